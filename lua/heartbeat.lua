@@ -1,0 +1,23 @@
+-- heartbeat: one session says that it is alive, for all of its waiters, and lets the queue move on where it can.
+-- It creates no entries: what it does not know, the client re-enters.
+-- KEYS: queue sessions leases entries state
+-- ARGV: client liveness_us buffer_us heartbeat_us ids...
+--   ids: the session's first waiters, in the order of their tickets
+-- REPLY: alive rank | unknown
+local client, liveness_us, buffer_us, heartbeat_us = unpack(ARGV)
+
+local first, missing
+for i = 5, #ARGV do
+  if redis.call('ZSCORE', queue, ARGV[i]) then
+    first = first or ARGV[i]
+  elseif ARGV[i] ~= holder then
+    missing = true
+  end
+end
+if first then refresh(client, tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)) end
+promote()
+commit(true)
+
+if missing then return answer('unknown', client) end
+if not first or gone.queue[first] then return answer('alive', client) end
+return answer('alive', client, 'rank', text(redis.call('ZRANK', queue, first)))

@@ -1,0 +1,99 @@
+-- Scripts read first and only plan their writes; commit() then makes them in the one order that is safe in a slot
+-- that is migrating (a script that empties a key and touches it again is cut in the middle): add, set TTLs, remove
+-- with one command per key, publish.
+local DAY_MS, HOUR_MS = 86400000, 3600000
+local adds, messages = {}, {}
+local gone = {queue = {}, sessions = {}, leases = {}, entries = {}}
+
+local waiting = redis.call('ZCARD', queue)
+local lease = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
+local holder, holder_end = lease[1] or '', tonumber(lease[2] or 0)
+
+-- What an entry is made of. The place of each value is part of the layout.
+local LEASE, LIVENESS, CHANNEL, LABEL, OWNER, TOKEN, MARK = 1, 2, 3, 4, 5, 6, 7
+local function entry_of(id)
+  local packed = redis.call('HGET', entries, id)
+  return packed and cmsgpack.unpack(packed)
+end
+local function client_of(id) return string.match(id, '^[^.]*') end
+
+-- The holder's entry. Read in every case: a key of another type must be found before the first write.
+local held = entry_of(holder)
+
+local function add(...) adds[#adds + 1] = {...} end
+
+local function put_entry(id, entry)
+  gone.entries[id] = nil
+  add('HSET', entries, id, cmsgpack.pack(entry))
+end
+
+local function put_lease(id, entry, ends)
+  gone.leases[id] = nil
+  holder, holder_end, held = id, ends, entry
+  add('ZADD', leases, text(ends), id)
+end
+
+local function drop_lease(id)
+  gone.leases[id], gone.entries[id] = true, true
+  holder, holder_end, held = '', 0, nil
+end
+
+local function drop_waiter(id)
+  gone.queue[id], gone.entries[id] = true, true
+  waiting = waiting - 1
+end
+
+-- From here on `holder` is who has the lock now; `lapsed` is whose lease was found to be over.
+local lapsed = holder
+if holder_end <= now and holder ~= '' then drop_lease(holder) else lapsed = '' end
+
+local function publish(entry, ...)
+  messages[#messages + 1] = {entry[CHANNEL], table.concat({...}, ' ') .. ' ' .. queue}
+end
+
+local function remove(command, key, members)
+  local list = {}
+  for member in pairs(members) do list[#list + 1] = member end
+  if #list > 0 then redis.call(command, key, unpack(list)) end
+end
+
+-- `lenient` scripts begin with a write that memory limits do not refuse, which lets the rest of them through.
+local function commit(lenient)
+  local stands = holder ~= '' or waiting > 0
+  local ttl = HOUR_MS
+  if stands then ttl = DAY_MS + math.ceil((math.max(holder_end, last_session, recover_until, now) - now) / 1000) end
+  ttl = text(ttl)
+  if lenient then redis.call('PEXPIRE', state, ttl) end
+
+  if stands or epoch > 0 then
+    seen = now
+    local values, changed = {stamp, token, epoch, seen, skew, pace, recover_until}, {}
+    for i = 1, #STATE do
+      if values[i] ~= found[i] then
+        changed[#changed + 1] = STATE[i]
+        changed[#changed + 1] = text(values[i])
+      end
+    end
+    if #changed > 0 then redis.call('HSET', state, unpack(changed)) end
+  end
+  for i = 1, #adds do redis.call(unpack(adds[i])) end
+
+  if not lenient or found[1] == 0 then redis.call('PEXPIRE', state, ttl) end
+  if stands then redis.call('PEXPIRE', entries, ttl) end
+  if holder ~= '' then redis.call('PEXPIRE', leases, ttl) end
+  if waiting > 0 then
+    redis.call('PEXPIRE', queue, ttl)
+    redis.call('PEXPIRE', sessions, ttl)
+  end
+
+  if not stands then
+    redis.call('DEL', queue, sessions, leases, entries)
+  else
+    remove('ZREM', queue, gone.queue)
+    if waiting == 0 then redis.call('DEL', sessions) else remove('ZREM', sessions, gone.sessions) end
+    remove('ZREM', leases, gone.leases)
+    remove('HDEL', entries, gone.entries)
+  end
+  -- A client without the right to a channel must not undo what was written: heartbeats cover for a lost message.
+  for i = 1, #messages do redis.pcall('PUBLISH', unpack(messages[i])) end
+end

@@ -1,0 +1,11 @@
+-- release: the holder gives the lease back; the next waiter is granted the lock in the same step.
+-- KEYS: queue sessions leases entries state
+-- ARGV: id
+-- REPLY: released | expired | left | unknown
+--   expired: the lease was over already · left: it only stood in the queue · unknown: neither
+local id = unpack(ARGV)
+
+local word = give_up(id)
+promote()
+commit(true)
+return answer(word, client_of(id))

@@ -1,0 +1,34 @@
+-- renew: prolong a lease, which also confirms a claim; or restore what is left of it after data was lost.
+-- A lease that has ended is never revived.
+-- KEYS: queue sessions leases entries state
+-- ARGV: id token lease_us liveness_us channel label owner epoch floor left_us
+--   lease_us: how long from now · left_us: what is left by the holder's own clock
+-- REPLY: renewed left_us | broken left_us | lost
+local id, their_token, lease_us, liveness_us, channel, label, owner, their_epoch, floor, left_us = unpack(ARGV)
+local client = client_of(id)
+their_token, lease_us, liveness_us, left_us = tonumber(their_token), tonumber(lease_us), tonumber(liveness_us), tonumber(left_us)
+
+if not restore(tonumber(their_epoch), their_token, tonumber(floor), liveness_us, left_us) then
+  return answer('lost', client)
+end
+local word = 'lost'
+if holder == id and held and held[TOKEN] == their_token and held[MARK] == 'broken' then
+  word = 'broken'
+elseif holder == id and held and held[TOKEN] == their_token and held[MARK] == nil then
+  word = 'renewed'
+  put_lease(id, held, math.max(holder_end, now + lease_us))
+elseif now < recover_until and left_us > 0 and token <= their_token then
+  -- No newer token was granted since. What stands here is from before: an older lease, its own entry in the queue.
+  word = 'renewed'
+  if holder ~= '' and holder ~= id then drop_lease(holder) end
+  if redis.call('ZSCORE', queue, id) then drop_waiter(id) end
+  token = their_token
+  local entry = {lease_us, liveness_us, channel, label, owner, their_token}
+  put_entry(id, entry)
+  put_lease(id, entry, now + left_us)
+end
+if word == 'lost' then promote() end
+commit(true)
+
+if word == 'lost' then return answer('lost', client) end
+return answer(word, client, 'left_us', text(holder_end - now))

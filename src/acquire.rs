@@ -1,0 +1,387 @@
+//! Acquiring: builders that are awaited, or waited for on the spot.
+
+use std::future::{Future, IntoFuture};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use crate::error::{AcquireError, Fault, OptionError, RunError, TryAcquireError};
+use crate::guard::{Guard, Held};
+use crate::keeper::{Acquiring, Command, Handle, Mode, Outcome, Refusal};
+use crate::options::{Spec, check_text, check_timeout};
+use crate::server::About;
+
+/// What every kind of acquire can be told.
+#[derive(Debug, Clone)]
+struct Plan {
+    handle: Arc<Handle>,
+    spec: Arc<Spec>,
+    label: Arc<str>,
+    owner: Arc<str>,
+    timeout: Option<Duration>,
+}
+
+impl Plan {
+    fn start(&self, mode: Mode) -> Result<Acquiring, AcquireError> {
+        check_text("the label", &self.label)?;
+        check_text("the owner", &self.owner)?;
+        self.timeout.map_or(Ok(()), check_timeout)?;
+        let about =
+            About { channel: self.handle.channel.clone(), label: self.label.clone(), owner: self.owner.clone() };
+        Ok(self.handle.acquire(self.spec.clone(), about, mode, self.timeout)?)
+    }
+}
+
+macro_rules! builder {
+    ($name:ident) => {
+        impl $name {
+            pub(crate) fn new(handle: Arc<Handle>, spec: Arc<Spec>, label: Arc<str>) -> Self {
+                Self { plan: Plan { handle, spec, label, owner: "".into(), timeout: None } }
+            }
+
+            /// What others see of this acquire in [`inspect`](crate::Lock::inspect) (default `host:pid`).
+            pub fn label(mut self, label: impl Into<String>) -> Self {
+                self.plan.label = label.into().into();
+                self
+            }
+
+            /// On whose behalf it is made, for others to see (default empty).
+            pub fn owner(mut self, owner: impl Into<String>) -> Self {
+                self.plan.owner = owner.into().into();
+                self
+            }
+        }
+    };
+}
+
+/// An acquire that is about to start: await it, or call [`blocking`](Acquire::blocking).
+#[derive(Debug, Clone)]
+#[must_use = "nothing is acquired until this is awaited"]
+pub struct Acquire {
+    plan: Plan,
+}
+
+/// A try that is about to start: await it, or call [`blocking`](TryAcquire::blocking).
+#[derive(Debug, Clone)]
+#[must_use = "nothing is tried until this is awaited"]
+pub struct TryAcquire {
+    plan: Plan,
+}
+
+/// An acquire that returns as soon as it stands in the queue: await it, or call [`blocking`](Enqueue::blocking).
+#[derive(Debug, Clone)]
+#[must_use = "nothing is enqueued until this is awaited"]
+pub struct Enqueue {
+    plan: Plan,
+}
+
+builder!(Acquire);
+builder!(TryAcquire);
+builder!(Enqueue);
+
+impl Acquire {
+    /// Gives up after this time (default: waits for ever). It returns by then also when the server cannot be reached.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.plan.timeout = Some(timeout);
+        self
+    }
+
+    /// Waits on the spot; no async runtime is needed. Inside of one it blocks its thread.
+    ///
+    /// # Errors
+    /// As when awaited.
+    pub fn blocking(self) -> Result<Guard, AcquireError> {
+        pollster::block_on(self.into_future())
+    }
+
+    /// Acquires, runs the job while holding the lock, and releases, see [`Lock::run`](crate::Lock::run).
+    ///
+    /// # Errors
+    /// [`RunError::Acquire`] if the lock was not acquired, [`RunError::Lost`] if the lease was lost, also when the job
+    /// ended after that.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the job is, and the lock is given back.
+    pub async fn run<F, Fut, T>(self, job: F) -> Result<T, RunError>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let guard = self.await?;
+        let value = {
+            let mut lost = pin!(guard.lost());
+            let mut job = pin!(job(guard.held()));
+            std::future::poll_fn(|context| match lost.as_mut().poll(context) {
+                Poll::Ready(lost) => Poll::Ready(Err(lost)),
+                Poll::Pending => job.as_mut().poll(context).map(Ok),
+            })
+            .await?
+        };
+        // The clock decides, not the order in which tasks were woken.
+        guard.check()?;
+        match guard.release().await {
+            Err(crate::ReleaseError::Lost(lost)) => Err(lost.into()),
+            // The job ended under its lease. Whether the server has heard of it is the keeper's business.
+            _ => Ok(value),
+        }
+    }
+}
+
+impl Enqueue {
+    /// Gives up after this time, counted from now, not from the ticket (default: waits for ever).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.plan.timeout = Some(timeout);
+        self
+    }
+
+    /// Waits for the ticket on the spot; no async runtime is needed.
+    ///
+    /// # Errors
+    /// As when awaited.
+    pub fn blocking(self) -> Result<Waiting, AcquireError> {
+        pollster::block_on(self.into_future())
+    }
+}
+
+impl TryAcquire {
+    /// Waits for the answer on the spot; no async runtime is needed.
+    ///
+    /// # Errors
+    /// As when awaited.
+    pub fn blocking(self) -> Result<Guard, TryAcquireError> {
+        pollster::block_on(self.into_future())
+    }
+}
+
+impl IntoFuture for Acquire {
+    type Output = Result<Guard, AcquireError>;
+    type IntoFuture = AcquireFuture;
+    fn into_future(self) -> AcquireFuture {
+        AcquireFuture { inner: Resolving::new(self.plan, Mode::Wait) }
+    }
+}
+
+impl IntoFuture for TryAcquire {
+    type Output = Result<Guard, TryAcquireError>;
+    type IntoFuture = TryAcquireFuture;
+    fn into_future(self) -> TryAcquireFuture {
+        TryAcquireFuture { inner: Resolving::new(self.plan, Mode::Try) }
+    }
+}
+
+impl IntoFuture for Enqueue {
+    type Output = Result<Waiting, AcquireError>;
+    type IntoFuture = EnqueueFuture;
+    fn into_future(self) -> EnqueueFuture {
+        EnqueueFuture { inner: Some(Resolving::new(self.plan, Mode::Enqueue)) }
+    }
+}
+
+/// Polls a channel without tokio's budget for cooperation: on another executor inside of a tokio task, such as
+/// [`Acquire::blocking`], an exhausted budget is never refilled and the poll would be pending for ever.
+fn poll<F: Future + Unpin>(future: &mut F, context: &mut Context<'_>) -> Poll<F::Output> {
+    pin!(tokio::task::unconstrained(future)).poll(context)
+}
+
+/// Both ways in which an acquire can fail, before they are told apart by its kind.
+enum Failed {
+    Refused(Refusal),
+    NotTaken(Duration),
+    Other(AcquireError),
+}
+
+/// An acquire from its first poll to its result.
+#[derive(Debug)]
+struct Resolving {
+    plan: Plan,
+    mode: Mode,
+    acquiring: Option<Acquiring>,
+}
+
+impl Resolving {
+    fn new(plan: Plan, mode: Mode) -> Self {
+        Self { plan, mode, acquiring: None }
+    }
+
+    fn started(&mut self) -> Result<&mut Acquiring, AcquireError> {
+        if self.acquiring.is_none() {
+            self.acquiring = Some(self.plan.start(self.mode)?);
+        }
+        Ok(self.acquiring.as_mut().expect("it was just set"))
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Guard, Failed>> {
+        let handle = self.plan.handle.clone();
+        handle.say_notes();
+        let acquiring = match self.started() {
+            Ok(acquiring) => acquiring,
+            Err(error) => return Poll::Ready(Err(Failed::Other(error))),
+        };
+        let Some(result) = acquiring.result.as_mut() else { return Poll::Pending };
+        let result = ready!(poll(result, context));
+        acquiring.result = None;
+        handle.say_notes();
+        Poll::Ready(match result {
+            Ok(Ok(armed)) => match armed.into_guard(handle) {
+                Ok(guard) => {
+                    tracing::debug!(lock = guard.name(), ticket = guard.ticket(), token = guard.token(), "granted");
+                    Ok(guard)
+                }
+                Err(lease) => Err(Failed::NotTaken(lease)),
+            },
+            Ok(Err(refusal)) => Err(Failed::Refused(refusal)),
+            Err(_) => Err(Failed::Other(Fault::KeeperPanicked.into())),
+        })
+    }
+}
+
+impl From<Failed> for AcquireError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Refused(Refusal::Timeout { waited, position, cause }) => {
+                AcquireError::Timeout { waited, position, cause }
+            }
+            Failed::Refused(Refusal::Fault(fault)) => fault.into(),
+            // Only a try is told that the lock is busy.
+            Failed::Refused(Refusal::Busy { .. }) => {
+                AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
+            }
+            Failed::NotTaken(lease) => AcquireError::NotTaken { lease },
+            Failed::Other(error) => error,
+        }
+    }
+}
+
+impl From<Failed> for TryAcquireError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Refused(Refusal::Busy { holder, waiting }) => TryAcquireError::Busy { holder, waiting },
+            Failed::NotTaken(lease) => TryAcquireError::NotTaken { lease },
+            other => match AcquireError::from(other) {
+                AcquireError::Option(error) => error.into(),
+                AcquireError::Fault(fault) => fault.into(),
+                AcquireError::NotTaken { lease } => TryAcquireError::NotTaken { lease },
+                AcquireError::Timeout { waited, cause, .. } => Fault::Unavailable { waited, cause }.into(),
+            },
+        }
+    }
+}
+
+impl From<OptionError> for Failed {
+    fn from(error: OptionError) -> Self {
+        Failed::Other(error.into())
+    }
+}
+
+/// The future of an [`Acquire`].
+///
+/// # Cancel safety
+/// Dropped, it leaves the queue; a grant that was on its way is given back.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct AcquireFuture {
+    inner: Resolving,
+}
+
+impl Future for AcquireFuture {
+    type Output = Result<Guard, AcquireError>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.poll(context).map_err(AcquireError::from)
+    }
+}
+
+/// The future of a [`TryAcquire`]. It resolves within 5 seconds.
+///
+/// # Cancel safety
+/// Dropped, it gives back what may have been granted.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct TryAcquireFuture {
+    inner: Resolving,
+}
+
+impl Future for TryAcquireFuture {
+    type Output = Result<Guard, TryAcquireError>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.poll(context).map_err(TryAcquireError::from)
+    }
+}
+
+/// The future of an [`Enqueue`]. It resolves within 5 seconds.
+///
+/// # Cancel safety
+/// Dropped, it leaves the queue.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct EnqueueFuture {
+    inner: Option<Resolving>,
+}
+
+impl Future for EnqueueFuture {
+    type Output = Result<Waiting, AcquireError>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(resolving) = self.inner.as_mut() else { return Poll::Pending };
+        let acquiring = resolving.started()?;
+        if let Some(ticket) = acquiring.ticket.as_mut()
+            && let Ok(ticket) = ready!(poll(ticket, context))
+        {
+            acquiring.ticket = None;
+            return Poll::Ready(match self.inner.take() {
+                Some(inner) => Ok(Waiting { ticket, inner }),
+                None => Err(Fault::Closed.into()),
+            });
+        }
+        // No ticket will come, so there is a reason for it.
+        acquiring.ticket = None;
+        resolving.poll(context).map(|result| match result {
+            Ok(_) => Err(Fault::Closed.into()),
+            Err(failed) => Err(failed.into()),
+        })
+    }
+}
+
+/// A place in the queue: await it for the lock.
+///
+/// # Cancel safety
+/// Dropped, it leaves the queue; a grant that was on its way is given back.
+#[derive(Debug)]
+#[must_use = "the place in the queue is given up as soon as this is dropped"]
+pub struct Waiting {
+    ticket: u64,
+    inner: Resolving,
+}
+
+impl Waiting {
+    /// The ticket: lower ones are served first.
+    pub fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// The position in the queue: 1 for the next one to be granted, 0 if it was granted already. One round trip.
+    ///
+    /// # Errors
+    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    pub async fn position(&self) -> Result<u64, Fault> {
+        let Some(id) = self.inner.acquiring.as_ref().map(|acquiring| acquiring.id) else { return Ok(0) };
+        match self.inner.plan.handle.call(|call| Command::Position { call, id }).await? {
+            Outcome::Position(position) => Ok(position),
+            _ => Ok(0),
+        }
+    }
+
+    /// Waits on the spot; no async runtime is needed.
+    ///
+    /// # Errors
+    /// As when awaited.
+    pub fn blocking(self) -> Result<Guard, AcquireError> {
+        pollster::block_on(self)
+    }
+}
+
+impl Future for Waiting {
+    type Output = Result<Guard, AcquireError>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.poll(context).map_err(AcquireError::from)
+    }
+}

@@ -1,0 +1,58 @@
+//! The local clock: it counts the time that the machine was suspended.
+//!
+//! `std::time::Instant` is `CLOCK_MONOTONIC` on Linux and stands still while a laptop sleeps, so a lease judged by it
+//! would seem alive long after the server granted the lock to somebody else.
+
+use std::time::Duration;
+
+/// A moment on the local clock, in nanoseconds since boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Time(pub(crate) u64);
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+// On macOS the monotonic clock of the system goes on during sleep.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+
+impl Time {
+    pub(crate) fn now() -> Self {
+        let now = rustix::time::clock_gettime(CLOCK);
+        Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+
+    /// The time from `earlier` to here, or zero if that lies in the future.
+    pub(crate) fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl std::ops::Add<Duration> for Time {
+    type Output = Time;
+    fn add(self, span: Duration) -> Time {
+        Time(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl std::ops::Sub<Duration> for Time {
+    type Output = Time;
+    fn sub(self, span: Duration) -> Time {
+        Time(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_counts_suspended_time() {
+        let boot = || {
+            let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+            t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+        };
+        let before = boot();
+        let now = Time::now().0;
+        assert!(before <= now && now <= boot());
+    }
+}

@@ -1,0 +1,328 @@
+//! What can go wrong, per operation. Every message says what to change or what it means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::inspect::Holder;
+
+/// A name or an option that cannot work. Nothing was sent to the server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// The name of the lock is empty.
+    #[error("the lock's name is empty: give it a name such as \"reports:nightly\"")]
+    EmptyName,
+    /// The name of the lock is longer than 512 bytes.
+    #[error("the lock's name has {length} bytes: use at most 512, for instance a hash of it")]
+    NameTooLong {
+        /// How long it is, in bytes.
+        length: usize,
+    },
+    /// The name or the prefix contains a brace, which would change the hash slot of its keys in a cluster.
+    #[error("{what} {value:?} contains a brace: `{{` and `}}` mark the hash tag of the keys, leave them out")]
+    Brace {
+        /// Which text: "the lock's name" or "the prefix".
+        what: &'static str,
+        /// The text.
+        value: String,
+    },
+    /// A duration is zero, too short or absurdly long.
+    #[error("{option} is {value:?}: it must be between {least:?} and {most:?}")]
+    Duration {
+        /// The option's name.
+        option: &'static str,
+        /// What was given.
+        value: Duration,
+        /// The least that works.
+        least: Duration,
+        /// The most that is accepted.
+        most: Duration,
+    },
+    /// A renewal would come too late to be of use.
+    #[error(
+        "renewing every {every:?} with a notice of {notice:?} leaves nothing of a lease of {lease:?}: \
+         renew earlier, shorten the notice or lengthen the lease, so that both together stay below it"
+    )]
+    RenewalTooLate {
+        /// The interval of renewals.
+        every: Duration,
+        /// The notice before the deadline.
+        notice: Duration,
+        /// The lease.
+        lease: Duration,
+    },
+    /// A label or an owner is longer than 4096 bytes.
+    #[error("{what} has {length} bytes: use at most 4096")]
+    TooLong {
+        /// "the label" or "the owner".
+        what: &'static str,
+        /// How long it is, in bytes.
+        length: usize,
+    },
+}
+
+/// Connecting failed. Nothing was left on the server.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The URL cannot be understood.
+    #[error(
+        "the URL is not understood ({reason}): use redis://[user:password@]host[:port][/db] or unix:///path/to/socket"
+    )]
+    Url {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An option cannot work.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// Nobody answers there.
+    #[error("no Redis server answers at {address} ({cause}): check that it runs and that the address is right")]
+    Unreachable {
+        /// Where it was tried.
+        address: String,
+        /// What the system said.
+        cause: String,
+    },
+    /// The server refuses the user or the password.
+    #[error("the server at {address} refuses the user or the password ({cause}): check them in the URL")]
+    Authentication {
+        /// Where it was tried.
+        address: String,
+        /// What the server said.
+        cause: String,
+    },
+    /// The server cannot do what the lock needs.
+    #[error(
+        "the server at {address} is too old ({version}): Redis 6.0 or Valkey is needed, for RESP3 and for scripts with effects"
+    )]
+    TooOld {
+        /// Where it was tried.
+        address: String,
+        /// What it says of itself.
+        version: String,
+    },
+    /// The user may not do what the lock needs.
+    #[error(
+        "the user lacks a right at {address} ({cause}): the README lists the commands, keys and channels that are needed"
+    )]
+    MissingRight {
+        /// Where it was tried.
+        address: String,
+        /// What the server said.
+        cause: String,
+    },
+    /// The server does not run scripts.
+    #[error("the server at {address} does not run Lua scripts ({cause}): the lock is made of them")]
+    NoScripting {
+        /// Where it was tried.
+        address: String,
+        /// What the server said.
+        cause: String,
+    },
+    /// The thread of the client could not be started.
+    #[error("the client's thread could not be started: {cause}")]
+    Thread {
+        /// What the system said.
+        cause: String,
+    },
+}
+
+/// Reasons that any call can fail for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The client was closed.
+    #[error("the client was closed: connect again to use locks")]
+    Closed,
+    /// The handle belongs to the parent process.
+    #[error("this handle was made in the parent process, before a fork: connect again in the child")]
+    Forked,
+    /// The client's thread died of a bug.
+    #[error("the client's thread has panicked: all of its leases are lost; connect again, and report this as a bug")]
+    KeeperPanicked,
+    /// The server gave no answer in time.
+    #[error("no answer from the server within {waited:?}{}", because(.cause))]
+    Unavailable {
+        /// How long it was waited for.
+        waited: Duration,
+        /// The last error, if there was one.
+        cause: Option<Arc<str>>,
+    },
+    /// A key of the lock is in use for something else.
+    #[error(
+        "a key of the lock {name:?} holds another type ({message}): remove that key, or use another name or prefix"
+    )]
+    WrongType {
+        /// The lock.
+        name: Arc<str>,
+        /// What the server said.
+        message: Arc<str>,
+    },
+    /// The server refuses the script.
+    #[error("the server refuses the request: {message}")]
+    Refused {
+        /// What the server said.
+        message: Arc<str>,
+    },
+}
+
+/// An acquire did not get the lock. Its place in the queue was given up.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// Its time was over before its turn came.
+    #[error("not granted within {waited:?}{}{}", at(.position), because(.cause))]
+    Timeout {
+        /// How long it waited.
+        waited: Duration,
+        /// The last position in the queue that was known, 1 for the next one to be granted.
+        position: Option<u64>,
+        /// The last error, if the server could not be reached.
+        cause: Option<Arc<str>>,
+    },
+    /// The lock was granted, but its future was not polled for a whole lease, so it was given back.
+    #[error(
+        "the lock was granted but nobody took it for {lease:?}, so it was given back: poll the future, or use a longer lease"
+    )]
+    NotTaken {
+        /// The lease.
+        lease: Duration,
+    },
+    /// An option cannot work.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// A reason that any call can fail for.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// A try did not get the lock.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum TryAcquireError {
+    /// Somebody else holds the lock or is before us.
+    #[error("busy: {}, {waiting} waiting", held_by(.holder))]
+    Busy {
+        /// Who holds it, if anybody does: there may be only waiters.
+        holder: Option<Box<Holder>>,
+        /// How many wait.
+        waiting: u64,
+    },
+    /// The lock was granted, but its future was not polled for a whole lease, so it was given back.
+    #[error(
+        "the lock was granted but nobody took it for {lease:?}, so it was given back: poll the future, or use a longer lease"
+    )]
+    NotTaken {
+        /// The lease.
+        lease: Duration,
+    },
+    /// An option cannot work.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// A reason that any call can fail for.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// The lease is over, or about to be: stop using what the lock protects.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the lease of the lock {name:?} with token {token} is lost: {reason}")]
+pub struct Lost {
+    /// The lock.
+    pub name: Arc<str>,
+    /// The fencing token of the lease.
+    pub token: u64,
+    /// Why.
+    pub reason: LostReason,
+}
+
+/// Why a lease is lost.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// It was not renewed in time.
+    #[error("it was not renewed in time{}", because(.cause))]
+    NotRenewed {
+        /// The last error, if there was one.
+        cause: Option<Arc<str>>,
+    },
+    /// The server says that it is over.
+    #[error("the server says that it has ended")]
+    Ended,
+    /// An operator broke it.
+    #[error("an operator broke it")]
+    Broken,
+    /// It was held for as long as `max_hold` allows.
+    #[error("it reached its longest hold")]
+    MaxHold,
+    /// The client was closed.
+    #[error("the client was closed")]
+    Closed,
+    /// It was given back, by a release or by dropping its guard.
+    #[error("it was given back")]
+    Released,
+    /// The client's thread died of a bug.
+    #[error("the client's thread has panicked")]
+    KeeperPanicked,
+    /// The guard belongs to the parent process.
+    #[error("the guard belongs to the parent process")]
+    Forked,
+}
+
+/// A release that was not confirmed as the regular end of the hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The lease had ended before: somebody else may have held the lock meanwhile.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+    /// No answer came before the local deadline of the lease. The client goes on trying in the background.
+    #[error("it is not known whether the release reached the server{}; the lease ends by itself", because(.cause))]
+    Unknown {
+        /// The last error, if there was one.
+        cause: Option<Arc<str>>,
+    },
+    /// A reason that any call can fail for.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// A renewal did not prolong the lease.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RenewError {
+    /// The lease is lost.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+    /// A reason that any call can fail for.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// A job under [`run`](crate::Lock::run) was not run, or not to its end under the lease.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The lock was not acquired, the job was not started.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+    /// The lease was lost before the job had ended. The job was cancelled, or it ended too late.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+fn because(cause: &Option<Arc<str>>) -> String {
+    cause.as_ref().map_or_else(String::new, |cause| format!(" (last error: {cause})"))
+}
+
+fn at(position: &Option<u64>) -> String {
+    position.map_or_else(String::new, |position| format!(", last known at position {position} of the queue"))
+}
+
+fn held_by(holder: &Option<Box<Holder>>) -> String {
+    match holder {
+        Some(holder) => format!("held by {:?} for another {:?} unless renewed", holder.label, holder.remaining),
+        None => "free, but others are first".into(),
+    }
+}

@@ -1,0 +1,288 @@
+//! What a holder has in its hands.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+
+use crate::clock::Time;
+use crate::error::{Fault, Lost, LostReason, ReleaseError, RenewError};
+use crate::keeper::{Command, Handle, Message, Outcome};
+use crate::options::Spec;
+
+/// A lease as keeper, guard and views see it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    spec: Arc<Spec>,
+    id: u64,
+    token: u64,
+    ticket: u64,
+    process: u32,
+    deadline: AtomicU64,
+    taken: AtomicU8,
+    lost: watch::Sender<Option<LostReason>>,
+}
+
+const WAITING: u8 = 0;
+const TAKEN: u8 = 1;
+const RECLAIMED: u8 = 2;
+
+impl Shared {
+    pub(crate) fn new(spec: Arc<Spec>, id: u64, token: u64, ticket: u64, deadline: Time) -> Self {
+        Self {
+            spec,
+            id,
+            token,
+            ticket,
+            process: std::process::id(),
+            deadline: AtomicU64::new(deadline.0),
+            taken: AtomicU8::new(WAITING),
+            lost: watch::Sender::new(None),
+        }
+    }
+
+    pub(crate) fn prolong(&self, deadline: Time) {
+        self.deadline.fetch_max(deadline.0, Ordering::Release);
+    }
+
+    pub(crate) fn lose(&self, reason: LostReason) {
+        // What has ended leaves nothing; what is about to end leaves the notice.
+        if matches!(reason, LostReason::Ended | LostReason::Released | LostReason::KeeperPanicked) {
+            self.deadline.store(0, Ordering::Release);
+        }
+        self.lost.send_if_modified(|lost| {
+            let first = lost.is_none();
+            if first {
+                *lost = Some(reason);
+            }
+            first
+        });
+    }
+
+    /// The keeper takes it back if nobody has taken it.
+    pub(crate) fn reclaim(&self) -> bool {
+        self.taken.compare_exchange(WAITING, RECLAIMED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn take(&self) -> bool {
+        self.taken.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn lost_with(&self, reason: LostReason) -> Lost {
+        Lost { name: self.spec.name().clone(), token: self.token, reason }
+    }
+
+    fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    fn remaining(&self) -> Duration {
+        Time(self.deadline.load(Ordering::Acquire)).since(Time::now())
+    }
+
+    fn check(&self) -> Result<(), Lost> {
+        if self.is_forked() {
+            return Err(self.lost_with(LostReason::Forked));
+        }
+        if let Some(reason) = &*self.lost.borrow() {
+            return Err(self.lost_with(reason.clone()));
+        }
+        if self.remaining().is_zero() {
+            return Err(self.lost_with(LostReason::NotRenewed { cause: None }));
+        }
+        Ok(())
+    }
+
+    async fn lost(self: Arc<Self>) -> Lost {
+        if self.is_forked() {
+            return self.lost_with(LostReason::Forked);
+        }
+        let mut changes = self.lost.subscribe();
+        let reason = match tokio::task::unconstrained(changes.wait_for(Option::is_some)).await {
+            Ok(reason) => reason.clone().unwrap_or(LostReason::Ended),
+            // The sender lives in `self`.
+            Err(_) => LostReason::Ended,
+        };
+        let lost = self.lost_with(reason);
+        if lost.reason != LostReason::Released {
+            tracing::warn!(lock = %lost.name, token = lost.token, reason = %lost.reason, "lease lost");
+        }
+        lost
+    }
+}
+
+/// A lease on its way to a caller, and in its guard: dropped, it is given back.
+#[derive(Debug)]
+pub(crate) struct Armed {
+    shared: Arc<Shared>,
+    messages: UnboundedSender<Message>,
+    armed: bool,
+}
+
+impl Armed {
+    pub(crate) fn new(shared: Arc<Shared>, messages: UnboundedSender<Message>) -> Self {
+        Self { shared, messages, armed: true }
+    }
+
+    /// The guard, unless the keeper has taken the lease back; then how long it had waited to be taken.
+    pub(crate) fn into_guard(mut self, handle: Arc<Handle>) -> Result<Guard, Duration> {
+        if self.shared.take() {
+            Ok(Guard { armed: self, handle })
+        } else {
+            self.armed = false;
+            Err(self.shared.spec.lease)
+        }
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        if self.armed && !self.shared.is_forked() {
+            self.shared.lose(LostReason::Released);
+            let _ = self.messages.send(Message::Command(Command::Release { call: None, id: self.shared.id }));
+        }
+    }
+}
+
+/// The lock is held for as long as this lives, or until its lease is lost.
+///
+/// Dropping it gives the lock back in the background; [`release`](Guard::release) also tells whether it was held to the
+/// end. The lease is renewed by the client's own thread, whatever the threads of the caller do.
+///
+/// A guard cannot stop its owner from going on after the lease was lost: await [`lost`](Guard::lost), call
+/// [`check`](Guard::check) before what matters, and let stores refuse old [`token`](Guard::token)s.
+#[derive(Debug)]
+#[must_use = "the lock is given back as soon as its guard is dropped"]
+pub struct Guard {
+    // Before the handle: the release must be on its way when the last handle ends the keeper.
+    armed: Armed,
+    handle: Arc<Handle>,
+}
+
+impl Guard {
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        self.armed.shared.spec.name()
+    }
+
+    /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones.
+    pub fn token(&self) -> u64 {
+        self.armed.shared.token
+    }
+
+    /// The ticket with which it was waited for, or the token if there was no need to wait.
+    pub fn ticket(&self) -> u64 {
+        self.armed.shared.ticket
+    }
+
+    /// What is left of the lease by the local clock, which counts suspended time. It grows with every renewal.
+    pub fn remaining(&self) -> Duration {
+        self.armed.shared.remaining()
+    }
+
+    /// Whether the lease is held. Looks at the clock, not only at what was told. No round trip.
+    ///
+    /// # Errors
+    /// [`Lost`] if it is not, or is about to end.
+    pub fn check(&self) -> Result<(), Lost> {
+        self.armed.shared.check()
+    }
+
+    /// A view of the lease to hand to tasks and stores.
+    pub fn held(&self) -> Held {
+        Held { shared: self.armed.shared.clone() }
+    }
+
+    /// Resolves when the lease is lost: the `notice` before its deadline if it cannot be renewed, at once if the server
+    /// says that it has ended. Final.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped and made again at any time.
+    pub fn lost(&self) -> impl Future<Output = Lost> + Send + Sync + 'static + use<> {
+        self.armed.shared.clone().lost()
+    }
+
+    /// Prolongs the lease to its full length now. One round trip. Needed with
+    /// [`manual_renewal`](crate::LockOptions::manual_renewal) only.
+    ///
+    /// # Errors
+    /// [`RenewError::Lost`] if the lease is lost, [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the renewal may still take place.
+    pub async fn renew(&self) -> Result<(), RenewError> {
+        self.check()?;
+        match self.handle.call(|call| Command::Renew { call, id: self.armed.shared.id }).await? {
+            Outcome::Lost(reason) => Err(self.armed.shared.lost_with(reason).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the lock back and says whether it was held to the end. One round trip; the next waiter is granted in it.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Lost`] if the lease had ended before, [`ReleaseError::Unknown`] if the server has not answered by
+    /// the lease's local deadline. In both cases there is nothing left to do: the client goes on trying.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the lock is given back all the same.
+    pub async fn release(mut self) -> Result<(), ReleaseError> {
+        if self.armed.shared.is_forked() {
+            return Err(Fault::Forked.into());
+        }
+        let held = self.check();
+        let shared = self.armed.shared.clone();
+        self.armed.armed = false;
+        let answer = self.handle.call(|call| Command::Release { call: Some(call), id: shared.id });
+        shared.lose(LostReason::Released);
+        let outcome = answer.await;
+        tracing::debug!(lock = %shared.spec.name(), token = shared.token, ?outcome, "released");
+        self.handle.say_notes();
+        held?;
+        match outcome? {
+            Outcome::Released => Ok(()),
+            Outcome::Unknown(cause) => Err(ReleaseError::Unknown { cause }),
+            Outcome::Lost(reason) => Err(shared.lost_with(reason).into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A view of a lease. It does not keep the lock: it outlives its guard and then says that the lease is over.
+#[derive(Debug, Clone)]
+pub struct Held {
+    shared: Arc<Shared>,
+}
+
+impl Held {
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        self.shared.spec.name()
+    }
+
+    /// The fencing token, see [`Guard::token`].
+    pub fn token(&self) -> u64 {
+        self.shared.token
+    }
+
+    /// What is left of the lease, see [`Guard::remaining`].
+    pub fn remaining(&self) -> Duration {
+        self.shared.remaining()
+    }
+
+    /// Whether the lease is held, see [`Guard::check`].
+    ///
+    /// # Errors
+    /// [`Lost`] if it is not, or is about to end.
+    pub fn check(&self) -> Result<(), Lost> {
+        self.shared.check()
+    }
+
+    /// Resolves when the lease is lost or given back, see [`Guard::lost`].
+    pub fn lost(&self) -> impl Future<Output = Lost> + Send + Sync + 'static + use<> {
+        self.shared.clone().lost()
+    }
+}

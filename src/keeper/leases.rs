@@ -1,0 +1,215 @@
+//! Leases: renewed in time, declared lost in time, given back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Id, Kind, Machine, Outcome, RequestId, Timer, What, margin};
+use super::waiters::notice_of;
+use crate::clock::Time;
+use crate::error::LostReason;
+use crate::options::Spec;
+use crate::server::{About, Answer, Call, Word, wire_id};
+
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) spec: Arc<Spec>,
+    about: About,
+    pub(super) token: u64,
+    pub(super) epoch: u64,
+    granted: Time,
+    /// When it ends for sure by our own clock, if it is not renewed.
+    deadline: Time,
+    /// Whether it is a full lease, and no claim.
+    confirmed: bool,
+    lost: bool,
+    pub(super) request: Option<RequestId>,
+    /// Callers of `renew` that await the next answer.
+    pub(super) calls: Vec<CallId>,
+    cause: Option<Arc<str>>,
+}
+
+impl Machine {
+    #[allow(clippy::too_many_arguments)] // What a waiter knew becomes what a lease knows.
+    pub(super) fn grant(
+        &mut self,
+        now: Time,
+        id: Id,
+        spec: Arc<Spec>,
+        about: About,
+        token: u64,
+        ticket: u64,
+        epoch: u64,
+        deadline: Time,
+        span: Duration,
+    ) {
+        self.patience = self.patience.min((spec.lease / 3).max(Duration::from_millis(100)));
+        self.timers.set(Timer::Taken(id), now + spec.lease);
+        self.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
+        let lease = Lease {
+            confirmed: span + margin(span) >= spec.lease,
+            spec,
+            about,
+            token,
+            epoch,
+            granted: now,
+            deadline,
+            lost: false,
+            request: None,
+            calls: Vec::new(),
+            cause: None,
+        };
+        self.leases.insert(id, lease);
+        self.watch(now, id, span);
+    }
+
+    /// Sets the timers of a lease that runs for `span` until its deadline.
+    fn watch(&mut self, now: Time, id: Id, span: Duration) {
+        let Some(lease) = self.leases.get(&id) else { return };
+        let notice = lease.deadline - notice_of(&lease.spec, span);
+        self.timers.set(Timer::Notice(id), notice);
+        let renew_at = match (lease.confirmed, lease.spec.renew_every) {
+            // The full lease is asked for by a third of the claim, in manual mode too.
+            (false, _) => Some(now + lease.deadline.since(now) / 3),
+            (true, Some(every)) => Some(lease.deadline + margin(span) - lease.spec.lease + every),
+            (true, None) => None,
+        };
+        let longest = lease.spec.max_hold.map(|longest| lease.granted + longest);
+        match renew_at {
+            Some(at) if longest.is_none_or(|longest| at < longest) => self.timers.set(Timer::Renew(id), at),
+            _ => self.timers.clear(&Timer::Renew(id)),
+        }
+    }
+
+    pub(super) fn renew(&mut self, now: Time, id: Id) {
+        let Some(lease) = self.leases.get(&id) else { return };
+        if !self.connected || lease.lost || lease.request.is_some() {
+            return;
+        }
+        let left = lease.deadline.since(now);
+        let prolongs = !lease.confirmed || lease.spec.renew_every.is_some() || !lease.calls.is_empty();
+        let Some(session) = self.sessions.get(lease.spec.name()) else { return };
+        let call = Call::Renew {
+            keys: lease.spec.keys.clone(),
+            id: wire_id(&self.client, id),
+            token: lease.token,
+            lease: if prolongs { lease.spec.lease } else { left },
+            liveness: lease.spec.liveness,
+            about: lease.about.clone(),
+            epoch: lease.epoch,
+            floor: session.floor,
+            left,
+        };
+        let request = self.send(now, What::Renew(id), call);
+        if let Some(lease) = self.leases.get_mut(&id) {
+            lease.request = Some(request);
+        }
+    }
+
+    pub(super) fn renew_refused(&mut self, id: Id, again: Time, cause: &Arc<str>) {
+        if let Some(lease) = self.leases.get_mut(&id) {
+            lease.request = None;
+            lease.cause = Some(cause.clone());
+            self.timers.set(Timer::Renew(id), again);
+        }
+    }
+
+    pub(super) fn on_renew(&mut self, now: Time, sent: Time, id: Id, answer: &Answer) {
+        let Some(lease) = self.leases.get_mut(&id) else { return };
+        lease.request = None;
+        if lease.lost {
+            return;
+        }
+        match answer.word {
+            Word::Renewed => {
+                lease.epoch = answer.epoch;
+                lease.cause = None;
+                lease.confirmed |= answer.left + margin(answer.left) >= lease.spec.lease;
+                let deadline = sent + answer.left - margin(answer.left);
+                // What was under way may have asked for less than a full lease: then the caller's goes after it.
+                let full = answer.left + margin(answer.left) >= lease.spec.lease;
+                let calls = if full { std::mem::take(&mut lease.calls) } else { Vec::new() };
+                let asked = !lease.calls.is_empty();
+                if deadline > lease.deadline {
+                    lease.deadline = deadline;
+                    self.effects.push(Effect::Prolonged { id, deadline });
+                }
+                self.watch(now, id, answer.left);
+                self.answer_renewals(calls, &Outcome::Renewed);
+                if asked {
+                    self.renew(now, id);
+                }
+            }
+            Word::Broken => self.lose(now, id, LostReason::Broken),
+            _ => self.lose(now, id, LostReason::Ended),
+        }
+    }
+
+    fn answer_renewals(&mut self, calls: Vec<CallId>, outcome: &Outcome) {
+        for call in calls {
+            self.timers.clear(&Timer::Call(call));
+            self.done(call, outcome.clone());
+        }
+    }
+
+    /// A caller renews by hand.
+    pub(super) fn renew_for(&mut self, now: Time, call: CallId, id: Id) {
+        let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else {
+            return self.done(call, Outcome::Lost(LostReason::Ended));
+        };
+        lease.calls.push(call);
+        self.timers.set(Timer::Call(call), now + ANSWER_TIMEOUT);
+        self.renew(now, id);
+    }
+
+    /// The lease could not be renewed, and its end is near.
+    pub(super) fn notice(&mut self, now: Time, id: Id) {
+        let Some(lease) = self.leases.get(&id) else { return };
+        let over = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= now + lease.spec.lease);
+        let cause = lease.cause.clone().or_else(|| self.cause.clone());
+        let reason = if over && cause.is_none() { LostReason::MaxHold } else { LostReason::NotRenewed { cause } };
+        self.lose(now, id, reason);
+    }
+
+    /// Declares a lease lost, which is final. It is given back when its holder lets go, and at its deadline at the latest.
+    pub(super) fn lose(&mut self, now: Time, id: Id, reason: LostReason) {
+        let Some(lease) = self.leases.get_mut(&id) else { return };
+        if std::mem::replace(&mut lease.lost, true) {
+            return;
+        }
+        let (calls, deadline) = (std::mem::take(&mut lease.calls), lease.deadline);
+        self.timers.clear(&Timer::Renew(id));
+        self.timers.clear(&Timer::Notice(id));
+        self.answer_renewals(calls, &Outcome::Lost(reason.clone()));
+        let over = reason == LostReason::Ended;
+        self.effects.push(Effect::Lost { id, reason });
+        if over || deadline <= now {
+            self.release(now, id, None);
+        } else {
+            self.timers.set(Timer::Deadline(id), deadline);
+        }
+    }
+
+    /// Gives a lease back. The answer comes by its local deadline.
+    pub(super) fn release(&mut self, now: Time, id: Id, call: Option<CallId>) {
+        let Some(lease) = self.leases.remove(&id) else {
+            if let Some(call) = call {
+                self.done(call, Outcome::Lost(LostReason::Ended));
+            }
+            return;
+        };
+        for timer in [Timer::Renew(id), Timer::Notice(id), Timer::Deadline(id), Timer::Taken(id)] {
+            self.timers.clear(&timer);
+        }
+        self.answer_renewals(lease.calls, &Outcome::Lost(LostReason::Released));
+        self.effects.push(Effect::Forgotten { id });
+        if self.leases.is_empty() {
+            self.patience = ANSWER_TIMEOUT;
+        }
+        if call.is_some() {
+            self.timers.set(Timer::AnswerBy(id), lease.deadline.max(now));
+        }
+        let name = lease.spec.name().clone();
+        self.bid_farewell(now, id, lease.spec.keys.clone(), Kind::Release, call, lease.deadline);
+        self.leave_session(&name);
+    }
+}

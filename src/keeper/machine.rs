@@ -1,0 +1,736 @@
+//! The decisions of the keeper, as a state machine without I/O: events and a clock in, requests and results out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::leases::Lease;
+use super::sessions::Session;
+use super::timers::Timers;
+use super::waiters::{Mode, Waiter};
+use crate::clock::Time;
+use crate::error::{Fault, LostReason};
+use crate::inspect::{Broken, Holder};
+use crate::options::Spec;
+use crate::server::{About, Answer, Call, Failure, LockKeys, Push, PushKind, StatePage, Word, is_of, wire_id};
+
+/// The number of a waiter or holder: the second half of its id on the wire.
+pub(crate) type Id = u64;
+/// A caller's question that awaits one result.
+pub(crate) type CallId = u64;
+/// A request under way to the server.
+pub(crate) type RequestId = u64;
+
+/// How long a caller waits for an answer of the server where it gave no timeout of its own.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long `close` waits for what is to be given back.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What callers ask for.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Acquire {
+        id: Id,
+        spec: Arc<Spec>,
+        about: About,
+        mode: Mode,
+        timeout: Option<Duration>,
+        called: Time,
+    },
+    /// Nobody awaits this acquire any more.
+    Abandon {
+        id: Id,
+    },
+    Position {
+        call: CallId,
+        id: Id,
+    },
+    Renew {
+        call: CallId,
+        id: Id,
+    },
+    Release {
+        call: Option<CallId>,
+        id: Id,
+    },
+    Inspect {
+        call: CallId,
+        keys: Arc<LockKeys>,
+        after: u64,
+        count: u32,
+    },
+    Break {
+        call: CallId,
+        keys: Arc<LockKeys>,
+        token: u64,
+        force: bool,
+    },
+    Close {
+        call: CallId,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) enum Event {
+    Command(Command),
+    /// Set up, with whatever was under way on the old connection killed where that is possible.
+    Connected {
+        can_kill: bool,
+    },
+    Disconnected {
+        cause: Arc<str>,
+    },
+    Answered {
+        request: RequestId,
+        result: Result<Answer, Failure>,
+    },
+    Push(Push),
+    /// The guard of this lease was never taken, and has been taken back.
+    NotTaken {
+        id: Id,
+    },
+    Tick,
+}
+
+/// What the loop is to do.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    Send {
+        request: RequestId,
+        call: Call,
+    },
+    /// The connection is of no use any more: make another.
+    Reconnect,
+    Queued {
+        id: Id,
+        ticket: u64,
+    },
+    Granted {
+        id: Id,
+        spec: Arc<Spec>,
+        token: u64,
+        ticket: u64,
+        deadline: Time,
+    },
+    Refused {
+        id: Id,
+        why: Refusal,
+    },
+    Prolonged {
+        id: Id,
+        deadline: Time,
+    },
+    Lost {
+        id: Id,
+        reason: LostReason,
+    },
+    /// Nothing is known of the lease here any more.
+    Forgotten {
+        id: Id,
+    },
+    /// A whole lease has passed since the grant: take the guard back if nobody has taken it.
+    CheckTaken {
+        id: Id,
+    },
+    Done {
+        call: CallId,
+        outcome: Outcome,
+    },
+}
+
+/// Why an acquire did not get the lock.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    Timeout { waited: Duration, position: Option<u64>, cause: Option<Arc<str>> },
+    Busy { holder: Option<Box<Holder>>, waiting: u64 },
+    Fault(Fault),
+}
+
+/// The result of a call.
+#[derive(Debug, Clone)]
+pub(crate) enum Outcome {
+    Position(u64),
+    Renewed,
+    Released,
+    Lost(LostReason),
+    /// The release may or may not have reached the server.
+    Unknown(Option<Arc<str>>),
+    State(StatePage),
+    Broken(Broken),
+    Closed,
+    Fault(Fault),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Timer {
+    Heartbeat(Arc<str>),
+    /// An acquire's timeout, or the time by which it must have been answered.
+    Timeout(Id),
+    /// Send an acquire that was refused once more.
+    Acquire(Id),
+    Renew(Id),
+    Notice(Id),
+    Deadline(Id),
+    Taken(Id),
+    Farewell(Id),
+    /// The local deadline by which a release is answered.
+    AnswerBy(Id),
+    Call(CallId),
+    CallAgain(CallId),
+    /// Nothing was heard of the server for too long.
+    Stall,
+    Close,
+}
+
+/// What a request is about.
+#[derive(Debug, Clone)]
+pub(super) enum What {
+    Acquire(Id),
+    Position(Id, CallId),
+    Heartbeat(Arc<str>),
+    Renew(Id),
+    Confirm(Id),
+    Release(Id),
+    Leave(Vec<Id>),
+    Call(CallId),
+}
+
+#[derive(Debug)]
+struct Sent {
+    what: What,
+    keys: Arc<LockKeys>,
+    at: Time,
+}
+
+#[derive(Debug)]
+struct Pending {
+    request: Call,
+}
+
+/// What is given back: repeated until the server has answered.
+#[derive(Debug)]
+pub(super) struct Farewell {
+    pub(super) keys: Arc<LockKeys>,
+    pub(super) kind: Kind,
+    pub(super) call: Option<CallId>,
+    pub(super) request: Option<RequestId>,
+    /// An earlier request may have been executed.
+    pub(super) repeated: bool,
+    /// After this the server forgets it by itself.
+    pub(super) until: Time,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Leave,
+    Release,
+}
+
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(super) client: Arc<str>,
+    prefix: Arc<str>,
+    random: fastrand::Rng,
+    pub(super) connected: bool,
+    /// Whether late requests of an old connection are ruled out.
+    pub(super) can_kill: bool,
+    pub(super) sessions: BTreeMap<Arc<str>, Session>,
+    pub(super) waiters: BTreeMap<Id, Waiter>,
+    pub(super) leases: BTreeMap<Id, Lease>,
+    pub(super) farewells: BTreeMap<Id, Farewell>,
+    calls: BTreeMap<CallId, Pending>,
+    requests: HashMap<RequestId, Sent>,
+    next_request: RequestId,
+    pub(super) timers: Timers<Timer>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) cause: Option<Arc<str>>,
+    /// Refusals in a row: they set the pace of asking again.
+    refusals: u32,
+    /// How long the server may be silent while something is asked of it.
+    pub(super) patience: Duration,
+    closed: bool,
+    closing: Option<CallId>,
+    to_leave: Vec<Id>,
+}
+
+/// What clocks may drift apart during a lease, and the least that is worth having.
+pub(super) fn margin(span: Duration) -> Duration {
+    span / 200 + Duration::from_millis(1)
+}
+
+impl Machine {
+    pub(crate) fn new(client: Arc<str>, prefix: Arc<str>, seed: u64) -> Self {
+        Self {
+            client,
+            prefix,
+            random: fastrand::Rng::with_seed(seed),
+            connected: false,
+            can_kill: true,
+            sessions: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            farewells: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            requests: HashMap::new(),
+            next_request: 0,
+            timers: Timers::new(),
+            effects: Vec::new(),
+            cause: None,
+            refusals: 0,
+            patience: ANSWER_TIMEOUT,
+            closed: false,
+            closing: None,
+            to_leave: Vec::new(),
+        }
+    }
+
+    /// When to come back with a [`Event::Tick`] if nothing else happens.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Whether a lease is held: then a sleep must not be long, because it does not count suspended time.
+    pub(crate) fn holds_lease(&self) -> bool {
+        !self.leases.is_empty()
+    }
+
+    /// Until when it is worth going on to give back what is still to be given back.
+    pub(crate) fn gives_back_until(&self) -> Option<Time> {
+        self.farewells.values().map(|farewell| farewell.until).max()
+    }
+
+    /// Takes in one event. Call [`Machine::effects`] when no more are at hand.
+    pub(crate) fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Command(command) => self.command(now, command),
+            Event::Connected { can_kill } => self.on_connected(now, can_kill),
+            Event::Disconnected { cause } => self.on_disconnected(cause),
+            Event::Answered { request, result } => self.on_answer(now, request, result),
+            Event::Push(push) => self.on_push(now, &push),
+            Event::NotTaken { id } => self.release(now, id, None),
+            Event::Tick => {}
+        }
+        while let Some(timer) = self.timers.pop(now) {
+            self.on_timer(now, timer);
+        }
+    }
+
+    /// What is to be done now, in order.
+    pub(crate) fn effects(&mut self, now: Time) -> Vec<Effect> {
+        self.send_leaves(now);
+        if let Some(call) = self.closing
+            && self.farewells.is_empty()
+        {
+            self.closing = None;
+            self.timers.clear(&Timer::Close);
+            self.done(call, Outcome::Closed);
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    fn command(&mut self, now: Time, command: Command) {
+        match command {
+            Command::Acquire { id, .. } if self.closed => self.refuse_unknown(id, Fault::Closed),
+            Command::Acquire { id, spec, about, mode, timeout, called } => {
+                self.acquire(now, id, spec, about, mode, timeout, called)
+            }
+            Command::Abandon { id } => self.abandon(now, id),
+            Command::Release { call, id } => self.release(now, id, call),
+            Command::Close { call } => self.close(now, call),
+            Command::Position { call, .. }
+            | Command::Renew { call, .. }
+            | Command::Inspect { call, .. }
+            | Command::Break { call, .. }
+                if self.closed =>
+            {
+                self.done(call, Outcome::Fault(Fault::Closed));
+            }
+            Command::Position { call, id } => self.position(now, call, id),
+            Command::Renew { call, id } => self.renew_for(now, call, id),
+            Command::Inspect { call, keys, after, count } => self.call(now, call, Call::Inspect { keys, after, count }),
+            Command::Break { call, keys, token, force } => self.call(now, call, Call::Break { keys, token, force }),
+        }
+    }
+
+    fn refuse_unknown(&mut self, id: Id, fault: Fault) {
+        self.effects.push(Effect::Refused { id, why: Refusal::Fault(fault) });
+    }
+
+    fn close(&mut self, now: Time, call: CallId) {
+        self.closed = true;
+        let waiters: Vec<Id> = self.waiters.keys().copied().collect();
+        for id in waiters {
+            self.refuse(now, id, Refusal::Fault(Fault::Closed));
+        }
+        let leases: Vec<Id> = self.leases.keys().copied().collect();
+        for id in leases {
+            self.lose(now, id, LostReason::Closed);
+            self.release(now, id, None);
+        }
+        for call in std::mem::take(&mut self.calls).into_keys() {
+            self.timers.clear(&Timer::Call(call));
+            self.timers.clear(&Timer::CallAgain(call));
+            self.done(call, Outcome::Fault(Fault::Closed));
+        }
+        if let Some(earlier) = self.closing.replace(call) {
+            self.done(earlier, Outcome::Closed);
+        }
+        self.timers.set(Timer::Close, now + CLOSE_TIMEOUT);
+    }
+
+    fn on_connected(&mut self, now: Time, can_kill: bool) {
+        self.connected = true;
+        self.can_kill = can_kill;
+        self.refusals = 0;
+        // Leases first: they have deadlines. Then those who wait, in order, then what is to be given back.
+        let leases: Vec<Id> = self.leases.keys().copied().collect();
+        leases.into_iter().for_each(|id| self.renew(now, id));
+        let sessions: Vec<Arc<str>> = self.sessions.keys().cloned().collect();
+        for name in &sessions {
+            self.heartbeat(now, name);
+            self.reenter(now, name);
+        }
+        let waiters: Vec<Id> = self.waiters.keys().copied().collect();
+        waiters.into_iter().for_each(|id| self.resume(now, id));
+        let farewells: Vec<Id> = self.farewells.keys().copied().collect();
+        farewells.into_iter().for_each(|id| self.say_farewell(now, id));
+        let calls: Vec<CallId> = self.calls.keys().copied().collect();
+        calls.into_iter().for_each(|call| self.send_call(now, call));
+    }
+
+    fn on_disconnected(&mut self, cause: Arc<str>) {
+        self.cause = Some(cause);
+        if !std::mem::replace(&mut self.connected, false) {
+            return;
+        }
+        self.effects.push(Effect::Reconnect);
+        self.requests.clear();
+        self.timers.clear(&Timer::Stall);
+        self.waiters.values_mut().for_each(|waiter| waiter.request = None);
+        self.leases.values_mut().for_each(|lease| lease.request = None);
+        self.sessions.values_mut().for_each(Session::disconnected);
+        for farewell in self.farewells.values_mut() {
+            farewell.repeated |= farewell.request.take().is_some();
+        }
+    }
+
+    fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Answer, Failure>) {
+        let Some(Sent { what, keys, at }) = self.requests.remove(&request) else { return };
+        if let Err(Failure::Disconnected(cause)) = &result {
+            return self.on_disconnected(cause.clone());
+        }
+        let lock = &keys.name;
+        if self.requests.is_empty() {
+            self.timers.clear(&Timer::Stall);
+        } else {
+            self.timers.set(Timer::Stall, now + self.patience);
+        }
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(failure) => return self.on_failure(now, what, lock, &failure),
+        };
+        self.refusals = 0;
+        self.cause = None;
+        let changed = self.learn(now, lock, &answer);
+        match what {
+            What::Acquire(id) => self.on_acquire(now, at, id, &keys, &answer),
+            What::Position(id, call) => {
+                self.on_acquire(now, at, id, &keys, &answer);
+                let position = if answer.word == Word::Queued { answer.rank.map_or(0, |rank| rank + 1) } else { 0 };
+                self.calls.remove(&call);
+                self.timers.clear(&Timer::Call(call));
+                self.done(call, Outcome::Position(position));
+            }
+            What::Heartbeat(name) => self.on_heartbeat(now, at, &name, &answer),
+            What::Renew(id) => self.on_renew(now, at, id, &answer),
+            What::Confirm(id) => self.on_confirm(now, at, id, &answer),
+            What::Release(id) => self.on_release(now, id, &answer),
+            What::Leave(ids) => self.on_leave(now, &ids, &answer),
+            What::Call(call) => self.on_call(call, answer.clone()),
+        }
+        if let Some(holder) = &answer.holder
+            && let Some(id) = is_of(&self.client, &holder.id)
+        {
+            self.on_named(now, at, id, holder.token, answer.lease_left, &keys);
+        }
+        if changed {
+            self.restore_all(now, lock);
+        }
+        self.plan_heartbeat(now, lock);
+    }
+
+    fn on_failure(&mut self, now: Time, what: What, lock: &Arc<str>, failure: &Failure) {
+        self.cause = Some(failure.cause().clone());
+        self.refusals = self.refusals.saturating_add(1);
+        let again = now + self.back_off();
+        let fault = match failure {
+            Failure::WrongType(message) => Some(Fault::WrongType { name: lock.clone(), message: message.clone() }),
+            Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),
+            Failure::Refused(_) | Failure::Disconnected(_) => None,
+        };
+        match (what, fault) {
+            (What::Acquire(id), Some(fault)) => self.refuse(now, id, Refusal::Fault(fault)),
+            (What::Acquire(id), None) => self.acquire_refused(id, again),
+            (What::Position(_, call) | What::Call(call), Some(fault)) => {
+                self.timers.clear(&Timer::Call(call));
+                self.calls.remove(&call);
+                self.done(call, Outcome::Fault(fault));
+            }
+            (What::Position(_, call) | What::Call(call), None) => self.timers.set(Timer::CallAgain(call), again),
+            (What::Heartbeat(name), fault) => {
+                if let Some(session) = self.sessions.get_mut(&name) {
+                    session.heartbeat = None;
+                    self.timers.set(Timer::Heartbeat(name.clone()), again);
+                }
+                if let Some(fault) = fault {
+                    let waiters: Vec<Id> =
+                        self.waiters.iter().filter(|(_, w)| w.spec.name() == &name).map(|(id, _)| *id).collect();
+                    for id in waiters {
+                        self.refuse(now, id, Refusal::Fault(fault.clone()));
+                    }
+                }
+            }
+            (What::Renew(id), _) => self.renew_refused(id, again, failure.cause()),
+            (What::Confirm(id), _) => {
+                if let Some(waiter) = self.waiters.get_mut(&id) {
+                    waiter.request = None;
+                    self.timers.set(Timer::Acquire(id), again);
+                }
+            }
+            (What::Release(id), fault) => self.farewell_refused(now, id, again, fault.is_some()),
+            (What::Leave(ids), fault) => {
+                for id in ids {
+                    self.farewell_refused(now, id, again, fault.is_some());
+                }
+            }
+        }
+    }
+
+    fn on_push(&mut self, now: Time, push: &Push) {
+        let Some(id) = is_of(&self.client, &push.id) else { return };
+        match push.kind {
+            PushKind::Break => {
+                if self.leases.get(&id).is_some_and(|lease| lease.token == push.token) {
+                    self.lose(now, id, LostReason::Broken);
+                }
+            }
+            PushKind::Grant => {
+                let Some(keys) = LockKeys::of_queue(&self.prefix, &push.queue) else { return };
+                self.on_grant_pushed(now, id, push.token, keys);
+            }
+        }
+    }
+
+    fn on_timer(&mut self, now: Time, timer: Timer) {
+        match timer {
+            Timer::Heartbeat(name) => self.heartbeat(now, &name),
+            Timer::Timeout(id) => self.timed_out(now, id),
+            Timer::Acquire(id) => self.resume(now, id),
+            Timer::Renew(id) => self.renew(now, id),
+            Timer::Notice(id) => self.notice(now, id),
+            Timer::Deadline(id) => self.release(now, id, None),
+            Timer::Taken(id) => self.effects.push(Effect::CheckTaken { id }),
+            Timer::Farewell(id) => self.say_farewell(now, id),
+            Timer::AnswerBy(id) => self.answer_release(id, Outcome::Unknown(self.cause.clone())),
+            Timer::Call(call) => {
+                self.calls.remove(&call);
+                self.leases.values_mut().for_each(|lease| lease.calls.retain(|&other| other != call));
+                self.timers.clear(&Timer::CallAgain(call));
+                self.done(
+                    call,
+                    Outcome::Fault(Fault::Unavailable { waited: ANSWER_TIMEOUT, cause: self.cause.clone() }),
+                );
+            }
+            Timer::CallAgain(call) => self.send_call(now, call),
+            Timer::Stall => self.on_disconnected(format!("the server has not answered for {:?}", self.patience).into()),
+            Timer::Close => {
+                if let Some(call) = self.closing.take() {
+                    self.done(call, Outcome::Closed);
+                }
+            }
+        }
+    }
+
+    // ---- requests ----
+
+    pub(super) fn send(&mut self, now: Time, what: What, call: Call) -> RequestId {
+        self.next_request += 1;
+        let request = self.next_request;
+        if self.requests.is_empty() {
+            self.timers.set(Timer::Stall, now + self.patience);
+        }
+        self.requests.insert(request, Sent { what, keys: call.keys().clone(), at: now });
+        self.effects.push(Effect::Send { request, call });
+        request
+    }
+
+    fn back_off(&mut self) -> Duration {
+        // 10 ms, doubled up to about a second, half of it by chance, so that many clients do not ask in step.
+        let ceiling = 10_u64 << self.refusals.min(7);
+        Duration::from_millis(ceiling / 2 + self.random.u64(0..=ceiling / 2))
+    }
+
+    fn call(&mut self, now: Time, call: CallId, request: Call) {
+        self.calls.insert(call, Pending { request });
+        self.timers.set(Timer::Call(call), now + ANSWER_TIMEOUT);
+        self.send_call(now, call);
+    }
+
+    fn send_call(&mut self, now: Time, call: CallId) {
+        let Some(pending) = self.calls.get(&call) else { return };
+        if self.connected {
+            let request = pending.request.clone();
+            let what = match (&request, is_position(&request, &self.client)) {
+                (_, Some(id)) => What::Position(id, call),
+                _ => What::Call(call),
+            };
+            self.send(now, what, request);
+        }
+    }
+
+    fn on_call(&mut self, call: CallId, answer: Answer) {
+        if self.calls.remove(&call).is_none() {
+            return;
+        }
+        self.timers.clear(&Timer::Call(call));
+        let outcome = match answer.word {
+            Word::State => Outcome::State(answer),
+            Word::Told => Outcome::Broken(Broken::Told { remaining: answer.left }),
+            Word::Ended => Outcome::Broken(Broken::Ended),
+            _ => Outcome::Broken(Broken::Unknown),
+        };
+        self.done(call, outcome);
+    }
+
+    fn position(&mut self, now: Time, call: CallId, id: Id) {
+        match self.acquire_call(now, id) {
+            Some(request) => self.call(now, call, request),
+            None => self.done(call, Outcome::Position(0)),
+        }
+    }
+
+    pub(super) fn done(&mut self, call: CallId, outcome: Outcome) {
+        self.effects.push(Effect::Done { call, outcome });
+    }
+
+    // ---- giving back ----
+
+    pub(super) fn bid_farewell(
+        &mut self,
+        now: Time,
+        id: Id,
+        keys: Arc<LockKeys>,
+        kind: Kind,
+        call: Option<CallId>,
+        until: Time,
+    ) {
+        self.session(&keys).members += 1;
+        self.farewells.insert(id, Farewell { keys, kind, call, request: None, repeated: false, until });
+        self.say_farewell(now, id);
+    }
+
+    fn say_farewell(&mut self, now: Time, id: Id) {
+        let Some(farewell) = self.farewells.get(&id) else { return };
+        if !self.connected || farewell.request.is_some() {
+            return;
+        }
+        if farewell.kind == Kind::Leave {
+            return self.to_leave.push(id);
+        }
+        let call = Call::Release { keys: farewell.keys.clone(), id: wire_id(&self.client, id) };
+        let request = self.send(now, What::Release(id), call);
+        if let Some(farewell) = self.farewells.get_mut(&id) {
+            farewell.request = Some(request);
+        }
+    }
+
+    /// Waiters that leave together leave with one call per lock.
+    fn send_leaves(&mut self, now: Time) {
+        const BATCH: usize = 100;
+        let ids = std::mem::take(&mut self.to_leave);
+        let mut by_lock: BTreeMap<Arc<str>, (Arc<LockKeys>, Vec<Id>)> = BTreeMap::new();
+        for id in ids {
+            let Some(farewell) = self.farewells.get(&id) else { continue };
+            if self.connected && farewell.request.is_none() {
+                let entry =
+                    by_lock.entry(farewell.keys.name.clone()).or_insert_with(|| (farewell.keys.clone(), vec![]));
+                entry.1.push(id);
+            }
+        }
+        for (keys, ids) in by_lock.into_values() {
+            for batch in ids.chunks(BATCH) {
+                let wire = batch.iter().map(|&id| wire_id(&self.client, id)).collect();
+                let request =
+                    self.send(now, What::Leave(batch.to_vec()), Call::Leave { keys: keys.clone(), ids: wire });
+                for id in batch {
+                    if let Some(farewell) = self.farewells.get_mut(id) {
+                        farewell.request = Some(request);
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_release(&mut self, now: Time, id: Id, answer: &Answer) {
+        let Some(farewell) = self.farewells.get_mut(&id) else { return };
+        farewell.request = None;
+        // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
+        let outcome = match answer.word {
+            Word::Released => Outcome::Released,
+            Word::Unknown if farewell.repeated => Outcome::Released,
+            _ => Outcome::Lost(LostReason::Ended),
+        };
+        self.answer_release(id, outcome);
+        if answer.again {
+            self.say_farewell(now, id);
+        } else {
+            self.forget_farewell(id);
+        }
+    }
+
+    fn on_leave(&mut self, now: Time, ids: &[Id], answer: &Answer) {
+        for (index, &id) in ids.iter().enumerate() {
+            let Some(farewell) = self.farewells.get_mut(&id) else { continue };
+            farewell.request = None;
+            if answer.again && index == 0 {
+                self.say_farewell(now, id);
+            } else {
+                self.forget_farewell(id);
+            }
+        }
+    }
+
+    fn farewell_refused(&mut self, now: Time, id: Id, again: Time, for_good: bool) {
+        let Some(farewell) = self.farewells.get_mut(&id) else { return };
+        farewell.request = None;
+        farewell.repeated = true;
+        if for_good && farewell.until <= now {
+            self.forget_farewell(id);
+        } else {
+            self.timers.set(Timer::Farewell(id), again);
+        }
+    }
+
+    fn answer_release(&mut self, id: Id, outcome: Outcome) {
+        self.timers.clear(&Timer::AnswerBy(id));
+        if let Some(call) = self.farewells.get_mut(&id).and_then(|farewell| farewell.call.take()) {
+            self.done(call, outcome);
+        }
+    }
+
+    fn forget_farewell(&mut self, id: Id) {
+        self.timers.clear(&Timer::Farewell(id));
+        self.timers.clear(&Timer::AnswerBy(id));
+        if let Some(farewell) = self.farewells.remove(&id) {
+            self.leave_session(&farewell.keys.name);
+        }
+    }
+}
+
+/// A question for a waiter's position is its acquire, sent once more.
+fn is_position(request: &Call, client: &str) -> Option<Id> {
+    match request {
+        Call::Acquire { id, .. } => is_of(client, id),
+        _ => None,
+    }
+}

@@ -1,0 +1,347 @@
+//! Acquires: from the call to the grant, or to giving up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::machine::{ANSWER_TIMEOUT, Effect, Id, Kind, Machine, Refusal, RequestId, Timer, What, margin};
+use crate::clock::Time;
+use crate::error::Fault;
+use crate::options::Spec;
+use crate::server::{About, Answer, Call, LockKeys, Word, wire_id};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Wait, for ever or for its timeout.
+    Wait,
+    /// Wait, but the ticket must come within the answer timeout.
+    Enqueue,
+    /// Take the lock now or not at all.
+    Try,
+}
+
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) spec: Arc<Spec>,
+    pub(super) about: About,
+    mode: Mode,
+    called: Time,
+    timeout: Option<Time>,
+    /// Zero until the server has given one.
+    pub(super) ticket: u64,
+    /// The epoch under which the server last confirmed the ticket.
+    pub(super) epoch: u64,
+    pub(super) rank: Option<u64>,
+    announced: bool,
+    /// Whether the server may know of it.
+    sent: bool,
+    /// Its acquire is to be sent, or was sent and is not answered.
+    due: bool,
+    pub(super) request: Option<RequestId>,
+    /// The token of a grant that is being confirmed.
+    pub(super) claim: Option<u64>,
+}
+
+impl Machine {
+    #[allow(clippy::too_many_arguments)] // The fields of Command::Acquire, in their order.
+    pub(super) fn acquire(
+        &mut self,
+        now: Time,
+        id: Id,
+        spec: Arc<Spec>,
+        about: About,
+        mode: Mode,
+        timeout: Option<Duration>,
+        called: Time,
+    ) {
+        let session = self.session(&spec.keys);
+        session.members += 1;
+        session.liveness = session.liveness.max(spec.liveness);
+        session.buffer = session.buffer.max(spec.buffer);
+        let timeout = timeout.map(|timeout| called + timeout);
+        let answer_by = (mode != Mode::Wait).then_some(called + ANSWER_TIMEOUT);
+        if let Some(at) = timeout.into_iter().chain(answer_by).min() {
+            self.timers.set(Timer::Timeout(id), at);
+        }
+        let waiter = Waiter {
+            spec,
+            about,
+            mode,
+            called,
+            timeout,
+            ticket: 0,
+            epoch: 0,
+            rank: None,
+            announced: false,
+            sent: false,
+            due: true,
+            request: None,
+            claim: None,
+        };
+        self.waiters.insert(id, waiter);
+        self.resume(now, id);
+    }
+
+    /// The acquire of this waiter: the first, or the same again with the ticket that it has.
+    pub(super) fn acquire_call(&self, now: Time, id: Id) -> Option<Call> {
+        let waiter = self.waiters.get(&id)?;
+        let session = self.sessions.get(waiter.spec.name())?;
+        Some(Call::Acquire {
+            keys: waiter.spec.keys.clone(),
+            id: wire_id(&self.client, id),
+            wait: waiter.mode != Mode::Try,
+            claim: !self.can_kill,
+            lease: waiter.spec.lease,
+            liveness: session.liveness,
+            buffer: session.buffer,
+            heartbeat: session.liveness / 3,
+            about: waiter.about.clone(),
+            ticket: waiter.ticket,
+            epoch: waiter.epoch,
+            floor: session.floor,
+            left: session.lease_until.since(now),
+        })
+    }
+
+    pub(super) fn send_acquire(&mut self, now: Time, id: Id, call: Call) {
+        let request = self.send(now, What::Acquire(id), call);
+        if let Some(waiter) = self.waiters.get_mut(&id) {
+            waiter.request = Some(request);
+            waiter.sent = true;
+            waiter.due = true;
+        }
+    }
+
+    /// Sends what this waiter needs next, if anything: its first acquire, or the confirmation of its claim.
+    pub(super) fn resume(&mut self, now: Time, id: Id) {
+        let Some(waiter) = self.waiters.get(&id) else { return };
+        if !self.connected || waiter.request.is_some() {
+            return;
+        }
+        if let Some(token) = waiter.claim {
+            self.confirm(now, id, token);
+        } else if waiter.due
+            && let Some(call) = self.acquire_call(now, id)
+        {
+            self.send_acquire(now, id, call);
+        }
+    }
+
+    pub(super) fn acquire_refused(&mut self, id: Id, again: Time) {
+        if let Some(waiter) = self.waiters.get_mut(&id) {
+            waiter.request = None;
+            if let Some(session) = self.sessions.get_mut(waiter.spec.name()) {
+                session.reentering = session.reentering.saturating_sub(1);
+            }
+            self.timers.set(Timer::Acquire(id), again);
+        }
+    }
+
+    pub(super) fn on_acquire(&mut self, now: Time, sent: Time, id: Id, keys: &Arc<LockKeys>, answer: &Answer) {
+        let Some(waiter) = self.waiters.get_mut(&id) else {
+            // A place or a lease that nobody here wants is given back.
+            let known = self.farewells.contains_key(&id) || self.leases.contains_key(&id);
+            if !known && matches!(answer.word, Word::Granted | Word::Queued) {
+                self.bid_farewell(now, id, keys.clone(), Kind::Leave, None, now + answer.left);
+            }
+            return;
+        };
+        let name = waiter.spec.name().clone();
+        waiter.due = false;
+        let reentered = waiter.request.take().is_some() && waiter.ticket != 0;
+        if let Some(session) = self.sessions.get_mut(&name)
+            && reentered
+        {
+            session.reentering = session.reentering.saturating_sub(1);
+        }
+        if waiter.claim.is_some() {
+            return; // A push came first: its confirmation is under way and will tell.
+        }
+        match answer.word {
+            Word::Granted => {
+                waiter.epoch = answer.epoch;
+                self.claimed(now, id, answer.granted_token, sent + answer.left, answer.left);
+            }
+            Word::Queued => {
+                self.kept_alive(&name, sent);
+                self.on_queued(id, answer);
+                if answer.again {
+                    self.heartbeat(now, &name);
+                }
+            }
+            Word::Busy => {
+                let why = Refusal::Busy { holder: answer.held.clone(), waiting: answer.waiting };
+                self.remove_waiter(id);
+                self.leave_session(&name);
+                self.effects.push(Effect::Refused { id, why });
+            }
+            _ => {
+                // What it had is not believed: it starts anew.
+                let ticket = std::mem::replace(&mut waiter.ticket, 0);
+                waiter.epoch = 0;
+                waiter.due = true;
+                if let Some(session) = self.sessions.get_mut(&name) {
+                    session.order.remove(&(ticket, id));
+                    session.floor = 0;
+                }
+                self.resume(now, id);
+            }
+        }
+        self.reenter(now, &name);
+    }
+
+    fn on_queued(&mut self, id: Id, answer: &Answer) {
+        let Some(waiter) = self.waiters.get_mut(&id) else { return };
+        waiter.epoch = answer.epoch;
+        waiter.rank = answer.rank;
+        if let Some(session) = self.sessions.get_mut(waiter.spec.name()) {
+            session.order.remove(&(waiter.ticket, id));
+            session.order.insert((answer.ticket, id));
+        }
+        waiter.ticket = answer.ticket;
+        if !std::mem::replace(&mut waiter.announced, true) {
+            match waiter.timeout {
+                Some(timeout) => self.timers.set(Timer::Timeout(id), timeout),
+                None => self.timers.clear(&Timer::Timeout(id)),
+            }
+            self.effects.push(Effect::Queued { id, ticket: answer.ticket });
+        }
+    }
+
+    /// A grant by push. It is believed as it is only if nothing newer was answered meanwhile.
+    pub(super) fn on_grant_pushed(&mut self, now: Time, id: Id, token: u64, keys: LockKeys) {
+        if self.leases.contains_key(&id) || self.farewells.contains_key(&id) {
+            return;
+        }
+        let Some(waiter) = self.waiters.get(&id) else {
+            return self.bid_farewell(now, id, Arc::new(keys), Kind::Release, None, now);
+        };
+        let Some(session) = self.sessions.get(waiter.spec.name()) else { return };
+        match session.answered {
+            Some((sent, liveness)) if token > session.last_token => {
+                let span = liveness.min(waiter.spec.liveness).min(waiter.spec.lease);
+                self.claimed(now, id, token, sent + span, span);
+            }
+            _ => self.confirm(now, id, token),
+        }
+    }
+
+    /// An answer names the lease that this client holds.
+    pub(super) fn on_named(&mut self, now: Time, sent: Time, id: Id, token: u64, left: Duration, keys: &Arc<LockKeys>) {
+        if self.leases.contains_key(&id) || self.farewells.contains_key(&id) {
+            return;
+        }
+        if self.waiters.contains_key(&id) {
+            return self.claimed(now, id, token, sent + left, left);
+        }
+        self.bid_farewell(now, id, keys.clone(), Kind::Release, None, now + left);
+    }
+
+    /// The server has granted the lock until `ends` at least. Hand it out, or make sure of it first if little is left.
+    fn claimed(&mut self, now: Time, id: Id, token: u64, ends: Time, span: Duration) {
+        let Some(waiter) = self.waiters.get(&id) else { return };
+        let deadline = ends - margin(span);
+        let notice = notice_of(&waiter.spec, span);
+        if deadline <= now + notice {
+            return self.confirm(now, id, token);
+        }
+        let name = waiter.spec.name().clone();
+        if let Some(waiter) = self.remove_waiter(id) {
+            let ticket = if waiter.ticket == 0 { token } else { waiter.ticket };
+            self.grant(now, id, waiter.spec, waiter.about, token, ticket, waiter.epoch, deadline, span);
+        }
+        self.plan_heartbeat(now, &name);
+    }
+
+    fn confirm(&mut self, now: Time, id: Id, token: u64) {
+        let Some(waiter) = self.waiters.get_mut(&id) else { return };
+        if waiter.claim == Some(token) && waiter.request.is_some() {
+            return;
+        }
+        waiter.claim = Some(token);
+        let Some(session) = self.sessions.get(waiter.spec.name()) else { return };
+        if !self.connected {
+            return;
+        }
+        let call = Call::Renew {
+            keys: waiter.spec.keys.clone(),
+            id: wire_id(&self.client, id),
+            token,
+            lease: waiter.spec.lease,
+            liveness: waiter.spec.liveness,
+            about: waiter.about.clone(),
+            epoch: session.epoch,
+            floor: session.floor,
+            left: Duration::ZERO,
+        };
+        let request = self.send(now, What::Confirm(id), call);
+        if let Some(waiter) = self.waiters.get_mut(&id) {
+            waiter.request = Some(request);
+        }
+    }
+
+    pub(super) fn on_confirm(&mut self, now: Time, sent: Time, id: Id, answer: &Answer) {
+        let Some(waiter) = self.waiters.get_mut(&id) else { return };
+        waiter.request = None;
+        let Some(token) = waiter.claim.take() else { return };
+        if answer.word == Word::Renewed {
+            waiter.epoch = answer.epoch;
+            self.claimed(now, id, token, sent + answer.left, answer.left);
+        } else if let Some(call) = self.acquire_call(now, id) {
+            // A claim that has expired never resolves an acquire: the waiter re-enters with its ticket.
+            self.send_acquire(now, id, call);
+        }
+    }
+
+    pub(super) fn timed_out(&mut self, now: Time, id: Id) {
+        let Some(waiter) = self.waiters.get(&id) else { return };
+        let waited = now.since(waiter.called);
+        let cause = self.cause.clone();
+        let why = match waiter.timeout {
+            Some(timeout) if timeout <= now => {
+                Refusal::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause }
+            }
+            _ => Refusal::Fault(Fault::Unavailable { waited, cause }),
+        };
+        self.refuse(now, id, why);
+    }
+
+    pub(super) fn refuse(&mut self, now: Time, id: Id, why: Refusal) {
+        if self.waiters.contains_key(&id) {
+            self.abandon(now, id);
+            self.effects.push(Effect::Refused { id, why });
+        }
+    }
+
+    /// Gives up the place of a waiter, or whatever it was granted meanwhile.
+    pub(super) fn abandon(&mut self, now: Time, id: Id) {
+        let Some(waiter) = self.remove_waiter(id) else { return };
+        let name = waiter.spec.name().clone();
+        if waiter.sent {
+            let until = now + waiter.spec.liveness + waiter.spec.buffer;
+            self.bid_farewell(now, id, waiter.spec.keys.clone(), Kind::Leave, None, until);
+        }
+        self.leave_session(&name);
+    }
+
+    /// Takes a waiter out of all places but the count of its session's members.
+    fn remove_waiter(&mut self, id: Id) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&id)?;
+        self.timers.clear(&Timer::Timeout(id));
+        self.timers.clear(&Timer::Acquire(id));
+        if let Some(session) = self.sessions.get_mut(waiter.spec.name()) {
+            session.order.remove(&(waiter.ticket, id));
+            if waiter.request.is_some() && waiter.ticket != 0 {
+                session.reentering = session.reentering.saturating_sub(1);
+            }
+            if session.order.is_empty() {
+                self.timers.clear(&Timer::Heartbeat(waiter.spec.name().clone()));
+            }
+        }
+        Some(waiter)
+    }
+}
+
+/// The notice of a lease that is shorter than usual is shorter in proportion.
+pub(super) fn notice_of(spec: &Spec, span: Duration) -> Duration {
+    if span >= spec.lease { spec.notice } else { spec.notice.mul_f64(span.as_secs_f64() / spec.lease.as_secs_f64()) }
+}

@@ -1,0 +1,37 @@
+//! Fair distributed locks on Redis.
+
+mod acquire;
+mod client;
+mod clock;
+mod error;
+mod guard;
+mod inspect;
+mod keeper;
+mod lock;
+mod options;
+mod server;
+
+pub use acquire::{Acquire, AcquireFuture, Enqueue, EnqueueFuture, TryAcquire, TryAcquireFuture, Waiting};
+pub use client::{Client, ClientBuilder};
+pub use error::{
+    AcquireError, ConnectError, Fault, Lost, LostReason, OptionError, ReleaseError, RenewError, RunError,
+    TryAcquireError,
+};
+pub use guard::{Guard, Held};
+pub use inspect::{Broken, Holder, LockState, QueuedWaiter};
+pub use lock::Lock;
+pub use options::LockOptions;
+
+#[cfg(feature = "test-hooks")]
+#[doc(hidden)]
+pub mod testing {
+    //! For this crate's own tests.
+
+    /// Name and text of every script, with another reading of the clock in the place of the server's.
+    pub fn scripts(server_time: &str) -> Vec<(&'static str, String)> {
+        crate::server::SCRIPTS
+            .iter()
+            .map(|script| (script.name, script.text.replace(crate::server::TIME, server_time)))
+            .collect()
+    }
+}

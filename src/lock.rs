@@ -1,0 +1,112 @@
+//! One lock.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::acquire::{Acquire, Enqueue, TryAcquire};
+use crate::error::{Fault, RunError};
+use crate::guard::Held;
+use crate::inspect::{Broken, LockState};
+use crate::keeper::{Command, Handle, Outcome};
+use crate::options::Spec;
+
+/// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
+#[derive(Debug, Clone)]
+pub struct Lock {
+    handle: Arc<Handle>,
+    spec: Arc<Spec>,
+    label: Arc<str>,
+}
+
+impl Lock {
+    pub(crate) fn new(handle: Arc<Handle>, spec: Arc<Spec>, label: Arc<str>) -> Self {
+        Self { handle, spec, label }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.spec.name()
+    }
+
+    /// Waits for its turn, for ever unless a [`timeout`](Acquire::timeout) is set, and holds the lock. One round trip if
+    /// the lock is free, otherwise one to join the queue, and one message when the turn comes.
+    pub fn acquire(&self) -> Acquire {
+        Acquire::new(self.handle.clone(), self.spec.clone(), self.label.clone())
+    }
+
+    /// Takes the lock if it is free and nobody waits for it. One round trip.
+    pub fn try_acquire(&self) -> TryAcquire {
+        TryAcquire::new(self.handle.clone(), self.spec.clone(), self.label.clone())
+    }
+
+    /// Joins the queue and returns with a ticket, before the lock is granted. One round trip.
+    pub fn enqueue(&self) -> Enqueue {
+        Enqueue::new(self.handle.clone(), self.spec.clone(), self.label.clone())
+    }
+
+    /// Acquires, runs the job while holding the lock, and releases. The job is dropped where it awaits when the lease is
+    /// lost. To set a timeout or a label use [`Acquire::run`].
+    ///
+    /// # Errors
+    /// [`RunError::Lost`] if the lease was lost, also when the job ended after that.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the job is, and the lock is given back.
+    pub async fn run<F, Fut, T>(&self, job: F) -> Result<T, RunError>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.acquire().run(job).await
+    }
+
+    /// Who holds the lock and who waits. One round trip for every 500 waiters. It changes nothing.
+    ///
+    /// # Errors
+    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    pub async fn inspect(&self) -> Result<LockState, Fault> {
+        const PAGE: u32 = 500;
+        let mut state = LockState::default();
+        let mut after = 0;
+        loop {
+            let keys = self.spec.keys.clone();
+            let outcome = self.handle.call(|call| Command::Inspect { call, keys, after, count: PAGE }).await?;
+            let Outcome::State(page) = outcome else { return Ok(state) };
+            state.holder = page.held.map(|holder| *holder);
+            state.waiting = page.waiting;
+            state.recovering_for = (!page.recover_left.is_zero()).then_some(page.recover_left);
+            let more = page.page.len() == PAGE as usize;
+            after = page.page.last().map_or(after, |waiter| waiter.ticket);
+            state.queue.extend(page.page);
+            if !more {
+                return Ok(state);
+            }
+        }
+    }
+
+    /// Ends the lease with this token for an operator: its holder is told, and the lease is not renewed any more. It ends
+    /// when the holder lets go, or when it runs out. Calling it again tells the holder again. One round trip.
+    ///
+    /// # Errors
+    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    pub async fn break_lease(&self, token: u64) -> Result<Broken, Fault> {
+        self.break_with(token, false).await
+    }
+
+    /// Ends the lease with this token at once and grants the lock to the next waiter, **whether its holder knows or
+    /// not**: two may believe to hold the lock until the holder is told. One round trip.
+    ///
+    /// # Errors
+    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    pub async fn force_break_lease(&self, token: u64) -> Result<Broken, Fault> {
+        self.break_with(token, true).await
+    }
+
+    async fn break_with(&self, token: u64, force: bool) -> Result<Broken, Fault> {
+        let keys = self.spec.keys.clone();
+        match self.handle.call(|call| Command::Break { call, keys, token, force }).await? {
+            Outcome::Broken(broken) => Ok(broken),
+            _ => Ok(Broken::Unknown),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Names of keys, channels and ids.
+
+use std::sync::Arc;
+
+/// The keys of one lock, in the order in which the scripts declare them. All of them share one hash slot.
+#[derive(Debug)]
+pub(crate) struct LockKeys {
+    pub(crate) name: Arc<str>,
+    pub(crate) keys: [String; 5],
+}
+
+impl LockKeys {
+    pub(crate) fn new(prefix: &str, name: &str) -> Self {
+        let key = |what: &str| format!("{prefix}:{{{name}}}:{what}");
+        Self { name: name.into(), keys: [key("queue"), key("sessions"), key("leases"), key("entries"), key("state")] }
+    }
+
+    /// The keys of the lock that a push speaks of: it names the lock by the key of its queue.
+    pub(crate) fn of_queue(prefix: &str, queue: &str) -> Option<Self> {
+        let name = queue.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:queue")?;
+        Some(Self::new(prefix, name))
+    }
+}
+
+/// A waiter's or holder's id on the wire: `CLIENT.N`.
+pub(crate) fn wire_id(client: &str, id: u64) -> String {
+    format!("{client}.{id}")
+}
+
+/// The number in an id of this client.
+pub(crate) fn is_of(client: &str, wire: &str) -> Option<u64> {
+    wire.strip_prefix(client)?.strip_prefix('.')?.parse().ok()
+}

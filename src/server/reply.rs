@@ -1,0 +1,299 @@
+//! What scripts and pushes say, parsed once at the edge.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{RedisError, ServerErrorKind, Value};
+
+use crate::inspect::{Holder, QueuedWaiter};
+
+/// The reply of a script: a word, and what every reply tells.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Answer {
+    pub(crate) word: Word,
+    pub(crate) epoch: u64,
+    pub(crate) stamp: u64,
+    /// The last token that was granted.
+    pub(crate) token: u64,
+    pub(crate) waiting: u64,
+    pub(crate) lease_left: Duration,
+    pub(crate) recover_left: Duration,
+    /// The lease that this client holds at this lock.
+    pub(crate) holder: Option<HolderSeen>,
+    /// The script stopped at its batch limit.
+    pub(crate) again: bool,
+    /// What is left of the lease that was asked for.
+    pub(crate) left: Duration,
+    pub(crate) granted_token: u64,
+    pub(crate) ticket: u64,
+    pub(crate) rank: Option<u64>,
+    pub(crate) held: Option<Box<Holder>>,
+    pub(crate) page: Vec<QueuedWaiter>,
+}
+
+/// A lease of this client as a reply names it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct HolderSeen {
+    pub(crate) id: String,
+    pub(crate) token: u64,
+}
+
+/// One page of an inspection.
+pub(crate) type StatePage = Answer;
+
+macro_rules! words {
+    ($($variant:ident = $name:literal),* $(,)?) => {
+        /// The first word of a reply.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub(crate) enum Word { #[default] $($variant),* }
+
+        impl Word {
+            #[cfg(test)]
+            pub(crate) const NAMES: &[&str] = &[$($name),*];
+
+            fn parse(name: &[u8]) -> Option<Self> {
+                $(if name == $name.as_bytes() { return Some(Word::$variant); })*
+                None
+            }
+        }
+    };
+}
+
+words! {
+    Unknown = "unknown", Granted = "granted", Queued = "queued", Busy = "busy", Refused = "refused", Alive = "alive",
+    Renewed = "renewed", Broken = "broken", Lost = "lost", Released = "released", Expired = "expired", Left = "left",
+    State = "state", Told = "told", Ended = "ended",
+}
+
+impl Answer {
+    pub(crate) fn parse(value: &Value) -> Option<Self> {
+        let Value::Array(items) = value else { return None };
+        let (word, fields) = items.split_first()?;
+        let mut answer = Answer { word: Word::parse(bytes(word)?)?, ..Answer::default() };
+        let mut held = Holder {
+            id: String::new(),
+            token: 0,
+            label: String::new(),
+            owner: String::new(),
+            remaining: Duration::ZERO,
+            held_for: Duration::ZERO,
+            broken: false,
+        };
+        for field in fields.chunks_exact(2) {
+            let (name, value) = (bytes(&field[0])?, &field[1]);
+            match name {
+                b"epoch" => answer.epoch = number(value)?,
+                b"stamp" => answer.stamp = number(value)?,
+                b"token" => answer.token = number(value)?,
+                b"waiting" => answer.waiting = number(value)?,
+                b"lease_left_us" => answer.lease_left = span(value)?,
+                b"recover_left_us" => answer.recover_left = span(value)?,
+                b"holder" => answer.holder.get_or_insert_default().id = text(value)?,
+                b"holder_token" => answer.holder.get_or_insert_default().token = number(value)?,
+                b"again" => answer.again = true,
+                b"left_us" => answer.left = span(value)?,
+                b"granted_token" => answer.granted_token = number(value)?,
+                b"ticket" => answer.ticket = number(value)?,
+                b"rank" => answer.rank = Some(number(value)?),
+                b"held_id" => held.id = text(value)?,
+                b"held_token" => held.token = number(value)?,
+                b"held_label" => held.label = text(value)?,
+                b"held_owner" => held.owner = text(value)?,
+                b"held_us" => held.held_for = span(value)?,
+                b"held_broken" => held.broken = number(value)? == 1,
+                b"page" => answer.page = page(value)?,
+                // A later version of the scripts may tell more.
+                _ => {}
+            }
+        }
+        if !held.id.is_empty() {
+            held.remaining = answer.lease_left;
+            answer.held = Some(Box::new(held));
+        }
+        Some(answer)
+    }
+}
+
+fn page(value: &Value) -> Option<Vec<QueuedWaiter>> {
+    let Value::Array(items) = value else { return None };
+    items
+        .iter()
+        .map(|item| {
+            let Value::Array(fields) = item else { return None };
+            let [id, ticket, label, owner, waited, alive] = fields.as_slice() else { return None };
+            Some(QueuedWaiter {
+                id: text(id)?,
+                ticket: number(ticket)?,
+                label: text(label)?,
+                owner: text(owner)?,
+                waited: span(waited)?,
+                alive: number(alive)? == 1,
+            })
+        })
+        .collect()
+}
+
+fn bytes(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.as_bytes()),
+        _ => None,
+    }
+}
+
+// What others call themselves may be any bytes: it is for people to see.
+fn text(value: &Value) -> Option<String> {
+    Some(String::from_utf8_lossy(bytes(value)?).into_owned())
+}
+
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => std::str::from_utf8(bytes(value)?).ok()?.parse().ok(),
+    }
+}
+
+fn span(value: &Value) -> Option<Duration> {
+    number(value).map(Duration::from_micros)
+}
+
+/// A message that a script published to this client: `grant ID TOKEN LEFT_US QUEUE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Push {
+    pub(crate) kind: PushKind,
+    pub(crate) id: String,
+    pub(crate) token: u64,
+    /// The key of the lock's queue. It stands last because a name may contain spaces.
+    pub(crate) queue: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PushKind {
+    Grant,
+    Break,
+}
+
+impl Push {
+    pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(payload).ok()?.splitn(5, ' ');
+        let kind = match words.next()? {
+            "grant" => PushKind::Grant,
+            "break" => PushKind::Break,
+            _ => return None,
+        };
+        let (id, token) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
+        let _left_us: u64 = words.next()?.parse().ok()?;
+        Some(Self { kind, id, token, queue: words.next()?.to_owned() })
+    }
+}
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The connection broke. Whether the request was executed is not known.
+    Disconnected(Arc<str>),
+    /// The server is alive and refused it for now.
+    Refused(Arc<str>),
+    /// A key of the lock has another type.
+    WrongType(Arc<str>),
+    /// The server does not understand the request; asking again would not help.
+    Rejected(Arc<str>),
+}
+
+impl Failure {
+    pub(crate) fn of(error: &RedisError) -> Self {
+        let message = || Arc::from(error.to_string());
+        let text = error.to_string();
+        // Up to Redis 6.2 an error of a command inside of a script arrives as a general one that quotes it.
+        let says = |word: &str| text.contains(word);
+        if says("WRONGTYPE") {
+            return Failure::WrongType(message());
+        }
+        let passing = [
+            "OOM command",
+            "READONLY",
+            "MISCONF",
+            "NOREPLICAS",
+            "NOAUTH",
+            "NOPERM",
+            "BUSY",
+            "UNKILLABLE",
+            "non local key",
+        ];
+        if passing.into_iter().any(says) {
+            return Failure::Refused(message());
+        }
+        match error.kind() {
+            redis::ErrorKind::Server(
+                ServerErrorKind::BusyLoading
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::Ask
+                | ServerErrorKind::Moved
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::ReadOnly
+                | ServerErrorKind::NoPerm
+                | ServerErrorKind::NoScript,
+            )
+            | redis::ErrorKind::AuthenticationFailed => Failure::Refused(message()),
+            redis::ErrorKind::Server(_) => Failure::Rejected(message()),
+            redis::ErrorKind::Extension => Failure::Refused(message()),
+            _ => Failure::Disconnected(message()),
+        }
+    }
+
+    pub(crate) fn cause(&self) -> &Arc<str> {
+        match self {
+            Failure::Disconnected(cause)
+            | Failure::Refused(cause)
+            | Failure::WrongType(cause)
+            | Failure::Rejected(cause) => cause,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_push_is_parsed_whole_or_not_at_all() {
+        let push = Push::parse(b"grant abc.7 123 4500 fairlock:{a b c}:queue").unwrap();
+        assert_eq!(
+            push,
+            Push { kind: PushKind::Grant, id: "abc.7".into(), token: 123, queue: "fairlock:{a b c}:queue".into() }
+        );
+        for bad in [
+            "",
+            "grant",
+            "grant a",
+            "grant a b 1 q",
+            "grant a 1 x q",
+            "grant a 1 2",
+            "gift a 1 2 q",
+            "grant a -1 2 q",
+            "\u{0}",
+        ] {
+            assert_eq!(Push::parse(bad.as_bytes()), None, "{bad:?}");
+        }
+        assert_eq!(Push::parse(&[0xff, 0xfe]), None);
+    }
+
+    #[test]
+    fn a_reply_with_a_strange_field_is_still_understood() {
+        let bulk = |text: &str| Value::BulkString(text.into());
+        let answer = Answer::parse(&Value::Array(vec![
+            bulk("granted"),
+            bulk("new"),
+            bulk("x"),
+            bulk("left_us"),
+            bulk("1500000"),
+        ]))
+        .unwrap();
+        assert_eq!((answer.word, answer.left), (Word::Granted, Duration::from_micros(1_500_000)));
+        assert!(Answer::parse(&Value::Array(vec![bulk("gift")])).is_none());
+        assert!(Answer::parse(&Value::Array(vec![bulk("granted"), bulk("left_us"), bulk("-1")])).is_none());
+        assert!(Answer::parse(&Value::Nil).is_none());
+    }
+}

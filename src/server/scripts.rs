@@ -1,0 +1,354 @@
+//! The scripts, and a typed call for each. A contract test holds header, body and call together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Cmd;
+
+use super::keys::LockKeys;
+
+/// One script as it is sent to the server.
+pub(crate) struct Source {
+    #[cfg_attr(not(any(test, feature = "test-hooks")), allow(dead_code))]
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+}
+
+/// The file that reads the clock. Tests render the scripts with another one.
+#[cfg(feature = "test-hooks")]
+pub(crate) const TIME: &str = include_str!("../../lua/lib/time.lua");
+
+macro_rules! script {
+    ($name:literal) => {
+        Source {
+            name: $name,
+            text: concat!(
+                include_str!("../../lua/lib/keys.lua"),
+                include_str!("../../lua/lib/time.lua"),
+                include_str!("../../lua/lib/clock.lua"),
+                include_str!("../../lua/lib/plan.lua"),
+                include_str!("../../lua/lib/promote.lua"),
+                include_str!("../../lua/lib/restore.lua"),
+                include_str!("../../lua/lib/give_up.lua"),
+                include_str!("../../lua/lib/answer.lua"),
+                include_str!(concat!("../../lua/", $name, ".lua")),
+            ),
+        }
+    };
+}
+
+/// All scripts; [`Call::script`] is the index of the one that a call runs.
+pub(crate) const SCRIPTS: [Source; 7] = [
+    script!("acquire"),
+    script!("heartbeat"),
+    script!("renew"),
+    script!("release"),
+    script!("leave"),
+    script!("inspect"),
+    script!("break"),
+];
+
+/// What the server keeps of a waiter or holder for a grant on its behalf and for people to see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct About {
+    pub(crate) channel: Arc<str>,
+    pub(crate) label: Arc<str>,
+    pub(crate) owner: Arc<str>,
+}
+
+/// One request to one lock.
+#[derive(Debug, Clone)]
+pub(crate) enum Call {
+    Acquire {
+        keys: Arc<LockKeys>,
+        id: String,
+        wait: bool,
+        claim: bool,
+        lease: Duration,
+        liveness: Duration,
+        buffer: Duration,
+        heartbeat: Duration,
+        about: About,
+        ticket: u64,
+        epoch: u64,
+        floor: u64,
+        left: Duration,
+    },
+    Heartbeat {
+        keys: Arc<LockKeys>,
+        client: Arc<str>,
+        liveness: Duration,
+        buffer: Duration,
+        heartbeat: Duration,
+        ids: Vec<String>,
+    },
+    Renew {
+        keys: Arc<LockKeys>,
+        id: String,
+        token: u64,
+        lease: Duration,
+        liveness: Duration,
+        about: About,
+        epoch: u64,
+        floor: u64,
+        left: Duration,
+    },
+    Release {
+        keys: Arc<LockKeys>,
+        id: String,
+    },
+    Leave {
+        keys: Arc<LockKeys>,
+        ids: Vec<String>,
+    },
+    Inspect {
+        keys: Arc<LockKeys>,
+        after: u64,
+        count: u32,
+    },
+    Break {
+        keys: Arc<LockKeys>,
+        token: u64,
+        force: bool,
+    },
+}
+
+impl Call {
+    /// Which script this runs.
+    pub(crate) fn script(&self) -> usize {
+        match self {
+            Call::Acquire { .. } => 0,
+            Call::Heartbeat { .. } => 1,
+            Call::Renew { .. } => 2,
+            Call::Release { .. } => 3,
+            Call::Leave { .. } => 4,
+            Call::Inspect { .. } => 5,
+            Call::Break { .. } => 6,
+        }
+    }
+
+    pub(crate) fn keys(&self) -> &Arc<LockKeys> {
+        match self {
+            Call::Acquire { keys, .. }
+            | Call::Heartbeat { keys, .. }
+            | Call::Renew { keys, .. }
+            | Call::Release { keys, .. }
+            | Call::Leave { keys, .. }
+            | Call::Inspect { keys, .. }
+            | Call::Break { keys, .. } => keys,
+        }
+    }
+
+    /// The arguments in the order in which the script names them, each under that name.
+    pub(crate) fn arguments(&self, mut put: impl FnMut(&'static str, &[u8])) {
+        let mut digits = itoa::Buffer::new();
+        let mut number =
+            |put: &mut dyn FnMut(&'static str, &[u8]), name, value: u64| put(name, digits.format(value).as_bytes());
+        let flag = |value: bool| u64::from(value);
+        match self {
+            Call::Acquire {
+                id,
+                wait,
+                claim,
+                lease,
+                liveness,
+                buffer,
+                heartbeat,
+                about,
+                ticket,
+                epoch,
+                floor,
+                left,
+                ..
+            } => {
+                put("id", id.as_bytes());
+                number(&mut put, "wait", flag(*wait));
+                number(&mut put, "claim", flag(*claim));
+                number(&mut put, "lease_us", us(*lease));
+                number(&mut put, "liveness_us", us(*liveness));
+                number(&mut put, "buffer_us", us(*buffer));
+                number(&mut put, "heartbeat_us", us(*heartbeat));
+                put("channel", about.channel.as_bytes());
+                put("label", about.label.as_bytes());
+                put("owner", about.owner.as_bytes());
+                number(&mut put, "ticket", *ticket);
+                number(&mut put, "epoch", *epoch);
+                number(&mut put, "floor", *floor);
+                number(&mut put, "left_us", us(*left));
+            }
+            Call::Heartbeat { client, liveness, buffer, heartbeat, ids, .. } => {
+                put("client", client.as_bytes());
+                number(&mut put, "liveness_us", us(*liveness));
+                number(&mut put, "buffer_us", us(*buffer));
+                number(&mut put, "heartbeat_us", us(*heartbeat));
+                ids.iter().for_each(|id| put("ids...", id.as_bytes()));
+            }
+            Call::Renew { id, token, lease, liveness, about, epoch, floor, left, .. } => {
+                put("id", id.as_bytes());
+                number(&mut put, "token", *token);
+                number(&mut put, "lease_us", us(*lease));
+                number(&mut put, "liveness_us", us(*liveness));
+                put("channel", about.channel.as_bytes());
+                put("label", about.label.as_bytes());
+                put("owner", about.owner.as_bytes());
+                number(&mut put, "epoch", *epoch);
+                number(&mut put, "floor", *floor);
+                number(&mut put, "left_us", us(*left));
+            }
+            Call::Release { id, .. } => put("id", id.as_bytes()),
+            Call::Leave { ids, .. } => ids.iter().for_each(|id| put("ids...", id.as_bytes())),
+            Call::Inspect { after, count, .. } => {
+                number(&mut put, "after", *after);
+                number(&mut put, "count", u64::from(*count));
+            }
+            Call::Break { token, force, .. } => {
+                number(&mut put, "token", *token);
+                number(&mut put, "force", flag(*force));
+            }
+        }
+    }
+
+    /// The command that runs it: `command` is EVALSHA or EVAL, `script` the digest or the text.
+    pub(crate) fn command(&self, command: &'static str, script: &str) -> Cmd {
+        let mut cmd = redis::cmd(command);
+        cmd.arg(script).arg(self.keys().keys.len());
+        for key in &self.keys().keys {
+            cmd.arg(key.as_str());
+        }
+        self.arguments(|_, value| {
+            cmd.arg(value);
+        });
+        cmd
+    }
+}
+
+fn us(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn every_call() -> Vec<Call> {
+        let keys = Arc::new(LockKeys::new("fairlock", "n"));
+        let about = About { channel: "c".into(), label: "l".into(), owner: "o".into() };
+        let (id, second) = (String::from("c.1"), Duration::from_secs(1));
+        vec![
+            Call::Acquire {
+                keys: keys.clone(),
+                id: id.clone(),
+                wait: true,
+                claim: false,
+                lease: second,
+                liveness: second,
+                buffer: second,
+                heartbeat: second,
+                about: about.clone(),
+                ticket: 1,
+                epoch: 1,
+                floor: 1,
+                left: second,
+            },
+            Call::Heartbeat {
+                keys: keys.clone(),
+                client: "c".into(),
+                liveness: second,
+                buffer: second,
+                heartbeat: second,
+                ids: vec![id.clone()],
+            },
+            Call::Renew {
+                keys: keys.clone(),
+                id: id.clone(),
+                token: 1,
+                lease: second,
+                liveness: second,
+                about,
+                epoch: 1,
+                floor: 1,
+                left: second,
+            },
+            Call::Release { keys: keys.clone(), id: id.clone() },
+            Call::Leave { keys: keys.clone(), ids: vec![id] },
+            Call::Inspect { keys: keys.clone(), after: 0, count: 1 },
+            Call::Break { keys, token: 1, force: false },
+        ]
+    }
+
+    fn after<'a>(text: &'a str, marker: &str) -> &'a str {
+        let start = text.find(marker).unwrap_or_else(|| panic!("no {marker:?}")) + marker.len();
+        text[start..].lines().next().unwrap().trim()
+    }
+
+    /// The names that the body binds: from `unpack(ARGV)` or from `ARGV[n]`, in order.
+    fn bound(body: &str) -> Vec<String> {
+        let code = body.replace("=\n  unpack(ARGV)", "= unpack(ARGV)");
+        let Some(line) = code.lines().find(|line| line.starts_with("local ") && line.contains("ARGV")) else {
+            return vec![];
+        };
+        let names = line.trim_start_matches("local ").split('=').next().unwrap();
+        names.split(',').map(|name| name.trim().to_owned()).collect()
+    }
+
+    // The whole contract in one place: header, body, and what is sent.
+    #[test]
+    fn header_body_and_call_agree() {
+        let calls = every_call();
+        assert_eq!(calls.len(), SCRIPTS.len());
+        for (index, call) in calls.iter().enumerate() {
+            assert_eq!(call.script(), index);
+            let Source { name, text } = &SCRIPTS[index];
+            let body = &text[text.find(&format!("-- {name}: ")).unwrap_or_else(|| panic!("{name}: no header"))..];
+
+            assert_eq!(after(body, "-- KEYS:"), "queue sessions leases entries state", "{name}");
+            assert!(text.starts_with("-- The keys of one lock"), "{name}: the keys come first");
+            for (key, what) in call.keys().keys.iter().zip(after(body, "-- KEYS:").split(' ')) {
+                assert_eq!(key, &format!("fairlock:{{n}}:{what}"));
+            }
+
+            let header: Vec<&str> = after(body, "-- ARGV:").split(' ').collect();
+            let mut sent = Vec::new();
+            call.arguments(|argument, _| sent.push(argument));
+            assert_eq!(sent, header, "{name}: the call against the header");
+            let named: Vec<&str> =
+                header.iter().filter(|n| !n.ends_with("...")).map(|n| n.strip_prefix("their_").unwrap_or(n)).collect();
+            let bound = bound(body);
+            let bound: Vec<&str> = bound.iter().map(|n| n.strip_prefix("their_").unwrap_or(n)).collect();
+            assert_eq!(bound, named, "{name}: the body against the header");
+
+            // Every word that the body answers is in the header, and the client knows it.
+            let replies: Vec<&str> =
+                after(body, "-- REPLY:").split('|').map(|r| r.split_whitespace().next().unwrap()).collect();
+            for word in &replies {
+                assert!(super::super::reply::Word::NAMES.contains(word), "{name}: the client does not know {word:?}");
+                assert!(text.contains(&format!("'{word}'")), "{name} never answers {word:?}");
+            }
+            for piece in body.split("answer('").skip(1) {
+                let word = piece.split('\'').next().unwrap();
+                assert!(replies.contains(&word), "{name} answers {word:?}, its header does not say so");
+            }
+        }
+    }
+
+    #[test]
+    fn scripts_follow_the_rules() {
+        for Source { name, text } in &SCRIPTS {
+            assert!(!text.starts_with("#!"), "{name}: a shebang defeats the order of writes on Redis 7");
+            assert_eq!(text.matches("'TIME'").count(), 1, "{name}: the clock is read in one place");
+            assert!(!text.contains("EXPIREAT"), "{name}: TTLs are relative");
+            assert!(!text.contains("tostring"), "{name}: Lua would print 1.7e+15");
+            let body = text.rsplit("-- REPLY:").next().unwrap();
+            let writes_leniently = body.contains("commit(true)");
+            match *name {
+                "acquire" => assert!(body.contains("commit()"), "acquire must be refused when memory is out"),
+                "inspect" => assert!(!body.contains("commit("), "inspect writes nothing"),
+                _ => assert!(writes_leniently, "{name} must go on when memory is out"),
+            }
+            for write in ["HSET", "HDEL", "ZADD", "ZREM", "DEL", "PEXPIRE", "PUBLISH"] {
+                assert!(!body.contains(&format!("call('{write}'")), "{name}: {write} belongs to the plan");
+            }
+        }
+    }
+}

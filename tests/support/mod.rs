@@ -1,0 +1,58 @@
+//! What the integration tests share: private Redis servers, helper processes, and judges of what happened.
+//!
+//! Nothing here sleeps for a fixed time and hopes: whatever takes time is asked for until it holds (`eventually`), and
+//! whatever is started is ended by its own handle, also when the test panics or is killed.
+
+// Every test binary compiles this module for itself and uses a part of it, and nothing of it is anybody's API.
+#![allow(dead_code, unreachable_pub)]
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+pub mod child;
+pub mod history;
+pub mod process;
+pub mod server;
+pub mod watch;
+
+use std::time::{Duration, Instant};
+
+// Not every test binary needs every name.
+#[allow(unused_imports)]
+pub use self::{
+    child::Child,
+    server::RedisServer,
+    watch::{Calls, Monitor, calls, keys_left, keys_left_within},
+};
+
+/// How long anything that should happen soon may take before a test fails. Generous, because the machines that run
+/// tests are slow at the worst moment, and free, because only failing tests wait for it.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// Blocks until `holds` says yes. Panics, naming `what`, when it has not by then.
+#[track_caller]
+pub fn eventually(what: &str, timeout: Duration, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    while !holds() {
+        assert!(start.elapsed() < timeout, "not within {timeout:?}: {what}");
+        std::thread::sleep(pause);
+        pause = longer(pause);
+    }
+}
+
+/// [`eventually`] for tests whose own tasks must go on while they wait.
+pub async fn eventually_async(what: &str, timeout: Duration, mut holds: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    while !holds().await {
+        assert!(start.elapsed() < timeout, "not within {timeout:?}: {what}");
+        tokio::time::sleep(pause).await;
+        pause = longer(pause);
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+fn longer(pause: Duration) -> Duration {
+    (pause * 3 / 2).min(Duration::from_millis(50))
+}

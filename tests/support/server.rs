@@ -1,0 +1,297 @@
+//! A private redis-server: on a unix socket, on request on a loopback port too, in a folder of its own.
+
+use std::{
+    env, fmt, fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use redis::ErrorKind;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::{SOON, process::Process};
+
+/// A running server. Every method takes `&self`, so that one thread can restart it while others use it.
+///
+/// ```ignore
+/// let server = RedisServer::start();
+/// let server = RedisServer::builder().tcp().appendonly().config("maxmemory 10mb").start();
+/// ```
+pub struct RedisServer {
+    setup: Builder,
+    port: Option<u16>,
+    dir: TempDir,
+    process: Mutex<Option<Process>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    binary: Option<PathBuf>,
+    tcp: bool,
+    appendonly: bool,
+    password: Option<String>,
+    config: Vec<String>,
+}
+
+impl Builder {
+    /// Also listens on a free port of 127.0.0.1, which it keeps over restarts.
+    pub fn tcp(mut self) -> Self {
+        self.tcp = true;
+        self
+    }
+
+    /// Writes every command to disk before it answers, so that `kill` and `restart` lose nothing.
+    pub fn appendonly(mut self) -> Self {
+        self.appendonly = true;
+        self
+    }
+
+    /// `requirepass`. The URLs of the server carry it.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// One more ACL user, e.g. `user("worker", "on >secret ~fairlock:* +@all")`; log in with `url_as`.
+    pub fn user(self, name: &str, rules: &str) -> Self {
+        self.config(&format!("user {name} {rules}"))
+    }
+
+    /// One more line for redis.conf.
+    pub fn config(mut self, line: &str) -> Self {
+        self.config.push(line.to_owned());
+        self
+    }
+
+    /// Another server than the usual one: any executable that takes redis-server's arguments.
+    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
+        self.binary = Some(path.into());
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    #[track_caller]
+    pub fn start(self) -> RedisServer {
+        let dir = tempfile::Builder::new().prefix("fairlock-").tempdir().expect("a folder for redis-server");
+        let mut server = RedisServer { setup: self, port: None, dir, process: Mutex::new(None) };
+        // A port that was free a moment ago can be taken by now. Each attempt draws another one.
+        let mut attempts = if server.setup.tcp { 5 } else { 1 };
+        loop {
+            server.port = server.setup.tcp.then(free_port);
+            attempts -= 1;
+            match server.launch() {
+                Ok(()) => return server,
+                Err(error) if attempts == 0 => panic!("{error}"),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl RedisServer {
+    /// A server with nothing special, on a unix socket.
+    #[track_caller]
+    pub fn start() -> RedisServer {
+        RedisServer::builder().start()
+    }
+
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The URL of the unix socket, with the password if there is one.
+    pub fn url(&self) -> String {
+        match &self.setup.password {
+            Some(password) => self.url_as("default", password),
+            None => format!("redis+unix://{}", self.socket().display()),
+        }
+    }
+
+    /// The URL of the unix socket for an ACL user.
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        let (user, password) = (percent_encoded(user), percent_encoded(password));
+        format!("redis+unix://{}?user={user}&pass={password}", self.socket().display())
+    }
+
+    /// The URL of the loopback port, with the password if there is one.
+    #[track_caller]
+    pub fn tcp_url(&self) -> String {
+        let login = match &self.setup.password {
+            Some(password) => format!(":{}@", percent_encoded(password)),
+            None => String::new(),
+        };
+        format!("redis://{login}127.0.0.1:{}/", self.port())
+    }
+
+    #[track_caller]
+    pub fn port(&self) -> u16 {
+        self.port.expect("this server was started without `tcp()`")
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("redis.sock")
+    }
+
+    pub fn password(&self) -> Option<&str> {
+        self.setup.password.as_deref()
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        self.process().as_ref().expect("the server is not running").pid()
+    }
+
+    /// What the server wrote to its log, over all restarts.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("redis.log")).unwrap_or_default()
+    }
+
+    /// A connection of its own for assertions. Its calls fail after a while, rather than hang with a stopped server.
+    #[track_caller]
+    pub fn raw(&self) -> redis::Connection {
+        self.connect(SOON).expect("a connection to the private redis-server")
+    }
+
+    /// Freezes the server (SIGSTOP): connections stay open and nothing is answered until `cont`.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.process().as_mut().expect("the server is not running").stop();
+    }
+
+    #[track_caller]
+    pub fn cont(&self) {
+        self.process().as_mut().expect("the server is not running").cont();
+    }
+
+    /// SIGKILL. What is not in the append-only file is lost.
+    pub fn kill(&self) {
+        drop(self.process().take());
+    }
+
+    /// An orderly end (SIGTERM), as by an operator, also of a server that is stopped.
+    #[track_caller]
+    pub fn shutdown(&self) {
+        if let Some(mut process) = self.process().take() {
+            process.signal(Signal::TERM);
+            process.signal(Signal::CONT);
+            process.wait(SOON);
+        }
+    }
+
+    /// Starts it again in the same folder, at the same socket and port; kills it first if it runs.
+    #[track_caller]
+    pub fn restart(&self) {
+        self.kill();
+        // A client's socket can occupy the port for a moment while it is not listened on.
+        let start = Instant::now();
+        while let Err(error) = self.launch() {
+            assert!(self.port.is_some() && start.elapsed() < SOON, "{error}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Process>> {
+        // A test that panicked within one of these methods must still be able to end its server.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connect(&self, timeout: Duration) -> redis::RedisResult<redis::Connection> {
+        let connection = redis::Client::open(self.url())?.get_connection_with_timeout(timeout)?;
+        connection.set_read_timeout(Some(timeout))?;
+        connection.set_write_timeout(Some(timeout))?;
+        Ok(connection)
+    }
+
+    fn launch(&self) -> Result<(), String> {
+        let config = self.dir.path().join("redis.conf");
+        fs::write(&config, self.config()).map_err(|error| format!("writing redis.conf: {error}"))?;
+        let binary = self.setup.binary.clone().unwrap_or_else(redis_server);
+        let mut command = Command::new(&binary);
+        command.arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut process = Process::spawn(&mut command, Some(self.dir.path()))
+            .map_err(|error| format!("starting {}: {error}; `make setup` installs a redis-server", binary.display()))?;
+
+        let start = Instant::now();
+        while !self.answers() {
+            if let Some(status) = process.exited() {
+                return Err(format!("redis-server ended at its start ({status}):\n{}{}", self.config(), self.log()));
+            }
+            if start.elapsed() > SOON {
+                return Err(format!("redis-server does not answer:\n{}", self.log()));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        *self.process() = Some(process);
+        Ok(())
+    }
+
+    /// Whether it is up: a PING gets through, or the server itself refuses who asks.
+    fn answers(&self) -> bool {
+        let answer =
+            self.connect(Duration::from_secs(1)).and_then(|mut raw| redis::cmd("PING").query::<String>(&mut raw));
+        match answer {
+            Ok(_) => true,
+            Err(error) => {
+                !error.is_io_error() && error.kind() != ErrorKind::Server(redis::ServerErrorKind::BusyLoading)
+            }
+        }
+    }
+
+    fn config(&self) -> String {
+        let dir = self.dir.path().display();
+        let mut lines = vec![
+            format!("dir \"{dir}\""),
+            format!("logfile \"{dir}/redis.log\""),
+            format!("unixsocket \"{dir}/redis.sock\""),
+            "unixsocketperm 700".to_owned(),
+            "bind 127.0.0.1".to_owned(),
+            format!("port {}", self.port.unwrap_or(0)),
+            "save \"\"".to_owned(),
+        ];
+        if self.setup.appendonly {
+            lines.extend(["appendonly yes".to_owned(), "appendfsync always".to_owned()]);
+        }
+        if let Some(password) = &self.setup.password {
+            lines.push(format!("requirepass \"{password}\""));
+        }
+        lines.extend(self.setup.config.iter().cloned());
+        lines.join("\n") + "\n"
+    }
+}
+
+impl fmt::Debug for RedisServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisServer").field("dir", &self.dir.path()).field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+/// The binary: the one that is named in the environment, else the one in PATH, else the one that `make setup` linked.
+pub fn redis_server() -> PathBuf {
+    let named = env::var_os("FAIRLOCK_REDIS_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let linked = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/redis/redis-server");
+    named
+        .or_else(|| env::split_paths(&path).map(|dir| dir.join("redis-server")).find(|file| file.is_file()))
+        .unwrap_or(linked)
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
+    listener.local_addr().expect("a bound socket has an address").port()
+}
+
+fn percent_encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
