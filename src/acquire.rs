@@ -205,10 +205,11 @@ impl Resolving {
     }
 
     fn started(&mut self) -> Result<&mut Acquiring, AcquireError> {
-        if self.acquiring.is_none() {
-            self.acquiring = Some(self.plan.start(self.mode)?);
-        }
-        Ok(self.acquiring.as_mut().expect("it was just set"))
+        let acquiring = match self.acquiring.take() {
+            Some(acquiring) => acquiring,
+            None => self.plan.start(self.mode)?,
+        };
+        Ok(self.acquiring.insert(acquiring))
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Guard, Failed>> {

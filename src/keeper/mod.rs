@@ -72,6 +72,15 @@ const BATCH: usize = 256;
 
 type Leases = Arc<Mutex<HashMap<Id, Arc<Shared>>>>;
 type Reply = (RequestId, Result<Answer, Failure>);
+type Connecting = Pin<Box<dyn Future<Output = Result<Connected, ConnectError>>>>;
+
+/// The outcome of connecting, if that is under way.
+async fn established(connecting: &mut Option<Connecting>) -> Result<Connected, ConnectError> {
+    match connecting {
+        Some(connecting) => connecting.await,
+        None => std::future::pending().await,
+    }
+}
 
 /// What a keeper is started with.
 pub(crate) struct Start {
@@ -129,18 +138,21 @@ struct Keeper {
     notes: Arc<Notes>,
 
     connection: Option<Connection>,
-    connecting: Option<Pin<Box<dyn Future<Output = Result<Connected, ConnectError>>>>>,
+    connecting: Option<Connecting>,
     /// Counts connections: what an old one still says is not believed.
     generation: u64,
     attempts: u32,
     previous: Option<Previous>,
     replies: FuturesUnordered<Pin<Box<dyn Future<Output = Reply>>>>,
-    incoming: (UnboundedSender<(u64, Incoming)>, UnboundedReceiver<(u64, Incoming)>),
+    /// What connections say by themselves, with their generation.
+    incoming: UnboundedReceiver<(u64, Incoming)>,
+    say: UnboundedSender<(u64, Incoming)>,
     ending: bool,
 }
 
 impl Keeper {
     fn new(start: Start, messages: UnboundedSender<Message>, leases: Leases, end: Arc<End>, notes: Arc<Notes>) -> Self {
+        let (say, incoming) = unbounded_channel();
         Self {
             endpoint: start.endpoint,
             channel: start.channel,
@@ -158,7 +170,8 @@ impl Keeper {
             attempts: 0,
             previous: None,
             replies: FuturesUnordered::new(),
-            incoming: unbounded_channel(),
+            incoming,
+            say,
             ending: false,
         }
     }
@@ -184,9 +197,9 @@ impl Keeper {
             tokio::select! {
                 biased;
                 Some(reply) = self.replies.next() => self.answered(reply),
-                Some((generation, incoming)) = self.incoming.1.recv() => self.came_in(generation, incoming),
+                Some((generation, incoming)) = self.incoming.recv() => self.came_in(generation, incoming),
                 Some(message) = inbox.recv() => self.message(message),
-                connected = async { self.connecting.as_mut().expect("guarded by the branch's condition").await }, if self.connecting.is_some() => {
+                connected = established(&mut self.connecting) => {
                     self.connecting = None;
                     if !self.connected(connected) {
                         return;
@@ -197,7 +210,7 @@ impl Keeper {
             for _ in 0..BATCH {
                 if let Some(Some(reply)) = self.replies.next().now_or_never() {
                     self.answered(reply);
-                } else if let Ok((generation, incoming)) = self.incoming.1.try_recv() {
+                } else if let Ok((generation, incoming)) = self.incoming.try_recv() {
                     self.came_in(generation, incoming);
                 } else if let Ok(message) = inbox.try_recv() {
                     self.message(message);
@@ -224,7 +237,7 @@ impl Keeper {
             return;
         }
         self.generation += 1;
-        let (generation, incoming) = (self.generation, self.incoming.0.clone());
+        let (generation, incoming) = (self.generation, self.say.clone());
         let (endpoint, channel, previous) = (self.endpoint.clone(), self.channel.clone(), self.previous.clone());
         // At once, then after 10 ms, doubled up to about a second, half of it by chance.
         let ceiling = if self.attempts == 0 { 0 } else { 5_u64 << self.attempts.min(7) };
