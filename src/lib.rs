@@ -1,4 +1,4 @@
-//! Fair distributed locks on Redis.
+#![doc = include_str!("../README.md")]
 
 mod acquire;
 mod client;
