@@ -35,7 +35,7 @@ if holder ~= id then
       if not queued then
         waiting = waiting + 1
         gone.queue[id] = nil
-        add('ZADD', queue, text(place), id)
+        add('ZADD', queue, place, id)
         put_entry(id, entry)
       end
     end
@@ -43,8 +43,8 @@ if holder ~= id then
 end
 commit()
 
-if holder == id then return answer('granted', client, 'left_us', text(holder_end - now), 'granted_token', text(held[TOKEN])) end
-if wait == '1' then return answer('queued', client, 'ticket', text(place), 'rank', text(redis.call('ZRANK', queue, id))) end
+if holder == id then return answer('granted', client, 'left_us', holder_end - now, 'granted_token', held[TOKEN]) end
+if wait == '1' then return answer('queued', client, 'ticket', place, 'rank', redis.call('ZRANK', queue, id)) end
 if not held then return answer('busy', client) end
-return answer('busy', client, 'held_id', holder, 'held_token', text(held[TOKEN]), 'held_label', held[LABEL],
-  'held_owner', held[OWNER], 'held_us', text(math.max(raw - held[TOKEN], 0)))
+return answer('busy', client, 'held_id', holder, 'held_token', held[TOKEN], 'held_label', held[LABEL],
+  'held_owner', held[OWNER], 'held_us', math.max(raw - held[TOKEN], 0))

@@ -8,7 +8,7 @@ local their_token, force = tonumber(ARGV[1]), ARGV[2]
 local word, left = 'unknown', 0
 if held and held[TOKEN] == their_token then
   word, left = 'told', holder_end - now
-  publish(held, 'break', holder, text(their_token), text(left))
+  publish(held, 'break', holder, their_token, left)
   if force == '1' then
     word = 'ended'
     drop_lease(holder)
@@ -19,4 +19,4 @@ if held and held[TOKEN] == their_token then
 end
 promote()
 commit(true)
-return answer(word, '', 'left_us', text(left))
+return answer(word, '', 'left_us', left)

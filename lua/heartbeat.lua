@@ -20,4 +20,4 @@ commit(true)
 
 if missing then return answer('unknown', client) end
 if not first or gone.queue[first] then return answer('alive', client) end
-return answer('alive', client, 'rank', text(redis.call('ZRANK', queue, first)))
+return answer('alive', client, 'rank', redis.call('ZRANK', queue, first))

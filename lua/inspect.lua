@@ -7,8 +7,8 @@ local after, count = ARGV[1], ARGV[2]
 
 local reply = answer('state', '')
 if held then
-  local holding = {'held_id', holder, 'held_token', text(held[TOKEN]), 'held_label', held[LABEL], 'held_owner', held[OWNER],
-    'held_us', text(math.max(raw - held[TOKEN], 0)), 'held_broken', held[MARK] == 'broken' and '1' or '0'}
+  local holding = {'held_id', holder, 'held_token', held[TOKEN], 'held_label', held[LABEL], 'held_owner', held[OWNER],
+    'held_us', math.max(raw - held[TOKEN], 0), 'held_broken', held[MARK] == 'broken' and '1' or '0'}
   for i = 1, #holding do reply[#reply + 1] = holding[i] end
 end
 local page = {}
@@ -16,7 +16,7 @@ local found_here = redis.call('ZRANGEBYSCORE', queue, '(' .. after, '+inf', 'WIT
 for i = 1, #found_here, 2 do
   local id, ticket = found_here[i], tonumber(found_here[i + 1])
   local entry = entry_of(id) or {0, 0, '', '', ''}
-  page[#page + 1] = {id, text(ticket), entry[LABEL], entry[OWNER], text(math.max(raw - ticket, 0)),
+  page[#page + 1] = {id, ticket, entry[LABEL], entry[OWNER], math.max(raw - ticket, 0),
     session_end(client_of(id)) > now and '1' or '0'}
 end
 reply[#reply + 1] = 'page'

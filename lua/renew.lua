@@ -31,4 +31,4 @@ if word == 'lost' then promote() end
 commit(true)
 
 if word == 'lost' then return answer('lost', client) end
-return answer(word, client, 'left_us', text(holder_end - now))
+return answer(word, client, 'left_us', holder_end - now)

@@ -1,12 +1,12 @@
 -- answer: a reply is a word, then names and values. Everyone who waits learns from it how long to wait before asking.
 local function answer(word, client, ...)
-  local reply = {word, 'epoch', text(epoch), 'stamp', text(stamp), 'token', text(token), 'waiting', text(waiting),
-    'lease_left_us', text(math.max(holder_end - now, 0)), 'recover_left_us', text(math.max(recover_until - now, 0)), ...}
+  local reply = {word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting,
+    'lease_left_us', math.max(holder_end - now, 0), 'recover_left_us', math.max(recover_until - now, 0), ...}
   if held and client_of(holder) == client then
     reply[#reply + 1] = 'holder'
     reply[#reply + 1] = holder
     reply[#reply + 1] = 'holder_token'
-    reply[#reply + 1] = text(held[TOKEN])
+    reply[#reply + 1] = held[TOKEN]
   end
   if again then
     reply[#reply + 1] = 'again'

@@ -16,9 +16,6 @@ end
 now = math.max(now, seen)
 skew = now - raw
 
--- Lua would print a large number as 1.7e+15.
-local function text(number) return string.format('%.0f', number) end
-
 -- A hybrid logical clock for tickets, tokens and epochs. From TIME itself: the lock clock may lag behind it.
 local function next_stamp()
   stamp = math.max(raw, stamp + 1)

@@ -30,7 +30,7 @@ end
 local function put_lease(id, entry, ends)
   gone.leases[id] = nil
   holder, holder_end, held = id, ends, entry
-  add('ZADD', leases, text(ends), id)
+  add('ZADD', leases, ends, id)
 end
 
 local function drop_lease(id)
@@ -47,8 +47,9 @@ end
 local lapsed = holder
 if holder_end <= now and holder ~= '' then drop_lease(holder) else lapsed = '' end
 
-local function publish(entry, ...)
-  messages[#messages + 1] = {entry[CHANNEL], table.concat({...}, ' ') .. ' ' .. queue}
+-- Redis turns whole numbers below 2^53 into exact text by itself, in commands and in replies; Lua alone would not.
+local function publish(entry, kind, id, of_token, left_us)
+  messages[#messages + 1] = {entry[CHANNEL], string.format('%s %s %.0f %.0f %s', kind, id, of_token, left_us, queue)}
 end
 
 local function remove(command, key, members)
@@ -62,7 +63,6 @@ local function commit(lenient)
   local stands = holder ~= '' or waiting > 0
   local ttl = HOUR_MS
   if stands then ttl = DAY_MS + math.ceil((math.max(holder_end, last_session, recover_until, now) - now) / 1000) end
-  ttl = text(ttl)
   if lenient then redis.call('PEXPIRE', state, ttl) end
 
   if stands or epoch > 0 then
@@ -71,7 +71,7 @@ local function commit(lenient)
     for i = 1, #STATE do
       if values[i] ~= found[i] then
         changed[#changed + 1] = STATE[i]
-        changed[#changed + 1] = text(values[i])
+        changed[#changed + 1] = values[i]
       end
     end
     if #changed > 0 then redis.call('HSET', state, unpack(changed)) end

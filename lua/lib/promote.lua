@@ -10,7 +10,7 @@ local function refresh(client, liveness_us, buffer_us, heartbeat_us)
   last_session = math.max(last_session, ends)
   pace = math.max(pace, heartbeat_us)
   gone.sessions[client] = nil
-  add('ZADD', sessions, text(ends), client)
+  add('ZADD', sessions, ends, client)
 end
 
 local function session_end(client)
@@ -30,7 +30,7 @@ end
 local function promote(contender)
   local heads = {}
   if waiting > 0 then
-    local dead = redis.call('ZRANGEBYSCORE', sessions, '-inf', text(now), 'LIMIT', 0, BATCH)
+    local dead = redis.call('ZRANGEBYSCORE', sessions, '-inf', now, 'LIMIT', 0, BATCH)
     for i = 1, #dead do
       if not refreshed[dead[i]] then gone.sessions[dead[i]] = true end
     end
@@ -52,7 +52,7 @@ local function promote(contender)
         -- The claim ends with the session: processes that died together cost one window, not one each.
         local ends = math.min(now + entry[LEASE], now + entry[LIVENESS], alive_until)
         grant(id, entry, ends)
-        publish(entry, 'grant', id, text(token), text(ends - now))
+        publish(entry, 'grant', id, token, ends - now)
         return
       end
     end
