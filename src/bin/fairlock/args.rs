@@ -1,0 +1,128 @@
+//! The arguments, and the help that explains them.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXIT_CODES: &str = "\
+Exit codes of `run`:
+  The command's own exit code, or 128+N when signal N ended it. Otherwise:
+  122    the lock is held, and --no-wait was given
+  123    the lease was lost, and the command was ended because of it
+  124    the lock was not granted within --timeout
+  125    fairlock itself failed, or was called wrongly (the other subcommands too)
+  126    the command was found and cannot be executed
+  127    the command was not found
+  128+N  signal N ended the wait in the queue";
+
+const RUN_HELP: &str = "\
+The command finds the lock's name in FAIRLOCK_NAME and its fencing token, a number that rises with every grant, in \
+FAIRLOCK_TOKEN. Whatever the command writes to should refuse a lower token than it has seen.
+
+The command never outlives its lease. When the lease is lost (Redis cannot be reached, or an operator broke it) the \
+command's process group is sent TERM, and KILL at the latest --kill-after later and before the lease ends. The same \
+happens when fairlock itself is killed, stopped or frozen. Some things are beyond its reach: when the command exits by \
+itself, processes that it left behind (daemons, background children) are not waited for and not ended; neither are \
+processes that moved to a process group of their own; and a command that changes its user (sudo) may not be signalled: \
+use `sudo fairlock run …` instead.
+
+Signals: INT, TERM, HUP and QUIT sent to fairlock go to the command's process group; USR1, USR2, ALRM and WINCH to the \
+command alone. At a terminal Ctrl-C and Ctrl-Z reach the command directly; while it is stopped, its lease runs out.";
+
+const LOCAL_HELP: &str = "\
+The private server of --local listens on a unix socket in a folder of mode 0700, and on no port. The folder is \
+FAIRLOCK_LOCAL_DIR, or else fairlock/ in XDG_RUNTIME_DIR (or in /run/user/UID), in XDG_STATE_HOME, or in ~/.local/state; \
+a server that already answers in one of these is shared. Jobs that must meet although some run from cron and some \
+from a login are safest with FAIRLOCK_LOCAL_DIR set to one folder on a local disk.";
+
+/// Hold a fair distributed lock on Redis while a command runs: who asked first is served first.
+#[derive(Debug, Parser)]
+#[command(name = "fairlock", version, after_long_help = EXIT_CODES, after_help = EXIT_CODES, subcommand_required = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    #[command(subcommand)]
+    pub(crate) task: Task,
+}
+
+/// Where the locks are kept.
+#[derive(Debug, Args)]
+pub(crate) struct Server {
+    /// The Redis server [default: the environment's REDIS_URL, or else redis://127.0.0.1/]
+    ///
+    /// A URL with a password is visible to other users in the list of processes; REDIS_URL is not.
+    #[arg(long, value_name = "URL", global = true)]
+    pub(crate) redis: Option<String>,
+    /// Use a private redis-server of this user on this machine, and start it if need be
+    #[arg(long, global = true, conflicts_with = "redis")]
+    pub(crate) local: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Task {
+    /// Wait for the lock, and run a command while holding it
+    Run(Run),
+    /// Show who holds a lock, and who waits for it
+    Status(Status),
+    /// The private server that --local uses
+    #[command(after_help = LOCAL_HELP)]
+    Local {
+        #[command(subcommand)]
+        action: LocalAction,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES, after_long_help = format!("{RUN_HELP}\n\n{EXIT_CODES}"))]
+pub(crate) struct Run {
+    /// The name of the lock
+    pub(crate) name: String,
+    /// How long to wait for the lock, such as 90s or 1h [default: for ever]
+    #[arg(long, value_parser = positive, conflicts_with = "no_wait", value_name = "TIME")]
+    pub(crate) timeout: Option<Duration>,
+    /// How long the lock stays taken when this machine dies; renewed while the command runs
+    #[arg(long, value_parser = positive, default_value = "30s", value_name = "TIME")]
+    pub(crate) lease: Duration,
+    /// How long a command whose lease is lost has between TERM and KILL, at most a third of the lease
+    #[arg(long, value_parser = humantime::parse_duration, default_value = "5s", value_name = "TIME")]
+    pub(crate) kill_after: Duration,
+    /// Do not wait: exit with 122 if the lock is taken
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    /// What others see as holder or waiter [default: HOST:PID and the command's name]
+    #[arg(long)]
+    pub(crate) label: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// The name of the lock
+    pub(crate) name: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LocalAction {
+    /// End the private server
+    Stop {
+        /// Also while others are connected, whose commands are then ended when their leases run out
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show whether the private server runs, and where
+    Status,
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(Duration::ZERO) => Err("must be more than zero".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(error.to_string()),
+    }
+}

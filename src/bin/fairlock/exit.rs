@@ -1,0 +1,54 @@
+//! How fairlock ends: its exit codes, and the one way in which it speaks to its user.
+
+use std::fmt::Display;
+use std::io::Write as _;
+
+/// The lock is held by somebody else, and `--no-wait` was given.
+pub(crate) const BUSY: u8 = 122;
+/// The lease was lost, and the command was ended because of it.
+pub(crate) const LOST: u8 = 123;
+/// The lock was not granted within `--timeout`.
+pub(crate) const TIMED_OUT: u8 = 124;
+/// fairlock itself failed, or was called wrongly.
+pub(crate) const OWN_FAILURE: u8 = 125;
+/// The command was found and cannot be executed.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// The command was not found.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// A process that died by a signal is reported as shells do.
+pub(crate) fn by_signal(signal: i32) -> u8 {
+    u8::try_from(signal).map_or(OWN_FAILURE, |signal| 128u8.saturating_add(signal))
+}
+
+/// Why fairlock ends without (or after) running its command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// A failure of fairlock itself.
+    pub(crate) fn own(message: impl Into<String>) -> Self {
+        Self::new(OWN_FAILURE, message)
+    }
+
+    /// A failure of fairlock itself, with what was being done when it happened.
+    pub(crate) fn because(doing: &str, error: impl Display) -> Self {
+        Self::own(format!("{doing}: {error}"))
+    }
+}
+
+/// Writes one line to stderr. Unlike `eprintln!` it does not panic when stderr is gone, as it is after a hang-up: what
+/// fairlock has to do for its command then matters more than the line.
+pub(crate) fn say(message: impl Display) {
+    let _ = writeln!(std::io::stderr(), "fairlock: {message}");
+}

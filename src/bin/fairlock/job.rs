@@ -1,0 +1,211 @@
+//! The command and its shim, seen from fairlock.
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use crate::clock::Moment;
+use crate::protocol::{self, Order, Report};
+use crate::shim;
+use crate::signals::Mask;
+
+/// What to run, and under which conditions.
+pub(crate) struct Plan<'a> {
+    pub(crate) program: &'a Path,
+    /// The command as the user wrote it; its first word becomes the command's name.
+    pub(crate) words: &'a [OsString],
+    pub(crate) environment: [(&'static str, String); 2],
+    pub(crate) kill_after: Duration,
+    pub(crate) term_at: Moment,
+    pub(crate) kill_at: Moment,
+    /// The process group that gives its place in the terminal's foreground to the command.
+    pub(crate) foreground: Option<rustix::process::Pid>,
+    pub(crate) mask: &'a Mask,
+}
+
+/// A shim with its command.
+pub(crate) struct Job {
+    shim: Child,
+    socket: UnixStream,
+    command: Option<Watched>,
+}
+
+impl Job {
+    /// Starts the shim, which starts the command. `hear` gets the shim's reports, on a thread of its own, and None when
+    /// the shim is gone.
+    pub(crate) fn start(
+        plan: Plan<'_>,
+        mut hear: impl FnMut(Option<Report>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (socket, far_end) = UnixStream::pair()?;
+        let mut command = this_binary();
+        command
+            .arg(shim::WORD)
+            .arg(
+                plan.kill_after
+                    .as_nanos()
+                    .min(u128::from(u64::MAX))
+                    .to_string(),
+            )
+            .arg(plan.term_at.0.to_string())
+            .arg(plan.kill_at.0.to_string())
+            .arg(
+                plan.foreground
+                    .map_or(0, |group| group.as_raw_nonzero().get())
+                    .to_string(),
+            )
+            .arg(plan.mask.to_argument())
+            .arg(plan.program)
+            .args(plan.words)
+            .envs(plan.environment)
+            .stdin(Stdio::from(OwnedFd::from(far_end)))
+            // Out of reach of Ctrl-C, and of whoever signals fairlock's group.
+            .process_group(0);
+        // Before the shim, so that nothing can fail once the command may run.
+        let reader = BufReader::new(socket.try_clone()?);
+        let (begin, begun) = std::sync::mpsc::channel::<()>();
+        thread::Builder::new()
+            .name("reports".to_owned())
+            .spawn(move || {
+                // An error means that there is no shim to listen to.
+                if begun.recv().is_err() {
+                    return;
+                }
+                for report in reader.lines().map_while(Result::ok) {
+                    if let Ok(report) = report.parse() {
+                        hear(Some(report));
+                    }
+                }
+                hear(None);
+            })?;
+        let mut shim = command.spawn()?;
+        // The last copy of the far end here: from now on the end of the shim is the end of the stream.
+        drop(command);
+        // Without its stdin the command does not begin.
+        if let Err(error) = protocol::send_descriptor(&socket, std::io::stdin().as_fd()) {
+            let _ = shim.kill();
+            let _ = shim.wait();
+            return Err(error);
+        }
+        let _ = begin.send(());
+        Ok(Self {
+            shim,
+            socket,
+            command: None,
+        })
+    }
+
+    /// Remembers the command's process, once the shim has told it.
+    pub(crate) fn started(&mut self, pid: i32) {
+        self.command = Some(Watched::new(pid));
+    }
+
+    /// The command's process group.
+    pub(crate) fn group(&self) -> Option<rustix::process::Pid> {
+        self.command
+            .as_ref()
+            .and_then(|command| rustix::process::Pid::from_raw(command.pid))
+    }
+
+    /// Tells the shim. False if the shim does not listen; the caller may try again.
+    pub(crate) fn order(&self, order: Order) -> bool {
+        protocol::send(&self.socket, order)
+    }
+
+    /// Ends a shim that did not do its duty. The kernel kills the command with it.
+    pub(crate) fn kill_shim(&mut self) {
+        let _ = self.shim.kill();
+    }
+
+    /// Waits for the end of the shim, after its last word or its death.
+    pub(crate) fn shim_is_done(&mut self) {
+        // It has nothing left to do. If somebody stopped it at its last step, it must not stop fairlock too.
+        let _ = self.shim.kill();
+        let _ = self.shim.wait();
+    }
+
+    /// Kills what is left of the command after a shim that died without a last word: the kernel killed the command, but
+    /// not the rest of its group.
+    pub(crate) fn end_orphans(&self) -> Orphans {
+        let Some(command) = &self.command else {
+            return Orphans::Gone;
+        };
+        let group = Pid::from_raw(command.pid);
+        // The group's number is not given to another as long as anybody is in it.
+        let left = killpg(group, Signal::SIGKILL) != Err(nix::Error::ESRCH);
+        if !command.is_gone() {
+            let _ = kill(group, Signal::SIGKILL);
+            return Orphans::Command;
+        }
+        if left { Orphans::Group } else { Orphans::Gone }
+    }
+}
+
+/// What lives on after the shim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Orphans {
+    /// The command itself.
+    Command,
+    /// Others of its group.
+    Group,
+    Gone,
+}
+
+/// This very binary, also when its file was replaced or deleted during a long wait.
+pub(crate) fn this_binary() -> Command {
+    let running = PathBuf::from("/proc/self/exe");
+    let path = if running.exists() {
+        running
+    } else {
+        std::env::current_exe().unwrap_or_else(|_| "fairlock".into())
+    };
+    let mut command = Command::new(path);
+    command.arg0("fairlock");
+    command
+}
+
+/// A process that is not our child.
+struct Watched {
+    pid: i32,
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    handle: Option<OwnedFd>,
+}
+
+impl Watched {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn new(pid: i32) -> Self {
+        use rustix::process::{PidfdFlags, pidfd_open};
+        let handle = rustix::process::Pid::from_raw(pid)
+            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Self { pid, handle }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn new(pid: i32) -> Self {
+        Self { pid }
+    }
+
+    fn is_gone(&self) -> bool {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if let Some(handle) = &self.handle {
+            // The handle stands for this one process, whoever may have its number later.
+            use rustix::event::{PollFd, PollFlags, Timespec, poll};
+            let at_once = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            return poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&at_once))
+                .is_ok_and(|ready| ready > 0);
+        }
+        kill(Pid::from_raw(self.pid), None) == Err(nix::Error::ESRCH)
+    }
+}

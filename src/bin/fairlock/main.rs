@@ -1,0 +1,76 @@
+//! The command line of fairlock: hold a fair distributed lock while a command runs.
+//!
+//! `fairlock run` is three processes, so that the command never outlives its lease:
+//!
+//! ```text
+//! fairlock run        waits in the queue, renews the lease, has the terminal   run.rs, wait.rs, supervise.rs
+//!   └─ shim           knows the deadline; ends the command when fairlock is silent    shim.rs
+//!        └─ command   begins as a stage that ties its life to the shim's, then execs  stage.rs
+//! ```
+#![forbid(unsafe_code)]
+
+mod args;
+mod clock;
+mod exit;
+mod job;
+mod local;
+mod local_folder;
+mod lookup;
+mod protocol;
+mod run;
+mod shim;
+mod signals;
+mod stage;
+mod status;
+mod supervise;
+mod terminal;
+mod text;
+mod timing;
+mod wait;
+
+use std::process::ExitCode;
+
+use args::{Cli, LocalAction, Task};
+use clap::Parser as _;
+use exit::{Failure, OWN_FAILURE};
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if let Some(word) = words.next() {
+        // The inner stages are not part of the interface, so clap and its help never see them.
+        match word.to_str() {
+            Some(shim::WORD) => return shim::main(words),
+            Some(stage::COMMAND_WORD) => return stage::become_command(words),
+            Some(stage::SERVER_WORD) => return stage::become_server(words),
+            _ => {}
+        }
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() {
+                ExitCode::from(OWN_FAILURE)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    let result = match cli.task {
+        Task::Run(run) => run::run(&cli.server, &run),
+        Task::Status(status) => status::status(&cli.server, &status),
+        Task::Local {
+            action: LocalAction::Stop { force },
+        } => local::stop(force),
+        Task::Local {
+            action: LocalAction::Status,
+        } => local::status(),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure { code, message }) => {
+            exit::say(&message);
+            ExitCode::from(code)
+        }
+    }
+}

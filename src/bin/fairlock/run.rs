@@ -1,0 +1,111 @@
+//! `fairlock run`: waits for the lock, and supervises the command while it is held.
+
+use std::time::Duration;
+
+use fairlock::{Guard, LockOptions};
+use nix::sys::signal::Signal;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::args::{Run, Server};
+use crate::exit::{self, Failure, say};
+use crate::job::{Job, Plan};
+use crate::protocol::Report;
+use crate::supervise::Supervisor;
+use crate::terminal::Terminal;
+use crate::timing::Timing;
+use crate::{local, lookup, signals, wait};
+
+/// What fairlock hears from outside while it waits and while it holds.
+pub(crate) enum Event {
+    Signal(Signal),
+    Shim(Report),
+    ShimGone,
+}
+
+pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
+    let program = lookup::find(&args.command[0])?;
+    let url = local::url(server)?;
+    // Before any other thread is there, and after the private server, which must not inherit the mask.
+    let mask = signals::block().map_err(|error| Failure::because("cannot block signals", error))?;
+    let (hear, mut events) = unbounded_channel();
+    let on_signal = hear.clone();
+    signals::listen(move |signal| drop(on_signal.send(Event::Signal(signal))))
+        .map_err(|error| Failure::because("cannot listen to signals", error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
+    runtime.block_on(async {
+        let terminal = Terminal::open();
+        let timing = Timing::new(args.lease, args.kill_after);
+        let request = wait::Request {
+            url: &url,
+            name: &args.name,
+            label: args
+                .label
+                .clone()
+                .unwrap_or_else(|| wait::default_label(&args.command[0])),
+            options: LockOptions::new().lease(args.lease).notice(timing.notice),
+            timeout: args.timeout,
+            no_wait: args.no_wait,
+        };
+        let (client, guard) = wait::for_lock(&request, &mut events, terminal.as_ref()).await?;
+        let (term_at, kill_at) = timing.of(&guard.held());
+        // At a plain terminal the command takes the place of fairlock's group in the foreground.
+        let foreground = terminal
+            .as_ref()
+            .filter(|terminal| terminal.is_for_command())
+            .map(Terminal::own_group);
+        let plan = Plan {
+            program: &program,
+            words: &args.command,
+            environment: [
+                ("FAIRLOCK_NAME", args.name.clone()),
+                ("FAIRLOCK_TOKEN", guard.token().to_string()),
+            ],
+            kill_after: args.kill_after,
+            term_at,
+            kill_at,
+            foreground,
+            mask: &mask,
+        };
+        let job = Job::start(plan, move |report| {
+            drop(hear.send(report.map_or(Event::ShimGone, Event::Shim)))
+        });
+        let result = match job {
+            Ok(job) => {
+                let told = (term_at, kill_at);
+                let in_front = foreground.is_some();
+                Supervisor::new(
+                    job,
+                    terminal,
+                    in_front,
+                    guard.held(),
+                    timing,
+                    told,
+                    &args.name,
+                )
+                .watch(&mut events)
+                .await
+            }
+            Err(error) => Err(Failure::because("cannot start the command's shim", error)),
+        };
+        // Whatever happened, the command is dead here, and only now may somebody else have the lock.
+        give_back(guard, matches!(result, Ok(exit::LOST)), &mut events).await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), client.close()).await;
+        result
+    })
+}
+
+/// Gives the lock back. A signal ends the wait for a server that does not answer: the lease ends by itself.
+async fn give_back(guard: Guard, lost: bool, events: &mut UnboundedReceiver<Event>) {
+    tokio::select! {
+        released = guard.release() => match released {
+            Err(error) if !lost => say(format_args!("the lock could not be given back, and ends with its lease: {error}")),
+            _ => {}
+        },
+        signal = wait::interruption(events) => {
+            say(format_args!("{signal} before the lock was given back: it ends with its lease"));
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The shim: the process between fairlock and the command, which ends the command in time when fairlock cannot.
+//!
+//! It knows the lease's deadline, and learns of every renewal. It ends the command's process group with TERM, later
+//! KILL, when fairlock orders it, when fairlock is gone (its end of the socket is closed, however it died), or when the
+//! deadline comes and fairlock has not spoken (it is stopped or frozen, or Redis is out of reach).
+//!
+//! It has a process group of its own and blocks all signals, so that neither the terminal nor a well-meant `kill` ends it
+//! before its command. Only SIGKILL can: then the kernel kills the command, see `stage.rs`. A stopped shim is killed by
+//! fairlock at the deadline. So nothing short of stopping both leaves the command alone with a lease that is over.
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
+
+use crate::clock::{Alarm, Moment};
+use crate::exit::{OWN_FAILURE, say};
+use crate::protocol::{self, Order, Report};
+use crate::{job, signals, stage};
+
+/// The word that makes this binary a shim: `fairlock __shim KILL_AFTER_NS TERM_AT KILL_AT FOREGROUND MASK COMMAND…`,
+/// where `FOREGROUND MASK COMMAND…` is for the stage.
+pub(crate) const WORD: &str = "__shim";
+
+/// How often an ending group is looked at once its leader is gone.
+const SWEEP: Duration = Duration::from_millis(20);
+/// How long killed processes may take to vanish before the shim stops looking.
+const VANISH: Duration = Duration::from_secs(1);
+
+pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    match guard_command(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("the shim failed: {error}"));
+            ExitCode::from(OWN_FAILURE)
+        }
+    }
+}
+
+fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Result<()> {
+    signals::block_all()?;
+    // A caller that ignores SIGCHLD would make the kernel throw the command's exit status away.
+    signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::new(AtomicBool::new(false)))?;
+    stage::name_process();
+    let mut number = || {
+        arguments
+            .next()
+            .and_then(|word| word.to_str()?.parse().ok())
+            .ok_or(std::io::ErrorKind::InvalidInput)
+    };
+    let (kill_after, term_at, kill_at) = (
+        Duration::from_nanos(number()?),
+        Moment(number()?),
+        Moment(number()?),
+    );
+    let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let stdin = protocol::receive_descriptor(&socket)?;
+
+    if Moment::now() >= term_at {
+        // fairlock was stopped between the grant and this. The lease is over, and nothing has begun.
+        protocol::send(
+            &socket,
+            Report::Exited {
+                code: 0,
+                forced: true,
+            },
+        );
+        return Ok(());
+    }
+    let mut command = job::this_binary();
+    command
+        .arg(stage::COMMAND_WORD)
+        .arg(std::process::id().to_string())
+        .args(arguments);
+    // Spawned by the main thread, which lives as long as the shim: the kernel ties the command to the thread.
+    let pid = match command.stdin(Stdio::from(stdin)).process_group(0).spawn() {
+        Ok(child) => child.id().cast_signed(),
+        Err(error) => {
+            protocol::send(
+                &socket,
+                Report::Failed {
+                    cause: error.to_string(),
+                },
+            );
+            return Ok(());
+        }
+    };
+    // The command's stdin must have no other reader than the command.
+    drop(command);
+    protocol::send(&socket, Report::Started { pid });
+
+    let alarm = Arc::new(Alarm::new()?);
+    let (events, inbox) = mpsc::channel();
+    hear_fairlock(socket.try_clone()?, events.clone());
+    watch_command(pid, events.clone());
+    ring(Arc::clone(&alarm), events);
+    let mut shim = Shim {
+        socket,
+        pid: Pid::from_raw(pid),
+        kill_after,
+        term_at,
+        kill_at,
+        ending: None,
+        status: None,
+        complained: false,
+    };
+    loop {
+        alarm.set(shim.next_look())?;
+        // The alarm's thread holds a sender for ever, so there is always one.
+        let Ok(event) = inbox.recv() else {
+            return Ok(());
+        };
+        if let Some(last_word) = shim.handle(event) {
+            protocol::send(&shim.socket, last_word);
+            return Ok(());
+        }
+    }
+}
+
+enum Event {
+    Order(Order),
+    FairlockGone,
+    Stopped(i32),
+    CommandGone,
+    Alarm,
+}
+
+struct Shim {
+    socket: UnixStream,
+    pid: Pid,
+    kill_after: Duration,
+    term_at: Moment,
+    kill_at: Moment,
+    ending: Option<Ending>,
+    /// How the command itself ended, while others of its group are still there.
+    status: Option<Status>,
+    complained: bool,
+}
+
+/// How a command ended. None if the kernel has not kept it, because somebody else collected the process.
+struct Status(Option<WaitIdStatus>);
+
+/// The command is being ended: TERM has been sent.
+struct Ending {
+    kill_at: Moment,
+    killed: bool,
+}
+
+impl Shim {
+    fn next_look(&self) -> Moment {
+        match &self.ending {
+            None => self.term_at,
+            Some(ending) if ending.killed || self.status.is_some() => Moment::now().after(SWEEP),
+            Some(ending) => ending.kill_at,
+        }
+    }
+
+    /// Returns the shim's last word, once there is nothing left to guard.
+    fn handle(&mut self, event: Event) -> Option<Report> {
+        match event {
+            Event::Order(Order::Lease { term_at, kill_at }) => {
+                (self.term_at, self.kill_at) = (term_at, kill_at)
+            }
+            Event::Order(Order::End { kill_at }) => {
+                self.kill_at = self.kill_at.min(kill_at);
+                self.end();
+            }
+            Event::Order(Order::Signal {
+                number,
+                whole_group,
+            }) => self.pass_on(number, whole_group),
+            Event::Order(Order::Continue) => self.signal_all(Signal::SIGCONT),
+            Event::FairlockGone => {
+                if self.ending.is_none() {
+                    say("fairlock was killed; ending its command");
+                }
+                self.end();
+            }
+            Event::Stopped(signal) => {
+                protocol::send(&self.socket, Report::Stopped { signal });
+                // A stopped command cannot act on the TERM that it was sent.
+                if self.ending.is_some() {
+                    self.signal_all(Signal::SIGCONT);
+                }
+            }
+            Event::CommandGone => self.reap(),
+            Event::Alarm => {}
+        }
+        self.act(Moment::now())
+    }
+
+    fn act(&mut self, now: Moment) -> Option<Report> {
+        if self.ending.is_none() && self.status.is_none() && now >= self.term_at {
+            self.end();
+        }
+        let Some(ending) = &mut self.ending else {
+            // The command exited by itself. What it left behind is its own affair.
+            return self.status.as_ref().map(|status| last_word(status, false));
+        };
+        let due = now >= ending.kill_at;
+        if due && !ending.killed {
+            ending.killed = true;
+            self.signal_all(Signal::SIGKILL);
+        }
+        let status = self.status.as_ref()?;
+        let waited_enough = due && now >= self.ending.as_ref()?.kill_at.after(VANISH);
+        (waited_enough || group_is_empty(self.pid)).then(|| last_word(status, true))
+    }
+
+    /// Begins to end the command.
+    fn end(&mut self) {
+        // A command that has just exited by itself was not ended by us.
+        if self.ending.is_some() || self.status.is_some() || exited(self.pid) {
+            return;
+        }
+        self.ending = Some(Ending {
+            kill_at: self.kill_at.min(Moment::now().after(self.kill_after)),
+            killed: false,
+        });
+        self.signal_all(Signal::SIGTERM);
+        self.signal_all(Signal::SIGCONT);
+    }
+
+    fn pass_on(&mut self, number: i32, whole_group: bool) {
+        let Ok(signal) = Signal::try_from(number) else {
+            return;
+        };
+        if whole_group {
+            self.signal_all(signal);
+        } else if self.status.is_none() {
+            let _ = kill(self.pid, signal);
+        }
+    }
+
+    /// Signals the command's process group. As long as the command has not been reaped, its number cannot be another's.
+    fn signal_all(&mut self, signal: Signal) {
+        let sent = killpg(self.pid, signal);
+        let moved = self.status.is_none()
+            && nix::unistd::getpgid(Some(self.pid)).is_ok_and(|group| group != self.pid);
+        let sent = if moved { kill(self.pid, signal) } else { sent };
+        if sent == Err(nix::Error::EPERM) && !self.complained {
+            self.complained = true;
+            say("may not signal the command, which has changed its user: it cannot be ended");
+        }
+    }
+
+    fn reap(&mut self) {
+        let pid = rustix::process::Pid::from_raw(self.pid.as_raw());
+        let status = pid.and_then(|pid| {
+            waitid(WaitId::Pid(pid), WaitIdOptions::EXITED)
+                .ok()
+                .flatten()
+        });
+        self.status = Some(Status(status));
+    }
+}
+
+fn last_word(Status(status): &Status, forced: bool) -> Report {
+    let code = status.as_ref().and_then(WaitIdStatus::exit_status);
+    let signal = status.as_ref().and_then(WaitIdStatus::terminating_signal);
+    match (code, signal) {
+        (Some(code), _) => Report::Exited { code, forced },
+        (None, Some(signal)) => Report::Killed { signal, forced },
+        (None, None) => Report::Failed {
+            cause: "the command's exit status is not known".to_owned(),
+        },
+    }
+}
+
+fn group_is_empty(group: Pid) -> bool {
+    killpg(group, None) == Err(nix::Error::ESRCH)
+}
+
+/// Has the command exited, reaped or not?
+fn exited(pid: Pid) -> bool {
+    let Some(pid) = rustix::process::Pid::from_raw(pid.as_raw()) else {
+        return true;
+    };
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::Pid(pid), look), Ok(None))
+}
+
+fn hear_fairlock(socket: UnixStream, events: Sender<Event>) {
+    thread::spawn(move || {
+        // A line that cannot be understood counts as silence: then the deadline ends the command.
+        for order in BufReader::new(socket)
+            .lines()
+            .map_while(Result::ok)
+            .filter_map(|line| line.parse().ok())
+        {
+            let _ = events.send(Event::Order(order));
+        }
+        let _ = events.send(Event::FairlockGone);
+    });
+}
+
+/// Tells when the command stops or exits, and leaves it to the main thread to reap it: until then its number, which is
+/// its process group's, stays its own.
+fn watch_command(pid: i32, events: Sender<Event>) {
+    thread::spawn(move || {
+        let Some(pid) = rustix::process::Pid::from_raw(pid) else {
+            return;
+        };
+        let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+        loop {
+            match waitid(WaitId::Pid(pid), look) {
+                Ok(Some(status)) if status.stopped() => {
+                    let consume = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+                    if let Ok(Some(stop)) = waitid(WaitId::Pid(pid), consume) {
+                        let _ = events.send(Event::Stopped(stop.stopping_signal().unwrap_or(0)));
+                    }
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                _ => {
+                    let _ = events.send(Event::CommandGone);
+                    return;
+                }
+            }
+        }
+    });
+}
+
+fn ring(alarm: Arc<Alarm>, events: Sender<Event>) {
+    thread::spawn(
+        move || {
+            while alarm.wait().is_ok() && events.send(Event::Alarm).is_ok() {}
+        },
+    );
+}

@@ -1,0 +1,105 @@
+//! `fairlock status`: who holds a lock, and who waits for it.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::Duration;
+
+use fairlock::{Client, LockState};
+use serde_json::{Value, json};
+
+use crate::args::{Server, Status};
+use crate::exit::Failure;
+use crate::local;
+use crate::text::{printable, seconds};
+
+pub(crate) fn status(server: &Server, args: &Status) -> Result<u8, Failure> {
+    let url = local::url(server)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
+    let state = runtime.block_on(async {
+        let client = Client::connect(&url)
+            .await
+            .map_err(|error| Failure::own(error.to_string()))?;
+        let lock = client
+            .lock(&args.name)
+            .map_err(|error| Failure::own(error.to_string()))?;
+        lock.inspect()
+            .await
+            .map_err(|error| Failure::own(error.to_string()))
+    })?;
+    let text = if args.json {
+        format!("{}\n", as_json(&args.name, &state))
+    } else {
+        as_text(&args.name, &state)
+    };
+    // A reader that has seen enough, as `head` has, is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(0)
+}
+
+fn as_text(name: &str, state: &LockState) -> String {
+    let mut text = printable(name);
+    match &state.holder {
+        None => text.push_str(" is free\n"),
+        Some(holder) => {
+            let who = who(&holder.label, &holder.owner, &holder.id);
+            let (since, left) = (seconds(holder.held_for), seconds(holder.remaining));
+            let _ = writeln!(text, " is held by {who}");
+            let _ = writeln!(
+                text,
+                "  for {since}; token {}; the lease ends in {left} unless renewed",
+                holder.token
+            );
+        }
+    }
+    if state.waiting > 0 {
+        let _ = writeln!(text, "  {} waiting:", state.waiting);
+    }
+    for (index, waiter) in state.queue.iter().enumerate() {
+        let silent = if waiter.alive { "" } else { ", not heard of" };
+        let who = who(&waiter.label, &waiter.owner, &waiter.id);
+        let _ = writeln!(
+            text,
+            "  {:>4}. {who}, for {}{silent}",
+            index + 1,
+            seconds(waiter.waited)
+        );
+    }
+    let shown = u64::try_from(state.queue.len()).unwrap_or(u64::MAX);
+    if shown < state.waiting {
+        let _ = writeln!(text, "        and {} more", state.waiting - shown);
+    }
+    text
+}
+
+fn who(label: &str, owner: &str, id: &str) -> String {
+    let label = printable(if label.is_empty() { id } else { label });
+    if owner.is_empty() {
+        label
+    } else {
+        format!("{label} ({})", printable(owner))
+    }
+}
+
+fn as_json(name: &str, state: &LockState) -> Value {
+    let holder = state.holder.as_ref().map(|holder| {
+        json!({
+            "id": holder.id, "token": holder.token, "label": holder.label, "owner": holder.owner,
+            "remaining_ms": milliseconds(holder.remaining), "held_for_ms": milliseconds(holder.held_for),
+        })
+    });
+    let waiter = |waiter: &fairlock::QueuedWaiter| {
+        json!({
+            "id": waiter.id, "ticket": waiter.ticket, "label": waiter.label, "owner": waiter.owner,
+            "waited_ms": milliseconds(waiter.waited), "alive": waiter.alive,
+        })
+    };
+    let queue: Vec<Value> = state.queue.iter().map(waiter).collect();
+    json!({ "name": name, "holder": holder, "waiting": state.waiting, "queue": queue })
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

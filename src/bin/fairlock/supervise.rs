@@ -1,0 +1,265 @@
+//! Watches over a running command: signals, job control, and the lease.
+
+use std::time::Duration;
+
+use fairlock::Held;
+use nix::sys::signal::Signal;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::clock::Moment;
+use crate::exit::{self, Failure, say};
+use crate::job::{Job, Orphans};
+use crate::protocol::{Order, Report};
+use crate::run::Event;
+use crate::signals;
+use crate::terminal::Terminal;
+use crate::text::{printable, seconds};
+use crate::timing::Timing;
+
+/// A command that touches the terminal from the background is stopped, and fairlock with it. If that happens more often
+/// than this without a SIGCONT in between, fairlock was not stopped.
+const MOST_TOUCHES: u32 = 3;
+
+/// What is known while the command runs.
+pub(crate) struct Supervisor<'a> {
+    job: Job,
+    terminal: Option<Terminal>,
+    /// The command wants the terminal whenever fairlock's job is in the foreground.
+    wants_terminal: bool,
+    /// Somebody stopped fairlock with SIGTSTP, so it stops when the command has.
+    told_to_stop: bool,
+    stopped: bool,
+    held: Held,
+    timing: Timing,
+    /// What the shim knows: when it sends TERM, and when KILL.
+    told: (Moment, Moment),
+    lost: bool,
+    told_lost: bool,
+    /// How often the command touched the terminal from the background since fairlock was last continued.
+    touches: u32,
+    name: &'a str,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(crate) fn new(
+        job: Job,
+        mut terminal: Option<Terminal>,
+        in_front: bool,
+        held: Held,
+        timing: Timing,
+        told: (Moment, Moment),
+        name: &'a str,
+    ) -> Self {
+        if let Some(terminal) = &mut terminal {
+            terminal.handed_over = in_front;
+        }
+        Self {
+            job,
+            terminal,
+            wants_terminal: in_front,
+            told_to_stop: false,
+            stopped: false,
+            held,
+            timing,
+            told,
+            lost: false,
+            told_lost: false,
+            touches: 0,
+            name,
+        }
+    }
+
+    /// Returns the exit code once the command is dead.
+    pub(crate) async fn watch(
+        mut self,
+        events: &mut UnboundedReceiver<Event>,
+    ) -> Result<u8, Failure> {
+        let held = self.held.clone();
+        let result = loop {
+            self.tell_shim();
+            tokio::select! {
+                biased;
+                event = events.recv() => match event {
+                    Some(Event::Signal(signal)) => self.on_signal(signal),
+                    Some(Event::Shim(report)) => if let Some(result) = self.on_report(report) { break result },
+                    Some(Event::ShimGone) | None => break self.on_shim_gone().await,
+                },
+                _ = held.lost(), if !self.lost => self.on_lost(),
+                () = tokio::time::sleep(self.timing.look) => {}
+            }
+        };
+        self.job.shim_is_done();
+        if let Some(terminal) = &mut self.terminal {
+            let had = terminal.take_back();
+            // A command that ended by itself left the modes as it wanted them.
+            if had && !matches!(result, Ok(code) if code < exit::BUSY) {
+                terminal.restore_modes();
+            }
+        }
+        result
+    }
+
+    /// Keeps the shim's deadlines in step with the lease, and steps in when it has missed one.
+    fn tell_shim(&mut self) {
+        let (term_at, kill_at) = self.timing.of(&self.held);
+        if self.lost {
+            // Losing a lease is final, though it may end sooner than it would have.
+            let kill_at = kill_at.min(self.told.1);
+            self.told_lost = self.told_lost || self.job.order(Order::End { kill_at });
+            self.told.1 = kill_at;
+        } else if term_at > self.told.0.after(Duration::from_millis(1))
+            && self.job.order(Order::Lease { term_at, kill_at })
+        {
+            self.told = (term_at, kill_at);
+        }
+        if Moment::now() > self.told.1.after(self.timing.margin / 2) {
+            self.lost = true;
+            self.job.kill_shim();
+        }
+    }
+
+    fn on_lost(&mut self) {
+        self.lost = true;
+        say(format_args!(
+            "the lease on {} is lost; ending the command",
+            printable(self.name)
+        ));
+    }
+
+    fn on_signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::SIGCONT => {
+                self.told_to_stop = false;
+                self.touches = 0;
+                self.resume();
+            }
+            Signal::SIGTSTP => {
+                self.told_to_stop = true;
+                self.pass_on(signal, true);
+            }
+            Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT => {
+                self.pass_on(signal, true)
+            }
+            _ => self.pass_on(signal, false),
+        }
+    }
+
+    fn pass_on(&self, signal: Signal, whole_group: bool) {
+        self.job.order(Order::Signal {
+            number: signal as i32,
+            whole_group,
+        });
+    }
+
+    fn on_report(&mut self, report: Report) -> Option<Result<u8, Failure>> {
+        let (code, forced) = match report {
+            Report::Started { pid } => {
+                self.job.started(pid);
+                return None;
+            }
+            Report::Stopped { signal } => {
+                self.on_stop(Signal::try_from(signal).unwrap_or(Signal::SIGSTOP));
+                return None;
+            }
+            Report::Failed { cause } => {
+                return Some(Err(Failure::because("cannot run the command", cause)));
+            }
+            Report::Exited { code, forced } => {
+                (u8::try_from(code).unwrap_or(exit::OWN_FAILURE), forced)
+            }
+            Report::Killed { signal, forced } => (exit::by_signal(signal), forced),
+        };
+        if !forced {
+            return Some(Ok(code));
+        }
+        if !self.lost {
+            // The shim's clock was first, or fairlock was stopped when the lease ran out.
+            self.on_lost();
+        }
+        Some(Ok(exit::LOST))
+    }
+
+    /// The shim was killed, and the kernel killed the command with it, if it could.
+    async fn on_shim_gone(&mut self) -> Result<u8, Failure> {
+        // Once the shim is collected, the kernel has sent the command its signal, whether or not we know the command yet.
+        self.job.shim_is_done();
+        for round in 0.. {
+            match self.job.end_orphans() {
+                Orphans::Gone => break,
+                // Dead already, perhaps, and only not collected by whoever adopted them.
+                Orphans::Group if round >= 100 => break,
+                Orphans::Command if round == 100 => {
+                    say("the command cannot be ended; waiting until it exits")
+                }
+                _ => {}
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if self.lost {
+            Ok(exit::LOST)
+        } else {
+            Err(Failure::own(
+                "the command's shim was killed, and the command with it",
+            ))
+        }
+    }
+
+    /// The command was stopped: by Ctrl-Z, by touching the terminal from the background, or by somebody's signal.
+    fn on_stop(&mut self, signal: Signal) {
+        let touched = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        self.stopped = true;
+        self.wants_terminal |= touched;
+        if touched && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
+            // It only asked for the terminal, and nobody else in this job has it.
+            self.resume();
+            return;
+        }
+        let had = self.terminal.as_mut().is_some_and(Terminal::take_back);
+        let job_control =
+            had || self.told_to_stop || (self.terminal.is_some() && signal != Signal::SIGSTOP);
+        // Without job control somebody paused the command, and nobody would continue fairlock: it keeps the lease.
+        if !job_control || self.lost {
+            return;
+        }
+        self.touches += u32::from(touched);
+        if self.touches > 1 && touched {
+            // Continued, and stopped again: there may be no shell left that could give it the terminal.
+            if self.touches > MOST_TOUCHES {
+                self.hang_up();
+                return;
+            }
+        } else {
+            let left = seconds(self.held.remaining());
+            say(format_args!(
+                "stopped; the lease on {} ends in {left}, and the command with it",
+                printable(self.name)
+            ));
+        }
+        // The rest of the job has to stop as well, unless somebody stopped fairlock in particular.
+        signals::stop_here(had || touched);
+        self.told_to_stop = false;
+        self.resume();
+    }
+
+    /// The command waits for a terminal that nobody can give it any more: fairlock's job is orphaned, so it does not
+    /// stop. The kernel hangs up a stopped job that becomes orphaned, and so does this.
+    fn hang_up(&mut self) {
+        if self.touches == MOST_TOUCHES + 1 {
+            say("the command needs the terminal, and no shell is left to give it: hanging it up");
+            self.pass_on(Signal::SIGHUP, true);
+            self.resume();
+        }
+    }
+
+    /// Continues the command if it was stopped, and gives it the terminal if it wants it and it is ours to give.
+    fn resume(&mut self) {
+        if let (true, Some(terminal), Some(group)) =
+            (self.wants_terminal, &mut self.terminal, self.job.group())
+        {
+            terminal.hand_over(group);
+        }
+        if std::mem::take(&mut self.stopped) {
+            self.job.order(Order::Continue);
+        }
+    }
+}

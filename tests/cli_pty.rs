@@ -1,0 +1,152 @@
+//! A terminal for the tests of the command line.
+#![cfg(all(unix, feature = "cli"))]
+#![allow(
+    dead_code,
+    reason = "cargo also compiles it as a test binary of its own"
+)]
+
+use std::ffi::OsStr;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Far more than anything takes on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A terminal with a job-control shell in it.
+pub(crate) struct Terminal {
+    shell: Child,
+    keyboard: std::fs::File,
+    screen: Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl Terminal {
+    /// Starts bash, as a user would have it, with these variables.
+    pub(crate) fn open(variables: &[(&str, &str)]) -> Self {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = Path::new(OsStr::new(name.to_str().unwrap()));
+        let slave = || {
+            Stdio::from(
+                std::fs::File::options()
+                    .read(true)
+                    .write(true)
+                    .open(path)
+                    .unwrap(),
+            )
+        };
+        let shell = Command::new("setsid")
+            .args([
+                "--ctty",
+                "bash",
+                "--norc",
+                "--noprofile",
+                "--noediting",
+                "-i",
+            ])
+            .env("PS1", "PROMPT> ")
+            .env("F", env!("CARGO_BIN_EXE_fairlock"))
+            .envs(variables.iter().copied())
+            .stdin(slave())
+            .stdout(slave())
+            .stderr(slave())
+            .spawn()
+            .expect("the tests need setsid and bash");
+        let mut reader = std::fs::File::from(master.try_clone().unwrap());
+        let (sender, screen) = channel();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = reader.read(&mut buffer) {
+                let _ = sender.send(buffer[..length].to_vec());
+            }
+        });
+        let mut terminal = Self {
+            shell,
+            keyboard: master.into(),
+            screen,
+            seen: String::new(),
+        };
+        terminal.expect("PROMPT> ");
+        // Without an echo, what is on the screen was printed by a program.
+        terminal.command("stty -echo");
+        terminal
+    }
+
+    /// The keyboard: text, or control characters such as "\x03".
+    pub(crate) fn keys(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn enter(&mut self, line: &str) {
+        self.keys(&format!("{line}\n"));
+    }
+
+    /// Runs a command, and returns what it printed.
+    #[track_caller]
+    pub(crate) fn command(&mut self, line: &str) -> String {
+        self.enter(line);
+        self.expect("PROMPT> ")
+    }
+
+    /// Waits until the text appears, and returns what was on the screen before it.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, text: &str) -> String {
+        let began = Instant::now();
+        loop {
+            if let Some(at) = self.seen.find(text) {
+                let before = self.seen[..at].to_owned();
+                self.seen.drain(..at + text.len());
+                return before;
+            }
+            match self
+                .screen
+                .recv_timeout(PATIENCE.saturating_sub(began.elapsed()))
+            {
+                Ok(more) => self.seen += &String::from_utf8_lossy(&more),
+                Err(_) => panic!("{text:?} did not appear in {:?}", self.seen),
+            }
+        }
+    }
+
+    /// Waits for a line that begins with `mark` and returns the rest of it, as a number.
+    #[track_caller]
+    pub(crate) fn number_after(&mut self, mark: &str) -> u32 {
+        self.expect(mark);
+        self.expect("\n").trim().parse().unwrap()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let session = self.shell.id().to_string();
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+        // What a hang-up does not end, such as all of it under nohup.
+        for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+            let in_session = stat
+                .rsplit_once(") ")
+                .and_then(|(_, rest)| rest.split(' ').nth(3))
+                == Some(&session);
+            if let (true, Some(pid)) = (
+                in_session,
+                process
+                    .file_name()
+                    .to_str()
+                    .and_then(|pid| pid.parse().ok()),
+            ) {
+                let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+            }
+        }
+    }
+}
