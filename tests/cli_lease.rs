@@ -4,9 +4,7 @@
 #[path = "cli_support.rs"]
 mod support;
 
-use support::{
-    Process, Redis, Signal, await_death, await_state, eventually, lives, parent, signal, stat,
-};
+use support::{Process, Redis, Signal, await_death, await_state, eventually, lives, parent, signal, stat};
 
 /// A command that ignores TERM, and says so when it is ready.
 const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
@@ -14,20 +12,16 @@ const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
 /// Waits for the lock, and says whether process `pid` is alive at the moment of the grant.
 fn witness(redis: &Redis, pid: u32) -> Process {
     // A zombie is dead, though it can still be signalled.
-    let script = format!(
-        "case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac"
-    );
+    let script =
+        format!("case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac");
     redis.run("x", &[], &script)
 }
 
 #[test]
 fn when_fairlock_is_killed_its_command_ends_with_its_group() {
     let redis = Redis::start();
-    let holder = redis.run(
-        "x",
-        &[],
-        "trap 'echo term; exit' TERM; sleep 1000 & echo $$; echo $!; while :; do wait; done",
-    );
+    let holder =
+        redis.run("x", &[], "trap 'echo term; exit' TERM; sleep 1000 & echo $$; echo $!; while :; do wait; done");
     let (command, child) = (holder.number(), holder.number());
     holder.signal(Signal::KILL);
     assert_eq!(holder.line(), "term", "it is asked first");
@@ -47,25 +41,15 @@ fn when_fairlock_is_killed_a_stubborn_command_is_killed() {
 #[test]
 fn when_the_command_is_ended_what_is_left_of_its_group_is_too() {
     let redis = Redis::start();
-    let script = "(trap '' TERM; echo; sleep 1000 & wait; sleep 1000) & child=$!; read line; echo $child; exec sleep 1000";
+    let script =
+        "(trap '' TERM; echo; sleep 1000 & wait; sleep 1000) & child=$!; read line; echo $child; exec sleep 1000";
     let script = format!(
         "mkfifo $D/ready; exec 3<>$D/ready; {}",
-        script
-            .replace("echo;", "echo >&3;")
-            .replace("read line", "read line <&3")
+        script.replace("echo;", "echo >&3;").replace("read line", "read line <&3")
     );
     let folder = tempfile::tempdir().unwrap();
     let mut run = redis.fairlock();
-    run.env("D", folder.path()).args([
-        "run",
-        "x",
-        "--kill-after",
-        "300ms",
-        "--",
-        "sh",
-        "-c",
-        &script,
-    ]);
+    run.env("D", folder.path()).args(["run", "x", "--kill-after", "300ms", "--", "sh", "-c", &script]);
     let holder = Process::spawn(&mut run);
     let child = holder.number();
     assert!(lives(child));
@@ -106,18 +90,11 @@ fn when_redis_hangs_the_command_is_dead_before_the_next_grant() {
 #[test]
 fn a_command_that_ends_well_when_its_lease_is_lost_is_lost_all_the_same() {
     let redis = Redis::start();
-    let holder = redis.run(
-        "x",
-        &["--lease", "1s"],
-        "trap 'echo cleaned up; exit 0' TERM; echo; sleep 1000 & wait",
-    );
+    let holder = redis.run("x", &["--lease", "1s"], "trap 'echo cleaned up; exit 0' TERM; echo; sleep 1000 & wait");
     holder.line();
     redis.stall();
     let finished = holder.finish();
-    assert_eq!(
-        (finished.code, finished.stdout.as_str()),
-        (123, "cleaned up\n")
-    );
+    assert_eq!((finished.code, finished.stdout.as_str()), (123, "cleaned up\n"));
 }
 
 #[test]
@@ -133,11 +110,7 @@ fn kill_after_is_an_upper_bound() {
 #[test]
 fn a_stopped_command_is_ended_too() {
     let redis = Redis::start();
-    let holder = redis.run(
-        "x",
-        &["--lease", "1s"],
-        "trap 'echo cleaned up; exit 0' TERM; echo $$; sleep 1000 & wait",
-    );
+    let holder = redis.run("x", &["--lease", "1s"], "trap 'echo cleaned up; exit 0' TERM; echo $$; sleep 1000 & wait");
     let command = holder.number();
     signal(command, Signal::STOP);
     await_state(command, "T");
@@ -177,10 +150,7 @@ fn when_the_shim_is_killed_the_command_dies_before_the_lock_is_given_back() {
         witness
     });
     signal(parent(command), Signal::KILL);
-    assert_eq!(
-        (witness.line().as_str(), of_child.line().as_str()),
-        ("dead", "dead")
-    );
+    assert_eq!((witness.line().as_str(), of_child.line().as_str()), ("dead", "dead"));
     let finished = holder.finish();
     assert_eq!(finished.code, 125);
     assert!(finished.stderr.contains("shim"), "{finished:?}");
@@ -280,21 +250,13 @@ fn term_goes_to_the_whole_group_and_usr1_to_the_command() {
 #[test]
 fn a_command_that_ignores_a_forwarded_term_keeps_the_lock() {
     let redis = Redis::start();
-    let holder = redis.run(
-        "x",
-        &["--kill-after", "0s"],
-        "trap 'echo no' TERM; echo $$; while :; do sleep 0.02; done",
-    );
+    let holder = redis.run("x", &["--kill-after", "0s"], "trap 'echo no' TERM; echo $$; while :; do sleep 0.02; done");
     let command = holder.number();
     holder.signal(Signal::TERM);
     assert_eq!(holder.line(), "no");
     assert_ne!(redis.state("x")["holder"], serde_json::Value::Null);
     holder.signal(Signal::TERM);
-    assert_eq!(
-        holder.line(),
-        "no",
-        "it lives: somebody's wish is not the loss of the lease"
-    );
+    assert_eq!(holder.line(), "no", "it lives: somebody's wish is not the loss of the lease");
     signal(command, Signal::KILL);
     assert_eq!(holder.finish().code, 137);
 }
@@ -302,14 +264,8 @@ fn a_command_that_ignores_a_forwarded_term_keeps_the_lock() {
 #[test]
 fn a_lease_is_renewed_while_the_command_runs() {
     let redis = Redis::start();
-    let finished = redis
-        .run("x", &["--lease", "3s"], "sleep 5; echo done")
-        .finish();
-    assert_eq!(
-        (finished.code, finished.stdout.as_str()),
-        (0, "done\n"),
-        "{finished:?}"
-    );
+    let finished = redis.run("x", &["--lease", "3s"], "sleep 5; echo done").finish();
+    assert_eq!((finished.code, finished.stdout.as_str()), (0, "done\n"), "{finished:?}");
 }
 
 /// An upgrade during a long wait must not leave a fairlock that cannot start its shim.
@@ -324,9 +280,7 @@ fn the_binary_may_be_deleted_while_it_waits() {
     // A fork of another test may have the copy open for writing at this instant.
     let waiter = eventually("the copy can be executed", || {
         let mut command = std::process::Command::new(&copy);
-        command
-            .env("REDIS_URL", redis.url())
-            .args(["run", "x", "--", "echo", "granted"]);
+        command.env("REDIS_URL", redis.url()).args(["run", "x", "--", "echo", "granted"]);
         let probe = std::process::Command::new(&copy).arg("--version").output();
         probe.is_ok().then(|| Process::spawn(&mut command))
     });
@@ -334,9 +288,5 @@ fn the_binary_may_be_deleted_while_it_waits() {
     std::fs::remove_file(&copy).unwrap();
     holder.signal(Signal::TERM);
     let finished = waiter.finish();
-    assert_eq!(
-        (finished.code, finished.stdout.as_str()),
-        (0, "granted\n"),
-        "{finished:?}"
-    );
+    assert_eq!((finished.code, finished.stdout.as_str()), (0, "granted\n"), "{finished:?}");
 }

@@ -1,9 +1,6 @@
 //! A terminal for the tests of the command line.
 #![cfg(all(unix, feature = "cli"))]
-#![allow(
-    dead_code,
-    reason = "cargo also compiles it as a test binary of its own"
-)]
+#![allow(dead_code, reason = "cargo also compiles it as a test binary of its own")]
 
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
@@ -30,30 +27,14 @@ impl Terminal {
     /// Starts bash, as a user would have it, with these variables.
     pub(crate) fn open(variables: &[(&str, &str)]) -> Self {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-        let master =
-            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let path = Path::new(OsStr::new(name.to_str().unwrap()));
-        let slave = || {
-            Stdio::from(
-                std::fs::File::options()
-                    .read(true)
-                    .write(true)
-                    .open(path)
-                    .unwrap(),
-            )
-        };
+        let slave = || Stdio::from(std::fs::File::options().read(true).write(true).open(path).unwrap());
         let shell = Command::new("setsid")
-            .args([
-                "--ctty",
-                "bash",
-                "--norc",
-                "--noprofile",
-                "--noediting",
-                "-i",
-            ])
+            .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
             .env("PS1", "PROMPT> ")
             .env("F", env!("CARGO_BIN_EXE_fairlock"))
             .envs(variables.iter().copied())
@@ -70,12 +51,7 @@ impl Terminal {
                 let _ = sender.send(buffer[..length].to_vec());
             }
         });
-        let mut terminal = Self {
-            shell,
-            keyboard: master.into(),
-            screen,
-            seen: String::new(),
-        };
+        let mut terminal = Self { shell, keyboard: master.into(), screen, seen: String::new() };
         terminal.expect("PROMPT> ");
         // Without an echo, what is on the screen was printed by a program.
         terminal.command("stty -echo");
@@ -108,10 +84,7 @@ impl Terminal {
                 self.seen.drain(..at + text.len());
                 return before;
             }
-            match self
-                .screen
-                .recv_timeout(PATIENCE.saturating_sub(began.elapsed()))
-            {
+            match self.screen.recv_timeout(PATIENCE.saturating_sub(began.elapsed())) {
                 Ok(more) => self.seen += &String::from_utf8_lossy(&more),
                 Err(_) => panic!("{text:?} did not appear in {:?}", self.seen),
             }
@@ -134,17 +107,8 @@ impl Drop for Terminal {
         // What a hang-up does not end, such as all of it under nohup.
         for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-            let in_session = stat
-                .rsplit_once(") ")
-                .and_then(|(_, rest)| rest.split(' ').nth(3))
-                == Some(&session);
-            if let (true, Some(pid)) = (
-                in_session,
-                process
-                    .file_name()
-                    .to_str()
-                    .and_then(|pid| pid.parse().ok()),
-            ) {
+            let in_session = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(3)) == Some(&session);
+            if let (true, Some(pid)) = (in_session, process.file_name().to_str().and_then(|pid| pid.parse().ok())) {
                 let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
             }
         }

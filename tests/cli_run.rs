@@ -18,43 +18,22 @@ fn the_command_gets_name_and_token_and_its_exit_code_is_passed_on() {
     let token = |output: &str| output.lines().nth(1).unwrap().parse::<u64>().unwrap();
     assert_eq!((first.code, second.code), (7, 7));
     assert!(first.stdout.starts_with("a name\n"));
-    assert!(
-        token(&first.stdout) < token(&second.stdout),
-        "tokens rise: {first:?} {second:?}"
-    );
+    assert!(token(&first.stdout) < token(&second.stdout), "tokens rise: {first:?} {second:?}");
     assert_eq!(first.stderr, "", "a lock that is free is not worth a word");
-    assert_eq!(
-        redis.state("a name")["holder"],
-        serde_json::Value::Null,
-        "the lock was given back"
-    );
+    assert_eq!(redis.state("a name")["holder"], serde_json::Value::Null, "the lock was given back");
 }
 
 #[test]
 fn a_command_that_died_by_a_signal_is_reported_as_shells_do() {
     let redis = Redis::start();
     for (signal, code) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {
-        assert_eq!(
-            redis
-                .run("x", &[], &format!("ulimit -c 0; kill -{signal} $$"))
-                .finish()
-                .code,
-            code
-        );
+        assert_eq!(redis.run("x", &[], &format!("ulimit -c 0; kill -{signal} $$")).finish().code, code);
     }
 }
 
 #[test]
 fn wrong_usage_is_125_and_help_is_not() {
-    let code = |arguments: &[&str]| {
-        fairlock()
-            .args(arguments)
-            .output()
-            .unwrap()
-            .status
-            .code()
-            .unwrap()
-    };
+    let code = |arguments: &[&str]| fairlock().args(arguments).output().unwrap().status.code().unwrap();
     for wrong in [
         &[][..],
         &["walk"],
@@ -63,28 +42,14 @@ fn wrong_usage_is_125_and_help_is_not() {
         &["run", "x", "--timeout", "soon", "--", "true"],
         &["run", "x", "--timeout", "0s", "--", "true"],
         &["run", "x", "--timeout", "1s", "--no-wait", "--", "true"],
-        &[
-            "run",
-            "x",
-            "--local",
-            "--redis",
-            "redis://127.0.0.1/",
-            "--",
-            "true",
-        ],
+        &["run", "x", "--local", "--redis", "redis://127.0.0.1/", "--", "true"],
     ] {
         assert_eq!(code(wrong), 125, "{wrong:?}");
     }
-    for help in [
-        &["--help"][..],
-        &["--version"],
-        &["run", "--help"],
-        &["local", "--help"],
-    ] {
+    for help in [&["--help"][..], &["--version"], &["run", "--help"], &["local", "--help"]] {
         assert_eq!(code(help), 0, "{help:?}");
     }
-    let help =
-        String::from_utf8(fairlock().args(["run", "--help"]).output().unwrap().stdout).unwrap();
+    let help = String::from_utf8(fairlock().args(["run", "--help"]).output().unwrap().stdout).unwrap();
     for code in ["122", "123", "124", "125", "126", "127", "128+N"] {
         assert!(help.contains(code), "the help explains {code}");
     }
@@ -94,10 +59,7 @@ fn wrong_usage_is_125_and_help_is_not() {
 fn options_that_cannot_work_are_125() {
     let redis = Redis::start();
     assert_eq!(redis.run("", &[], "true").finish().code, 125);
-    assert_eq!(
-        redis.run("x", &["--lease", "1ns"], "true").finish().code,
-        125
-    );
+    assert_eq!(redis.run("x", &["--lease", "1ns"], "true").finish().code, 125);
 }
 
 /// A server that cannot be reached would make each of these wait for ever if it were asked first.
@@ -108,11 +70,8 @@ fn the_command_is_looked_up_before_anything_else() {
     std::fs::write(&plain, "no program").unwrap();
     let run = |command: &str| {
         let mut run = fairlock();
-        run.env("REDIS_URL", "unix:///nonexistent/redis.sock")
-            .env("PATH", folder.path());
-        Process::spawn(run.args(["run", "x", "--", command]))
-            .finish()
-            .code
+        run.env("REDIS_URL", "unix:///nonexistent/redis.sock").env("PATH", folder.path());
+        Process::spawn(run.args(["run", "x", "--", command])).finish().code
     };
     assert_eq!(run("no-such-command"), 127);
     assert_eq!(run("/nonexistent/command"), 127);
@@ -137,18 +96,11 @@ fn an_interpreter_that_is_missing_is_reported_as_env_does() {
 #[test]
 fn no_wait_is_busy_at_once_and_names_the_holder() {
     let redis = Redis::start();
-    let holder = redis.run(
-        "x",
-        &["--label", "the \x1b[31m holder"],
-        "echo; exec sleep 1000",
-    );
+    let holder = redis.run("x", &["--label", "the \x1b[31m holder"], "echo; exec sleep 1000");
     holder.line();
     let busy = redis.run("x", &["--no-wait"], "echo never").finish();
     assert_eq!((busy.code, busy.stdout.as_str()), (122, ""));
-    assert!(
-        busy.stderr.contains(r"the \u{1b}[31m holder"),
-        "escaped: {busy:?}"
-    );
+    assert!(busy.stderr.contains(r"the \u{1b}[31m holder"), "escaped: {busy:?}");
 }
 
 #[test]
@@ -156,9 +108,7 @@ fn a_timeout_is_124_and_leaves_the_queue() {
     let redis = Redis::start();
     let holder = redis.run("x", &[], "echo; exec sleep 1000");
     holder.line();
-    let late = redis
-        .run("x", &["--timeout", "100ms"], "echo never")
-        .finish();
+    let late = redis.run("x", &["--timeout", "100ms"], "echo never").finish();
     assert_eq!((late.code, late.stdout.as_str()), (124, ""), "{late:?}");
     redis.await_waiting("x", 0);
 }
@@ -168,34 +118,16 @@ fn a_server_that_cannot_be_reached() {
     let run = |options: &[&str]| {
         let mut run = fairlock();
         Process::spawn(
-            run.args(["--redis", "unix:///nonexistent/redis.sock", "run", "x"])
-                .args(options)
-                .args(["--", "true"]),
+            run.args(["--redis", "unix:///nonexistent/redis.sock", "run", "x"]).args(options).args(["--", "true"]),
         )
         .finish()
     };
     assert_eq!(run(&["--no-wait"]).code, 125);
     let waited = run(&["--timeout", "300ms"]);
+    assert_eq!(waited.code, 124, "it may come back before the timeout: {waited:?}");
+    assert!(waited.stderr.lines().next().unwrap().contains("trying again"), "it says so meanwhile: {waited:?}");
     assert_eq!(
-        waited.code, 124,
-        "it may come back before the timeout: {waited:?}"
-    );
-    assert!(
-        waited
-            .stderr
-            .lines()
-            .next()
-            .unwrap()
-            .contains("trying again"),
-        "it says so meanwhile: {waited:?}"
-    );
-    assert_eq!(
-        fairlock()
-            .args(["--redis", "unix:///nonexistent/redis.sock", "status", "x"])
-            .output()
-            .unwrap()
-            .status
-            .code(),
+        fairlock().args(["--redis", "unix:///nonexistent/redis.sock", "status", "x"]).output().unwrap().status.code(),
         Some(125)
     );
 }
@@ -209,37 +141,19 @@ fn who_came_first_is_served_first_and_status_shows_the_queue() {
     holder.line();
     let waiters: Vec<Process> = (1..=3)
         .map(|n| {
-            let waiter = redis.run(
-                "x",
-                &["--label", &format!("waiter {n}")],
-                &format!("echo {n} >> {}", log.display()),
-            );
+            let waiter =
+                redis.run("x", &["--label", &format!("waiter {n}")], &format!("echo {n} >> {}", log.display()));
             redis.await_waiting("x", n);
             waiter
         })
         .collect();
     let state = redis.state("x");
     assert_eq!(state["holder"]["label"], "zero");
-    let labels: Vec<_> = state["queue"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|waiter| waiter["label"].as_str().unwrap())
-        .collect();
+    let labels: Vec<_> =
+        state["queue"].as_array().unwrap().iter().map(|waiter| waiter["label"].as_str().unwrap()).collect();
     assert_eq!(labels, ["waiter 1", "waiter 2", "waiter 3"]);
-    let text = String::from_utf8(
-        redis
-            .fairlock()
-            .args(["status", "x"])
-            .output()
-            .unwrap()
-            .stdout,
-    )
-    .unwrap();
-    assert!(
-        text.contains("held by zero") && text.contains("3 waiting") && text.contains("2. waiter 2"),
-        "{text}"
-    );
+    let text = String::from_utf8(redis.fairlock().args(["status", "x"]).output().unwrap().stdout).unwrap();
+    assert!(text.contains("held by zero") && text.contains("3 waiting") && text.contains("2. waiter 2"), "{text}");
 
     holder.signal(Signal::TERM);
     for waiter in waiters {
@@ -253,12 +167,7 @@ fn a_signal_ends_the_wait_and_leaves_the_queue() {
     let redis = Redis::start();
     let holder = redis.run("x", &[], "echo; exec sleep 1000");
     holder.line();
-    for (signal, code) in [
-        (Signal::INT, 130),
-        (Signal::TERM, 143),
-        (Signal::HUP, 129),
-        (Signal::QUIT, 131),
-    ] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129), (Signal::QUIT, 131)] {
         let waiter = redis.run("x", &[], "echo never");
         redis.await_waiting("x", 1);
         waiter.signal(signal);
@@ -275,21 +184,13 @@ fn a_signal_that_the_caller_ignores_does_not_end_the_wait() {
     let holder = redis.run("x", &[], "echo; exec sleep 1000");
     holder.line();
     let mut nohup = Command::new("sh");
-    nohup
-        .env("REDIS_URL", redis.url())
-        .env("F", env!("CARGO_BIN_EXE_fairlock"));
-    let waiter = Process::spawn(nohup.args([
-        "-c",
-        "trap '' HUP; exec $F run x -- sh -c 'kill -HUP $$; echo survived'",
-    ]));
+    nohup.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock"));
+    let waiter =
+        Process::spawn(nohup.args(["-c", "trap '' HUP; exec $F run x -- sh -c 'kill -HUP $$; echo survived'"]));
     redis.await_waiting("x", 1);
     waiter.signal(Signal::HUP);
     holder.signal(Signal::TERM);
-    assert_eq!(
-        waiter.finish().stdout,
-        "survived\n",
-        "and the command ignores it as well"
-    );
+    assert_eq!(waiter.finish().stdout, "survived\n", "and the command ignores it as well");
 }
 
 #[test]
@@ -298,42 +199,24 @@ fn a_log_gets_a_line_when_the_place_changes() {
     let holder = redis.run("x", &["--label", "one"], "echo; exec sleep 1000");
     holder.line();
     let second = redis.run("x", &["--label", "two"], "echo; exec sleep 1000");
-    assert_eq!(
-        second.complaint(),
-        "fairlock: waiting for x: position 1, held by one"
-    );
+    assert_eq!(second.complaint(), "fairlock: waiting for x: position 1, held by one");
     let third = redis.run("x", &["--label", "three"], "true");
-    assert_eq!(
-        third.complaint(),
-        "fairlock: waiting for x: position 2, held by one"
-    );
+    assert_eq!(third.complaint(), "fairlock: waiting for x: position 2, held by one");
     // Long enough for some looks at a queue that does not change.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     holder.signal(Signal::TERM);
     second.line();
-    assert_eq!(
-        third.complaint(),
-        "fairlock: waiting for x: position 1, held by two"
-    );
+    assert_eq!(third.complaint(), "fairlock: waiting for x: position 1, held by two");
     second.signal(Signal::TERM);
     let third = third.finish();
-    assert_eq!(
-        (third.code, third.stderr.as_str()),
-        (0, ""),
-        "no line twice, none at the end"
-    );
+    assert_eq!((third.code, third.stderr.as_str()), (0, ""), "no line twice, none at the end");
 }
 
 #[test]
 fn stdin_is_the_commands_own() {
     let redis = Redis::start();
-    let mut cat = redis
-        .fairlock()
-        .args(["run", "x", "--", "cat"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut cat =
+        redis.fairlock().args(["run", "x", "--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     cat.stdin.take().unwrap().write_all(b"through\n").unwrap();
     assert_eq!(cat.wait_with_output().unwrap().stdout, b"through\n");
 }
@@ -344,20 +227,12 @@ fn stdin_is_the_commands_own() {
 fn the_command_starts_as_if_fairlock_were_not_there() {
     let redis = Redis::start();
     for command in [
-        &[
-            "grep",
-            "-E",
-            "^(Sig(Blk|Ign|Cgt)|Umask)",
-            "/proc/self/status",
-        ][..],
+        &["grep", "-E", "^(Sig(Blk|Ign|Cgt)|Umask)", "/proc/self/status"][..],
         &["ls", "/proc/self/fd"],
         &["readlink", "/proc/self/cwd"],
     ] {
         // A caller that blocks USR1, and one that does not.
-        for before in [
-            "",
-            "use POSIX; sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGUSR1)); ",
-        ] {
+        for before in ["", "use POSIX; sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGUSR1)); "] {
             let start = |words: &[&str]| {
                 let mut caller = Command::new("perl");
                 caller.env("REDIS_URL", redis.url());
@@ -377,10 +252,7 @@ fn a_caller_that_ignores_sigchld_still_gets_the_exit_code() {
     let redis = Redis::start();
     let script = "trap '' CHLD; exec $F run x -- sh -c 'exit 9'";
     let mut caller = Command::new("bash");
-    caller
-        .env("REDIS_URL", redis.url())
-        .env("F", env!("CARGO_BIN_EXE_fairlock"))
-        .args(["-c", script]);
+    caller.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock")).args(["-c", script]);
     let finished = Process::spawn(&mut caller).finish();
     assert_eq!(finished.code, 9, "{finished:?}");
 }
@@ -388,9 +260,7 @@ fn a_caller_that_ignores_sigchld_still_gets_the_exit_code() {
 #[test]
 fn what_the_command_leaves_behind_is_left_alone_and_not_waited_for() {
     let redis = Redis::start();
-    let finished = redis
-        .run("x", &[], "sleep 1000 > /dev/null 2>&1 & echo $!")
-        .finish();
+    let finished = redis.run("x", &[], "sleep 1000 > /dev/null 2>&1 & echo $!").finish();
     let left: u32 = finished.stdout.trim().parse().unwrap();
     assert_eq!(finished.code, 0);
     assert!(lives(left));

@@ -2,11 +2,7 @@
 //!
 //! Nothing here depends on how fast the machine is: everything waits for an event, and gives up after `PATIENCE`.
 #![cfg(all(unix, feature = "cli"))]
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "every test binary uses its own part"
-)]
+#![allow(dead_code, unused_imports, reason = "every test binary uses its own part")]
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::net::UnixStream;
@@ -46,15 +42,7 @@ impl Redis {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = Command::new("redis-server")
-            .args([
-                "--port",
-                "0",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--unixsocket",
-            ])
+            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
             .arg(folder.path().join("redis.sock"))
             .arg("--dir")
             .arg(folder.path())
@@ -96,33 +84,18 @@ impl Redis {
 
     /// `fairlock run NAME OPTIONS -- sh -c SCRIPT`
     pub(crate) fn run(&self, name: &str, options: &[&str], script: &str) -> Process {
-        Process::spawn(
-            self.fairlock()
-                .args(["run", name])
-                .args(options)
-                .args(["--", "sh", "-c", script]),
-        )
+        Process::spawn(self.fairlock().args(["run", name]).args(options).args(["--", "sh", "-c", script]))
     }
 
     /// What `status --json` says.
     pub(crate) fn state(&self, name: &str) -> serde_json::Value {
-        let output = self
-            .fairlock()
-            .args(["status", name, "--json"])
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let output = self.fairlock().args(["status", name, "--json"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
     pub(crate) fn await_waiting(&self, name: &str, waiting: u64) {
-        eventually("the queue has the wanted length", || {
-            (self.state(name)["waiting"] == waiting).then_some(())
-        });
+        eventually("the queue has the wanted length", || (self.state(name)["waiting"] == waiting).then_some(()));
     }
 }
 
@@ -145,12 +118,7 @@ pub(crate) fn ask(socket: &Path, command: &str) -> Option<String> {
 /// The binary under test, in an environment that names no server.
 pub(crate) fn fairlock() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairlock"));
-    for name in [
-        "REDIS_URL",
-        "FAIRLOCK_LOCAL_DIR",
-        "XDG_RUNTIME_DIR",
-        "XDG_STATE_HOME",
-    ] {
+    for name in ["REDIS_URL", "FAIRLOCK_LOCAL_DIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
         command.env_remove(name);
     }
     command
@@ -166,21 +134,9 @@ pub(crate) struct Process {
 impl Process {
     #[track_caller]
     pub(crate) fn spawn(command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (stdout, stderr) = (
-            lines(child.stdout.take().unwrap()),
-            lines(child.stderr.take().unwrap()),
-        );
-        Self {
-            child,
-            stdout,
-            stderr,
-        }
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (stdout, stderr) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+        Self { child, stdout, stderr }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -190,9 +146,7 @@ impl Process {
     /// The next line on stdout.
     #[track_caller]
     pub(crate) fn line(&self) -> String {
-        self.stdout
-            .recv_timeout(PATIENCE)
-            .expect("a line on stdout")
+        self.stdout.recv_timeout(PATIENCE).expect("a line on stdout")
     }
 
     /// The next line on stdout, as a number: most commands of these tests begin with `echo $$`.
@@ -204,9 +158,7 @@ impl Process {
     /// The next line on stderr.
     #[track_caller]
     pub(crate) fn complaint(&self) -> String {
-        self.stderr
-            .recv_timeout(PATIENCE)
-            .expect("a line on stderr")
+        self.stderr.recv_timeout(PATIENCE).expect("a line on stderr")
     }
 
     pub(crate) fn signal(&self, number: Signal) {
@@ -218,9 +170,7 @@ impl Process {
     pub(crate) fn finish(mut self) -> Finished {
         let status = eventually("the process ends", || self.child.try_wait().unwrap());
         Finished {
-            code: status
-                .code()
-                .unwrap_or_else(|| 128 + status.signal().unwrap()),
+            code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap()),
             stdout: drain(&self.stdout),
             stderr: drain(&self.stderr),
         }
@@ -272,13 +222,7 @@ pub(crate) fn signal(pid: u32, number: Signal) {
 /// The fields of /proc/PID/stat after the name: state, parent, process group, session, …
 pub(crate) fn stat(pid: u32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    Some(
-        stat.rsplit_once(") ")?
-            .1
-            .split(' ')
-            .map(str::to_owned)
-            .collect(),
-    )
+    Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
 }
 
 /// A zombie does not live: nothing runs any more, whoever has to collect it.
@@ -293,9 +237,7 @@ pub(crate) fn await_death(pid: u32) {
 
 #[track_caller]
 pub(crate) fn await_state(pid: u32, state: &str) {
-    eventually("the process is in the wanted state", || {
-        stat(pid).filter(|stat| stat[0] == state)
-    });
+    eventually("the process is in the wanted state", || stat(pid).filter(|stat| stat[0] == state));
 }
 
 pub(crate) fn parent(pid: u32) -> u32 {

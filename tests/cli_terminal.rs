@@ -39,11 +39,7 @@ fn ctrl_c_reaches_the_command_exactly_once() {
         terminal.enter(&format!("$F run x -- perl -e '{script}'{rest}"));
         let command = terminal.number_after("ready ");
         let in_front = foreground(command) == group(command);
-        assert_eq!(
-            in_front,
-            !rest.starts_with(" |"),
-            "alone it has the terminal"
-        );
+        assert_eq!(in_front, !rest.starts_with(" |"), "alone it has the terminal");
         terminal.keys("\x03");
         assert_eq!(terminal.number_after("count "), 1);
         // An interactive bash runs nothing after a pipeline of which a part, here cat, was interrupted.
@@ -98,9 +94,7 @@ fn in_a_pipeline_another_program_may_use_the_terminal() {
 fn ctrl_z_stops_fairlock_and_fg_continues_the_command_in_front() {
     let redis = Redis::start();
     let mut terminal = open(&redis);
-    terminal.enter(
-        "$F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"; exit 6'; echo code $?",
-    );
+    terminal.enter("$F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"; exit 6'; echo code $?");
     let command = terminal.number_after("pid ");
     let fairlock = parent(parent(command));
     terminal.keys("\x1a");
@@ -108,11 +102,7 @@ fn ctrl_z_stops_fairlock_and_fg_continues_the_command_in_front() {
     terminal.expect("PROMPT> ");
     await_state(command, "T");
     await_state(fairlock, "T");
-    assert_eq!(
-        foreground(fairlock),
-        group(parent(fairlock)),
-        "the shell has the terminal"
-    );
+    assert_eq!(foreground(fairlock), group(parent(fairlock)), "the shell has the terminal");
     terminal.enter("fg; echo code $?");
     terminal.expect("run x");
     terminal.enter("typed");
@@ -186,15 +176,9 @@ fn a_command_that_needs_a_terminal_that_nobody_can_give_is_hung_up() {
     let folder = tempfile::tempdir().unwrap();
     let mut terminal = open(&redis);
     let go = folder.path().join("go");
-    let script = format!(
-        "echo pid $$; while [ ! -e {} ]; do sleep 0.02; done; read word",
-        go.display()
-    );
+    let script = format!("echo pid $$; while [ ! -e {} ]; do sleep 0.02; done; read word", go.display());
     // A shell without job control starts it in the background, and ends.
-    terminal.enter(&format!(
-        "sh -c '($F run x -- sh -c \"{}\"; echo code $?) <&1 &'",
-        script.replace('$', "\\$")
-    ));
+    terminal.enter(&format!("sh -c '($F run x -- sh -c \"{}\"; echo code $?) <&1 &'", script.replace('$', "\\$")));
     let command = terminal.number_after("pid ");
     terminal.command("");
     std::fs::write(go, "").unwrap();
@@ -208,9 +192,7 @@ fn the_modes_of_a_killed_command_are_undone() {
     let mut terminal = open(&redis);
     let before = terminal.command("stty -g");
     // In one job, since an interactive shell would restore the modes itself.
-    terminal.enter(
-        "bash -c '$F run x -- sh -c \"stty raw; echo pid \\$\\$; exec sleep 1000\"; stty -g'",
-    );
+    terminal.enter("bash -c '$F run x -- sh -c \"stty raw; echo pid \\$\\$; exec sleep 1000\"; stty -g'");
     let command = terminal.number_after("pid ");
     signal(command, Signal::KILL);
     assert_eq!(terminal.expect("PROMPT> ").trim(), before.trim());
@@ -224,8 +206,7 @@ fn the_wait_is_shown_in_one_line_and_can_be_interrupted() {
     let mut terminal = open(&redis);
     terminal.enter("$F run x -- true; echo code $?");
     terminal.expect("\r\x1b[Kfairlock: waiting for x: position 1, held by the holder");
-    let between =
-        terminal.expect("\r\x1b[Kfairlock: waiting for x: position 1, held by the holder");
+    let between = terminal.expect("\r\x1b[Kfairlock: waiting for x: position 1, held by the holder");
     assert!(!between.contains('\n'), "rewritten in place: {between:?}");
     terminal.keys("\x03");
     terminal.expect("\r\x1b[K");

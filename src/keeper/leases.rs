@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Id, Kind, Machine, Outcome, RequestId, Timer, What, margin};
+use super::farewells::Kind;
+use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, RequestId, Timer, What, margin};
 use super::waiters::notice_of;
 use crate::clock::Time;
 use crate::error::LostReason;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::farewells::Farewell;
 use super::leases::Lease;
 use super::sessions::Session;
 use super::timers::Timers;
@@ -12,7 +13,7 @@ use crate::clock::Time;
 use crate::error::{Fault, LostReason};
 use crate::inspect::{Broken, Holder};
 use crate::options::Spec;
-use crate::server::{About, Answer, Call, Failure, LockKeys, Push, PushKind, StatePage, Word, is_of, wire_id};
+use crate::server::{About, Answer, Call, Failure, LockKeys, Push, PushKind, StatePage, Word, is_of};
 
 /// The number of a waiter or holder: the second half of its id on the wire.
 pub(crate) type Id = u64;
@@ -196,41 +197,22 @@ pub(super) enum What {
 }
 
 #[derive(Debug)]
-struct Sent {
-    what: What,
-    keys: Arc<LockKeys>,
-    at: Time,
-}
-
-#[derive(Debug)]
-struct Pending {
-    request: Call,
-}
-
-/// What is given back: repeated until the server has answered.
-#[derive(Debug)]
-pub(super) struct Farewell {
+pub(super) struct Sent {
+    pub(super) what: What,
     pub(super) keys: Arc<LockKeys>,
-    pub(super) kind: Kind,
-    pub(super) call: Option<CallId>,
-    pub(super) request: Option<RequestId>,
-    /// An earlier request may have been executed.
-    pub(super) repeated: bool,
-    /// After this the server forgets it by itself.
-    pub(super) until: Time,
+    pub(super) at: Time,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Leave,
-    Release,
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) request: Call,
 }
 
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(super) client: Arc<str>,
-    prefix: Arc<str>,
-    random: fastrand::Rng,
+    pub(super) prefix: Arc<str>,
+    pub(super) random: fastrand::Rng,
     pub(super) connected: bool,
     /// Whether late requests of an old connection are ruled out.
     pub(super) can_kill: bool,
@@ -238,19 +220,19 @@ pub(crate) struct Machine {
     pub(super) waiters: BTreeMap<Id, Waiter>,
     pub(super) leases: BTreeMap<Id, Lease>,
     pub(super) farewells: BTreeMap<Id, Farewell>,
-    calls: BTreeMap<CallId, Pending>,
-    requests: HashMap<RequestId, Sent>,
-    next_request: RequestId,
+    pub(super) calls: BTreeMap<CallId, Pending>,
+    pub(super) requests: HashMap<RequestId, Sent>,
+    pub(super) next_request: RequestId,
     pub(super) timers: Timers<Timer>,
     pub(super) effects: Vec<Effect>,
     pub(super) cause: Option<Arc<str>>,
     /// Refusals in a row: they set the pace of asking again.
-    refusals: u32,
+    pub(super) refusals: u32,
     /// How long the server may be silent while something is asked of it.
     pub(super) patience: Duration,
-    closed: bool,
-    closing: Option<CallId>,
-    to_leave: Vec<Id>,
+    pub(super) closed: bool,
+    pub(super) closing: Option<CallId>,
+    pub(super) to_leave: Vec<Id>,
 }
 
 /// What clocks may drift apart during a lease, and the least that is worth having.
@@ -549,188 +531,5 @@ impl Machine {
                 }
             }
         }
-    }
-
-    // ---- requests ----
-
-    pub(super) fn send(&mut self, now: Time, what: What, call: Call) -> RequestId {
-        self.next_request += 1;
-        let request = self.next_request;
-        if self.requests.is_empty() {
-            self.timers.set(Timer::Stall, now + self.patience);
-        }
-        self.requests.insert(request, Sent { what, keys: call.keys().clone(), at: now });
-        self.effects.push(Effect::Send { request, call });
-        request
-    }
-
-    fn back_off(&mut self) -> Duration {
-        // 10 ms, doubled up to about a second, half of it by chance, so that many clients do not ask in step.
-        let ceiling = 10_u64 << self.refusals.min(7);
-        Duration::from_millis(ceiling / 2 + self.random.u64(0..=ceiling / 2))
-    }
-
-    fn call(&mut self, now: Time, call: CallId, request: Call) {
-        self.calls.insert(call, Pending { request });
-        self.timers.set(Timer::Call(call), now + ANSWER_TIMEOUT);
-        self.send_call(now, call);
-    }
-
-    fn send_call(&mut self, now: Time, call: CallId) {
-        let Some(pending) = self.calls.get(&call) else { return };
-        if self.connected {
-            let request = pending.request.clone();
-            let what = match (&request, is_position(&request, &self.client)) {
-                (_, Some(id)) => What::Position(id, call),
-                _ => What::Call(call),
-            };
-            self.send(now, what, request);
-        }
-    }
-
-    fn on_call(&mut self, call: CallId, answer: Answer) {
-        if self.calls.remove(&call).is_none() {
-            return;
-        }
-        self.timers.clear(&Timer::Call(call));
-        let outcome = match answer.word {
-            Word::State => Outcome::State(answer),
-            Word::Told => Outcome::Broken(Broken::Told { remaining: answer.left }),
-            Word::Ended => Outcome::Broken(Broken::Ended),
-            _ => Outcome::Broken(Broken::Unknown),
-        };
-        self.done(call, outcome);
-    }
-
-    fn position(&mut self, now: Time, call: CallId, id: Id) {
-        match self.acquire_call(now, id) {
-            Some(request) => self.call(now, call, request),
-            None => self.done(call, Outcome::Position(0)),
-        }
-    }
-
-    pub(super) fn done(&mut self, call: CallId, outcome: Outcome) {
-        self.effects.push(Effect::Done { call, outcome });
-    }
-
-    // ---- giving back ----
-
-    pub(super) fn bid_farewell(
-        &mut self,
-        now: Time,
-        id: Id,
-        keys: Arc<LockKeys>,
-        kind: Kind,
-        call: Option<CallId>,
-        until: Time,
-    ) {
-        self.session(&keys).members += 1;
-        self.farewells.insert(id, Farewell { keys, kind, call, request: None, repeated: false, until });
-        self.say_farewell(now, id);
-    }
-
-    fn say_farewell(&mut self, now: Time, id: Id) {
-        let Some(farewell) = self.farewells.get(&id) else { return };
-        if !self.connected || farewell.request.is_some() {
-            return;
-        }
-        if farewell.kind == Kind::Leave {
-            return self.to_leave.push(id);
-        }
-        let call = Call::Release { keys: farewell.keys.clone(), id: wire_id(&self.client, id) };
-        let request = self.send(now, What::Release(id), call);
-        if let Some(farewell) = self.farewells.get_mut(&id) {
-            farewell.request = Some(request);
-        }
-    }
-
-    /// Waiters that leave together leave with one call per lock.
-    fn send_leaves(&mut self, now: Time) {
-        const BATCH: usize = 100;
-        let ids = std::mem::take(&mut self.to_leave);
-        let mut by_lock: BTreeMap<Arc<str>, (Arc<LockKeys>, Vec<Id>)> = BTreeMap::new();
-        for id in ids {
-            let Some(farewell) = self.farewells.get(&id) else { continue };
-            if self.connected && farewell.request.is_none() {
-                let entry =
-                    by_lock.entry(farewell.keys.name.clone()).or_insert_with(|| (farewell.keys.clone(), vec![]));
-                entry.1.push(id);
-            }
-        }
-        for (keys, ids) in by_lock.into_values() {
-            for batch in ids.chunks(BATCH) {
-                let wire = batch.iter().map(|&id| wire_id(&self.client, id)).collect();
-                let request =
-                    self.send(now, What::Leave(batch.to_vec()), Call::Leave { keys: keys.clone(), ids: wire });
-                for id in batch {
-                    if let Some(farewell) = self.farewells.get_mut(id) {
-                        farewell.request = Some(request);
-                    }
-                }
-            }
-        }
-    }
-
-    fn on_release(&mut self, now: Time, id: Id, answer: &Answer) {
-        let Some(farewell) = self.farewells.get_mut(&id) else { return };
-        farewell.request = None;
-        // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
-        let outcome = match answer.word {
-            Word::Released => Outcome::Released,
-            Word::Unknown if farewell.repeated => Outcome::Released,
-            _ => Outcome::Lost(LostReason::Ended),
-        };
-        self.answer_release(id, outcome);
-        if answer.again {
-            self.say_farewell(now, id);
-        } else {
-            self.forget_farewell(id);
-        }
-    }
-
-    fn on_leave(&mut self, now: Time, ids: &[Id], answer: &Answer) {
-        for (index, &id) in ids.iter().enumerate() {
-            let Some(farewell) = self.farewells.get_mut(&id) else { continue };
-            farewell.request = None;
-            if answer.again && index == 0 {
-                self.say_farewell(now, id);
-            } else {
-                self.forget_farewell(id);
-            }
-        }
-    }
-
-    fn farewell_refused(&mut self, now: Time, id: Id, again: Time, for_good: bool) {
-        let Some(farewell) = self.farewells.get_mut(&id) else { return };
-        farewell.request = None;
-        farewell.repeated = true;
-        if for_good && farewell.until <= now {
-            self.forget_farewell(id);
-        } else {
-            self.timers.set(Timer::Farewell(id), again);
-        }
-    }
-
-    fn answer_release(&mut self, id: Id, outcome: Outcome) {
-        self.timers.clear(&Timer::AnswerBy(id));
-        if let Some(call) = self.farewells.get_mut(&id).and_then(|farewell| farewell.call.take()) {
-            self.done(call, outcome);
-        }
-    }
-
-    fn forget_farewell(&mut self, id: Id) {
-        self.timers.clear(&Timer::Farewell(id));
-        self.timers.clear(&Timer::AnswerBy(id));
-        if let Some(farewell) = self.farewells.remove(&id) {
-            self.leave_session(&farewell.keys.name);
-        }
-    }
-}
-
-/// A question for a waiter's position is its acquire, sent once more.
-fn is_position(request: &Call, client: &str) -> Option<Id> {
-    match request {
-        Call::Acquire { id, .. } => is_of(client, id),
-        _ => None,
     }
 }

@@ -35,9 +35,11 @@
 //! **Trouble.** Any error of the connection means that the outcome of all that was under way is unknown. The connection
 //! is made anew, the old one is killed first so that nothing of it can run late (I10), and everything is asked again.
 
+mod farewells;
 mod handle;
 mod leases;
 mod machine;
+mod requests;
 mod sessions;
 mod timers;
 mod waiters;

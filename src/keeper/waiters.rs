@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::machine::{ANSWER_TIMEOUT, Effect, Id, Kind, Machine, Refusal, RequestId, Timer, What, margin};
+use super::farewells::Kind;
+use super::machine::{ANSWER_TIMEOUT, Effect, Id, Machine, Refusal, RequestId, Timer, What, margin};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;

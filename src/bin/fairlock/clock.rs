@@ -18,24 +18,15 @@ pub(crate) struct Moment(pub(crate) u64);
 impl Moment {
     pub(crate) fn now() -> Self {
         let now = clock_gettime(CLOCK);
-        Self(
-            u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000
-                + u64::try_from(now.tv_nsec).unwrap_or(0),
-        )
+        Self(u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0))
     }
 
     pub(crate) fn after(self, duration: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
     pub(crate) fn before(self, duration: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -57,26 +48,14 @@ mod alarm {
 
     impl Alarm {
         pub(crate) fn new() -> std::io::Result<Self> {
-            Ok(Self(timerfd_create(
-                TimerfdClockId::Boottime,
-                TimerfdFlags::CLOEXEC,
-            )?))
+            Ok(Self(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?))
         }
 
         pub(crate) fn set(&self, at: Moment) -> std::io::Result<()> {
             // Zero would disarm the timer.
             let at = at.0.max(1);
-            let value = Timespec {
-                tv_sec: (at / 1_000_000_000) as _,
-                tv_nsec: (at % 1_000_000_000) as _,
-            };
-            let once = Itimerspec {
-                it_interval: Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 0,
-                },
-                it_value: value,
-            };
+            let value = Timespec { tv_sec: (at / 1_000_000_000) as _, tv_nsec: (at % 1_000_000_000) as _ };
+            let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
             timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
             Ok(())
         }

@@ -50,19 +50,10 @@ impl Job {
         let mut command = this_binary();
         command
             .arg(shim::WORD)
-            .arg(
-                plan.kill_after
-                    .as_nanos()
-                    .min(u128::from(u64::MAX))
-                    .to_string(),
-            )
+            .arg(plan.kill_after.as_nanos().min(u128::from(u64::MAX)).to_string())
             .arg(plan.term_at.0.to_string())
             .arg(plan.kill_at.0.to_string())
-            .arg(
-                plan.foreground
-                    .map_or(0, |group| group.as_raw_nonzero().get())
-                    .to_string(),
-            )
+            .arg(plan.foreground.map_or(0, |group| group.as_raw_nonzero().get()).to_string())
             .arg(plan.mask.to_argument())
             .arg(plan.program)
             .args(plan.words)
@@ -73,20 +64,18 @@ impl Job {
         // Before the shim, so that nothing can fail once the command may run.
         let reader = BufReader::new(socket.try_clone()?);
         let (begin, begun) = std::sync::mpsc::channel::<()>();
-        thread::Builder::new()
-            .name("reports".to_owned())
-            .spawn(move || {
-                // An error means that there is no shim to listen to.
-                if begun.recv().is_err() {
-                    return;
+        thread::Builder::new().name("reports".to_owned()).spawn(move || {
+            // An error means that there is no shim to listen to.
+            if begun.recv().is_err() {
+                return;
+            }
+            for report in reader.lines().map_while(Result::ok) {
+                if let Ok(report) = report.parse() {
+                    hear(Some(report));
                 }
-                for report in reader.lines().map_while(Result::ok) {
-                    if let Ok(report) = report.parse() {
-                        hear(Some(report));
-                    }
-                }
-                hear(None);
-            })?;
+            }
+            hear(None);
+        })?;
         let mut shim = command.spawn()?;
         // The last copy of the far end here: from now on the end of the shim is the end of the stream.
         drop(command);
@@ -97,11 +86,7 @@ impl Job {
             return Err(error);
         }
         let _ = begin.send(());
-        Ok(Self {
-            shim,
-            socket,
-            command: None,
-        })
+        Ok(Self { shim, socket, command: None })
     }
 
     /// Remembers the command's process, once the shim has told it.
@@ -111,9 +96,7 @@ impl Job {
 
     /// The command's process group.
     pub(crate) fn group(&self) -> Option<rustix::process::Pid> {
-        self.command
-            .as_ref()
-            .and_then(|command| rustix::process::Pid::from_raw(command.pid))
+        self.command.as_ref().and_then(|command| rustix::process::Pid::from_raw(command.pid))
     }
 
     /// Tells the shim. False if the shim does not listen; the caller may try again.
@@ -163,11 +146,7 @@ pub(crate) enum Orphans {
 /// This very binary, also when its file was replaced or deleted during a long wait.
 pub(crate) fn this_binary() -> Command {
     let running = PathBuf::from("/proc/self/exe");
-    let path = if running.exists() {
-        running
-    } else {
-        std::env::current_exe().unwrap_or_else(|_| "fairlock".into())
-    };
+    let path = if running.exists() { running } else { std::env::current_exe().unwrap_or_else(|_| "fairlock".into()) };
     let mut command = Command::new(path);
     command.arg0("fairlock");
     command
@@ -184,8 +163,7 @@ impl Watched {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn new(pid: i32) -> Self {
         use rustix::process::{PidfdFlags, pidfd_open};
-        let handle = rustix::process::Pid::from_raw(pid)
-            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let handle = rustix::process::Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Self { pid, handle }
     }
 
@@ -199,12 +177,8 @@ impl Watched {
         if let Some(handle) = &self.handle {
             // The handle stands for this one process, whoever may have its number later.
             use rustix::event::{PollFd, PollFlags, Timespec, poll};
-            let at_once = Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
-            return poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&at_once))
-                .is_ok_and(|ready| ready > 0);
+            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            return poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0);
         }
         kill(Pid::from_raw(self.pid), None) == Err(nix::Error::ESRCH)
     }

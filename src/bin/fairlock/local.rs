@@ -43,17 +43,9 @@ pub(crate) fn stop(force: bool) -> Result<u8, Failure> {
         return Ok(0);
     };
     let shown = printable(&folder.path().to_string_lossy());
-    let mut connection =
-        Connection::open(&folder).map_err(|error| Failure::because(&shown, error))?;
-    let about = connection
-        .ask("INFO clients")
-        .map_err(|error| Failure::because(&shown, error))?;
-    let clients = about.lines().find_map(|line| {
-        line.strip_prefix("connected_clients:")?
-            .trim()
-            .parse::<u64>()
-            .ok()
-    });
+    let mut connection = Connection::open(&folder).map_err(|error| Failure::because(&shown, error))?;
+    let about = connection.ask("INFO clients").map_err(|error| Failure::because(&shown, error))?;
+    let clients = about.lines().find_map(|line| line.strip_prefix("connected_clients:")?.trim().parse::<u64>().ok());
     // This connection is one of them.
     let others = clients.unwrap_or(1).saturating_sub(1);
     if others > 0 && !force {
@@ -61,9 +53,7 @@ pub(crate) fn stop(force: bool) -> Result<u8, Failure> {
             "{others} connected to the private server in {shown}: commands that hold a lock would be ended; --force stops it all the same"
         )));
     }
-    connection
-        .shut_down()
-        .map_err(|error| Failure::because("the private server did not stop", error))?;
+    connection.shut_down().map_err(|error| Failure::because("the private server did not stop", error))?;
     Ok(0)
 }
 
@@ -71,10 +61,9 @@ pub(crate) fn status() -> Result<u8, Failure> {
     let (running, folders) = (running()?, candidates()?);
     let text = match (&running, folders.first()) {
         (Some(folder), _) => format!("running: {}\n", folder.url()),
-        (None, Some(folder)) => format!(
-            "not running; its folder would be {}\n",
-            printable(&folder.path().to_string_lossy())
-        ),
+        (None, Some(folder)) => {
+            format!("not running; its folder would be {}\n", printable(&folder.path().to_string_lossy()))
+        }
         (None, None) => "not running\n".to_owned(),
     };
     let _ = std::io::stdout().write_all(text.as_bytes());
@@ -102,14 +91,9 @@ fn answers(folder: &Folder) -> Result<bool, Failure> {
     };
     match connection.ask("PING") {
         // A server that is still reading its journal says so, and counts as alive.
-        Ok(answer) => Ok(["+PONG", "-LOADING", "-BUSY"]
-            .iter()
-            .any(|alive| answer.starts_with(alive))),
+        Ok(answer) => Ok(["+PONG", "-LOADING", "-BUSY"].iter().any(|alive| answer.starts_with(alive))),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            Err(Failure::own(format!(
-                "the private server in {} hangs",
-                printable(&folder.path().to_string_lossy())
-            )))
+            Err(Failure::own(format!("the private server in {} hangs", printable(&folder.path().to_string_lossy()))))
         }
         // It is about to end.
         Err(_) => Ok(false),
@@ -121,23 +105,12 @@ fn share_or_start() -> Result<Folder, Failure> {
         return Ok(folder);
     }
     let folders = candidates()?;
-    let folder = folders
-        .into_iter()
-        .next()
-        .ok_or_else(|| Failure::own("no folder for the private server"))?;
+    let folder = folders.into_iter().next().ok_or_else(|| Failure::own("no folder for the private server"))?;
     folder.prepare()?;
-    let failed = |error: std::io::Error| {
-        Failure::because(&printable(&folder.path().to_string_lossy()), error)
-    };
+    let failed = |error: std::io::Error| Failure::because(&printable(&folder.path().to_string_lossy()), error);
     // Held until the server answers. It is closed on exec, so the server does not inherit it.
-    let lock = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(folder.start_lock())
-        .map_err(failed)?;
-    retry_on_intr(|| flock(&lock, FlockOperation::LockExclusive))
-        .map_err(|error| failed(error.into()))?;
+    let lock = File::options().create(true).truncate(false).write(true).open(folder.start_lock()).map_err(failed)?;
+    retry_on_intr(|| flock(&lock, FlockOperation::LockExclusive)).map_err(|error| failed(error.into()))?;
     let began = Instant::now();
     // Somebody else may have started it while we waited for the lock.
     let mut child = None;
@@ -156,10 +129,7 @@ fn share_or_start() -> Result<Folder, Failure> {
             // It may be waiting for an earlier server, whose socket somebody removed.
             let _ = server.kill();
             let _ = server.wait();
-            return Err(Failure::own(format!(
-                "the private redis-server does not answer: {}",
-                last_words(&folder)
-            )));
+            return Err(Failure::own(format!("the private redis-server does not answer: {}", last_words(&folder))));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -180,16 +150,7 @@ fn start(folder: &Folder) -> Result<Child, Failure> {
         .arg("--logfile")
         .arg(folder.log())
         // Tickets and tokens survive a restart; nothing is ever evicted.
-        .args([
-            "--appendonly",
-            "yes",
-            "--appendfsync",
-            "everysec",
-            "--save",
-            "",
-            "--maxmemory-policy",
-            "noeviction",
-        ])
+        .args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"])
         .args(["--daemonize", "no", "--supervised", "no"])
         // It outlives us, so it must hold nothing that somebody may wait for.
         .stdin(Stdio::null())

@@ -14,11 +14,7 @@ use crate::text::printable;
 /// The folder that overrides all others.
 const OVERRIDE: &str = "FAIRLOCK_LOCAL_DIR";
 /// What fits into a socket's address, with its closing zero: 108 bytes on Linux, 104 elsewhere.
-const LONGEST_SOCKET_PATH: usize = if cfg!(any(target_os = "linux", target_os = "android")) {
-    107
-} else {
-    103
-};
+const LONGEST_SOCKET_PATH: usize = if cfg!(any(target_os = "linux", target_os = "android")) { 107 } else { 103 };
 
 /// A folder for the private server.
 #[derive(Debug, Clone)]
@@ -69,15 +65,9 @@ impl Folder {
                  set {OVERRIDE} to a shorter folder"
             )));
         }
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.0)
-            .map_err(|error| {
-                Failure::own(format!(
-                    "cannot make the folder {shown}: {error}; {OVERRIDE} sets another"
-                ))
-            })?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(|error| {
+            Failure::own(format!("cannot make the folder {shown}: {error}; {OVERRIDE} sets another"))
+        })?;
         self.check()
     }
 
@@ -85,14 +75,9 @@ impl Folder {
     /// whoever can read there could talk to ours.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let shown = printable(&self.0.to_string_lossy());
-        let about = self
-            .0
-            .symlink_metadata()
-            .map_err(|error| Failure::own(format!("{shown}: {error}")))?;
+        let about = self.0.symlink_metadata().map_err(|error| Failure::own(format!("{shown}: {error}")))?;
         if !about.is_dir() {
-            return Err(Failure::own(format!(
-                "{shown}: not a folder (a link is not followed)"
-            )));
+            return Err(Failure::own(format!("{shown}: not a folder (a link is not followed)")));
         }
         if !is_ours(&about) {
             return Err(Failure::own(format!(
@@ -114,38 +99,27 @@ impl Folder {
 /// find the same server: so a server that runs in any of these is shared, and the usual place is tried by its number.
 pub(crate) fn candidates() -> Result<Vec<Folder>, Failure> {
     if let Some(folder) = variable(OVERRIDE) {
-        let folder =
-            std::path::absolute(folder).map_err(|error| Failure::because(OVERRIDE, error))?;
+        let folder = std::path::absolute(folder).map_err(|error| Failure::because(OVERRIDE, error))?;
         return Ok(vec![Folder(folder)]);
     }
     let mut folders = Vec::new();
-    let run_time = variable("XDG_RUNTIME_DIR")
-        .unwrap_or_else(|| format!("/run/user/{}", geteuid().as_raw()).into());
+    let run_time = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| format!("/run/user/{}", geteuid().as_raw()).into());
     // After `su` this may be another user's.
-    if run_time.is_absolute()
-        && run_time
-            .metadata()
-            .is_ok_and(|about| about.is_dir() && is_ours(&about))
-    {
+    if run_time.is_absolute() && run_time.metadata().is_ok_and(|about| about.is_dir() && is_ours(&about)) {
         folders.push(Folder(run_time.join("fairlock")));
     }
     let home = variable("HOME").filter(|home| home.is_absolute());
-    let state = variable("XDG_STATE_HOME")
-        .filter(|state| state.is_absolute())
-        .or(home.map(|home| home.join(".local/state")));
+    let state =
+        variable("XDG_STATE_HOME").filter(|state| state.is_absolute()).or(home.map(|home| home.join(".local/state")));
     folders.extend(state.map(|state| Folder(state.join("fairlock"))));
     if folders.is_empty() {
-        return Err(Failure::own(format!(
-            "no folder for the private server: set {OVERRIDE}, or HOME"
-        )));
+        return Err(Failure::own(format!("no folder for the private server: set {OVERRIDE}, or HOME")));
     }
     Ok(folders)
 }
 
 fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name)
-        .filter(|value| *value != OsString::new())
-        .map(PathBuf::from)
+    std::env::var_os(name).filter(|value| *value != OsString::new()).map(PathBuf::from)
 }
 
 fn is_ours(about: &Metadata) -> bool {

@@ -23,11 +23,7 @@ pub(crate) fn find(command: &OsStr) -> Result<PathBuf, Failure> {
     let mut refused = false;
     for folder in std::env::split_paths(&path) {
         // An empty entry means the current folder.
-        let folder = if folder.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            &folder
-        };
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
         let candidate = folder.join(command);
         match judge(&candidate) {
             Found::Executable if !command.is_empty() => return Ok(candidate),
@@ -35,11 +31,7 @@ pub(crate) fn find(command: &OsStr) -> Result<PathBuf, Failure> {
             _ => {}
         }
     }
-    Err(if refused {
-        not_executable(command)
-    } else {
-        not_found(command)
-    })
+    Err(if refused { not_executable(command) } else { not_found(command) })
 }
 
 enum Found {
@@ -50,10 +42,7 @@ enum Found {
 
 fn judge(path: &Path) -> Found {
     match std::fs::metadata(path) {
-        Ok(about)
-            if about.is_file()
-                && accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok() =>
-        {
+        Ok(about) if about.is_file() && accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok() => {
             Found::Executable
         }
         Ok(_) => Found::NotExecutable,
@@ -63,21 +52,9 @@ fn judge(path: &Path) -> Found {
 }
 
 fn not_found(command: &OsStr) -> Failure {
-    Failure::new(
-        NOT_FOUND,
-        format!(
-            "{}: command not found",
-            printable(&command.to_string_lossy())
-        ),
-    )
+    Failure::new(NOT_FOUND, format!("{}: command not found", printable(&command.to_string_lossy())))
 }
 
 fn not_executable(command: &OsStr) -> Failure {
-    Failure::new(
-        NOT_EXECUTABLE,
-        format!(
-            "{}: cannot be executed",
-            printable(&command.to_string_lossy())
-        ),
-    )
+    Failure::new(NOT_EXECUTABLE, format!("{}: cannot be executed", printable(&command.to_string_lossy())))
 }

@@ -49,22 +49,14 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() {
-                ExitCode::from(OWN_FAILURE)
-            } else {
-                ExitCode::SUCCESS
-            };
+            return if error.use_stderr() { ExitCode::from(OWN_FAILURE) } else { ExitCode::SUCCESS };
         }
     };
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
         Task::Status(status) => status::status(&cli.server, &status),
-        Task::Local {
-            action: LocalAction::Stop { force },
-        } => local::stop(force),
-        Task::Local {
-            action: LocalAction::Status,
-        } => local::status(),
+        Task::Local { action: LocalAction::Stop { force } } => local::stop(force),
+        Task::Local { action: LocalAction::Status } => local::status(),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -11,8 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::str::FromStr;
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 
 use crate::clock::Moment;
@@ -50,10 +49,7 @@ impl fmt::Display for Order {
         match self {
             Self::Lease { term_at, kill_at } => writeln!(f, "lease {} {}", term_at.0, kill_at.0),
             Self::End { kill_at } => writeln!(f, "end {}", kill_at.0),
-            Self::Signal {
-                number,
-                whole_group,
-            } => writeln!(f, "signal {number} {whole_group}"),
+            Self::Signal { number, whole_group } => writeln!(f, "signal {number} {whole_group}"),
             Self::Continue => writeln!(f, "continue"),
         }
     }
@@ -69,17 +65,13 @@ impl FromStr for Order {
     fn from_str(line: &str) -> Result<Self, Garbled> {
         let words: Vec<&str> = line.split_whitespace().collect();
         Ok(match words[..] {
-            ["lease", term_at, kill_at] => Self::Lease {
-                term_at: Moment(number(term_at)?),
-                kill_at: Moment(number(kill_at)?),
-            },
-            ["end", kill_at] => Self::End {
-                kill_at: Moment(number(kill_at)?),
-            },
-            ["signal", signal, whole_group] => Self::Signal {
-                number: number(signal)?,
-                whole_group: number(whole_group)?,
-            },
+            ["lease", term_at, kill_at] => {
+                Self::Lease { term_at: Moment(number(term_at)?), kill_at: Moment(number(kill_at)?) }
+            }
+            ["end", kill_at] => Self::End { kill_at: Moment(number(kill_at)?) },
+            ["signal", signal, whole_group] => {
+                Self::Signal { number: number(signal)?, whole_group: number(whole_group)? }
+            }
             ["continue"] => Self::Continue,
             _ => return Err(Garbled),
         })
@@ -103,24 +95,14 @@ impl FromStr for Report {
 
     fn from_str(line: &str) -> Result<Self, Garbled> {
         if let Some(cause) = line.strip_prefix("failed ") {
-            return Ok(Self::Failed {
-                cause: cause.trim_end().to_owned(),
-            });
+            return Ok(Self::Failed { cause: cause.trim_end().to_owned() });
         }
         let words: Vec<&str> = line.split_whitespace().collect();
         Ok(match words[..] {
             ["started", pid] => Self::Started { pid: number(pid)? },
-            ["stopped", signal] => Self::Stopped {
-                signal: number(signal)?,
-            },
-            ["exited", code, forced] => Self::Exited {
-                code: number(code)?,
-                forced: number(forced)?,
-            },
-            ["killed", signal, forced] => Self::Killed {
-                signal: number(signal)?,
-                forced: number(forced)?,
-            },
+            ["stopped", signal] => Self::Stopped { signal: number(signal)? },
+            ["exited", code, forced] => Self::Exited { code: number(code)?, forced: number(forced)? },
+            ["killed", signal, forced] => Self::Killed { signal: number(signal)?, forced: number(forced)? },
             _ => return Err(Garbled),
         })
     }
@@ -133,29 +115,17 @@ fn number<T: FromStr>(word: &str) -> Result<T, Garbled> {
 /// Sends a message without ever waiting: a stopped shim must not stop fairlock too. False if it could not be sent.
 pub(crate) fn send(socket: &UnixStream, message: impl fmt::Display) -> bool {
     let line = message.to_string();
-    rustix::net::send(
-        socket,
-        line.as_bytes(),
-        SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-    )
-    .is_ok_and(|sent| sent == line.len())
+    rustix::net::send(socket, line.as_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+        .is_ok_and(|sent| sent == line.len())
 }
 
 /// Sends a descriptor, together with one byte that carries it.
-pub(crate) fn send_descriptor(
-    socket: &UnixStream,
-    descriptor: BorrowedFd<'_>,
-) -> std::io::Result<()> {
+pub(crate) fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -> std::io::Result<()> {
     let descriptors = [descriptor];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    rustix::net::sendmsg(
-        socket,
-        &[IoSlice::new(b"F")],
-        &mut ancillary,
-        SendFlags::NOSIGNAL,
-    )?;
+    rustix::net::sendmsg(socket, &[IoSlice::new(b"F")], &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
@@ -164,12 +134,7 @@ pub(crate) fn receive_descriptor(socket: &UnixStream) -> std::io::Result<OwnedFd
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    rustix::net::recvmsg(
-        socket,
-        &mut [IoSliceMut::new(&mut byte)],
-        &mut ancillary,
-        RecvFlags::empty(),
-    )?;
+    rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::empty())?;
     let received = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
@@ -186,19 +151,10 @@ mod tests {
     #[test]
     fn every_message_survives_the_way() {
         let orders = [
-            Order::Lease {
-                term_at: Moment(1),
-                kill_at: Moment(u64::MAX),
-            },
+            Order::Lease { term_at: Moment(1), kill_at: Moment(u64::MAX) },
             Order::End { kill_at: Moment(7) },
-            Order::Signal {
-                number: 15,
-                whole_group: true,
-            },
-            Order::Signal {
-                number: 10,
-                whole_group: false,
-            },
+            Order::Signal { number: 15, whole_group: true },
+            Order::Signal { number: 10, whole_group: false },
             Order::Continue,
         ];
         for order in orders {
@@ -207,17 +163,9 @@ mod tests {
         let reports = [
             Report::Started { pid: 4711 },
             Report::Stopped { signal: 20 },
-            Report::Exited {
-                code: 3,
-                forced: false,
-            },
-            Report::Killed {
-                signal: 9,
-                forced: true,
-            },
-            Report::Failed {
-                cause: "no more processes: try later".to_owned(),
-            },
+            Report::Exited { code: 3, forced: false },
+            Report::Killed { signal: 9, forced: true },
+            Report::Failed { cause: "no more processes: try later".to_owned() },
         ];
         for report in reports {
             assert_eq!(report.to_string().parse::<Report>().unwrap(), report);

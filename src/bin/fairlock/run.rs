@@ -31,9 +31,7 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
     let on_signal = hear.clone();
     signals::listen(move |signal| drop(on_signal.send(Event::Signal(signal))))
         .map_err(|error| Failure::because("cannot listen to signals", error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
     runtime.block_on(async {
         let terminal = Terminal::open();
@@ -41,10 +39,7 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
         let request = wait::Request {
             url: &url,
             name: &args.name,
-            label: args
-                .label
-                .clone()
-                .unwrap_or_else(|| wait::default_label(&args.command[0])),
+            label: args.label.clone().unwrap_or_else(|| wait::default_label(&args.command[0])),
             options: LockOptions::new().lease(args.lease).notice(timing.notice),
             timeout: args.timeout,
             no_wait: args.no_wait,
@@ -52,41 +47,25 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
         let (client, guard) = wait::for_lock(&request, &mut events, terminal.as_ref()).await?;
         let (term_at, kill_at) = timing.of(&guard.held());
         // At a plain terminal the command takes the place of fairlock's group in the foreground.
-        let foreground = terminal
-            .as_ref()
-            .filter(|terminal| terminal.is_for_command())
-            .map(Terminal::own_group);
+        let foreground = terminal.as_ref().filter(|terminal| terminal.is_for_command()).map(Terminal::own_group);
         let plan = Plan {
             program: &program,
             words: &args.command,
-            environment: [
-                ("FAIRLOCK_NAME", args.name.clone()),
-                ("FAIRLOCK_TOKEN", guard.token().to_string()),
-            ],
+            environment: [("FAIRLOCK_NAME", args.name.clone()), ("FAIRLOCK_TOKEN", guard.token().to_string())],
             kill_after: args.kill_after,
             term_at,
             kill_at,
             foreground,
             mask: &mask,
         };
-        let job = Job::start(plan, move |report| {
-            drop(hear.send(report.map_or(Event::ShimGone, Event::Shim)))
-        });
+        let job = Job::start(plan, move |report| drop(hear.send(report.map_or(Event::ShimGone, Event::Shim))));
         let result = match job {
             Ok(job) => {
                 let told = (term_at, kill_at);
                 let in_front = foreground.is_some();
-                Supervisor::new(
-                    job,
-                    terminal,
-                    in_front,
-                    guard.held(),
-                    timing,
-                    told,
-                    &args.name,
-                )
-                .watch(&mut events)
-                .await
+                Supervisor::new(job, terminal, in_front, guard.held(), timing, told, &args.name)
+                    .watch(&mut events)
+                    .await
             }
             Err(error) => Err(Failure::because("cannot start the command's shim", error)),
         };

@@ -53,46 +53,24 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
     // A caller that ignores SIGCHLD would make the kernel throw the command's exit status away.
     signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::new(AtomicBool::new(false)))?;
     stage::name_process();
-    let mut number = || {
-        arguments
-            .next()
-            .and_then(|word| word.to_str()?.parse().ok())
-            .ok_or(std::io::ErrorKind::InvalidInput)
-    };
-    let (kill_after, term_at, kill_at) = (
-        Duration::from_nanos(number()?),
-        Moment(number()?),
-        Moment(number()?),
-    );
+    let mut number =
+        || arguments.next().and_then(|word| word.to_str()?.parse().ok()).ok_or(std::io::ErrorKind::InvalidInput);
+    let (kill_after, term_at, kill_at) = (Duration::from_nanos(number()?), Moment(number()?), Moment(number()?));
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let stdin = protocol::receive_descriptor(&socket)?;
 
     if Moment::now() >= term_at {
         // fairlock was stopped between the grant and this. The lease is over, and nothing has begun.
-        protocol::send(
-            &socket,
-            Report::Exited {
-                code: 0,
-                forced: true,
-            },
-        );
+        protocol::send(&socket, Report::Exited { code: 0, forced: true });
         return Ok(());
     }
     let mut command = job::this_binary();
-    command
-        .arg(stage::COMMAND_WORD)
-        .arg(std::process::id().to_string())
-        .args(arguments);
+    command.arg(stage::COMMAND_WORD).arg(std::process::id().to_string()).args(arguments);
     // Spawned by the main thread, which lives as long as the shim: the kernel ties the command to the thread.
     let pid = match command.stdin(Stdio::from(stdin)).process_group(0).spawn() {
         Ok(child) => child.id().cast_signed(),
         Err(error) => {
-            protocol::send(
-                &socket,
-                Report::Failed {
-                    cause: error.to_string(),
-                },
-            );
+            protocol::send(&socket, Report::Failed { cause: error.to_string() });
             return Ok(());
         }
     };
@@ -169,17 +147,12 @@ impl Shim {
     /// Returns the shim's last word, once there is nothing left to guard.
     fn handle(&mut self, event: Event) -> Option<Report> {
         match event {
-            Event::Order(Order::Lease { term_at, kill_at }) => {
-                (self.term_at, self.kill_at) = (term_at, kill_at)
-            }
+            Event::Order(Order::Lease { term_at, kill_at }) => (self.term_at, self.kill_at) = (term_at, kill_at),
             Event::Order(Order::End { kill_at }) => {
                 self.kill_at = self.kill_at.min(kill_at);
                 self.end();
             }
-            Event::Order(Order::Signal {
-                number,
-                whole_group,
-            }) => self.pass_on(number, whole_group),
+            Event::Order(Order::Signal { number, whole_group }) => self.pass_on(number, whole_group),
             Event::Order(Order::Continue) => self.signal_all(Signal::SIGCONT),
             Event::FairlockGone => {
                 if self.ending.is_none() {
@@ -224,10 +197,7 @@ impl Shim {
         if self.ending.is_some() || self.status.is_some() || exited(self.pid) {
             return;
         }
-        self.ending = Some(Ending {
-            kill_at: self.kill_at.min(Moment::now().after(self.kill_after)),
-            killed: false,
-        });
+        self.ending = Some(Ending { kill_at: self.kill_at.min(Moment::now().after(self.kill_after)), killed: false });
         self.signal_all(Signal::SIGTERM);
         self.signal_all(Signal::SIGCONT);
     }
@@ -246,8 +216,7 @@ impl Shim {
     /// Signals the command's process group. As long as the command has not been reaped, its number cannot be another's.
     fn signal_all(&mut self, signal: Signal) {
         let sent = killpg(self.pid, signal);
-        let moved = self.status.is_none()
-            && nix::unistd::getpgid(Some(self.pid)).is_ok_and(|group| group != self.pid);
+        let moved = self.status.is_none() && nix::unistd::getpgid(Some(self.pid)).is_ok_and(|group| group != self.pid);
         let sent = if moved { kill(self.pid, signal) } else { sent };
         if sent == Err(nix::Error::EPERM) && !self.complained {
             self.complained = true;
@@ -257,11 +226,7 @@ impl Shim {
 
     fn reap(&mut self) {
         let pid = rustix::process::Pid::from_raw(self.pid.as_raw());
-        let status = pid.and_then(|pid| {
-            waitid(WaitId::Pid(pid), WaitIdOptions::EXITED)
-                .ok()
-                .flatten()
-        });
+        let status = pid.and_then(|pid| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).ok().flatten());
         self.status = Some(Status(status));
     }
 }
@@ -272,9 +237,7 @@ fn last_word(Status(status): &Status, forced: bool) -> Report {
     match (code, signal) {
         (Some(code), _) => Report::Exited { code, forced },
         (None, Some(signal)) => Report::Killed { signal, forced },
-        (None, None) => Report::Failed {
-            cause: "the command's exit status is not known".to_owned(),
-        },
+        (None, None) => Report::Failed { cause: "the command's exit status is not known".to_owned() },
     }
 }
 
@@ -294,11 +257,7 @@ fn exited(pid: Pid) -> bool {
 fn hear_fairlock(socket: UnixStream, events: Sender<Event>) {
     thread::spawn(move || {
         // A line that cannot be understood counts as silence: then the deadline ends the command.
-        for order in BufReader::new(socket)
-            .lines()
-            .map_while(Result::ok)
-            .filter_map(|line| line.parse().ok())
-        {
+        for order in BufReader::new(socket).lines().map_while(Result::ok).filter_map(|line| line.parse().ok()) {
             let _ = events.send(Event::Order(order));
         }
         let _ = events.send(Event::FairlockGone);
@@ -332,9 +291,5 @@ fn watch_command(pid: i32, events: Sender<Event>) {
 }
 
 fn ring(alarm: Arc<Alarm>, events: Sender<Event>) {
-    thread::spawn(
-        move || {
-            while alarm.wait().is_ok() && events.send(Event::Alarm).is_ok() {}
-        },
-    );
+    thread::spawn(move || while alarm.wait().is_ok() && events.send(Event::Alarm).is_ok() {});
 }

@@ -20,15 +20,8 @@ const HEARD: [Signal; 10] = [
 ];
 
 /// Faults must stay deadly: blocked, they would leave a broken process running.
-const FAULTS: [Signal; 7] = [
-    Signal::SIGSEGV,
-    Signal::SIGBUS,
-    Signal::SIGFPE,
-    Signal::SIGILL,
-    Signal::SIGTRAP,
-    Signal::SIGSYS,
-    Signal::SIGABRT,
-];
+const FAULTS: [Signal; 7] =
+    [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGTRAP, Signal::SIGSYS, Signal::SIGABRT];
 
 /// The mask that a process was started with, in a form that goes through an argument list.
 #[derive(Debug, Clone)]
@@ -36,23 +29,13 @@ pub(crate) struct Mask(SigSet);
 
 impl Mask {
     pub(crate) fn to_argument(&self) -> String {
-        let numbers: Vec<String> = self
-            .0
-            .iter()
-            .map(|signal| (signal as i32).to_string())
-            .collect();
+        let numbers: Vec<String> = self.0.iter().map(|signal| (signal as i32).to_string()).collect();
         numbers.join(",")
     }
 
     pub(crate) fn from_argument(argument: &str) -> Self {
-        let numbers = argument
-            .split(',')
-            .filter_map(|number| number.parse::<i32>().ok());
-        Self(
-            numbers
-                .filter_map(|number| Signal::try_from(number).ok())
-                .collect(),
-        )
+        let numbers = argument.split(',').filter_map(|number| number.parse::<i32>().ok());
+        Self(numbers.filter_map(|number| Signal::try_from(number).ok()).collect())
     }
 
     /// Sets this mask for the calling thread, just before it becomes another program.
@@ -64,10 +47,7 @@ impl Mask {
 /// Blocks what fairlock hears, and the stops of a background process that touches its terminal: fairlock takes the
 /// terminal back from the background. Must be called before any other thread exists, so that all of them inherit it.
 pub(crate) fn block() -> nix::Result<Mask> {
-    let blocked: SigSet = HEARD
-        .into_iter()
-        .chain([Signal::SIGTTIN, Signal::SIGTTOU])
-        .collect();
+    let blocked: SigSet = HEARD.into_iter().chain([Signal::SIGTTIN, Signal::SIGTTOU]).collect();
     Ok(Mask(blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?))
 }
 
@@ -83,25 +63,20 @@ pub(crate) fn block_all() -> nix::Result<()> {
 /// Calls `hear` for every signal that arrives, on a thread of its own, for the rest of the process's life.
 pub(crate) fn listen(mut hear: impl FnMut(Signal) + Send + 'static) -> std::io::Result<()> {
     let heard: SigSet = HEARD.into_iter().collect();
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            loop {
-                if let Ok(signal) = heard.wait() {
-                    hear(signal);
-                }
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        loop {
+            if let Ok(signal) = heard.wait() {
+                hear(signal);
             }
-        })?;
+        }
+    })?;
     Ok(())
 }
 
 /// Does this signal end the wait in the queue? Not if it is ignored: the kernel queues it all the same while it is
 /// blocked, and a waiter under nohup must survive HUP.
 pub(crate) fn ends(signal: Signal) -> bool {
-    let deadly = matches!(
-        signal,
-        Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT
-    );
+    let deadly = matches!(signal, Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT);
     deadly && ignored() & (1 << (signal as i32 - 1)) == 0
 }
 
@@ -124,6 +99,5 @@ fn ignored() -> u64 {
     // Where there is no such file the signals count as not ignored.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
-        .unwrap_or(0)
+    bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
 }

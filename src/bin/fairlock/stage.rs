@@ -34,11 +34,7 @@ pub(crate) fn become_command(arguments: impl Iterator<Item = OsString>) -> ExitC
     if parent.to_str() != Some(parent_now.to_string().as_str()) {
         return ExitCode::from(OWN_FAILURE);
     }
-    if let Some(group) = foreground
-        .to_str()
-        .and_then(|group| group.parse().ok())
-        .and_then(Pid::from_raw)
-    {
+    if let Some(group) = foreground.to_str().and_then(|group| group.parse().ok()).and_then(Pid::from_raw) {
         // The command owns the terminal before its first instruction, or it might be stopped by it.
         terminal::come_to_foreground(group);
     }
@@ -47,22 +43,12 @@ pub(crate) fn become_command(arguments: impl Iterator<Item = OsString>) -> ExitC
         return ExitCode::from(OWN_FAILURE);
     }
     let error = Command::new(&program).arg0(&name).args(arguments).exec();
-    say(format_args!(
-        "{}: {error}",
-        printable(&name.to_string_lossy())
-    ));
-    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound {
-        NOT_FOUND
-    } else {
-        NOT_EXECUTABLE
-    })
+    say(format_args!("{}: {error}", printable(&name.to_string_lossy())));
+    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
 }
 
 pub(crate) fn become_server(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let (lock, program) = (
-        arguments.next().unwrap_or_default(),
-        arguments.next().unwrap_or_default(),
-    );
+    let (lock, program) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
     // Its own session: neither Ctrl-C nor a hang-up of the terminal that happened to start it reaches it.
     if let Err(error) = rustix::process::setsid() {
         say(format_args!("cannot begin a session: {error}"));
@@ -71,26 +57,18 @@ pub(crate) fn become_server(mut arguments: impl Iterator<Item = OsString>) -> Ex
     close_inherited();
     // The server keeps this lock by inheriting the file, so that there is one server, even if its socket is removed.
     if let Err(error) = lock_for_life(&lock) {
-        say(format_args!(
-            "{}: {error}",
-            printable(&lock.to_string_lossy())
-        ));
+        say(format_args!("{}: {error}", printable(&lock.to_string_lossy())));
         return ExitCode::from(OWN_FAILURE);
     }
     let error = Command::new(&program).args(arguments).exec();
-    say(format_args!(
-        "{}: {error}",
-        printable(&program.to_string_lossy())
-    ));
+    say(format_args!("{}: {error}", printable(&program.to_string_lossy())));
     ExitCode::from(OWN_FAILURE)
 }
 
 /// The kernel kills this process, also after it became another program, when its parent dies.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn die_with_parent() -> std::io::Result<()> {
-    Ok(rustix::process::set_parent_process_death_signal(Some(
-        rustix::process::Signal::KILL,
-    ))?)
+    Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
 }
 
 /// Other kernels cannot do it. There a command outlives a shim that was killed, until fairlock has noticed.
@@ -100,11 +78,7 @@ fn die_with_parent() -> std::io::Result<()> {
 }
 
 fn lock_for_life(path: &OsStr) -> std::io::Result<()> {
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)?;
+    let file = File::options().create(true).truncate(false).write(true).open(path)?;
     retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty())?;
     // Closing it would give up the lock.
@@ -118,12 +92,7 @@ fn close_inherited() {
     // The listing's own descriptor is among them, so it has to be read to its end first.
     let open: Vec<i32> = std::fs::read_dir("/dev/fd").map_or_else(
         |_| (3..256).collect(),
-        |entries| {
-            entries
-                .flatten()
-                .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-                .collect()
-        },
+        |entries| entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect(),
     );
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
         let _ = nix::unistd::close(descriptor);

@@ -14,26 +14,14 @@ use crate::text::{printable, seconds};
 
 pub(crate) fn status(server: &Server, args: &Status) -> Result<u8, Failure> {
     let url = local::url(server)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
     let state = runtime.block_on(async {
-        let client = Client::connect(&url)
-            .await
-            .map_err(|error| Failure::own(error.to_string()))?;
-        let lock = client
-            .lock(&args.name)
-            .map_err(|error| Failure::own(error.to_string()))?;
-        lock.inspect()
-            .await
-            .map_err(|error| Failure::own(error.to_string()))
+        let client = Client::connect(&url).await.map_err(|error| Failure::own(error.to_string()))?;
+        let lock = client.lock(&args.name).map_err(|error| Failure::own(error.to_string()))?;
+        lock.inspect().await.map_err(|error| Failure::own(error.to_string()))
     })?;
-    let text = if args.json {
-        format!("{}\n", as_json(&args.name, &state))
-    } else {
-        as_text(&args.name, &state)
-    };
+    let text = if args.json { format!("{}\n", as_json(&args.name, &state)) } else { as_text(&args.name, &state) };
     // A reader that has seen enough, as `head` has, is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(0)
@@ -47,11 +35,7 @@ fn as_text(name: &str, state: &LockState) -> String {
             let who = who(&holder.label, &holder.owner, &holder.id);
             let (since, left) = (seconds(holder.held_for), seconds(holder.remaining));
             let _ = writeln!(text, " is held by {who}");
-            let _ = writeln!(
-                text,
-                "  for {since}; token {}; the lease ends in {left} unless renewed",
-                holder.token
-            );
+            let _ = writeln!(text, "  for {since}; token {}; the lease ends in {left} unless renewed", holder.token);
         }
     }
     if state.waiting > 0 {
@@ -60,12 +44,7 @@ fn as_text(name: &str, state: &LockState) -> String {
     for (index, waiter) in state.queue.iter().enumerate() {
         let silent = if waiter.alive { "" } else { ", not heard of" };
         let who = who(&waiter.label, &waiter.owner, &waiter.id);
-        let _ = writeln!(
-            text,
-            "  {:>4}. {who}, for {}{silent}",
-            index + 1,
-            seconds(waiter.waited)
-        );
+        let _ = writeln!(text, "  {:>4}. {who}, for {}{silent}", index + 1, seconds(waiter.waited));
     }
     let shown = u64::try_from(state.queue.len()).unwrap_or(u64::MAX);
     if shown < state.waiting {
@@ -76,11 +55,7 @@ fn as_text(name: &str, state: &LockState) -> String {
 
 fn who(label: &str, owner: &str, id: &str) -> String {
     let label = printable(if label.is_empty() { id } else { label });
-    if owner.is_empty() {
-        label
-    } else {
-        format!("{label} ({})", printable(owner))
-    }
+    if owner.is_empty() { label } else { format!("{label} ({})", printable(owner)) }
 }
 
 fn as_json(name: &str, state: &LockState) -> Value {

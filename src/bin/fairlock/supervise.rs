@@ -70,10 +70,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Returns the exit code once the command is dead.
-    pub(crate) async fn watch(
-        mut self,
-        events: &mut UnboundedReceiver<Event>,
-    ) -> Result<u8, Failure> {
+    pub(crate) async fn watch(mut self, events: &mut UnboundedReceiver<Event>) -> Result<u8, Failure> {
         let held = self.held.clone();
         let result = loop {
             self.tell_shim();
@@ -120,10 +117,7 @@ impl<'a> Supervisor<'a> {
 
     fn on_lost(&mut self) {
         self.lost = true;
-        say(format_args!(
-            "the lease on {} is lost; ending the command",
-            printable(self.name)
-        ));
+        say(format_args!("the lease on {} is lost; ending the command", printable(self.name)));
     }
 
     fn on_signal(&mut self, signal: Signal) {
@@ -137,18 +131,13 @@ impl<'a> Supervisor<'a> {
                 self.told_to_stop = true;
                 self.pass_on(signal, true);
             }
-            Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT => {
-                self.pass_on(signal, true)
-            }
+            Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT => self.pass_on(signal, true),
             _ => self.pass_on(signal, false),
         }
     }
 
     fn pass_on(&self, signal: Signal, whole_group: bool) {
-        self.job.order(Order::Signal {
-            number: signal as i32,
-            whole_group,
-        });
+        self.job.order(Order::Signal { number: signal as i32, whole_group });
     }
 
     fn on_report(&mut self, report: Report) -> Option<Result<u8, Failure>> {
@@ -164,9 +153,7 @@ impl<'a> Supervisor<'a> {
             Report::Failed { cause } => {
                 return Some(Err(Failure::because("cannot run the command", cause)));
             }
-            Report::Exited { code, forced } => {
-                (u8::try_from(code).unwrap_or(exit::OWN_FAILURE), forced)
-            }
+            Report::Exited { code, forced } => (u8::try_from(code).unwrap_or(exit::OWN_FAILURE), forced),
             Report::Killed { signal, forced } => (exit::by_signal(signal), forced),
         };
         if !forced {
@@ -188,9 +175,7 @@ impl<'a> Supervisor<'a> {
                 Orphans::Gone => break,
                 // Dead already, perhaps, and only not collected by whoever adopted them.
                 Orphans::Group if round >= 100 => break,
-                Orphans::Command if round == 100 => {
-                    say("the command cannot be ended; waiting until it exits")
-                }
+                Orphans::Command if round == 100 => say("the command cannot be ended; waiting until it exits"),
                 _ => {}
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -198,9 +183,7 @@ impl<'a> Supervisor<'a> {
         if self.lost {
             Ok(exit::LOST)
         } else {
-            Err(Failure::own(
-                "the command's shim was killed, and the command with it",
-            ))
+            Err(Failure::own("the command's shim was killed, and the command with it"))
         }
     }
 
@@ -215,8 +198,7 @@ impl<'a> Supervisor<'a> {
             return;
         }
         let had = self.terminal.as_mut().is_some_and(Terminal::take_back);
-        let job_control =
-            had || self.told_to_stop || (self.terminal.is_some() && signal != Signal::SIGSTOP);
+        let job_control = had || self.told_to_stop || (self.terminal.is_some() && signal != Signal::SIGSTOP);
         // Without job control somebody paused the command, and nobody would continue fairlock: it keeps the lease.
         if !job_control || self.lost {
             return;
@@ -230,10 +212,7 @@ impl<'a> Supervisor<'a> {
             }
         } else {
             let left = seconds(self.held.remaining());
-            say(format_args!(
-                "stopped; the lease on {} ends in {left}, and the command with it",
-                printable(self.name)
-            ));
+            say(format_args!("stopped; the lease on {} ends in {left}, and the command with it", printable(self.name)));
         }
         // The rest of the job has to stop as well, unless somebody stopped fairlock in particular.
         signals::stop_here(had || touched);
@@ -253,9 +232,7 @@ impl<'a> Supervisor<'a> {
 
     /// Continues the command if it was stopped, and gives it the terminal if it wants it and it is ours to give.
     fn resume(&mut self) {
-        if let (true, Some(terminal), Some(group)) =
-            (self.wants_terminal, &mut self.terminal, self.job.group())
-        {
+        if let (true, Some(terminal), Some(group)) = (self.wants_terminal, &mut self.terminal, self.job.group()) {
             terminal.hand_over(group);
         }
         if std::mem::take(&mut self.stopped) {

@@ -4,9 +4,7 @@ use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 
 use rustix::process::{Pid, getpgrp, getpid};
-use rustix::termios::{
-    OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetpgrp,
-};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetpgrp};
 
 /// The controlling terminal, seen from fairlock's process group.
 ///
@@ -23,18 +21,9 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// None if there is no controlling terminal.
     pub(crate) fn open() -> Option<Self> {
-        let tty = File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/tty")
-            .ok()?;
+        let tty = File::options().read(true).write(true).open("/dev/tty").ok()?;
         let modes = tcgetattr(&tty).ok();
-        Some(Self {
-            tty,
-            own: getpgrp(),
-            modes,
-            handed_over: false,
-        })
+        Some(Self { tty, own: getpgrp(), modes, handed_over: false })
     }
 
     pub(crate) fn own_group(&self) -> Pid {
@@ -96,10 +85,7 @@ pub(crate) struct ProgressLine {
 
 impl ProgressLine {
     pub(crate) fn new() -> Self {
-        Self {
-            last: String::new(),
-            drawn: false,
-        }
+        Self { last: String::new(), drawn: false }
     }
 
     /// `news` is what matters, `clock` what changes all the time.
@@ -113,10 +99,7 @@ impl ProgressLine {
                 .filter(|width| *width > 0)
                 .unwrap_or(80);
             // A line that fills the last column may wrap, and could then not be rewritten.
-            let line: String = format!("fairlock: {news} {clock}")
-                .chars()
-                .take(width.max(20) - 1)
-                .collect();
+            let line: String = format!("fairlock: {news} {clock}").chars().take(width.max(20) - 1).collect();
             let _ = write!(stderr, "\r\x1b[K{line}");
             let _ = stderr.flush();
             self.drawn = true;

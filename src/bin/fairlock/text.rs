@@ -8,7 +8,8 @@ pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         // Besides the control characters: line separators, and the marks that reorder text.
-        let deceives = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+        let deceives =
+            matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
         if c.is_control() || deceives {
             let _ = write!(out, "{}", c.escape_default());
         } else {
@@ -30,9 +31,6 @@ mod tests {
     #[test]
     fn control_characters_are_escaped_and_letters_are_not() {
         assert_eq!(printable("nächtlich 日本 'a\"b'"), "nächtlich 日本 'a\"b'");
-        assert_eq!(
-            printable("a\x1b[2Jb\r\n\u{9b}c\u{202e}d"),
-            r"a\u{1b}[2Jb\r\n\u{9b}c\u{202e}d"
-        );
+        assert_eq!(printable("a\x1b[2Jb\r\n\u{9b}c\u{202e}d"), r"a\u{1b}[2Jb\r\n\u{9b}c\u{202e}d");
     }
 }

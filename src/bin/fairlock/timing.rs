@@ -19,16 +19,10 @@ pub(crate) struct Timing {
 
 impl Timing {
     pub(crate) fn new(lease: Duration, kill_after: Duration) -> Self {
-        let margin = (lease / 20)
-            .clamp(Duration::from_millis(25), Duration::from_millis(500))
-            .min(lease / 6);
+        let margin = (lease / 20).clamp(Duration::from_millis(25), Duration::from_millis(500)).min(lease / 6);
         // The whole of --kill-after, unless that would leave renewals too little of the lease.
         let notice = kill_after.saturating_add(margin).min(lease / 3);
-        Self {
-            notice,
-            margin,
-            look: (lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1)),
-        }
+        Self { notice, margin, look: (lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1)) }
     }
 
     /// When the command is sent TERM, and when KILL, if nothing more is heard.
@@ -50,16 +44,10 @@ mod tests {
             for kill_after in [0, 50, 5_000, u64::MAX].map(Duration::from_millis) {
                 let timing = Timing::new(lease, kill_after);
                 assert!(timing.notice + lease / 3 < lease, "{lease:?} {timing:?}");
-                assert!(
-                    timing.margin <= timing.notice && !timing.margin.is_zero(),
-                    "{lease:?} {timing:?}"
-                );
+                assert!(timing.margin <= timing.notice && !timing.margin.is_zero(), "{lease:?} {timing:?}");
                 assert!(timing.look < lease / 4, "{lease:?} {timing:?}");
             }
         }
-        assert_eq!(
-            Timing::new(Duration::from_secs(30), Duration::from_secs(5)).notice,
-            Duration::from_millis(5_500)
-        );
+        assert_eq!(Timing::new(Duration::from_secs(30), Duration::from_secs(5)).notice, Duration::from_millis(5_500));
     }
 }

@@ -5,9 +5,7 @@ use std::future::IntoFuture as _;
 use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{
-    AcquireError, Client, ConnectError, Guard, Holder, Lock, LockOptions, TryAcquireError, Waiting,
-};
+use fairlock::{AcquireError, Client, ConnectError, Guard, Holder, Lock, LockOptions, TryAcquireError, Waiting};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -36,15 +34,8 @@ pub(crate) struct Request<'a> {
 pub(crate) fn default_label(command: &OsStr) -> String {
     let machine = rustix::system::uname();
     let host = machine.nodename().to_string_lossy();
-    let name = std::path::Path::new(command)
-        .file_name()
-        .unwrap_or(command)
-        .to_string_lossy();
-    format!(
-        "{host}:{} {}",
-        std::process::id(),
-        name.chars().take(40).collect::<String>()
-    )
+    let name = std::path::Path::new(command).file_name().unwrap_or(command).to_string_lossy();
+    format!("{host}:{} {}", std::process::id(), name.chars().take(40).collect::<String>())
 }
 
 /// Waits for the lock. A signal ends the wait, and the queue is left before this returns.
@@ -67,10 +58,7 @@ pub(crate) async fn for_lock(
     if let Some(client) = client {
         let _ = timeout(Duration::from_secs(1), client.close()).await;
     }
-    let message = format!(
-        "{interrupted} while waiting for {}",
-        printable(request.name)
-    );
+    let message = format!("{interrupted} while waiting for {}", printable(request.name));
     Err(Failure::new(exit::by_signal(interrupted as i32), message))
 }
 
@@ -94,23 +82,15 @@ async fn obtain(
     let began = Instant::now();
     let client = connect(request).await?;
     *slot = Some(client.clone());
-    let lock = client
-        .lock_with(request.name, request.options.clone())
-        .map_err(|error| Failure::own(error.to_string()))?;
+    let lock =
+        client.lock_with(request.name, request.options.clone()).map_err(|error| Failure::own(error.to_string()))?;
     if request.no_wait {
-        return lock
-            .try_acquire()
-            .label(&request.label)
-            .await
-            .map_err(|error| not_now(request, &error));
+        return lock.try_acquire().label(&request.label).await.map_err(|error| not_now(request, &error));
     }
     let mut enqueue = lock.enqueue().label(&request.label);
     if let Some(all) = request.timeout {
         // What connecting took is part of the wait.
-        enqueue = enqueue.timeout(
-            all.saturating_sub(began.elapsed())
-                .max(Duration::from_millis(1)),
-        );
+        enqueue = enqueue.timeout(all.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
     }
     let mut enqueue = pin!(enqueue.into_future());
     let waiting = tokio::select! {
@@ -121,9 +101,7 @@ async fn obtain(
         }
     };
     let waiting = waiting.map_err(|error| not_granted(request, &error))?;
-    watch(waiting, &lock, began, terminal)
-        .await
-        .map_err(|error| not_granted(request, &error))
+    watch(waiting, &lock, began, terminal).await.map_err(|error| not_granted(request, &error))
 }
 
 /// A server that cannot be reached now may be back before the timeout; what it refuses, it will refuse again.
@@ -157,11 +135,7 @@ async fn watch(
     terminal: Option<&Terminal>,
 ) -> Result<Guard, AcquireError> {
     let mut line = ProgressLine::new();
-    let mut view = View {
-        position: 0,
-        news: String::new(),
-        holder_known: false,
-    };
+    let mut view = View { position: 0, news: String::new(), holder_known: false };
     let mut next_draw = began + SILENT;
     let mut next_look = next_draw;
     loop {
@@ -176,11 +150,7 @@ async fn watch(
             next_look = Instant::now() + Duration::from_millis(500 * view.position.clamp(2, 30));
         }
         if !view.news.is_empty() {
-            line.show(
-                terminal,
-                &view.news,
-                &format!("(waited {})", seconds(began.elapsed())),
-            );
+            line.show(terminal, &view.news, &format!("(waited {})", seconds(began.elapsed())));
         }
         next_draw = Instant::now() + Duration::from_secs(1);
     }
@@ -202,16 +172,11 @@ impl View {
             Ok(Ok(position)) if position == self.position && self.holder_known => {}
             Ok(Ok(position)) => {
                 // The holder changes only when the queue moves, so it is not asked for in between.
-                let holder = timeout(PATIENCE, lock.inspect())
-                    .await
-                    .ok()
-                    .and_then(Result::ok)
-                    .and_then(|state| state.holder);
+                let holder =
+                    timeout(PATIENCE, lock.inspect()).await.ok().and_then(Result::ok).and_then(|state| state.holder);
                 self.position = position;
                 self.holder_known = holder.is_some();
-                let by = holder
-                    .map(|holder| format!(", held by {}", describe(&holder)))
-                    .unwrap_or_default();
+                let by = holder.map(|holder| format!(", held by {}", describe(&holder))).unwrap_or_default();
                 self.news = format!("waiting for {name}: position {position}{by}");
             }
             Ok(Err(_)) | Err(_) => {
@@ -223,11 +188,7 @@ impl View {
 }
 
 fn describe(holder: &Holder) -> String {
-    printable(if holder.label.is_empty() {
-        &holder.id
-    } else {
-        &holder.label
-    })
+    printable(if holder.label.is_empty() { &holder.id } else { &holder.label })
 }
 
 fn not_now(request: &Request<'_>, error: &TryAcquireError) -> Failure {
@@ -236,19 +197,9 @@ fn not_now(request: &Request<'_>, error: &TryAcquireError) -> Failure {
         TryAcquireError::Busy { holder, waiting } => {
             let holder = holder.as_ref().map_or_else(
                 || "is taken".to_owned(),
-                |holder| {
-                    format!(
-                        "has been held by {} for {}",
-                        describe(holder),
-                        seconds(holder.held_for)
-                    )
-                },
+                |holder| format!("has been held by {} for {}", describe(holder), seconds(holder.held_for)),
             );
-            let queue = if *waiting > 0 {
-                format!(", {waiting} waiting")
-            } else {
-                String::new()
-            };
+            let queue = if *waiting > 0 { format!(", {waiting} waiting") } else { String::new() };
             Failure::new(exit::BUSY, format!("{name} {holder}{queue}"))
         }
         other => Failure::own(other.to_string()),
@@ -258,19 +209,9 @@ fn not_now(request: &Request<'_>, error: &TryAcquireError) -> Failure {
 fn not_granted(request: &Request<'_>, error: &AcquireError) -> Failure {
     let name = printable(request.name);
     match error {
-        AcquireError::Timeout {
-            waited,
-            position,
-            cause,
-            ..
-        } => {
-            let place = position
-                .map(|position| format!(", at position {position}"))
-                .unwrap_or_default();
-            let cause = cause
-                .as_ref()
-                .map(|cause| format!("; last error: {}", printable(cause)))
-                .unwrap_or_default();
+        AcquireError::Timeout { waited, position, cause, .. } => {
+            let place = position.map(|position| format!(", at position {position}")).unwrap_or_default();
+            let cause = cause.as_ref().map(|cause| format!("; last error: {}", printable(cause))).unwrap_or_default();
             let waited = humantime::format_duration(request.timeout.unwrap_or(*waited));
             let message = format!("{name} was not granted within {waited}{place}{cause}");
             Failure::new(exit::TIMED_OUT, message)
