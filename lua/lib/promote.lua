@@ -25,39 +25,51 @@ local function grant(id, entry, ends)
   put_lease(id, entry, ends)
 end
 
--- Grants a free lock to the first live waiter and tells it. A `contender` {id, place, entry, ends} is the caller, who
--- is alive, may stand in the queue already, and learns of its grant from the reply.
+-- The queue from its front, as far as one call may look. The first is nearly always alive, so the first page is small.
+local function heads()
+  local page, from, at = {}, 0, 1
+  return function()
+    if at > #page then
+      page = redis.call('ZRANGE', queue, from, from == 0 and 3 or BATCH - 1, 'WITHSCORES')
+      from, at = from + #page / 2, 1
+    end
+    at = at + 2
+    return page[at - 2], tonumber(page[at - 1])
+  end
+end
+
+-- Grants a free lock to the first live waiter and tells it. A `contender` {id, place, entry, ends, queued} is the caller,
+-- who is alive, may stand in the queue already, and learns of its grant from the reply.
 local function promote(contender)
-  local heads = {}
   if waiting > 0 then
     local dead = redis.call('ZRANGEBYSCORE', sessions, '-inf', now, 'LIMIT', 0, BATCH)
     for i = 1, #dead do
       if not refreshed[dead[i]] then gone.sessions[dead[i]] = true end
     end
-    heads = redis.call('ZRANGE', queue, 0, BATCH - 1, 'WITHSCORES')
   end
   if holder ~= '' or now < recover_until then return end
 
-  for i = 1, #heads, 2 do
-    local id, place = heads[i], tonumber(heads[i + 1])
-    if contender and place >= contender.place then
-      heads = {} -- whoever stands behind does not matter
-      break
-    end
-    if not gone.queue[id] then
-      local entry = entry_of(id)
-      local alive_until = session_end(client_of(id))
-      drop_waiter(id)
-      if entry and alive_until > now then
-        -- The claim ends with the session: processes that died together cost one window, not one each.
-        local ends = math.min(now + entry[LEASE], now + entry[LIVENESS], alive_until)
-        grant(id, entry, ends)
-        publish(entry, 'grant', id, token, ends - now)
-        return
+  local looked, mine = 0, waiting == 0
+  if not mine then
+    for id, place in heads() do
+      mine = contender and place >= contender.place
+      if mine then break end
+      looked = looked + 1
+      if not gone.queue[id] then
+        local entry = entry_of(id)
+        local alive_until = session_end(client_of(id))
+        drop_waiter(id)
+        if entry and alive_until > now then
+          -- The claim ends with the session: processes that died together cost one window, not one each.
+          local ends = math.min(now + entry[LEASE], now + entry[LIVENESS], alive_until)
+          grant(id, entry, ends)
+          publish(entry, 'grant', id, token, ends - now)
+          return
+        end
       end
     end
   end
-  again = #heads == 2 * BATCH and waiting > 0
+  again = looked == BATCH and not mine and waiting > 0
   if contender and not again then
     if contender.queued then drop_waiter(contender.id) end
     grant(contender.id, contender.entry, contender.ends)
