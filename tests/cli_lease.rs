@@ -1,5 +1,7 @@
 //! The command never outlives its lease, whoever dies, hangs or is stopped.
 #![cfg(all(unix, feature = "cli"))]
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
 
 #[path = "cli_support.rs"]
 mod support;

@@ -1,5 +1,7 @@
 //! `--local`: a private server that needs no set-up, is shared, and is nobody else's.
 #![cfg(all(unix, feature = "cli"))]
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
 
 #[path = "cli_support.rs"]
 mod support;

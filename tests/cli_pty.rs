@@ -1,5 +1,7 @@
 //! A terminal for the tests of the command line.
 #![cfg(all(unix, feature = "cli"))]
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
 #![allow(dead_code, reason = "cargo also compiles it as a test binary of its own")]
 
 use std::ffi::OsStr;
@@ -34,7 +36,7 @@ impl Terminal {
         let path = Path::new(OsStr::new(name.to_str().unwrap()));
         let slave = || Stdio::from(std::fs::File::options().read(true).write(true).open(path).unwrap());
         let shell = Command::new("setsid")
-            .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
+            .args(["--ctty", "env", "--default-signal", "bash", "--norc", "--noprofile", "--noediting", "-i"])
             .env("PS1", "PROMPT> ")
             .env("F", env!("CARGO_BIN_EXE_fairlock"))
             .envs(variables.iter().copied())

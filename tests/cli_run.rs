@@ -1,5 +1,7 @@
 //! `fairlock run` and `fairlock status`: exit codes, the queue, and what the command finds when it starts.
 #![cfg(all(unix, feature = "cli"))]
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
 
 #[path = "cli_support.rs"]
 mod support;

@@ -2,6 +2,8 @@
 //!
 //! Nothing here depends on how fast the machine is: everything waits for an event, and gives up after `PATIENCE`.
 #![cfg(all(unix, feature = "cli"))]
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
 #![allow(dead_code, unused_imports, reason = "every test binary uses its own part")]
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -117,7 +119,9 @@ pub(crate) fn ask(socket: &Path, command: &str) -> Option<String> {
 
 /// The binary under test, in an environment that names no server.
 pub(crate) fn fairlock() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fairlock"));
+    // Tests that run under nohup, or in the background of a script, inherit ignored signals.
+    let mut command = Command::new("/usr/bin/env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_fairlock")]);
     for name in ["REDIS_URL", "FAIRLOCK_LOCAL_DIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
         command.env_remove(name);
     }

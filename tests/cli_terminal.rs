@@ -1,5 +1,7 @@
 //! fairlock at a terminal: the command can use it, Ctrl-C and Ctrl-Z work as without fairlock, and the wait is shown.
 #![cfg(all(unix, feature = "cli"))]
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
 
 #[path = "cli_pty.rs"]
 mod pty;

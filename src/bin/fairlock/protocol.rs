@@ -112,11 +112,11 @@ fn number<T: FromStr>(word: &str) -> Result<T, Garbled> {
     word.parse().map_err(|_| Garbled)
 }
 
-/// Sends a message without ever waiting: a stopped shim must not stop fairlock too. False if it could not be sent.
+/// Sends a message without ever waiting: a stopped shim must not stop fairlock too. False if it could not be sent. (A
+/// closed socket is an error and no signal, since every Rust program ignores SIGPIPE.)
 pub(crate) fn send(socket: &UnixStream, message: impl fmt::Display) -> bool {
     let line = message.to_string();
-    rustix::net::send(socket, line.as_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
-        .is_ok_and(|sent| sent == line.len())
+    rustix::net::send(socket, line.as_bytes(), SendFlags::DONTWAIT).is_ok_and(|sent| sent == line.len())
 }
 
 /// Sends a descriptor, together with one byte that carries it.
@@ -125,7 +125,7 @@ pub(crate) fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    rustix::net::sendmsg(socket, &[IoSlice::new(b"F")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    rustix::net::sendmsg(socket, &[IoSlice::new(b"F")], &mut ancillary, SendFlags::empty())?;
     Ok(())
 }
 

@@ -194,7 +194,7 @@ fn describe(holder: &Holder) -> String {
 fn not_now(request: &Request<'_>, error: &TryAcquireError) -> Failure {
     let name = printable(request.name);
     match error {
-        TryAcquireError::Busy { holder, waiting } => {
+        TryAcquireError::Busy { holder, waiting, .. } => {
             let holder = holder.as_ref().map_or_else(
                 || "is taken".to_owned(),
                 |holder| format!("has been held by {} for {}", describe(holder), seconds(holder.held_for)),
