@@ -230,7 +230,9 @@ impl Connection {
         let mut connection = self.inner.clone();
         let cmd = call.command("EVALSHA", &self.digests[script]);
         let call = call.clone();
-        async move {
+        // Without tokio's budget: a future that has used it up is woken in another order than it was polled in, and
+        // arrivals would be sent in that one.
+        tokio::task::unconstrained(async move {
             let mut reply = connection.send_packed_command(&cmd).await.and_then(Value::extract_error);
             if matches!(&reply, Err(error) if error.kind() == ErrorKind::Server(redis::ServerErrorKind::NoScript)) {
                 reply = connection
@@ -243,7 +245,7 @@ impl Connection {
                     .ok_or_else(|| Failure::Rejected(format!("a reply that is not understood: {value:?}").into())),
                 Err(error) => Err(Failure::of(&error)),
             }
-        }
+        })
     }
 }
 
