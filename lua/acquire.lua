@@ -29,9 +29,11 @@ if holder ~= id then
   else
     local queued = place ~= nil
     place = place or (ticket > 0 and ticket) or next_stamp()
+    -- Its client is alive, and so are the others of it that wait.
+    if waiting > 0 then refresh(client, liveness_us, tonumber(buffer_us), tonumber(heartbeat_us)) end
     promote({id = id, place = place, entry = entry, ends = ends, queued = queued})
     if holder ~= id then
-      refresh(client, liveness_us, tonumber(buffer_us), tonumber(heartbeat_us))
+      if not refreshed[client] then refresh(client, liveness_us, tonumber(buffer_us), tonumber(heartbeat_us)) end
       if not queued then
         waiting = waiting + 1
         gone.queue[id] = nil

@@ -10,7 +10,7 @@ local first, missing
 for i = 5, #ARGV do
   if redis.call('ZSCORE', queue, ARGV[i]) then
     first = first or ARGV[i]
-  elseif ARGV[i] ~= holder then
+  elseif ARGV[i] ~= holder or held and held[MARK] == 'cut' then
     missing = true
   end
 end

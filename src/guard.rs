@@ -45,12 +45,15 @@ impl Shared {
     }
 
     pub(crate) fn prolong(&self, deadline: Time) {
-        self.deadline.fetch_max(deadline.0, Ordering::Release);
+        if self.lost.borrow().is_none() {
+            self.deadline.fetch_max(deadline.0, Ordering::Release);
+        }
     }
 
     pub(crate) fn lose(&self, reason: LostReason) {
         // What has ended leaves nothing; what is about to end leaves the notice.
-        if matches!(reason, LostReason::Ended | LostReason::Released | LostReason::KeeperPanicked) {
+        if matches!(reason, LostReason::Ended | LostReason::Released | LostReason::Closed | LostReason::KeeperPanicked)
+        {
             self.deadline.store(0, Ordering::Release);
         }
         self.lost.send_if_modified(|lost| {

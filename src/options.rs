@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::OptionError;
+use crate::keeper::margin;
 use crate::server::LockKeys;
 
 const LEAST: Duration = Duration::from_millis(50);
@@ -110,7 +111,8 @@ impl LockOptions {
             within("the renewal interval", interval, Duration::from_millis(1), MOST)?;
         }
         let every = renew_every.unwrap_or_default();
-        if every + notice >= self.lease {
+        // Clocks drift, and an answer takes a while.
+        if every + notice + margin(self.lease) * 2 >= self.lease {
             return Err(OptionError::RenewalTooLate { every, notice, lease: self.lease });
         }
         if let Some(longest) = self.max_hold {

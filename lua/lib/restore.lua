@@ -5,14 +5,16 @@ local ABSURD_US = 86400000000
 
 local function restore(their_epoch, mark, floor, liveness_us, left_us)
   if their_epoch == 0 then return true end
-  if math.max(their_epoch, mark, floor) > raw + ABSURD_US then return false end
-  local rolled_back = their_epoch > epoch or (their_epoch == epoch and mark > stamp)
+  local highest = math.max(their_epoch, mark, floor)
+  if highest > math.max(raw, stamp) + ABSURD_US then return false end
+  -- What a reply once named was stored: under the same epoch a higher one is proof that it is gone.
+  local rolled_back = their_epoch > epoch or (their_epoch == epoch and highest > stamp)
   local made_anew = their_epoch < epoch and recover_until == 0
   stamp = math.max(stamp, floor, mark)
   if not (rolled_back or made_anew) then return true end
 
   epoch = next_stamp()
-  recover_until = now + math.max(liveness_us, left_us)
+  recover_until = math.max(recover_until, now + math.max(liveness_us, left_us))
   if rolled_back and holder ~= '' then
     -- A lease from before the loss may be long over. Its holder, if it still is one, re-asserts it. In a state made
     -- anew the lease was granted after the loss and stays.

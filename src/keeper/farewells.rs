@@ -90,7 +90,7 @@ impl Machine {
         // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
         let outcome = match answer.word {
             Word::Released => Outcome::Released,
-            Word::Unknown if farewell.repeated => Outcome::Released,
+            Word::Unknown if farewell.repeated && now < farewell.until => Outcome::Released,
             _ => Outcome::Lost(LostReason::Ended),
         };
         self.answer_release(id, outcome);
@@ -116,7 +116,6 @@ impl Machine {
     pub(super) fn farewell_refused(&mut self, now: Time, id: Id, again: Time, for_good: bool) {
         let Some(farewell) = self.farewells.get_mut(&id) else { return };
         farewell.request = None;
-        farewell.repeated = true;
         if for_good && farewell.until <= now {
             self.forget_farewell(id);
         } else {
@@ -133,7 +132,7 @@ impl Machine {
 
     pub(super) fn forget_farewell(&mut self, id: Id) {
         self.timers.clear(&Timer::Farewell(id));
-        self.timers.clear(&Timer::AnswerBy(id));
+        self.answer_release(id, Outcome::Unknown(self.cause.clone()));
         if let Some(farewell) = self.farewells.remove(&id) {
             self.leave_session(&farewell.keys.name);
         }

@@ -43,7 +43,7 @@ impl Machine {
         deadline: Time,
         span: Duration,
     ) {
-        self.patience = self.patience.min((spec.lease / 3).max(Duration::from_millis(100)));
+        self.expect_within(spec.lease / 3);
         self.timers.set(Timer::Taken(id), now + spec.lease);
         self.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
         let lease = Lease {
@@ -87,7 +87,9 @@ impl Machine {
             return;
         }
         let left = lease.deadline.since(now);
-        let prolongs = !lease.confirmed || lease.spec.renew_every.is_some() || !lease.calls.is_empty();
+        let held_enough = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= now);
+        let automatic = lease.spec.renew_every.is_some() && !held_enough;
+        let prolongs = !lease.confirmed || automatic || !lease.calls.is_empty();
         let Some(session) = self.sessions.get(lease.spec.name()) else { return };
         let call = Call::Renew {
             keys: lease.spec.keys.clone(),
@@ -203,9 +205,6 @@ impl Machine {
         }
         self.answer_renewals(lease.calls, &Outcome::Lost(LostReason::Released));
         self.effects.push(Effect::Forgotten { id });
-        if self.leases.is_empty() {
-            self.patience = ANSWER_TIMEOUT;
-        }
         if call.is_some() {
             self.timers.set(Timer::AnswerBy(id), lease.deadline.max(now));
         }

@@ -26,6 +26,8 @@ pub(crate) type RequestId = u64;
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long `close` waits for what is to be given back.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How much longer a server that seems to be silent is given.
+const GRACE: Duration = Duration::from_millis(50);
 
 /// What callers ask for.
 #[derive(Debug)]
@@ -204,8 +206,9 @@ pub(super) struct Sent {
 }
 
 #[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) request: Call,
+pub(super) enum Pending {
+    Position(Id),
+    Request(Call),
 }
 
 #[derive(Debug)]
@@ -230,13 +233,15 @@ pub(crate) struct Machine {
     pub(super) refusals: u32,
     /// How long the server may be silent while something is asked of it.
     pub(super) patience: Duration,
+    /// Its silence was noticed.
+    pub(super) suspects: bool,
     pub(super) closed: bool,
     pub(super) closing: Option<CallId>,
     pub(super) to_leave: Vec<Id>,
 }
 
 /// What clocks may drift apart during a lease, and the least that is worth having.
-pub(super) fn margin(span: Duration) -> Duration {
+pub(crate) fn margin(span: Duration) -> Duration {
     span / 200 + Duration::from_millis(1)
 }
 
@@ -260,6 +265,7 @@ impl Machine {
             cause: None,
             refusals: 0,
             patience: ANSWER_TIMEOUT,
+            suspects: false,
             closed: false,
             closing: None,
             to_leave: Vec::new(),
@@ -283,6 +289,8 @@ impl Machine {
 
     /// Takes in one event. Call [`Machine::effects`] when no more are at hand.
     pub(crate) fn handle(&mut self, now: Time, event: Event) {
+        // What was due comes first: an answer that comes after a deadline must not undo what the deadline decided.
+        self.run_timers(now);
         match event {
             Event::Command(command) => self.command(now, command),
             Event::Connected { can_kill } => self.on_connected(now, can_kill),
@@ -292,9 +300,26 @@ impl Machine {
             Event::NotTaken { id } => self.release(now, id, None),
             Event::Tick => {}
         }
+        self.run_timers(now);
+    }
+
+    fn run_timers(&mut self, now: Time) {
         while let Some(timer) = self.timers.pop(now) {
             self.on_timer(now, timer);
         }
+    }
+
+    /// How long the server may be silent while something is asked of it.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Somebody needs the server's answers this quickly.
+    pub(super) fn expect_within(&mut self, span: Duration) {
+        if self.leases.is_empty() && self.waiters.is_empty() {
+            self.patience = ANSWER_TIMEOUT;
+        }
+        self.patience = self.patience.min(span.max(Duration::from_millis(100)));
     }
 
     /// What is to be done now, in order.
@@ -327,10 +352,14 @@ impl Machine {
             {
                 self.done(call, Outcome::Fault(Fault::Closed));
             }
-            Command::Position { call, id } => self.position(now, call, id),
+            Command::Position { call, id } => self.call(now, call, Pending::Position(id)),
             Command::Renew { call, id } => self.renew_for(now, call, id),
-            Command::Inspect { call, keys, after, count } => self.call(now, call, Call::Inspect { keys, after, count }),
-            Command::Break { call, keys, token, force } => self.call(now, call, Call::Break { keys, token, force }),
+            Command::Inspect { call, keys, after, count } => {
+                self.call(now, call, Pending::Request(Call::Inspect { keys, after, count }))
+            }
+            Command::Break { call, keys, token, force } => {
+                self.call(now, call, Pending::Request(Call::Break { keys, token, force }))
+            }
         }
     }
 
@@ -402,6 +431,7 @@ impl Machine {
             return self.on_disconnected(cause.clone());
         }
         let lock = &keys.name;
+        self.suspects = false;
         if self.requests.is_empty() {
             self.timers.clear(&Timer::Stall);
         } else {
@@ -415,20 +445,18 @@ impl Machine {
         self.cause = None;
         let changed = self.learn(now, lock, &answer);
         match what {
-            What::Acquire(id) => self.on_acquire(now, at, id, &keys, &answer),
+            What::Acquire(id) => self.on_acquire(now, (request, at), id, &keys, &answer),
             What::Position(id, call) => {
-                self.on_acquire(now, at, id, &keys, &answer);
-                let position = if answer.word == Word::Queued { answer.rank.map_or(0, |rank| rank + 1) } else { 0 };
-                self.calls.remove(&call);
-                self.timers.clear(&Timer::Call(call));
-                self.done(call, Outcome::Position(position));
+                self.on_acquire(now, (request, at), id, &keys, &answer);
+                let queued = answer.word == Word::Queued;
+                self.on_position(call, answer.rank.filter(|_| queued).map_or(0, |rank| rank + 1));
             }
             What::Heartbeat(name) => self.on_heartbeat(now, at, &name, &answer),
             What::Renew(id) => self.on_renew(now, at, id, &answer),
-            What::Confirm(id) => self.on_confirm(now, at, id, &answer),
+            What::Confirm(id) => self.on_confirm(now, (request, at), id, &answer),
             What::Release(id) => self.on_release(now, id, &answer),
             What::Leave(ids) => self.on_leave(now, &ids, &answer),
-            What::Call(call) => self.on_call(call, answer.clone()),
+            What::Call(call) => self.on_call(now, call, &keys, answer.clone()),
         }
         if let Some(holder) = &answer.holder
             && let Some(id) = is_of(&self.client, &holder.id)
@@ -524,6 +552,8 @@ impl Machine {
                 );
             }
             Timer::CallAgain(call) => self.send_call(now, call),
+            // Answers may have come while this thread did not run: it takes them in before it judges.
+            Timer::Stall if !std::mem::replace(&mut self.suspects, true) => self.timers.set(Timer::Stall, now + GRACE),
             Timer::Stall => self.on_disconnected(format!("the server has not answered for {:?}", self.patience).into()),
             Timer::Close => {
                 if let Some(call) = self.closing.take() {

@@ -57,11 +57,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
-pub(crate) use machine::{Command, Outcome, Refusal};
+pub(crate) use machine::{Command, Outcome, Refusal, margin};
 pub(crate) use waiters::Mode;
 
 use self::handle::End;
-use self::machine::{CallId, Effect, Event, Id, Machine, RequestId};
+use self::machine::{ANSWER_TIMEOUT, CallId, Effect, Event, Id, Machine, RequestId};
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
 use crate::guard::{Armed, Shared};
@@ -224,7 +224,8 @@ impl Keeper {
     }
 
     fn finished(&self) -> bool {
-        if !self.ending {
+        // A lease that nobody took is on its way back through the inbox.
+        if !self.ending || self.machine.holds_lease() {
             return false;
         }
         let over = self.machine.gives_back_until().is_none_or(|until| until <= Time::now());
@@ -241,6 +242,8 @@ impl Keeper {
         self.generation += 1;
         let (generation, incoming) = (self.generation, self.say.clone());
         let (endpoint, channel, previous) = (self.endpoint.clone(), self.channel.clone(), self.previous.clone());
+        // A lost packet must not outlast a short lease.
+        let patience = if self.first.is_some() { ANSWER_TIMEOUT } else { self.machine.patience().max(LOOK) };
         // At once, then after 10 ms, doubled up to about a second, half of it by chance.
         let ceiling = if self.attempts == 0 { 0 } else { 5_u64 << self.attempts.min(7) };
         let pause = Duration::from_millis(ceiling / 2 + fastrand::u64(0..=ceiling / 2));
@@ -249,7 +252,7 @@ impl Keeper {
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
-            endpoint.connect(&channel, previous, move |said| drop(incoming.send((generation, said)))).await
+            endpoint.connect(&channel, previous, patience, move |said| drop(incoming.send((generation, said)))).await
         }));
     }
 
@@ -265,7 +268,6 @@ impl Keeper {
                 }
                 self.connection = Some(connection);
                 self.previous = previous;
-                self.attempts = 0;
                 if let Some(first) = self.first.take() {
                     let _ = first.send(Ok(()));
                 }
@@ -285,6 +287,9 @@ impl Keeper {
     }
 
     fn answered(&mut self, (request, result): Reply) {
+        if !matches!(result, Err(Failure::Disconnected(_))) {
+            self.attempts = 0;
+        }
         self.machine.handle(Time::now(), Event::Answered { request, result });
     }
 
@@ -329,55 +334,64 @@ impl Keeper {
     }
 
     fn carry_out(&mut self) {
-        for effect in self.machine.effects(Time::now()) {
-            match effect {
-                Effect::Send { request, call } => {
-                    if let Some(connection) = &self.connection {
-                        let reply = connection.send(&call);
-                        self.replies.push(Box::pin(async move { (request, reply.await) }));
-                    }
+        // Carrying out may lead to more.
+        loop {
+            let effects = self.machine.effects(Time::now());
+            if effects.is_empty() {
+                return;
+            }
+            effects.into_iter().for_each(|effect| self.carry_out_one(effect));
+        }
+    }
+
+    fn carry_out_one(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send { request, call } => {
+                if let Some(connection) = &self.connection {
+                    let reply = connection.send(&call);
+                    self.replies.push(Box::pin(async move { (request, reply.await) }));
                 }
-                Effect::Reconnect => {
-                    if self.connection.take().is_some() {
-                        self.notes.warn("the connection was lost, connecting again".into());
-                    }
-                    self.replies.clear();
-                    self.connect();
+            }
+            Effect::Reconnect => {
+                if self.connection.take().is_some() {
+                    self.notes.warn("the connection was lost, connecting again".into());
                 }
-                Effect::Queued { id, ticket } => {
-                    if let Some(queued) = self.callers.get_mut(&id).and_then(|caller| caller.queued.take()) {
-                        let _ = queued.send(ticket);
-                    }
+                self.replies.clear();
+                self.connect();
+            }
+            Effect::Queued { id, ticket } => {
+                if let Some(queued) = self.callers.get_mut(&id).and_then(|caller| caller.queued.take()) {
+                    let _ = queued.send(ticket);
                 }
-                Effect::Granted { id, spec, token, ticket, deadline } => {
-                    let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline));
-                    lock(&self.leases).insert(id, shared.clone());
-                    // Nobody there to take it: dropping it gives it back.
-                    let armed = Armed::new(shared, self.messages.clone());
-                    if let Some(caller) = self.callers.remove(&id) {
-                        let _ = caller.resolved.send(Ok(armed));
-                        caller.queued.map(|queued| queued.send(ticket));
-                    }
+            }
+            Effect::Granted { id, spec, token, ticket, deadline } => {
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline));
+                lock(&self.leases).insert(id, shared.clone());
+                // Nobody there to take it: dropping it gives it back.
+                let armed = Armed::new(shared, self.messages.clone());
+                if let Some(caller) = self.callers.remove(&id) {
+                    let _ = caller.resolved.send(Ok(armed));
+                    caller.queued.map(|queued| queued.send(ticket));
                 }
-                Effect::Refused { id, why } => {
-                    if let Some(caller) = self.callers.remove(&id) {
-                        let _ = caller.resolved.send(Err(why));
-                    }
+            }
+            Effect::Refused { id, why } => {
+                if let Some(caller) = self.callers.remove(&id) {
+                    let _ = caller.resolved.send(Err(why));
                 }
-                Effect::Prolonged { id, deadline } => self.with_lease(id, |shared| shared.prolong(deadline)),
-                Effect::Lost { id, reason } => self.with_lease(id, |shared| shared.lose(reason)),
-                Effect::Forgotten { id } => drop(lock(&self.leases).remove(&id)),
-                Effect::CheckTaken { id } => {
-                    let mut reclaimed = false;
-                    self.with_lease(id, |shared| reclaimed = shared.reclaim());
-                    if reclaimed {
-                        self.machine.handle(Time::now(), Event::NotTaken { id });
-                    }
+            }
+            Effect::Prolonged { id, deadline } => self.with_lease(id, |shared| shared.prolong(deadline)),
+            Effect::Lost { id, reason } => self.with_lease(id, |shared| shared.lose(reason)),
+            Effect::Forgotten { id } => drop(lock(&self.leases).remove(&id)),
+            Effect::CheckTaken { id } => {
+                let mut reclaimed = false;
+                self.with_lease(id, |shared| reclaimed = shared.reclaim());
+                if reclaimed {
+                    self.machine.handle(Time::now(), Event::NotTaken { id });
                 }
-                Effect::Done { call, outcome } => {
-                    if let Some(reply) = self.calls.remove(&call) {
-                        let _ = reply.send(outcome);
-                    }
+            }
+            Effect::Done { call, outcome } => {
+                if let Some(reply) = self.calls.remove(&call) {
+                    let _ = reply.send(outcome);
                 }
             }
         }

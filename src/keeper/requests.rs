@@ -1,11 +1,13 @@
 //! Requests to the server, and calls that end with one answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, Pending, RequestId, Sent, Timer, What};
+use super::farewells::Kind;
+use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Machine, Outcome, Pending, RequestId, Sent, Timer, What};
 use crate::clock::Time;
 use crate::inspect::Broken;
-use crate::server::{Answer, Call, Word, is_of};
+use crate::server::{Answer, Call, LockKeys, Word};
 
 impl Machine {
     pub(super) fn send(&mut self, now: Time, what: What, call: Call) -> RequestId {
@@ -25,25 +27,40 @@ impl Machine {
         Duration::from_millis(ceiling / 2 + self.random.u64(0..=ceiling / 2))
     }
 
-    pub(super) fn call(&mut self, now: Time, call: CallId, request: Call) {
-        self.calls.insert(call, Pending { request });
+    pub(super) fn call(&mut self, now: Time, call: CallId, pending: Pending) {
+        self.calls.insert(call, pending);
         self.timers.set(Timer::Call(call), now + ANSWER_TIMEOUT);
         self.send_call(now, call);
     }
 
     pub(super) fn send_call(&mut self, now: Time, call: CallId) {
-        let Some(pending) = self.calls.get(&call) else { return };
-        if self.connected {
-            let request = pending.request.clone();
-            let what = match (&request, is_position(&request, &self.client)) {
-                (_, Some(id)) => What::Position(id, call),
-                _ => What::Call(call),
-            };
-            self.send(now, what, request);
+        if !self.connected {
+            return;
+        }
+        let (what, request) = match self.calls.get(&call) {
+            Some(Pending::Request(request)) => (What::Call(call), request.clone()),
+            // A question for a waiter's position is its acquire, sent once more.
+            Some(&Pending::Position(id)) => match self.acquire_call(now, id) {
+                Some(request) => (What::Position(id, call), request),
+                None => return self.on_position(call, 0),
+            },
+            None => return,
+        };
+        self.send(now, what, request);
+    }
+
+    pub(super) fn on_position(&mut self, call: CallId, position: u64) {
+        if self.calls.remove(&call).is_some() {
+            self.timers.clear(&Timer::Call(call));
+            self.done(call, Outcome::Position(position));
         }
     }
 
-    pub(super) fn on_call(&mut self, call: CallId, answer: Answer) {
+    pub(super) fn on_call(&mut self, now: Time, call: CallId, keys: &Arc<LockKeys>, answer: Answer) {
+        if answer.again {
+            // Somebody must go on where the script stopped: a release of an id that nobody has.
+            self.bid_farewell(now, 0, keys.clone(), Kind::Release, None, now);
+        }
         if self.calls.remove(&call).is_none() {
             return;
         }
@@ -57,22 +74,7 @@ impl Machine {
         self.done(call, outcome);
     }
 
-    pub(super) fn position(&mut self, now: Time, call: CallId, id: Id) {
-        match self.acquire_call(now, id) {
-            Some(request) => self.call(now, call, request),
-            None => self.done(call, Outcome::Position(0)),
-        }
-    }
-
     pub(super) fn done(&mut self, call: CallId, outcome: Outcome) {
         self.effects.push(Effect::Done { call, outcome });
-    }
-}
-
-/// A question for a waiter's position is its acquire, sent once more.
-fn is_position(request: &Call, client: &str) -> Option<Id> {
-    match request {
-        Call::Acquire { id, .. } => is_of(client, id),
-        _ => None,
     }
 }

@@ -87,7 +87,9 @@ impl Machine {
         let Some(session) = self.sessions.get_mut(name) else { return false };
         session.floor = session.floor.max(answer.stamp);
         session.last_token = session.last_token.max(answer.token);
-        session.lease_until = now + answer.lease_left;
+        // Other data knows nothing of a lease that may still be held.
+        let known = if session.epoch == answer.epoch { Time(0) } else { session.lease_until };
+        session.lease_until = known.max(now + answer.lease_left);
         session.recover_until = now + answer.recover_left;
         std::mem::replace(&mut session.epoch, answer.epoch) != answer.epoch
     }

@@ -58,6 +58,7 @@ impl Machine {
         session.members += 1;
         session.liveness = session.liveness.max(spec.liveness);
         session.buffer = session.buffer.max(spec.buffer);
+        self.expect_within(spec.liveness / 3);
         let timeout = timeout.map(|timeout| called + timeout);
         let answer_by = (mode != Mode::Wait).then_some(called + ANSWER_TIMEOUT);
         if let Some(at) = timeout.into_iter().chain(answer_by).min() {
@@ -97,7 +98,9 @@ impl Machine {
             heartbeat: session.liveness / 3,
             about: waiter.about.clone(),
             ticket: waiter.ticket,
-            epoch: waiter.epoch,
+            // A newcomer speaks for those of this client who were here before it: it must not be taken for a stranger
+            // by a server that lost their places.
+            epoch: if waiter.ticket == 0 { session.epoch } else { waiter.epoch },
             floor: session.floor,
             left: session.lease_until.since(now),
         })
@@ -137,7 +140,14 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_acquire(&mut self, now: Time, sent: Time, id: Id, keys: &Arc<LockKeys>, answer: &Answer) {
+    pub(super) fn on_acquire(
+        &mut self,
+        now: Time,
+        (request, sent): (RequestId, Time),
+        id: Id,
+        keys: &Arc<LockKeys>,
+        answer: &Answer,
+    ) {
         let Some(waiter) = self.waiters.get_mut(&id) else {
             // A place or a lease that nobody here wants is given back.
             let known = self.farewells.contains_key(&id) || self.leases.contains_key(&id);
@@ -147,12 +157,15 @@ impl Machine {
             return;
         };
         let name = waiter.spec.name().clone();
-        waiter.due = false;
-        let reentered = waiter.request.take().is_some() && waiter.ticket != 0;
-        if let Some(session) = self.sessions.get_mut(&name)
-            && reentered
-        {
-            session.reentering = session.reentering.saturating_sub(1);
+        // It may also be the answer to a question for its position.
+        if waiter.request == Some(request) {
+            waiter.request = None;
+            waiter.due = false;
+            if waiter.ticket != 0
+                && let Some(session) = self.sessions.get_mut(&name)
+            {
+                session.reentering = session.reentering.saturating_sub(1);
+            }
         }
         if waiter.claim.is_some() {
             return; // A push came first: its confirmation is under way and will tell.
@@ -168,6 +181,11 @@ impl Machine {
                 if answer.again {
                     self.heartbeat(now, &name);
                 }
+            }
+            // It stopped at its batch limit: the lock may be free behind those who died.
+            Word::Busy if answer.again => {
+                waiter.due = true;
+                self.resume(now, id);
             }
             Word::Busy => {
                 let why = Refusal::Busy { holder: answer.held.clone(), waiting: answer.waiting };
@@ -245,6 +263,11 @@ impl Machine {
         if deadline <= now + notice {
             return self.confirm(now, id, token);
         }
+        self.hand_out(now, id, token, deadline, span);
+    }
+
+    fn hand_out(&mut self, now: Time, id: Id, token: u64, deadline: Time, span: Duration) {
+        let Some(waiter) = self.waiters.get(&id) else { return };
         let name = waiter.spec.name().clone();
         if let Some(waiter) = self.remove_waiter(id) {
             let ticket = if waiter.ticket == 0 { token } else { waiter.ticket };
@@ -280,16 +303,33 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_confirm(&mut self, now: Time, sent: Time, id: Id, answer: &Answer) {
-        let Some(waiter) = self.waiters.get_mut(&id) else { return };
+    pub(super) fn on_confirm(&mut self, now: Time, (request, sent): (RequestId, Time), id: Id, answer: &Answer) {
+        let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.request == Some(request)) else { return };
         waiter.request = None;
         let Some(token) = waiter.claim.take() else { return };
-        if answer.word == Word::Renewed {
-            waiter.epoch = answer.epoch;
-            self.claimed(now, id, token, sent + answer.left, answer.left);
-        } else if let Some(call) = self.acquire_call(now, id) {
-            // A claim that has expired never resolves an acquire: the waiter re-enters with its ticket.
-            self.send_acquire(now, id, call);
+        match answer.word {
+            Word::Renewed => {
+                waiter.epoch = answer.epoch;
+                let deadline = sent + answer.left - margin(answer.left);
+                if deadline > now {
+                    // Be it as little as it is: asking again would not give more.
+                    self.hand_out(now, id, token, deadline, answer.left);
+                } else {
+                    let message =
+                        format!("it answers more slowly than a lease of {:?} lasts", waiter.spec.lease).into();
+                    self.refuse(now, id, Refusal::Fault(Fault::Refused { message }));
+                }
+            }
+            Word::Broken => {
+                let message = "an operator broke the lease before it was handed out".into();
+                self.refuse(now, id, Refusal::Fault(Fault::Refused { message }));
+            }
+            _ => {
+                // A claim that has expired never resolves an acquire: the waiter re-enters with its ticket.
+                if let Some(call) = self.acquire_call(now, id) {
+                    self.send_acquire(now, id, call);
+                }
+            }
         }
     }
 

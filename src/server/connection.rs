@@ -15,9 +15,6 @@ use super::reply::{Answer, Failure, Push};
 use super::scripts::{Call, SCRIPTS};
 use crate::error::ConnectError;
 
-/// How long connecting and each step of setting up may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Where the server is, and as whom to go there.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
@@ -86,17 +83,18 @@ impl Endpoint {
         Ok(Self { info, address, digests })
     }
 
-    /// Connects and sets up. `incoming` is called in the connection's driver and must not block.
+    /// Connects and sets up, within `patience`. `incoming` is called in the connection's driver and must not block.
     pub(crate) async fn connect(
         &self,
         channel: &str,
         previous: Option<Previous>,
+        patience: Duration,
         incoming: impl Fn(Incoming) + Send + Sync + 'static,
     ) -> Result<Connected, ConnectError> {
-        let timeout = tokio::time::timeout(CONNECT_TIMEOUT, self.set_up(channel, previous, incoming));
+        let timeout = tokio::time::timeout(patience, self.set_up(channel, previous, incoming));
         let unreachable = |_| ConnectError::Unreachable {
             address: self.address.clone(),
-            cause: format!("no answer within {CONNECT_TIMEOUT:?}"),
+            cause: format!("no answer within {patience:?}"),
         };
         timeout.await.map_err(unreachable)?
     }
