@@ -205,6 +205,10 @@ impl Resolving {
     }
 
     fn started(&mut self) -> Result<&mut Acquiring, AcquireError> {
+        // What was started before a fork is answered in the parent alone.
+        if self.plan.handle.is_forked() {
+            return Err(Fault::Forked.into());
+        }
         let acquiring = match self.acquiring.take() {
             Some(acquiring) => acquiring,
             None => self.plan.start(self.mode)?,
