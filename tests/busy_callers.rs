@@ -39,7 +39,11 @@ async fn burn(url: &str) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let start = Instant::now();
         while start.elapsed() < 3 * LEASE {}

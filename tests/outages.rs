@@ -96,7 +96,7 @@ impl Queue {
     }
 
     /// The holder still is one. It lets go, and everybody is served, in the order of the tickets.
-    async fn is_served_in_order(self) {
+    async fn served_in_order(self) {
         let token = self.guard.token();
         self.guard.check().unwrap();
         self.guard.release().await.unwrap();
@@ -131,7 +131,7 @@ async fn order_outlives_a_server_that_was_stopped() {
     tokio::time::sleep(OUTAGE).await;
     queue.server.cont();
     // The release may well be the first that the server hears after its silence.
-    queue.is_served_in_order().await;
+    queue.served_in_order().await;
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn order_outlives_a_restart() {
     queue.server.kill();
     tokio::time::sleep(OUTAGE).await;
     queue.server.restart();
-    queue.is_served_in_order().await;
+    queue.served_in_order().await;
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn order_outlives_a_restart_at_which_everybody_comes_back_first() {
         queue.lock.inspect().await.is_ok_and(|state| state.queue.iter().all(|waiter| waiter.alive))
     })
     .await;
-    queue.is_served_in_order().await;
+    queue.served_in_order().await;
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_flush_changes_neither_holder_nor_order() {
     assert_eq!(newcomer.position().await.unwrap(), WAITERS as u64 + 1);
     drop(newcomer);
     assert!(tokio::time::timeout(Duration::ZERO, lost).await.is_err(), "the holder was told that it lost the lock");
-    queue.is_served_in_order().await;
+    queue.served_in_order().await;
 }
 
 /// The worst moment: nothing is restored yet when the holder lets go.
