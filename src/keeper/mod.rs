@@ -39,6 +39,8 @@ mod farewells;
 mod handle;
 mod leases;
 mod machine;
+#[cfg(test)]
+mod regressions;
 mod requests;
 mod sessions;
 mod timers;

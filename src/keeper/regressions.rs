@@ -1,0 +1,134 @@
+//! Single cases in which the machine was once wrong, in a few lines each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::machine::*;
+use super::waiters::Mode;
+use crate::clock::Time;
+use crate::options::{LockOptions, Spec};
+use crate::server::{About, Answer, Call, Failure, LockKeys, Word};
+
+fn at(seconds: f64) -> Time {
+    Time((1e9 * (1000.0 + seconds)) as u64)
+}
+
+/// A machine that is connected, and the options of its lock.
+fn start(options: LockOptions) -> (Machine, Arc<Spec>) {
+    let mut machine = Machine::new("client".into(), "fairlock".into(), 1);
+    machine.handle(at(0.0), Event::Connected { can_kill: true });
+    (machine, options.check(LockKeys::new("fairlock", "x")).unwrap())
+}
+
+fn acquire(machine: &mut Machine, now: f64, spec: &Arc<Spec>, id: Id) {
+    let about = About { channel: "c".into(), label: "l".into(), owner: "o".into() };
+    let command = Command::Acquire { id, spec: spec.clone(), about, mode: Mode::Wait, timeout: None, called: at(now) };
+    machine.handle(at(now), Event::Command(command));
+}
+
+fn sent(machine: &mut Machine, now: f64) -> Vec<(RequestId, Call)> {
+    let send = |effect| if let Effect::Send { request, call } = effect { Some((request, call)) } else { None };
+    machine.effects(at(now)).into_iter().filter_map(send).collect()
+}
+
+fn answer(machine: &mut Machine, now: f64, request: RequestId, answer: Answer) {
+    machine.handle(at(now), Event::Answered { request, result: Ok(answer) });
+}
+
+fn lease(word: Word, left: Duration) -> Answer {
+    Answer { word, epoch: 5, stamp: 7, token: 7, granted_token: 7, left, lease_left: left, ..Answer::default() }
+}
+
+/// A machine that holds the lock as number 1 since the start.
+fn holding(options: LockOptions) -> Machine {
+    let (mut machine, spec) = start(options);
+    acquire(&mut machine, 0.0, &spec, 1);
+    let (request, _) = sent(&mut machine, 0.0).remove(0);
+    answer(&mut machine, 0.001, request, lease(Word::Granted, spec.lease));
+    sent(&mut machine, 0.001);
+    machine
+}
+
+#[test]
+fn a_release_that_fails_for_good_after_its_deadline_is_answered() {
+    let mut machine = holding(LockOptions::new());
+    machine.handle(at(1.0), Event::Command(Command::Release { call: Some(99), id: 1 }));
+    let (request, _) = sent(&mut machine, 1.0).remove(0);
+    let failure = Failure::WrongType("WRONGTYPE".into());
+    machine.handle(at(31.0), Event::Answered { request, result: Err(failure) });
+    let done = |effect: &Effect| matches!(effect, Effect::Done { call: 99, outcome: Outcome::Unknown(_) });
+    assert!(machine.effects(at(31.0)).iter().any(done));
+}
+
+#[test]
+fn the_longest_hold_is_kept_over_reconnects() {
+    let mut machine = holding(LockOptions::new().max_hold(Duration::from_secs(12)));
+    let mut longest = Duration::from_secs(30);
+    for seconds in [10.0, 18.0, 26.0] {
+        machine.handle(at(seconds), Event::Disconnected { cause: "gone".into() });
+        machine.handle(at(seconds), Event::Connected { can_kill: true });
+        for (request, call) in sent(&mut machine, seconds) {
+            let Call::Renew { lease: asked, .. } = call else { continue };
+            if seconds > 12.0 {
+                assert!(asked < longest, "prolonged by {asked:?} at {seconds} s");
+            }
+            longest = asked;
+            answer(&mut machine, seconds + 0.001, request, lease(Word::Renewed, asked));
+        }
+        sent(&mut machine, seconds + 0.001);
+    }
+}
+
+#[test]
+fn a_server_that_is_silent_is_given_up_before_the_session_ends() {
+    let (mut machine, spec) = start(LockOptions::new().liveness(Duration::from_secs(1)));
+    acquire(&mut machine, 0.0, &spec, 1);
+    let (request, _) = sent(&mut machine, 0.0).remove(0);
+    let queued = Answer { ticket: 6, rank: Some(9), ..lease(Word::Queued, Duration::from_secs(30)) };
+    answer(&mut machine, 0.001, request, queued);
+    let mut now = 0.001;
+    while !machine.effects(at(now)).iter().any(|effect| matches!(effect, Effect::Reconnect)) {
+        now += 0.01;
+        assert!(now < 1.0, "still connected to a server that has said nothing for a liveness window");
+        machine.handle(at(now), Event::Tick);
+    }
+}
+
+#[test]
+fn a_server_that_is_slower_than_the_lease_gives_an_error_and_no_storm() {
+    let (mut machine, spec) = start(LockOptions::new().lease(Duration::from_secs(1)));
+    acquire(&mut machine, 0.0, &spec, 1);
+    let (mut now, mut requests, mut refused) = (0.0, 0, false);
+    let mut open = Vec::new();
+    for _ in 0..20 {
+        for effect in machine.effects(at(now)) {
+            match effect {
+                Effect::Send { request, .. } => open.push(request),
+                Effect::Refused { .. } => refused = true,
+                Effect::Granted { .. } => panic!("granted with nothing left of it"),
+                _ => {}
+            }
+        }
+        now += 0.01;
+        if let Some(request) = open.pop() {
+            // The clock stood still for us, not for the lease: the answer took longer than what it gives.
+            now += 1.5;
+            requests += 1;
+            let word = if requests == 1 { Word::Granted } else { Word::Renewed };
+            answer(&mut machine, now, request, lease(word, spec.lease));
+        }
+    }
+    assert!(refused || requests == 0, "{requests} requests and no result");
+}
+
+#[test]
+fn a_late_renewal_does_not_revive_what_was_declared_lost() {
+    let mut machine = holding(LockOptions::new().lease(Duration::from_secs(3)));
+    machine.handle(at(1.1), Event::Tick);
+    let (request, _) = sent(&mut machine, 1.1).remove(0);
+    // The process was stopped; the answer and the deadline are seen at once.
+    answer(&mut machine, 3.5, request, lease(Word::Renewed, Duration::from_secs(3)));
+    let effects = machine.effects(at(3.5));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Lost { id: 1, .. })), "{effects:?}");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Prolonged { .. })), "{effects:?}");
+}
