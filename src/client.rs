@@ -89,12 +89,24 @@ impl Client {
 }
 
 /// Settings of a [`Client`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
     url: String,
     prefix: String,
     label: Option<String>,
+}
+
+impl std::fmt::Debug for ClientBuilder {
+    /// Without the URL: it may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let server = Endpoint::parse(&self.url).ok();
+        f.debug_struct("ClientBuilder")
+            .field("server", &server)
+            .field("prefix", &self.prefix)
+            .field("label", &self.label)
+            .finish()
+    }
 }
 
 impl Default for ClientBuilder {

@@ -27,6 +27,11 @@ pub use options::LockOptions;
 pub mod testing {
     //! For this crate's own tests.
 
+    /// The clock by which local deadlines are kept, in nanoseconds.
+    pub fn local_clock_ns() -> u64 {
+        crate::clock::Time::now().0
+    }
+
     /// Name and text of every script, with another reading of the clock in the place of the server's.
     pub fn scripts(server_time: &str) -> Vec<(&'static str, String)> {
         crate::server::SCRIPTS

@@ -152,17 +152,10 @@ impl Endpoint {
             let mut connection = inner.clone();
             async move { connection.send_packed_command(redis::cmd("SCRIPT").arg("LOAD").arg(script.text)).await }
         });
-        let (killed, subscribed, loaded) =
+        // Where SCRIPT is forbidden or renamed, the first EVAL of each script loads it.
+        let (killed, subscribed, _) =
             tokio::join!(send(&inner, &kill), subscriber.subscribe(channel), futures_util::future::join_all(load));
         subscribed.map_err(|error| self.explain(&error))?;
-        for result in loaded {
-            // Without the right to load, EVAL does.
-            if let Err(error) = result
-                && error.code() != Some("NOPERM")
-            {
-                return Err(self.explain_script(&error));
-            }
-        }
         self.try_scripts(&inner).await?;
 
         let can_kill = killed.is_ok() && this.is_some();
@@ -175,14 +168,18 @@ impl Endpoint {
         })
     }
 
-    /// A harmless call that shows whether this user may run scripts.
+    /// Harmless calls that show whether this user may run scripts, by text and by digest.
     async fn try_scripts(&self, inner: &MultiplexedConnection) -> Result<(), ConnectError> {
-        let mut probe = redis::cmd("EVAL");
-        probe.arg("return 1").arg(0);
-        match send(inner, &probe).await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.explain_script(&error)),
+        let probe = |command, script: &str| redis::cmd(command).arg(script).arg(0).to_owned();
+        let (by_text, by_digest) = (probe("EVAL", "return 1"), probe("EVALSHA", &"0".repeat(40)));
+        let (by_text, by_digest) = tokio::join!(send(inner, &by_text), send(inner, &by_digest));
+        for error in [by_text.err(), by_digest.err()].into_iter().flatten() {
+            // Nobody loaded a script with this digest: the command itself works.
+            if error.kind() != ErrorKind::Server(redis::ServerErrorKind::NoScript) {
+                return Err(self.explain_script(&error));
+            }
         }
+        Ok(())
     }
 
     fn check_version(&self, server: &str) -> Result<(), ConnectError> {

@@ -18,6 +18,7 @@
 
 use std::{
     env,
+    ffi::OsStr,
     io::{self, BufRead as _, BufReader, Write as _},
     process::{Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -63,9 +64,18 @@ impl Child {
     /// Starts this test binary once more, as `role`.
     #[track_caller]
     pub fn spawn(role: &str, args: &[&str]) -> Child {
+        Child::spawn_under(&[], role, args)
+    }
+
+    /// Like `spawn`, by a command that sets something up and then becomes what its last arguments say.
+    #[track_caller]
+    pub fn spawn_under(wrapper: &[&str], role: &str, args: &[&str]) -> Child {
         let args: String = args.iter().flat_map(|arg| [arg, TERMINATOR]).collect();
-        let mut command = Command::new(env::current_exe().expect("the path of the running test binary"));
+        let binary = env::current_exe().expect("the path of the running test binary");
+        let mut words = wrapper.iter().map(OsStr::new).chain([binary.as_os_str()]);
+        let mut command = Command::new(words.next().expect("the binary at least"));
         command
+            .args(words)
             .args(["--exact", "child", "--nocapture", "--test-threads=1"])
             .env(ROLE, role)
             .env(ARGS, args)

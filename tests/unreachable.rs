@@ -1,0 +1,166 @@
+//! A server that stands still or is gone holds nobody up for longer than agreed (I8), and errors say what was known.
+
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use fairlock::{
+    AcquireError, AcquireFuture, Client, ClientBuilder, EnqueueFuture, Fault, Guard, Held, Lock, LockOptions, Lost,
+    LostReason, ReleaseError, TryAcquireError, TryAcquireFuture, Waiting,
+};
+use support::{RedisServer, SOON, keys_left};
+
+/// Far more than a scheduling delay, far less than for ever.
+const SLACK: Duration = Duration::from_secs(10);
+
+async fn connect(server: &RedisServer) -> Client {
+    Client::connect(&server.url()).await.unwrap()
+}
+
+fn often() -> LockOptions {
+    LockOptions::new().liveness(Duration::from_secs(2))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    Stopped,
+    Killed,
+}
+
+/// One who waits in the second place when the trouble begins.
+async fn times_out(trouble: Trouble, timeout: Duration) {
+    let server = RedisServer::builder().appendonly().start();
+    let lock = connect(&server).await.lock_with("lock", often()).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let first = lock.enqueue().await.unwrap();
+    let called = Instant::now();
+    let second = lock.enqueue().timeout(timeout).await.unwrap();
+    match trouble {
+        Trouble::Stopped => server.stop(),
+        Trouble::Killed => server.kill(),
+    }
+    match second.await {
+        Err(error @ AcquireError::Timeout { waited, position, .. }) => {
+            assert!(waited >= timeout && called.elapsed() < timeout + SLACK, "{trouble:?} {waited:?}");
+            assert_eq!(position, Some(2), "{trouble:?}");
+            let AcquireError::Timeout { cause: Some(cause), .. } = &error else { panic!("{error}: no cause") };
+            let said = error.to_string();
+            assert!(said.contains(&**cause) && said.contains("position 2"), "{said}");
+        }
+        other => panic!("{other:?}"),
+    }
+    match trouble {
+        Trouble::Stopped => server.cont(),
+        Trouble::Killed => server.restart(),
+    }
+    // What it could not say then, the client says now: nobody stands between these two.
+    guard.release().await.unwrap();
+    first.await.unwrap().release().await.unwrap();
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_timeout_says_that_the_server_stood_still() {
+    // Longer than it takes to tell that a server stands still.
+    times_out(Trouble::Stopped, Duration::from_secs(9)).await;
+}
+
+#[tokio::test]
+async fn a_timeout_says_that_the_server_was_gone() {
+    times_out(Trouble::Killed, Duration::from_secs(3)).await;
+}
+
+#[tokio::test]
+async fn an_acquire_returns_by_its_timeout_from_a_silent_server() {
+    let server = RedisServer::start();
+    let lock = connect(&server).await.lock("lock").unwrap();
+    server.stop();
+    let timeout = Duration::from_secs(1);
+    let called = Instant::now();
+    let error = lock.acquire().timeout(timeout).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, AcquireError::Timeout { waited, position: None, .. } if waited >= timeout), "{error:?}");
+    assert!(called.elapsed() < timeout + SLACK, "{:?}", called.elapsed());
+    server.cont();
+    // The acquire that lay in the socket is executed now, and nobody wants it.
+    drop(lock.acquire().await.unwrap());
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn calls_without_a_timeout_have_one_of_their_own() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let lock = client.lock("lock").unwrap();
+    let busy = client.lock("busy").unwrap();
+    let guard = busy.acquire().await.unwrap();
+    let waiting = busy.enqueue().await.unwrap();
+    server.stop();
+    let called = Instant::now();
+    let (inspect, attempt, enqueue, position, broken) =
+        tokio::join!(lock.inspect(), lock.try_acquire(), lock.enqueue(), waiting.position(), lock.break_lease(1));
+    assert!(called.elapsed() < Duration::from_secs(5) + SLACK, "{:?}", called.elapsed());
+    for fault in [inspect.unwrap_err(), position.unwrap_err(), broken.unwrap_err()] {
+        assert!(matches!(fault, Fault::Unavailable { .. }), "{fault:?}");
+        assert!(fault.to_string().contains("no answer from the server within"), "{fault}");
+    }
+    assert!(matches!(attempt, Err(TryAcquireError::Fault(Fault::Unavailable { .. }))), "{attempt:?}");
+    assert!(matches!(enqueue, Err(AcquireError::Fault(Fault::Unavailable { .. }))), "{enqueue:?}");
+    server.cont();
+    drop((guard, waiting));
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_holder_that_cannot_renew_hears_it_in_time() {
+    let lease = Duration::from_secs(3);
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let guard = client.lock_with("lock", LockOptions::new().lease(lease)).unwrap().acquire().await.unwrap();
+    let release = client.lock_with("other", LockOptions::new().lease(lease)).unwrap().acquire().await.unwrap();
+    server.stop();
+    let stopped = Instant::now();
+    let (lost, released) = tokio::join!(guard.lost(), release.release());
+    assert!(matches!(&lost.reason, LostReason::NotRenewed { cause: Some(_) }), "{lost}");
+    assert!(matches!(&released, Err(ReleaseError::Unknown { .. })), "{released:?}");
+    assert!(stopped.elapsed() < lease + SLACK, "{:?}", stopped.elapsed());
+    server.cont();
+    drop(guard);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_lazy_client_waits_for_its_server() {
+    let server = RedisServer::start();
+    server.kill();
+    let client = Client::connect_lazy(&server.url()).unwrap();
+    let lock = client.lock("lock").unwrap();
+    let error = lock.acquire().timeout(Duration::from_secs(1)).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, AcquireError::Timeout { position: None, cause: Some(_), .. }), "{error:?}");
+    let acquire = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().timeout(4 * SOON).await }
+    });
+    server.restart();
+    acquire.await.unwrap().unwrap().release().await.unwrap();
+    keys_left(&server);
+}
+
+/// Anything may be sent to another task or thread, kept anywhere, and polled without pinning.
+#[test]
+fn handles_and_futures_go_anywhere() {
+    fn anywhere<T: Send + Sync + Unpin + 'static>() {}
+    fn sent<T: Send + 'static>(_: impl FnOnce(&'static Lock, Guard) -> T) {}
+    fn shared<T: Send + Sync + 'static>(_: impl FnOnce(Guard) -> T) {}
+    anywhere::<(Client, ClientBuilder, Lock, LockOptions)>();
+    anywhere::<(Guard, Held, Waiting)>();
+    anywhere::<(AcquireFuture, TryAcquireFuture, EnqueueFuture)>();
+    anywhere::<(AcquireError, TryAcquireError, ReleaseError, Fault, Lost)>();
+    sent(|lock, _| lock.run(async |held| held.token()));
+    sent(|lock, _| lock.inspect());
+    sent(|lock, _| lock.break_lease(1));
+    sent(|_, guard| guard.release());
+    shared(|guard| guard.lost());
+    shared(|guard| guard.held().lost());
+}
