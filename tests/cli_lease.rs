@@ -3,7 +3,7 @@
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-#[path = "cli_support.rs"]
+#[path = "support/cli.rs"]
 mod support;
 
 use support::{Process, Redis, Signal, await_death, await_state, eventually, lives, parent, signal, stat};

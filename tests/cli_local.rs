@@ -3,7 +3,7 @@
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-#[path = "cli_support.rs"]
+#[path = "support/cli.rs"]
 mod support;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};

@@ -3,9 +3,9 @@
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-#[path = "cli_pty.rs"]
+#[path = "support/pty.rs"]
 mod pty;
-#[path = "cli_support.rs"]
+#[path = "support/cli.rs"]
 mod support;
 
 use pty::Terminal;

@@ -2,7 +2,7 @@
 #![cfg(all(unix, feature = "cli"))]
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
-#![allow(dead_code, reason = "cargo also compiles it as a test binary of its own")]
+#![allow(dead_code)]
 
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
