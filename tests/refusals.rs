@@ -283,7 +283,7 @@ async fn a_key_of_another_type_in_the_way() {
             other => panic!("{key}: {other:?}"),
         }
         let keys: Vec<String> = cmd("KEYS").arg("*").query(&mut raw).unwrap();
-        assert_eq!(keys, [key.clone()], "something was written before the error");
+        assert_eq!(keys, std::slice::from_ref(&key), "something was written before the error");
         assert_eq!(cmd("GETDEL").arg(&key).query::<String>(&mut raw).unwrap(), "somebody's");
         // The way is free again, for the same client too.
         lock.acquire().await.unwrap().release().await.unwrap();
