@@ -24,7 +24,7 @@ pub struct Waiter {
     pub id: String,
     wait: bool,
     claim: bool,
-    ticket: u64,
+    pub ticket: u64,
     epoch: u64,
 }
 
@@ -58,10 +58,16 @@ impl Client {
         Request::Acquire { id, wait, claim, terms: self.terms, ticket, memory }
     }
 
+    /// All who wait, in the order of their tickets.
+    pub fn waiting(&self) -> Vec<String> {
+        let mut waiting: Vec<&Waiter> = self.waiters.iter().collect();
+        waiting.sort_by_key(|waiter| waiter.ticket);
+        waiting.into_iter().map(|waiter| waiter.id.clone()).collect()
+    }
+
     pub fn heartbeat(&self) -> Request {
-        let mut placed: Vec<&Waiter> = self.waiters.iter().filter(|waiter| waiter.ticket > 0).collect();
-        placed.sort_by_key(|waiter| waiter.ticket);
-        let ids = placed.iter().take(16).map(|waiter| waiter.id.clone()).collect();
+        let unplaced = self.waiters.iter().filter(|waiter| waiter.ticket == 0).count();
+        let ids = self.waiting().into_iter().skip(unplaced).take(16).collect();
         Request::Heartbeat { client: self.name.clone(), terms: self.terms, ids }
     }
 

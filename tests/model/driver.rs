@@ -67,16 +67,8 @@ impl Driver {
         let reader = BufReader::new(stream.try_clone().expect("a second handle"));
         let keys = KINDS.iter().map(|kind| format!("fairlock:{{{NAME}}}:{kind}")).collect();
         let (parser, scripts) = (Parser::new(), BTreeMap::new());
-        let mut driver = Self {
-            _server: server,
-            stream,
-            reader,
-            parser,
-            keys,
-            scripts,
-            dump: String::new(),
-            messages: vec![],
-        };
+        let mut driver =
+            Self { _server: server, stream, reader, parser, keys, scripts, dump: String::new(), messages: vec![] };
         driver.ask(&[cmd("HELLO").arg(3).clone()]);
         let subscribe = cmd("PSUBSCRIBE").arg("to:*").clone();
         driver.stream.write_all(&subscribe.get_packed_command()).expect("the server takes it");
@@ -133,9 +125,8 @@ impl Driver {
     }
 
     /// Deletes one key; the number of its kind wraps around.
-    pub fn delete(&mut self, kind: usize) -> &'static str {
+    pub fn delete(&mut self, kind: usize) {
         self.ask(&[cmd("DEL").arg(&self.keys[kind % KINDS.len()]).clone()]);
-        KINDS[kind % KINDS.len()]
     }
 
     pub fn save(&mut self) -> Saved {

@@ -130,9 +130,9 @@ impl Lock {
     /// What this request is answered, and what is published, at `time` on the server's clock. `batch` is how many heads
     /// one turn looks at; `queue` how messages name the lock.
     pub fn turn(&mut self, time: u64, request: &Request, batch: usize, queue: &str) -> (Answer, Vec<Message>) {
-        let mut turn = Turn { lock: self.clone(), time, now: 0, lapsed: None, again: false, batch, messages: vec![] };
-        turn.tell_time();
-        turn.end_lapsed();
+        let mut turn =
+            Turn { lock: self.clone(), time, now: 0, least: 0, lapsed: None, again: false, batch, messages: vec![] };
+        turn.begin();
         let answer = match request {
             Request::Acquire { id, wait, claim, terms, ticket, memory } => {
                 turn.acquire(id, *wait, *claim, terms, *ticket, memory)
@@ -152,10 +152,11 @@ impl Lock {
                 _ => "",
             };
             let mut unchanged = Turn { lock: self.clone(), messages: vec![], lapsed: None, again: false, ..turn };
-            unchanged.tell_time();
-            unchanged.end_lapsed();
+            unchanged.begin();
             return (unchanged.answer(word, caller, &[]), vec![]);
         };
+        // Where an entry was lost, nobody knows whom to tell.
+        turn.messages.retain(|(channel, _)| !channel.is_empty());
         let messages = turn.messages.drain(..).map(|(to, text)| (to, format!("{text} {queue}"))).collect();
         if !matches!(request, Request::Inspect { .. }) {
             *self = turn.end(self);
@@ -214,6 +215,8 @@ struct Turn {
     lock: Lock,
     time: u64,
     now: u64,
+    /// What a caller with nothing to restore has seen: its stamps are above it.
+    least: u64,
     /// Whose lease this turn found to be over.
     lapsed: Option<String>,
     /// The batch limit was reached before somebody alive was found.
@@ -239,7 +242,13 @@ impl Turn {
         state.skew = self.now as i64 - self.time as i64;
     }
 
-    fn end_lapsed(&mut self) {
+    fn begin(&mut self) {
+        self.tell_time();
+        if let Some((_, _, held)) = self.lock.held() {
+            // The state may have been lost, and what is known of the holder not.
+            self.lock.state.token = self.lock.state.token.max(held.token);
+            self.lock.state.stamp = self.lock.state.stamp.max(held.token);
+        }
         if let Some((id, end)) = self.lock.lease.clone()
             && end <= self.now
         {
@@ -249,7 +258,7 @@ impl Turn {
     }
 
     fn next_stamp(&mut self) -> u64 {
-        self.lock.state.stamp = self.time.max(self.lock.state.stamp + 1);
+        self.lock.state.stamp = self.time.max(self.lock.state.stamp + 1).max(self.least + 1);
         self.lock.state.stamp
     }
 
@@ -328,16 +337,18 @@ impl Turn {
     /// None if what the client brings is too absurd to be believed.
     fn restore(&mut self, mark: u64, memory: &Memory, liveness: u64) -> Option<()> {
         let Memory { epoch, floor, left } = *memory;
+        let absurd = epoch.max(mark).max(floor) > self.time + ABSURD;
         if epoch == 0 {
+            self.least = if absurd { 0 } else { floor };
             return Some(());
         }
-        if epoch.max(mark).max(floor) > self.time + ABSURD {
+        if absurd {
             return None;
         }
         let state = &mut self.lock.state;
         let rolled_back = epoch > state.epoch || (epoch == state.epoch && mark > state.stamp);
         let made_anew = epoch < state.epoch && state.recover_until == 0;
-        state.stamp = state.stamp.max(floor).max(mark);
+        state.stamp = state.stamp.max(epoch).max(floor).max(mark);
         if rolled_back || made_anew {
             self.lock.state.epoch = self.next_stamp();
             let until = self.now + liveness.max(left);
@@ -439,7 +450,7 @@ impl Turn {
                 self.lock.lease = Some((id.to_owned(), end.max(self.now + terms.lease)));
                 "renewed"
             }
-            _ if self.recovering() && memory.left > 0 && self.lock.state.token <= token => {
+            _ if self.recovering() && memory.left > 0 && self.newest(id, token) => {
                 self.lock.end_lease();
                 self.lock.remove_waiter(id);
                 self.lock.state.token = token;
@@ -456,6 +467,12 @@ impl Turn {
         }
         let left = self.lock.lease.as_ref().map(|(_, end)| end - self.now)?;
         Some(self.answer(word, client_of(id), &[("left_us", left)]))
+    }
+
+    /// Whether no other lease has been granted since this one.
+    fn newest(&self, id: &str, token: u64) -> bool {
+        let others = self.lock.lease.as_ref().is_some_and(|(holder, _)| holder != id);
+        self.lock.state.token < token || (self.lock.state.token == token && !others)
     }
 
     fn release(&mut self, id: &str) -> Option<Answer> {
