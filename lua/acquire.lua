@@ -12,7 +12,7 @@ lease_us, liveness_us, ticket = tonumber(lease_us), tonumber(liveness_us), tonum
 if not restore(tonumber(their_epoch), ticket, tonumber(floor), liveness_us, tonumber(left_us)) then
   return answer('refused', client)
 end
-if holder == id and held and held[MARK] == 'cut' then
+if holder == id and (not held or held[MARK] == 'cut') then
   -- It was granted before data was lost; what came after it is not known. The waiter returns to its place.
   drop_lease(id)
 end
@@ -38,8 +38,8 @@ if holder ~= id then
         waiting = waiting + 1
         gone.queue[id] = nil
         add('ZADD', queue, place, id)
-        put_entry(id, entry)
       end
+      put_entry(id, entry) -- also for one who stands in the queue: its entry may have been lost
     end
   end
 end

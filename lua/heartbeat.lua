@@ -10,6 +10,7 @@ local first, missing
 for i = 5, #ARGV do
   if redis.call('ZSCORE', queue, ARGV[i]) then
     first = first or ARGV[i]
+    missing = missing or redis.call('HEXISTS', entries, ARGV[i]) == 0 -- it could not be granted the lock
   elseif ARGV[i] ~= holder or held and held[MARK] == 'cut' then
     missing = true
   end

@@ -17,8 +17,9 @@ if holder == id and held and held[TOKEN] == their_token and held[MARK] == 'broke
 elseif holder == id and held and held[TOKEN] == their_token and held[MARK] == nil then
   word = 'renewed'
   put_lease(id, held, math.max(holder_end, now + lease_us))
-elseif now < recover_until and left_us > 0 and token <= their_token then
-  -- No newer token was granted since. What stands here is from before: an older lease, its own entry in the queue.
+elseif now < recover_until and left_us > 0
+  and (token < their_token or token == their_token and (holder == '' or holder == id)) then
+  -- Nothing was granted since. What stands here is from before: an older lease, its own entry in the queue.
   word = 'renewed'
   if holder ~= '' and holder ~= id then drop_lease(holder) end
   if redis.call('ZSCORE', queue, id) then drop_waiter(id) end

@@ -17,7 +17,8 @@ now = math.max(now, seen)
 skew = now - raw
 
 -- A hybrid logical clock for tickets, tokens and epochs. From TIME itself: the lock clock may lag behind it.
+local least = 0 -- the highest stamp that a caller with nothing to restore has seen
 local function next_stamp()
-  stamp = math.max(raw, stamp + 1)
+  stamp = math.max(raw, stamp + 1, least + 1)
   return stamp
 end

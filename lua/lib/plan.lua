@@ -17,8 +17,14 @@ local function entry_of(id)
 end
 local function client_of(id) return string.match(id, '^[^.]*') end
 
--- The holder's entry. Read in every case: a key of another type must be found before the first write.
-local held = entry_of(holder)
+-- The holder's entry. Read in every case: a key of another type must be found before the first write. Where it was
+-- lost, the last token still tells which lease this is.
+local held = entry_of(holder) or holder ~= '' and token > 0 and {0, 0, '', '', '', token} or nil
+if held then
+  -- And where the state was lost, the entry still tells the last token.
+  token = math.max(token, held[TOKEN])
+  stamp = math.max(stamp, token)
+end
 
 local function add(...) adds[#adds + 1] = {...} end
 

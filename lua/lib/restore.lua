@@ -4,13 +4,18 @@
 local ABSURD_US = 86400000000
 
 local function restore(their_epoch, mark, floor, liveness_us, left_us)
-  if their_epoch == 0 then return true end
   local highest = math.max(their_epoch, mark, floor)
-  if highest > math.max(raw, stamp) + ABSURD_US then return false end
+  local absurd = highest > math.max(raw, stamp) + ABSURD_US
+  if their_epoch == 0 then
+    -- It brings nothing that could show a loss, but what it is given now must be above what it has seen.
+    if not absurd then least = floor end
+    return true
+  end
+  if absurd then return false end
   -- What a reply once named was stored: under the same epoch a higher one is proof that it is gone.
   local rolled_back = their_epoch > epoch or (their_epoch == epoch and highest > stamp)
   local made_anew = their_epoch < epoch and recover_until == 0
-  stamp = math.max(stamp, floor, mark)
+  stamp = math.max(stamp, highest)
   if not (rolled_back or made_anew) then return true end
 
   epoch = next_stamp()

@@ -1,0 +1,160 @@
+//! Clients as the scripts know them: what each remembers, what it asks for, and what it takes from an answer. They know
+//! nothing of connections; which answer gets lost and who falls silent is the test's choice.
+
+use super::{Answer, Memory, Request, Terms, client_of};
+
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub name: String,
+    pub terms: Terms,
+    pub waiters: Vec<Waiter>,
+    pub holds: Vec<Hold>,
+    /// Ids to be given back, until the server has answered.
+    pub farewells: Vec<String>,
+    /// The server's data is another, or it does not know a waiter: all re-enter.
+    pub uneasy: bool,
+    next: u64,
+    epoch: u64,
+    floor: u64,
+    lease_until: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    pub id: String,
+    wait: bool,
+    claim: bool,
+    pub ticket: u64,
+    epoch: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Hold {
+    pub id: String,
+    pub token: u64,
+    epoch: u64,
+    until: u64,
+}
+
+impl Client {
+    pub fn new(name: String, terms: Terms) -> Self {
+        let (waiters, holds, farewells) = (vec![], vec![], vec![]);
+        Self { name, terms, waiters, holds, farewells, uneasy: false, next: 0, epoch: 0, floor: 0, lease_until: 0 }
+    }
+
+    // ---- what it asks for; `now` is true time ----
+
+    pub fn acquire(&mut self, now: u64, wait: bool, claim: bool) -> Request {
+        self.next += 1;
+        let id = format!("{}.{}", self.name, self.next);
+        self.waiters.push(Waiter { id, wait, claim, ticket: 0, epoch: 0 });
+        self.enter(now, self.waiters.len() - 1)
+    }
+
+    /// The acquire of a waiter: once more, with the ticket that it has.
+    pub fn enter(&self, now: u64, index: usize) -> Request {
+        let Waiter { id, wait, claim, ticket, epoch } = self.waiters[index].clone();
+        let memory = Memory { epoch, floor: self.floor, left: self.lease_until.saturating_sub(now) };
+        Request::Acquire { id, wait, claim, terms: self.terms, ticket, memory }
+    }
+
+    /// All who wait, in the order of their tickets.
+    pub fn waiting(&self) -> Vec<String> {
+        let mut waiting: Vec<&Waiter> = self.waiters.iter().collect();
+        waiting.sort_by_key(|waiter| waiter.ticket);
+        waiting.into_iter().map(|waiter| waiter.id.clone()).collect()
+    }
+
+    pub fn heartbeat(&self) -> Request {
+        let unplaced = self.waiters.iter().filter(|waiter| waiter.ticket == 0).count();
+        let ids = self.waiting().into_iter().skip(unplaced).take(16).collect();
+        Request::Heartbeat { client: self.name.clone(), terms: self.terms, ids }
+    }
+
+    pub fn renew(&self, now: u64, index: usize) -> Request {
+        let Hold { id, token, epoch, until } = self.holds[index].clone();
+        let memory = Memory { epoch, floor: self.floor, left: until.saturating_sub(now) };
+        Request::Renew { id, token, terms: self.terms, memory }
+    }
+
+    pub fn release(&mut self, index: usize) -> Request {
+        let id = self.holds.remove(index).id;
+        self.farewells.push(id.clone());
+        Request::Release { id }
+    }
+
+    pub fn leave(&mut self, from: usize, count: usize) -> Request {
+        let to = self.waiters.len().min(from + count);
+        let ids: Vec<String> = self.waiters.drain(from..to).map(|waiter| waiter.id).collect();
+        self.farewells.extend(ids.iter().cloned());
+        Request::Leave { ids }
+    }
+
+    // ---- what it learns ----
+
+    pub fn learn(&mut self, sent: u64, request: &Request, answer: &Answer) {
+        let number = |field| answer.number(field).unwrap_or_default();
+        self.floor = self.floor.max(number("stamp"));
+        self.lease_until = sent + number("lease_left_us");
+        let epoch = number("epoch");
+        self.uneasy |= std::mem::replace(&mut self.epoch, epoch) != epoch;
+        match request {
+            Request::Acquire { id, .. } => self.learn_of_acquire(sent, id, answer, epoch),
+            Request::Heartbeat { .. } => self.uneasy |= answer.word == "unknown",
+            Request::Renew { id, .. } => {
+                let Some(index) = self.holds.iter().position(|hold| hold.id == *id) else { return };
+                if answer.word == "renewed" {
+                    self.holds[index].until = sent + number("left_us");
+                    self.holds[index].epoch = epoch;
+                } else {
+                    self.release(index);
+                }
+            }
+            Request::Release { .. } | Request::Leave { .. } if number("again") == 1 => {}
+            Request::Release { id } => self.farewells.retain(|other| other != id),
+            Request::Leave { ids } => self.farewells.retain(|other| !ids.contains(other)),
+            Request::Inspect { .. } | Request::Break { .. } => {}
+        }
+        if let Some(holder) = answer.fields.get("holder") {
+            self.granted(holder, number("holder_token"), sent + number("lease_left_us"));
+        }
+    }
+
+    fn learn_of_acquire(&mut self, sent: u64, id: &str, answer: &Answer, epoch: u64) {
+        let number = |field| answer.number(field).unwrap_or_default();
+        let Some(index) = self.waiters.iter().position(|waiter| waiter.id == id) else {
+            if answer.word == "queued" && !self.farewells.iter().any(|other| other == id) {
+                self.farewells.push(id.to_owned());
+            }
+            return;
+        };
+        let waiter = &mut self.waiters[index];
+        match answer.word.as_str() {
+            "granted" => {
+                waiter.epoch = epoch;
+                self.granted(id, number("granted_token"), sent + number("left_us"));
+            }
+            "queued" => (waiter.ticket, waiter.epoch) = (number("ticket"), epoch),
+            "busy" => drop(self.waiters.remove(index)),
+            _ => {
+                (waiter.ticket, waiter.epoch) = (0, 0);
+                self.floor = 0;
+            }
+        }
+    }
+
+    /// A grant, in a reply or by push. What nobody here wants is given back.
+    pub fn granted(&mut self, id: &str, token: u64, until: u64) {
+        let known = self.holds.iter().any(|hold| hold.id == id) || self.farewells.iter().any(|other| other == id);
+        if client_of(id) != self.name || known {
+            return;
+        }
+        match self.waiters.iter().position(|waiter| waiter.id == id) {
+            None => self.farewells.push(id.to_owned()),
+            Some(index) => {
+                let epoch = self.waiters.remove(index).epoch.max(self.epoch);
+                self.holds.push(Hold { id: id.to_owned(), token, epoch, until });
+            }
+        }
+    }
+}

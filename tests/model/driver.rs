@@ -1,0 +1,296 @@
+//! Drives the real scripts on a real server: one round trip per request, which also brings back all that stands there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{BufReader, Write as _},
+    os::unix::net::UnixStream,
+};
+
+use redis::{Cmd, Parser, PushKind, Value, cmd};
+
+use super::{Answer, Entry, Lock, Mark, Message, Request, State, Terms, about};
+use crate::support::RedisServer;
+
+const CLOCK: &str = "local function server_time() return tonumber(redis.call('GET', 'test-clock')) end\n";
+const KINDS: [&str; 5] = ["queue", "sessions", "leases", "entries", "state"];
+const NAME: &str = "m";
+
+/// Everything that stands under the lock's keys, and how long the server keeps each.
+const DUMP: &str = "
+local function pairs_of(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end
+local entries, ttls = redis.call('HGETALL', KEYS[4]), {}
+for i = 2, #entries, 2 do entries[i] = cmsgpack.unpack(entries[i]) end
+for i = 1, #KEYS do ttls[i] = redis.call('PTTL', KEYS[i]) end
+return {pairs_of(KEYS[1]), pairs_of(KEYS[2]), pairs_of(KEYS[3]), entries, redis.call('HGETALL', KEYS[5]), ttls}";
+
+/// What stands on the server.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub lock: Lock,
+    /// All members of `:leases`. The model knows of one at most.
+    pub leases: usize,
+    /// By the last part of the key, in ms; keys that exist only. -1 is for ever.
+    pub ttls: BTreeMap<&'static str, i64>,
+}
+
+/// What one request brought.
+#[derive(Debug)]
+pub struct Outcome {
+    pub answer: Answer,
+    pub messages: Vec<Message>,
+    pub found: Found,
+}
+
+pub type Saved = Vec<(usize, Vec<u8>)>;
+
+pub struct Driver {
+    _server: RedisServer,
+    stream: UnixStream,
+    reader: BufReader<UnixStream>,
+    parser: Parser,
+    keys: Vec<String>,
+    /// For each batch limit the scripts by name: text and digest.
+    scripts: BTreeMap<(usize, &'static str), (String, String)>,
+    dump: String,
+    messages: Vec<Message>,
+}
+
+impl Driver {
+    pub fn start() -> Self {
+        Self::with(|_, text| text)
+    }
+
+    /// With scripts that were changed on purpose.
+    pub fn with(change: impl Fn(&str, String) -> String) -> Self {
+        let server = RedisServer::start();
+        let stream = UnixStream::connect(server.socket()).expect("the server's socket");
+        let reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        let keys = KINDS.iter().map(|kind| format!("fairlock:{{{NAME}}}:{kind}")).collect();
+        let (parser, scripts) = (Parser::new(), BTreeMap::new());
+        let mut driver =
+            Self { _server: server, stream, reader, parser, keys, scripts, dump: String::new(), messages: vec![] };
+        driver.ask(&[cmd("HELLO").arg(3).clone()]);
+        let subscribe = cmd("PSUBSCRIBE").arg("to:*").clone();
+        driver.stream.write_all(&subscribe.get_packed_command()).expect("the server takes it");
+        driver.dump = text(&driver.ask(&[cmd("SCRIPT").arg("LOAD").arg(DUMP).clone()])[0]);
+        for batch in [3, 100] {
+            for (name, source) in fairlock::testing::scripts(CLOCK) {
+                let limit = format!("local BATCH = {batch} ");
+                let source = change(name, source.replace("local BATCH = 100 ", &limit));
+                assert!(source.contains(&limit) && source.contains("test-clock"), "{name}: the scripts have changed");
+                let digest = text(&driver.ask(&[cmd("SCRIPT").arg("LOAD").arg(&source).clone()])[0]);
+                driver.scripts.insert((batch, name), (source, digest));
+            }
+        }
+        driver
+    }
+
+    /// The name of the lock in messages.
+    pub fn queue(&self) -> &str {
+        &self.keys[0]
+    }
+
+    /// Runs the request at `time`.
+    pub fn run(&mut self, time: u64, batch: usize, request: &Request) -> Result<Outcome, String> {
+        let (name, arguments) = encode(request);
+        let (source, digest) = &self.scripts[&(batch, name)];
+        let clock = cmd("SET").arg("test-clock").arg(time).clone();
+        let asked = [clock, self.keyed("EVALSHA", digest, &arguments), self.keyed("EVALSHA", &self.dump, &[])];
+        let loads = [source, DUMP].map(|script| cmd("SCRIPT").arg("LOAD").arg(script).clone());
+        let replies = self.ask_all(&asked);
+        match (&replies[1], &replies[2]) {
+            (Value::ServerError(error), _) if error.code() == "NOSCRIPT" => {
+                self.ask(&loads);
+                self.run(time, batch, request)
+            }
+            (Value::ServerError(error), _) => Err(format!("the script failed: {error:?}")),
+            (reply, dump) => {
+                let messages = std::mem::take(&mut self.messages);
+                Ok(Outcome { answer: answer(reply), messages, found: found(dump) })
+            }
+        }
+    }
+
+    pub fn found(&mut self) -> Found {
+        let dump = cmd("EVAL").arg(DUMP).arg(self.keys.len()).arg(&self.keys).clone();
+        found(&self.ask(&[dump])[0])
+    }
+
+    pub fn flush_scripts(&mut self) {
+        self.ask(&[cmd("SCRIPT").arg("FLUSH").clone()]);
+    }
+
+    pub fn flush_all(&mut self) {
+        self.ask(&[cmd("FLUSHALL").clone()]);
+    }
+
+    /// Deletes one key; the number of its kind wraps around.
+    pub fn delete(&mut self, kind: usize) {
+        self.ask(&[cmd("DEL").arg(&self.keys[kind % KINDS.len()]).clone()]);
+    }
+
+    pub fn save(&mut self) -> Saved {
+        let dumps: Vec<Cmd> = self.keys.iter().map(|key| cmd("DUMP").arg(key).clone()).collect();
+        let replies = self.ask(&dumps).into_iter().enumerate();
+        replies.filter_map(|(kind, dump)| Some((kind, bytes(&dump)?.to_vec()))).collect()
+    }
+
+    pub fn restore(&mut self, saved: &Saved) {
+        let mut asked = vec![cmd("DEL").arg(&self.keys).clone()];
+        for (kind, dump) in saved {
+            asked.push(cmd("RESTORE").arg(&self.keys[*kind]).arg(86_400_000 * 2).arg(dump).clone());
+        }
+        self.ask(&asked);
+    }
+
+    fn keyed(&self, command: &'static str, script: &str, arguments: &[String]) -> Cmd {
+        cmd(command).arg(script).arg(self.keys.len()).arg(&self.keys).arg(arguments).clone()
+    }
+
+    fn ask(&mut self, asked: &[Cmd]) -> Vec<Value> {
+        let replies = self.ask_all(asked);
+        for reply in &replies {
+            assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
+        }
+        replies
+    }
+
+    fn ask_all(&mut self, asked: &[Cmd]) -> Vec<Value> {
+        let packed: Vec<u8> = asked.iter().flat_map(Cmd::get_packed_command).collect();
+        self.stream.write_all(&packed).expect("the server takes it");
+        let mut replies = Vec::new();
+        while replies.len() < asked.len() {
+            match self.parser.parse_value(&mut self.reader).expect("a reply") {
+                Value::Push { kind: PushKind::PMessage, data } => self.messages.push((text(&data[1]), text(&data[2]))),
+                Value::Push { .. } => {}
+                reply => replies.push(reply),
+            }
+        }
+        replies
+    }
+}
+
+/// Name and arguments of the script, in the order of its header.
+fn encode(request: &Request) -> (&'static str, Vec<String>) {
+    let numbers = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>();
+    let people = |id: &str| {
+        let about = about(id);
+        vec![about.channel, about.label, about.owner]
+    };
+    let session = |terms: &Terms| numbers(&[terms.liveness, terms.buffer, terms.heartbeat]);
+    match request {
+        Request::Acquire { id, wait, claim, terms, ticket, memory } => {
+            let mut arguments = vec![id.clone()];
+            arguments.extend(numbers(&[u64::from(*wait), u64::from(*claim), terms.lease]));
+            arguments.extend(session(terms).into_iter().chain(people(id)));
+            arguments.extend(numbers(&[*ticket, memory.epoch, memory.floor, memory.left]));
+            ("acquire", arguments)
+        }
+        Request::Heartbeat { client, terms, ids } => {
+            let first = std::iter::once(client.clone());
+            ("heartbeat", first.chain(session(terms)).chain(ids.iter().cloned()).collect())
+        }
+        Request::Renew { id, token, terms, memory } => {
+            let mut arguments = vec![id.clone()];
+            arguments.extend(numbers(&[*token, terms.lease, terms.liveness]).into_iter().chain(people(id)));
+            arguments.extend(numbers(&[memory.epoch, memory.floor, memory.left]));
+            ("renew", arguments)
+        }
+        Request::Release { id } => ("release", vec![id.clone()]),
+        Request::Leave { ids } => ("leave", ids.clone()),
+        Request::Inspect { after, count } => ("inspect", numbers(&[*after, *count as u64])),
+        Request::Break { token, force } => ("break", numbers(&[*token, u64::from(*force)])),
+    }
+}
+
+fn answer(value: &Value) -> Answer {
+    let (word, fields) = items(value).split_first().expect("a word");
+    let mut answer = Answer { word: text(word), ..Answer::default() };
+    for field in fields.chunks_exact(2) {
+        match text(&field[0]).as_str() {
+            "page" => answer.page = items(&field[1]).iter().map(|row| items(row).iter().map(text).collect()).collect(),
+            name => {
+                answer.fields.insert(name.to_owned(), text(&field[1]));
+            }
+        }
+    }
+    answer
+}
+
+fn found(value: &Value) -> Found {
+    let [queue, sessions, leases, entries, state, ttls] = items(value) else { panic!("{value:?}") };
+    let scores = |value: &Value| -> Vec<(String, u64)> {
+        items(value).chunks_exact(2).map(|pair| (text(&pair[0]), number(&pair[1]))).collect()
+    };
+    let mut lock = Lock::default();
+    lock.queue = scores(queue).into_iter().map(|(id, ticket)| (ticket, id)).collect::<BTreeSet<_>>();
+    lock.sessions = scores(sessions).into_iter().collect();
+    lock.lease = scores(leases).into_iter().next();
+    lock.entries = items(entries).chunks_exact(2).map(|pair| (text(&pair[0]), entry(&pair[1]))).collect();
+    for field in items(state).chunks_exact(2) {
+        let State { stamp, token, epoch, seen, skew, pace, recover_until } = &mut lock.state;
+        match text(&field[0]).as_str() {
+            "skew" => *skew = text(&field[1]).parse().expect("a number"),
+            name => {
+                let place = match name {
+                    "stamp" => stamp,
+                    "token" => token,
+                    "epoch" => epoch,
+                    "seen" => seen,
+                    "pace" => pace,
+                    "recover_until" => recover_until,
+                    other => panic!("the state has {other}"),
+                };
+                *place = number(&field[1]);
+            }
+        }
+    }
+    let ttls = KINDS.iter().zip(items(ttls)).map(|(kind, ttl)| match ttl {
+        Value::Int(ttl) => (*kind, *ttl),
+        other => panic!("{other:?}"),
+    });
+    Found { leases: items(leases).len() / 2, lock, ttls: ttls.filter(|(_, ttl)| *ttl != -2).collect() }
+}
+
+fn entry(value: &Value) -> Entry {
+    let parts = items(value);
+    Entry {
+        lease: number(&parts[0]),
+        liveness: number(&parts[1]),
+        channel: text(&parts[2]),
+        label: text(&parts[3]),
+        owner: text(&parts[4]),
+        token: parts.get(5).map_or(0, number),
+        mark: parts.get(6).map(|mark| match text(mark).as_str() {
+            "broken" => Mark::Broken,
+            "cut" => Mark::Cut,
+            other => panic!("a mark {other:?}"),
+        }),
+    }
+}
+
+fn items(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(items) => items,
+        other => panic!("not an array: {other:?}"),
+    }
+}
+
+fn bytes(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::SimpleString(text) => text.clone(),
+        Value::Int(number) => number.to_string(),
+        other => String::from_utf8_lossy(bytes(other).unwrap_or_else(|| panic!("no text: {other:?}"))).into_owned(),
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    text(value).parse().unwrap_or_else(|_| panic!("no number: {value:?}"))
+}

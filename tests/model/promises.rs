@@ -1,0 +1,336 @@
+//! The promises, judged by what stood before a request, what stands after it, and what was answered: without the model,
+//! so that a mistake which model and scripts share does not pass.
+
+use std::collections::BTreeMap;
+
+use super::driver::{Found, Outcome};
+use super::{Lock, Mark, Request, client_of};
+
+const MINUTE_MS: i64 = 60_000;
+const DAY_MS: i64 = 86_400_000;
+const HOUR_MS: i64 = 3_600_000;
+
+macro_rules! ensure {
+    ($holds:expr, $($message:tt)*) => { if !$holds { return Err(format!($($message)*)); } };
+}
+
+/// What was seen of one lock since it was made.
+#[derive(Debug, Default)]
+pub struct Witness {
+    before: Found,
+    /// The server's clock at the turn that left `before`; none after data was lost.
+    told_time: Option<u64>,
+    /// The highest token ever granted.
+    top_token: u64,
+    /// Of what came back since data was lost, the highest stamp. None while nothing was lost.
+    returned: Option<u64>,
+    /// A holder, and until when by true time it was told that it holds.
+    told: Option<(String, u64)>,
+    /// The longest heartbeat that anybody named.
+    pace: u64,
+}
+
+/// One turn as seen from outside.
+pub struct Turn<'a> {
+    /// The server's clock.
+    pub time: u64,
+    /// The clock of those who wait: nobody steps it.
+    pub true_time: u64,
+    pub request: &'a Request,
+    pub outcome: &'a Outcome,
+}
+
+impl Witness {
+    /// Data was lost, and this is what stands now.
+    pub fn data_lost(&mut self, found: Found) {
+        self.before = found;
+        self.told_time = None;
+        self.told = None;
+        self.returned = Some(0);
+    }
+
+    /// The server's clock was set forwards: leases are shorter by as much.
+    pub fn stepped(&mut self, forwards: u64) {
+        if let Some((_, until)) = &mut self.told {
+            *until = until.saturating_sub(forwards);
+        }
+    }
+
+    pub fn judge(&mut self, turn: &Turn) -> Result<(), String> {
+        let Turn { request, outcome, .. } = turn;
+        let (before, after) = (&self.before.lock, &outcome.found.lock);
+        let refused = outcome.answer.word == "refused" || (outcome.answer.word == "lost" && before == after);
+        if refused || matches!(request, Request::Inspect { .. }) {
+            ensure!(before == after, "it was to change nothing, and left {after:?}");
+            return Ok(());
+        }
+        self.notice(turn);
+        let keeps_time = after.stands() || after.state.epoch > 0;
+        if keeps_time {
+            self.the_clock(turn)?;
+            self.exclusion(turn)?;
+            self.grants(turn)?;
+            self.places(turn)?;
+            self.progress(turn)?;
+            self.told(turn)?;
+        }
+        leftovers(&self.before.lock, &outcome.found)?;
+        self.before = outcome.found.clone();
+        if keeps_time {
+            self.told_time = Some(turn.time);
+        }
+        Ok(())
+    }
+
+    fn notice(&mut self, turn: &Turn) {
+        match turn.request {
+            Request::Acquire { terms, ticket, memory, .. } => {
+                self.pace = self.pace.max(terms.heartbeat);
+                let believed = memory.floor.max(*ticket) <= turn.time + 86_400_000_000;
+                let came_back = memory.epoch > 0 || matches!(turn.outcome.answer.word.as_str(), "granted" | "queued");
+                let returned = self.returned.as_mut().filter(|_| believed && came_back);
+                returned.into_iter().for_each(|top| *top = memory.floor.max(*ticket).max(*top));
+            }
+            Request::Renew { token, memory, .. } => {
+                self.returned.iter_mut().for_each(|top| *top = memory.floor.max(*token).max(*top));
+            }
+            Request::Heartbeat { terms, .. } => self.pace = self.pace.max(terms.heartbeat),
+            _ => {}
+        }
+    }
+
+    /// The lock clock never runs backwards, never faster than the server's, and by two heartbeats at most while a
+    /// session stands.
+    fn the_clock(&self, turn: &Turn) -> Result<(), String> {
+        let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
+        let Some(told_time) = self.told_time.filter(|_| before.state.seen > 0) else { return Ok(()) };
+        ensure!(after.state.seen >= before.state.seen, "the lock clock ran backwards");
+        let step = after.state.seen - before.state.seen;
+        ensure!(step <= turn.time.saturating_sub(told_time), "the lock clock ran ahead by {step}");
+        let waited_for = before.sessions.values().any(|end| *end > before.state.seen);
+        ensure!(!waited_for || step <= 2 * self.pace, "the lock clock took a step of {step} while somebody waits");
+        ensure!(after.state.stamp >= before.state.stamp, "stamps ran backwards");
+        Ok(())
+    }
+
+    /// I1 and I10: a live lease ends only by its holder, by force, or by the return of a newer one after a loss; and it
+    /// becomes shorter only when data was lost.
+    fn exclusion(&self, turn: &Turn) -> Result<(), String> {
+        let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
+        ensure!(turn.outcome.found.leases <= 1, "{} leases", turn.outcome.found.leases);
+        let Some((holder, end)) = before.lease.as_ref().filter(|(_, end)| *end > after.state.seen) else {
+            return Ok(());
+        };
+        let held = before.entries.get(holder);
+        let token = held.map_or(before.state.token, |held| held.token);
+        let reopened = before.state.epoch != after.state.epoch;
+        let cut = reopened || held.is_none_or(|held| held.mark == Some(Mark::Cut));
+        let may_end = match turn.request {
+            Request::Release { id } => id == holder,
+            Request::Leave { ids } => ids.contains(holder),
+            Request::Break { token: theirs, force } => *force && *theirs == token,
+            Request::Renew { token: theirs, .. } => *theirs > token && after.state.seen < after.state.recover_until,
+            Request::Acquire { id, .. } => id == holder && cut,
+            _ => false,
+        };
+        match &after.lease {
+            Some((other, new_end)) if other == holder => {
+                let renewed = matches!(turn.request, Request::Renew { id, .. } if id == holder);
+                ensure!(new_end == end || renewed || may_end || reopened, "the lease of {holder} was moved");
+                ensure!(new_end >= end || cut, "the lease of {holder} was made shorter");
+            }
+            _ => ensure!(may_end, "the live lease of {holder} was taken"),
+        }
+        Ok(())
+    }
+
+    /// I2, I3 and I5, where somebody was granted the lock.
+    fn grants(&mut self, turn: &Turn) -> Result<(), String> {
+        let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
+        let now = after.state.seen;
+        let Some((id, end)) = &after.lease else { return Ok(()) };
+        let token = after.entries.get(id).map_or(after.state.token, |held| held.token);
+        if token == before.entries.get(id).map_or(before.state.token, |held| held.token) && before.holds(id) {
+            return Ok(());
+        }
+        if let Request::Renew { id: returner, token: theirs, .. } = turn.request
+            && returner == id
+        {
+            ensure!(*theirs == token, "a lease came back with another token");
+            ensure!(token >= before.state.token, "a lease came back that an older one had overtaken");
+            ensure!(now < after.state.recover_until, "a lease that had ended was revived");
+            return Ok(());
+        }
+
+        // Where all data was lost and the clock set back, tokens rise over those that have been heard of since.
+        let clock_lost = turn.time <= self.top_token;
+        let floor = self.returned.filter(|_| clock_lost).unwrap_or(self.top_token);
+        ensure!(token > floor, "token {token} after {floor}");
+        ensure!(token > before.state.token, "token {token} after {}", before.state.token);
+        self.top_token = self.top_token.max(token);
+        ensure!(now >= after.state.recover_until, "a grant during recovery");
+
+        let (caller, asked) = match turn.request {
+            Request::Acquire { id, ticket, .. } => (Some(id), *ticket),
+            _ => (None, 0),
+        };
+        let asked = Some(asked).filter(|asked| *asked > 0 && caller == Some(id));
+        let place = before.ticket(id).or(asked).unwrap_or(u64::MAX);
+        for (ticket, other) in before.queue.iter().filter(|(ticket, other)| *ticket < place && other != id) {
+            let passed_over = alive(before, other, now) && !named(turn.request, other);
+            ensure!(!passed_over, "{other} (ticket {ticket}) stood in the queue when {id} was granted the lock");
+        }
+        if caller != Some(id) {
+            let entry = &after.entries[id];
+            let session = after.sessions.get(client_of(id)).or(before.sessions.get(client_of(id)));
+            let limits = [Some(now + entry.lease), Some(now + entry.liveness), session.copied()];
+            let limit = limits.into_iter().flatten().min().unwrap_or(now);
+            // The last one in the queue takes its session with it; the one that it refreshed by this very request too.
+            let refreshed = matches!(turn.request, Request::Heartbeat { client, .. } if client == client_of(id));
+            ensure!(*end <= limit || refreshed, "the claim of {id} goes beyond {limit}");
+            ensure!(
+                turn.outcome.messages.iter().any(|(_, text)| text.starts_with(&format!("grant {id} {token} "))),
+                "{id} was granted the lock and not told"
+            );
+        }
+        Ok(())
+    }
+
+    /// I7 and I8: nobody loses a place but by its own doing or its own silence, and nobody gets another.
+    fn places(&self, turn: &Turn) -> Result<(), String> {
+        let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
+        let now = after.state.seen;
+        for (ticket, id) in &before.queue {
+            match after.ticket(id) {
+                Some(other) => {
+                    ensure!(other == *ticket, "the ticket of {id} became {other}");
+                    ensure!(
+                        before.entries.get(id).is_none_or(|entry| after.entries.get(id) == Some(entry)),
+                        "the entry of {id} became {:?}",
+                        after.entries.get(id)
+                    );
+                }
+                None => ensure!(
+                    after.holds(id) || named(turn.request, id) || !alive(before, id, now),
+                    "{id} lost its place"
+                ),
+            }
+        }
+        for (ticket, id) in after.queue.iter().filter(|(_, id)| before.ticket(id).is_none()) {
+            let Request::Acquire { id: caller, ticket: asked, .. } = turn.request else {
+                return Err(format!("{id} came into the queue by nobody's acquire"));
+            };
+            ensure!(caller == id, "{id} came into the queue by the acquire of {caller}");
+            ensure!(ticket == asked || (*asked == 0 && *ticket > before.state.stamp), "{id} was given ticket {ticket}");
+        }
+        let caller = match turn.request {
+            Request::Acquire { id, .. } => client_of(id),
+            Request::Heartbeat { client, .. } => client,
+            _ => "",
+        };
+        for (client, end) in before.sessions.iter().filter(|(client, end)| **end > now && *client != caller) {
+            let ends = after.sessions.get(client);
+            ensure!(ends == Some(end) || after.queue.is_empty(), "the session of {client} now ends at {ends:?}");
+        }
+        let (was, is) = (before.sessions.get(caller), after.sessions.get(caller));
+        ensure!(was <= is || was <= Some(&now) || after.queue.is_empty(), "the session of {caller} became shorter");
+        if turn.outcome.answer.word == "queued"
+            && let Request::Acquire { terms, .. } = turn.request
+        {
+            let least = now + terms.liveness + terms.buffer;
+            ensure!(is >= Some(&least), "{caller} waits and its session ends at {is:?}");
+        }
+        Ok(())
+    }
+
+    /// I5: a turn that may grant leaves no free lock with a queue, whoever is dead.
+    fn progress(&self, turn: &Turn) -> Result<(), String> {
+        let Lock { lease, queue, state, .. } = &turn.outcome.found.lock;
+        let stuck = lease.is_none() && !queue.is_empty() && state.seen >= state.recover_until;
+        ensure!(!stuck || turn.outcome.answer.number("again") == Some(1), "the lock is free and nobody gets it");
+        Ok(())
+    }
+
+    /// I4, the server's half: a lease ends on the lock clock as its holder was told, and by true time not before.
+    fn told(&mut self, turn: &Turn) -> Result<(), String> {
+        let (answer, after) = (&turn.outcome.answer, &turn.outcome.found.lock);
+        if let Some((holder, until)) = &self.told {
+            let ended = match turn.request {
+                Request::Release { .. } | Request::Leave { .. } => named(turn.request, holder),
+                Request::Break { force, .. } => *force,
+                Request::Renew { id, .. } => id != holder && answer.word == "renewed",
+                _ => false,
+            };
+            let taken = after.lease.as_ref().is_none_or(|(other, _)| other != holder);
+            let taken_in_time = !taken || ended || *until <= turn.true_time;
+            ensure!(taken_in_time, "{holder} was told {} µs more", until - turn.true_time);
+            if taken || self.before.lock.state.epoch != after.state.epoch {
+                self.told = None;
+            }
+        }
+        if let "granted" | "renewed" | "broken" = answer.word.as_str()
+            && let Some((id, end)) = &after.lease
+        {
+            let left = end - after.state.seen;
+            ensure!(answer.number("left_us") == Some(left), "{id} was not told that {left} µs are left");
+            if !matches!(self.told.as_ref(), Some((_, until)) if *until > turn.true_time + left) {
+                self.told = Some((id.clone(), turn.true_time + left));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// I10: what the second of two equal requests may change is the clock, and the end of a lease that it renews.
+pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<(), String> {
+    if first.answer.number("again") == Some(1) {
+        return Ok(());
+    }
+    let (mut one, mut two) = (first.found.lock.essence(), second.found.lock.essence());
+    if let (Request::Renew { .. }, Some((_, end)), Some((_, later))) = (request, &mut one.lease, &mut two.lease) {
+        *end = *later.max(end);
+    }
+    (one.state.skew, one.state.pace) = (two.state.skew, two.state.pace);
+    ensure!(one == two, "sent twice, it made {one:?}\ninto {two:?}");
+    Ok(())
+}
+
+/// I9: every key goes by itself, those of a lock in use not within a day; and an idle lock leaves its state only.
+fn leftovers(before: &Lock, found: &Found) -> Result<(), String> {
+    let Found { lock, ttls, .. } = found;
+    let longest = |of: &Lock| {
+        let ends = of.sessions.values().copied().chain(of.lease.iter().map(|(_, end)| *end));
+        let longest = ends.chain([of.state.recover_until]).max().unwrap_or_default().saturating_sub(lock.state.seen);
+        (longest / 1000) as i64
+    };
+    let least = DAY_MS + longest(lock) - MINUTE_MS;
+    let most = DAY_MS + longest(lock).max(longest(before)) + MINUTE_MS;
+    for (key, ttl) in ttls {
+        ensure!(*ttl > 0, "{key} has no end");
+        if lock.stands() {
+            ensure!((least..=most).contains(ttl), "{key} goes after {ttl} ms");
+        } else {
+            ensure!(*key == "state" && *ttl <= HOUR_MS, "{key} is left, for {ttl} ms");
+        }
+    }
+    let expected: BTreeMap<&str, bool> =
+        [("queue", !lock.queue.is_empty()), ("leases", lock.lease.is_some()), ("state", lock.stands())].into();
+    for (key, expected) in expected {
+        ensure!(!expected || ttls.contains_key(key), "{key} is missing");
+    }
+    Ok(())
+}
+
+/// Whether this waiter counts: it can be granted the lock, and its session goes on.
+fn alive(lock: &Lock, id: &str, now: u64) -> bool {
+    lock.entries.contains_key(id) && lock.sessions.get(client_of(id)).is_some_and(|end| *end > now)
+}
+
+/// Whether the request is about this id, by its owner.
+fn named(request: &Request, id: &str) -> bool {
+    match request {
+        Request::Release { id: named } | Request::Renew { id: named, .. } => named == id,
+        Request::Leave { ids } => ids.iter().any(|named| named == id),
+        _ => false,
+    }
+}
