@@ -30,7 +30,7 @@ local function heads()
   local page, from, at = {}, 0, 1
   return function()
     if at > #page then
-      page = redis.call('ZRANGE', queue, from, from == 0 and 3 or BATCH - 1, 'WITHSCORES')
+      page = redis.call('ZRANGE', queue, from, math.min(from == 0 and 4 or BATCH, BATCH) - 1, 'WITHSCORES')
       from, at = from + #page / 2, 1
     end
     at = at + 2

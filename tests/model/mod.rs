@@ -184,6 +184,11 @@ impl Lock {
         self.lease.as_ref().is_some_and(|(holder, _)| holder == id)
     }
 
+    /// Whether its lease is not one from before data was lost.
+    fn sure_holder(&self, id: &str) -> bool {
+        self.holds(id) && self.held().is_none_or(|(_, _, held)| held.mark != Some(Mark::Cut))
+    }
+
     /// Who holds the lock, until when, and what is known of it. Where the entry was lost, the last token still tells
     /// which lease it is.
     fn held(&self) -> Option<(String, u64, Entry)> {
@@ -337,7 +342,8 @@ impl Turn {
     /// None if what the client brings is too absurd to be believed.
     fn restore(&mut self, mark: u64, memory: &Memory, liveness: u64) -> Option<()> {
         let Memory { epoch, floor, left } = *memory;
-        let absurd = epoch.max(mark).max(floor) > self.time + ABSURD;
+        let highest = epoch.max(mark).max(floor);
+        let absurd = highest > self.time.max(self.lock.state.stamp) + ABSURD;
         if epoch == 0 {
             self.least = if absurd { 0 } else { floor };
             return Some(());
@@ -346,12 +352,12 @@ impl Turn {
             return None;
         }
         let state = &mut self.lock.state;
-        let rolled_back = epoch > state.epoch || (epoch == state.epoch && mark > state.stamp);
+        let rolled_back = epoch > state.epoch || (epoch == state.epoch && highest > state.stamp);
         let made_anew = epoch < state.epoch && state.recover_until == 0;
-        state.stamp = state.stamp.max(epoch).max(floor).max(mark);
+        state.stamp = state.stamp.max(highest);
         if rolled_back || made_anew {
             self.lock.state.epoch = self.next_stamp();
-            let until = self.now + liveness.max(left);
+            let until = self.lock.state.recover_until.max(self.now + liveness.max(left));
             self.lock.state.recover_until = until;
             if rolled_back && let Some((_, end)) = &mut self.lock.lease {
                 *end = until.min(*end);
@@ -400,6 +406,10 @@ impl Turn {
                 None if ticket > 0 => ticket,
                 None => self.next_stamp(),
             };
+            if !self.lock.queue.is_empty() {
+                // Its client is alive, and so are the others of it that wait.
+                self.refresh(client, terms);
+            }
             if self.promote(place) {
                 self.grant(id, entry, self.now + lease);
             } else {
@@ -427,7 +437,7 @@ impl Turn {
         let stands = |turn: &Turn, id: &String| turn.lock.ticket(id).is_some();
         let known = |turn: &Turn, id: &String| turn.lock.entries.contains_key(id) && stands(turn, id);
         let first = ids.iter().find(|id| stands(self, id));
-        let all_known = ids.iter().all(|id| self.lock.holds(id) || known(self, id));
+        let all_known = ids.iter().all(|id| self.lock.sure_holder(id) || known(self, id));
         if first.is_some() {
             self.refresh(client, terms);
         }
@@ -560,8 +570,11 @@ impl Turn {
         numbers.extend(more);
         let mut fields: BTreeMap<String, String> =
             numbers.iter().map(|(name, number)| ((*name).to_owned(), number.to_string())).collect();
-        if let Some((id, _, held)) = self.lock.held().filter(|(id, ..)| client_of(id) == client) {
-            fields.insert("holder".into(), id.clone());
+        if let Some((id, _, held)) = self.lock.held()
+            && client_of(&id) == client
+            && held.mark != Some(Mark::Cut)
+        {
+            fields.insert("holder".into(), id);
             fields.insert("holder_token".into(), held.token.to_string());
         }
         if self.again {
