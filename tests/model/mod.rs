@@ -14,8 +14,10 @@
 pub mod clients;
 pub mod driver;
 pub mod promises;
+pub mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// A lock as it stands on the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,12 +69,19 @@ pub struct State {
 }
 
 /// What a waiter asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Terms {
     pub lease: u64,
     pub liveness: u64,
     pub buffer: u64,
     pub heartbeat: u64,
+}
+
+impl fmt::Debug for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lease, liveness, buffer, .. } = self;
+        write!(f, "lease {lease} liveness {liveness} + {buffer}")
+    }
 }
 
 /// What a client brings along to have its place or its lease restored.

@@ -38,6 +38,8 @@ pub struct Turn<'a> {
     pub true_time: u64,
     pub request: &'a Request,
     pub outcome: &'a Outcome,
+    /// How many dead heads, and dead sessions, one script looks at.
+    pub batch: usize,
 }
 
 impl Witness {
@@ -74,6 +76,7 @@ impl Witness {
             self.progress(turn)?;
             self.told(turn)?;
         }
+        self.garbage(turn)?;
         leftovers(&self.before.lock, &outcome.found)?;
         self.before = outcome.found.clone();
         if keeps_time {
@@ -155,6 +158,7 @@ impl Witness {
         }
         if let Request::Renew { id: returner, token: theirs, .. } = turn.request
             && returner == id
+            && turn.outcome.answer.word == "renewed"
         {
             ensure!(*theirs == token, "a lease came back with another token");
             ensure!(token >= before.state.token, "a lease came back that an older one had overtaken");
@@ -248,6 +252,23 @@ impl Witness {
         let Lock { lease, queue, state, .. } = &turn.outcome.found.lock;
         let stuck = lease.is_none() && !queue.is_empty() && state.seen >= state.recover_until;
         ensure!(!stuck || turn.outcome.answer.number("again") == Some(1), "the lock is free and nobody gets it");
+        Ok(())
+    }
+
+    /// I9: no turn leaves an entry without its owner, and those that may grant take the dead sessions away.
+    fn garbage(&self, turn: &Turn) -> Result<(), String> {
+        let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
+        let owned = |lock: &Lock, id: &str| lock.ticket(id).is_some() || lock.holds(id);
+        for id in after.entries.keys().filter(|id| !owned(after, id)) {
+            let was_garbage = before.entries.contains_key(id) && !owned(before, id);
+            ensure!(was_garbage, "the entry of {id} is left");
+        }
+        let dead = |lock: &Lock| lock.sessions.values().filter(|end| **end <= after.state.seen).count();
+        let may_grant = !matches!(turn.outcome.answer.word.as_str(), "granted" | "renewed" | "broken");
+        if may_grant && !before.queue.is_empty() {
+            let left = dead(after);
+            ensure!(left <= dead(before).saturating_sub(turn.batch), "{left} dead sessions are left");
+        }
         Ok(())
     }
 

@@ -1,0 +1,488 @@
+//! What may happen to one lock, and a world in which it happens to the scripts and to the model alike.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::clients::Client;
+use super::driver::{Driver, Outcome, Saved};
+use super::promises::{Turn, Witness, repeated};
+use super::{Answer, Lock, Memory, Request, Terms};
+
+const SECOND: u64 = 1_000_000;
+const HOUR: u64 = 3600 * SECOND;
+/// The server's clock at the start; it may be set back from there by less than a day.
+const START: u64 = 1_700_000_000 * SECOND;
+const LARGEST_OFFSET: i64 = 10 * HOUR as i64;
+/// Clients that are up at the same time.
+const CLIENTS: usize = 5;
+
+// ---- what may happen ----
+
+#[derive(Clone, Debug)]
+pub struct Case {
+    terms: Vec<Terms>,
+    /// How many dead heads one script looks at. A small limit is reached often.
+    batch: usize,
+    pub ops: Vec<Op>,
+    /// Whether all who are left then get what they wait for.
+    drain: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Op {
+    Ask {
+        who: usize,
+        what: What,
+        fate: Fate,
+    },
+    /// An earlier request arrives (again), counted from the latest.
+    Late(usize),
+    Pass(Pass),
+    /// The server's clock is set.
+    Step(i64),
+    /// A process dies, and another takes its place.
+    Die(usize),
+    /// A process stops to be heard of, and one that had stopped goes on in its place.
+    Pause(usize),
+    /// Everybody who is up does what is to be done.
+    Settle,
+    Delete(usize),
+    FlushScripts,
+    FlushAll,
+    Save,
+    Restore(usize),
+}
+
+#[derive(Clone, Debug)]
+pub enum What {
+    Acquire { wait: bool, claim: bool },
+    Enter(usize),
+    Heartbeat,
+    Renew(usize),
+    Release(usize),
+    Leave { from: usize, count: usize },
+    Farewell(usize),
+    Break { current: bool, force: bool },
+    Inspect { after: usize, count: usize },
+    Boast,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fate {
+    Answered,
+    Twice,
+    ReplyLost,
+    /// Reply and pushes.
+    AllLost,
+}
+
+#[derive(Clone, Debug)]
+pub enum Pass {
+    Micros(u64),
+    Heartbeats(u64),
+    /// To a moment that matters, or a little beside it.
+    To(Moment, i64),
+    Outage(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Moment {
+    LeaseEnd,
+    SessionEnd(usize),
+    RecoverEnd,
+}
+
+fn what() -> impl Strategy<Value = What> {
+    prop_oneof![
+        12 => (prop::bool::weighted(0.8), prop::bool::weighted(0.2)).prop_map(|(wait, claim)| What::Acquire { wait, claim }),
+        8 => (0..8usize).prop_map(What::Enter),
+        12 => Just(What::Heartbeat),
+        10 => (0..3usize).prop_map(What::Renew),
+        10 => (0..3usize).prop_map(What::Release),
+        3 => (0..4usize, 1..4usize).prop_map(|(from, count)| What::Leave { from, count }),
+        5 => (0..4usize).prop_map(What::Farewell),
+        3 => any::<(bool, bool)>().prop_map(|(current, force)| What::Break { current, force }),
+        2 => (0..4usize, 1..4usize).prop_map(|(after, count)| What::Inspect { after, count }),
+        1 => Just(What::Boast),
+    ]
+}
+
+fn pass() -> impl Strategy<Value = Pass> {
+    let moment = prop_oneof![
+        3 => Just(Moment::LeaseEnd),
+        3 => (0..6usize).prop_map(Moment::SessionEnd),
+        2 => Just(Moment::RecoverEnd),
+    ];
+    prop_oneof![
+        6 => (0..3_000u64).prop_map(Pass::Micros),
+        6 => (1..3u64).prop_map(Pass::Heartbeats),
+        6 => (moment, prop_oneof![-1..=1i64, -2_000_000..2_000_000i64]).prop_map(|(moment, by)| Pass::To(moment, by)),
+        1 => (SECOND..2 * HOUR).prop_map(Pass::Outage),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let fate = prop_oneof![
+        12 => Just(Fate::Answered),
+        2 => Just(Fate::Twice),
+        2 => Just(Fate::ReplyLost),
+        1 => Just(Fate::AllLost),
+    ];
+    let step = prop_oneof![3 => -7_200_000_000..7_200_000_000i64, 2 => -5_000_000..5_000_000i64, 1 => -20..20i64];
+    prop_oneof![
+        600 => (0..CLIENTS, what(), fate).prop_map(|(who, what, fate)| Op::Ask { who, what, fate }),
+        60 => prop_oneof![0..4usize, 0..200usize].prop_map(Op::Late),
+        220 => pass().prop_map(Op::Pass),
+        12 => step.prop_map(Op::Step),
+        12 => (0..CLIENTS).prop_map(Op::Die),
+        12 => (0..CLIENTS).prop_map(Op::Pause),
+        20 => Just(Op::Settle),
+        4 => (0..5usize).prop_map(Op::Delete),
+        3 => Just(Op::FlushScripts),
+        3 => Just(Op::FlushAll),
+        8 => Just(Op::Save),
+        4 => (0..3usize).prop_map(Op::Restore),
+    ]
+}
+
+/// Everything that may happen to one lock, of which one script looks at `batch` dead heads.
+pub fn case(batch: usize) -> impl Strategy<Value = Case> {
+    let terms = (prop::sample::select(vec![3, 10, 30, 60]), prop::sample::select(vec![2, 4, 10]), 1..3u64).prop_map(
+        |(lease, liveness, buffer)| Terms {
+            lease: lease * SECOND,
+            liveness: liveness * SECOND,
+            buffer: buffer * SECOND,
+            heartbeat: liveness * SECOND / 3,
+        },
+    );
+    let terms = prop::collection::vec(terms, CLIENTS);
+    let ops = prop::collection::vec(op(), 1..400);
+    (terms, ops, any::<bool>()).prop_map(move |(terms, ops, drain)| Case { terms, batch, ops, drain })
+}
+
+// ---- where it happens ----
+
+pub struct World<'a> {
+    driver: &'a mut Driver,
+    model: Lock,
+    witness: Witness,
+    clients: Vec<Client>,
+    paused: VecDeque<Client>,
+    born: usize,
+    history: Vec<Request>,
+    saved: Vec<(Saved, Lock)>,
+    /// The clock of those who wait. Nobody sets it.
+    now: u64,
+    /// Of the server's clock against it.
+    offset: i64,
+    batch: usize,
+    /// Whether the model is asked, or only the promises.
+    by_model: bool,
+    pub steps: usize,
+    terms: Vec<Terms>,
+    /// What happened, for the message of a failure.
+    log: Vec<(u64, Event)>,
+}
+
+#[derive(Debug)]
+enum Event {
+    Fault(Op),
+    Asked(Request, Option<Answer>),
+}
+
+pub type Checked<T = ()> = Result<T, String>;
+
+impl<'a> World<'a> {
+    pub fn new(driver: &'a mut Driver, case: &Case, by_model: bool) -> Self {
+        driver.flush_all();
+        let mut world = Self {
+            driver,
+            model: Lock::default(),
+            witness: Witness::default(),
+            clients: vec![],
+            paused: VecDeque::new(),
+            born: 0,
+            history: vec![],
+            saved: vec![],
+            now: START,
+            offset: 0,
+            batch: case.batch,
+            by_model,
+            steps: 0,
+            terms: case.terms.clone(),
+            log: vec![],
+        };
+        for who in 0..CLIENTS {
+            let client = world.born(who);
+            world.clients.push(client);
+        }
+        world
+    }
+
+    fn born(&mut self, who: usize) -> Client {
+        self.born += 1;
+        Client::new(format!("c{}", self.born), self.terms[who])
+    }
+
+    fn time(&self) -> u64 {
+        self.now.checked_add_signed(self.offset).expect("offsets are small")
+    }
+
+    pub fn run(&mut self, case: &Case) -> Checked {
+        let outcome = case.ops.iter().try_for_each(|op| self.happen(op));
+        let outcome = outcome.and_then(|()| if case.drain { self.drain() } else { Ok(()) });
+        outcome.map_err(|message| format!("{}{message}", self.story()))
+    }
+
+    fn happen(&mut self, op: &Op) -> Checked {
+        if !matches!(op, Op::Ask { .. } | Op::Late(_) | Op::Pass(_) | Op::Settle) {
+            self.log.push((self.time(), Event::Fault(op.clone())));
+        }
+        match op {
+            Op::Ask { who, what, fate } => {
+                let request = self.request(*who, what);
+                self.ask(*who, request, *fate)?;
+            }
+            Op::Late(back) => {
+                if let Some(index) = self.history.len().checked_sub(1 + back) {
+                    self.send(self.history[index].clone(), true)?;
+                }
+            }
+            Op::Pass(pass) => self.pass(pass),
+            Op::Step(by) => {
+                let offset = (self.offset + by).clamp(-LARGEST_OFFSET, LARGEST_OFFSET);
+                self.witness.stepped(u64::try_from(offset - self.offset).unwrap_or(0));
+                self.offset = offset;
+            }
+            Op::Die(who) => self.clients[*who] = self.born(*who),
+            Op::Pause(who) => {
+                let next = if self.paused.len() < 2 { self.born(*who) } else { self.paused.pop_front().unwrap() };
+                self.paused.push_back(std::mem::replace(&mut self.clients[*who], next));
+            }
+            Op::Settle => (0..CLIENTS).try_for_each(|who| self.settle(who))?,
+            Op::FlushScripts => self.driver.flush_scripts(),
+            Op::Save => self.saved.push((self.driver.save(), self.model.clone())),
+            Op::Delete(kind) => {
+                self.driver.delete(*kind);
+                // With the garbage, about which the model says nothing, and which may count without a clock.
+                self.model = self.driver.found().lock;
+                self.data_lost();
+            }
+            Op::FlushAll => {
+                self.driver.flush_all();
+                self.model = Lock::default();
+                self.data_lost();
+            }
+            Op::Restore(back) => {
+                if let Some(index) = self.saved.len().checked_sub(1 + back) {
+                    let (saved, model) = self.saved[index].clone();
+                    self.driver.restore(&saved);
+                    self.model = model;
+                    self.data_lost();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn data_lost(&mut self) {
+        let found = self.driver.found();
+        self.witness.data_lost(found);
+    }
+
+    fn pass(&mut self, pass: &Pass) {
+        let state = &self.model.state;
+        let until = |at: u64| {
+            let now = self.time().saturating_add_signed(state.skew);
+            at.saturating_sub(now) as i64
+        };
+        let by = match *pass {
+            Pass::Micros(by) | Pass::Outage(by) => by as i64,
+            Pass::Heartbeats(count) => (self.terms[0].heartbeat * count) as i64,
+            Pass::To(moment, beside) => {
+                let at = match moment {
+                    Moment::LeaseEnd => self.model.lease.as_ref().map(|(_, end)| *end),
+                    Moment::SessionEnd(which) => self.model.sessions.values().nth(which).copied(),
+                    Moment::RecoverEnd => Some(state.recover_until),
+                };
+                at.map_or(0, |at| until(at) + beside)
+            }
+        };
+        self.now += u64::try_from(by).unwrap_or(0);
+    }
+
+    /// What this client would ask, or the next best thing if it has nothing of the kind.
+    fn request(&mut self, who: usize, what: &What) -> Request {
+        let (now, time) = (self.now, self.time());
+        let client = &mut self.clients[who];
+        let (waiters, holds) = (client.waiters.len(), client.holds.len());
+        match *what {
+            What::Acquire { wait, claim } if waiters < 6 => client.acquire(now, wait, claim),
+            What::Enter(which) if waiters > 0 => client.enter(now, which % waiters),
+            What::Renew(which) if holds > 0 => client.renew(now, which % holds),
+            What::Release(which) if holds > 0 => client.release(which % holds),
+            What::Leave { from, count } if waiters > 0 => client.leave(from % waiters, count),
+            What::Farewell(which) if !client.farewells.is_empty() => {
+                Request::Release { id: client.farewells[which % client.farewells.len()].clone() }
+            }
+            What::Break { current, force } => {
+                let token = if current { self.model.state.token } else { self.model.state.stamp };
+                Request::Break { token, force }
+            }
+            What::Inspect { after, count } => {
+                let after = self.model.queue.iter().nth(after).map_or(0, |(ticket, _)| *ticket);
+                Request::Inspect { after, count }
+            }
+            What::Boast => {
+                let (id, floor) = (format!("{}.boast", client.name), time + 25 * HOUR);
+                let memory = Memory { epoch: 1, floor, left: SECOND };
+                match client.holds.first() {
+                    Some(hold) => {
+                        Request::Renew { id: hold.id.clone(), token: hold.token, terms: client.terms, memory }
+                    }
+                    None => {
+                        Request::Acquire { id, wait: true, claim: false, terms: client.terms, ticket: floor, memory }
+                    }
+                }
+            }
+            _ if waiters > 0 => client.heartbeat(),
+            _ => client.acquire(now, true, false),
+        }
+    }
+
+    fn ask(&mut self, who: usize, request: Request, fate: Fate) -> Checked<Answer> {
+        self.history.push(request.clone());
+        let mut outcome = self.send(request.clone(), fate != Fate::AllLost)?;
+        if fate == Fate::Twice {
+            let second = self.send(request.clone(), true)?;
+            repeated(&request, &outcome, &second)?;
+            outcome = second;
+        }
+        if matches!(fate, Fate::Answered | Fate::Twice) {
+            self.clients[who].learn(self.now, &request, &outcome.answer);
+        }
+        Ok(outcome.answer)
+    }
+
+    /// One step: the request goes to the scripts and to the model, and everything is compared.
+    fn send(&mut self, request: Request, pushes: bool) -> Checked<Outcome> {
+        self.steps += 1;
+        let time = self.time();
+        self.log.push((time, Event::Asked(request.clone(), None)));
+        let before = self.model.clone();
+        let (answer, messages) = self.model.turn(time, &request, self.batch, self.driver.queue());
+        let outcome = self.driver.run(time, self.batch, &request)?;
+        self.log.pop();
+        self.log.push((time, Event::Asked(request.clone(), Some(outcome.answer.clone()))));
+
+        if self.by_model {
+            if outcome.answer != answer {
+                return Err(format!("the answer was\n{:?}\nand not\n{answer:?}\nin {before:?}", outcome.answer));
+            }
+            if outcome.messages != messages {
+                return Err(format!("published was\n{:?}\nand not\n{messages:?}\nin {before:?}", outcome.messages));
+            }
+            let (found, expected) = (outcome.found.lock.essence(), self.model.essence());
+            if found != expected {
+                return Err(format!("it became\n{found:?}\nand not\n{expected:?}\nfrom {before:?}"));
+            }
+        } else {
+            self.model = outcome.found.lock.clone();
+        }
+        self.witness.judge(&Turn {
+            time,
+            true_time: self.now,
+            request: &request,
+            outcome: &outcome,
+            batch: self.batch,
+        })?;
+
+        for (channel, text) in outcome.messages.iter().filter(|_| pushes) {
+            let words: Vec<&str> = text.split(' ').collect();
+            for client in self.clients.iter_mut().filter(|client| channel == &format!("to:{}", client.name)) {
+                if words[0] == "grant" {
+                    let (token, left): (u64, u64) = (words[2].parse().unwrap(), words[3].parse().unwrap());
+                    client.granted(words[1], token, self.now + left);
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// This client does what is to be done: gives back, renews, re-enters, says that it is alive.
+    fn settle(&mut self, who: usize) -> Checked {
+        for id in self.clients[who].farewells.clone() {
+            self.ask(who, Request::Release { id }, Fate::Answered)?;
+        }
+        for index in (0..self.clients[who].holds.len()).rev() {
+            if index < self.clients[who].holds.len() {
+                let request = self.clients[who].renew(self.now, index);
+                self.ask(who, request, Fate::Answered)?;
+            }
+        }
+        if !self.clients[who].waiters.is_empty() {
+            self.ask(who, self.clients[who].heartbeat(), Fate::Answered)?;
+        }
+        if std::mem::take(&mut self.clients[who].uneasy) {
+            for id in self.clients[who].waiting() {
+                self.enter(who, &id, |ticket| ticket > 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the acquire of this waiter, if it still waits and its ticket is such.
+    fn enter(&mut self, who: usize, id: &str, such: impl Fn(u64) -> bool) -> Checked {
+        let client = &self.clients[who];
+        let Some(index) = client.waiters.iter().position(|waiter| waiter.id == id && such(waiter.ticket)) else {
+            return Ok(());
+        };
+        let request = client.enter(self.now, index);
+        self.ask(who, request, Fate::Answered).map(|_| ())
+    }
+
+    /// No more faults: everybody who is up gives back what it has and waits for the rest, and gets it in time (I5).
+    fn drain(&mut self) -> Checked {
+        let longest = |of: fn(&Terms) -> u64| self.terms.iter().map(of).max().unwrap();
+        let (lease, window) = (longest(|terms| terms.lease), longest(|terms| terms.liveness + terms.buffer));
+        let heartbeat = self.terms.iter().map(|terms| terms.heartbeat).min().unwrap();
+        let slack = longest(|terms| 4 * terms.heartbeat);
+        let (start, mut recover) = (self.now, 0);
+        let limit = |recover: u64| lease.max(recover) + window + slack;
+        while self.clients.iter().any(|client| !client.waiters.is_empty() || !client.holds.is_empty()) {
+            for who in 0..CLIENTS {
+                for id in self.clients[who].waiting() {
+                    // What was never answered is asked again.
+                    self.enter(who, &id, |ticket| ticket == 0)?;
+                }
+                while !self.clients[who].holds.is_empty() {
+                    self.clients[who].release(0);
+                }
+                self.settle(who)?;
+                let left = self.model.state.recover_until.saturating_sub(self.model.state.seen);
+                if left > 0 {
+                    recover = self.now - start + left;
+                }
+            }
+            if self.now - start > limit(recover) {
+                return Err(format!("somebody still waits after {} µs: {:?}", self.now - start, self.model));
+            }
+            self.now += heartbeat;
+        }
+        Ok(())
+    }
+
+    fn story(&self) -> String {
+        let mut story = String::new();
+        for (time, event) in &self.log[self.log.len().saturating_sub(40)..] {
+            let seconds = (*time as i64 - START as i64) as f64 / 1e6;
+            story += &match event {
+                Event::Fault(op) => format!("{seconds:>14.6} {op:?}\n"),
+                Event::Asked(request, None) => format!("{seconds:>14.6} {request:?} -> ?\n"),
+                Event::Asked(request, Some(answer)) => format!("{seconds:>14.6} {request:?} -> {}\n", answer.word),
+            };
+        }
+        story
+    }
+}
