@@ -14,7 +14,7 @@ use std::{
 
 use fairlock::{AcquireError, Broken, Client, Fault, LockOptions, LostReason, RenewError, TryAcquireError};
 use redis::cmd;
-use support::{Child, RedisServer, SOON, child, eventually, eventually_async, keys_left};
+use support::{Child, RedisServer, SOON, child, eventually, eventually_async, keys_left, soon};
 
 /// The helper processes of this file.
 #[test]
@@ -77,7 +77,7 @@ async fn a_dropped_guard_hands_the_lock_on() {
     drop(guard);
     assert_eq!(held.check().unwrap_err().reason, LostReason::Released);
     assert_eq!(held.remaining(), Duration::ZERO);
-    drop(waiting.await.unwrap());
+    drop(soon(waiting).await.unwrap());
     keys_left(&server);
 }
 
@@ -154,7 +154,7 @@ async fn a_closed_client_tells_everybody_and_gives_everything_back() {
     assert!(poll_once(&mut acquire).is_pending());
 
     client.close().await;
-    assert_eq!(guard.lost().await.reason, LostReason::Closed);
+    assert_eq!(soon(guard.lost()).await.reason, LostReason::Closed);
     keys_left(&server);
     for waiting in waiting {
         assert!(matches!(waiting.await, Err(AcquireError::Fault(Fault::Closed))));
@@ -185,7 +185,7 @@ async fn a_closed_client_tells_its_guards_before_it_gives_back() {
     let token = guard.token();
     server.stop();
     let start = Instant::now();
-    let (lost, refused, ()) = tokio::join!(guard.lost(), waiting, client.close());
+    let (lost, refused, ()) = tokio::join!(soon(guard.lost()), soon(waiting), client.close());
     // About a second. The answer timeout of other calls is five.
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     assert_eq!(lost.reason, LostReason::Closed);

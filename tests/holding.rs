@@ -16,7 +16,7 @@ use std::{
 use fairlock::{
     AcquireError, Broken, Client, Lock, LockOptions, LostReason, ReleaseError, RenewError, RunError, TryAcquireError,
 };
-use support::{RedisServer, SOON, eventually_async, keys_left};
+use support::{RedisServer, SOON, eventually_async, keys_left, soon};
 use tokio::sync::oneshot;
 
 async fn lock(server: &RedisServer, options: LockOptions) -> Lock {
@@ -34,7 +34,7 @@ async fn a_lease_that_is_not_renewed_by_hand_is_lost_before_it_is_over() {
     let waiting = lock.enqueue().await.unwrap();
     let token = guard.token();
 
-    let lost = guard.lost().await;
+    let lost = soon(guard.lost()).await;
     assert!(called.elapsed() >= lease / 3, "after {:?} of {lease:?}", called.elapsed());
     assert_eq!(lost.reason, LostReason::NotRenewed { cause: None });
     // It is over for the holder, and nobody else has it yet: the notice is what is left.
@@ -79,7 +79,7 @@ async fn a_longest_hold_ends_renewal() {
     let lock = lock(&server, LockOptions::new().lease(lease).max_hold(longest)).await;
     let called = Instant::now();
     let guard = lock.acquire().await.unwrap();
-    assert_eq!(guard.lost().await.reason, LostReason::MaxHold);
+    assert_eq!(soon(guard.lost()).await.reason, LostReason::MaxHold);
     assert!(called.elapsed() > longest, "{:?}", called.elapsed());
     drop(guard);
     keys_left(&server);
@@ -119,7 +119,7 @@ async fn a_job_is_cancelled_when_its_lease_is_lost() {
             };
             (token, broken)
         };
-        let (ended, (token, broken)) = tokio::time::timeout(SOON, async { tokio::join!(job, breaks) }).await.unwrap();
+        let (ended, (token, broken)) = soon(async { tokio::join!(job, breaks) }).await;
         let Err(RunError::Lost(lost)) = ended else { panic!("{ended:?}") };
         assert_eq!((lost.token, lost.reason), (token, LostReason::Broken));
         assert!(if force { broken == Broken::Ended } else { matches!(broken, Broken::Told { .. }) }, "{broken:?}");
@@ -180,7 +180,7 @@ async fn an_operator_who_breaks_a_lease_tells_its_holder() {
 
     let Broken::Told { remaining } = there.break_lease(guard.token()).await.unwrap() else { panic!("not told") };
     assert!(remaining <= lease && !remaining.is_zero());
-    let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    let lost = soon(guard.lost()).await;
     assert_eq!(lost.reason, LostReason::Broken);
     // It may tidy up: nobody gets the lock before it lets go, and it is not renewed either.
     let state = there.inspect().await.unwrap().holder.unwrap();

@@ -15,7 +15,7 @@ use fairlock::{
 };
 use pollster::block_on;
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Child, RedisServer, SOON, child, keys_left};
+use support::{Child, RedisServer, SOON, child, keys_left, soon};
 
 /// The helper processes of this file.
 #[test]
@@ -50,10 +50,10 @@ async fn a_keeper_that_panics_takes_every_lease_with_it() {
     let lost = guards[0].lost();
 
     client.panic_keeper();
-    let lost = lost.await;
+    let lost = soon(lost).await;
     assert_eq!((lost.reason, lost.token, &*lost.name), (LostReason::KeeperPanicked, guards[0].token(), "a"));
     for guard in &guards {
-        assert_eq!(guard.lost().await.reason, LostReason::KeeperPanicked);
+        assert_eq!(soon(guard.lost()).await.reason, LostReason::KeeperPanicked);
         assert_eq!(guard.check().unwrap_err().reason, LostReason::KeeperPanicked);
         assert_eq!(guard.remaining(), Duration::ZERO);
     }

@@ -6,6 +6,7 @@
 mod support;
 
 use std::{
+    future::IntoFuture as _,
     io::{BufRead, BufReader, Write as _},
     net::TcpListener,
     thread,
@@ -14,7 +15,7 @@ use std::{
 
 use fairlock::{AcquireError, Client, ConnectError, Fault, LockOptions, OptionError, TryAcquireError};
 use redis::cmd;
-use support::{RedisServer, SOON, keys_left};
+use support::{RedisServer, SOON, keys_left, soon};
 
 async fn refused(url: &str) -> ConnectError {
     let start = Instant::now();
@@ -38,12 +39,15 @@ async fn a_server_that_is_not_there() {
 #[tokio::test]
 async fn a_server_that_never_answers() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let error = refused(&format!("redis://{}/", silent.local_addr().unwrap())).await;
-    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
+    let silent_url = format!("redis://{}/", silent.local_addr().unwrap());
     let stopped = RedisServer::start();
     stopped.stop();
-    let error = refused(&stopped.url()).await;
-    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
+    let stopped_url = stopped.url();
+    let (silent_error, stopped_error) = tokio::join!(refused(&silent_url), refused(&stopped_url));
+    for error in [silent_error, stopped_error] {
+        assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
+        assert!(error.to_string().contains("no answer within"), "{error}");
+    }
     stopped.cont();
     keys_left(&stopped);
 }
@@ -261,33 +265,33 @@ async fn durations_that_make_no_sense() {
 async fn a_key_of_another_type_in_the_way() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
-    let lock = client.lock("lock").unwrap();
-    for key in ["queue", "sessions", "leases", "entries", "state"] {
-        let key = format!("fairlock:{{lock}}:{key}");
-        let mut raw = server.raw();
+    let mut raw = server.raw();
+    for part in ["queue", "sessions", "leases", "entries", "state"] {
+        let name = format!("lock whose {part} is taken");
+        let key = format!("fairlock:{{{name}}}:{part}");
         let () = cmd("SET").arg(&key).arg("somebody's").query(&mut raw).unwrap();
         let said = |fault: Fault| {
-            assert!(matches!(&fault, Fault::WrongType { name, .. } if &**name == "lock"), "{key}: {fault:?}");
+            assert!(matches!(&fault, Fault::WrongType { name: its, .. } if **its == *name), "{part}: {fault:?}");
             assert!(fault.to_string().contains("remove that key, or use another name"), "{fault}");
         };
-        match tokio::time::timeout(SOON, lock.acquire()).await.unwrap() {
+        let lock = client.lock(&name).unwrap();
+        match soon(lock.acquire().into_future()).await {
             Err(AcquireError::Fault(fault)) => said(fault),
-            other => panic!("{key}: {other:?}"),
+            other => panic!("{part}: {other:?}"),
         }
-        match lock.try_acquire().await {
+        match soon(lock.try_acquire().into_future()).await {
             Err(TryAcquireError::Fault(fault)) => said(fault),
-            other => panic!("{key}: {other:?}"),
+            other => panic!("{part}: {other:?}"),
         }
-        match lock.enqueue().await {
+        match soon(lock.enqueue().into_future()).await {
             Err(AcquireError::Fault(fault)) => said(fault),
-            other => panic!("{key}: {other:?}"),
+            other => panic!("{part}: {other:?}"),
         }
-        let keys: Vec<String> = cmd("KEYS").arg("*").query(&mut raw).unwrap();
+        let keys: Vec<String> = cmd("KEYS").arg(format!("fairlock:{{{name}}}:*")).query(&mut raw).unwrap();
         assert_eq!(keys, std::slice::from_ref(&key), "something was written before the error");
         assert_eq!(cmd("GETDEL").arg(&key).query::<String>(&mut raw).unwrap(), "somebody's");
         // The way is free again, for the same client too.
-        lock.acquire().await.unwrap().release().await.unwrap();
-        let _: u8 = cmd("DEL").arg("fairlock:{lock}:state").query(&mut raw).unwrap();
+        soon(lock.acquire().into_future()).await.unwrap().release().await.unwrap();
     }
     keys_left(&server);
 }

@@ -4,13 +4,16 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::{
+    future::IntoFuture as _,
+    time::{Duration, Instant},
+};
 
 use fairlock::{
     AcquireError, AcquireFuture, Client, ClientBuilder, EnqueueFuture, Fault, Guard, Held, Lock, LockOptions, Lost,
     LostReason, ReleaseError, TryAcquireError, TryAcquireFuture, Waiting,
 };
-use support::{RedisServer, SOON, keys_left};
+use support::{RedisServer, SOON, keys_left, soon};
 
 /// Far more than a scheduling delay, far less than for ever.
 const SLACK: Duration = Duration::from_secs(10);
@@ -41,7 +44,7 @@ async fn times_out(trouble: Trouble, timeout: Duration) {
         Trouble::Stopped => server.stop(),
         Trouble::Killed => server.kill(),
     }
-    match second.await {
+    match soon(second).await {
         Err(error @ AcquireError::Timeout { waited, position, .. }) => {
             assert!(waited >= timeout && called.elapsed() < timeout + SLACK, "{trouble:?} {waited:?}");
             assert_eq!(position, Some(2), "{trouble:?}");
@@ -79,7 +82,7 @@ async fn an_acquire_returns_by_its_timeout_from_a_silent_server() {
     server.stop();
     let timeout = Duration::from_secs(1);
     let called = Instant::now();
-    let error = lock.acquire().timeout(timeout).await.map(|_| ()).unwrap_err();
+    let error = soon(lock.acquire().timeout(timeout).into_future()).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, AcquireError::Timeout { waited, position: None, .. } if waited >= timeout), "{error:?}");
     assert!(called.elapsed() < timeout + SLACK, "{:?}", called.elapsed());
     server.cont();
@@ -121,7 +124,7 @@ async fn a_holder_that_cannot_renew_hears_it_in_time() {
     let release = client.lock_with("other", LockOptions::new().lease(lease)).unwrap().acquire().await.unwrap();
     server.stop();
     let stopped = Instant::now();
-    let (lost, released) = tokio::join!(guard.lost(), release.release());
+    let (lost, released) = tokio::join!(soon(guard.lost()), soon(release.release()));
     assert!(matches!(&lost.reason, LostReason::NotRenewed { cause: Some(_) }), "{lost}");
     assert!(matches!(&released, Err(ReleaseError::Unknown { .. })), "{released:?}");
     assert!(stopped.elapsed() < lease + SLACK, "{:?}", stopped.elapsed());
@@ -136,7 +139,7 @@ async fn a_lazy_client_waits_for_its_server() {
     server.kill();
     let client = Client::connect_lazy(&server.url()).unwrap();
     let lock = client.lock("lock").unwrap();
-    let error = lock.acquire().timeout(Duration::from_secs(1)).await.map(|_| ()).unwrap_err();
+    let error = soon(lock.acquire().timeout(Duration::from_secs(1)).into_future()).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, AcquireError::Timeout { position: None, cause: Some(_), .. }), "{error:?}");
     let acquire = tokio::spawn({
         let lock = lock.clone();
