@@ -124,14 +124,18 @@ impl Queue {
     }
 }
 
+/// The release is the first that the server hears after its silence: at that moment nobody was heard of for too long.
 #[tokio::test]
 async fn order_outlives_a_server_that_was_stopped() {
-    let queue = Queue::form(RedisServer::start(), 30).await;
-    queue.server.stop();
-    tokio::time::sleep(OUTAGE).await;
-    queue.server.cont();
-    // The release may well be the first that the server hears after its silence.
-    queue.served_in_order().await;
+    let Queue { server, lock: _lock, guard, children, tickets } = Queue::form(RedisServer::start(), 30).await;
+    let token = guard.token();
+    server.stop();
+    let (released, ()) = tokio::join!(guard.release(), async {
+        tokio::time::sleep(OUTAGE).await;
+        server.cont();
+    });
+    released.unwrap();
+    Queue::was_served_in_order(&server, children, token, &tickets);
 }
 
 #[tokio::test]
