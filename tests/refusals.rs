@@ -117,7 +117,7 @@ async fn a_server_or_user_without_scripts() {
 async fn a_server_that_loads_no_scripts_will_do() {
     let server = RedisServer::builder().config("rename-command SCRIPT \"\"").start();
     let lock = Client::connect(&server.url()).await.unwrap().lock("lock").unwrap();
-    let guard = lock.acquire().await.unwrap();
+    let guard = soon(lock.acquire().into_future()).await.unwrap();
     let waiting = lock.enqueue().await.unwrap();
     guard.release().await.unwrap();
     waiting.await.unwrap().release().await.unwrap();
