@@ -11,7 +11,7 @@ use crate::error::LostReason;
 use crate::options::Spec;
 use crate::server::{About, Answer, Call, Word, wire_id};
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Lease {
     pub(super) spec: Arc<Spec>,
     about: About,
@@ -19,7 +19,7 @@ pub(super) struct Lease {
     pub(super) epoch: u64,
     granted: Time,
     /// When it ends for sure by our own clock, if it is not renewed.
-    deadline: Time,
+    pub(super) deadline: Time,
     /// Whether it is a full lease, and no claim.
     confirmed: bool,
     lost: bool,
