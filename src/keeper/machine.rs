@@ -378,9 +378,9 @@ impl Machine {
             self.lose(now, id, LostReason::Closed);
             self.release(now, id, None);
         }
-        for call in std::mem::take(&mut self.calls).into_keys() {
-            self.timers.clear(&Timer::Call(call));
-            self.timers.clear(&Timer::CallAgain(call));
+        let calls: Vec<CallId> = self.calls.keys().copied().collect();
+        for call in calls {
+            self.end_call(call);
             self.done(call, Outcome::Fault(Fault::Closed));
         }
         if let Some(earlier) = self.closing.replace(call) {
@@ -482,11 +482,15 @@ impl Machine {
             (What::Acquire(id), Some(fault)) => self.refuse(now, id, Refusal::Fault(fault)),
             (What::Acquire(id), None) => self.acquire_refused(id, again),
             (What::Position(_, call) | What::Call(call), Some(fault)) => {
-                self.timers.clear(&Timer::Call(call));
-                self.calls.remove(&call);
-                self.done(call, Outcome::Fault(fault));
+                if self.end_call(call) {
+                    self.done(call, Outcome::Fault(fault));
+                }
             }
-            (What::Position(_, call) | What::Call(call), None) => self.timers.set(Timer::CallAgain(call), again),
+            (What::Position(_, call) | What::Call(call), None) => {
+                if self.calls.contains_key(&call) {
+                    self.timers.set(Timer::CallAgain(call), again);
+                }
+            }
             (What::Heartbeat(name), fault) => {
                 if let Some(session) = self.sessions.get_mut(&name) {
                     session.heartbeat = None;
@@ -543,9 +547,8 @@ impl Machine {
             Timer::Farewell(id) => self.say_farewell(now, id),
             Timer::AnswerBy(id) => self.answer_release(id, Outcome::Unknown(self.cause.clone())),
             Timer::Call(call) => {
-                self.calls.remove(&call);
+                self.end_call(call);
                 self.leases.values_mut().for_each(|lease| lease.calls.retain(|&other| other != call));
-                self.timers.clear(&Timer::CallAgain(call));
                 self.done(
                     call,
                     Outcome::Fault(Fault::Unavailable { waited: ANSWER_TIMEOUT, cause: self.cause.clone() }),
