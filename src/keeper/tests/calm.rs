@@ -28,7 +28,9 @@ impl World {
     /// I6 and I7: every live waiter is served within bounded time, in calm times.
     pub(super) fn everybody_is_served(&mut self) {
         let waiting: usize = self.clients.iter().map(|client| client.acquires.len()).sum();
-        let end = self.now + HEALED + waiting as u64 * (HOLD + 20 * MS);
+        // A message that does not arrive costs a heartbeat (I6).
+        let each = HOLD + if self.no_pushes { 120 * MS } else { 20 * MS };
+        let end = self.now + HEALED + waiting as u64 * each;
         while self.broken.is_none() && self.now < end && self.clients.iter().any(Client::is_busy) {
             self.work();
             let until = self.next_release().unwrap_or(end).min(end);

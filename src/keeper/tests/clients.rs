@@ -41,6 +41,8 @@ pub(super) struct Client {
     pub(super) resolved: BTreeMap<Id, u32>,
     /// On which data each lock's last answered sign of life rests: so do the claims that follow.
     pub(super) kept: BTreeMap<Arc<str>, u32>,
+    /// Token and ticket of each grant.
+    pub(super) granted: Vec<(u64, u64)>,
     pub(super) pace: Pace,
 }
 
@@ -132,6 +134,7 @@ impl Client {
             calls: BTreeMap::new(),
             resolved: BTreeMap::new(),
             kept: BTreeMap::new(),
+            granted: Vec::new(),
             pace: Pace::default(),
         }
     }
@@ -252,8 +255,9 @@ impl Client {
                     acquire.by = acquire.timeout;
                 }
             }
-            Effect::Granted { id, spec, token, deadline, .. } => {
+            Effect::Granted { id, spec, token, ticket, deadline } => {
                 self.resolve(id)?;
+                self.granted.push((token, ticket));
                 let Some(acquire) = self.acquires.remove(&id).filter(|acquire| acquire.wanted) else {
                     self.say(now, Command::Release { call: None, id });
                     return Ok(());

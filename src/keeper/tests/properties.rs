@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestError, TestRunner};
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 
 use super::steps::Step;
 use super::world::{Plan, World};
+use crate::keeper::waiters::Mode;
 
 fn cases(ordinary: u32) -> u32 {
     std::env::var("FAIRLOCK_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(ordinary)
@@ -84,4 +85,68 @@ fn report(result: Result<(), TestError<(Plan, Vec<Step>)>>) {
     }
     let broken = run_with(&plan, &schedule, std::env::var_os("FAIRLOCK_TRACE").is_some()).0.broken;
     panic!("{reason}\n{plan:?}\n{schedule:?}\n{}", broken.unwrap_or_default());
+}
+
+/// What befalls a server while many wait and all clients are well.
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    Nothing,
+    Flush,
+    TwoFlushes,
+    Rollback,
+    Restart,
+}
+
+/// I2 and I7: those who wait are served in the order of their tickets, also when the server loses everything, a part, or
+/// its connections, and whether or not messages arrive.
+fn served_in_order(waiters: &[u8], blow: Blow, before: u8, after: u8, no_pushes: bool) -> Result<(), String> {
+    let plan = Plan { clients: 3, locks: 1, fast: vec![0], can_kill: vec![true], script: 3_000 };
+    let mut world = World::new(&plan);
+    world.no_pushes = no_pushes;
+    let spec = world.specs[0][0].clone();
+    let steps: &[Step] = match blow {
+        Blow::Nothing => &[],
+        Blow::Flush => &[Step::Flush],
+        Blow::TwoFlushes => &[Step::Flush, Step::Flow(100), Step::Flush],
+        Blow::Rollback => &[Step::Rollback],
+        Blow::Restart => &[Step::Stop, Step::Flow(140), Step::Start],
+    };
+    for (nth, client) in waiters.iter().enumerate() {
+        let now = world.now;
+        world.clients[usize::from(*client) % 3].start(now, 0, spec.clone(), Mode::Wait, None);
+        if nth == waiters.len() / 2 {
+            world.step(Step::Flow(before));
+            world.step(Step::Save);
+        }
+    }
+    world.step(Step::Flow(140));
+    steps.iter().for_each(|step| world.step(*step));
+    world.step(Step::Flow(after));
+    let tickets: Vec<u64> = world.clients.iter().flat_map(|c| c.acquires.values().filter_map(|a| a.ticket)).collect();
+    world.everybody_is_served();
+    if let Some(broken) = world.broken {
+        return Err(broken);
+    }
+    let mut granted: Vec<_> = world.clients.iter().flat_map(|client| client.granted.iter().copied()).collect();
+    granted.sort_unstable();
+    let order: Vec<u64> = granted.iter().map(|(_, ticket)| *ticket).filter(|ticket| tickets.contains(ticket)).collect();
+    if order.len() != tickets.len() {
+        return Err(format!("{} of {} kept their tickets (I7)", order.len(), tickets.len()));
+    }
+    match order.windows(2).find(|pair| pair[0] > pair[1]) {
+        Some(pair) => Err(format!("{} was served before {} (I2)", pair[0], pair[1])),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn order_outlives_every_blow() {
+    let blows = [Blow::Nothing, Blow::Flush, Blow::TwoFlushes, Blow::Rollback, Blow::Restart];
+    let strategy = (vec(0..3_u8, 2..150), 0..blows.len(), any::<[u8; 2]>(), any::<bool>());
+    let result = TestRunner::new(config(cases(200))).run(&strategy, |(waiters, blow, [before, after], no_pushes)| {
+        served_in_order(&waiters, blows[blow], before, after, no_pushes).map_err(TestCaseError::fail)
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
 }

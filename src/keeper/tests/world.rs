@@ -37,6 +37,8 @@ pub(super) struct World {
     /// The first promise that was broken.
     pub(super) broken: Option<String>,
     pub(super) steps: u64,
+    /// Messages get lost, all of them.
+    pub(super) no_pushes: bool,
     pub(super) trace: bool,
 }
 
@@ -67,6 +69,7 @@ impl World {
             specs: keys.iter().map(specs).collect(),
             broken: None,
             steps: 0,
+            no_pushes: false,
             trace: false,
         }
     }
@@ -200,6 +203,7 @@ impl World {
             let generation = self.server.generation;
             if let Some(client) = self.clients.iter_mut().find(|client| *client.name == *name)
                 && let Some(link) = client.link.as_mut().filter(|link| !link.dead)
+                && !self.no_pushes
             {
                 link.pushes.push_back((now, push, generation));
             }
