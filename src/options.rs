@@ -131,7 +131,7 @@ impl LockOptions {
 }
 
 /// Options that were checked, together with the lock they are for.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Spec {
     pub(crate) keys: Arc<LockKeys>,
     pub(crate) lease: Duration,

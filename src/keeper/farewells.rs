@@ -9,7 +9,7 @@ use crate::error::LostReason;
 use crate::server::{Answer, Call, LockKeys, Word, wire_id};
 
 /// What is given back: repeated until the server has answered.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Farewell {
     pub(super) keys: Arc<LockKeys>,
     pub(super) kind: Kind,
@@ -21,7 +21,7 @@ pub(super) struct Farewell {
     pub(super) until: Time,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Leave,
     Release,

@@ -11,7 +11,7 @@ use crate::error::LostReason;
 use crate::options::Spec;
 use crate::server::{About, Answer, Call, Word, wire_id};
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Lease {
     pub(super) spec: Arc<Spec>,
     about: About,
@@ -19,7 +19,9 @@ pub(super) struct Lease {
     pub(super) epoch: u64,
     granted: Time,
     /// When it ends for sure by our own clock, if it is not renewed.
-    deadline: Time,
+    pub(super) deadline: Time,
+    /// How long before that its holder is told.
+    notice: Duration,
     /// Whether it is a full lease, and no claim.
     confirmed: bool,
     lost: bool,
@@ -48,6 +50,7 @@ impl Machine {
         self.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
         let lease = Lease {
             confirmed: span + margin(span) >= spec.lease,
+            notice: notice_of(&spec, span),
             spec,
             about,
             token,
@@ -66,8 +69,7 @@ impl Machine {
     /// Sets the timers of a lease that runs for `span` until its deadline.
     fn watch(&mut self, now: Time, id: Id, span: Duration) {
         let Some(lease) = self.leases.get(&id) else { return };
-        let notice = lease.deadline - notice_of(&lease.spec, span);
-        self.timers.set(Timer::Notice(id), notice);
+        self.timers.set(Timer::Notice(id), lease.deadline - lease.notice);
         let renew_at = match (lease.confirmed, lease.spec.renew_every) {
             // The full lease is asked for by a third of the claim, in manual mode too.
             (false, _) => Some(now + lease.deadline.since(now) / 3),
@@ -134,6 +136,7 @@ impl Machine {
                 let asked = !lease.calls.is_empty();
                 if deadline > lease.deadline {
                     lease.deadline = deadline;
+                    lease.notice = notice_of(&lease.spec, answer.left);
                     self.effects.push(Effect::Prolonged { id, deadline });
                 }
                 self.watch(now, id, answer.left);

@@ -1,6 +1,6 @@
 //! The decisions of the keeper, as a state machine without I/O: events and a clock in, requests and results out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_millis(50);
 
 /// What callers ask for.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Command {
     Acquire {
         id: Id,
@@ -73,7 +73,7 @@ pub(crate) enum Command {
     },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Event {
     Command(Command),
     /// Set up, with whatever was under way on the old connection killed where that is possible.
@@ -96,7 +96,7 @@ pub(crate) enum Event {
 }
 
 /// What the loop is to do.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Effect {
     Send {
         request: RequestId,
@@ -142,7 +142,7 @@ pub(crate) enum Effect {
 }
 
 /// Why an acquire did not get the lock.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Refusal {
     Timeout { waited: Duration, position: Option<u64>, cause: Option<Arc<str>> },
     Busy { holder: Option<Box<Holder>>, waiting: u64 },
@@ -186,7 +186,7 @@ pub(super) enum Timer {
 }
 
 /// What a request is about.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) enum What {
     Acquire(Id),
     Position(Id, CallId),
@@ -198,20 +198,20 @@ pub(super) enum What {
     Call(CallId),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Sent {
     pub(super) what: What,
     pub(super) keys: Arc<LockKeys>,
     pub(super) at: Time,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) enum Pending {
     Position(Id),
     Request(Call),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Machine {
     pub(super) client: Arc<str>,
     pub(super) prefix: Arc<str>,
@@ -224,7 +224,7 @@ pub(crate) struct Machine {
     pub(super) leases: BTreeMap<Id, Lease>,
     pub(super) farewells: BTreeMap<Id, Farewell>,
     pub(super) calls: BTreeMap<CallId, Pending>,
-    pub(super) requests: HashMap<RequestId, Sent>,
+    pub(super) requests: BTreeMap<RequestId, Sent>,
     pub(super) next_request: RequestId,
     pub(super) timers: Timers<Timer>,
     pub(super) effects: Vec<Effect>,
@@ -258,7 +258,7 @@ impl Machine {
             leases: BTreeMap::new(),
             farewells: BTreeMap::new(),
             calls: BTreeMap::new(),
-            requests: HashMap::new(),
+            requests: BTreeMap::new(),
             next_request: 0,
             timers: Timers::new(),
             effects: Vec::new(),
@@ -378,9 +378,9 @@ impl Machine {
             self.lose(now, id, LostReason::Closed);
             self.release(now, id, None);
         }
-        for call in std::mem::take(&mut self.calls).into_keys() {
-            self.timers.clear(&Timer::Call(call));
-            self.timers.clear(&Timer::CallAgain(call));
+        let calls: Vec<CallId> = self.calls.keys().copied().collect();
+        for call in calls {
+            self.end_call(call);
             self.done(call, Outcome::Fault(Fault::Closed));
         }
         if let Some(earlier) = self.closing.replace(call) {
@@ -482,11 +482,15 @@ impl Machine {
             (What::Acquire(id), Some(fault)) => self.refuse(now, id, Refusal::Fault(fault)),
             (What::Acquire(id), None) => self.acquire_refused(id, again),
             (What::Position(_, call) | What::Call(call), Some(fault)) => {
-                self.timers.clear(&Timer::Call(call));
-                self.calls.remove(&call);
-                self.done(call, Outcome::Fault(fault));
+                if self.end_call(call) {
+                    self.done(call, Outcome::Fault(fault));
+                }
             }
-            (What::Position(_, call) | What::Call(call), None) => self.timers.set(Timer::CallAgain(call), again),
+            (What::Position(_, call) | What::Call(call), None) => {
+                if self.calls.contains_key(&call) {
+                    self.timers.set(Timer::CallAgain(call), again);
+                }
+            }
             (What::Heartbeat(name), fault) => {
                 if let Some(session) = self.sessions.get_mut(&name) {
                     session.heartbeat = None;
@@ -543,9 +547,8 @@ impl Machine {
             Timer::Farewell(id) => self.say_farewell(now, id),
             Timer::AnswerBy(id) => self.answer_release(id, Outcome::Unknown(self.cause.clone())),
             Timer::Call(call) => {
-                self.calls.remove(&call);
+                self.end_call(call);
                 self.leases.values_mut().for_each(|lease| lease.calls.retain(|&other| other != call));
-                self.timers.clear(&Timer::CallAgain(call));
                 self.done(
                     call,
                     Outcome::Fault(Fault::Unavailable { waited: ANSWER_TIMEOUT, cause: self.cause.clone() }),

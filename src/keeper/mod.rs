@@ -43,6 +43,9 @@ mod machine;
 mod regressions;
 mod requests;
 mod sessions;
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)]
+mod tests;
 mod timers;
 mod waiters;
 

@@ -50,8 +50,7 @@ impl Machine {
     }
 
     pub(super) fn on_position(&mut self, call: CallId, position: u64) {
-        if self.calls.remove(&call).is_some() {
-            self.timers.clear(&Timer::Call(call));
+        if self.end_call(call) {
             self.done(call, Outcome::Position(position));
         }
     }
@@ -61,10 +60,9 @@ impl Machine {
             // Somebody must go on where the script stopped: a release of an id that nobody has.
             self.bid_farewell(now, 0, keys.clone(), Kind::Release, None, now);
         }
-        if self.calls.remove(&call).is_none() {
+        if !self.end_call(call) {
             return;
         }
-        self.timers.clear(&Timer::Call(call));
         let outcome = match answer.word {
             Word::State => Outcome::State(answer),
             Word::Told => Outcome::Broken(Broken::Told { remaining: answer.left }),
@@ -72,6 +70,13 @@ impl Machine {
             _ => Outcome::Broken(Broken::Unknown),
         };
         self.done(call, outcome);
+    }
+
+    /// Forgets a call. False: it has had its outcome, and this answer comes too late.
+    pub(super) fn end_call(&mut self, call: CallId) -> bool {
+        self.timers.clear(&Timer::Call(call));
+        self.timers.clear(&Timer::CallAgain(call));
+        self.calls.remove(&call).is_some()
     }
 
     pub(super) fn done(&mut self, call: CallId, outcome: Outcome) {

@@ -19,7 +19,7 @@ const ASKING: u64 = 4;
 /// The least time between two heartbeats, when the clocks disagree about the end of a lease.
 const SPACING: Duration = Duration::from_millis(20);
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Session {
     pub(super) keys: Arc<LockKeys>,
     /// Waiters, leases and farewells that are about this lock.

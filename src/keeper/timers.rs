@@ -1,19 +1,18 @@
 //! Deadlines of the state machine: one per key, the earliest first.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Time;
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Timers<K> {
     order: BTreeSet<(Time, K)>,
-    at: HashMap<K, Time>,
+    at: BTreeMap<K, Time>,
 }
 
-impl<K: Ord + Hash + Clone> Timers<K> {
+impl<K: Ord + Clone> Timers<K> {
     pub(super) fn new() -> Self {
-        Self { order: BTreeSet::new(), at: HashMap::new() }
+        Self { order: BTreeSet::new(), at: BTreeMap::new() }
     }
 
     pub(super) fn set(&mut self, key: K, time: Time) {

@@ -10,7 +10,7 @@ use crate::error::Fault;
 use crate::options::Spec;
 use crate::server::{About, Answer, Call, LockKeys, Word, wire_id};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
     /// Wait, for ever or for its timeout.
     Wait,
@@ -20,7 +20,7 @@ pub(crate) enum Mode {
     Try,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Waiter {
     pub(super) spec: Arc<Spec>,
     pub(super) about: About,

@@ -49,7 +49,7 @@ pub(crate) const SCRIPTS: [Source; 7] = [
 ];
 
 /// What the server keeps of a waiter or holder for a grant on its behalf and for people to see.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct About {
     pub(crate) channel: Arc<str>,
     pub(crate) label: Arc<str>,
@@ -57,7 +57,7 @@ pub(crate) struct About {
 }
 
 /// One request to one lock.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) enum Call {
     Acquire {
         keys: Arc<LockKeys>,

@@ -1,0 +1,145 @@
+//! What is expected when the faults stop: everybody is served, and nothing is left behind.
+
+use super::clients::{Client, Taken};
+use super::world::{MS, World};
+use crate::keeper::machine::Id;
+
+/// How long a holder works in calm times.
+const HOLD: u64 = 5 * MS;
+/// What may pass until all that is wrong has expired: the longest lease, recovery, liveness and buffer of a world, and a
+/// second for each outage of the lock clock.
+const HEALED: u64 = 10_000 * MS;
+
+impl World {
+    /// The faults stop.
+    pub(super) fn calm_down(&mut self) {
+        self.tell(|_| "the faults stop".into());
+        self.server.up = true;
+        self.server.refuses = None;
+        for index in 0..self.clients.len() {
+            self.clients[index].paused = false;
+            if self.clients[index].link.as_ref().is_some_and(|link| link.dead) {
+                self.disconnected(index);
+            }
+        }
+        self.pass(0);
+    }
+
+    /// I6 and I7: every live waiter is served within bounded time, in calm times.
+    pub(super) fn everybody_is_served(&mut self) {
+        let waiting: usize = self.clients.iter().map(|client| client.acquires.len()).sum();
+        // A message that does not arrive costs a heartbeat (I6).
+        let each = HOLD + if self.no_pushes { 120 * MS } else { 20 * MS };
+        let end = self.now + HEALED + waiting as u64 * each;
+        while self.broken.is_none() && self.now < end && self.clients.iter().any(Client::is_busy) {
+            self.work();
+            let until = self.next_release().unwrap_or(end).min(end);
+            if !self.flow_once(until.max(self.now)) {
+                self.now = self.now.max(until);
+            }
+            self.judge();
+        }
+        if self.broken.is_none()
+            && let Some(client) = self.clients.iter().find(|client| client.is_busy())
+        {
+            let (waiting, calls): (Vec<_>, Vec<_>) = (client.acquires.keys().collect(), client.calls.keys().collect());
+            let what = format!("{}: acquires {waiting:?}, calls {calls:?} are forgotten (I6)", client.name);
+            self.fail(what);
+        }
+    }
+
+    /// Callers take what they are granted, work a while, and let go.
+    fn work(&mut self) {
+        let now = self.now;
+        for client in self.clients.iter_mut().filter(|client| client.alive) {
+            let local = client.clock(now);
+            let ids: Vec<Id> = client.guards.keys().copied().collect();
+            for id in ids {
+                let Some(guard) = client.guards.get_mut(&id) else { continue };
+                match guard.taken {
+                    Taken::Offered => guard.taken = Taken::Taken,
+                    Taken::Reclaimed => drop(client.guards.remove(&id)),
+                    Taken::Taken if guard.granted + std::time::Duration::from_nanos(HOLD) <= local => {
+                        client.let_go(now, id, id % 2 == 0);
+                    }
+                    Taken::Taken => {}
+                }
+            }
+        }
+    }
+
+    fn next_release(&self) -> Option<u64> {
+        let live = self.clients.iter().filter(|client| client.alive);
+        let ends = live.flat_map(|client| client.guards.values().map(|guard| client.when(guard.granted) + HOLD));
+        ends.min().map(|at| at + MS / 10)
+    }
+
+    /// I9: every handle is dropped, and nothing is left: not in the machines, and not on the server.
+    pub(super) fn nothing_is_left(&mut self) {
+        let now = self.now;
+        for client in self.clients.iter_mut().filter(|client| client.alive && !client.ending) {
+            client.drop_handles(now);
+        }
+        let end = now + HEALED;
+        while self.broken.is_none()
+            && self.now < end
+            && self.clients.iter().any(|client| client.alive && !client.is_done())
+        {
+            if !self.flow_once(end) {
+                break;
+            }
+            self.judge();
+        }
+        if self.broken.is_some() {
+            return;
+        }
+        let left = self.clients.iter().filter(|client| client.alive).find_map(Client::left_over);
+        if let Some(what) = left {
+            return self.fail(what);
+        }
+        // The dead, what can be executed late, and what a rollback brought back expire by themselves.
+        let untidy = self.server.untidy || self.clients.iter().any(|client| !client.alive || !client.can_kill);
+        if untidy {
+            self.now += HEALED;
+        }
+        for lock in 0..self.server.locks.len() {
+            let (keys, _) = &self.server.locks[lock];
+            let sweep = crate::server::Call::Leave { keys: keys.clone(), ids: vec!["nobody.1".into()] };
+            // The lock clock takes a few scripts to catch up, and a few more to purge the dead.
+            for _ in 0..if untidy { 100 } else { 0 } {
+                self.now += 200 * MS;
+                self.server.execute(self.now, &sweep);
+            }
+            let state = &self.server.locks[lock].1;
+            if state.stands() {
+                return self.fail(format!("the server still has {:?} and {:?} (I9)", state.lease, state.queue));
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Somebody waits for it.
+    fn is_busy(&self) -> bool {
+        self.alive && !(self.acquires.is_empty() && self.calls.is_empty() && self.guards.is_empty())
+    }
+
+    fn is_done(&self) -> bool {
+        self.inbox.is_empty() && self.machine.gives_back_until().is_none() && self.machine.requests.is_empty()
+    }
+
+    /// What the machine keeps though it has no reason to.
+    fn left_over(&self) -> Option<String> {
+        let machine = &self.machine;
+        let empty = machine.sessions.is_empty()
+            && machine.waiters.is_empty()
+            && machine.leases.is_empty()
+            && machine.farewells.is_empty()
+            && machine.calls.is_empty()
+            && machine.requests.is_empty()
+            && machine.to_leave.is_empty()
+            && machine.next_due().is_none()
+            && machine.gives_back_until().is_none();
+        (!empty).then(|| format!("{} keeps something (I9): {machine:?}", self.name))
+    }
+}

@@ -1,0 +1,334 @@
+//! A client of a world: the real machine, and around it what the loop, the handles and the guards do in truth.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::server::Reply;
+use crate::clock::Time;
+use crate::keeper::machine::{CallId, Command, Effect, Id, Machine, RequestId};
+use crate::keeper::waiters::Mode;
+use crate::options::Spec;
+use crate::server::{Call, Push};
+
+/// What a client's clock shows when a world begins, in ns.
+pub(super) const BOOT_NS: u64 = 1 << 61;
+
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    pub(super) name: Arc<str>,
+    pub(super) machine: Machine,
+    /// By how many millionths its clock is fast.
+    pub(super) fast: i64,
+    pub(super) can_kill: bool,
+    pub(super) alive: bool,
+    /// Its process stands still.
+    pub(super) paused: bool,
+    /// All handles were dropped.
+    pub(super) ending: bool,
+    pub(super) closed: bool,
+    pub(super) next: u64,
+    /// What handles have said, and the keeper has not taken in.
+    pub(super) inbox: VecDeque<(u64, Command)>,
+    pub(super) connecting: Option<u64>,
+    pub(super) link: Option<Link>,
+    /// What was under way on broken connections, and may still be executed.
+    pub(super) limbo: VecDeque<Call>,
+    pub(super) acquires: BTreeMap<Id, Acquire>,
+    pub(super) guards: BTreeMap<Id, Guard>,
+    pub(super) calls: BTreeMap<CallId, Option<Time>>,
+    /// How often each acquire was resolved.
+    pub(super) resolved: BTreeMap<Id, u32>,
+    /// On which data each lock's last answered sign of life rests: so do the claims that follow.
+    pub(super) kept: BTreeMap<Arc<str>, u32>,
+    /// Token and ticket of each grant.
+    pub(super) granted: Vec<(u64, u64)>,
+    pub(super) pace: Pace,
+}
+
+/// A connection. What is under way carries the true time at which it was sent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Link {
+    /// The server's side is gone, and the client does not know.
+    pub(super) dead: bool,
+    pub(super) out: VecDeque<(u64, RequestId, Call)>,
+    pub(super) back: VecDeque<(u64, Reply)>,
+    pub(super) pushes: VecDeque<(u64, Push, u32)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Acquire {
+    pub(super) lock: usize,
+    pub(super) mode: Mode,
+    pub(super) ticket: Option<u64>,
+    /// By when it must be resolved, once the keeper knows of it.
+    pub(super) by: Option<Time>,
+    pub(super) timeout: Option<Time>,
+    pub(super) known: bool,
+    /// Somebody awaits it.
+    pub(super) wanted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Taken {
+    Offered,
+    Taken,
+    Reclaimed,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    pub(super) lock: usize,
+    pub(super) spec: Arc<Spec>,
+    pub(super) token: u64,
+    pub(super) deadline: Time,
+    /// By when its holder must have been told, unless it is prolonged.
+    pub(super) tell_by: Time,
+    pub(super) granted: Time,
+    pub(super) lost: bool,
+    /// The machine speaks of it.
+    pub(super) tended: bool,
+    pub(super) taken: Taken,
+    /// Of the data on the server that it rests on. None: an operator ended it by force.
+    pub(super) generation: Option<u32>,
+}
+
+impl Guard {
+    /// Whether somebody may think that the lock is held.
+    pub(super) fn is_believed(&self, now: Time) -> bool {
+        !self.lost && self.taken != Taken::Reclaimed && now < self.deadline
+    }
+}
+
+/// How many requests a client may send: a busy loop shows here.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pace {
+    pub(super) since: u64,
+    pub(super) sent: u32,
+    /// What gives a reason to send something.
+    pub(super) reasons: u32,
+}
+
+impl Client {
+    pub(super) fn new(index: usize, fast: i64, can_kill: bool) -> Self {
+        let name: Arc<str> = format!("c{index}").into();
+        let mut machine = Machine::new(name.clone(), "fairlock".into(), index as u64);
+        // In a range of its own, where a fingerprint can tell it from other numbers.
+        machine.next_request = 1 << 40;
+        Self {
+            name,
+            machine,
+            fast,
+            can_kill,
+            alive: true,
+            paused: false,
+            ending: false,
+            closed: false,
+            next: 1,
+            inbox: VecDeque::new(),
+            connecting: None,
+            link: None,
+            limbo: VecDeque::new(),
+            acquires: BTreeMap::new(),
+            guards: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            resolved: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            granted: Vec::new(),
+            pace: Pace::default(),
+        }
+    }
+
+    /// Its clock at this true time.
+    pub(super) fn clock(&self, now: u64) -> Time {
+        let drift = i128::from(now) * i128::from(self.fast) / 1_000_000;
+        Time(BOOT_NS + (i128::from(now) + drift) as u64)
+    }
+
+    /// The true time at which its clock shows this.
+    pub(super) fn when(&self, time: Time) -> u64 {
+        let shown = i128::from(time.0.saturating_sub(BOOT_NS)) * 1_000_000;
+        let rate = 1_000_000 + i128::from(self.fast);
+        u64::try_from((shown + rate - 1) / rate).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        self.alive && !self.paused
+    }
+
+    pub(super) fn due(&self) -> Option<u64> {
+        self.machine.next_due().filter(|_| self.runs()).map(|due| self.when(due))
+    }
+
+    /// As the loop does: connects when there is something to do.
+    pub(super) fn connect(&mut self, now: u64) {
+        if self.link.is_none() && self.connecting.is_none() {
+            self.connecting = Some(now);
+        }
+    }
+
+    pub(super) fn unlink(&mut self) {
+        if let Some(link) = self.link.take() {
+            self.limbo.extend(link.out.into_iter().map(|(_, _, call)| call));
+        }
+    }
+
+    /// A handle says something.
+    pub(super) fn say(&mut self, now: u64, command: Command) {
+        self.inbox.push_back((now, command));
+    }
+
+    pub(super) fn ask(&mut self, now: u64, command: impl FnOnce(CallId) -> Command) {
+        let call = self.take_number();
+        self.calls.insert(call, None);
+        self.say(now, command(call));
+    }
+
+    pub(super) fn take_number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// A guard, or a grant on its way to one, is dropped or released: nobody believes in it any more.
+    pub(super) fn let_go(&mut self, now: u64, id: Id, ask: bool) {
+        let Some(guard) = self.guards.get_mut(&id) else { return };
+        if guard.taken == Taken::Reclaimed {
+            self.guards.remove(&id);
+            return;
+        }
+        self.guards.remove(&id);
+        if ask {
+            self.ask(now, |call| Command::Release { call: Some(call), id });
+        } else {
+            self.say(now, Command::Release { call: None, id });
+        }
+    }
+
+    /// Dropping every handle: futures, guards, then the end.
+    pub(super) fn drop_handles(&mut self, now: u64) {
+        let guards: Vec<Id> = self.guards.keys().copied().collect();
+        guards.into_iter().for_each(|id| self.let_go(now, id, false));
+        let wanted: Vec<Id> = self.acquires.iter().filter(|(_, a)| a.wanted).map(|(id, _)| *id).collect();
+        wanted.into_iter().for_each(|id| self.drop_future(now, id));
+        self.ending = true;
+    }
+
+    pub(super) fn drop_future(&mut self, now: u64, id: Id) {
+        if let Some(acquire) = self.acquires.get_mut(&id) {
+            acquire.wanted = false;
+            self.say(now, Command::Abandon { id });
+        }
+    }
+
+    /// Takes in what the machine wants done. The error: what it must not want.
+    pub(super) fn carry_out(&mut self, now: u64, generation: u32) -> Result<(), String> {
+        // What taking back a lease asks for is carried out in the next round.
+        loop {
+            let local = self.clock(now);
+            let effects = self.machine.effects(local);
+            if effects.is_empty() {
+                return Ok(());
+            }
+            for effect in effects {
+                self.effect(now, local, generation, effect)?;
+            }
+        }
+    }
+
+    fn effect(&mut self, now: u64, local: Time, generation: u32, effect: Effect) -> Result<(), String> {
+        match effect {
+            Effect::Send { request, call } => {
+                self.pace.sent += 1;
+                if let Some(link) = &mut self.link {
+                    link.out.push_back((now, request, call));
+                }
+            }
+            Effect::Reconnect => {
+                self.unlink();
+                self.connect(now);
+            }
+            Effect::Queued { id, ticket } => {
+                if let Some(acquire) = self.acquires.get_mut(&id) {
+                    if acquire.ticket.replace(ticket).is_some() {
+                        return Err(format!("{}.{id} was told two tickets", self.name));
+                    }
+                    acquire.by = acquire.timeout;
+                }
+            }
+            Effect::Granted { id, spec, token, ticket, deadline } => {
+                self.resolve(id)?;
+                self.granted.push((token, ticket));
+                let Some(acquire) = self.acquires.remove(&id).filter(|acquire| acquire.wanted) else {
+                    self.say(now, Command::Release { call: None, id });
+                    return Ok(());
+                };
+                let lock = acquire.lock;
+                let tell_by = tell_by(&spec, local, deadline);
+                let (taken, generation) = (Taken::Offered, Some(generation));
+                let guard = Guard {
+                    lock,
+                    spec,
+                    token,
+                    deadline,
+                    tell_by,
+                    granted: local,
+                    lost: false,
+                    tended: true,
+                    taken,
+                    generation,
+                };
+                self.guards.insert(id, guard);
+            }
+            Effect::Refused { id, .. } => {
+                self.resolve(id)?;
+                self.acquires.remove(&id);
+            }
+            Effect::Prolonged { id, deadline } => {
+                if let Some(guard) = self.guards.get_mut(&id) {
+                    guard.deadline = guard.deadline.max(deadline);
+                    guard.tell_by = tell_by(&guard.spec, local, guard.deadline);
+                    guard.generation = guard.generation.map(|_| generation);
+                }
+            }
+            Effect::Lost { id, .. } => {
+                if let Some(guard) = self.guards.get_mut(&id) {
+                    guard.lost = true;
+                }
+            }
+            Effect::Forgotten { id } => {
+                if let Some(guard) = self.guards.get_mut(&id) {
+                    guard.tended = false;
+                    if guard.is_believed(local) {
+                        return Err(format!("{}.{id} is forgotten, and its holder was not told (I4)", self.name));
+                    }
+                }
+            }
+            Effect::CheckTaken { id } => {
+                if let Some(guard) = self.guards.get_mut(&id)
+                    && guard.taken == Taken::Offered
+                {
+                    guard.taken = Taken::Reclaimed;
+                    self.machine.handle(local, crate::keeper::machine::Event::NotTaken { id });
+                }
+            }
+            Effect::Done { call, .. } => {
+                if self.calls.remove(&call).is_none() {
+                    return Err(format!("{}: call {call} has two outcomes", self.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve(&mut self, id: Id) -> Result<(), String> {
+        let times = self.resolved.entry(id).or_default();
+        *times += 1;
+        if *times > 1 { Err(format!("{}.{id} is resolved twice", self.name)) } else { Ok(()) }
+    }
+}
+
+/// By when the holder is told, at the latest: the notice, in proportion to what is left where that is not a whole lease.
+fn tell_by(spec: &Spec, now: Time, deadline: Time) -> Time {
+    let left = deadline.since(now).as_secs_f64() / spec.lease.as_secs_f64();
+    deadline - spec.notice.mul_f64(left.min(1.0)) + Duration::from_millis(1)
+}

@@ -1,0 +1,152 @@
+//! Random schedules. `FAIRLOCK_CASES` sets how many. One that breaks a promise is made as short as it can be and printed:
+//! it goes to `regressions.rs`. With `FAIRLOCK_TRACE` set, what happens under it is printed too.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+
+use super::steps::Step;
+use super::world::{Plan, World};
+use crate::keeper::waiters::Mode;
+
+fn cases(ordinary: u32) -> u32 {
+    std::env::var("FAIRLOCK_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(ordinary)
+}
+
+fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    vec(any::<[u8; 3]>().prop_map(|[kind, client, which]| Step::of(kind, client, which)), 1..most)
+}
+
+fn plans() -> impl Strategy<Value = Plan> {
+    (1..4_usize, 1..3_usize, any::<u8>()).prop_map(|(clients, locks, kills)| Plan {
+        clients,
+        locks,
+        fast: vec![0, 2000, -2000],
+        // Most users may; now and then one may not.
+        can_kill: (0..3).map(|bit| kills >> bit & 1 == 0 || kills < 128).collect(),
+        script: 3_000,
+    })
+}
+
+pub(super) fn run(plan: &Plan, schedule: &[Step]) -> (World, u64) {
+    run_with(plan, schedule, false)
+}
+
+fn run_with(plan: &Plan, schedule: &[Step], trace: bool) -> (World, u64) {
+    let mut world = World::new(plan);
+    world.trace = trace;
+    for &step in schedule {
+        world.step(step);
+    }
+    world.calm_down();
+    world.everybody_is_served();
+    world.nothing_is_left();
+    let steps = world.steps;
+    (world, steps)
+}
+
+fn config(cases: u32) -> Config {
+    Config { cases, max_shrink_iters: 20_000, failure_persistence: None, ..Config::default() }
+}
+
+#[test]
+fn promises_hold_whatever_happens() {
+    let (started, total) = (std::time::Instant::now(), AtomicU64::new(0));
+    let result = TestRunner::new(config(cases(3000))).run(&(plans(), steps(400)), |(plan, schedule)| {
+        let (world, steps) = run(&plan, &schedule);
+        total.fetch_add(steps, Ordering::Relaxed);
+        prop_assert!(world.broken.is_none(), "{}", world.broken.unwrap_or_default());
+        Ok(())
+    });
+    let (steps, spent) = (total.into_inner(), started.elapsed().as_secs_f64());
+    eprintln!("{steps} steps in {spent:.1} s, {:.0} a second", steps as f64 / spent);
+    report(result);
+}
+
+/// Fails with a schedule that is as short as it can be made, ready to be a regression test.
+fn report(result: Result<(), TestError<(Plan, Vec<Step>)>>) {
+    let (reason, plan, mut schedule) = match result {
+        Ok(()) => return,
+        Err(TestError::Abort(reason)) => panic!("{reason}"),
+        Err(TestError::Fail(reason, (plan, schedule))) => (reason, plan, schedule),
+    };
+    // What proptest leaves is often a step that changes nothing.
+    let mut at = 0;
+    while at < schedule.len() {
+        let mut shorter = schedule.clone();
+        shorter.remove(at);
+        if run(&plan, &shorter).0.broken.is_some() {
+            schedule = shorter;
+        } else {
+            at += 1;
+        }
+    }
+    let broken = run_with(&plan, &schedule, std::env::var_os("FAIRLOCK_TRACE").is_some()).0.broken;
+    panic!("{reason}\n{plan:?}\n{schedule:?}\n{}", broken.unwrap_or_default());
+}
+
+/// What befalls a server while many wait and all clients are well.
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    Nothing,
+    Flush,
+    TwoFlushes,
+    Rollback,
+    Restart,
+}
+
+/// I2 and I7: those who wait are served in the order of their tickets, also when the server loses everything, a part, or
+/// its connections, and whether or not messages arrive.
+fn served_in_order(waiters: &[u8], blow: Blow, before: u8, after: u8, no_pushes: bool) -> Result<(), String> {
+    let plan = Plan { clients: 3, locks: 1, fast: vec![0], can_kill: vec![true], script: 3_000 };
+    let mut world = World::new(&plan);
+    world.no_pushes = no_pushes;
+    let spec = world.specs[0][0].clone();
+    let steps: &[Step] = match blow {
+        Blow::Nothing => &[],
+        Blow::Flush => &[Step::Flush],
+        Blow::TwoFlushes => &[Step::Flush, Step::Flow(100), Step::Flush],
+        Blow::Rollback => &[Step::Rollback],
+        Blow::Restart => &[Step::Stop, Step::Flow(140), Step::Start],
+    };
+    for (nth, client) in waiters.iter().enumerate() {
+        let now = world.now;
+        world.clients[usize::from(*client) % 3].start(now, 0, spec.clone(), Mode::Wait, None);
+        if nth == waiters.len() / 2 {
+            world.step(Step::Flow(before));
+            world.step(Step::Save);
+        }
+    }
+    world.step(Step::Flow(140));
+    steps.iter().for_each(|step| world.step(*step));
+    world.step(Step::Flow(after));
+    let tickets: Vec<u64> = world.clients.iter().flat_map(|c| c.acquires.values().filter_map(|a| a.ticket)).collect();
+    world.everybody_is_served();
+    if let Some(broken) = world.broken {
+        return Err(broken);
+    }
+    let mut granted: Vec<_> = world.clients.iter().flat_map(|client| client.granted.iter().copied()).collect();
+    granted.sort_unstable();
+    let order: Vec<u64> = granted.iter().map(|(_, ticket)| *ticket).filter(|ticket| tickets.contains(ticket)).collect();
+    if order.len() != tickets.len() {
+        return Err(format!("{} of {} kept their tickets (I7)", order.len(), tickets.len()));
+    }
+    match order.windows(2).find(|pair| pair[0] > pair[1]) {
+        Some(pair) => Err(format!("{} was served before {} (I2)", pair[0], pair[1])),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn order_outlives_every_blow() {
+    let blows = [Blow::Nothing, Blow::Flush, Blow::TwoFlushes, Blow::Rollback, Blow::Restart];
+    let strategy = (vec(0..3_u8, 2..150), 0..blows.len(), any::<[u8; 2]>(), any::<bool>());
+    let result = TestRunner::new(config(cases(200))).run(&strategy, |(waiters, blow, [before, after], no_pushes)| {
+        served_in_order(&waiters, blows[blow], before, after, no_pushes).map_err(TestCaseError::fail)
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Schedules that broke a promise once, as short as they could be made. `docs/track-record.md` tells their stories.
+
+use super::properties::run;
+use super::steps::Step::{self, *};
+use super::world::Plan;
+
+fn holds(clients: usize, locks: usize, schedule: &[Step]) {
+    let plan = Plan { clients, locks, fast: vec![0, 2000, -2000], can_kill: vec![true], script: 3_000 };
+    let world = run(&plan, schedule).0;
+    assert_eq!(world.broken, None);
+}
+
+#[test]
+fn a_call_that_was_answered_leaves_no_timer() {
+    holds(1, 1, &[Refuse(0), Inspect(0, 0), Flow(112), Cut(0)]);
+}
+
+#[test]
+fn a_lease_from_before_a_rollback_is_not_believed_because_an_answer_names_it() {
+    let schedule = [
+        Acquire { client: 1, how: 0, timeout: 0 },
+        Refuse(0),
+        Flow(8),
+        Acquire { client: 1, how: 82, timeout: 218 },
+        Accept,
+        Hear(1, 0),
+        Acquire { client: 0, how: 0, timeout: 0 },
+        Execute(1),
+        Deaf(1),
+        Save,
+        Flow(105),
+        Rollback,
+        Flow(149),
+    ];
+    holds(3, 1, &schedule);
+}
+
+#[test]
+fn re_asserting_what_is_left_of_a_lease_does_not_shorten_its_notice() {
+    let schedule = [
+        Acquire { client: 0, how: 66, timeout: 138 },
+        Acquire { client: 0, how: 0, timeout: 0 },
+        Flow(9),
+        Acquire { client: 0, how: 41, timeout: 237 },
+        Flow(9),
+        Acquire { client: 0, how: 0, timeout: 0 },
+        Hear(0, 0),
+        Pass(186),
+        Flush,
+        Flow(203),
+    ];
+    holds(1, 2, &schedule);
+}
+
+#[test]
+fn a_broken_lease_that_is_found_in_a_recovery_is_not_asked_about_in_circles() {
+    let schedule = [
+        Acquire { client: 1, how: 73, timeout: 141 },
+        Flow(0),
+        Acquire { client: 1, how: 0, timeout: 0 },
+        Connect(1),
+        Execute(1),
+        Answer(1, 0),
+        Flush,
+        Hear(1, 0),
+        Execute(1),
+        Cut(1),
+        Break(0, 0),
+    ];
+    holds(2, 1, &schedule);
+}

@@ -1,0 +1,155 @@
+//! The server of a world: the reference model of the scripts for each lock, a clock, and the ways in which it fails.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::model::{self, Lock, Memory, Request, Terms};
+use crate::keeper::machine::RequestId;
+use crate::server::{Answer, Call, Failure, LockKeys, Push};
+
+/// What the server's clock shows when a world begins, in µs: no small number, and below 2^53.
+pub(super) const EPOCH_US: u64 = 1 << 50;
+/// How many heads one script looks at: a hundred in truth, few here, so that the limit is met.
+const BATCH: usize = 2;
+
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) locks: Vec<(Arc<LockKeys>, Lock)>,
+    pub(super) saved: Vec<(Arc<LockKeys>, Lock)>,
+    /// By how much its clock was set, in µs.
+    pub(super) step: i64,
+    pub(super) up: bool,
+    /// Why it refuses everything, if it does.
+    pub(super) refuses: Option<Failure>,
+    /// Counts the losses of data: what was said before one is not held against the server.
+    pub(super) generation: u32,
+    pub(super) was_set_back: bool,
+    pub(super) lost_data: bool,
+    /// Something may stand there that only time clears: brought back by a rollback, or refused when it was given back.
+    pub(super) untidy: bool,
+    /// The highest token ever granted, for each lock.
+    pub(super) tokens: Vec<u64>,
+    /// Tokens whose leases an operator ended by force.
+    pub(super) forced: BTreeSet<u64>,
+}
+
+/// What comes out of one script.
+pub(super) struct Executed {
+    pub(super) lock: usize,
+    pub(super) before: Lock,
+    /// The ticket with which somebody returns; the highest for one who has none.
+    pub(super) brought: u64,
+    pub(super) renews: bool,
+    pub(super) answer: Answer,
+    pub(super) pushes: Vec<(String, Push)>,
+}
+
+/// A reply under way.
+#[derive(Clone, Debug)]
+pub(super) struct Reply {
+    pub(super) request: RequestId,
+    pub(super) lock: Arc<str>,
+    pub(super) result: Result<Answer, Failure>,
+    pub(super) generation: u32,
+}
+
+impl Server {
+    pub(super) fn new(locks: &[Arc<LockKeys>]) -> Self {
+        let locks: Vec<_> = locks.iter().map(|keys| (keys.clone(), Lock::default())).collect();
+        Self {
+            saved: locks.clone(),
+            tokens: vec![0; locks.len()],
+            forced: BTreeSet::new(),
+            locks,
+            step: 0,
+            up: true,
+            refuses: None,
+            generation: 0,
+            was_set_back: false,
+            lost_data: false,
+            untidy: false,
+        }
+    }
+
+    /// Its clock, in µs, at this true time in ns.
+    pub(super) fn time(&self, now: u64) -> u64 {
+        (EPOCH_US + now / 1000).saturating_add_signed(self.step)
+    }
+
+    pub(super) fn execute(&mut self, now: u64, call: &Call) -> Executed {
+        let time = self.time(now);
+        let lock = self.locks.iter().position(|(keys, _)| keys.name == call.keys().name).expect("a known lock");
+        let (keys, state) = &mut self.locks[lock];
+        let before = state.clone();
+        let (answer, messages) = state.turn(time, &request_of(call), BATCH, &keys.keys[0]);
+        let pushes = messages
+            .into_iter()
+            .map(|(channel, text)| {
+                let client = channel.strip_prefix("to:").expect("a client's channel").to_owned();
+                (client, Push::parse(text.as_bytes()).expect("a push that the client understands"))
+            })
+            .collect();
+        let brought = match call {
+            Call::Acquire { ticket, .. } if *ticket > 0 => *ticket,
+            _ => u64::MAX,
+        };
+        let renews = matches!(call, Call::Renew { .. });
+        Executed { lock, before, brought, renews, answer: answer_of(answer), pushes }
+    }
+
+    /// The exception of I3: tokens may fall, and with them the order in which leases replace each other.
+    pub(super) fn forgot_the_time(&self) -> bool {
+        self.was_set_back && self.lost_data
+    }
+
+    /// What is left of the lease of this id and token in true time, in ns: the lock clock is never faster.
+    pub(super) fn left(&self, now: u64, lock: usize, id: &str, token: u64) -> Option<u64> {
+        let lock = &self.locks[lock].1;
+        let (holder, end) = lock.lease.as_ref()?;
+        let same = holder == id && lock.entries.get(id).is_some_and(|entry| entry.token == token);
+        let clock = self.time(now).saturating_add_signed(lock.state.skew);
+        same.then(|| end.saturating_sub(clock) * 1000)
+    }
+}
+
+fn us(span: std::time::Duration) -> u64 {
+    span.as_micros() as u64
+}
+
+fn request_of(call: &Call) -> Request {
+    match call.clone() {
+        Call::Acquire { id, wait, claim, lease, liveness, buffer, heartbeat, ticket, epoch, floor, left, .. } => {
+            let (lease, liveness, buffer, heartbeat) = (us(lease), us(liveness), us(buffer), us(heartbeat));
+            let terms = Terms { lease, liveness, buffer, heartbeat };
+            Request::Acquire { id, wait, claim, terms, ticket, memory: Memory { epoch, floor, left: us(left) } }
+        }
+        Call::Heartbeat { client, liveness, buffer, heartbeat, ids, .. } => {
+            let terms = Terms { lease: 0, liveness: us(liveness), buffer: us(buffer), heartbeat: us(heartbeat) };
+            Request::Heartbeat { client: client.to_string(), terms, ids }
+        }
+        Call::Renew { id, token, lease, liveness, epoch, floor, left, .. } => {
+            let terms = Terms { lease: us(lease), liveness: us(liveness), ..Terms::default() };
+            Request::Renew { id, token, terms, memory: Memory { epoch, floor, left: us(left) } }
+        }
+        Call::Release { id, .. } => Request::Release { id },
+        Call::Leave { ids, .. } => Request::Leave { ids },
+        Call::Inspect { after, count, .. } => Request::Inspect { after, count: count as usize },
+        Call::Break { token, force, .. } => Request::Break { token, force },
+    }
+}
+
+/// The model's answer as it comes over the wire, parsed by the real parser.
+fn answer_of(answer: model::Answer) -> Answer {
+    let bulk = |text: String| Value::BulkString(text.into_bytes());
+    let mut items = vec![bulk(answer.word)];
+    for (name, value) in answer.fields {
+        items.extend([bulk(name), bulk(value)]);
+    }
+    if !answer.page.is_empty() {
+        let row = |row: Vec<String>| Value::Array(row.into_iter().map(bulk).collect());
+        items.extend([bulk("page".into()), Value::Array(answer.page.into_iter().map(row).collect())]);
+    }
+    Answer::parse(&Value::Array(items)).expect("an answer that the client understands")
+}

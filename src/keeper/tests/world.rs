@@ -1,0 +1,381 @@
+//! A few clients, one server, the network between them, and true time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clients::{BOOT_NS, Client, Link};
+use super::server::{Executed, Reply, Server};
+use crate::keeper::machine::{Command, Event};
+use crate::options::Spec;
+use crate::server::{Call, Failure, LockKeys, Word};
+
+pub(super) const MS: u64 = 1_000_000;
+/// How long anything takes on its way while nothing disturbs it.
+pub(super) const LATENCY: u64 = MS / 2;
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) clients: usize,
+    pub(super) locks: usize,
+    /// By how many millionths each client's clock is fast.
+    pub(super) fast: Vec<i64>,
+    /// Whether each may kill its old connections.
+    pub(super) can_kill: Vec<bool>,
+    /// How long each script takes.
+    pub(super) script: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    /// True time, in ns.
+    pub(super) now: u64,
+    pub(super) script: u64,
+    pub(super) server: Server,
+    pub(super) clients: Vec<Client>,
+    pub(super) specs: Vec<Vec<Arc<Spec>>>,
+    /// The first promise that was broken.
+    pub(super) broken: Option<String>,
+    pub(super) steps: u64,
+    /// Messages get lost, all of them.
+    pub(super) no_pushes: bool,
+    pub(super) trace: bool,
+}
+
+/// What happens next when nobody disturbs it.
+enum Next {
+    Tick(usize),
+    Take(usize),
+    Execute(usize),
+    Answer(usize),
+    Push(usize),
+    Connect(usize),
+}
+
+impl World {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let keys: Vec<_> =
+            (0..plan.locks).map(|lock| Arc::new(LockKeys::new("fairlock", &format!("lock {lock}")))).collect();
+        let clients = (0..plan.clients)
+            .map(|index| {
+                Client::new(index, plan.fast[index % plan.fast.len()], plan.can_kill[index % plan.can_kill.len()])
+            })
+            .collect();
+        Self {
+            now: MS,
+            script: plan.script,
+            server: Server::new(&keys),
+            clients,
+            specs: keys.iter().map(specs).collect(),
+            broken: None,
+            steps: 0,
+            no_pushes: false,
+            trace: false,
+        }
+    }
+
+    pub(super) fn fail(&mut self, what: String) {
+        self.tell(|_| format!("BROKEN: {what}"));
+        self.broken.get_or_insert(what);
+    }
+
+    pub(super) fn tell(&self, what: impl FnOnce(&Self) -> String) {
+        if self.trace {
+            eprintln!("{:>10.3} ms  {}", self.now as f64 / 1e6, what(self));
+        }
+    }
+
+    // ---- the clients ----
+
+    /// Feeds one client with events that arrive together, and carries out what comes of it.
+    pub(super) fn feed(&mut self, index: usize, generation: u32, events: impl IntoIterator<Item = Event>) {
+        let client = &mut self.clients[index];
+        if !client.runs() {
+            return;
+        }
+        let local = client.clock(self.now);
+        for event in events {
+            if self.trace {
+                eprintln!("{:>10.3} ms  {} <- {event:?}", self.now as f64 / 1e6, client.name);
+            }
+            client.machine.handle(local, event);
+        }
+        if self.trace {
+            eprintln!("{:>10.3} ms  {} -> {:?}", self.now as f64 / 1e6, client.name, client.machine.effects);
+        }
+        if let Err(what) = client.carry_out(self.now, generation) {
+            self.fail(what);
+        }
+        self.judge_client(index);
+    }
+
+    /// The keeper takes in what its handles said, up to so many messages at once.
+    pub(super) fn take_in(&mut self, index: usize, most: usize) {
+        if !self.clients[index].runs() {
+            return;
+        }
+        let client = &mut self.clients[index];
+        let local = client.clock(self.now);
+        let mut events = Vec::new();
+        for _ in 0..most {
+            let Some((_, command)) = client.inbox.pop_front() else { break };
+            client.pace.reasons += 1;
+            match &command {
+                Command::Acquire { id, .. } => {
+                    if let Some(acquire) = client.acquires.get_mut(id) {
+                        acquire.known = true;
+                    }
+                }
+                Command::Abandon { id } => drop(client.acquires.remove(id)),
+                Command::Release { call: Some(call), id } => {
+                    let deadline = client.machine.leases.get(id).map_or(local, |lease| lease.deadline);
+                    client.calls.insert(*call, Some(deadline.max(local)));
+                }
+                Command::Close { call } => drop(client.calls.insert(*call, Some(local + Duration::from_secs(1)))),
+                Command::Position { call, .. }
+                | Command::Renew { call, .. }
+                | Command::Inspect { call, .. }
+                | Command::Break { call, .. } => drop(client.calls.insert(*call, Some(local + Duration::from_secs(5)))),
+                Command::Release { call: None, .. } => {}
+            }
+            events.push(Event::Command(command));
+        }
+        if events.is_empty() {
+            return;
+        }
+        self.feed(index, self.server.generation, events);
+        let client = &mut self.clients[index];
+        if !client.ending || client.machine.gives_back_until().is_some() {
+            client.connect(self.now);
+        }
+    }
+
+    // ---- the network ----
+
+    /// The server executes the first request of this client's connection, `times` times; one reply is sent.
+    pub(super) fn execute(&mut self, index: usize, times: usize) {
+        if !self.server.up {
+            return;
+        }
+        let Some(link) = self.clients[index].link.as_mut().filter(|link| !link.dead) else { return };
+        let Some((_, request, call)) = link.out.pop_front() else { return };
+        let result = match &self.server.refuses {
+            Some(failure) => Err(failure.clone()),
+            None => {
+                let answer = self.run(index, &call);
+                (1..times).for_each(|_| drop(self.run(index, &call)));
+                Ok(answer)
+            }
+        };
+        let lock = call.keys().name.clone();
+        let reply = Reply { request, lock, result, generation: self.server.generation };
+        if let Some(link) = &mut self.clients[index].link {
+            link.back.push_back((self.now, reply));
+        }
+    }
+
+    /// A request of a broken connection is executed after all.
+    pub(super) fn execute_late(&mut self, index: usize) {
+        if !self.server.up || self.server.refuses.is_some() {
+            return;
+        }
+        let client = &mut self.clients[index];
+        let call = client.limbo.pop_front().or_else(|| {
+            let link = client.link.as_mut().filter(|link| link.dead)?;
+            link.out.pop_front().map(|(_, _, call)| call)
+        });
+        if let Some(call) = call {
+            self.run(index, &call);
+        }
+    }
+
+    fn run(&mut self, index: usize, call: &Call) -> crate::server::Answer {
+        self.now += self.script;
+        let executed = self.server.execute(self.now, call);
+        self.tell(|w| {
+            let name = &w.clients[index].name;
+            format!("server, for {name}: {call:?}\n  = {:?}\n  {:?}", executed.answer, w.server.locks[executed.lock].1)
+        });
+        self.judge_script(&executed);
+        let Executed { answer, pushes, .. } = executed;
+        for (name, push) in pushes {
+            let now = self.now;
+            let generation = self.server.generation;
+            if let Some(client) = self.clients.iter_mut().find(|client| *client.name == *name)
+                && let Some(link) = client.link.as_mut().filter(|link| !link.dead)
+                && !self.no_pushes
+            {
+                link.pushes.push_back((now, push, generation));
+            }
+        }
+        answer
+    }
+
+    /// The client takes in up to so many replies at once.
+    pub(super) fn answer(&mut self, index: usize, most: usize) {
+        if !self.clients[index].runs() {
+            return;
+        }
+        let client = &mut self.clients[index];
+        let Some(link) = &mut client.link else { return };
+        // Of one generation: what rests on which data must be told apart.
+        let mut replies = Vec::new();
+        while let Some((_, reply)) = link.back.front()
+            && replies.len() < most
+            && replies.first().is_none_or(|first: &Reply| first.generation == reply.generation)
+        {
+            replies.extend(link.back.pop_front().map(|(_, reply)| reply));
+        }
+        let Some(generation) = replies.first().map(|reply| reply.generation) else { return };
+        for reply in &replies {
+            if let Ok(answer) = &reply.result
+                && (answer.word == Word::Queued || answer.word == Word::Alive && answer.rank.is_some())
+            {
+                client.kept.insert(reply.lock.clone(), generation);
+            }
+        }
+        let events = replies.into_iter().map(|Reply { request, result, .. }| Event::Answered { request, result });
+        self.feed(index, generation, events.collect::<Vec<_>>());
+    }
+
+    pub(super) fn push(&mut self, index: usize, nth: usize) {
+        if !self.clients[index].runs() {
+            return;
+        }
+        let client = &mut self.clients[index];
+        let Some(link) = &mut client.link else { return };
+        if let Some((_, push, generation)) = link.pushes.remove(nth) {
+            // A claim is counted from the last answered sign of life.
+            let kept = LockKeys::of_queue("fairlock", &push.queue).and_then(|keys| client.kept.get(&keys.name));
+            let generation = if kept == Some(&generation) { generation } else { u32::MAX };
+            self.feed(index, generation, [Event::Push(push)]);
+        }
+    }
+
+    pub(super) fn connected(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        if !self.server.up || !client.runs() || client.connecting.take().is_none() {
+            return;
+        }
+        client.link = Some(Link::default());
+        client.pace.reasons += 4 + client.machine.waiters.len() as u32 + client.machine.leases.len() as u32;
+        let can_kill = client.can_kill;
+        if can_kill {
+            client.limbo.clear();
+        }
+        self.feed(index, self.server.generation, [Event::Connected { can_kill }]);
+    }
+
+    /// The client notices that its connection is gone, or that there is none to be had.
+    pub(super) fn disconnected(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        if client.link.is_some() || client.connecting.is_some() {
+            self.feed(index, self.server.generation, [Event::Disconnected { cause: "gone".into() }]);
+        }
+    }
+
+    pub(super) fn tick(&mut self, index: usize) {
+        self.feed(index, self.server.generation, [Event::Tick]);
+    }
+
+    // ---- time ----
+
+    /// Time passes; keepers that run are woken when they asked for it.
+    pub(super) fn pass(&mut self, span: u64) {
+        let end = self.now + span;
+        let mut wakes = 0;
+        while let Some((due, index)) = self.first_due().filter(|(due, _)| *due <= end) {
+            self.now = self.now.max(due);
+            self.tick(index);
+            wakes += 1;
+            if wakes > 10_000 {
+                return self.fail(format!("{} is due for ever", self.clients[index].name));
+            }
+        }
+        self.now = self.now.max(end);
+    }
+
+    pub(super) fn first_due(&self) -> Option<(u64, usize)> {
+        self.clients.iter().enumerate().filter_map(|(index, client)| Some((client.due()?, index))).min()
+    }
+
+    /// Time passes, and all goes its way: whatever was sent arrives a little later.
+    pub(super) fn flow(&mut self, span: u64) {
+        let end = self.now + span;
+        while self.flow_once(end) && self.broken.is_none() {}
+        self.now = self.now.max(end);
+    }
+
+    /// The next thing that happens by itself before `end`. False: nothing does.
+    pub(super) fn flow_once(&mut self, end: u64) -> bool {
+        let Some((at, next)) = self.next().filter(|(at, _)| *at <= end) else { return false };
+        self.now = self.now.max(at);
+        self.steps += 1;
+        match next {
+            Next::Tick(index) => self.tick(index),
+            Next::Take(index) => self.take_in(index, 4),
+            Next::Execute(index) => self.execute(index, 1),
+            Next::Answer(index) => self.answer(index, 1),
+            Next::Push(index) => self.push(index, 0),
+            Next::Connect(index) => self.connected(index),
+        }
+        true
+    }
+
+    fn next(&self) -> Option<(u64, Next)> {
+        let mut best: Option<(u64, Next)> = None;
+        let mut offer = |at: Option<u64>, next: Next| {
+            if let Some(at) = at
+                && best.as_ref().is_none_or(|(other, _)| at < *other)
+            {
+                best = Some((at, next));
+            }
+        };
+        for (index, client) in self.clients.iter().enumerate().filter(|(_, client)| client.alive) {
+            if let Some(link) = client.link.as_ref() {
+                let later = |at: &u64| at + LATENCY;
+                if self.server.up && !link.dead {
+                    offer(link.out.front().map(|(at, ..)| later(at)), Next::Execute(index));
+                }
+                if client.runs() {
+                    offer(link.back.front().map(|(at, _)| later(at)), Next::Answer(index));
+                    offer(link.pushes.front().map(|(at, ..)| later(at)), Next::Push(index));
+                }
+            }
+            if client.runs() {
+                offer(client.inbox.front().map(|(at, _)| *at), Next::Take(index));
+                if self.server.up {
+                    offer(client.connecting.map(|at| at + LATENCY), Next::Connect(index));
+                }
+                offer(client.due(), Next::Tick(index));
+            }
+        }
+        best
+    }
+
+    /// The server refuses this, or goes on.
+    pub(super) fn refuse(&mut self, failure: Option<Failure>) {
+        self.server.refuses = failure;
+    }
+}
+
+/// Options that differ in what is longer than what, and in how they renew. The first are the most common.
+fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
+    let ms = Duration::from_millis;
+    let spec = |lease, liveness, renew_every, max_hold: Option<u64>| {
+        let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(60), ms(lease / 10));
+        let (keys, max_hold) = (keys.clone(), max_hold.map(ms));
+        Arc::new(Spec { keys, lease, liveness, buffer, notice, renew_every, max_hold })
+    };
+    vec![
+        spec(900, 300, Some(ms(300)), None),
+        spec(3000, 300, Some(ms(1000)), None),
+        spec(600, 300, None, None),
+        spec(300, 900, Some(ms(100)), None),
+        spec(600, 300, Some(ms(200)), Some(1500)),
+    ]
+}
+
+/// The local time that a fingerprint may take for "long ago".
+#[allow(dead_code)]
+pub(super) const LONG_AGO: u64 = BOOT_NS;

@@ -1,0 +1,603 @@
+//! What the scripts promise, said once more in plain Rust: one lock on the server, and what each request does to it.
+//!
+//! A request is one turn. Each turn tells the time on the lock clock, ends the lease that is over, does what its verb
+//! says, and lets the queue move on where it may. Unlike the scripts this plans nothing, packs nothing and collects no
+//! garbage: it is the meaning without the mechanics. `lua/README.md` has the keys, the words and the reasons.
+//!
+//! All times are whole µs. `time` is the server's own clock, `now` the lock clock.
+
+// Every test binary that includes this uses a part of it.
+#![allow(dead_code, unreachable_pub)]
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// A lock as it stands on the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock {
+    /// Ticket and id of those who wait, in the order in which they are served.
+    pub queue: BTreeSet<(u64, String)>,
+    /// Until when each client counts as alive.
+    pub sessions: BTreeMap<String, u64>,
+    /// Who holds the lock, and until when.
+    pub lease: Option<(String, u64)>,
+    pub entries: BTreeMap<String, Entry>,
+    pub state: State,
+}
+
+/// What is known of a waiter or holder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    pub lease: u64,
+    pub liveness: u64,
+    pub channel: String,
+    pub label: String,
+    pub owner: String,
+    /// A holder's.
+    pub token: u64,
+    pub mark: Option<Mark>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// An operator wants it to end.
+    Broken,
+    /// Granted before data was lost, and not confirmed since.
+    Cut,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The last ticket, token or epoch given.
+    pub stamp: u64,
+    /// The last token granted.
+    pub token: u64,
+    pub epoch: u64,
+    /// The lock clock at the last turn.
+    pub seen: u64,
+    pub skew: i64,
+    /// The longest heartbeat among those who wait.
+    pub pace: u64,
+    pub recover_until: u64,
+}
+
+/// What a waiter asks for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Terms {
+    pub lease: u64,
+    pub liveness: u64,
+    pub buffer: u64,
+    pub heartbeat: u64,
+}
+
+impl fmt::Debug for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lease, liveness, buffer, .. } = self;
+        write!(f, "lease {lease} liveness {liveness} + {buffer}")
+    }
+}
+
+/// What a client brings along to have its place or its lease restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Under which its ticket or token was last confirmed; 0 if it has neither.
+    pub epoch: u64,
+    /// The highest stamp that it saw.
+    pub floor: u64,
+    /// What it knows of the current lease's remaining time.
+    pub left: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    Acquire { id: String, wait: bool, claim: bool, terms: Terms, ticket: u64, memory: Memory },
+    Heartbeat { client: String, terms: Terms, ids: Vec<String> },
+    Renew { id: String, token: u64, terms: Terms, memory: Memory },
+    Release { id: String },
+    Leave { ids: Vec<String> },
+    Inspect { after: u64, count: usize },
+    Break { token: u64, force: bool },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    pub word: String,
+    pub fields: BTreeMap<String, String>,
+    pub page: Vec<Vec<String>>,
+}
+
+impl Answer {
+    pub fn number(&self, field: &str) -> Option<u64> {
+        self.fields.get(field).map(|value| value.parse().expect("a number"))
+    }
+}
+
+/// A channel, and what is published there.
+pub type Message = (String, String);
+
+/// More than this much beyond the server's clock is not believed of anybody's stamps.
+const ABSURD: u64 = 86_400_000_000;
+
+pub fn client_of(id: &str) -> &str {
+    id.split('.').next().expect("split yields at least one piece")
+}
+
+/// What callers of this id tell about themselves; they can be told apart by it.
+pub fn about(id: &str) -> Entry {
+    let (channel, label) = (format!("to:{}", client_of(id)), format!("job {id}"));
+    Entry { channel, label, owner: id.to_uppercase(), ..Entry::default() }
+}
+
+impl Lock {
+    /// What this request is answered, and what is published, at `time` on the server's clock. `batch` is how many heads
+    /// one turn looks at; `queue` how messages name the lock.
+    pub fn turn(&mut self, time: u64, request: &Request, batch: usize, queue: &str) -> (Answer, Vec<Message>) {
+        let mut turn =
+            Turn { lock: self.clone(), time, now: 0, least: 0, lapsed: None, again: false, batch, messages: vec![] };
+        turn.begin();
+        let answer = match request {
+            Request::Acquire { id, wait, claim, terms, ticket, memory } => {
+                turn.acquire(id, *wait, *claim, terms, *ticket, memory)
+            }
+            Request::Heartbeat { client, terms, ids } => turn.heartbeat(client, terms, ids),
+            Request::Renew { id, token, terms, memory } => turn.renew(id, *token, terms, memory),
+            Request::Release { id } => turn.release(id),
+            Request::Leave { ids } => turn.leave(ids),
+            Request::Inspect { after, count } => turn.inspect(*after, *count),
+            Request::Break { token, force } => turn.break_lease(*token, *force),
+        };
+        let Some(answer) = answer else {
+            // Refused or read-only: nothing has changed.
+            let word = if matches!(request, Request::Renew { .. }) { "lost" } else { "refused" };
+            let caller = match request {
+                Request::Acquire { id, .. } | Request::Renew { id, .. } => client_of(id),
+                _ => "",
+            };
+            let mut unchanged = Turn { lock: self.clone(), messages: vec![], lapsed: None, again: false, ..turn };
+            unchanged.begin();
+            return (unchanged.answer(word, caller, &[]), vec![]);
+        };
+        // Where an entry was lost, nobody knows whom to tell.
+        turn.messages.retain(|(channel, _)| !channel.is_empty());
+        let messages = turn.messages.drain(..).map(|(to, text)| (to, format!("{text} {queue}"))).collect();
+        if !matches!(request, Request::Inspect { .. }) {
+            *self = turn.end(self);
+        }
+        (answer, messages)
+    }
+
+    pub fn ticket(&self, id: &str) -> Option<u64> {
+        self.queue.iter().find(|(_, other)| other == id).map(|(ticket, _)| *ticket)
+    }
+
+    pub fn stands(&self) -> bool {
+        self.lease.is_some() || !self.queue.is_empty()
+    }
+
+    /// Without what no promise is about: sessions that have ended, entries of nobody.
+    pub fn essence(&self) -> Lock {
+        let mut lock = self.clone();
+        lock.sessions.retain(|_, end| *end > self.state.seen);
+        lock.entries.retain(|id, _| self.ticket(id).is_some() || self.holds(id));
+        lock
+    }
+
+    pub fn holds(&self, id: &str) -> bool {
+        self.lease.as_ref().is_some_and(|(holder, _)| holder == id)
+    }
+
+    /// Whether its lease is not one from before data was lost.
+    fn sure_holder(&self, id: &str) -> bool {
+        self.holds(id) && self.held().is_none_or(|(_, _, held)| held.mark != Some(Mark::Cut))
+    }
+
+    /// Who holds the lock, until when, and what is known of it. Where the entry was lost, the last token still tells
+    /// which lease it is.
+    fn held(&self) -> Option<(String, u64, Entry)> {
+        let (id, end) = self.lease.clone()?;
+        let nameless = (self.state.token > 0).then(|| Entry { token: self.state.token, ..Entry::default() });
+        let entry = self.entries.get(&id).cloned().or(nameless)?;
+        Some((id, end, entry))
+    }
+
+    fn mark_holder(&mut self, mark: Mark) {
+        if let Some((id, _, entry)) = self.held() {
+            self.entries.insert(id, Entry { mark: Some(mark), ..entry });
+        }
+    }
+
+    fn remove_waiter(&mut self, id: &str) {
+        self.queue.retain(|(_, other)| other != id);
+        self.entries.remove(id);
+    }
+
+    fn end_lease(&mut self) {
+        if let Some((id, _)) = self.lease.take() {
+            self.entries.remove(&id);
+        }
+    }
+}
+
+struct Turn {
+    lock: Lock,
+    time: u64,
+    now: u64,
+    /// What a caller with nothing to restore has seen: its stamps are above it.
+    least: u64,
+    /// Whose lease this turn found to be over.
+    lapsed: Option<String>,
+    /// The batch limit was reached before somebody alive was found.
+    again: bool,
+    batch: usize,
+    messages: Vec<Message>,
+}
+
+impl Turn {
+    // ---- the clock ----
+
+    /// The lock clock follows the server's clock, never backwards, and while somebody waits by two heartbeats at most:
+    /// a longer silence is an outage or a jump, and no evidence that anybody died.
+    fn tell_time(&mut self) {
+        let state = &mut self.lock.state;
+        let mut now = self.time.checked_add_signed(state.skew).expect("clocks do not run below zero");
+        if !self.lock.sessions.values().any(|end| *end > state.seen) {
+            state.pace = 0;
+        } else if state.seen > 0 {
+            now = now.min(state.seen + 2 * state.pace);
+        }
+        self.now = now.max(state.seen);
+        state.skew = self.now as i64 - self.time as i64;
+    }
+
+    fn begin(&mut self) {
+        self.tell_time();
+        if let Some((_, _, held)) = self.lock.held() {
+            // The state may have been lost, and what is known of the holder not.
+            self.lock.state.token = self.lock.state.token.max(held.token);
+            self.lock.state.stamp = self.lock.state.stamp.max(held.token);
+        }
+        if let Some((id, end)) = self.lock.lease.clone()
+            && end <= self.now
+        {
+            self.lock.end_lease();
+            self.lapsed = Some(id);
+        }
+    }
+
+    fn next_stamp(&mut self) -> u64 {
+        self.lock.state.stamp = self.time.max(self.lock.state.stamp + 1).max(self.least + 1);
+        self.lock.state.stamp
+    }
+
+    fn recovering(&self) -> bool {
+        self.now < self.lock.state.recover_until
+    }
+
+    /// The lock as this turn leaves it.
+    fn end(mut self, before: &Lock) -> Lock {
+        if !self.lock.stands() {
+            self.lock.entries.clear();
+        }
+        if self.lock.queue.is_empty() {
+            self.lock.sessions.clear();
+        }
+        if self.lock.stands() || self.lock.state.epoch > 0 {
+            self.lock.state.seen = self.now;
+        } else {
+            // Nobody ever acquired it: there is nothing to keep a clock for.
+            self.lock.state = before.state.clone();
+        }
+        self.lock
+    }
+
+    // ---- who is next ----
+
+    fn alive(&self, client: &str) -> bool {
+        self.lock.sessions.get(client).is_some_and(|end| *end > self.now)
+    }
+
+    fn refresh(&mut self, client: &str, terms: &Terms) {
+        let end = self.lock.sessions.entry(client.to_owned()).or_default();
+        *end = (*end).max(self.now + terms.liveness + terms.buffer);
+        self.lock.state.pace = self.lock.state.pace.max(terms.heartbeat);
+    }
+
+    fn grant(&mut self, id: &str, entry: Entry, end: u64) -> u64 {
+        let token = self.next_stamp();
+        self.lock.remove_waiter(id);
+        self.lock.state.token = token;
+        self.lock.entries.insert(id.to_owned(), Entry { token, mark: None, ..entry });
+        self.lock.lease = Some((id.to_owned(), end));
+        token
+    }
+
+    /// Grants a free lock to the first live waiter before `limit` (a ticket), and purges the dead before it. True if
+    /// nobody there is left to be served first.
+    fn promote(&mut self, limit: u64) -> bool {
+        if self.lock.lease.is_some() || self.recovering() {
+            return false;
+        }
+        for _ in 0..self.batch {
+            let Some((ticket, id)) = self.lock.queue.first().cloned() else { return true };
+            if ticket >= limit {
+                return true;
+            }
+            let entry = self.lock.entries.get(&id).cloned();
+            let session = self.lock.sessions.get(client_of(&id)).copied().unwrap_or_default();
+            self.lock.remove_waiter(&id);
+            if let Some(entry) = entry
+                && session > self.now
+            {
+                let end = (self.now + entry.lease).min(self.now + entry.liveness).min(session);
+                let channel = entry.channel.clone();
+                let token = self.grant(&id, entry, end);
+                self.messages.push((channel, format!("grant {id} {token} {}", end - self.now)));
+                return false;
+            }
+        }
+        self.again = !self.lock.queue.is_empty();
+        !self.again
+    }
+
+    // ---- data that was lost ----
+
+    /// None if what the client brings is too absurd to be believed.
+    fn restore(&mut self, mark: u64, memory: &Memory, liveness: u64) -> Option<()> {
+        let Memory { epoch, floor, left } = *memory;
+        let highest = epoch.max(mark).max(floor);
+        let absurd = highest > self.time.max(self.lock.state.stamp) + ABSURD;
+        if epoch == 0 {
+            self.least = if absurd { 0 } else { floor };
+            return Some(());
+        }
+        if absurd {
+            return None;
+        }
+        let state = &mut self.lock.state;
+        let rolled_back = epoch > state.epoch || (epoch == state.epoch && highest > state.stamp);
+        let made_anew = epoch < state.epoch && state.recover_until == 0;
+        state.stamp = state.stamp.max(highest);
+        if rolled_back || made_anew {
+            self.lock.state.epoch = self.next_stamp();
+            let until = self.lock.state.recover_until.max(self.now + liveness.max(left));
+            self.lock.state.recover_until = until;
+            if rolled_back && let Some((_, end)) = &mut self.lock.lease {
+                *end = until.min(*end);
+                self.lock.mark_holder(Mark::Cut);
+            }
+        }
+        Some(())
+    }
+
+    // ---- the verbs ----
+
+    fn acquire(
+        &mut self,
+        id: &str,
+        wait: bool,
+        claim: bool,
+        terms: &Terms,
+        ticket: u64,
+        memory: &Memory,
+    ) -> Option<Answer> {
+        self.restore(ticket, memory, terms.liveness)?;
+        let client = client_of(id);
+        let entry = Entry { lease: terms.lease, liveness: terms.liveness, ..about(id) };
+        let lease = if claim { terms.lease.min(terms.liveness) } else { terms.lease };
+
+        // A grant from before the loss, of which nobody knows what came after: the waiter returns to its place. So it
+        // does if nothing is left of what was granted but the name.
+        let doubtful = self.lock.held().is_none_or(|(_, _, held)| held.mark == Some(Mark::Cut));
+        if self.lock.holds(id) && doubtful {
+            self.lock.end_lease();
+        }
+        if self.lock.state.epoch == 0 {
+            self.lock.state.epoch = self.next_stamp();
+        }
+
+        let mut place = 0;
+        if self.lock.holds(id) {
+            // It asks again about what it has been granted.
+        } else if !wait {
+            if self.promote(u64::MAX) && self.lock.queue.is_empty() {
+                self.grant(id, entry, self.now + lease);
+            }
+        } else {
+            place = match self.lock.ticket(id) {
+                Some(place) => place,
+                None if ticket > 0 => ticket,
+                None => self.next_stamp(),
+            };
+            if !self.lock.queue.is_empty() {
+                // Its client is alive, and so are the others of it that wait.
+                self.refresh(client, terms);
+            }
+            if self.promote(place) {
+                self.grant(id, entry, self.now + lease);
+            } else {
+                self.refresh(client, terms);
+                self.lock.queue.insert((place, id.to_owned()));
+                self.lock.entries.insert(id.to_owned(), entry);
+            }
+        }
+
+        Some(match self.lock.held() {
+            Some((holder, end, held)) if holder == id => {
+                let (left, token) = (end - self.now, held.token);
+                self.answer("granted", client, &[("left_us", left), ("granted_token", token)])
+            }
+            _ if wait => self.answer("queued", client, &[("ticket", place), ("rank", self.rank(id)?)]),
+            _ => {
+                let mut answer = self.answer("busy", client, &[]);
+                self.tell_held(&mut answer);
+                answer
+            }
+        })
+    }
+
+    fn heartbeat(&mut self, client: &str, terms: &Terms, ids: &[String]) -> Option<Answer> {
+        let stands = |turn: &Turn, id: &String| turn.lock.ticket(id).is_some();
+        let known = |turn: &Turn, id: &String| turn.lock.entries.contains_key(id) && stands(turn, id);
+        let first = ids.iter().find(|id| stands(self, id));
+        let all_known = ids.iter().all(|id| self.lock.sure_holder(id) || known(self, id));
+        if first.is_some() {
+            self.refresh(client, terms);
+        }
+        self.promote(u64::MAX);
+        if !all_known {
+            return Some(self.answer("unknown", client, &[]));
+        }
+        Some(match first.and_then(|id| self.rank(id)) {
+            Some(rank) => self.answer("alive", client, &[("rank", rank)]),
+            None => self.answer("alive", client, &[]),
+        })
+    }
+
+    fn renew(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
+        self.restore(token, memory, terms.liveness)?;
+        let mine = self.lock.held().filter(|(holder, _, held)| holder == id && held.token == token);
+        let word = match mine.map(|(_, end, held)| (end, held.mark)) {
+            Some((_, Some(Mark::Broken))) => "broken",
+            Some((end, None)) => {
+                self.lock.lease = Some((id.to_owned(), end.max(self.now + terms.lease)));
+                "renewed"
+            }
+            _ if self.recovering() && memory.left > 0 && self.newest(id, token) => {
+                self.lock.end_lease();
+                self.lock.remove_waiter(id);
+                self.lock.state.token = token;
+                let entry = Entry { lease: terms.lease, liveness: terms.liveness, token, ..about(id) };
+                self.lock.entries.insert(id.to_owned(), entry);
+                self.lock.lease = Some((id.to_owned(), self.now + memory.left));
+                "renewed"
+            }
+            _ => "lost",
+        };
+        if word == "lost" {
+            self.promote(u64::MAX);
+            return Some(self.answer(word, client_of(id), &[]));
+        }
+        let left = self.lock.lease.as_ref().map(|(_, end)| end - self.now)?;
+        Some(self.answer(word, client_of(id), &[("left_us", left)]))
+    }
+
+    /// Whether no other lease has been granted since this one.
+    fn newest(&self, id: &str, token: u64) -> bool {
+        let others = self.lock.lease.as_ref().is_some_and(|(holder, _)| holder != id);
+        self.lock.state.token < token || (self.lock.state.token == token && !others)
+    }
+
+    fn release(&mut self, id: &str) -> Option<Answer> {
+        let word = self.give_up(id);
+        self.promote(u64::MAX);
+        Some(self.answer(word, client_of(id), &[]))
+    }
+
+    fn leave(&mut self, ids: &[String]) -> Option<Answer> {
+        for id in ids {
+            self.give_up(id);
+        }
+        self.promote(u64::MAX);
+        Some(self.answer("left", client_of(&ids[0]), &[]))
+    }
+
+    fn give_up(&mut self, id: &str) -> &'static str {
+        if self.lock.holds(id) {
+            self.lock.end_lease();
+            "released"
+        } else if self.lapsed.as_deref() == Some(id) {
+            "expired"
+        } else if let Some(rank) = self.rank(id) {
+            // Whoever leaves from among the first has been looked at.
+            self.batch -= usize::from(rank < self.batch as u64);
+            self.lock.remove_waiter(id);
+            "left"
+        } else {
+            "unknown"
+        }
+    }
+
+    fn break_lease(&mut self, token: u64, force: bool) -> Option<Answer> {
+        let Some((id, end, held)) = self.lock.held().filter(|(_, _, held)| held.token == token) else {
+            self.promote(u64::MAX);
+            return Some(self.answer("unknown", "", &[("left_us", 0)]));
+        };
+        let left = end - self.now;
+        self.messages.push((held.channel, format!("break {id} {token} {left}")));
+        if force {
+            self.lock.end_lease();
+        } else if held.mark.is_none() {
+            self.lock.mark_holder(Mark::Broken);
+        }
+        self.promote(u64::MAX);
+        Some(self.answer(if force { "ended" } else { "told" }, "", &[("left_us", left)]))
+    }
+
+    fn inspect(&mut self, after: u64, count: usize) -> Option<Answer> {
+        let mut answer = self.answer("state", "", &[]);
+        self.tell_held(&mut answer);
+        if let Some((_, _, held)) = self.lock.held() {
+            let broken = u8::from(held.mark == Some(Mark::Broken));
+            answer.fields.insert("held_broken".into(), broken.to_string());
+        }
+        let page = self.lock.queue.iter().filter(|(ticket, _)| *ticket > after).take(count);
+        answer.page = page
+            .map(|(ticket, id)| {
+                let entry = self.lock.entries.get(id).cloned().unwrap_or_default();
+                let alive = u8::from(self.alive(client_of(id))).to_string();
+                let waited = self.time.saturating_sub(*ticket).to_string();
+                vec![id.clone(), ticket.to_string(), entry.label, entry.owner, waited, alive]
+            })
+            .collect();
+        Some(answer)
+    }
+
+    // ---- what is answered ----
+
+    fn rank(&self, id: &str) -> Option<u64> {
+        self.lock.queue.iter().position(|(_, other)| other == id).map(|rank| rank as u64)
+    }
+
+    fn answer(&self, word: &str, client: &str, more: &[(&str, u64)]) -> Answer {
+        let Lock { state, lease, queue, .. } = &self.lock;
+        let lease_end = lease.as_ref().map_or(0, |(_, end)| *end);
+        let mut numbers = vec![
+            ("epoch", state.epoch),
+            ("stamp", state.stamp),
+            ("token", state.token),
+            ("waiting", queue.len() as u64),
+            ("lease_left_us", lease_end.saturating_sub(self.now)),
+            ("recover_left_us", state.recover_until.saturating_sub(self.now)),
+        ];
+        numbers.extend(more);
+        let mut fields: BTreeMap<String, String> =
+            numbers.iter().map(|(name, number)| ((*name).to_owned(), number.to_string())).collect();
+        if let Some((id, _, held)) = self.lock.held()
+            && client_of(&id) == client
+            && held.mark != Some(Mark::Cut)
+        {
+            fields.insert("holder".into(), id);
+            fields.insert("holder_token".into(), held.token.to_string());
+        }
+        if self.again {
+            fields.insert("again".into(), "1".into());
+        }
+        Answer { word: word.to_owned(), fields, page: vec![] }
+    }
+
+    fn tell_held(&self, answer: &mut Answer) {
+        let Some((id, _, held)) = self.lock.held() else { return };
+        let held_for = self.time.saturating_sub(held.token).to_string();
+        for (name, value) in [
+            ("held_id", id.clone()),
+            ("held_token", held.token.to_string()),
+            ("held_label", held.label.clone()),
+            ("held_owner", held.owner.clone()),
+            ("held_us", held_for),
+        ] {
+            answer.fields.insert(name.into(), value);
+        }
+    }
+}
