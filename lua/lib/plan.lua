@@ -6,6 +6,10 @@ local adds, messages = {}, {}
 local gone = {queue = {}, sessions = {}, leases = {}, entries = {}}
 
 local waiting = redis.call('ZCARD', queue)
+if stamp == 0 and waiting > 0 then
+  -- The state was lost and the queue was not: whoever comes now goes behind those who stand in it.
+  stamp = tonumber(redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2])
+end
 local lease = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
 local holder, holder_end = lease[1] or '', tonumber(lease[2] or 0)
 

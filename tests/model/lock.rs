@@ -253,6 +253,12 @@ impl Turn {
 
     fn begin(&mut self) {
         self.tell_time();
+        if let Some((ticket, _)) = self.lock.queue.last()
+            && self.lock.state.stamp == 0
+        {
+            // The state was lost, and the queue was not.
+            self.lock.state.stamp = *ticket;
+        }
         if let Some((_, _, held)) = self.lock.held() {
             // The state may have been lost, and what is known of the holder not.
             self.lock.state.token = self.lock.state.token.max(held.token);

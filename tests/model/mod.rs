@@ -3,7 +3,7 @@
 // Every test binary that includes this uses a part of it.
 #![allow(dead_code, unreachable_pub)]
 // In a test a panic is the message.
-#![allow(clippy::expect_used, clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::field_reassign_with_default)]
 
 pub mod clients;
 pub mod driver;

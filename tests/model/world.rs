@@ -87,6 +87,7 @@ pub enum Pass {
 }
 
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::enum_variant_names)] // Each is an end of something else.
 pub enum Moment {
     LeaseEnd,
     SessionEnd(usize),
