@@ -70,6 +70,7 @@ pub(super) struct Acquire {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::enum_variant_names)] // The words of the guard.
 pub(super) enum Taken {
     Offered,
     Taken,
