@@ -35,7 +35,7 @@ fn child() {
 /// What the dead cost is short where somebody dies, and yet long beside what a process needs on a busy machine.
 fn options(lease_s: u64) -> LockOptions {
     let lease = Duration::from_secs(lease_s);
-    LockOptions::new().lease(lease).liveness(lease).buffer(Duration::from_secs(2))
+    LockOptions::new().lease(lease).liveness(lease).buffer(Duration::from_secs(4))
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -54,7 +54,9 @@ async fn compete(url: &str, history: &Path, name: &str, longest_hold_us: u64, le
         child::say("holding");
         tokio::time::sleep(Duration::from_micros(fastrand::u64(0..longest_hold_us))).await;
         record.note(&waiter, Event::Released);
-        guard.release().await.unwrap();
+        if guard.release().await.is_err() {
+            record.note(&waiter, Event::Lost);
+        }
     }
     client.close().await;
 }
