@@ -139,14 +139,12 @@ async fn a_lazy_client_waits_for_its_server() {
     server.kill();
     let client = Client::connect_lazy(&server.url()).unwrap();
     let lock = client.lock("lock").unwrap();
+    let patient = tokio::spawn(lock.acquire().into_future());
+    // While the other waits, every attempt to connect fails.
     let error = soon(lock.acquire().timeout(Duration::from_secs(1)).into_future()).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, AcquireError::Timeout { position: None, cause: Some(_), .. }), "{error:?}");
-    let acquire = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.acquire().timeout(4 * SOON).await }
-    });
     server.restart();
-    acquire.await.unwrap().unwrap().release().await.unwrap();
+    soon(patient).await.unwrap().unwrap().release().await.unwrap();
     keys_left(&server);
 }
 
