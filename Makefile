@@ -3,10 +3,12 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: help setup test bench demo
+.PHONY: help setup test soak mutants bench demo
 help:
 	@echo "make demo    six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make test    all tests, each on private Redis servers"
+	@echo "make soak    the scripts against the model for as long as you like: make soak STEPS=5000000"
+	@echo "make mutants breaks the scripts in many ways, one at a time, and sees the model find each"
 	@echo "make bench   the benchmarks"
 	@echo "make setup   only what the others need: a redis-server and the crates"
 
@@ -16,6 +18,13 @@ setup:
 
 test:
 	$(with_redis) cargo test --features cli
+
+soak: STEPS ?= 2000000
+soak:
+	$(with_redis) STEPS=$(STEPS) cargo test --release --test scripts_model
+
+mutants:
+	$(with_redis) cargo test --test scripts_model -- --ignored --nocapture
 
 bench:
 	$(with_redis) cargo bench --features cli

@@ -1,7 +1,7 @@
 //! Drives the real scripts on a real server: one round trip per request, which also brings back all that stands there.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::net::UnixStream,
 };
@@ -264,11 +264,13 @@ fn found(value: &Value) -> Found {
     let scores = |value: &Value| -> Vec<(String, u64)> {
         items(value).chunks_exact(2).map(|pair| (text(&pair[0]), number(&pair[1]))).collect()
     };
-    let mut lock = Lock::default();
-    lock.queue = scores(queue).into_iter().map(|(id, ticket)| (ticket, id)).collect::<BTreeSet<_>>();
-    lock.sessions = scores(sessions).into_iter().collect();
-    lock.lease = scores(leases).into_iter().next();
-    lock.entries = items(entries).chunks_exact(2).map(|pair| (text(&pair[0]), entry(&pair[1]))).collect();
+    let mut lock = Lock {
+        queue: scores(queue).into_iter().map(|(id, ticket)| (ticket, id)).collect(),
+        sessions: scores(sessions).into_iter().collect(),
+        lease: scores(leases).into_iter().next(),
+        entries: items(entries).chunks_exact(2).map(|pair| (text(&pair[0]), entry(&pair[1]))).collect(),
+        state: State::default(),
+    };
     for field in items(state).chunks_exact(2) {
         let State { stamp, token, epoch, seen, skew, pace, recover_until } = &mut lock.state;
         match text(&field[0]).as_str() {

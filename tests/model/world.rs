@@ -86,12 +86,13 @@ pub enum Pass {
     Outage(u64),
 }
 
+/// The end of …
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::enum_variant_names)] // Each is an end of something else.
 pub enum Moment {
-    LeaseEnd,
-    SessionEnd(usize),
-    RecoverEnd,
+    Lease,
+    Session(usize),
+    Recovery,
 }
 
 fn what() -> impl Strategy<Value = What> {
@@ -111,9 +112,9 @@ fn what() -> impl Strategy<Value = What> {
 
 fn pass() -> impl Strategy<Value = Pass> {
     let moment = prop_oneof![
-        3 => Just(Moment::LeaseEnd),
-        3 => (0..6usize).prop_map(Moment::SessionEnd),
-        2 => Just(Moment::RecoverEnd),
+        3 => Just(Moment::Lease),
+        3 => (0..6usize).prop_map(Moment::Session),
+        2 => Just(Moment::Recovery),
     ];
     prop_oneof![
         6 => (0..3_000u64).prop_map(Pass::Micros),
@@ -303,9 +304,9 @@ impl<'a> World<'a> {
             Pass::Heartbeats(count) => (self.terms[0].heartbeat * count) as i64,
             Pass::To(moment, beside) => {
                 let at = match moment {
-                    Moment::LeaseEnd => self.model.lease.as_ref().map(|(_, end)| *end),
-                    Moment::SessionEnd(which) => self.model.sessions.values().nth(which).copied(),
-                    Moment::RecoverEnd => Some(state.recover_until),
+                    Moment::Lease => self.model.lease.as_ref().map(|(_, end)| *end),
+                    Moment::Session(which) => self.model.sessions.values().nth(which).copied(),
+                    Moment::Recovery => Some(state.recover_until),
                 };
                 at.map_or(0, |at| until(at) + beside)
             }
