@@ -367,11 +367,18 @@ impl Waiting {
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
-    pub async fn position(&self) -> Result<u64, Fault> {
-        let Some(id) = self.inner.acquiring.as_ref().map(|acquiring| acquiring.id) else { return Ok(0) };
-        match self.inner.plan.handle.call(|call| Command::Position { call, id }).await? {
-            Outcome::Position(position) => Ok(position),
-            _ => Ok(0),
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time. It borrows nothing, so that it can be awaited beside the wait itself.
+    pub fn position(&self) -> impl Future<Output = Result<u64, Fault>> + Send + use<> {
+        let handle = self.inner.plan.handle.clone();
+        let id = self.inner.acquiring.as_ref().map(|acquiring| acquiring.id);
+        async move {
+            let Some(id) = id else { return Ok(0) };
+            match handle.call(|call| Command::Position { call, id }).await? {
+                Outcome::Position(position) => Ok(position),
+                _ => Ok(0),
+            }
         }
     }
 

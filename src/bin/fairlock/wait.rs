@@ -5,7 +5,7 @@ use std::future::IntoFuture as _;
 use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{AcquireError, Client, ConnectError, Guard, Holder, Lock, LockOptions, TryAcquireError, Waiting};
+use fairlock::{AcquireError, Client, ConnectError, Fault, Guard, Holder, Lock, LockOptions, TryAcquireError, Waiting};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -18,8 +18,6 @@ use crate::text::{printable, seconds};
 
 /// A wait that ends sooner than this is not worth a word.
 const SILENT: Duration = Duration::from_millis(200);
-/// How long the display may keep a grant or a signal waiting, when the server is slow to tell a position.
-const PATIENCE: Duration = Duration::from_millis(300);
 
 pub(crate) struct Request<'a> {
     pub(crate) url: &'a str,
@@ -145,7 +143,12 @@ async fn watch(
             () = sleep_until(next_draw) => {}
         }
         if Instant::now() >= next_look {
-            view.look(&waiting, lock).await;
+            let position = waiting.position();
+            tokio::select! {
+                biased;
+                granted = &mut waiting => return granted,
+                () = view.look(position, lock) => {}
+            }
             // The front of the queue moves soon; whoever stands far behind need not ask the server every second.
             next_look = Instant::now() + Duration::from_millis(500 * view.position.clamp(2, 30));
         }
@@ -164,22 +167,21 @@ struct View {
 }
 
 impl View {
-    async fn look(&mut self, waiting: &Waiting, lock: &Lock) {
+    async fn look(&mut self, position: impl Future<Output = Result<u64, Fault>>, lock: &Lock) {
         let name = printable(lock.name());
-        match timeout(PATIENCE, waiting.position()).await {
+        match position.await {
             // Granted: the guard is on its way.
-            Ok(Ok(0)) => {}
-            Ok(Ok(position)) if position == self.position && self.holder_known => {}
-            Ok(Ok(position)) => {
+            Ok(0) => {}
+            Ok(position) if position == self.position && self.holder_known => {}
+            Ok(position) => {
                 // The holder changes only when the queue moves, so it is not asked for in between.
-                let holder =
-                    timeout(PATIENCE, lock.inspect()).await.ok().and_then(Result::ok).and_then(|state| state.holder);
+                let holder = lock.inspect().await.ok().and_then(|state| state.holder);
                 self.position = position;
                 self.holder_known = holder.is_some();
                 let by = holder.map(|holder| format!(", held by {}", describe(&holder))).unwrap_or_default();
                 self.news = format!("waiting for {name}: position {position}{by}");
             }
-            Ok(Err(_)) | Err(_) => {
+            Err(_) => {
                 self.position = 0;
                 self.news = format!("waiting for {name}: Redis does not answer");
             }
