@@ -13,7 +13,7 @@ use fairlock::{
     AcquireError, AcquireFuture, Client, ClientBuilder, EnqueueFuture, Fault, Guard, Held, Lock, LockOptions, Lost,
     LostReason, ReleaseError, TryAcquireError, TryAcquireFuture, Waiting,
 };
-use support::{RedisServer, SOON, keys_left, soon};
+use support::{RedisServer, keys_left, soon};
 
 /// Far more than a scheduling delay, far less than for ever.
 const SLACK: Duration = Duration::from_secs(10);
