@@ -21,6 +21,13 @@ impl Machine {
         request
     }
 
+    /// What is to be said of a server that has kept somebody waiting for an answer.
+    pub(super) fn silence(&self, now: Time) -> Option<Arc<str>> {
+        const WORTH_A_WORD: Duration = Duration::from_millis(250);
+        let silent = now.since(self.requests.values().map(|sent| sent.at).min()?);
+        (silent >= WORTH_A_WORD).then(|| format!("the server has not answered for {silent:?}").into())
+    }
+
     pub(super) fn back_off(&mut self) -> Duration {
         // 10 ms, doubled up to about a second, half of it by chance, so that many clients do not ask in step.
         let ceiling = 10_u64 << self.refusals.min(7);

@@ -336,7 +336,7 @@ impl Machine {
     pub(super) fn timed_out(&mut self, now: Time, id: Id) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let waited = now.since(waiter.called);
-        let cause = self.cause.clone();
+        let cause = self.cause.clone().or_else(|| self.silence(now));
         let why = match waiter.timeout {
             Some(timeout) if timeout <= now => {
                 Refusal::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause }
