@@ -1,0 +1,48 @@
+//! The rights that the README names are enough, and no more than is needed.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use fairlock::{Broken, Client, LockOptions, TryAcquireError};
+use support::{RedisServer, keys_left, soon};
+
+/// The rights as they stand in the README.
+fn rights() -> Vec<&'static str> {
+    let readme = include_str!("../README.md");
+    let start = readme.find("~fairlock:*").unwrap();
+    readme[start..].split("```").next().unwrap().split_whitespace().collect()
+}
+
+/// Every script runs, with a queue, a hand-off, waiters that re-enter after a loss of data, and a heartbeat.
+async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn std::error::Error>> {
+    let options = LockOptions::new().lease(Duration::from_secs(2)).liveness(Duration::from_secs(1));
+    let lock = client.lock_with("lock", options)?;
+    let guard = lock.acquire().await?;
+    assert!(matches!(lock.try_acquire().await, Err(TryAcquireError::Busy { .. })));
+    let (first, second) = (lock.enqueue().await?, lock.enqueue().await?);
+    assert_eq!(lock.inspect().await?.queue.len(), 2);
+    guard.renew().await?;
+    let _: () = redis::cmd("FLUSHALL").query(&mut server.raw())?;
+    second.position().await?; // It is the first to return; the others follow.
+    drop(guard);
+    let guard = soon(first).await?;
+    assert!(matches!(lock.break_lease(guard.token()).await?, Broken::Told { .. }));
+    soon(guard.lost()).await;
+    drop(guard);
+    soon(second).await?.release().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rights_of_the_readme_are_enough() {
+    let rules = format!("on >pw resetkeys resetchannels -@all {}", rights().join(" "));
+    let server = RedisServer::builder().user("locker", &rules).start();
+    let client = Client::connect(&server.url_as("locker", "pw")).await.unwrap();
+    use_all(&server, &client).await.unwrap();
+    drop(client);
+    let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut server.raw()).unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+    keys_left(&server);
+}
