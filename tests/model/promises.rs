@@ -74,6 +74,7 @@ impl Witness {
             self.grants(turn)?;
             self.places(turn)?;
             self.progress(turn)?;
+            self.recovery(turn)?;
             self.told(turn)?;
         }
         self.garbage(turn)?;
@@ -112,6 +113,9 @@ impl Witness {
         ensure!(step <= turn.time.saturating_sub(told_time), "the lock clock ran ahead by {step}");
         let waited_for = before.sessions.values().any(|end| *end > before.state.seen);
         ensure!(!waited_for || step <= 2 * self.pace, "the lock clock took a step of {step} while somebody waits");
+        let follows = step == turn.time.saturating_sub(told_time) || before.state.seen > turn.time;
+        let stepped_back = turn.time < told_time;
+        ensure!(waited_for || follows || stepped_back, "the lock clock took a step of {step} while nobody waits");
         ensure!(after.state.stamp >= before.state.stamp, "stamps ran backwards");
         Ok(())
     }
@@ -121,6 +125,7 @@ impl Witness {
     fn exclusion(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         ensure!(turn.outcome.found.leases <= 1, "{} leases", turn.outcome.found.leases);
+        ensure!(after.lease.as_ref().is_none_or(|(_, end)| *end > after.state.seen), "a lease stands beyond its end");
         let Some((holder, end)) = before.lease.as_ref().filter(|(_, end)| *end > after.state.seen) else {
             return Ok(());
         };
@@ -140,6 +145,8 @@ impl Witness {
             Some((other, new_end)) if other == holder => {
                 let renewed = matches!(turn.request, Request::Renew { id, .. } if id == holder);
                 ensure!(new_end == end || renewed || may_end || reopened, "the lease of {holder} was moved");
+                let broken = held.is_some_and(|held| held.mark == Some(Mark::Broken)) && !reopened;
+                ensure!(new_end == end || !broken, "the broken lease of {holder} was prolonged");
                 ensure!(new_end >= end || cut, "the lease of {holder} was made shorter");
             }
             _ => ensure!(may_end, "the live lease of {holder} was taken"),
@@ -178,6 +185,11 @@ impl Witness {
             Request::Acquire { id, ticket, .. } => (Some(id), *ticket),
             _ => (None, 0),
         };
+        if let Request::Acquire { id: caller, claim: true, terms, .. } = turn.request
+            && caller == id
+        {
+            ensure!(*end <= now + terms.lease.min(terms.liveness), "{id} was granted more than a claim");
+        }
         let asked = Some(asked).filter(|asked| *asked > 0 && caller == Some(id));
         let place = before.ticket(id).or(asked).unwrap_or(u64::MAX);
         for (ticket, other) in before.queue.iter().filter(|(ticket, other)| *ticket < place && other != id) {
@@ -225,6 +237,8 @@ impl Witness {
                 return Err(format!("{id} came into the queue by nobody's acquire"));
             };
             ensure!(caller == id, "{id} came into the queue by the acquire of {caller}");
+            let absurd = turn.time.max(before.state.stamp) + 86_400_000_000;
+            ensure!(*asked == 0 || *ticket <= absurd, "{id} brought ticket {ticket} and was believed");
             ensure!(ticket == asked || (*asked == 0 && *ticket > before.state.stamp), "{id} was given ticket {ticket}");
         }
         let caller = match turn.request {
@@ -238,8 +252,9 @@ impl Witness {
         }
         let (was, is) = (before.sessions.get(caller), after.sessions.get(caller));
         ensure!(was <= is || was <= Some(&now) || after.queue.is_empty(), "the session of {caller} became shorter");
-        if turn.outcome.answer.word == "queued"
-            && let Request::Acquire { terms, .. } = turn.request
+        let stays = turn.outcome.answer.fields.contains_key("rank");
+        if let Request::Acquire { terms, .. } | Request::Heartbeat { terms, .. } = turn.request
+            && stays
         {
             let least = now + terms.liveness + terms.buffer;
             ensure!(is >= Some(&least), "{caller} waits and its session ends at {is:?}");
@@ -252,6 +267,32 @@ impl Witness {
         let Lock { lease, queue, state, .. } = &turn.outcome.found.lock;
         let stuck = lease.is_none() && !queue.is_empty() && state.seen >= state.recover_until;
         ensure!(!stuck || turn.outcome.answer.number("again") == Some(1), "the lock is free and nobody gets it");
+        Ok(())
+    }
+
+    /// I7: who returns under an epoch that the server does not know opens a recovery, under a newer epoch, for long
+    /// enough; leases from before the loss end with it, and those granted after it do not.
+    fn recovery(&self, turn: &Turn) -> Result<(), String> {
+        let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
+        let (Request::Acquire { id, terms, memory, .. } | Request::Renew { id, terms, memory, .. }) = turn.request
+        else {
+            return Ok(());
+        };
+        if memory.epoch > before.state.epoch {
+            let least = after.state.seen + terms.liveness.max(memory.left);
+            ensure!(after.state.epoch > memory.epoch, "the loss went unnoticed");
+            ensure!(after.state.recover_until >= least, "the recovery ends before {least}");
+            let (stands, end) = after.lease.as_ref().map_or((false, 0), |(holder, end)| (before.holds(holder), *end));
+            ensure!(
+                !stands || end <= after.state.recover_until || after.holds(id),
+                "a lease from before the loss stays"
+            );
+        } else if memory.epoch < before.state.epoch
+            && let Some((holder, end)) = &before.lease
+            && let Some((now_holder, now_end)) = &after.lease
+        {
+            ensure!(now_holder != holder || now_end >= end || now_holder == id, "a lease from after the loss was cut");
+        }
         Ok(())
     }
 
