@@ -13,6 +13,8 @@ pub struct Client {
     pub farewells: Vec<String>,
     /// The server's data is another, or it does not know a waiter: all re-enter.
     pub uneasy: bool,
+    /// Whether its newcomers speak for those who were here before: they name the client's epoch.
+    speaks: bool,
     next: u64,
     epoch: u64,
     floor: u64,
@@ -37,14 +39,30 @@ pub struct Hold {
 }
 
 impl Client {
-    pub fn new(name: String, terms: Terms) -> Self {
+    pub fn new(name: String, terms: Terms, speaks: bool) -> Self {
         let (waiters, holds, farewells) = (vec![], vec![], vec![]);
-        Self { name, terms, waiters, holds, farewells, uneasy: false, next: 0, epoch: 0, floor: 0, lease_until: 0 }
+        Self {
+            name,
+            terms,
+            waiters,
+            holds,
+            farewells,
+            uneasy: false,
+            speaks,
+            next: 0,
+            epoch: 0,
+            floor: 0,
+            lease_until: 0,
+        }
     }
 
     // ---- what it asks for; `now` is true time ----
 
     pub fn acquire(&mut self, now: u64, wait: bool, claim: bool) -> Request {
+        if self.waiters.is_empty() && self.holds.is_empty() && self.farewells.is_empty() {
+            // Who wants nothing of a lock forgets all about it.
+            (self.epoch, self.floor, self.lease_until) = (0, 0, 0);
+        }
         self.next += 1;
         let id = format!("{}.{}", self.name, self.next);
         self.waiters.push(Waiter { id, wait, claim, ticket: 0, epoch: 0 });
@@ -54,6 +72,7 @@ impl Client {
     /// The acquire of a waiter: once more, with the ticket that it has.
     pub fn enter(&self, now: u64, index: usize) -> Request {
         let Waiter { id, wait, claim, ticket, epoch } = self.waiters[index].clone();
+        let epoch = if ticket == 0 && self.speaks { self.epoch } else { epoch };
         let memory = Memory { epoch, floor: self.floor, left: self.lease_until.saturating_sub(now) };
         Request::Acquire { id, wait, claim, terms: self.terms, ticket, memory }
     }

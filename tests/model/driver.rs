@@ -130,8 +130,9 @@ impl Driver {
     }
 
     /// Deletes one key; the number of its kind wraps around.
-    pub fn delete(&mut self, kind: usize) {
+    pub fn delete(&mut self, kind: usize) -> &'static str {
         self.ask(&[cmd("DEL").arg(&self.keys[kind % KINDS.len()]).clone()]);
+        KINDS[kind % KINDS.len()]
     }
 
     pub fn save(&mut self) -> Saved {
