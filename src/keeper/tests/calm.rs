@@ -32,12 +32,7 @@ impl World {
         let each = HOLD + if self.no_pushes { 120 * MS } else { 20 * MS };
         let end = self.now + HEALED + waiting as u64 * each;
         while self.broken.is_none() && self.now < end && self.clients.iter().any(Client::is_busy) {
-            self.work();
-            let until = self.next_release().unwrap_or(end).min(end);
-            if !self.flow_once(until.max(self.now)) {
-                self.now = self.now.max(until);
-            }
-            self.judge();
+            self.work_on(end);
         }
         if self.broken.is_none()
             && let Some(client) = self.clients.iter().find(|client| client.is_busy())
@@ -46,6 +41,35 @@ impl World {
             let what = format!("{}: acquires {waiting:?}, calls {calls:?} are forgotten (I6)", client.name);
             self.fail(what);
         }
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.clients.iter().any(Client::is_busy)
+    }
+
+    /// When things were sent does not matter from here on.
+    pub(super) fn forget_when(&mut self) {
+        let now = self.now;
+        for client in &mut self.clients {
+            let local = client.clock(now);
+            client.connecting = client.connecting.map(|_| now);
+            client.guards.values_mut().for_each(|guard| guard.granted = local);
+            if let Some(link) = &mut client.link {
+                link.out.iter_mut().for_each(|(at, ..)| *at = now);
+                link.back.iter_mut().for_each(|(at, _)| *at = now);
+                link.pushes.iter_mut().for_each(|(at, ..)| *at = now);
+            }
+        }
+    }
+
+    /// The next thing that happens in calm times.
+    pub(super) fn work_on(&mut self, end: u64) {
+        self.work();
+        let until = self.next_release().unwrap_or(end).min(end);
+        if !self.flow_once(until.max(self.now)) {
+            self.now = self.now.max(until);
+        }
+        self.judge();
     }
 
     /// Callers take what they are granted, work a while, and let go.

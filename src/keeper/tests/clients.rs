@@ -28,6 +28,8 @@ pub(super) struct Client {
     pub(super) ending: bool,
     pub(super) closed: bool,
     pub(super) next: u64,
+    /// What calls say of when they were made, where it must not matter.
+    pub(super) ever: bool,
     /// What handles have said, and the keeper has not taken in.
     pub(super) inbox: VecDeque<(u64, Command)>,
     pub(super) connecting: Option<u64>,
@@ -115,7 +117,7 @@ impl Client {
         let name: Arc<str> = format!("c{index}").into();
         let mut machine = Machine::new(name.clone(), "fairlock".into(), index as u64);
         // In a range of its own, where a fingerprint can tell it from other numbers.
-        machine.next_request = 1 << 40;
+        machine.next_request = super::canon::FIRST_REQUEST;
         Self {
             name,
             machine,
@@ -126,6 +128,7 @@ impl Client {
             ending: false,
             closed: false,
             next: 1,
+            ever: false,
             inbox: VecDeque::new(),
             connecting: None,
             link: None,

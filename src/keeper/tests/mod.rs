@@ -10,7 +10,9 @@
 //! * `explore.rs` visits every state of small worlds.
 
 mod calm;
+mod canon;
 mod clients;
+mod explore;
 mod judge;
 mod properties;
 mod regressions;

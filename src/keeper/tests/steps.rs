@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::clients::{Acquire, Link, Taken};
+use super::clients::{Acquire, BOOT_NS, Link, Taken};
 use super::server::Server;
 use super::world::{MS, World};
+use crate::clock::Time;
 use crate::keeper::machine::{Command, Id};
 use crate::keeper::waiters::Mode;
 use crate::server::{About, Failure};
@@ -147,7 +148,7 @@ impl World {
         self.judge();
     }
 
-    fn act(&mut self, step: Step) {
+    pub(super) fn act(&mut self, step: Step) {
         let count = self.clients.len();
         let index = |client: u8| usize::from(client) % count;
         let now = self.now;
@@ -372,7 +373,7 @@ impl super::clients::Client {
             return None;
         }
         let id = self.take_number();
-        let called = self.clock(now);
+        let called = if self.ever { Time(BOOT_NS) } else { self.clock(now) };
         let about = About { channel: format!("to:{}", self.name).into(), label: "".into(), owner: "".into() };
         let timeout_at = timeout.map(|timeout| called + timeout);
         let answer_by = (mode != Mode::Wait).then_some(called + Duration::from_secs(5));

@@ -1,0 +1,284 @@
+//! When two worlds are the same for what can still happen in them.
+//!
+//! Everything in a world is written down as a list of numbers, in which
+//! * moments are told from now, or as "long ago",
+//! * stamps (tickets, tokens, epochs) are only told by their order, all of them lying behind the server's clock,
+//! * requests are told from the last one,
+//! * what only ever shows in messages to people, and the seed of the back-off, is left out.
+//!
+//! The machine is written down by its derived `Hash`, into a hasher that keeps what it is given. Moments, stamps and
+//! requests lie in ranges of their own, so that it can tell them apart.
+
+use std::hash::{Hash, Hasher};
+
+use super::clients::{BOOT_NS, Client};
+use super::model::Lock;
+use super::server::{EPOCH_US, Reply};
+use super::world::{MS, World};
+use crate::keeper::machine::Machine;
+use crate::server::{Answer, Push};
+
+/// What lies further back than this has no more effect: longer than every span of an explored world.
+const LONG_AGO: u64 = 250 * MS;
+pub(super) const FIRST_REQUEST: u64 = 1 << 40;
+
+#[derive(Default)]
+struct Notes {
+    words: Vec<u64>,
+    /// Where stamps stand in `words`.
+    stamps: Vec<usize>,
+    local: u64,
+    last_request: u64,
+}
+
+impl Notes {
+    fn moment(&mut self, at: u64, now: u64) {
+        let relative = (at + LONG_AGO).saturating_sub(now);
+        self.words.push(relative);
+    }
+
+    fn stamp(&mut self, stamp: u64) {
+        if stamp != 0 {
+            self.stamps.push(self.words.len());
+        }
+        self.words.push(stamp);
+    }
+
+    fn flag(&mut self, flag: bool) {
+        self.words.push(u64::from(flag));
+    }
+
+    /// Stamps become their places in the order of all stamps.
+    fn finish(mut self, state: &mut impl Hasher) {
+        let mut order: Vec<u64> = self.stamps.iter().map(|&at| self.words[at]).collect();
+        order.sort_unstable();
+        order.dedup();
+        for at in self.stamps {
+            let place = order.binary_search(&self.words[at]).expect("it was put there") as u64;
+            self.words[at] = u64::MAX - place;
+        }
+        self.words.into_iter().for_each(|word| state.write_u64(word));
+    }
+}
+
+impl Hasher for Notes {
+    fn finish(&self) -> u64 {
+        unreachable!("its words are read instead")
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.words.push(bytes.len() as u64);
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.words.push(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.words.push(u64::from(byte));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.words.push(u64::from(word));
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.words.push(word as u64);
+    }
+
+    fn write_isize(&mut self, word: isize) {
+        self.words.push(word as u64);
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        match word {
+            FIRST_REQUEST..EPOCH_US => self.words.push(self.last_request - word),
+            EPOCH_US..BOOT_NS if word < 2 * EPOCH_US => self.stamp(word),
+            BOOT_NS.. if word < 2 * BOOT_NS => self.moment(word, self.local),
+            _ => self.words.push(word),
+        }
+    }
+}
+
+impl World {
+    /// Writes down all that matters. With `sent`, also when things were sent: in calm times they arrive in that order.
+    pub(super) fn canon(&self, state: &mut impl Hasher, sent: bool) {
+        let mut notes = Notes::default();
+        notes.flag(self.server.up);
+        for (_, lock) in &self.server.locks {
+            self.lock(&mut notes, lock);
+        }
+        for (_, lock) in &self.server.saved {
+            self.lock(&mut notes, lock);
+        }
+        for &token in &self.server.tokens {
+            notes.stamp(token);
+        }
+        for client in &self.clients {
+            self.client(&mut notes, client, sent);
+        }
+        notes.finish(state);
+    }
+
+    /// A lock, its moments told from the last script: how much the clock has moved since then comes with them.
+    fn lock(&self, notes: &mut Notes, lock: &Lock) {
+        let Lock { queue, sessions, lease, entries, state } = lock;
+        let seen = state.seen;
+        let clock = self.server.time(self.now).saturating_add_signed(state.skew);
+        notes.words.push(clock.saturating_sub(seen).min(LONG_AGO / 1000));
+        notes.words.push(state.pace);
+        notes.stamp(state.stamp);
+        notes.stamp(state.token);
+        notes.stamp(state.epoch);
+        notes.flag(state.recover_until == 0);
+        notes.words.push(state.recover_until.saturating_sub(seen));
+        for (ticket, id) in queue {
+            notes.stamp(*ticket);
+            id.hash(notes);
+        }
+        notes.words.push(u64::MAX);
+        for (client, end) in sessions.iter().filter(|(_, end)| **end > seen) {
+            client.hash(notes);
+            notes.words.push(end - seen);
+        }
+        notes.words.push(u64::MAX);
+        if let Some((id, end)) = lease {
+            id.hash(notes);
+            notes.words.push(end.saturating_sub(seen));
+        }
+        notes.words.push(u64::MAX);
+        for (id, entry) in entries {
+            id.hash(notes);
+            notes.words.extend([entry.lease, entry.liveness]);
+            notes.stamp(entry.token);
+            notes.words.push(entry.mark.map_or(0, |mark| 1 + mark as u64));
+        }
+        notes.words.push(u64::MAX);
+    }
+
+    fn client(&self, notes: &mut Notes, client: &Client, sent: bool) {
+        notes.flag(client.alive);
+        if !client.alive {
+            client.limbo.hash(notes);
+            return;
+        }
+        notes.local = client.clock(self.now).0;
+        notes.last_request = client.machine.next_request;
+        machine(notes, &client.machine);
+        let generation = self.server.generation;
+        notes.flag(client.paused);
+        notes.flag(client.ending);
+        notes.words.push(client.next);
+        notes.words.push(client.connecting.map_or(0, |at| 1 + self.now - at));
+        for (_, command) in &client.inbox {
+            format!("{command:?}").hash(notes);
+        }
+        notes.words.push(u64::MAX);
+        client.limbo.hash(notes);
+        notes.flag(client.link.is_some());
+        if let Some(link) = &client.link {
+            notes.flag(link.dead);
+            for (at, request, call) in &link.out {
+                (*request, call).hash(notes);
+                notes.words.push(self.now - *at);
+            }
+            notes.words.push(u64::MAX);
+            for (at, reply) in &link.back {
+                self.reply(notes, reply);
+                notes.words.push(self.now - *at);
+            }
+            notes.words.push(u64::MAX);
+            for (at, Push { kind, id, token, queue: _ }, of) in &link.pushes {
+                notes.words.push(*kind as u64);
+                id.hash(notes);
+                notes.stamp(*token);
+                notes.flag(*of == generation);
+                notes.words.push(self.now - *at);
+            }
+            notes.words.push(u64::MAX);
+        }
+        for (id, acquire) in &client.acquires {
+            notes.words.push(*id);
+            notes.stamp(acquire.ticket.unwrap_or_default());
+            notes.flag(acquire.wanted);
+        }
+        notes.words.push(u64::MAX);
+        for (id, guard) in &client.guards {
+            notes.words.push(*id);
+            notes.stamp(guard.token);
+            notes.moment(guard.deadline.0, notes.local);
+            notes.moment(guard.tell_by.0, notes.local);
+            notes.moment(if sent { guard.granted.0 } else { 0 }, notes.local);
+            notes.flag(guard.lost);
+            notes.flag(guard.tended);
+            notes.words.push(guard.taken as u64);
+            notes.flag(guard.generation == Some(generation));
+        }
+        notes.words.push(u64::MAX);
+        for of in client.kept.values() {
+            notes.flag(*of == generation);
+        }
+    }
+
+    fn reply(&self, notes: &mut Notes, reply: &Reply) {
+        let Reply { request, lock: _, result, generation } = reply;
+        request.hash(notes);
+        notes.flag(*generation == self.server.generation);
+        let Answer {
+            word,
+            epoch,
+            stamp,
+            token,
+            waiting,
+            lease_left,
+            recover_left,
+            holder,
+            again,
+            left,
+            granted_token,
+            ticket,
+            rank,
+            held: _,
+            page: _,
+        } = result.as_ref().expect("an explored server refuses nothing");
+        notes.words.push(*word as u64);
+        for number in [epoch, stamp, token, granted_token, ticket] {
+            notes.stamp(*number);
+        }
+        (waiting, lease_left, recover_left, again, left, rank).hash(notes);
+        if let Some(holder) = holder {
+            holder.id.hash(notes);
+            notes.stamp(holder.token);
+        }
+    }
+}
+
+fn machine(notes: &mut Notes, machine: &Machine) {
+    let Machine {
+        client: _,
+        prefix: _,
+        random: _,
+        connected,
+        can_kill,
+        sessions,
+        waiters,
+        leases,
+        farewells,
+        calls,
+        requests,
+        next_request: _,
+        timers,
+        effects,
+        cause: _,
+        refusals,
+        patience,
+        suspects,
+        closed,
+        closing,
+        to_leave,
+    } = machine;
+    assert!(effects.is_empty(), "effects are carried out at once");
+    (connected, can_kill, sessions, waiters, leases, farewells, calls, requests).hash(notes);
+    (timers, refusals, patience, suspects, closed, closing, to_leave).hash(notes);
+}
