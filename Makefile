@@ -3,12 +3,13 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: help setup test soak mutants bench demo
+.PHONY: help setup test soak mutants model bench demo
 help:
 	@echo "make demo    six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make test    all tests, each on private Redis servers"
 	@echo "make soak    the scripts against the model for as long as you like: make soak STEPS=5000000"
 	@echo "make mutants breaks the scripts in many ways, one at a time, and sees the model find each"
+	@echo "make model   explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make bench   the benchmarks"
 	@echo "make setup   only what the others need: a redis-server and the crates"
 
@@ -25,6 +26,9 @@ soak:
 
 mutants:
 	$(with_redis) cargo test --test scripts_model -- --ignored --nocapture
+
+model:
+	cargo test --release --lib every_state_of_larger_worlds -- --ignored --nocapture
 
 bench:
 	$(with_redis) cargo bench --features cli

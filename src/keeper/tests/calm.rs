@@ -81,12 +81,12 @@ impl World {
             for id in ids {
                 let Some(guard) = client.guards.get_mut(&id) else { continue };
                 match guard.taken {
-                    Taken::Offered => guard.taken = Taken::Taken,
+                    Taken::Offered => guard.taken = Taken::Yes,
                     Taken::Reclaimed => drop(client.guards.remove(&id)),
-                    Taken::Taken if guard.granted + std::time::Duration::from_nanos(HOLD) <= local => {
+                    Taken::Yes if guard.granted + std::time::Duration::from_nanos(HOLD) <= local => {
                         client.let_go(now, id, id % 2 == 0);
                     }
-                    Taken::Taken => {}
+                    Taken::Yes => {}
                 }
             }
         }

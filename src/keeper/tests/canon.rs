@@ -19,7 +19,7 @@ use crate::keeper::machine::Machine;
 use crate::server::{Answer, Push};
 
 /// What lies further back than this has no more effect: longer than every span of an explored world.
-const LONG_AGO: u64 = 250 * MS;
+const LONG_AGO: u64 = 200 * MS;
 pub(super) const FIRST_REQUEST: u64 = 1 << 40;
 
 #[derive(Default)]

@@ -75,7 +75,7 @@ pub(super) struct Acquire {
 #[allow(clippy::enum_variant_names)] // The words of the guard.
 pub(super) enum Taken {
     Offered,
-    Taken,
+    Yes,
     Reclaimed,
 }
 

@@ -308,13 +308,13 @@ impl World {
         if !client.runs() {
             return;
         }
-        let offered = client.guards.iter().filter(|(_, guard)| guard.taken != Taken::Taken).map(|(id, _)| *id);
+        let offered = client.guards.iter().filter(|(_, guard)| guard.taken != Taken::Yes).map(|(id, _)| *id);
         let Some(id) = nth(offered, which) else { return };
         let Some(guard) = client.guards.get_mut(&id) else { return };
         if guard.taken == Taken::Reclaimed {
             client.guards.remove(&id);
         } else {
-            guard.taken = Taken::Taken;
+            guard.taken = Taken::Yes;
         }
     }
 
