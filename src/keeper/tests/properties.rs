@@ -62,7 +62,7 @@ fn config(cases: u32) -> Config {
 #[test]
 fn promises_hold_whatever_happens() {
     let (started, total) = (std::time::Instant::now(), AtomicU64::new(0));
-    let result = runner(config(cases(3000))).run(&(plans(), steps(400)), |(plan, schedule)| {
+    let result = runner(config(cases(4000))).run(&(plans(), steps(400)), |(plan, schedule)| {
         let (world, steps) = run(&plan, &schedule);
         total.fetch_add(steps, Ordering::Relaxed);
         prop_assert!(world.broken.is_none(), "{}", world.broken.unwrap_or_default());
@@ -151,7 +151,7 @@ fn served_in_order(waiters: &[u8], blow: Blow, before: u8, after: u8, no_pushes:
 fn order_outlives_every_blow() {
     let blows = [Blow::Nothing, Blow::Flush, Blow::TwoFlushes, Blow::Rollback, Blow::Restart];
     let strategy = (vec(0..3_u8, 2..150), 0..blows.len(), any::<[u8; 2]>(), any::<bool>());
-    let result = runner(config(cases(200))).run(&strategy, |(waiters, blow, [before, after], no_pushes)| {
+    let result = runner(config(cases(60))).run(&strategy, |(waiters, blow, [before, after], no_pushes)| {
         served_in_order(&waiters, blows[blow], before, after, no_pushes).map_err(TestCaseError::fail)
     });
     if let Err(error) = result {
