@@ -20,8 +20,8 @@ use proptest::test_runner::{
     Config, FileFailurePersistence, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner,
 };
 
-/// For each of the broken scripts.
-const MUTANT_STEPS: usize = 40_000;
+/// For each of the broken scripts, by the model and by the promises alone. The rarest takes two losses in one µs.
+const MUTANT_STEPS: [usize; 2] = [400_000, 40_000];
 /// Over all tests that compare with the model.
 const STEPS: usize = 240_000;
 const REGRESSIONS: &str = "tests/scripts_model.proptest-regressions";
@@ -263,9 +263,10 @@ fn broken_scripts_are_found() {
         });
         assert!(changed, "{what}: the scripts have changed");
         let mut found = [true, false].map(|by_model| {
+            let steps = MUTANT_STEPS[usize::from(!by_model)];
             let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"scripts go wrong");
-            let runner = TestRunner::new_with_rng(config(MUTANT_STEPS), seed);
-            explore(runner, &mut driver, MUTANT_STEPS, 3, by_model)
+            let runner = TestRunner::new_with_rng(config(steps), seed);
+            explore(runner, &mut driver, steps, 3, by_model)
         });
         let tell = |(steps, failure): &mut (usize, Option<String>)| match failure {
             Some(_) => format!("{steps:>7}"),
@@ -277,5 +278,5 @@ fn broken_scripts_are_found() {
             unnoticed.push(what);
         }
     }
-    assert!(unnoticed.is_empty(), "not found within {MUTANT_STEPS} steps: {unnoticed:#?}");
+    assert!(unnoticed.is_empty(), "not found: {unnoticed:#?}");
 }
