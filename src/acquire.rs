@@ -27,8 +27,7 @@ impl Plan {
         check_text("the label", &self.label)?;
         check_text("the owner", &self.owner)?;
         self.timeout.map_or(Ok(()), check_timeout)?;
-        let about =
-            About { channel: self.handle.channel.clone(), label: self.label.clone(), owner: self.owner.clone() };
+        let about = About { label: self.label.clone(), owner: self.owner.clone() };
         Ok(self.handle.acquire(self.spec.clone(), about, mode, self.timeout)?)
     }
 }
@@ -372,10 +371,10 @@ impl Waiting {
     /// The future may be dropped at any time. It borrows nothing, so that it can be awaited beside the wait itself.
     pub fn position(&self) -> impl Future<Output = Result<u64, Fault>> + Send + use<> {
         let handle = self.inner.plan.handle.clone();
-        let id = self.inner.acquiring.as_ref().map(|acquiring| acquiring.id);
+        let waiter = self.inner.acquiring.as_ref().map(|acquiring| (acquiring.id, acquiring.lock.clone()));
         async move {
-            let Some(id) = id else { return Ok(0) };
-            match handle.call(|call| Command::Position { call, id }).await? {
+            let Some((id, lock)) = waiter else { return Ok(0) };
+            match handle.call(&lock, |call| Command::Position { call, id }).await? {
                 Outcome::Position(position) => Ok(position),
                 _ => Ok(0),
             }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::error::{ConnectError, OptionError};
-use crate::keeper::{self, Command, Handle};
+use crate::keeper::{self, Handle};
 use crate::lock::Lock;
 use crate::options::{LockOptions, check_braces, check_name, check_text};
-use crate::server::{Endpoint, LockKeys};
+use crate::server::{LockKeys, Target};
 
 /// A connection to a Redis server, and the thread that keeps its leases and places.
 ///
@@ -17,18 +17,18 @@ use crate::server::{Endpoint, LockKeys};
 #[derive(Clone)]
 pub struct Client {
     handle: Arc<Handle>,
-    endpoint: Arc<Endpoint>,
+    target: Arc<Target>,
     label: Arc<str>,
 }
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("server", &self.endpoint).field("id", self.handle.client_id()).finish()
+        f.debug_struct("Client").field("server", &self.target).field("id", self.handle.client_id()).finish()
     }
 }
 
 impl Client {
-    /// Connects to `redis://[user:password@]host[:port][/db]` or `unix:///path/to/socket`. About three round trips.
+    /// Connects to the server, or servers, that a URL names; see [`ClientBuilder::url`]. About three round trips.
     ///
     /// # Errors
     /// [`ConnectError`] if the server cannot be reached within 5 seconds or cannot be used.
@@ -77,7 +77,7 @@ impl Client {
     /// If the future is dropped, the client is closed all the same.
     pub async fn close(&self) {
         // An error says that the keeper is gone: so is everything that it kept.
-        let _ = self.handle.call(|call| Command::Close { call }).await;
+        let _ = self.handle.close().await;
     }
 
     /// Makes the client's thread panic: for tests of what comes after.
@@ -93,6 +93,7 @@ impl Client {
 #[must_use]
 pub struct ClientBuilder {
     url: String,
+    login: Option<(String, String)>,
     prefix: String,
     label: Option<String>,
 }
@@ -100,7 +101,7 @@ pub struct ClientBuilder {
 impl std::fmt::Debug for ClientBuilder {
     /// Without the URL: it may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let server = Endpoint::parse(&self.url).ok();
+        let server = Target::parse(&self.url).ok();
         f.debug_struct("ClientBuilder")
             .field("server", &server)
             .field("prefix", &self.prefix)
@@ -111,14 +112,40 @@ impl std::fmt::Debug for ClientBuilder {
 
 impl Default for ClientBuilder {
     fn default() -> Self {
-        Self { url: "redis://127.0.0.1/".into(), prefix: "fairlock".into(), label: None }
+        Self { url: "redis://127.0.0.1/".into(), login: None, prefix: "fairlock".into(), label: None }
     }
 }
 
 impl ClientBuilder {
-    /// Where the server is (default `redis://127.0.0.1/`).
+    /// Where the server is (default `redis://127.0.0.1/`):
+    ///
+    /// - `redis://[user:password@]host[:port][/db]`, one server
+    /// - `unix:///path/to/socket[?db=N&user=USER&pass=PASSWORD]`, one server on this machine
+    /// - `redis+sentinel://[user:password@]host[:port],…/MASTER[/db][?sentinel_user=USER&sentinel_password=PASSWORD]`, the
+    ///   master of this name, as these sentinels know it; they are asked again after every loss of the connection
+    /// - `redis+cluster://[user:password@]host[:port],…`, a Redis Cluster of which these are some nodes
     pub fn url(mut self, url: &str) -> Self {
         self.url = url.into();
+        self
+    }
+
+    /// The master of this name, as these sentinels (`host:port`) know it: the same as a URL of `redis+sentinel://`.
+    pub fn sentinel<S: AsRef<str>>(self, sentinels: impl IntoIterator<Item = S>, master: &str) -> Self {
+        let hosts: Vec<S> = sentinels.into_iter().collect();
+        let hosts: Vec<&str> = hosts.iter().map(AsRef::as_ref).collect();
+        self.url(&format!("redis+sentinel://{}/{master}", hosts.join(",")))
+    }
+
+    /// A Redis Cluster of which these (`host:port`) are some nodes: the same as a URL of `redis+cluster://`.
+    pub fn cluster<S: AsRef<str>>(self, nodes: impl IntoIterator<Item = S>) -> Self {
+        let hosts: Vec<S> = nodes.into_iter().collect();
+        let hosts: Vec<&str> = hosts.iter().map(AsRef::as_ref).collect();
+        self.url(&format!("redis+cluster://{}", hosts.join(",")))
+    }
+
+    /// As whom to go to the servers of the locks (not to sentinels): instead of user and password in the URL.
+    pub fn login(mut self, user: &str, password: &str) -> Self {
+        self.login = Some((user.into(), password.into()));
         self
     }
 
@@ -164,10 +191,12 @@ impl ClientBuilder {
             format!("{host}:{}", std::process::id())
         });
         check_text("the label", &label)?;
-        let endpoint = Endpoint::parse(&self.url)?;
+        let mut target = Target::parse(&self.url)?;
+        if let Some((user, password)) = &self.login {
+            target.set_login(user, password);
+        }
         let client: Arc<str> = uuid::Uuid::new_v4().simple().to_string().into();
-        let channel = format!("{}:client:{client}", self.prefix).into();
-        let start = keeper::Start { endpoint: endpoint.clone(), client, prefix: self.prefix.into(), channel, first };
-        Ok(Client { handle: keeper::start(start)?, endpoint: Arc::new(endpoint), label: label.into() })
+        let start = keeper::Start { target: target.clone(), client, prefix: self.prefix.into(), first };
+        Ok(Client { handle: keeper::start(start)?, target: Arc::new(target), label: label.into() })
     }
 }

@@ -67,7 +67,8 @@ pub enum OptionError {
 pub enum ConnectError {
     /// The URL cannot be understood.
     #[error(
-        "the URL is not understood ({reason}): use redis://[user:password@]host[:port][/db] or unix:///path/to/socket"
+        "the URL is not understood ({reason}): use redis://[user:password@]host[:port][/db], unix:///path/to/socket, \
+         redis+sentinel://host[:port],…/MASTER or redis+cluster://host[:port],…"
     )]
     Url {
         /// What is wrong with it.

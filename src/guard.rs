@@ -145,7 +145,8 @@ impl Drop for Armed {
     fn drop(&mut self) {
         if self.armed && !self.shared.is_forked() {
             self.shared.lose(LostReason::Released);
-            let _ = self.messages.send(Message::Command(Command::Release { call: None, id: self.shared.id }));
+            let (lock, id) = (self.shared.spec.name().clone(), self.shared.id);
+            let _ = self.messages.send(Message::Command { lock, command: Command::Release { call: None, id } });
         }
     }
 }
@@ -218,7 +219,11 @@ impl Guard {
     /// If the future is dropped, the renewal may still take place.
     pub async fn renew(&self) -> Result<(), RenewError> {
         self.check()?;
-        match self.handle.call(|call| Command::Renew { call, id: self.armed.shared.id }).await? {
+        match self
+            .handle
+            .call(self.armed.shared.spec.name(), |call| Command::Renew { call, id: self.armed.shared.id })
+            .await?
+        {
             Outcome::Lost(reason) => Err(self.armed.shared.lost_with(reason).into()),
             _ => Ok(()),
         }
@@ -239,7 +244,7 @@ impl Guard {
         let held = self.check();
         let shared = self.armed.shared.clone();
         self.armed.armed = false;
-        let answer = self.handle.call(|call| Command::Release { call: Some(call), id: shared.id });
+        let answer = self.handle.call(shared.spec.name(), |call| Command::Release { call: Some(call), id: shared.id });
         shared.lose(LostReason::Released);
         let outcome = answer.await;
         tracing::debug!(lock = %shared.spec.name(), token = shared.token, ?outcome, "released");

@@ -70,7 +70,8 @@ impl Lock {
         let mut after = 0;
         loop {
             let keys = self.spec.keys.clone();
-            let outcome = self.handle.call(|call| Command::Inspect { call, keys, after, count: PAGE }).await?;
+            let outcome =
+                self.handle.call(self.spec.name(), |call| Command::Inspect { call, keys, after, count: PAGE }).await?;
             let Outcome::State(page) = outcome else { return Ok(state) };
             state.holder = page.held.map(|holder| *holder);
             state.waiting = page.waiting;
@@ -104,7 +105,7 @@ impl Lock {
 
     async fn break_with(&self, token: u64, force: bool) -> Result<Broken, Fault> {
         let keys = self.spec.keys.clone();
-        match self.handle.call(|call| Command::Break { call, keys, token, force }).await? {
+        match self.handle.call(self.spec.name(), |call| Command::Break { call, keys, token, force }).await? {
             Outcome::Broken(broken) => Ok(broken),
             _ => Ok(Broken::Unknown),
         }

@@ -105,5 +105,10 @@ local function commit(lenient)
     remove('HDEL', entries, gone.entries)
   end
   -- A client without the right to a channel must not undo what was written: heartbeats cover for a lost message.
-  for i = 1, #messages do redis.pcall('PUBLISH', unpack(messages[i])) end
+  for i = 1, #messages do
+    local channel, message = unpack(messages[i])
+    -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none, and all nodes are told.
+    local told = string.find(channel, '{', 1, true) and redis.pcall('SPUBLISH', channel, message)
+    if type(told) ~= 'number' then redis.pcall('PUBLISH', channel, message) end
+  end
 end

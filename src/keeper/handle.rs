@@ -31,12 +31,22 @@ pub(crate) enum Message {
         called: Time,
         caller: Caller,
     },
+    /// About the lock of this name, like the next.
     Call {
+        lock: Arc<str>,
         call: CallId,
         command: Command,
         reply: oneshot::Sender<Outcome>,
     },
-    Command(Command),
+    Command {
+        lock: Arc<str>,
+        command: Command,
+    },
+    /// Ends all that this client has at all locks.
+    Close {
+        call: CallId,
+        reply: oneshot::Sender<Outcome>,
+    },
     /// The last handle is gone.
     End,
     #[cfg(feature = "test-hooks")]
@@ -94,7 +104,6 @@ pub(crate) struct Handle {
     messages: UnboundedSender<Message>,
     client: Arc<str>,
     pub(crate) prefix: Arc<str>,
-    pub(crate) channel: Arc<str>,
     keeper: ThreadId,
     process: u32,
     next: AtomicU64,
@@ -113,22 +122,11 @@ impl Handle {
         messages: UnboundedSender<Message>,
         client: Arc<str>,
         prefix: Arc<str>,
-        channel: Arc<str>,
         keeper: ThreadId,
         end: Arc<End>,
         notes: Arc<Notes>,
     ) -> Self {
-        Self {
-            messages,
-            client,
-            prefix,
-            channel,
-            keeper,
-            process: std::process::id(),
-            next: AtomicU64::new(1),
-            end,
-            notes,
-        }
+        Self { messages, client, prefix, keeper, process: std::process::id(), next: AtomicU64::new(1), end, notes }
     }
 
     pub(crate) fn client_id(&self) -> &Arc<str> {
@@ -148,10 +146,24 @@ impl Handle {
     }
 
     /// Asks the keeper, and awaits its answer. Dropping the future drops the question's answer, not the question.
-    pub(crate) async fn call(&self, command: impl FnOnce(CallId) -> Command) -> Result<Outcome, Fault> {
+    pub(crate) async fn call(
+        &self,
+        lock: &Arc<str>,
+        command: impl FnOnce(CallId) -> Command,
+    ) -> Result<Outcome, Fault> {
+        let lock = lock.clone();
+        self.ask(|call, reply| Message::Call { lock, call, command: command(call), reply }).await
+    }
+
+    /// Ends all that this client has.
+    pub(crate) async fn close(&self) -> Result<Outcome, Fault> {
+        self.ask(|call, reply| Message::Close { call, reply }).await
+    }
+
+    async fn ask(&self, message: impl FnOnce(CallId, oneshot::Sender<Outcome>) -> Message) -> Result<Outcome, Fault> {
         let (reply, answer) = oneshot::channel();
         let call = self.next.fetch_add(1, Ordering::Relaxed);
-        self.send(Message::Call { call, command: command(call), reply })?;
+        self.send(message(call, reply))?;
         match tokio::task::unconstrained(answer).await {
             Ok(Outcome::Fault(fault)) => Err(fault),
             Ok(outcome) => Ok(outcome),
@@ -174,8 +186,9 @@ impl Handle {
         };
         let (resolved, result) = oneshot::channel();
         let caller = Caller { queued, resolved };
+        let lock = spec.name().clone();
         self.send(Message::Acquire { id, spec, about, mode, timeout, called: Time::now(), caller })?;
-        Ok(Acquiring { id, ticket, result: Some(result), handle: self.clone() })
+        Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone() })
     }
 
     /// Says what the keeper had to say. On the caller's side, because a subscriber may block.
@@ -212,6 +225,7 @@ impl Drop for Handle {
 #[derive(Debug)]
 pub(crate) struct Acquiring {
     pub(crate) id: Id,
+    pub(crate) lock: Arc<str>,
     pub(crate) ticket: Option<oneshot::Receiver<u64>>,
     /// None when it was resolved.
     pub(crate) result: Option<oneshot::Receiver<Result<Armed, Refusal>>>,
@@ -224,7 +238,9 @@ impl Drop for Acquiring {
         // Closed first: a lease that is sent from now on comes back to the keeper, one that is there is dropped here.
         result.close();
         if result.try_recv().is_err() {
-            let _ = self.handle.send(Message::Command(Command::Abandon { id: self.id }));
+            let _ = self
+                .handle
+                .send(Message::Command { lock: self.lock.clone(), command: Command::Abandon { id: self.id } });
         }
     }
 }

@@ -102,7 +102,7 @@ pub(crate) enum Effect {
         request: RequestId,
         call: Call,
     },
-    /// The connection is of no use any more: make another.
+    /// The server is silent: the connection is of no use any more, make another.
     Reconnect,
     Queued {
         id: Id,
@@ -277,11 +277,6 @@ impl Machine {
         self.timers.next()
     }
 
-    /// Whether a lease is held: then a sleep must not be long, because it does not count suspended time.
-    pub(crate) fn holds_lease(&self) -> bool {
-        !self.leases.is_empty()
-    }
-
     /// Until when it is worth going on to give back what is still to be given back.
     pub(crate) fn gives_back_until(&self) -> Option<Time> {
         self.farewells.values().map(|farewell| farewell.until).max()
@@ -411,10 +406,7 @@ impl Machine {
 
     fn on_disconnected(&mut self, cause: Arc<str>) {
         self.cause = Some(cause);
-        if !std::mem::replace(&mut self.connected, false) {
-            return;
-        }
-        self.effects.push(Effect::Reconnect);
+        self.connected = false;
         self.requests.clear();
         self.timers.clear(&Timer::Stall);
         self.waiters.values_mut().for_each(|waiter| waiter.request = None);
@@ -427,9 +419,6 @@ impl Machine {
 
     fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Answer, Failure>) {
         let Some(Sent { what, keys, at }) = self.requests.remove(&request) else { return };
-        if let Err(Failure::Disconnected(cause)) = &result {
-            return self.on_disconnected(cause.clone());
-        }
         let lock = &keys.name;
         self.suspects = false;
         if self.requests.is_empty() {
@@ -476,7 +465,7 @@ impl Machine {
         let fault = match failure {
             Failure::WrongType(message) => Some(Fault::WrongType { name: lock.clone(), message: message.clone() }),
             Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),
-            Failure::Refused(_) | Failure::Disconnected(_) => None,
+            Failure::Refused(_) => None,
         };
         match (what, fault) {
             (What::Acquire(id), Some(fault)) => self.refuse(now, id, Refusal::Fault(fault)),
@@ -557,7 +546,10 @@ impl Machine {
             Timer::CallAgain(call) => self.send_call(now, call),
             // Answers may have come while this thread did not run: it takes them in before it judges.
             Timer::Stall if !std::mem::replace(&mut self.suspects, true) => self.timers.set(Timer::Stall, now + GRACE),
-            Timer::Stall => self.on_disconnected(format!("the server has not answered for {:?}", self.patience).into()),
+            Timer::Stall => {
+                self.on_disconnected(format!("the server has not answered for {:?}", self.patience).into());
+                self.effects.push(Effect::Reconnect);
+            }
             Timer::Close => {
                 if let Some(call) = self.closing.take() {
                     self.done(call, Outcome::Closed);

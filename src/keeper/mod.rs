@@ -8,11 +8,13 @@
 //!     └──armed leases──────┘      └──────effects─────────┘
 //!                          │
 //!                          ▼
-//!                 one connection (server/connection.rs), with pushes
+//!        network.rs: one connection to each server, with pushes (server/connection.rs)
 //! ```
 //!
 //! The machine decides, the loop does: it feeds messages, answers, pushes and the clock in, and carries out what comes
 //! out. The machine does no I/O and reads no clock, so property tests, a model checker and mutants work on the real thing.
+//! It knows one server. In a cluster each hash slot has a machine of its own, so that what happens to one server is of
+//! no concern to the locks of another, and a slot that moves is to its machine a connection that broke.
 //!
 //! **Joining.** An acquire is one request. The server grants at once, or gives a ticket: the place in the queue (I2). A
 //! waiter keeps its ticket until its acquire is resolved, and may send it again at any time (I7, I10).
@@ -39,6 +41,7 @@ mod farewells;
 mod handle;
 mod leases;
 mod machine;
+mod network;
 #[cfg(test)]
 mod regressions;
 mod requests;
@@ -49,15 +52,12 @@ mod tests;
 mod timers;
 mod waiters;
 
-use std::collections::HashMap;
-use std::future::Future;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -66,35 +66,27 @@ pub(crate) use machine::{Command, Outcome, Refusal, margin};
 pub(crate) use waiters::Mode;
 
 use self::handle::End;
-use self::machine::{ANSWER_TIMEOUT, CallId, Effect, Event, Id, Machine, RequestId};
+use self::machine::{CallId, Effect, Event, Id, Machine};
+use self::network::{Network, News};
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
 use crate::guard::{Armed, Shared};
-use crate::server::{Answer, Connected, Connection, Endpoint, Failure, Incoming, Previous};
+use crate::server::{Slot, Target};
 
 /// While a lease is held the loop looks at the clock at least this often: a sleep does not count suspended time.
 const LOOK: Duration = Duration::from_secs(1);
 /// Events that are taken in before their effects are carried out.
 const BATCH: usize = 256;
+/// A call whose outcome nobody awaits.
+const NOBODY: CallId = 0;
 
 type Leases = Arc<Mutex<HashMap<Id, Arc<Shared>>>>;
-type Reply = (RequestId, Result<Answer, Failure>);
-type Connecting = Pin<Box<dyn Future<Output = Result<Connected, ConnectError>>>>;
-
-/// The outcome of connecting, if that is under way.
-async fn established(connecting: &mut Option<Connecting>) -> Result<Connected, ConnectError> {
-    match connecting {
-        Some(connecting) => connecting.await,
-        None => std::future::pending().await,
-    }
-}
 
 /// What a keeper is started with.
 pub(crate) struct Start {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) target: Target,
     pub(crate) client: Arc<str>,
     pub(crate) prefix: Arc<str>,
-    pub(crate) channel: Arc<str>,
     /// Told of the first connection. If that fails, the keeper ends. None: connect when there is something to do.
     pub(crate) first: Option<oneshot::Sender<Result<(), ConnectError>>>,
 }
@@ -103,7 +95,7 @@ pub(crate) struct Start {
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let (messages, inbox) = unbounded_channel();
     let (end, notes) = (Arc::new(End::default()), Arc::new(Notes::default()));
-    let (client, prefix, channel) = (start.client.clone(), start.prefix.clone(), start.channel.clone());
+    let (client, prefix) = (start.client.clone(), start.prefix.clone());
     let thread = {
         let (messages, end, notes) = (messages.clone(), end.clone(), notes.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
@@ -124,7 +116,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
         })
     };
     let thread = thread.map_err(|error| ConnectError::Thread { cause: error.to_string() })?;
-    Ok(Arc::new(Handle::new(messages, client, prefix, channel, thread.thread().id(), end, notes)))
+    Ok(Arc::new(Handle::new(messages, client, prefix, thread.thread().id(), end, notes)))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -132,61 +124,49 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 struct Keeper {
-    endpoint: Endpoint,
-    channel: Arc<str>,
+    client: Arc<str>,
+    prefix: Arc<str>,
     first: Option<oneshot::Sender<Result<(), ConnectError>>>,
-    machine: Machine,
+    network: Network,
+    /// One for each slot that this client has had to do with: a single one, unless the server is a cluster.
+    machines: BTreeMap<Slot, Machine>,
+    /// When each machine wants to look at the clock again, as far as it does.
+    due: BTreeSet<(Time, Slot)>,
+    /// Those that have taken in events since their effects were carried out, and when they were due before that.
+    stirred: BTreeMap<Slot, Option<Time>>,
     /// For leases on their way to callers: dropped on it, they ask to be given back.
     messages: UnboundedSender<Message>,
     callers: HashMap<Id, Caller>,
-    calls: HashMap<CallId, oneshot::Sender<Outcome>>,
+    /// With how many machines' outcomes are awaited.
+    calls: HashMap<CallId, (oneshot::Sender<Outcome>, usize)>,
     leases: Leases,
     end: Arc<End>,
-    notes: Arc<Notes>,
-
-    connection: Option<Connection>,
-    connecting: Option<Connecting>,
-    /// Counts connections: what an old one still says is not believed.
-    generation: u64,
-    attempts: u32,
-    previous: Option<Previous>,
-    replies: FuturesUnordered<Pin<Box<dyn Future<Output = Reply>>>>,
-    /// What connections say by themselves, with their generation.
-    incoming: UnboundedReceiver<(u64, Incoming)>,
-    say: UnboundedSender<(u64, Incoming)>,
+    closed: bool,
     ending: bool,
 }
 
 impl Keeper {
     fn new(start: Start, messages: UnboundedSender<Message>, leases: Leases, end: Arc<End>, notes: Arc<Notes>) -> Self {
-        let (say, incoming) = unbounded_channel();
+        let (client, prefix) = (start.client, start.prefix);
         Self {
-            endpoint: start.endpoint,
-            channel: start.channel,
+            network: Network::new(start.target, client.clone(), prefix.clone(), notes, start.first.is_some()),
+            client,
+            prefix,
             first: start.first,
-            machine: Machine::new(start.client, start.prefix, fastrand::u64(..)),
+            machines: BTreeMap::new(),
+            due: BTreeSet::new(),
+            stirred: BTreeMap::new(),
             messages,
             callers: HashMap::new(),
             calls: HashMap::new(),
             leases,
             end,
-            notes,
-            connection: None,
-            connecting: None,
-            generation: 0,
-            attempts: 0,
-            previous: None,
-            replies: FuturesUnordered::new(),
-            incoming,
-            say,
+            closed: false,
             ending: false,
         }
     }
 
     async fn run(mut self, mut inbox: UnboundedReceiver<Message>) {
-        if self.first.is_some() {
-            self.connect();
-        }
         let sleep = tokio::time::sleep(Duration::ZERO);
         tokio::pin!(sleep);
         loop {
@@ -195,30 +175,22 @@ impl Keeper {
                 return;
             }
             let now = Time::now();
-            let mut nap = self.machine.next_due().map_or(Duration::from_secs(3600), |due| due.since(now));
-            if self.machine.holds_lease() {
+            let mut nap = self.due.first().map_or(Duration::from_secs(3600), |(due, _)| due.since(now));
+            if !lock(&self.leases).is_empty() {
                 nap = nap.min(LOOK);
             }
             sleep.as_mut().reset(tokio::time::Instant::now() + nap);
-            // Answers before pushes: a push is judged by the answers that came before it.
             tokio::select! {
                 biased;
-                Some(reply) = self.replies.next() => self.answered(reply),
-                Some((generation, incoming)) = self.incoming.recv() => self.came_in(generation, incoming),
+                news = self.network.next() => if !self.heard(news) { return },
                 Some(message) = inbox.recv() => self.message(message),
-                connected = established(&mut self.connecting) => {
-                    self.connecting = None;
-                    if !self.connected(connected) {
-                        return;
-                    }
-                }
-                () = &mut sleep => self.machine.handle(Time::now(), Event::Tick),
+                () = &mut sleep => self.tick(),
             }
             for _ in 0..BATCH {
-                if let Some(Some(reply)) = self.replies.next().now_or_never() {
-                    self.answered(reply);
-                } else if let Ok((generation, incoming)) = self.incoming.try_recv() {
-                    self.came_in(generation, incoming);
+                if let Some(news) = self.network.next().now_or_never() {
+                    if !self.heard(news) {
+                        return;
+                    }
                 } else if let Ok(message) = inbox.try_recv() {
                     self.message(message);
                 } else {
@@ -230,140 +202,116 @@ impl Keeper {
 
     fn finished(&self) -> bool {
         // A lease that nobody took is on its way back through the inbox.
-        if !self.ending || self.machine.holds_lease() {
+        if !self.ending || !lock(&self.leases).is_empty() {
             return false;
         }
-        let over = self.machine.gives_back_until().is_none_or(|until| until <= Time::now());
+        let until = self.machines.values().filter_map(Machine::gives_back_until).max();
+        let over = until.is_none_or(|until| until <= Time::now());
         if over {
             self.end.set();
         }
         over
     }
 
-    fn connect(&mut self) {
-        if self.connection.is_some() || self.connecting.is_some() {
-            return;
-        }
-        self.generation += 1;
-        let (generation, incoming) = (self.generation, self.say.clone());
-        let (endpoint, channel, previous) = (self.endpoint.clone(), self.channel.clone(), self.previous.clone());
-        // A lost packet must not outlast a short lease.
-        let patience = if self.first.is_some() { ANSWER_TIMEOUT } else { self.machine.patience().max(LOOK) };
-        // At once, then after 10 ms, doubled up to about a second, half of it by chance.
-        let ceiling = if self.attempts == 0 { 0 } else { 5_u64 << self.attempts.min(7) };
-        let pause = Duration::from_millis(ceiling / 2 + fastrand::u64(0..=ceiling / 2));
-        self.attempts = self.attempts.saturating_add(1);
-        self.connecting = Some(Box::pin(async move {
-            if !pause.is_zero() {
-                tokio::time::sleep(pause).await;
+    /// The machine of this slot takes in an event.
+    fn feed(&mut self, slot: Slot, event: Event) {
+        let machine = self.machines.entry(slot).or_insert_with(|| {
+            let mut machine = Machine::new(self.client.clone(), self.prefix.clone(), fastrand::u64(..));
+            if self.closed {
+                machine.handle(Time::now(), Event::Command(Command::Close { call: NOBODY }));
             }
-            endpoint.connect(&channel, previous, patience, move |said| drop(incoming.send((generation, said)))).await
-        }));
+            machine
+        });
+        self.stirred.entry(slot).or_insert_with(|| machine.next_due());
+        machine.handle(Time::now(), event);
     }
 
-    /// Takes in the outcome of connecting. False: nobody wants this client.
-    fn connected(&mut self, result: Result<Connected, ConnectError>) -> bool {
-        match result {
-            Ok(Connected { connection, previous, can_kill, warning }) => {
-                if let Some(warning) = warning.filter(|_| self.previous.is_none()) {
-                    self.notes.warn(warning);
-                }
-                if self.previous.is_some() {
-                    self.notes.info("connected again".into());
-                }
-                self.connection = Some(connection);
-                self.previous = previous;
+    fn tick(&mut self) {
+        let now = Time::now();
+        let due: Vec<Slot> = self.due.range(..=(now, Slot::MAX)).map(|(_, slot)| *slot).collect();
+        due.into_iter().for_each(|slot| self.feed(slot, Event::Tick));
+    }
+
+    /// Takes in what the network says. False: nobody wants this client.
+    fn heard(&mut self, news: News) -> bool {
+        match news {
+            News::Answered { slot, request, result } => self.feed(slot, Event::Answered { request, result }),
+            News::Push { slot, push } => self.feed(slot, Event::Push(push)),
+            News::Connected { slot, can_kill } => self.feed(slot, Event::Connected { can_kill }),
+            News::Disconnected { slot, cause } => self.feed(slot, Event::Disconnected { cause }),
+            News::First(result) => {
+                let wanted = result.is_ok();
                 if let Some(first) = self.first.take() {
-                    let _ = first.send(Ok(()));
+                    let _ = first.send(result);
                 }
-                self.machine.handle(Time::now(), Event::Connected { can_kill });
-            }
-            Err(error) => {
-                let cause = error.to_string().into();
-                if let Some(first) = self.first.take() {
-                    let _ = first.send(Err(error));
-                    return false;
-                }
-                self.machine.handle(Time::now(), Event::Disconnected { cause });
-                self.connect();
+                return wanted;
             }
         }
         true
     }
 
-    fn answered(&mut self, (request, result): Reply) {
-        if !matches!(result, Err(Failure::Disconnected(_))) {
-            self.attempts = 0;
-        }
-        self.machine.handle(Time::now(), Event::Answered { request, result });
-    }
-
-    fn came_in(&mut self, generation: u64, incoming: Incoming) {
-        if generation != self.generation {
-            return;
-        }
-        let event = match incoming {
-            Incoming::Push(push) => Event::Push(push),
-            Incoming::Gone => Event::Disconnected { cause: "the connection was closed".into() },
-        };
-        // While it is being set up, its end shows there.
-        if self.connection.is_some() {
-            self.machine.handle(Time::now(), event);
-        }
-    }
-
     fn message(&mut self, message: Message) {
-        let now = Time::now();
-        match message {
+        let (lock, command) = match message {
             Message::Acquire { id, spec, about, mode, timeout, called, caller } => {
                 self.callers.insert(id, caller);
-                self.machine.handle(now, Event::Command(Command::Acquire { id, spec, about, mode, timeout, called }));
+                (spec.name().clone(), Command::Acquire { id, spec, about, mode, timeout, called })
             }
-            Message::Call { call, command, reply } => {
-                self.calls.insert(call, reply);
-                self.machine.handle(now, Event::Command(command));
+            Message::Call { lock, call, command, reply } => {
+                self.calls.insert(call, (reply, 1));
+                (lock, command)
             }
-            Message::Command(command) => {
+            Message::Command { lock, command } => {
                 if let Command::Abandon { id } = &command {
                     self.callers.remove(id);
                 }
-                self.machine.handle(now, Event::Command(command));
+                (lock, command)
             }
-            Message::End => self.ending = true,
+            Message::Close { call, reply } => return self.close(call, reply),
+            Message::End => {
+                self.ending = true;
+                return;
+            }
             #[cfg(feature = "test-hooks")]
             Message::Panic => panic!("the keeper was told to panic by a test"),
+        };
+        let slot = self.network.slot(&lock);
+        self.feed(slot, Event::Command(command));
+        if let Some(machine) = self.machines.get(&slot)
+            && (!self.ending || machine.gives_back_until().is_some())
+        {
+            self.network.want(slot, &lock, machine.patience());
         }
-        if !self.ending || self.machine.gives_back_until().is_some() {
-            self.connect();
+    }
+
+    fn close(&mut self, call: CallId, reply: oneshot::Sender<Outcome>) {
+        self.closed = true;
+        let machines: Vec<Slot> = self.machines.keys().copied().collect();
+        if machines.is_empty() {
+            let _ = reply.send(Outcome::Closed);
+            return;
         }
+        self.calls.insert(call, (reply, machines.len()));
+        machines.into_iter().for_each(|slot| self.feed(slot, Event::Command(Command::Close { call })));
     }
 
     fn carry_out(&mut self) {
         // Carrying out may lead to more.
-        loop {
-            let effects = self.machine.effects(Time::now());
-            if effects.is_empty() {
-                return;
+        while let Some((slot, was_due)) = self.stirred.pop_first() {
+            let Some(machine) = self.machines.get_mut(&slot) else { continue };
+            let effects = machine.effects(Time::now());
+            let due = machine.next_due();
+            if due != was_due {
+                was_due.map(|due| self.due.remove(&(due, slot)));
+                due.map(|due| self.due.insert((due, slot)));
             }
-            effects.into_iter().for_each(|effect| self.carry_out_one(effect));
+            effects.into_iter().for_each(|effect| self.carry_out_one(slot, effect));
         }
     }
 
-    fn carry_out_one(&mut self, effect: Effect) {
+    fn carry_out_one(&mut self, slot: Slot, effect: Effect) {
         match effect {
-            Effect::Send { request, call } => {
-                if let Some(connection) = &self.connection {
-                    let reply = connection.send(&call);
-                    self.replies.push(Box::pin(async move { (request, reply.await) }));
-                }
-            }
-            Effect::Reconnect => {
-                if self.connection.take().is_some() {
-                    self.notes.warn("the connection was lost, connecting again".into());
-                }
-                self.replies.clear();
-                self.connect();
-            }
+            Effect::Send { request, call } => self.network.send(slot, request, call),
+            Effect::Reconnect => self.network.give_up(slot),
             Effect::Queued { id, ticket } => {
                 if let Some(queued) = self.callers.get_mut(&id).and_then(|caller| caller.queued.take()) {
                     let _ = queued.send(ticket);
@@ -391,12 +339,18 @@ impl Keeper {
                 let mut reclaimed = false;
                 self.with_lease(id, |shared| reclaimed = shared.reclaim());
                 if reclaimed {
-                    self.machine.handle(Time::now(), Event::NotTaken { id });
+                    self.feed(slot, Event::NotTaken { id });
                 }
             }
             Effect::Done { call, outcome } => {
-                if let Some(reply) = self.calls.remove(&call) {
-                    let _ = reply.send(outcome);
+                // Of a close each machine tells, of anything else one.
+                if let Some((_, awaited)) = self.calls.get_mut(&call) {
+                    *awaited -= 1;
+                    if *awaited == 0
+                        && let Some((reply, _)) = self.calls.remove(&call)
+                    {
+                        let _ = reply.send(outcome);
+                    }
                 }
             }
         }

@@ -21,7 +21,7 @@ fn start(options: LockOptions) -> (Machine, Arc<Spec>) {
 }
 
 fn acquire(machine: &mut Machine, now: f64, spec: &Arc<Spec>, id: Id) {
-    let about = About { channel: "c".into(), label: "l".into(), owner: "o".into() };
+    let about = About { label: "l".into(), owner: "o".into() };
     let command = Command::Acquire { id, spec: spec.clone(), about, mode: Mode::Wait, timeout: None, called: at(now) };
     machine.handle(at(now), Event::Command(command));
 }

@@ -3,38 +3,24 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Cmd, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind as Kind, RedisError, Value,
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, PushInfo, PushKind as Kind, RedisError, ServerErrorKind, Value,
 };
 
 use super::reply::{Answer, Failure, Push};
 use super::scripts::{Call, SCRIPTS};
+use super::target::{Endpoint, Node};
 use crate::error::ConnectError;
-
-/// Where the server is, and as whom to go there.
-#[derive(Clone)]
-pub(crate) struct Endpoint {
-    info: ConnectionInfo,
-    /// Without user and password: for messages.
-    address: String,
-    /// The digests of the scripts.
-    digests: Arc<[String]>,
-}
-
-impl std::fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.address)
-    }
-}
 
 /// What comes in without having been asked for.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Push(Push),
+    Subscribed(String),
+    /// By the server itself, when a slot leaves it.
+    Unsubscribed(String),
     /// The connection ended.
     Gone,
 }
@@ -53,6 +39,9 @@ pub(crate) struct Connected {
     pub(crate) previous: Option<Previous>,
     /// Whether late requests of an old connection are ruled out.
     pub(crate) can_kill: bool,
+    pub(crate) is_replica: bool,
+    /// Whether it knows sharded pub/sub.
+    pub(crate) shards: bool,
     /// Something that its operator should know.
     pub(crate) warning: Option<String>,
 }
@@ -63,55 +52,38 @@ pub(crate) struct Connection {
     digests: Arc<[String]>,
 }
 
+/// What comes back for a call.
+pub(crate) enum Reply {
+    Result(Result<Answer, Failure>),
+    /// Another node of the cluster serves this slot; `asking`: for this one call.
+    Elsewhere {
+        node: Node,
+        asking: bool,
+    },
+    /// This server does not take writes: it is no master, or no longer.
+    Replica(Arc<str>),
+    /// The connection broke. Whether the request was executed is not known.
+    Gone(Arc<str>),
+}
+
 impl Endpoint {
-    pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
-        // The URL may hold a password, and the library's message may quote the URL: say it in our own words.
-        let bad = |reason: &str| ConnectError::Url { reason: reason.into() };
-        let info = url.into_connection_info().map_err(|error| match error.kind() {
-            ErrorKind::InvalidClientConfig => bad("its scheme or one of its parts is not known"),
-            _ => bad("it is not a URL"),
-        })?;
-        let address = info.addr().to_string();
-        let settings = info
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name("fairlock", env!("CARGO_PKG_VERSION"));
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        let digests = SCRIPTS.iter().map(|script| redis::Script::new(script.text).get_hash().to_owned()).collect();
-        Ok(Self { info, address, digests })
-    }
-
-    /// Connects and sets up, within `patience`. `incoming` is called in the connection's driver and must not block.
-    pub(crate) async fn connect(
+    /// A connection without any set-up. `incoming` is called in its driver and must not block.
+    pub(crate) async fn open(
         &self,
-        channel: &str,
-        previous: Option<Previous>,
-        patience: Duration,
         incoming: impl Fn(Incoming) + Send + Sync + 'static,
-    ) -> Result<Connected, ConnectError> {
-        let timeout = tokio::time::timeout(patience, self.set_up(channel, previous, incoming));
-        let unreachable = |_| ConnectError::Unreachable {
-            address: self.address.clone(),
-            cause: format!("no answer within {patience:?}"),
-        };
-        timeout.await.map_err(unreachable)?
-    }
-
-    async fn set_up(
-        &self,
-        channel: &str,
-        previous: Option<Previous>,
-        incoming: impl Fn(Incoming) + Send + Sync + 'static,
-    ) -> Result<Connected, ConnectError> {
+    ) -> Result<Connection, ConnectError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(1024)
             .set_push_sender(move |push: PushInfo| {
+                let text = |index: usize| push.data.get(index).and_then(payload_text);
                 match push.kind {
-                    Kind::Message => push.data.get(1).and_then(payload).and_then(Push::parse).map(Incoming::Push),
+                    Kind::Message | Kind::SMessage => {
+                        push.data.get(1).and_then(payload).and_then(Push::parse).map(Incoming::Push)
+                    }
+                    Kind::Subscribe | Kind::SSubscribe => text(0).map(Incoming::Subscribed),
+                    Kind::SUnsubscribe => text(0).map(Incoming::Unsubscribed),
                     Kind::Disconnection => Some(Incoming::Gone),
                     _ => None,
                 }
@@ -122,18 +94,29 @@ impl Endpoint {
         let client = redis::Client::open(self.info.clone()).map_err(|error| self.explain(&error))?;
         let inner =
             client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| self.explain(&error))?;
+        Ok(Connection { inner, digests: self.digests.clone() })
+    }
 
-        let (id, me, server, memory) = tokio::join!(
-            ask(&inner, &["CLIENT", "ID"]),
-            ask(&inner, &["CLIENT", "INFO"]),
-            ask(&inner, &["INFO", "server"]),
-            ask(&inner, &["INFO", "memory"]),
+    /// Connects and sets up. `channel` is subscribed on this connection before this returns.
+    pub(crate) async fn connect(
+        &self,
+        channel: Option<&str>,
+        previous: Option<Previous>,
+        incoming: impl Fn(Incoming) + Send + Sync + 'static,
+    ) -> Result<Connected, ConnectError> {
+        let connection = self.open(incoming).await?;
+        let (id, me, server, memory, replication) = tokio::join!(
+            connection.ask(&["CLIENT", "ID"]),
+            connection.ask(&["CLIENT", "INFO"]),
+            connection.ask(&["INFO", "server"]),
+            connection.ask(&["INFO", "memory"]),
+            connection.ask(&["INFO", "replication"]),
         );
-        let server = server.as_ref().ok().and_then(payload_text).unwrap_or_default();
-        self.check_version(&server)?;
+        let text = |reply: Result<Value, RedisError>| reply.as_ref().ok().and_then(payload_text).unwrap_or_default();
+        let (server, me, memory, replication) = (text(server), text(me), text(memory), text(replication));
+        let version = self.check_version(&server)?;
         let this = match (id, field(&server, "run_id")) {
             (Ok(Value::Int(id)), Some(run_id)) => {
-                let me = me.as_ref().ok().and_then(payload_text).unwrap_or_default();
                 let address = me.split_whitespace().find_map(|word| word.strip_prefix("addr=")).map(str::to_owned);
                 Some(Previous { run_id: run_id.to_owned(), id: id.unsigned_abs(), address })
             }
@@ -147,62 +130,49 @@ impl Endpoint {
         if let Some(address) = old.as_ref().and_then(|old| old.address.as_ref()) {
             kill.arg("ADDR").arg(address);
         }
-        let mut subscriber = inner.clone();
-        let load = SCRIPTS.iter().map(|script| {
-            let mut connection = inner.clone();
-            async move { connection.send_packed_command(redis::cmd("SCRIPT").arg("LOAD").arg(script.text)).await }
-        });
+        let load = SCRIPTS.iter().map(|script| connection.ask(&["SCRIPT", "LOAD", script.text]));
+        let subscribe = async {
+            match channel {
+                Some(channel) => connection.inner.clone().subscribe(channel).await,
+                None => Ok(()),
+            }
+        };
         // Where SCRIPT is forbidden or renamed, the first EVAL of each script loads it.
         let (killed, subscribed, _) =
-            tokio::join!(send(&inner, &kill), subscriber.subscribe(channel), futures_util::future::join_all(load));
+            tokio::join!(connection.run(&kill), subscribe, futures_util::future::join_all(load));
         subscribed.map_err(|error| self.explain(&error))?;
-        self.try_scripts(&inner).await?;
+        connection.try_scripts().await.map_err(|error| self.explain_script(&error))?;
 
-        let can_kill = killed.is_ok() && this.is_some();
-        let memory = memory.as_ref().ok().and_then(payload_text).unwrap_or_default();
         Ok(Connected {
-            connection: Connection { inner, digests: self.digests.clone() },
+            connection,
+            can_kill: killed.is_ok() && this.is_some(),
             previous: this,
-            can_kill,
+            is_replica: field(&replication, "role").is_some_and(|role| role != "master"),
+            shards: version >= 7,
             warning: eviction(&memory),
         })
     }
 
-    /// Harmless calls that show whether this user may run scripts, by text and by digest.
-    async fn try_scripts(&self, inner: &MultiplexedConnection) -> Result<(), ConnectError> {
-        let probe = |command, script: &str| redis::cmd(command).arg(script).arg(0).to_owned();
-        let (by_text, by_digest) = (probe("EVAL", "return 1"), probe("EVALSHA", &"0".repeat(40)));
-        let (by_text, by_digest) = tokio::join!(send(inner, &by_text), send(inner, &by_digest));
-        for error in [by_text.err(), by_digest.err()].into_iter().flatten() {
-            // Nobody loaded a script with this digest: the command itself works.
-            if error.kind() != ErrorKind::Server(redis::ServerErrorKind::NoScript) {
-                return Err(self.explain_script(&error));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_version(&self, server: &str) -> Result<(), ConnectError> {
-        let Some(version) = field(server, "valkey_version").or(field(server, "redis_version")) else { return Ok(()) };
+    fn check_version(&self, server: &str) -> Result<u32, ConnectError> {
+        // Valkey says that it is Redis 7.2, and knows what that knows.
+        let Some(version) = field(server, "valkey_version").or(field(server, "redis_version")) else { return Ok(0) };
         let major: u32 = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(u32::MAX);
         if major < 6 {
             return Err(ConnectError::TooOld { address: self.address.clone(), version: version.to_owned() });
         }
-        Ok(())
+        Ok(major)
     }
 
     fn explain_script(&self, error: &RedisError) -> ConnectError {
         match error.kind() {
-            ErrorKind::Server(redis::ServerErrorKind::ResponseError)
-                if error.to_string().contains("unknown command") =>
-            {
+            ErrorKind::Server(ServerErrorKind::ResponseError) if error.to_string().contains("unknown command") => {
                 ConnectError::NoScripting { address: self.address.clone(), cause: error.to_string() }
             }
             _ => self.explain(error),
         }
     }
 
-    fn explain(&self, error: &RedisError) -> ConnectError {
+    pub(crate) fn explain(&self, error: &RedisError) -> ConnectError {
         let (address, cause) = (self.address.clone(), error.to_string());
         match (error.kind(), error.code()) {
             (ErrorKind::RESP3NotSupported, _) => {
@@ -218,42 +188,99 @@ impl Endpoint {
 }
 
 impl Connection {
-    /// Sends a call; the answer may be awaited anywhere in the keeper's runtime. Calls are sent in the order in which
-    /// these futures are first polled.
-    pub(crate) fn send(&self, call: &Call) -> impl Future<Output = Result<Answer, Failure>> + use<> {
+    /// Sends a call; the reply may be awaited anywhere in the keeper's runtime. Calls are sent in the order in which
+    /// these futures are first polled. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot
+    /// that is only on its way there.
+    pub(crate) fn send(&self, call: &Call, channel: &str, asking: bool) -> impl Future<Output = Reply> + use<> {
         let script = call.script();
         let mut connection = self.inner.clone();
-        let cmd = call.command("EVALSHA", &self.digests[script]);
-        let call = call.clone();
+        let cmd = call.command("EVALSHA", &self.digests[script], channel);
+        let by_text = {
+            let (call, channel) = (call.clone(), Arc::<str>::from(channel));
+            move || call.command("EVAL", SCRIPTS[script].text, &channel)
+        };
         // Without tokio's budget: a future that has used it up is woken in another order than it was polled in, and
         // arrivals would be sent in that one.
         tokio::task::unconstrained(async move {
-            let mut reply = connection.send_packed_command(&cmd).await.and_then(Value::extract_error);
-            if matches!(&reply, Err(error) if error.kind() == ErrorKind::Server(redis::ServerErrorKind::NoScript)) {
-                reply = connection
-                    .send_packed_command(&call.command("EVAL", SCRIPTS[script].text))
-                    .await
-                    .and_then(Value::extract_error);
+            let no_script = |reply: &Result<Value, RedisError>| matches!(reply, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript));
+            let mut reply = run(&mut connection, cmd, asking).await;
+            if no_script(&reply) {
+                reply = run(&mut connection, by_text(), asking).await;
             }
             match reply {
-                Ok(value) => Answer::parse(&value)
-                    .ok_or_else(|| Failure::Rejected(format!("a reply that is not understood: {value:?}").into())),
-                Err(error) => Err(Failure::of(&error)),
+                Ok(value) => Reply::Result(
+                    Answer::parse(&value)
+                        .ok_or_else(|| Failure::Rejected(format!("a reply that is not understood: {value:?}").into())),
+                ),
+                Err(error) => Reply::of(&error),
             }
         })
     }
+
+    /// Asks for the messages of a channel. That it is subscribed, [`Incoming::Subscribed`] tells.
+    pub(crate) fn subscribe(&self, channel: &str, sharded: bool) -> impl Future<Output = Result<(), Reply>> + use<> {
+        let mut connection = self.inner.clone();
+        let channel = channel.to_owned();
+        async move {
+            if sharded {
+                let reply = connection.send_packed_command(redis::cmd("SSUBSCRIBE").arg(channel)).await;
+                return reply.and_then(Value::extract_error).map(|_| ()).map_err(|error| Reply::of(&error));
+            }
+            connection.subscribe(channel).await.map_err(|error| Reply::of(&error))
+        }
+    }
+
+    pub(crate) fn ask(&self, words: &[&str]) -> impl Future<Output = Result<Value, RedisError>> + use<> {
+        let mut cmd = Cmd::new();
+        words.iter().for_each(|word| {
+            cmd.arg(word);
+        });
+        self.run(&cmd)
+    }
+
+    fn run(&self, cmd: &Cmd) -> impl Future<Output = Result<Value, RedisError>> + use<> {
+        let (mut connection, cmd) = (self.inner.clone(), cmd.clone());
+        async move { run(&mut connection, cmd, false).await }
+    }
+
+    /// Harmless calls that show whether this user may run scripts, by text and by digest.
+    async fn try_scripts(&self) -> Result<(), RedisError> {
+        let unknown = "0".repeat(40);
+        let (by_text, by_digest) =
+            tokio::join!(self.ask(&["EVAL", "return 1", "0"]), self.ask(&["EVALSHA", &unknown, "0"]));
+        by_text?;
+        match by_digest {
+            // Nobody loaded a script with this digest: the command itself works.
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
 }
 
-async fn ask(connection: &MultiplexedConnection, words: &[&str]) -> Result<Value, RedisError> {
-    let mut cmd = Cmd::new();
-    words.iter().for_each(|word| {
-        cmd.arg(word);
-    });
-    send(connection, &cmd).await
+async fn run(connection: &mut MultiplexedConnection, cmd: Cmd, asking: bool) -> Result<Value, RedisError> {
+    if !asking {
+        return connection.send_packed_command(&cmd).await.and_then(Value::extract_error);
+    }
+    // In one write: ASKING is for the very next command.
+    let mut pipe = Pipeline::with_capacity(2);
+    pipe.cmd("ASKING").add_command(cmd);
+    let mut replies = connection.send_packed_commands(&pipe, 0, 2).await?;
+    replies.pop().unwrap_or(Value::Nil).extract_error()
 }
 
-async fn send(connection: &MultiplexedConnection, cmd: &Cmd) -> Result<Value, RedisError> {
-    connection.clone().send_packed_command(cmd).await.and_then(Value::extract_error)
+impl Reply {
+    fn of(error: &RedisError) -> Self {
+        if let Some((address, _)) = error.redirect_node()
+            && let Some(node) = Node::parse(address)
+        {
+            return Reply::Elsewhere { node, asking: error.kind() == ErrorKind::Server(ServerErrorKind::Ask) };
+        }
+        match Failure::of(error) {
+            None => Reply::Gone(error.to_string().into()),
+            Some(Failure::Refused(cause)) if cause.contains("READONLY") => Reply::Replica(cause),
+            Some(failure) => Reply::Result(Err(failure)),
+        }
+    }
 }
 
 fn payload(value: &Value) -> Option<&[u8]> {
@@ -264,7 +291,7 @@ fn payload(value: &Value) -> Option<&[u8]> {
     }
 }
 
-fn payload_text(value: &Value) -> Option<String> {
+pub(super) fn payload_text(value: &Value) -> Option<String> {
     payload(value).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 

@@ -190,8 +190,6 @@ impl Push {
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The connection broke. Whether the request was executed is not known.
-    Disconnected(Arc<str>),
     /// The server is alive and refused it for now.
     Refused(Arc<str>),
     /// A key of the lock has another type.
@@ -201,13 +199,14 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn of(error: &RedisError) -> Self {
+    /// None: it is the connection that broke.
+    pub(crate) fn of(error: &RedisError) -> Option<Self> {
         let message = || Arc::from(error.to_string());
         let text = error.to_string();
         // Up to Redis 6.2 an error of a command inside of a script arrives as a general one that quotes it.
         let says = |word: &str| text.contains(word);
         if says("WRONGTYPE") {
-            return Failure::WrongType(message());
+            return Some(Failure::WrongType(message()));
         }
         let passing = [
             "OOM command",
@@ -221,7 +220,7 @@ impl Failure {
             "non local key",
         ];
         if passing.into_iter().any(says) {
-            return Failure::Refused(message());
+            return Some(Failure::Refused(message()));
         }
         match error.kind() {
             redis::ErrorKind::Server(
@@ -235,19 +234,16 @@ impl Failure {
                 | ServerErrorKind::NoPerm
                 | ServerErrorKind::NoScript,
             )
-            | redis::ErrorKind::AuthenticationFailed => Failure::Refused(message()),
-            redis::ErrorKind::Server(_) => Failure::Rejected(message()),
-            redis::ErrorKind::Extension => Failure::Refused(message()),
-            _ => Failure::Disconnected(message()),
+            | redis::ErrorKind::AuthenticationFailed => Some(Failure::Refused(message())),
+            redis::ErrorKind::Server(_) => Some(Failure::Rejected(message())),
+            redis::ErrorKind::Extension => Some(Failure::Refused(message())),
+            _ => None,
         }
     }
 
     pub(crate) fn cause(&self) -> &Arc<str> {
         match self {
-            Failure::Disconnected(cause)
-            | Failure::Refused(cause)
-            | Failure::WrongType(cause)
-            | Failure::Rejected(cause) => cause,
+            Failure::Refused(cause) | Failure::WrongType(cause) | Failure::Rejected(cause) => cause,
         }
     }
 }

@@ -48,10 +48,9 @@ pub(crate) const SCRIPTS: [Source; 7] = [
     script!("break"),
 ];
 
-/// What the server keeps of a waiter or holder for a grant on its behalf and for people to see.
+/// What the server keeps of a waiter or holder for people to see.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct About {
-    pub(crate) channel: Arc<str>,
     pub(crate) label: Arc<str>,
     pub(crate) owner: Arc<str>,
 }
@@ -139,8 +138,9 @@ impl Call {
         }
     }
 
-    /// The arguments in the order in which the script names them, each under that name.
-    pub(crate) fn arguments(&self, mut put: impl FnMut(&'static str, &[u8])) {
+    /// The arguments in the order in which the script names them, each under that name. A grant on behalf of this client
+    /// is published to `channel`.
+    pub(crate) fn arguments(&self, channel: &str, mut put: impl FnMut(&'static str, &[u8])) {
         let mut digits = itoa::Buffer::new();
         let mut number =
             |put: &mut dyn FnMut(&'static str, &[u8]), name, value: u64| put(name, digits.format(value).as_bytes());
@@ -168,7 +168,7 @@ impl Call {
                 number(&mut put, "liveness_us", us(*liveness));
                 number(&mut put, "buffer_us", us(*buffer));
                 number(&mut put, "heartbeat_us", us(*heartbeat));
-                put("channel", about.channel.as_bytes());
+                put("channel", channel.as_bytes());
                 put("label", about.label.as_bytes());
                 put("owner", about.owner.as_bytes());
                 number(&mut put, "ticket", *ticket);
@@ -188,7 +188,7 @@ impl Call {
                 number(&mut put, "token", *token);
                 number(&mut put, "lease_us", us(*lease));
                 number(&mut put, "liveness_us", us(*liveness));
-                put("channel", about.channel.as_bytes());
+                put("channel", channel.as_bytes());
                 put("label", about.label.as_bytes());
                 put("owner", about.owner.as_bytes());
                 number(&mut put, "epoch", *epoch);
@@ -209,13 +209,13 @@ impl Call {
     }
 
     /// The command that runs it: `command` is EVALSHA or EVAL, `script` the digest or the text.
-    pub(crate) fn command(&self, command: &'static str, script: &str) -> Cmd {
+    pub(crate) fn command(&self, command: &'static str, script: &str, channel: &str) -> Cmd {
         let mut cmd = redis::cmd(command);
         cmd.arg(script).arg(self.keys().keys.len());
         for key in &self.keys().keys {
             cmd.arg(key.as_str());
         }
-        self.arguments(|_, value| {
+        self.arguments(channel, |_, value| {
             cmd.arg(value);
         });
         cmd
@@ -233,7 +233,7 @@ mod tests {
 
     fn every_call() -> Vec<Call> {
         let keys = Arc::new(LockKeys::new("fairlock", "n"));
-        let about = About { channel: "c".into(), label: "l".into(), owner: "o".into() };
+        let about = About { label: "l".into(), owner: "o".into() };
         let (id, second) = (String::from("c.1"), Duration::from_secs(1));
         vec![
             Call::Acquire {
@@ -310,7 +310,7 @@ mod tests {
 
             let header: Vec<&str> = after(body, "-- ARGV:").split(' ').collect();
             let mut sent = Vec::new();
-            call.arguments(|argument, _| sent.push(argument));
+            call.arguments("c", |argument, _| sent.push(argument));
             assert_eq!(sent, header, "{name}: the call against the header");
             let named: Vec<&str> =
                 header.iter().filter(|n| !n.ends_with("...")).map(|n| n.strip_prefix("their_").unwrap_or(n)).collect();

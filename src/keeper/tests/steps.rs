@@ -374,7 +374,7 @@ impl super::clients::Client {
         }
         let id = self.take_number();
         let called = if self.ever { Time(BOOT_NS) } else { self.clock(now) };
-        let about = About { channel: format!("to:{}", self.name).into(), label: "".into(), owner: "".into() };
+        let about = About { label: "".into(), owner: "".into() };
         let timeout_at = timeout.map(|timeout| called + timeout);
         let answer_by = (mode != Mode::Wait).then_some(called + Duration::from_secs(5));
         let by = timeout_at.into_iter().chain(answer_by).min();

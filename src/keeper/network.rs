@@ -1,0 +1,610 @@
+//! Where the locks are: the connections to the servers, and which of them serves each lock.
+//!
+//! The locks of a hash slot share a *route*: the way to the server that serves them. Without a cluster all locks are
+//! in one slot, and its route leads to the one server, or to the master that sentinels know. A route is open when the
+//! connection is set up and the channel of its hand-offs subscribed. Every machine (see [`super`]) has one route and
+//! hears of nothing else: that it opened, answers and pushes, that it closed.
+//!
+//! A connection that fails closes all routes over it. It is made anew for ever, with backoff; sentinels are asked again
+//! each time, and the nodes of a cluster are asked who serves what. A node that names another one for a slot (MOVED, or
+//! an unsubscription that nobody asked for) closes that slot's route alone.
+//!
+//! Sharded subscriptions have a connection of their own: on one that also carries commands the library would take the
+//! unsubscription that nobody asked for as a reply to a command, and every later reply for that of the next.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, Stream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::handle::Notes;
+use super::machine::{ANSWER_TIMEOUT, RequestId};
+use crate::error::ConnectError;
+use crate::server::{
+    Answer, Call, Connected, Connection, Endpoint, Failure, Incoming, Node, Previous, Push, Reply, Slot, SlotMap,
+    Target, discover, slot_of,
+};
+
+/// The least time that connecting may take: a lost packet must not outlast a short lease, nor a slow network fail.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+/// How many nodes of a cluster are asked at once who serves what.
+const ASKED: usize = 3;
+
+/// What the machine of a slot is to hear.
+pub(super) enum News {
+    Connected {
+        slot: Slot,
+        can_kill: bool,
+    },
+    Disconnected {
+        slot: Slot,
+        cause: Arc<str>,
+    },
+    Answered {
+        slot: Slot,
+        request: RequestId,
+        result: Result<Answer, Failure>,
+    },
+    Push {
+        slot: Slot,
+        push: Push,
+    },
+    /// The outcome of the first attempt to connect.
+    First(Result<(), ConnectError>),
+}
+
+/// A server; None is the one that is not a node of a cluster, wherever it is.
+type Place = Option<Node>;
+type Made = Result<(Connected, Option<Connection>), ConnectError>;
+type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// The way of one slot's locks to their server.
+struct Route {
+    /// Where its hand-offs come to.
+    channel: Arc<str>,
+    /// How long connecting may take.
+    patience: Duration,
+    place: Place,
+    open: bool,
+}
+
+/// The connections to one server.
+#[derive(Default)]
+struct Link {
+    /// Counts attempts: what an old connection still says is not believed.
+    generation: u64,
+    connecting: bool,
+    /// That failed since the last answer.
+    attempts: u32,
+    connection: Option<Connection>,
+    /// For sharded subscriptions, where the server knows them.
+    subscriber: Option<Connection>,
+    can_kill: bool,
+    previous: Option<Previous>,
+    subscribed: HashSet<Arc<str>>,
+    /// Those that were asked for and not confirmed.
+    subscribing: HashSet<Arc<str>>,
+    replies: FuturesUnordered<Boxed<Replied>>,
+}
+
+/// What was answered at a server.
+enum Replied {
+    Call {
+        slot: Slot,
+        request: RequestId,
+        call: Call,
+        reply: Reply,
+    },
+    /// That a channel is subscribed shows elsewhere; here is what went wrong instead.
+    Subscribe {
+        slot: Slot,
+        result: Result<(), Reply>,
+    },
+}
+
+pub(super) struct Network {
+    target: Target,
+    notes: Arc<Notes>,
+    client: Arc<str>,
+    prefix: Arc<str>,
+    routes: BTreeMap<Slot, Route>,
+    links: BTreeMap<Place, Link>,
+    map: SlotMap,
+    news: VecDeque<News>,
+    /// Somebody awaits the outcome of the first attempt.
+    first: bool,
+    made: FuturesUnordered<Boxed<(Place, u64, Made)>>,
+    discovering: Option<Boxed<Result<SlotMap, ConnectError>>>,
+    /// Discoveries since the last answer.
+    discoveries: u32,
+    /// What connections say by themselves.
+    incoming: UnboundedReceiver<(Place, u64, Incoming)>,
+    say: UnboundedSender<(Place, u64, Incoming)>,
+}
+
+/// What the network itself has to act upon.
+enum Happening {
+    Reply(Place, Replied),
+    Incoming(Place, u64, Incoming),
+    Made(Place, u64, Made),
+    Discovered(Result<SlotMap, ConnectError>),
+}
+
+impl Network {
+    pub(super) fn new(target: Target, client: Arc<str>, prefix: Arc<str>, notes: Arc<Notes>, first: bool) -> Self {
+        let (say, incoming) = unbounded_channel();
+        let mut network = Self {
+            target,
+            notes,
+            client,
+            prefix,
+            routes: BTreeMap::new(),
+            links: BTreeMap::new(),
+            map: SlotMap::default(),
+            news: VecDeque::new(),
+            first,
+            made: FuturesUnordered::new(),
+            discovering: None,
+            discoveries: 0,
+            incoming,
+            say,
+        };
+        if first && network.is_cluster() {
+            network.discover();
+        } else if first {
+            network.connect(None);
+        }
+        network
+    }
+
+    fn is_cluster(&self) -> bool {
+        matches!(self.target, Target::Cluster(_))
+    }
+
+    /// The slot of a lock. Without a cluster all are in one.
+    pub(super) fn slot(&self, name: &str) -> Slot {
+        if self.is_cluster() { slot_of(name) } else { 0 }
+    }
+
+    /// Opens the route of this lock, unless it is open or on its way. `patience`: how soon an answer is needed.
+    pub(super) fn want(&mut self, slot: Slot, name: &str, patience: Duration) {
+        let (prefix, client) = (&self.prefix, &self.client);
+        let sharded = self.is_cluster();
+        let route = self.routes.entry(slot).or_insert_with(|| {
+            // The braces make it a channel of the slot, and tell the scripts so.
+            let channel = if sharded {
+                format!("{prefix}:{{{name}}}:client:{client}")
+            } else {
+                format!("{prefix}:client:{client}")
+            };
+            Route { channel: channel.into(), patience, place: None, open: false }
+        });
+        route.patience = patience;
+        if !route.open {
+            self.open(slot);
+        }
+    }
+
+    /// Sends a call if the route is open. If it is not, its machine asks again when it opens.
+    pub(super) fn send(&mut self, slot: Slot, request: RequestId, call: Call) {
+        if let Some(route) = self.routes.get(&slot).filter(|route| route.open) {
+            let (place, channel) = (route.place.clone(), route.channel.clone());
+            self.send_to(&place, slot, request, call, &channel, false);
+        }
+    }
+
+    /// The machine of this slot finds its route of no use: the server does not answer.
+    pub(super) fn give_up(&mut self, slot: Slot) {
+        if let Some(route) = self.routes.get_mut(&slot)
+            && std::mem::replace(&mut route.open, false)
+        {
+            let place = route.place.clone();
+            self.fail(&place, &"the server does not answer".into());
+        }
+    }
+
+    /// What the machines are to hear next. Cancel safe.
+    pub(super) async fn next(&mut self) -> News {
+        loop {
+            if let Some(news) = self.news.pop_front() {
+                return news;
+            }
+            let Self { links, incoming, made, discovering, .. } = self;
+            // Answers before pushes: a push is judged by the answers that came before it.
+            let happening = tokio::select! {
+                biased;
+                (place, reply) = next_reply(links) => Happening::Reply(place, reply),
+                Some((place, generation, said)) = incoming.recv() => Happening::Incoming(place, generation, said),
+                Some((place, generation, outcome)) = futures_util::StreamExt::next(made), if !made.is_empty() => {
+                    Happening::Made(place, generation, outcome)
+                }
+                Some(found) = async { Some(discovering.as_mut()?.await) } => Happening::Discovered(found),
+                else => std::future::pending().await,
+            };
+            match happening {
+                Happening::Reply(place, Replied::Call { slot, request, call, reply }) => {
+                    self.replied(&place, slot, request, call, reply);
+                }
+                Happening::Reply(place, Replied::Subscribe { slot, result }) => {
+                    if let Err(reply) = result {
+                        self.not_subscribed(&place, slot, reply);
+                    }
+                }
+                Happening::Incoming(place, generation, said) => self.came_in(place, generation, said),
+                Happening::Made(place, generation, outcome) => self.made(&place, generation, outcome),
+                Happening::Discovered(found) => {
+                    self.discovering = None;
+                    self.discovered(found);
+                }
+            }
+        }
+    }
+
+    fn send_to(&mut self, place: &Place, slot: Slot, request: RequestId, call: Call, channel: &str, asking: bool) {
+        let Some(link) = self.links.get_mut(place) else { return };
+        let Some(connection) = &link.connection else { return };
+        let reply = connection.send(&call, channel, asking);
+        link.replies.push(Box::pin(async move { Replied::Call { slot, request, call, reply: reply.await } }));
+    }
+
+    fn replied(&mut self, place: &Place, slot: Slot, request: RequestId, call: Call, reply: Reply) {
+        if !matches!(reply, Reply::Gone(_)) {
+            self.discoveries = 0;
+            if let Some(link) = self.links.get_mut(place) {
+                link.attempts = 0;
+            }
+        }
+        match reply {
+            Reply::Gone(cause) => self.fail(place, &cause),
+            Reply::Result(result) => self.news.push_back(News::Answered { slot, request, result }),
+            // Where another is the master, sentinels know it.
+            Reply::Replica(cause) if matches!(self.target, Target::Sentinel(_)) => self.fail(place, &cause),
+            Reply::Replica(cause) => self.refuse(slot, request, cause),
+            Reply::Elsewhere { node, asking } => {
+                let to = Some(self.whole(node, place));
+                if !asking {
+                    return self.moved(slot, place, to);
+                }
+                let Some(route) = self.routes.get(&slot) else { return };
+                let channel = route.channel.clone();
+                if self.links.get(&to).is_some_and(|link| link.connection.is_some()) {
+                    self.send_to(&to, slot, request, call, &channel, true);
+                } else {
+                    self.connect(to);
+                    self.refuse(slot, request, "its slot is on the way to another node".into());
+                }
+            }
+        }
+    }
+
+    fn refuse(&mut self, slot: Slot, request: RequestId, cause: Arc<str>) {
+        self.news.push_back(News::Answered { slot, request, result: Err(Failure::Refused(cause)) });
+    }
+
+    /// A node that names its own host leaves it out.
+    fn whole(&self, node: Node, said_by: &Place) -> Node {
+        match said_by {
+            Some(by) if node.host.is_empty() => Node { host: by.host.clone(), ..node },
+            _ => node,
+        }
+    }
+
+    fn came_in(&mut self, place: Place, generation: u64, said: Incoming) {
+        let Some(link) = self.links.get_mut(&place).filter(|link| link.generation == generation) else { return };
+        match said {
+            Incoming::Push(push) => {
+                let name = crate::server::LockKeys::of_queue(&self.prefix, &push.queue).map(|keys| keys.name);
+                if let Some(name) = name
+                    && link.connection.is_some()
+                {
+                    let slot = self.slot(&name);
+                    self.news.push_back(News::Push { slot, push });
+                }
+            }
+            Incoming::Subscribed(channel) => {
+                link.subscribing.remove(channel.as_str());
+                link.subscribed.insert(channel.into());
+                self.open_all(&place);
+            }
+            // While others are asked for, nobody knows which reply the library took this for.
+            Incoming::Unsubscribed(_) if !link.subscribing.is_empty() => {
+                self.fail(&place, &"a slot left its node".into());
+            }
+            Incoming::Unsubscribed(channel) => {
+                link.subscribed.remove(channel.as_str());
+                let mut left = self.routes.iter().filter(|(_, route)| *route.channel == *channel && route.open);
+                if let Some(slot) = left.next().map(|(slot, _)| *slot) {
+                    self.close(slot, &"its slot left the node".into());
+                    self.discover();
+                }
+            }
+            // While it is being set up, its end shows there.
+            Incoming::Gone if link.connection.is_some() => self.fail(&place, &"the connection was closed".into()),
+            Incoming::Gone => {}
+        }
+    }
+
+    /// Connects, unless that is done or under way.
+    fn connect(&mut self, place: Place) {
+        let patience = self.patience(&place);
+        let link = self.links.entry(place.clone()).or_default();
+        if link.connecting || link.connection.is_some() {
+            return;
+        }
+        link.connecting = true;
+        link.generation += 1;
+        let (generation, previous) = (link.generation, link.previous.clone());
+        let pause = back_off(link.attempts);
+        link.attempts = link.attempts.saturating_add(1);
+        let say = |place: &Place| {
+            let (say, place) = (self.say.clone(), place.clone());
+            move |said| drop(say.send((place.clone(), generation, said)))
+        };
+        let (incoming, of_subscriber) = (say(&place), say(&place));
+        let target = self.target.clone();
+        let channel = (!self.is_cluster()).then(|| format!("{}:client:{}", self.prefix, self.client));
+        self.made.push(Box::pin(async move {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            let making = make(&target, &place, channel.as_deref(), previous, incoming, of_subscriber);
+            let made = tokio::time::timeout(patience, making).await.unwrap_or_else(|_| {
+                let address = place.as_ref().map_or_else(|| format!("{target:?}"), Node::to_string);
+                Err(ConnectError::Unreachable { address, cause: format!("no answer within {patience:?}") })
+            });
+            (place, generation, made)
+        }));
+    }
+
+    /// How long connecting may take: as long as the most impatient of those who want to go there can wait.
+    fn patience(&self, place: &Place) -> Duration {
+        let there = self.routes.values().filter(|route| route.place == *place);
+        match there.map(|route| route.patience).min() {
+            Some(patience) if !self.first => patience.max(LEAST_PATIENCE),
+            _ => ANSWER_TIMEOUT,
+        }
+    }
+
+    fn made(&mut self, place: &Place, generation: u64, made: Made) {
+        let Some(link) = self.links.get_mut(place).filter(|link| link.generation == generation) else { return };
+        link.connecting = false;
+        match made {
+            Ok((connected, subscriber)) => {
+                if let Some(warning) = connected.warning.filter(|_| link.previous.is_none()) {
+                    self.notes.warn(warning);
+                }
+                if link.previous.is_some() {
+                    self.notes.info("connected again".into());
+                }
+                link.connection = Some(connected.connection);
+                link.subscriber = subscriber;
+                link.previous = connected.previous;
+                link.can_kill = connected.can_kill;
+                if std::mem::take(&mut self.first) {
+                    self.news.push_back(News::First(Ok(())));
+                }
+                self.open_all(place);
+            }
+            Err(error) => self.not_connected(place, error),
+        }
+    }
+
+    fn not_connected(&mut self, place: &Place, error: ConnectError) {
+        let cause: Arc<str> = error.to_string().into();
+        if self.first {
+            let untried = self.map.nodes().find(|node| !self.links.contains_key(&Some((*node).clone()))).cloned();
+            if let (Some(node), ConnectError::Unreachable { .. }) = (untried, &error) {
+                return self.connect(Some(node));
+            }
+            self.first = false;
+            return self.news.push_back(News::First(Err(error)));
+        }
+        let waiting: Vec<Slot> =
+            self.closed().filter(|(_, route)| route.place == *place).map(|(slot, _)| slot).collect();
+        for slot in &waiting {
+            self.news.push_back(News::Disconnected { slot: *slot, cause: cause.clone() });
+        }
+        if !waiting.is_empty() || !self.is_cluster() {
+            self.connect(place.clone());
+        }
+        self.discover();
+    }
+
+    fn closed(&self) -> impl Iterator<Item = (Slot, &Route)> {
+        self.routes.iter().filter(|(_, route)| !route.open).map(|(slot, route)| (*slot, route))
+    }
+
+    /// A connection to this server broke: all routes over it close, and it is made anew.
+    fn fail(&mut self, place: &Place, cause: &Arc<str>) {
+        let Some(link) = self.links.get_mut(place).filter(|link| link.connection.is_some()) else { return };
+        self.notes.warn(format!("the connection was lost, connecting again ({cause})"));
+        link.connection = None;
+        link.subscriber = None;
+        link.subscribed.clear();
+        link.subscribing.clear();
+        // What was not sent yet is not sent any more.
+        link.replies.clear();
+        let over: Vec<Slot> =
+            self.routes.iter().filter(|(_, r)| r.open && r.place == *place).map(|(slot, _)| *slot).collect();
+        for slot in &over {
+            self.close(*slot, cause);
+        }
+        self.connect(place.clone());
+        self.discover();
+    }
+
+    fn close(&mut self, slot: Slot, cause: &Arc<str>) {
+        if let Some(route) = self.routes.get_mut(&slot)
+            && std::mem::replace(&mut route.open, false)
+        {
+            self.news.push_back(News::Disconnected { slot, cause: cause.clone() });
+        }
+    }
+
+    /// A node says that this slot is another's.
+    fn moved(&mut self, slot: Slot, said_by: &Place, to: Place) {
+        let Some(route) = self.routes.get(&slot).filter(|route| route.place == *said_by) else { return };
+        if route.place == to {
+            return;
+        }
+        if let Some(node) = to {
+            self.map.moved(slot, node);
+        }
+        self.close(slot, &"its slot moved to another node".into());
+        self.open(slot);
+    }
+
+    fn open_all(&mut self, place: &Place) {
+        let closed: Vec<Slot> = self.closed().map(|(slot, _)| slot).collect();
+        for slot in closed {
+            if self.map.node_of(slot) == place.as_ref() {
+                self.open(slot);
+            }
+        }
+    }
+
+    /// Goes the next step to an open route: knows its server, connects, subscribes.
+    fn open(&mut self, slot: Slot) {
+        let place = self.map.node_of(slot).cloned();
+        if self.is_cluster() && place.is_none() {
+            return self.discover();
+        }
+        let Some(route) = self.routes.get_mut(&slot).filter(|route| !route.open) else { return };
+        route.place = place.clone();
+        let Some(link) = self.links.get_mut(&place).filter(|link| link.connection.is_some()) else {
+            return self.connect(place);
+        };
+        if link.subscribed.contains(&route.channel) {
+            route.open = true;
+            return self.news.push_back(News::Connected { slot, can_kill: link.can_kill });
+        }
+        if !link.subscribing.insert(route.channel.clone()) {
+            return;
+        }
+        let (sharded, connection) = (link.subscriber.is_some(), link.subscriber.as_ref().or(link.connection.as_ref()));
+        if let Some(connection) = connection {
+            let subscribed = connection.subscribe(&route.channel, sharded);
+            link.replies.push(Box::pin(async move { Replied::Subscribe { slot, result: subscribed.await } }));
+        }
+    }
+
+    fn not_subscribed(&mut self, place: &Place, slot: Slot, why: Reply) {
+        if let Some(link) = self.links.get_mut(place)
+            && let Some(route) = self.routes.get(&slot)
+        {
+            link.subscribing.remove(&route.channel);
+        }
+        match why {
+            Reply::Elsewhere { node, .. } => {
+                let to = self.whole(node, place);
+                self.map.moved(slot, to);
+                self.open(slot);
+            }
+            Reply::Result(Err(Failure::Refused(cause) | Failure::Rejected(cause) | Failure::WrongType(cause)))
+            | Reply::Gone(cause)
+            | Reply::Replica(cause) => self.fail(place, &cause),
+            Reply::Result(Ok(_)) => {}
+        }
+    }
+
+    /// Asks nodes of the cluster who serves what.
+    fn discover(&mut self) {
+        let Target::Cluster(seeds) = &self.target else { return };
+        let Some(template) = seeds.first() else { return };
+        if self.discovering.is_some() {
+            return;
+        }
+        let mut nodes: BTreeMap<String, Endpoint> = self.map.nodes().map(|n| (n.to_string(), template.at(n))).collect();
+        nodes.extend(seeds.iter().map(|seed| (seed.to_string(), seed.clone())));
+        let mut nodes: Vec<Endpoint> = nodes.into_values().collect();
+        fastrand::shuffle(&mut nodes);
+        nodes.truncate(ASKED);
+        let pause = back_off(self.discoveries);
+        self.discoveries = self.discoveries.saturating_add(1);
+        let patience = if self.first { ANSWER_TIMEOUT } else { LEAST_PATIENCE };
+        let timeout = ConnectError::Unreachable {
+            address: format!("{:?}", Target::Cluster(nodes.clone())),
+            cause: format!("no answer within {patience:?}"),
+        };
+        self.discovering = Some(Box::pin(async move {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            tokio::time::timeout(patience, discover(nodes)).await.unwrap_or(Err(timeout))
+        }));
+    }
+
+    fn discovered(&mut self, found: Result<SlotMap, ConnectError>) {
+        let closed: Vec<Slot> = self.closed().map(|(slot, _)| slot).collect();
+        match found {
+            Ok(map) => {
+                self.map = map;
+                let any = self.map.nodes().next().cloned();
+                if self.first {
+                    self.connect(any);
+                }
+                closed.iter().for_each(|slot| self.open(*slot));
+            }
+            Err(error) if std::mem::take(&mut self.first) => return self.news.push_back(News::First(Err(error))),
+            Err(error) => {
+                let cause: Arc<str> = error.to_string().into();
+                for slot in &closed {
+                    self.news.push_back(News::Disconnected { slot: *slot, cause: cause.clone() });
+                }
+            }
+        }
+        // A node that does not answer may have been replaced by now.
+        if !closed.is_empty() {
+            self.discover();
+        }
+    }
+}
+
+/// At once, then after 10 ms, doubled up to about a second, half of it by chance.
+fn back_off(attempts: u32) -> Duration {
+    let ceiling = if attempts == 0 { 0 } else { 5_u64 << attempts.min(7) };
+    Duration::from_millis(ceiling / 2 + fastrand::u64(0..=ceiling / 2))
+}
+
+/// The first reply at any of the servers.
+async fn next_reply(links: &mut BTreeMap<Place, Link>) -> (Place, Replied) {
+    poll_fn(|context| {
+        for (place, link) in links.iter_mut().filter(|(_, link)| !link.replies.is_empty()) {
+            if let Poll::Ready(Some(reply)) = Pin::new(&mut link.replies).poll_next(context) {
+                return Poll::Ready((place.clone(), reply));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Finds the server and connects to it.
+async fn make(
+    target: &Target,
+    place: &Place,
+    channel: Option<&str>,
+    previous: Option<Previous>,
+    incoming: impl Fn(Incoming) + Send + Sync + 'static,
+    of_subscriber: impl Fn(Incoming) + Send + Sync + 'static,
+) -> Made {
+    let endpoint = match (target, place) {
+        (Target::Server(server), _) => server.clone(),
+        (Target::Sentinel(sentinels), _) => sentinels.master().await?,
+        (Target::Cluster(seeds), Some(node)) if let Some(seed) = seeds.first() => seed.at(node),
+        (Target::Cluster(_), _) => return Err(ConnectError::Url { reason: "a cluster has nodes".into() }),
+    };
+    let connected = endpoint.connect(channel, previous, incoming).await?;
+    if connected.is_replica && matches!(target, Target::Sentinel(_)) {
+        let cause = "sentinels name it as the master, and it says that it is a replica".into();
+        return Err(ConnectError::Unreachable { address: endpoint.to_string(), cause });
+    }
+    let sharded = connected.shards && matches!(target, Target::Cluster(_));
+    let subscriber = if sharded { Some(endpoint.open(of_subscriber).await?) } else { None };
+    Ok((connected, subscriber))
+}

@@ -1,0 +1,246 @@
+//! Where the locks are kept, as the user says it: one server, a master that sentinels know, or a cluster.
+
+use std::fmt;
+use std::sync::Arc;
+
+use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion};
+
+use super::scripts::SCRIPTS;
+use crate::error::ConnectError;
+
+/// A server of several, as the others name it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Node {
+    /// Empty: the host that said so.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Node {
+    /// `host:port`, also with an IPv6 address, with or without its brackets.
+    pub(crate) fn parse(address: &str) -> Option<Self> {
+        let (host, port) = address.rsplit_once(':')?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Some(Self { host: host.to_owned(), port: port.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// One server, and as whom to go there.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    pub(super) info: ConnectionInfo,
+    /// Without user and password: for messages.
+    pub(super) address: String,
+    /// The digests of the scripts.
+    pub(super) digests: Arc<[String]>,
+}
+
+/// Where the locks are kept.
+#[derive(Clone)]
+pub(crate) enum Target {
+    Server(Endpoint),
+    Sentinel(Sentinels),
+    Cluster(Vec<Endpoint>),
+}
+
+#[derive(Clone)]
+pub(crate) struct Sentinels {
+    pub(super) sentinels: Vec<Endpoint>,
+    pub(super) name: String,
+    /// As whom to go to the master; its address is what the sentinels say.
+    pub(super) master: Endpoint,
+}
+
+impl Target {
+    /// Reads a URL. Beyond those of one server, it may name several hosts: `redis+sentinel://HOSTS/MASTER[/DB]`,
+    /// `redis+cluster://HOSTS`.
+    pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
+        let Some((scheme, rest)) = url.split_once("://") else { return Endpoint::parse(url).map(Target::Server) };
+        let Some((plain, kind)) = scheme.split_once(['+', '-']).filter(|(_, kind)| *kind != "unix") else {
+            return Endpoint::parse(url).map(Target::Server);
+        };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, hosts) = authority.rsplit_once('@').map_or(("", authority), |(login, hosts)| (login, hosts));
+        let endpoint = |login: &str, host: &str, path: &str| match host {
+            "" => Err(bad("a host is missing")),
+            host if login.is_empty() => Endpoint::parse(&format!("{plain}://{host}/{path}")),
+            host => Endpoint::parse(&format!("{plain}://{login}@{host}/{path}")),
+        };
+        match kind {
+            "cluster" => {
+                if !path.is_empty() || !query.is_empty() {
+                    return Err(bad("a cluster has no databases, and this form takes no parameters"));
+                }
+                hosts.split(',').map(|host| endpoint(login, host, "")).collect::<Result<_, _>>().map(Target::Cluster)
+            }
+            "sentinel" => {
+                let (name, database) = path.split_once('/').unwrap_or((path, ""));
+                let (mut user, mut password) = ("", "");
+                for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+                    match parameter.split_once('=') {
+                        Some(("sentinel_user", value)) => user = value,
+                        Some(("sentinel_password", value)) => password = value,
+                        _ => return Err(bad("its parameters are sentinel_user and sentinel_password")),
+                    }
+                }
+                let as_sentinels_know = if password.is_empty() { String::new() } else { format!("{user}:{password}") };
+                // The default port of a sentinel is another than that of a server.
+                let sentinel = |host: &str| match host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
+                    Some(_) => endpoint(&as_sentinels_know, host, ""),
+                    None => endpoint(&as_sentinels_know, &format!("{host}:26379"), ""),
+                };
+                Ok(Target::Sentinel(Sentinels {
+                    sentinels: hosts.split(',').map(sentinel).collect::<Result<_, _>>()?,
+                    name: Some(name).filter(|name| !name.is_empty()).ok_or_else(no_master)?.to_owned(),
+                    master: endpoint(login, "master", database)?,
+                }))
+            }
+            _ => Err(bad("its scheme is not known")),
+        }
+    }
+
+    /// As whom to go to the servers of the locks.
+    pub(crate) fn set_login(&mut self, user: &str, password: &str) {
+        let servers = match self {
+            Target::Server(server) => std::slice::from_mut(server),
+            Target::Sentinel(sentinels) => std::slice::from_mut(&mut sentinels.master),
+            Target::Cluster(seeds) => seeds.as_mut_slice(),
+        };
+        for server in servers {
+            let settings = server.info.redis_settings().clone().set_username(user).set_password(password);
+            server.info = server.info.clone().set_redis_settings(settings);
+        }
+    }
+}
+
+impl fmt::Debug for Target {
+    /// Without users and passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |endpoints: &[Endpoint]| {
+            endpoints.iter().map(|endpoint| endpoint.address.as_str()).collect::<Vec<_>>().join(",")
+        };
+        match self {
+            Target::Server(server) => f.write_str(&server.address),
+            Target::Sentinel(s) => write!(f, "{} by the sentinels {}", s.name, list(&s.sentinels)),
+            Target::Cluster(seeds) => write!(f, "cluster {}", list(seeds)),
+        }
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
+        // The URL may hold a password, and the library's message may quote the URL: say it in our own words.
+        let info = url.into_connection_info().map_err(|error| match error.kind() {
+            ErrorKind::InvalidClientConfig => bad("its scheme or one of its parts is not known"),
+            _ => bad("it is not a URL"),
+        })?;
+        let address = info.addr().to_string();
+        let settings = info
+            .redis_settings()
+            .clone()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_lib_name("fairlock", env!("CARGO_PKG_VERSION"));
+        let tcp = info.tcp_settings().clone().set_nodelay(true);
+        let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
+        let digests = SCRIPTS.iter().map(|script| redis::Script::new(script.text).get_hash().to_owned()).collect();
+        Ok(Self { info, address, digests })
+    }
+
+    /// The same user and settings at another address.
+    pub(crate) fn at(&self, node: &Node) -> Self {
+        let address = match self.info.addr() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+                host: node.host.clone(),
+                port: node.port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(node.host.clone(), node.port),
+        };
+        Self { info: self.info.clone().set_addr(address), address: node.to_string(), digests: self.digests.clone() }
+    }
+
+    /// Its host: where a node speaks of itself, it may leave that out.
+    pub(crate) fn host(&self) -> &str {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
+            _ => "127.0.0.1",
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+fn no_master() -> ConnectError {
+    bad("the name of the master is missing: redis+sentinel://host:port,host:port/NAME")
+}
+
+fn bad(reason: &str) -> ConnectError {
+    ConnectError::Url { reason: reason.into() }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn shown(url: &str) -> String {
+        Target::parse(url).map_or_else(|error| error.to_string(), |target| format!("{target:?}"))
+    }
+
+    #[test]
+    fn urls_name_servers_sentinels_and_clusters() {
+        assert_eq!(shown("redis://u:secret@h:1/2"), "h:1");
+        assert_eq!(shown("redis+unix:///tmp/a+b-sentinel.sock"), "/tmp/a+b-sentinel.sock");
+        assert_eq!(shown("redis+sentinel://u:secret@a,b:1/m/3?sentinel_password=x"), "m by the sentinels a:26379,b:1");
+        assert_eq!(shown("redis-sentinel://[::1],[::2]:7/m"), "m by the sentinels ::1:26379,::2:7");
+        assert_eq!(shown("redis+cluster://a:1,b"), "cluster a:1,b:6379");
+        let Target::Sentinel(sentinels) = Target::parse("redis+sentinel://u:p%40@a/m/3?sentinel_password=x").unwrap()
+        else {
+            panic!("sentinels")
+        };
+        let (master, sentinel) = (sentinels.master.info.redis_settings(), sentinels.sentinels[0].info.redis_settings());
+        assert_eq!((master.username(), master.password(), master.db()), (Some("u"), Some("p@"), 3));
+        assert_eq!((sentinel.username(), sentinel.password(), sentinel.db()), (None, Some("x"), 0));
+    }
+
+    #[test]
+    fn bad_urls_say_what_is_wrong() {
+        for (url, reason) in [
+            ("redis+sentinel://a:1", "the name of the master is missing"),
+            ("redis+sentinel://a:1/m?x=1", "its parameters are"),
+            ("redis+cluster://a:1/3", "a cluster has no databases"),
+            ("redis+cluster://", "a host is missing"),
+            ("redis+cluster://a:1,,b:2", "a host is missing"),
+            ("redis+ring://a:1", "its scheme is not known"),
+            ("redis://u:secret@h:port", "one of its parts is not known"),
+        ] {
+            let shown = shown(url);
+            assert!(shown.contains(reason) && !shown.contains("secret"), "{url}: {shown}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_read_and_shown() {
+        for address in ["127.0.0.1:7000", "host.example:1", "[::1]:7000"] {
+            assert_eq!(Node::parse(address).unwrap().to_string(), address);
+        }
+        assert_eq!(Node::parse("::1:7000").unwrap().to_string(), "[::1]:7000");
+        assert_eq!(Node::parse(":7000").unwrap(), Node { host: String::new(), port: 7000 });
+        assert_eq!(Node::parse("h:70000"), None);
+    }
+}
