@@ -270,7 +270,7 @@ impl World {
     pub(super) fn disconnected(&mut self, index: usize) {
         let client = &mut self.clients[index];
         if client.link.is_some() || client.connecting.is_some() {
-            let linked = client.link.is_some();
+            let linked = client.link.is_some() && client.runs();
             self.feed(index, self.server.generation, [Event::Disconnected { cause: "gone".into() }]);
             if linked {
                 let client = &mut self.clients[index];
