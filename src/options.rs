@@ -26,6 +26,7 @@ pub struct LockOptions {
     notice: Option<Duration>,
     renewal: Renewal,
     max_hold: Option<Duration>,
+    replicas: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +45,7 @@ impl Default for LockOptions {
             notice: None,
             renewal: Renewal::Third,
             max_hold: None,
+            replicas: 0,
         }
     }
 }
@@ -96,6 +98,18 @@ impl LockOptions {
         self
     }
 
+    /// Count a grant or a renewal only once this many replicas have it (default 0).
+    ///
+    /// Redis replicates asynchronously: without this, a failover can forget a grant, and two hold the lock until the older
+    /// is told. With all replicas here, whichever becomes the master knows of every grant that was handed out. With fewer, a
+    /// replica that lacks the last grants may still be chosen. Costs one more script and a WAIT for each grant and each
+    /// renewal, shared by those that come together. While too few replicas answer, a waiter keeps its place, also as the
+    /// first; its error at its timeout says so.
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
     pub(crate) fn check(&self, keys: LockKeys) -> Result<Arc<Spec>, OptionError> {
         within("the lease", self.lease, LEAST, MOST)?;
         within("the liveness", self.liveness, LEAST, MOST)?;
@@ -126,6 +140,7 @@ impl LockOptions {
             notice,
             renew_every,
             max_hold: self.max_hold,
+            replicas: self.replicas,
         }))
     }
 }
@@ -140,6 +155,8 @@ pub(crate) struct Spec {
     pub(crate) notice: Duration,
     pub(crate) renew_every: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
+    /// How many replicas must have a grant or a renewal before it counts.
+    pub(crate) replicas: u32,
 }
 
 impl Spec {

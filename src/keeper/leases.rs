@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::farewells::Kind;
 use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, RequestId, Timer, What, margin};
+use super::replicas::Unsecured;
 use super::waiters::notice_of;
 use crate::clock::Time;
 use crate::error::LostReason;
@@ -26,6 +27,8 @@ pub(super) struct Lease {
     confirmed: bool,
     lost: bool,
     pub(super) request: Option<RequestId>,
+    /// What the server has prolonged it to, while replicas are asked whether they have that.
+    pub(super) unsecured: Option<Unsecured>,
     /// Callers of `renew` that await the next answer.
     pub(super) calls: Vec<CallId>,
     cause: Option<Arc<str>>,
@@ -59,6 +62,7 @@ impl Machine {
             deadline,
             lost: false,
             request: None,
+            unsecured: None,
             calls: Vec::new(),
             cause: None,
         };
@@ -128,25 +132,38 @@ impl Machine {
             Word::Renewed => {
                 lease.epoch = answer.epoch;
                 lease.cause = None;
-                lease.confirmed |= answer.left + margin(answer.left) >= lease.spec.lease;
-                let deadline = sent + answer.left - margin(answer.left);
-                // What was under way may have asked for less than a full lease: then the caller's goes after it.
-                let full = answer.left + margin(answer.left) >= lease.spec.lease;
-                let calls = if full { std::mem::take(&mut lease.calls) } else { Vec::new() };
-                let asked = !lease.calls.is_empty();
-                if deadline > lease.deadline {
-                    lease.deadline = deadline;
-                    lease.notice = notice_of(&lease.spec, answer.left);
-                    self.effects.push(Effect::Prolonged { id, deadline });
+                let unsecured = Unsecured { deadline: sent + answer.left - margin(answer.left), span: answer.left };
+                if lease.spec.replicas == 0 {
+                    return self.prolonged(now, id, unsecured);
                 }
-                self.watch(now, id, answer.left);
-                self.answer_renewals(calls, &Outcome::Renewed);
-                if asked {
-                    self.renew(now, id);
+                let spec = lease.spec.clone();
+                let request = self.replicate(now, id, &spec.keys, spec.replicas, spec.lease);
+                if let Some(lease) = self.leases.get_mut(&id) {
+                    (lease.request, lease.unsecured) = (Some(request), Some(unsecured));
                 }
             }
             Word::Broken => self.lose(now, id, LostReason::Broken),
             _ => self.lose(now, id, LostReason::Ended),
+        }
+    }
+
+    /// A renewal counts.
+    pub(super) fn prolonged(&mut self, now: Time, id: Id, Unsecured { deadline, span }: Unsecured) {
+        let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else { return };
+        // What was under way may have asked for less than a full lease: then the caller's goes after it.
+        let full = span + margin(span) >= lease.spec.lease;
+        lease.confirmed |= full;
+        let calls = if full { std::mem::take(&mut lease.calls) } else { Vec::new() };
+        let asked = !lease.calls.is_empty();
+        if deadline > lease.deadline {
+            lease.deadline = deadline;
+            lease.notice = notice_of(&lease.spec, span);
+            self.effects.push(Effect::Prolonged { id, deadline });
+        }
+        self.watch(now, id, span);
+        self.answer_renewals(calls, &Outcome::Renewed);
+        if asked {
+            self.renew(now, id);
         }
     }
 

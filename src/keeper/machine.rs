@@ -87,6 +87,11 @@ pub(crate) enum Event {
         request: RequestId,
         result: Result<Answer, Failure>,
     },
+    /// So many replicas have what was written before this was asked.
+    Replicated {
+        request: RequestId,
+        result: Result<u32, Failure>,
+    },
     Push(Push),
     /// The guard of this lease was never taken, and has been taken back.
     NotTaken {
@@ -101,6 +106,13 @@ pub(crate) enum Effect {
     Send {
         request: RequestId,
         call: Call,
+    },
+    /// Ask how many replicas have what was written so far, and give them this long until there are so many.
+    Replicate {
+        request: RequestId,
+        keys: Arc<LockKeys>,
+        replicas: u32,
+        within: Duration,
     },
     /// The server is silent: the connection is of no use any more, make another.
     Reconnect,
@@ -193,6 +205,7 @@ pub(super) enum What {
     Heartbeat(Arc<str>),
     Renew(Id),
     Confirm(Id),
+    Replicate(Id),
     Release(Id),
     Leave(Vec<Id>),
     Call(CallId),
@@ -291,6 +304,7 @@ impl Machine {
             Event::Connected { can_kill } => self.on_connected(now, can_kill),
             Event::Disconnected { cause } => self.on_disconnected(cause),
             Event::Answered { request, result } => self.on_answer(now, request, result),
+            Event::Replicated { request, result } => self.on_replicated(now, request, result),
             Event::Push(push) => self.on_push(now, &push),
             Event::NotTaken { id } => self.release(now, id, None),
             Event::Tick => {}
@@ -409,8 +423,12 @@ impl Machine {
         self.connected = false;
         self.requests.clear();
         self.timers.clear(&Timer::Stall);
-        self.waiters.values_mut().for_each(|waiter| waiter.request = None);
-        self.leases.values_mut().for_each(|lease| lease.request = None);
+        for waiter in self.waiters.values_mut() {
+            (waiter.request, waiter.unsecured) = (None, None);
+        }
+        for lease in self.leases.values_mut() {
+            (lease.request, lease.unsecured) = (None, None);
+        }
         self.sessions.values_mut().for_each(Session::disconnected);
         for farewell in self.farewells.values_mut() {
             farewell.repeated |= farewell.request.take().is_some();
@@ -420,12 +438,7 @@ impl Machine {
     fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Answer, Failure>) {
         let Some(Sent { what, keys, at }) = self.requests.remove(&request) else { return };
         let lock = &keys.name;
-        self.suspects = false;
-        if self.requests.is_empty() {
-            self.timers.clear(&Timer::Stall);
-        } else {
-            self.timers.set(Timer::Stall, now + self.patience);
-        }
+        self.heard(now);
         let answer = match result {
             Ok(answer) => answer,
             Err(failure) => return self.on_failure(now, what, lock, &failure),
@@ -443,6 +456,7 @@ impl Machine {
             What::Heartbeat(name) => self.on_heartbeat(now, at, &name, &answer),
             What::Renew(id) => self.on_renew(now, at, id, &answer),
             What::Confirm(id) => self.on_confirm(now, (request, at), id, &answer),
+            What::Replicate(_) => {}
             What::Release(id) => self.on_release(now, id, &answer),
             What::Leave(ids) => self.on_leave(now, &ids, &answer),
             What::Call(call) => self.on_call(now, call, &keys, answer.clone()),
@@ -456,6 +470,16 @@ impl Machine {
             self.restore_all(now, lock);
         }
         self.plan_heartbeat(now, lock);
+    }
+
+    /// The server has said something.
+    pub(super) fn heard(&mut self, now: Time) {
+        self.suspects = false;
+        if self.requests.is_empty() {
+            self.timers.clear(&Timer::Stall);
+        } else {
+            self.timers.set(Timer::Stall, now + self.patience);
+        }
     }
 
     fn on_failure(&mut self, now: Time, what: What, lock: &Arc<str>, failure: &Failure) {
@@ -500,6 +524,7 @@ impl Machine {
                     self.timers.set(Timer::Acquire(id), again);
                 }
             }
+            (What::Replicate(_), _) => {}
             (What::Release(id), fault) => self.farewell_refused(now, id, again, fault.is_some()),
             (What::Leave(ids), fault) => {
                 for id in ids {

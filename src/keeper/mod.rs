@@ -44,6 +44,7 @@ mod machine;
 mod network;
 #[cfg(test)]
 mod regressions;
+mod replicas;
 mod requests;
 mod sessions;
 #[cfg(test)]
@@ -236,6 +237,7 @@ impl Keeper {
     fn heard(&mut self, news: News) -> bool {
         match news {
             News::Answered { slot, request, result } => self.feed(slot, Event::Answered { request, result }),
+            News::Replicated { slot, request, result } => self.feed(slot, Event::Replicated { request, result }),
             News::Push { slot, push } => self.feed(slot, Event::Push(push)),
             News::Connected { slot, can_kill } => self.feed(slot, Event::Connected { can_kill }),
             News::Disconnected { slot, cause } => self.feed(slot, Event::Disconnected { cause }),
@@ -311,6 +313,9 @@ impl Keeper {
     fn carry_out_one(&mut self, slot: Slot, effect: Effect) {
         match effect {
             Effect::Send { request, call } => self.network.send(slot, request, call),
+            Effect::Replicate { request, keys, replicas, within } => {
+                self.network.replicate(slot, request, keys, replicas, within);
+            }
             Effect::Reconnect => self.network.give_up(slot),
             Effect::Queued { id, ticket } => {
                 if let Some(queued) = self.callers.get_mut(&id).and_then(|caller| caller.queued.take()) {

@@ -26,8 +26,8 @@ use super::handle::Notes;
 use super::machine::{ANSWER_TIMEOUT, RequestId};
 use crate::error::ConnectError;
 use crate::server::{
-    Answer, Call, Connected, Connection, Endpoint, Failure, Incoming, Node, Previous, Push, Reply, Slot, SlotMap,
-    Target, discover, slot_of,
+    Answer, Call, Connected, Connection, Endpoint, Failure, Incoming, LockKeys, Node, Previous, Push, Reply, Slot,
+    SlotMap, Target, discover, slot_of,
 };
 
 /// The least time that connecting may take: a lost packet must not outlast a short lease, nor a slow network fail.
@@ -50,6 +50,11 @@ pub(super) enum News {
         request: RequestId,
         result: Result<Answer, Failure>,
     },
+    Replicated {
+        slot: Slot,
+        request: RequestId,
+        result: Result<u32, Failure>,
+    },
     Push {
         slot: Slot,
         push: Push,
@@ -60,7 +65,7 @@ pub(super) enum News {
 
 /// A server; None is the one that is not a node of a cluster, wherever it is.
 type Place = Option<Node>;
-type Made = Result<(Connected, Option<Connection>), ConnectError>;
+type Made = Result<(Endpoint, Connected, Option<Connection>), ConnectError>;
 type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// The way of one slot's locks to their server.
@@ -84,16 +89,37 @@ struct Link {
     connection: Option<Connection>,
     /// For sharded subscriptions, where the server knows them.
     subscriber: Option<Connection>,
+    /// Where they lead to.
+    endpoint: Option<Endpoint>,
     can_kill: bool,
     previous: Option<Previous>,
+    /// For WAIT, which blocks its connection. Made when it is needed first, and away while a WAIT is under way.
+    waiting: Option<Connection>,
+    /// The question that is put to the replicas, and by whom; and what will be asked after it.
+    asked: Vec<Question>,
+    to_ask: Vec<Question>,
     subscribed: HashSet<Arc<str>>,
     /// Those that were asked for and not confirmed.
     subscribing: HashSet<Arc<str>>,
     replies: FuturesUnordered<Boxed<Replied>>,
 }
 
+/// Whether so many replicas have what was written so far.
+struct Question {
+    slot: Slot,
+    request: RequestId,
+    keys: Arc<LockKeys>,
+    replicas: u32,
+    within: Duration,
+}
+
 /// What was answered at a server.
 enum Replied {
+    /// So many replicas have it, and the connection that this was asked on, if it is still of use.
+    Replicas {
+        result: Result<u32, Failure>,
+        waiting: Option<Connection>,
+    },
     Call {
         slot: Slot,
         request: RequestId,
@@ -198,6 +224,29 @@ impl Network {
         }
     }
 
+    /// Asks how many replicas have what this client has seen written. Those who ask while others wait are asked for together.
+    pub(super) fn replicate(
+        &mut self,
+        slot: Slot,
+        request: RequestId,
+        keys: Arc<LockKeys>,
+        replicas: u32,
+        within: Duration,
+    ) {
+        let Some(route) = self.routes.get(&slot).filter(|route| route.open) else { return };
+        let Some(link) = self.links.get_mut(&route.place) else { return };
+        link.to_ask.push(Question { slot, request, keys, replicas, within });
+        link.ask_replicas();
+    }
+
+    fn replicated(&mut self, place: &Place, result: &Result<u32, Failure>, waiting: Option<Connection>) {
+        let Some(link) = self.links.get_mut(place) else { return };
+        link.waiting = waiting;
+        let news = |Question { slot, request, .. }| News::Replicated { slot, request, result: result.clone() };
+        self.news.extend(link.asked.drain(..).map(news));
+        link.ask_replicas();
+    }
+
     /// The machine of this slot finds its route of no use: the server does not answer.
     pub(super) fn give_up(&mut self, slot: Slot) {
         if let Some(route) = self.routes.get_mut(&slot)
@@ -229,6 +278,9 @@ impl Network {
             match happening {
                 Happening::Reply(place, Replied::Call { slot, request, call, reply }) => {
                     self.replied(&place, slot, request, call, reply);
+                }
+                Happening::Reply(place, Replied::Replicas { result, waiting }) => {
+                    self.replicated(&place, &result, waiting);
                 }
                 Happening::Reply(place, Replied::Subscribe { slot, result }) => {
                     if let Err(reply) = result {
@@ -298,7 +350,7 @@ impl Network {
         let Some(link) = self.links.get_mut(&place).filter(|link| link.generation == generation) else { return };
         match said {
             Incoming::Push(push) => {
-                let name = crate::server::LockKeys::of_queue(&self.prefix, &push.queue).map(|keys| keys.name);
+                let name = LockKeys::of_queue(&self.prefix, &push.queue).map(|keys| keys.name);
                 if let Some(name) = name
                     && link.connection.is_some()
                 {
@@ -374,7 +426,8 @@ impl Network {
         let Some(link) = self.links.get_mut(place).filter(|link| link.generation == generation) else { return };
         link.connecting = false;
         match made {
-            Ok((connected, subscriber)) => {
+            Ok((endpoint, connected, subscriber)) => {
+                link.endpoint = Some(endpoint);
                 if let Some(warning) = connected.warning.filter(|_| link.previous.is_none()) {
                     self.notes.warn(warning);
                 }
@@ -425,6 +478,9 @@ impl Network {
         self.notes.warn(format!("the connection was lost, connecting again ({cause})"));
         link.connection = None;
         link.subscriber = None;
+        link.waiting = None;
+        link.asked.clear();
+        link.to_ask.clear();
         link.subscribed.clear();
         link.subscribing.clear();
         // What was not sent yet is not sent any more.
@@ -571,6 +627,33 @@ fn back_off(attempts: u32) -> Duration {
     Duration::from_millis(ceiling / 2 + fastrand::u64(0..=ceiling / 2))
 }
 
+impl Link {
+    /// Puts the next question to the replicas, for all who have one.
+    fn ask_replicas(&mut self) {
+        let (Some(endpoint), true) = (self.endpoint.clone(), self.asked.is_empty()) else { return };
+        self.asked = std::mem::take(&mut self.to_ask);
+        let Some(keys) = self.asked.first().map(|question| question.keys.clone()) else { return };
+        let replicas = self.asked.iter().map(|question| question.replicas).max().unwrap_or_default();
+        let within = self.asked.iter().map(|question| question.within).min().unwrap_or_default();
+        let waiting = self.waiting.take();
+        self.replies.push(Box::pin(async move {
+            // The connection itself may hang.
+            let asked = tokio::time::timeout(within + LEAST_PATIENCE, async {
+                let waiting = match waiting {
+                    Some(waiting) => waiting,
+                    None => endpoint.open(|_| ()).await.map_err(|error| Failure::Refused(error.to_string().into()))?,
+                };
+                let have = waiting.replicas(&keys, replicas, within).await?;
+                Ok((have, waiting))
+            });
+            match asked.await.unwrap_or_else(|_| Err(Failure::Refused("the replicas were asked in vain".into()))) {
+                Ok((have, waiting)) => Replied::Replicas { result: Ok(have), waiting: Some(waiting) },
+                Err(failure) => Replied::Replicas { result: Err(failure), waiting: None },
+            }
+        }));
+    }
+}
+
 /// The first reply at any of the servers.
 async fn next_reply(links: &mut BTreeMap<Place, Link>) -> (Place, Replied) {
     poll_fn(|context| {
@@ -606,5 +689,5 @@ async fn make(
     }
     let sharded = connected.shards && matches!(target, Target::Cluster(_));
     let subscriber = if sharded { Some(endpoint.open(of_subscriber).await?) } else { None };
-    Ok((connected, subscriber))
+    Ok((endpoint, connected, subscriber))
 }

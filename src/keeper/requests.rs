@@ -11,13 +11,19 @@ use crate::server::{Answer, Call, LockKeys, Word};
 
 impl Machine {
     pub(super) fn send(&mut self, now: Time, what: What, call: Call) -> RequestId {
+        let request = self.register(now, what, call.keys().clone());
+        self.effects.push(Effect::Send { request, call });
+        request
+    }
+
+    /// From now on an answer is expected.
+    pub(super) fn register(&mut self, now: Time, what: What, keys: Arc<LockKeys>) -> RequestId {
         self.next_request += 1;
         let request = self.next_request;
         if self.requests.is_empty() {
             self.timers.set(Timer::Stall, now + self.patience);
         }
-        self.requests.insert(request, Sent { what, keys: call.keys().clone(), at: now });
-        self.effects.push(Effect::Send { request, call });
+        self.requests.insert(request, Sent { what, keys, at: now });
         request
     }
 

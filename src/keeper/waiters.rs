@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::farewells::Kind;
 use super::machine::{ANSWER_TIMEOUT, Effect, Id, Machine, Refusal, RequestId, Timer, What, margin};
+use super::replicas::Unsecured;
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
@@ -40,6 +41,10 @@ pub(super) struct Waiter {
     pub(super) request: Option<RequestId>,
     /// The token of a grant that is being confirmed.
     pub(super) claim: Option<u64>,
+    /// What the server has granted, while replicas are asked whether they have it.
+    pub(super) unsecured: Option<Unsecured>,
+    /// What they said when it was too few.
+    pub(super) shortage: Option<Arc<str>>,
 }
 
 impl Machine {
@@ -78,6 +83,8 @@ impl Machine {
             due: true,
             request: None,
             claim: None,
+            unsecured: None,
+            shortage: None,
         };
         self.waiters.insert(id, waiter);
         self.resume(now, id);
@@ -267,6 +274,15 @@ impl Machine {
     }
 
     fn hand_out(&mut self, now: Time, id: Id, token: u64, deadline: Time, span: Duration) {
+        match self.waiters.get(&id) {
+            Some(waiter) if waiter.spec.replicas > 0 => {
+                self.secure_grant(now, id, token, Unsecured { deadline, span });
+            }
+            _ => self.resolve(now, id, token, deadline, span),
+        }
+    }
+
+    pub(super) fn resolve(&mut self, now: Time, id: Id, token: u64, deadline: Time, span: Duration) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let name = waiter.spec.name().clone();
         if let Some(waiter) = self.remove_waiter(id) {
@@ -276,7 +292,7 @@ impl Machine {
         self.plan_heartbeat(now, &name);
     }
 
-    fn confirm(&mut self, now: Time, id: Id, token: u64) {
+    pub(super) fn confirm(&mut self, now: Time, id: Id, token: u64) {
         let Some(waiter) = self.waiters.get_mut(&id) else { return };
         if waiter.claim == Some(token) && waiter.request.is_some() {
             return;
@@ -336,7 +352,7 @@ impl Machine {
     pub(super) fn timed_out(&mut self, now: Time, id: Id) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let waited = now.since(waiter.called);
-        let cause = self.cause.clone().or_else(|| self.silence(now));
+        let cause = waiter.shortage.clone().or_else(|| self.cause.clone()).or_else(|| self.silence(now));
         let why = match waiter.timeout {
             Some(timeout) if timeout <= now => {
                 Refusal::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause }

@@ -3,12 +3,14 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, PushInfo, PushKind as Kind, RedisError, ServerErrorKind, Value,
 };
 
+use super::keys::LockKeys;
 use super::reply::{Answer, Failure, Push};
 use super::scripts::{Call, SCRIPTS};
 use super::target::{Endpoint, Node};
@@ -227,6 +229,24 @@ impl Connection {
                 return reply.and_then(Value::extract_error).map(|_| ()).map_err(|error| Reply::of(&error));
             }
             connection.subscribe(channel).await.map_err(|error| Reply::of(&error))
+        }
+    }
+
+    /// How many replicas have everything that was written before this is called, once there are so many or the time is
+    /// over. Blocks the connection meanwhile.
+    pub(crate) async fn replicas(&self, keys: &Arc<LockKeys>, replicas: u32, within: Duration) -> Result<u32, Failure> {
+        // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the queue
+        // on nobody's behalf prolongs the life of the keys, and is replicated.
+        match self.send(&Call::Leave { keys: keys.clone(), ids: Vec::new() }, "", false).await {
+            Reply::Result(Ok(_)) => {}
+            Reply::Result(Err(failure)) => return Err(failure),
+            Reply::Replica(cause) | Reply::Gone(cause) => return Err(Failure::Refused(cause)),
+            Reply::Elsewhere { .. } => return Err(Failure::Refused("its slot moved to another node".into())),
+        }
+        match self.ask(&["WAIT", &replicas.to_string(), &within.as_millis().max(1).to_string()]).await {
+            Ok(Value::Int(have)) => Ok(have.try_into().unwrap_or(0)),
+            Ok(value) => Err(Failure::Rejected(format!("a reply to WAIT that is not understood: {value:?}").into())),
+            Err(error) => Err(Failure::Refused(error.to_string().into())),
         }
     }
 

@@ -58,6 +58,7 @@ impl World {
                 link.out.iter_mut().for_each(|(at, ..)| *at = now);
                 link.back.iter_mut().for_each(|(at, _)| *at = now);
                 link.pushes.iter_mut().for_each(|(at, ..)| *at = now);
+                link.questions.iter_mut().for_each(|(at, ..)| *at = now);
             }
         }
     }

@@ -184,6 +184,7 @@ impl World {
                 notes.words.push(self.now - *at);
             }
             notes.words.push(u64::MAX);
+            assert!(link.questions.is_empty(), "no explored world has replicas");
             for (at, reply) in &link.back {
                 self.reply(notes, reply);
                 notes.words.push(self.now - *at);

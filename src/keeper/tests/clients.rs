@@ -45,6 +45,8 @@ pub(super) struct Client {
     pub(super) kept: BTreeMap<Arc<str>, u32>,
     /// Token and ticket of each grant.
     pub(super) granted: Vec<(u64, u64)>,
+    /// Enough replicas have just said that they have what was asked for.
+    pub(super) replicated: bool,
     pub(super) pace: Pace,
 }
 
@@ -56,6 +58,8 @@ pub(super) struct Link {
     pub(super) out: VecDeque<(u64, RequestId, Call)>,
     pub(super) back: VecDeque<(u64, Reply)>,
     pub(super) pushes: VecDeque<(u64, Push, u32)>,
+    /// What replicas are asked, with how many of them are needed and the data that it is about.
+    pub(super) questions: VecDeque<(u64, RequestId, u32, u32)>,
 }
 
 #[derive(Clone, Debug)]
@@ -139,6 +143,7 @@ impl Client {
             resolved: BTreeMap::new(),
             kept: BTreeMap::new(),
             granted: Vec::new(),
+            replicated: false,
             pace: Pace::default(),
         }
     }
@@ -247,6 +252,12 @@ impl Client {
                     link.out.push_back((now, request, call));
                 }
             }
+            Effect::Replicate { request, replicas, .. } => {
+                self.pace.sent += 1;
+                if let Some(link) = &mut self.link {
+                    link.questions.push_back((now, request, replicas, generation));
+                }
+            }
             Effect::Reconnect => {
                 self.unlink();
                 self.connect(now);
@@ -261,6 +272,9 @@ impl Client {
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
                 self.resolve(id)?;
+                if spec.replicas > 0 && !self.replicated {
+                    return Err(format!("{}.{id} is granted what replicas do not have", self.name));
+                }
                 self.granted.push((token, ticket));
                 let Some(acquire) = self.acquires.remove(&id).filter(|acquire| acquire.wanted) else {
                     self.say(now, Command::Release { call: None, id });
@@ -289,6 +303,9 @@ impl Client {
             }
             Effect::Prolonged { id, deadline } => {
                 if let Some(guard) = self.guards.get_mut(&id) {
+                    if guard.spec.replicas > 0 && !self.replicated {
+                        return Err(format!("{}.{id} is prolonged, and replicas do not know", self.name));
+                    }
                     guard.deadline = guard.deadline.max(deadline);
                     guard.tell_by = tell_by(&guard.spec, local, guard.deadline);
                     guard.generation = guard.generation.map(|_| generation);

@@ -113,6 +113,7 @@ impl Model for Explored {
             notice: ms(15),
             renew_every: Some(ms(50)),
             max_hold: None,
+            replicas: 0,
         };
         world.specs = vec![vec![Arc::new(spec)]];
         world.clients.iter_mut().for_each(|client| client.ever = true);

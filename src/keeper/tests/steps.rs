@@ -46,6 +46,8 @@ pub(super) enum Step {
     Push(u8, u8),
     PushTwice(u8, u8),
     LosePush(u8, u8),
+    /// Replicas answer; whether enough of them have it.
+    Replicas(u8, u8),
     Connect(u8),
     CannotConnect(u8),
     /// The connection breaks, and the client notices.
@@ -87,7 +89,8 @@ impl Step {
             60 => Step::Inspect(client, which),
             61 => Step::Break(client, which),
             62..90 => Step::Hear(client, which),
-            90..130 => Step::Execute(client),
+            90..127 => Step::Execute(client),
+            127..130 => Step::Replicas(client, which),
             130..134 => Step::ExecuteTwice(client),
             134..138 => Step::ExecuteLate(client),
             138..176 => Step::Answer(client, which),
@@ -212,6 +215,7 @@ impl World {
             Step::Push(client, which) | Step::PushTwice(client, which) | Step::LosePush(client, which) => {
                 self.pushed(index(client), which, step);
             }
+            Step::Replicas(client, which) => self.replicas(index(client), which < 128),
             Step::Connect(client) => self.connected(index(client)),
             Step::CannotConnect(client) => {
                 if self.clients[index(client)].connecting.is_some() {
@@ -228,6 +232,7 @@ impl World {
                     link.dead = true;
                     link.back.clear();
                     link.pushes.clear();
+                    link.questions.clear();
                 }
             }
 

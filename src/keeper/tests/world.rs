@@ -49,6 +49,7 @@ enum Next {
     Execute(usize),
     Answer(usize),
     Push(usize),
+    Replicas(usize),
     Connect(usize),
 }
 
@@ -252,6 +253,23 @@ impl World {
         }
     }
 
+    /// Replicas answer whether they have what they are asked about.
+    pub(super) fn replicas(&mut self, index: usize, enough: bool) {
+        let client = &mut self.clients[index];
+        if !client.runs() {
+            return;
+        }
+        let Some((_, request, needed, generation)) =
+            client.link.as_mut().filter(|link| !link.dead).and_then(|link| link.questions.pop_front())
+        else {
+            return;
+        };
+        client.replicated = enough;
+        let result = Ok(if enough { needed } else { needed - 1 });
+        self.feed(index, generation, [Event::Replicated { request, result }]);
+        self.clients[index].replicated = false;
+    }
+
     pub(super) fn connected(&mut self, index: usize) {
         let client = &mut self.clients[index];
         if !self.server.up || !client.runs() || client.connecting.take().is_none() {
@@ -323,6 +341,7 @@ impl World {
             Next::Execute(index) => self.execute(index, 1),
             Next::Answer(index) => self.answer(index, 1),
             Next::Push(index) => self.push(index, 0),
+            Next::Replicas(index) => self.replicas(index, true),
             Next::Connect(index) => self.connected(index),
         }
         true
@@ -346,6 +365,7 @@ impl World {
                 if client.runs() {
                     offer(link.back.front().map(|(at, _)| later(at)), Next::Answer(index));
                     offer(link.pushes.front().map(|(at, ..)| later(at)), Next::Push(index));
+                    offer(link.questions.front().map(|(at, ..)| later(at)), Next::Replicas(index));
                 }
             }
             if client.runs() {
@@ -368,17 +388,19 @@ impl World {
 /// Options that differ in what is longer than what, and in how they renew. The first are the most common.
 fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
     let ms = Duration::from_millis;
-    let spec = |lease, liveness, renew_every, max_hold: Option<u64>| {
+    let with = |replicas, lease, liveness, renew_every, max_hold: Option<u64>| {
         let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(60), ms(lease / 10));
         let (keys, max_hold) = (keys.clone(), max_hold.map(ms));
-        Arc::new(Spec { keys, lease, liveness, buffer, notice, renew_every, max_hold })
+        Arc::new(Spec { keys, lease, liveness, buffer, notice, renew_every, max_hold, replicas })
     };
+    let spec = |lease, liveness, renew_every, max_hold| with(0, lease, liveness, renew_every, max_hold);
     vec![
         spec(900, 300, Some(ms(300)), None),
         spec(3000, 300, Some(ms(1000)), None),
         spec(600, 300, None, None),
         spec(300, 900, Some(ms(100)), None),
         spec(600, 300, Some(ms(200)), Some(1500)),
+        with(2, 600, 300, Some(ms(200)), None),
     ]
 }
 
