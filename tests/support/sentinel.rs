@@ -1,0 +1,198 @@
+//! A master with replicas, and three sentinels that replace it when it falls silent.
+//!
+//! ```ignore
+//! let set_up = Sentinels::start();
+//! let old = set_up.master();
+//! old.kill();
+//! let new = set_up.await_failover(old);
+//! old.restart(); // As the master that it was, until the sentinels make a replica of it.
+//! set_up.await_replica(old);
+//! ```
+
+use std::time::Duration;
+
+use redis::cmd;
+
+use super::{
+    SOON, eventually,
+    server::{Builder as ServerBuilder, RedisServer},
+};
+
+/// What the sentinels call their master.
+pub const MASTER: &str = "mymaster";
+/// Of the three.
+const QUORUM: usize = 2;
+
+/// Servers and sentinels; all end with this handle.
+#[derive(Debug)]
+pub struct Sentinels {
+    servers: Vec<RedisServer>,
+    sentinels: Vec<RedisServer>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Builder {
+    replicas: usize,
+    down_after: Duration,
+    server: ServerBuilder,
+}
+
+impl Builder {
+    /// How many replicas the master has; two unless this is called.
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// How long a server may be silent before a sentinel takes it for dead: 500 ms unless this is called. Tests that
+    /// want no failover ask for much more, because a loaded machine is silent for longer.
+    pub fn down_after(mut self, down_after: Duration) -> Self {
+        self.down_after = down_after;
+        self
+    }
+
+    /// One more line in the configuration of the master and of each replica.
+    pub fn config(mut self, line: &str) -> Self {
+        self.server = self.server.config(line);
+        self
+    }
+
+    /// Starts all, and waits until every sentinel knows the replicas and the other sentinels: from then on a failover
+    /// can succeed.
+    #[track_caller]
+    pub fn start(self) -> Sentinels {
+        let server = self
+            .server
+            .tcp()
+            .config("repl-diskless-sync yes")
+            .config("repl-diskless-sync-delay 0")
+            .config("repl-ping-replica-period 1")
+            .config("repl-timeout 5")
+            .config("replica-announce-ip 127.0.0.1");
+        let mut servers = vec![server.clone().start()];
+        let replica = server.config(&format!("replicaof 127.0.0.1 {}", servers[0].port()));
+        servers.extend((0..self.replicas).map(|_| replica.clone().start()));
+        // A sentinel asks the master for its replicas when it starts, and then only every ten seconds.
+        eventually("the replicas are linked", SOON, || {
+            info(&servers[0], "replication").contains(&format!("connected_slaves:{}", self.replicas))
+        });
+
+        let sentinel = RedisServer::builder()
+            .tcp()
+            .argument("--sentinel")
+            .config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} {QUORUM}", servers[0].port()))
+            .config(&format!("sentinel down-after-milliseconds {MASTER} {}", self.down_after.as_millis()))
+            .config(&format!("sentinel failover-timeout {MASTER} 3000"))
+            .config(&format!("sentinel parallel-syncs {MASTER} {}", self.replicas.max(1)));
+        let sentinels: Vec<RedisServer> = (0..3).map(|_| sentinel.clone().start()).collect();
+        let ready = format!("status=ok,address=127.0.0.1:{},slaves={},sentinels=3", servers[0].port(), self.replicas);
+        for sentinel in &sentinels {
+            eventually("the sentinels know everybody", SOON, || info(sentinel, "sentinel").contains(&ready));
+        }
+        Sentinels { servers, sentinels }
+    }
+}
+
+impl Sentinels {
+    /// A master, two replicas, three sentinels.
+    #[track_caller]
+    pub fn start() -> Sentinels {
+        Sentinels::builder().start()
+    }
+
+    pub fn builder() -> Builder {
+        Builder { replicas: 2, down_after: Duration::from_millis(500), server: RedisServer::builder() }
+    }
+
+    /// The URL for clients: all sentinels, and what they call their master.
+    pub fn url(&self) -> String {
+        let sentinels: Vec<String> = self.sentinels.iter().map(address).collect();
+        format!("redis-sentinel://{}/{MASTER}", sentinels.join(","))
+    }
+
+    /// The master and the replicas, in the order in which they were started.
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// Servers themselves, to be stopped and killed like others.
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// The server that enough sentinels name as the master, be it alive or not. None while they disagree.
+    pub fn named_master(&self) -> Option<&RedisServer> {
+        let up = self.sentinels.iter().filter(|sentinel| sentinel.is_up());
+        let named: Vec<u16> = up.map(master_named_by).collect();
+        let votes = |server: &RedisServer| named.iter().filter(|port| **port == server.port()).count();
+        self.servers.iter().find(|server| votes(server) >= QUORUM)
+    }
+
+    /// The master as the sentinels see it.
+    #[track_caller]
+    pub fn master(&self) -> &RedisServer {
+        let mut master = None;
+        eventually("the sentinels agree", SOON, || {
+            master = self.named_master();
+            master.is_some()
+        });
+        master.expect("the loop above ends with a master")
+    }
+
+    /// Waits until all sentinels that are up name another master than `old`, and it takes writes.
+    #[track_caller]
+    pub fn await_failover(&self, old: &RedisServer) -> &RedisServer {
+        let mut new = None;
+        eventually("there is another master", SOON, || {
+            let mut up = self.sentinels.iter().filter(|sentinel| sentinel.is_up());
+            new = self.named_master().filter(|server| server.port() != old.port() && server.is_up());
+            new.is_some_and(|new| up.all(|sentinel| master_named_by(sentinel) == new.port()) && role(new) == "master")
+        });
+        new.expect("the loop above ends with a master")
+    }
+
+    /// Waits until `server` is a replica that is linked to the master: after a failover, what becomes of an old master
+    /// that is up again.
+    #[track_caller]
+    pub fn await_replica(&self, server: &RedisServer) {
+        let master = self.master();
+        let linked = [format!("master_port:{}\r\n", master.port()), "master_link_status:up".to_owned()];
+        eventually("it is a replica of the master", SOON, || {
+            let info = info(server, "replication");
+            linked.iter().all(|line| info.contains(line.as_str()))
+        });
+    }
+
+    /// A failover without a fault, as an operator asks for it. Refused while one is going on.
+    #[track_caller]
+    pub fn fail_over(&self) -> &RedisServer {
+        let old = self.master();
+        eventually("the sentinels accept the failover", SOON, || {
+            let up = self.sentinels.iter().find(|sentinel| sentinel.is_up()).expect("a sentinel that is up");
+            cmd("SENTINEL").arg("FAILOVER").arg(MASTER).query::<()>(&mut up.raw()).is_ok()
+        });
+        self.await_failover(old)
+    }
+}
+
+fn address(server: &RedisServer) -> String {
+    format!("127.0.0.1:{}", server.port())
+}
+
+fn master_named_by(sentinel: &RedisServer) -> u16 {
+    let (_, port): (String, String) = cmd("SENTINEL")
+        .arg("GET-MASTER-ADDR-BY-NAME")
+        .arg(MASTER)
+        .query(&mut sentinel.raw())
+        .expect("the master's address from a sentinel");
+    port.parse().expect("a port")
+}
+
+fn role(server: &RedisServer) -> String {
+    let role: Vec<redis::Value> = cmd("ROLE").query(&mut server.raw()).expect("ROLE");
+    redis::from_redis_value(role[0].clone()).expect("the name of a role")
+}
+
+fn info(server: &RedisServer, section: &str) -> String {
+    cmd("INFO").arg(section).query(&mut server.raw()).expect("INFO")
+}
