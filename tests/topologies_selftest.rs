@@ -18,7 +18,7 @@ fn is(refusal: Option<&RedisError>, kind: ServerErrorKind) -> bool {
 
 #[test]
 fn sentinels_replace_a_master_that_was_killed_and_take_it_back_as_a_replica() {
-    let set_up = Sentinels::start();
+    let set_up = Sentinels::builder().alert().start();
     let old = set_up.master();
     assert_eq!(old.port(), set_up.servers()[0].port());
     assert!(is(refusal(&set_up.servers()[1], "key").as_ref(), ServerErrorKind::ReadOnly));
@@ -35,7 +35,6 @@ fn sentinels_replace_a_master_that_was_killed_and_take_it_back_as_a_replica() {
     old.restart();
     set_up.await_replica(old);
     assert!(is(refusal(old, "key").as_ref(), ServerErrorKind::ReadOnly));
-    assert_eq!(set_up.master().port(), new.port());
 }
 
 #[test]
@@ -56,7 +55,7 @@ fn a_master_that_was_frozen_takes_writes_until_the_sentinels_catch_it() {
 
 #[test]
 fn a_failover_without_a_fault_makes_the_old_master_read_only() {
-    let set_up = Sentinels::builder().replicas(1).start();
+    let set_up = Sentinels::builder().replicas(1).alert().start();
     let old = set_up.master();
     let new = set_up.fail_over();
     assert_ne!(new.port(), old.port());
