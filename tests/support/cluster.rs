@@ -207,8 +207,7 @@ pub struct Migration<'a> {
 }
 
 impl Migration<'_> {
-    /// Moves one key, and names it. None when there is none left: a client may make new ones at the old owner only
-    /// where it is asked for several keys of which one is still there.
+    /// Moves one key, and names it. None when there is none left.
     #[track_caller]
     pub fn step(&mut self) -> Option<String> {
         let keys: Vec<String> = ask(self.from, &["GETKEYSINSLOT", &self.slot.to_string(), "1"]);

@@ -22,6 +22,8 @@ use super::{
 pub const MASTER: &str = "mymaster";
 /// Of the three.
 const QUORUM: usize = 2;
+/// Longer than `SOON`: an election in which the sentinels vote for themselves is repeated only after six seconds.
+const PATIENCE: Duration = SOON.saturating_mul(4);
 
 /// Servers and sentinels; all end with this handle.
 #[derive(Debug)]
@@ -160,7 +162,7 @@ impl Sentinels {
     #[track_caller]
     pub fn await_failover(&self, old: &RedisServer) -> &RedisServer {
         let mut new = None;
-        eventually("there is another master", SOON, || {
+        eventually("there is another master", PATIENCE, || {
             let mut up = self.sentinels.iter().filter(|sentinel| sentinel.is_up());
             new = self.named_master().filter(|server| server.port() != old.port() && server.is_up());
             new.is_some_and(|new| {
@@ -175,7 +177,7 @@ impl Sentinels {
     /// that is up again.
     #[track_caller]
     pub fn await_replica(&self, server: &RedisServer) {
-        eventually("it is a replica of the master", SOON, || {
+        eventually("it is a replica of the master", PATIENCE, || {
             let info = info(server, "replication");
             let follows = |master: &RedisServer| info.contains(&format!("master_port:{}\r\n", master.port()));
             info.contains("master_link_status:up") && self.named_master().is_some_and(follows)
@@ -186,7 +188,7 @@ impl Sentinels {
     #[track_caller]
     pub fn fail_over(&self) -> &RedisServer {
         let old = self.master();
-        eventually("the sentinels accept the failover", SOON, || {
+        eventually("the sentinels accept the failover", PATIENCE, || {
             let up = self.sentinels.iter().find(|sentinel| sentinel.is_up()).expect("a sentinel that is up");
             cmd("SENTINEL").arg("FAILOVER").arg(MASTER).query::<()>(&mut up.raw()).is_ok()
         });
