@@ -59,7 +59,8 @@ fn a_failover_without_a_fault_makes_the_old_master_read_only() {
     let old = set_up.master();
     let new = set_up.fail_over();
     assert_ne!(new.port(), old.port());
-    eventually("the old master is read-only", SOON, || is(refusal(old, "key").as_ref(), ServerErrorKind::ReadOnly));
+    set_up.await_replica(old);
+    assert!(is(refusal(old, "key").as_ref(), ServerErrorKind::ReadOnly));
 }
 
 #[test]
