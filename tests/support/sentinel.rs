@@ -98,14 +98,12 @@ impl Builder {
             .config(&format!("sentinel parallel-syncs {MASTER} {}", self.replicas.max(1)));
         let sentinels: Vec<RedisServer> = (0..3).map(|_| sentinel.clone().start()).collect();
         // A sentinel that could not run for two seconds, as on a loaded machine, does nothing for 30 more.
-        let mut settings = vec![("TILT-PERIOD", 1000)];
+        let mut settings = vec!["SENTINEL", "DEBUG", "TILT-PERIOD", "1000"];
         if self.alert {
-            settings.extend([("INFO-PERIOD", 1000), ("PUBLISH-PERIOD", 200)]);
+            settings.extend(["INFO-PERIOD", "1000", "PUBLISH-PERIOD", "200"]);
         }
         for sentinel in &sentinels {
-            let mut debug = cmd("SENTINEL");
-            debug.arg("DEBUG").arg(&settings);
-            let outcome = debug.query::<()>(&mut sentinel.raw());
+            let outcome = ask::<()>(sentinel, &settings);
             assert!(outcome.is_ok() || !knows_debug(sentinel), "{outcome:?}");
         }
         let ready = format!("status=ok,address=127.0.0.1:{},slaves={},sentinels=3", servers[0].port(), self.replicas);
@@ -194,7 +192,7 @@ impl Sentinels {
         let old = self.master();
         eventually("the sentinels accept the failover", PATIENCE, || {
             let up = self.sentinels.iter().find(|sentinel| sentinel.is_up()).expect("a sentinel that is up");
-            cmd("SENTINEL").arg("FAILOVER").arg(MASTER).query::<()>(&mut up.raw()).is_ok()
+            ask::<()>(up, &["SENTINEL", "FAILOVER", MASTER]).is_ok()
         });
         self.await_failover(old)
     }
@@ -205,16 +203,18 @@ fn address(server: &RedisServer) -> String {
 }
 
 /// What the functions below ask is asked again until the answer is as wanted; and a sentinel that makes a replica of a
-/// master ends all connections to it, those of a test, too. So an error is an answer like others.
+/// master, or the other way, ends all connections to it, those of a test, too. So an error is an answer like others.
+fn ask<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> redis::RedisResult<T> {
+    cmd(words[0]).arg(&words[1..]).query(&mut server.try_raw()?)
+}
+
 fn master_named_by(sentinel: &RedisServer) -> Option<u16> {
-    let mut command = cmd("SENTINEL");
-    command.arg("GET-MASTER-ADDR-BY-NAME").arg(MASTER);
-    let (_, port): (String, String) = command.query(&mut sentinel.raw()).ok()?;
+    let (_, port): (String, String) = ask(sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]).ok()?;
     port.parse().ok()
 }
 
 fn role(server: &RedisServer) -> Option<String> {
-    let role: Vec<redis::Value> = cmd("ROLE").query(&mut server.raw()).ok()?;
+    let role: Vec<redis::Value> = ask(server, &["ROLE"]).ok()?;
     redis::from_redis_value(role.first()?.clone()).ok()
 }
 
@@ -224,5 +224,5 @@ fn knows_debug(sentinel: &RedisServer) -> bool {
 }
 
 fn info(server: &RedisServer, section: &str) -> String {
-    cmd("INFO").arg(section).query(&mut server.raw()).unwrap_or_default()
+    ask(server, &["INFO", section]).unwrap_or_default()
 }

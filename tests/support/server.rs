@@ -173,7 +173,12 @@ impl RedisServer {
     /// A connection of its own for assertions. Its calls fail after a while, rather than hang with a stopped server.
     #[track_caller]
     pub fn raw(&self) -> redis::Connection {
-        self.connect(SOON).expect("a connection to the private redis-server")
+        self.try_raw().expect("a connection to the private redis-server")
+    }
+
+    /// [`Self::raw`] where something may end the connection while it is made.
+    pub fn try_raw(&self) -> redis::RedisResult<redis::Connection> {
+        self.connect(SOON)
     }
 
     /// Freezes the server (SIGSTOP): connections stay open and nothing is answered until `cont`.
