@@ -9,9 +9,13 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 pub mod child;
+pub mod cluster;
 pub mod history;
 pub mod process;
+pub mod sentinel;
 pub mod server;
+#[cfg(target_os = "linux")]
+pub mod vclock;
 pub mod watch;
 
 use std::time::{Duration, Instant};
@@ -20,6 +24,8 @@ use std::time::{Duration, Instant};
 #[allow(unused_imports)]
 pub use self::{
     child::Child,
+    cluster::Cluster,
+    sentinel::Sentinels,
     server::RedisServer,
     watch::{Calls, Monitor, calls, keys_left, keys_left_within},
 };

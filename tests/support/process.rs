@@ -53,6 +53,11 @@ impl Process {
         self.child.id()
     }
 
+    /// Whether it has neither ended nor been stopped by this handle.
+    pub fn is_running(&mut self) -> bool {
+        !self.stopped && self.exited().is_none()
+    }
+
     /// The exit status, once there is one.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("asking for the state of a child process")

@@ -1,7 +1,9 @@
 //! A private redis-server: on a unix socket, on request on a loopback port too, in a folder of its own.
 
 use std::{
-    env, fmt, fs,
+    env,
+    ffi::OsString,
+    fmt, fs,
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -35,6 +37,8 @@ pub struct Builder {
     appendonly: bool,
     password: Option<String>,
     config: Vec<String>,
+    arguments: Vec<String>,
+    environment: Vec<(String, OsString)>,
 }
 
 impl Builder {
@@ -73,6 +77,18 @@ impl Builder {
         self
     }
 
+    /// One more argument after the configuration file.
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// One more variable in its environment.
+    pub fn environment(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
     /// Starts the server and waits until it answers.
     #[track_caller]
     pub fn start(self) -> RedisServer {
@@ -83,7 +99,7 @@ impl Builder {
         loop {
             server.port = server.setup.tcp.then(free_port);
             attempts -= 1;
-            match server.launch() {
+            match server.configure().and_then(|()| server.launch()) {
                 Ok(()) => return server,
                 Err(error) if attempts == 0 => panic!("{error}"),
                 Err(_) => {}
@@ -157,7 +173,12 @@ impl RedisServer {
     /// A connection of its own for assertions. Its calls fail after a while, rather than hang with a stopped server.
     #[track_caller]
     pub fn raw(&self) -> redis::Connection {
-        self.connect(SOON).expect("a connection to the private redis-server")
+        self.try_raw().expect("a connection to the private redis-server")
+    }
+
+    /// [`Self::raw`] where something may end the connection while it is made.
+    pub fn try_raw(&self) -> redis::RedisResult<redis::Connection> {
+        self.connect(SOON)
     }
 
     /// Freezes the server (SIGSTOP): connections stay open and nothing is answered until `cont`.
@@ -186,11 +207,12 @@ impl RedisServer {
         }
     }
 
-    /// Starts it again in the same folder, at the same socket and port; kills it first if it runs.
+    /// Starts it again in the same folder, at the same socket and port, with its configuration file as it stands there
+    /// (servers in a Sentinel's care rewrite theirs); kills it first if it runs.
     #[track_caller]
     pub fn restart(&self) {
         self.kill();
-        // A client's socket can occupy the port for a moment while it is not listened on.
+        // Somebody else can occupy the port for a moment while it is not listened on.
         let start = Instant::now();
         while let Err(error) = self.launch() {
             assert!(self.port.is_some() && start.elapsed() < SOON, "{error}");
@@ -203,6 +225,11 @@ impl RedisServer {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether it runs and is not frozen, as far as this handle did it.
+    pub fn is_up(&self) -> bool {
+        self.process().as_mut().is_some_and(|process| process.is_running())
+    }
+
     fn connect(&self, timeout: Duration) -> redis::RedisResult<redis::Connection> {
         let connection = redis::Client::open(self.url())?.get_connection_with_timeout(timeout)?;
         connection.set_read_timeout(Some(timeout))?;
@@ -210,12 +237,19 @@ impl RedisServer {
         Ok(connection)
     }
 
+    fn configuration(&self) -> PathBuf {
+        self.dir.path().join("redis.conf")
+    }
+
+    fn configure(&self) -> Result<(), String> {
+        fs::write(self.configuration(), self.config()).map_err(|error| format!("writing redis.conf: {error}"))
+    }
+
     fn launch(&self) -> Result<(), String> {
-        let config = self.dir.path().join("redis.conf");
-        fs::write(&config, self.config()).map_err(|error| format!("writing redis.conf: {error}"))?;
         let binary = self.setup.binary.clone().unwrap_or_else(redis_server);
         let mut command = Command::new(&binary);
-        command.arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.arg(self.configuration()).args(&self.setup.arguments).envs(self.setup.environment.iter().cloned());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = Process::spawn(&mut command, Some(self.dir.path()))
             .map_err(|error| format!("starting {}: {error}; `make setup` installs a redis-server", binary.display()))?;
 
@@ -283,9 +317,15 @@ pub fn redis_server() -> PathBuf {
         .unwrap_or(linked)
 }
 
+/// What a server of a cluster adds to its port for the port of the cluster's bus. (Only Redis 7 lets one choose it.)
+const BUS: u16 = 10_000;
+
+/// A port that is free and has its bus port free, too. Both lie below those that systems give to outgoing connections:
+/// otherwise a client could take the port of a server that is down for a moment, or even connect to itself there.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
-    listener.local_addr().expect("a bound socket has an address").port()
+    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let ports = std::iter::repeat_with(|| fastrand::u16(12_000..22_000));
+    ports.take(1000).find(|port| is_free(*port) && is_free(port + BUS)).expect("a free loopback port")
 }
 
 fn percent_encoded(text: &str) -> String {

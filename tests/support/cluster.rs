@@ -1,0 +1,271 @@
+//! A Redis Cluster: three masters, on request each with a replica.
+//!
+//! ```ignore
+//! let cluster = Cluster::start();
+//! let slot = cluster.slot("fairlock:{lock}:queue");
+//! let to = cluster.another_master(cluster.owner(slot));
+//! let mut migration = cluster.migrate(slot, to);
+//! while let Some(key) = migration.step() {
+//!     // One key more has moved.
+//! }
+//! migration.finish();
+//! ```
+
+use std::time::Duration;
+
+use redis::{Value, cmd};
+
+use super::{
+    SOON, eventually,
+    server::{Builder as ServerBuilder, RedisServer},
+};
+
+const MASTERS: usize = 3;
+const SLOTS: u16 = 16_384;
+
+/// The nodes; all end with this handle.
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Vec<RedisServer>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Builder {
+    replicas: bool,
+    node_timeout: Duration,
+    node: ServerBuilder,
+}
+
+impl Builder {
+    /// Each master has a replica, which takes its place when it falls silent.
+    pub fn replicas(mut self) -> Self {
+        self.replicas = true;
+        self
+    }
+
+    /// How long a node may be silent before the others take it for dead: a second unless this is called. Tests that
+    /// want no failover ask for much more, because a loaded machine is silent for longer.
+    pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
+        self.node_timeout = node_timeout;
+        self
+    }
+
+    /// One more line in the configuration of each node.
+    pub fn config(mut self, line: &str) -> Self {
+        self.node = self.node.config(line);
+        self
+    }
+
+    /// Starts all, and waits until every node sees a whole cluster and every replica is linked.
+    #[track_caller]
+    pub fn start(self) -> Cluster {
+        let node = self
+            .node
+            .tcp()
+            .config("cluster-enabled yes")
+            .config("cluster-config-file nodes.conf")
+            .config(&format!("cluster-node-timeout {}", self.node_timeout.as_millis()))
+            // The loss of one master is no reason for the others to refuse their slots.
+            .config("cluster-require-full-coverage no")
+            .config("cluster-replica-validity-factor 0")
+            .config("repl-diskless-sync yes")
+            .config("repl-diskless-sync-delay 0")
+            .config("repl-timeout 5");
+        let count = if self.replicas { 2 * MASTERS } else { MASTERS };
+        let cluster = Cluster { nodes: (0..count).map(|_| node.clone().start()).collect() };
+        cluster.introduce();
+        cluster.assign();
+        eventually("every node sees a whole cluster", SOON, || cluster.nodes.iter().all(is_ready));
+        cluster
+    }
+}
+
+impl Cluster {
+    /// Three masters without replicas.
+    #[track_caller]
+    pub fn start() -> Cluster {
+        Cluster::builder().start()
+    }
+
+    pub fn builder() -> Builder {
+        Builder { replicas: false, node_timeout: Duration::from_secs(1), node: RedisServer::builder() }
+    }
+
+    /// The URL for clients: all nodes.
+    pub fn url(&self) -> String {
+        let nodes: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis-cluster://{}/", nodes.join(","))
+    }
+
+    /// All nodes: first those that were started as masters, then their replicas in the same order.
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
+    }
+
+    /// The slot of a key.
+    pub fn slot(&self, key: &str) -> u16 {
+        ask(self.up().next().expect("a node that is up"), &["KEYSLOT", key])
+    }
+
+    /// The master of a slot, once all nodes that are up name the same and it is up itself.
+    #[track_caller]
+    pub fn owner(&self, slot: u16) -> &RedisServer {
+        self.await_owner("all nodes agree on the owner of the slot", slot, |_| true)
+    }
+
+    /// A master that is up and is not `node`.
+    #[track_caller]
+    pub fn another_master(&self, node: &RedisServer) -> &RedisServer {
+        let other = self.up().find(|other| other.port() != node.port() && is_master(other));
+        other.expect("another master that is up")
+    }
+
+    /// The replicas of a master, as it names them itself.
+    pub fn replicas(&self, master: &RedisServer) -> Vec<&RedisServer> {
+        let id: String = ask(master, &["MYID"]);
+        let lines: Vec<String> = ask(master, &["REPLICAS", &id]);
+        self.nodes.iter().filter(|node| lines.iter().any(|line| line.contains(&at(node)))).collect()
+    }
+
+    /// Waits until all nodes that are up name another master of the slot than `old`, and it is up.
+    #[track_caller]
+    pub fn await_promotion(&self, slot: u16, old: &RedisServer) -> &RedisServer {
+        self.await_owner("a replica was promoted", slot, |owner| owner.port() != old.port())
+    }
+
+    /// Waits until `node` takes part as a replica that is linked to its master: after a promotion, what becomes of an
+    /// old master that is up again.
+    #[track_caller]
+    pub fn await_replica(&self, node: &RedisServer) {
+        eventually("it is a replica", SOON, || !is_master(node) && is_ready(node));
+    }
+
+    /// Begins to move a slot. From now on its owner sends whoever asks for an absent key to the new one (ASK).
+    #[track_caller]
+    pub fn migrate<'a>(&'a self, slot: u16, to: &'a RedisServer) -> Migration<'a> {
+        let from = self.owner(slot);
+        let number = slot.to_string();
+        let (from_id, to_id): (String, String) = (ask(from, &["MYID"]), ask(to, &["MYID"]));
+        let () = ask(to, &["SETSLOT", &number, "IMPORTING", &from_id]);
+        let () = ask(from, &["SETSLOT", &number, "MIGRATING", &to_id]);
+        Migration { cluster: self, slot, from, to }
+    }
+
+    fn up(&self) -> impl Iterator<Item = &RedisServer> {
+        self.nodes.iter().filter(|node| node.is_up())
+    }
+
+    #[track_caller]
+    fn await_owner(&self, what: &str, slot: u16, accept: impl Fn(&RedisServer) -> bool) -> &RedisServer {
+        let mut found = None;
+        eventually(what, SOON, || {
+            let mut owners: Vec<Option<u16>> = self.up().map(|node| owner_seen_by(node, slot)).collect();
+            owners.dedup();
+            let [Some(port)] = owners[..] else { return false };
+            found = self.up().find(|node| node.port() == port && accept(node));
+            found.is_some()
+        });
+        found.expect("the loop above ends with a node")
+    }
+
+    /// Makes every node known to every other one, rather than wait for gossip to spread.
+    fn introduce(&self) {
+        for node in &self.nodes {
+            for other in self.nodes.iter().filter(|other| other.port() != node.port()) {
+                let () = ask(node, &["MEET", "127.0.0.1", &other.port().to_string()]);
+            }
+        }
+        let known = format!("cluster_known_nodes:{}\r\n", self.nodes.len());
+        eventually("the nodes know each other", SOON, || {
+            // Nodes whose introduction is not over are counted, too.
+            let acquainted = |node| !ask::<String>(node, &["NODES"]).contains("handshake");
+            self.nodes.iter().all(|node| ask::<String>(node, &["INFO"]).contains(&known) && acquainted(node))
+        });
+    }
+
+    fn assign(&self) {
+        let (masters, replicas) = self.nodes.split_at(MASTERS);
+        let slots: Vec<String> = (0..SLOTS).map(|slot| slot.to_string()).collect();
+        for (master, slots) in masters.iter().zip(slots.chunks(slots.len().div_ceil(MASTERS))) {
+            let () = cmd("CLUSTER").arg("ADDSLOTS").arg(slots).query(&mut master.raw()).expect("CLUSTER ADDSLOTS");
+        }
+        for (master, replica) in masters.iter().zip(replicas) {
+            let () = ask(replica, &["REPLICATE", &ask::<String>(master, &["MYID"])]);
+        }
+    }
+}
+
+/// A slot on its way from one master to another. Dropped before its end, it leaves the slot as it is then, like an
+/// operator's tool that crashed.
+#[derive(Debug)]
+#[must_use]
+pub struct Migration<'a> {
+    cluster: &'a Cluster,
+    slot: u16,
+    from: &'a RedisServer,
+    to: &'a RedisServer,
+}
+
+impl Migration<'_> {
+    /// Moves one key, and names it. None when there is none left.
+    #[track_caller]
+    pub fn step(&mut self) -> Option<String> {
+        let keys: Vec<String> = ask(self.from, &["GETKEYSINSLOT", &self.slot.to_string(), "1"]);
+        let key = keys.into_iter().next()?;
+        let () = cmd("MIGRATE")
+            .arg("127.0.0.1")
+            .arg(self.to.port())
+            .arg(&key)
+            .arg(0)
+            .arg(SOON.as_millis())
+            .query(&mut self.from.raw())
+            .expect("MIGRATE");
+        Some(key)
+    }
+
+    /// Moves what is left and hands the slot over. Returns when all nodes know it.
+    #[track_caller]
+    pub fn finish(mut self) {
+        while self.step().is_some() {}
+        let (slot, id) = (self.slot.to_string(), ask::<String>(self.to, &["MYID"]));
+        // The new owner first: the old one forgets where it sent its clients.
+        for node in [self.to, self.from] {
+            let () = ask(node, &["SETSLOT", &slot, "NODE", &id]);
+        }
+        let to = self.to.port();
+        self.cluster.await_owner("all nodes know the new owner", self.slot, |owner| owner.port() == to);
+    }
+}
+
+#[track_caller]
+fn ask<T: redis::FromRedisValue>(node: &RedisServer, words: &[&str]) -> T {
+    cmd("CLUSTER").arg(words).query(&mut node.raw()).unwrap_or_else(|error| panic!("CLUSTER {words:?}: {error}"))
+}
+
+fn is_ready(node: &RedisServer) -> bool {
+    let replication: String = cmd("INFO").arg("replication").query(&mut node.raw()).expect("INFO");
+    let linked = replication.contains("role:master") || replication.contains("master_link_status:up");
+    let whole = |info: String| info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384");
+    linked && whole(ask(node, &["INFO"]))
+}
+
+fn is_master(node: &RedisServer) -> bool {
+    ask::<String>(node, &["NODES"]).lines().any(|line| line.contains("myself,master"))
+}
+
+/// How `CLUSTER NODES` begins to write its address; the port of the bus follows.
+fn at(node: &RedisServer) -> String {
+    format!(" 127.0.0.1:{}@", node.port())
+}
+
+/// The port of a slot's master, as this node sees it.
+fn owner_seen_by(node: &RedisServer, slot: u16) -> Option<u16> {
+    // Each range: its first slot, its last one, its master, its replicas; each of these: address, port, …
+    let ranges: Vec<Vec<Value>> = ask(node, &["SLOTS"]);
+    let number = |value: &Value| redis::from_redis_value::<u16>(value.clone()).ok();
+    let range = ranges.iter().find(|range| {
+        matches!((number(&range[0]), number(&range[1])), (Some(first), Some(last)) if (first..=last).contains(&slot))
+    })?;
+    let Value::Array(master) = &range[2] else { return None };
+    number(&master[1])
+}
