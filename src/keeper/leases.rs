@@ -131,7 +131,6 @@ impl Machine {
         match answer.word {
             Word::Renewed => {
                 lease.epoch = answer.epoch;
-                lease.cause = None;
                 let unsecured = Unsecured { deadline: sent + answer.left - margin(answer.left), span: answer.left };
                 if lease.spec.replicas == 0 {
                     return self.prolonged(now, id, unsecured);
@@ -153,6 +152,7 @@ impl Machine {
         // What was under way may have asked for less than a full lease: then the caller's goes after it.
         let full = span + margin(span) >= lease.spec.lease;
         lease.confirmed |= full;
+        lease.cause = None;
         let calls = if full { std::mem::take(&mut lease.calls) } else { Vec::new() };
         let asked = !lease.calls.is_empty();
         if deadline > lease.deadline {

@@ -54,7 +54,11 @@ impl Machine {
         if waiter.unsecured.is_some() || !self.connected {
             return;
         }
-        let spec = waiter.spec.clone();
+        let (spec, ticket) = (waiter.spec.clone(), waiter.ticket);
+        if ticket == 0 {
+            // It never stood in the queue. Should the lease run out meanwhile, this is its place there.
+            self.has_ticket(id, token);
+        }
         let request = self.replicate(now, id, &spec.keys, spec.replicas, spec.lease);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.claim = Some(token);

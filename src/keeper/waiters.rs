@@ -223,13 +223,19 @@ impl Machine {
             session.order.remove(&(waiter.ticket, id));
             session.order.insert((answer.ticket, id));
         }
-        waiter.ticket = answer.ticket;
+        self.has_ticket(id, answer.ticket);
+    }
+
+    /// The server has given a waiter its place.
+    pub(super) fn has_ticket(&mut self, id: Id, ticket: u64) {
+        let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.mode != Mode::Try) else { return };
+        waiter.ticket = ticket;
         if !std::mem::replace(&mut waiter.announced, true) {
             match waiter.timeout {
                 Some(timeout) => self.timers.set(Timer::Timeout(id), timeout),
                 None => self.timers.clear(&Timer::Timeout(id)),
             }
-            self.effects.push(Effect::Queued { id, ticket: answer.ticket });
+            self.effects.push(Effect::Queued { id, ticket });
         }
     }
 

@@ -237,7 +237,7 @@ impl Connection {
     pub(crate) async fn replicas(&self, keys: &Arc<LockKeys>, replicas: u32, within: Duration) -> Result<u32, Failure> {
         // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the queue
         // on nobody's behalf prolongs the life of the keys, and is replicated.
-        match self.send(&Call::Leave { keys: keys.clone(), ids: Vec::new() }, "", false).await {
+        match self.send(&Call::Leave { keys: keys.clone(), ids: vec!["nobody.0".into()] }, "", false).await {
             Reply::Result(Ok(_)) => {}
             Reply::Result(Err(failure)) => return Err(failure),
             Reply::Replica(cause) | Reply::Gone(cause) => return Err(Failure::Refused(cause)),

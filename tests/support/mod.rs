@@ -58,8 +58,8 @@ pub async fn eventually_async(what: &str, timeout: Duration, mut holds: impl Asy
 }
 
 /// Awaits what should happen soon, so that a test fails where it would hang.
-pub async fn soon<F: Future>(what: F) -> F::Output {
-    tokio::time::timeout(SOON, what).await.expect("this hangs")
+pub async fn soon<F: IntoFuture>(what: F) -> F::Output {
+    tokio::time::timeout(SOON, what.into_future()).await.expect("this hangs")
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);

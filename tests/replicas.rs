@@ -1,0 +1,106 @@
+//! Locks whose grants count only once replicas have them.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod support;
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use fairlock::{AcquireError, Client, Lock, LockOptions, LostReason};
+use support::{RedisServer, SOON, eventually, keys_left, soon};
+
+/// A master and its replica, linked.
+fn pair() -> (RedisServer, RedisServer) {
+    let start = |more: &str| {
+        let server =
+            RedisServer::builder().tcp().config("repl-diskless-sync-delay 0").config("repl-ping-replica-period 1");
+        if more.is_empty() { server.start() } else { server.config(more).start() }
+    };
+    let master = start("");
+    let replica = start(&format!("replicaof 127.0.0.1 {}", master.port()));
+    linked(&replica);
+    (master, replica)
+}
+
+fn linked(replica: &RedisServer) {
+    eventually("the replica is linked", SOON, || {
+        let info: String = redis::cmd("INFO").arg("replication").query(&mut replica.raw()).unwrap();
+        info.contains("master_link_status:up")
+    });
+}
+
+async fn lock(server: &RedisServer, replicas: u32) -> Lock {
+    let options = LockOptions::new().lease(Duration::from_secs(6)).liveness(Duration::from_secs(6)).replicas(replicas);
+    Client::connect(&server.url()).await.unwrap().lock_with("x", options).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_is_handed_out_when_the_replica_has_it() {
+    let (master, replica) = pair();
+    let lock = lock(&master, 1).await;
+    let guard = soon(lock.acquire()).await.unwrap();
+    let leases: u64 = redis::cmd("ZCARD").arg("fairlock:{x}:leases").query(&mut replica.raw()).unwrap();
+    assert_eq!(leases, 1, "the replica does not have it");
+    let second = soon(lock.enqueue()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+    let guard = soon(second).await.unwrap();
+    soon(guard.renew()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+    drop(lock);
+    keys_left(&master);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_too_few_have_it_the_waiter_keeps_its_place_and_nobody_is_held_up() {
+    let (master, replica) = pair();
+    let (strict, lax) = (lock(&master, 1).await, lock(&master, 0).await);
+    replica.stop();
+    let error = strict.acquire().timeout(Duration::from_secs(1)).await.unwrap_err();
+    let AcquireError::Timeout { .. } = error else { panic!("{error:?}") };
+    assert!(error.to_string().contains("only 0 of the 1 replicas"), "{error}");
+
+    // It is the first, and longer than a lease.
+    let first = soon(strict.enqueue()).await.unwrap();
+    let (ticket, mut first) = (first.ticket(), std::pin::pin!(first.into_future()));
+    let second = soon(lax.enqueue()).await.unwrap();
+    let early = tokio::time::timeout(Duration::from_secs(8), &mut first).await;
+    assert!(early.is_err(), "{early:?} without a replica");
+    assert_eq!(soon(second.position()).await.unwrap(), 1, "the first is the holder at the server");
+    replica.cont();
+    let guard = soon(first).await.unwrap();
+    assert_eq!(guard.ticket(), ticket);
+    soon(guard.release()).await.unwrap();
+    drop(soon(second).await.unwrap());
+}
+
+/// What only the old master knows is not handed out there, while the promoted replica goes on without it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_a_failover_forgets_was_not_handed_out() {
+    for (replicas, overlap) in [(1, false), (0, true)] {
+        let (master, replica) = pair();
+        let (holder, waiter) = (lock(&master, replicas).await, lock(&master, replicas).await);
+        let guard = soon(holder.acquire()).await.unwrap();
+        let mut waiting = std::pin::pin!(soon(waiter.enqueue()).await.unwrap().into_future());
+        redis::cmd("WAIT").arg(1).arg(0).query::<u64>(&mut master.raw()).unwrap();
+
+        // The replica is promoted without the last writes.
+        let _: () = redis::cmd("REPLICAOF").arg("NO").arg("ONE").query(&mut replica.raw()).unwrap();
+        soon(guard.release()).await.unwrap();
+        let granted = tokio::time::timeout(Duration::from_secs(2), &mut waiting).await;
+        assert_eq!(granted.is_ok(), overlap, "{granted:?} with {replicas} replicas");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_replicas_do_not_follow_is_lost_at_its_local_deadline() {
+    let (master, replica) = pair();
+    let lock = lock(&master, 1).await;
+    let guard = soon(lock.acquire()).await.unwrap();
+    replica.stop();
+    let lost = soon(guard.lost()).await;
+    assert!(
+        matches!(&lost.reason, LostReason::NotRenewed { cause: Some(cause) } if cause.contains("replicas")),
+        "{lost}"
+    );
+    replica.cont();
+}
