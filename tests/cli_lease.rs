@@ -3,10 +3,9 @@
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-#[path = "support/cli.rs"]
 mod support;
 
-use support::{Process, Redis, Signal, await_death, await_state, eventually, lives, parent, signal, stat};
+use support::cli::{Process, Redis, Signal, await_death, await_state, eventually, lives, parent, signal, stat};
 
 /// A command that ignores TERM, and says so when it is ready.
 const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";

@@ -3,14 +3,13 @@
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-#[path = "support/cli.rs"]
 mod support;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Process, Signal, ask, await_death, eventually, fairlock, signal, stat};
+use support::cli::{Process, Signal, ask, await_death, eventually, fairlock, signal, stat};
 
 /// A folder for a private server, which is ended with it.
 struct Place(tempfile::TempDir);

@@ -3,14 +3,13 @@
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-#[path = "support/cli.rs"]
 mod support;
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
-use support::{Process, Redis, Signal, eventually, fairlock, lives};
+use support::cli::{Process, Redis, Signal, eventually, fairlock, lives};
 
 #[test]
 fn the_command_gets_name_and_token_and_its_exit_code_is_passed_on() {
@@ -266,6 +265,6 @@ fn what_the_command_leaves_behind_is_left_alone_and_not_waited_for() {
     let left: u32 = finished.stdout.trim().parse().unwrap();
     assert_eq!(finished.code, 0);
     assert!(lives(left));
-    support::signal(left, Signal::KILL);
+    support::cli::signal(left, Signal::KILL);
     eventually("it ends", || (!lives(left)).then_some(()));
 }

@@ -3,13 +3,10 @@
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-#[path = "support/pty.rs"]
-mod pty;
-#[path = "support/cli.rs"]
 mod support;
 
-use pty::Terminal;
-use support::{Redis, Signal, await_death, await_state, parent, signal, stat};
+use support::cli::{Redis, Signal, await_death, await_state, parent, signal, stat};
+use support::pty::Terminal;
 
 fn open(redis: &Redis) -> Terminal {
     Terminal::open(&[("REDIS_URL", &redis.url())])

@@ -6,14 +6,7 @@ mod support;
 use std::time::Duration;
 
 use fairlock::{Broken, Client, LockOptions, TryAcquireError};
-use support::{RedisServer, keys_left, soon};
-
-/// The rights as they stand in the README.
-fn rights() -> Vec<&'static str> {
-    let readme = include_str!("../README.md");
-    let start = readme.find("~fairlock:*").unwrap();
-    readme[start..].split("```").next().unwrap().split_whitespace().collect()
-}
+use support::{RedisServer, keys_left, run::least_rights, soon};
 
 /// Every script runs, with a queue, a hand-off, waiters that re-enter after a loss of data, and a heartbeat.
 async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -37,8 +30,7 @@ async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn st
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rights_of_the_readme_are_enough() {
-    let rules = format!("on >pw resetkeys resetchannels -@all {}", rights().join(" "));
-    let server = RedisServer::builder().user("locker", &rules).start();
+    let server = RedisServer::builder().user("locker", &least_rights("pw")).start();
     let client = Client::connect(&server.url_as("locker", "pw")).await.unwrap();
     use_all(&server, &client).await.unwrap();
     drop(client);

@@ -22,7 +22,7 @@ const OUTAGE: Duration = Duration::from_secs(6);
 #[test]
 fn child() {
     child::main(|role, args| match (role, args) {
-        ("wait", [url, turns, lease_s]) => wait(url, turns, lease_s.parse().unwrap()),
+        ("wait", [url, admin_url, turns, lease_s]) => wait(url, admin_url, turns, lease_s.parse().unwrap()),
         other => panic!("no role {other:?}"),
     });
 }
@@ -33,10 +33,10 @@ fn options(lease_s: u64) -> LockOptions {
 
 /// Enqueues one waiter for each turn that it is given, and tells who was served.
 #[tokio::main(flavor = "current_thread")]
-async fn wait(url: &str, turns: &str, lease_s: u64) {
+async fn wait(url: &str, admin_url: &str, turns: &str, lease_s: u64) {
     let client = Client::connect(url).await.unwrap();
     let lock = client.lock_with("lock", options(lease_s)).unwrap();
-    let mut given = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut given = redis::Client::open(admin_url).unwrap().get_multiplexed_async_connection().await.unwrap();
     let mut waiters = tokio::task::JoinSet::new();
     for _ in 0..WAITERS / PROCESSES {
         while given.lpop::<_, Option<u32>>(turns, None).await.unwrap().is_none() {
@@ -71,7 +71,9 @@ impl Queue {
         let lock = client.lock_with("lock", options(lease_s)).unwrap();
         let guard = lock.acquire().await.unwrap();
         let turns = |process: usize| format!("turns:{process}");
-        let spawn = |process| Child::spawn("wait", &[&server.url(), &turns(process), &lease_s.to_string()]);
+        let spawn = |process| {
+            Child::spawn("wait", &[&server.url(), &server.admin_url(), &turns(process), &lease_s.to_string()])
+        };
         let mut children: Vec<Child> = (0..PROCESSES).map(spawn).collect();
         let mut tickets = Vec::new();
         for arrival in 0..WAITERS {

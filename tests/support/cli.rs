@@ -2,14 +2,11 @@
 //!
 //! Nothing here depends on how fast the machine is: everything waits for an event, and gives up after `PATIENCE`.
 #![cfg(all(unix, feature = "cli"))]
-// In a test a panic is the message.
-#![allow(clippy::expect_used, clippy::unwrap_used)]
-#![allow(dead_code, unused_imports, reason = "every test binary uses its own part")]
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -17,6 +14,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
+
+use super::RedisServer;
 
 /// Far more than anything takes on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
@@ -34,47 +33,25 @@ pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// A server of this test alone, on a unix socket in a folder that goes with it.
-pub(crate) struct Redis {
-    server: Child,
-    folder: tempfile::TempDir,
-}
+/// A server of this test alone.
+pub(crate) struct Redis(RedisServer);
 
 impl Redis {
     pub(crate) fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let server = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(folder.path().join("redis.sock"))
-            .arg("--dir")
-            .arg(folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the tests need redis-server in PATH");
-        let redis = Self { server, folder };
-        eventually("redis-server answers", || {
-            ask(&redis.socket(), "PING").filter(|answer| answer.starts_with("+PONG"))
-        });
-        redis
-    }
-
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.path().join("redis.sock")
+        Self(RedisServer::start())
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("unix://{}", self.socket().display())
+        self.0.url()
     }
 
     /// The server hangs, as it does behind a dead network.
     pub(crate) fn stall(&self) {
-        signal(self.server.id(), Signal::STOP);
+        self.0.stop();
     }
 
     pub(crate) fn resume(&self) {
-        signal(self.server.id(), Signal::CONT);
+        self.0.cont();
     }
 
     /// The binary under test, with this server in its environment.
@@ -98,13 +75,6 @@ impl Redis {
 
     pub(crate) fn await_waiting(&self, name: &str, waiting: u64) {
         eventually("the queue has the wanted length", || (self.state(name)["waiting"] == waiting).then_some(()));
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 

@@ -11,13 +11,14 @@
 //! migration.finish();
 //! ```
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use redis::{Value, cmd};
 
 use super::{
-    SOON, eventually,
+    SOON, eventually, run,
     server::{Builder as ServerBuilder, RedisServer},
+    urls::before_host,
 };
 
 const MASTERS: usize = 3;
@@ -59,18 +60,7 @@ impl Builder {
     /// Starts all, and waits until every node sees a whole cluster and every replica is linked.
     #[track_caller]
     pub fn start(self) -> Cluster {
-        let node = self
-            .node
-            .tcp()
-            .config("cluster-enabled yes")
-            .config("cluster-config-file nodes.conf")
-            .config(&format!("cluster-node-timeout {}", self.node_timeout.as_millis()))
-            // The loss of one master is no reason for the others to refuse their slots.
-            .config("cluster-require-full-coverage no")
-            .config("cluster-replica-validity-factor 0")
-            .config("repl-diskless-sync yes")
-            .config("repl-diskless-sync-delay 0")
-            .config("repl-timeout 5");
+        let node = run::with_user(node(self.node, self.node_timeout)).alone();
         let count = if self.replicas { 2 * MASTERS } else { MASTERS };
         let cluster = Cluster { nodes: (0..count).map(|_| node.clone().start()).collect() };
         cluster.introduce();
@@ -94,7 +84,7 @@ impl Cluster {
     /// The URL for clients: all nodes.
     pub fn url(&self) -> String {
         let nodes: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-        format!("redis-cluster://{}/", nodes.join(","))
+        format!("redis-cluster://{}{}/", before_host(run::login()), nodes.join(","))
     }
 
     /// All nodes: first those that were started as masters, then their replicas in the same order.
@@ -185,9 +175,9 @@ impl Cluster {
 
     fn assign(&self) {
         let (masters, replicas) = self.nodes.split_at(MASTERS);
-        let slots: Vec<String> = (0..SLOTS).map(|slot| slot.to_string()).collect();
-        for (master, slots) in masters.iter().zip(slots.chunks(slots.len().div_ceil(MASTERS))) {
-            let () = cmd("CLUSTER").arg("ADDSLOTS").arg(slots).query(&mut master.raw()).expect("CLUSTER ADDSLOTS");
+        let share = SLOTS.div_ceil(MASTERS as u16);
+        for (master, first) in masters.iter().zip((0..).step_by(share.into())) {
+            add_slots(master, first..SLOTS.min(first + share));
         }
         for (master, replica) in masters.iter().zip(replicas) {
             let () = ask(replica, &["REPLICATE", &ask::<String>(master, &["MYID"])]);
@@ -235,6 +225,35 @@ impl Migration<'_> {
         let to = self.to.port();
         self.cluster.await_owner("all nodes know the new owner", self.slot, |owner| owner.port() == to);
     }
+}
+
+/// How a node of a cluster is set up.
+pub(super) fn node(server: ServerBuilder, node_timeout: Duration) -> ServerBuilder {
+    server
+        .tcp()
+        .config("cluster-enabled yes")
+        .config("cluster-config-file nodes.conf")
+        .config(&format!("cluster-node-timeout {}", node_timeout.as_millis()))
+        // The loss of one master is no reason for the others to refuse their slots.
+        .config("cluster-require-full-coverage no")
+        .config("cluster-replica-validity-factor 0")
+        .config("repl-diskless-sync yes")
+        .config("repl-diskless-sync-delay 0")
+        .config("repl-timeout 5")
+}
+
+/// A cluster of which one node has all slots and the other one none.
+#[track_caller]
+pub(super) fn found(owner: &RedisServer, other: &RedisServer) {
+    let () = ask(other, &["MEET", "127.0.0.1", &owner.port().to_string()]);
+    add_slots(owner, 0..SLOTS);
+    eventually("both see a whole cluster", SOON, || is_ready(owner) && is_ready(other));
+}
+
+#[track_caller]
+fn add_slots(node: &RedisServer, slots: Range<u16>) {
+    let slots: Vec<u16> = slots.collect();
+    let () = cmd("CLUSTER").arg("ADDSLOTS").arg(slots).query(&mut node.raw()).expect("CLUSTER ADDSLOTS");
 }
 
 #[track_caller]

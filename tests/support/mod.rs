@@ -9,11 +9,17 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 pub mod child;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod cluster;
 pub mod history;
 pub mod process;
+#[cfg(feature = "cli")]
+pub mod pty;
+pub mod run;
 pub mod sentinel;
 pub mod server;
+pub mod urls;
 #[cfg(target_os = "linux")]
 pub mod vclock;
 pub mod watch;

@@ -1,8 +1,5 @@
 //! A terminal for the tests of the command line.
 #![cfg(all(unix, feature = "cli"))]
-// In a test a panic is the message.
-#![allow(clippy::expect_used, clippy::unwrap_used)]
-#![allow(dead_code)]
 
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};

@@ -14,8 +14,9 @@ use std::time::Duration;
 use redis::cmd;
 
 use super::{
-    SOON, eventually,
+    SOON, eventually, run,
     server::{Builder as ServerBuilder, RedisServer},
+    urls::before_host,
 };
 
 /// What the sentinels call their master.
@@ -73,8 +74,8 @@ impl Builder {
     /// can succeed.
     #[track_caller]
     pub fn start(self) -> Sentinels {
-        let server = self
-            .server
+        let server = run::with_user(self.server)
+            .alone()
             .tcp()
             .config("repl-diskless-sync yes")
             .config("repl-diskless-sync-delay 0")
@@ -90,6 +91,7 @@ impl Builder {
         });
 
         let sentinel = RedisServer::builder()
+            .alone()
             .tcp()
             .argument("--sentinel")
             .config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} {QUORUM}", servers[0].port()))
@@ -128,7 +130,7 @@ impl Sentinels {
     /// The URL for clients: all sentinels, and what they call their master.
     pub fn url(&self) -> String {
         let sentinels: Vec<String> = self.sentinels.iter().map(address).collect();
-        format!("redis-sentinel://{}/{MASTER}", sentinels.join(","))
+        format!("redis-sentinel://{}{}/{MASTER}", before_host(run::login()), sentinels.join(","))
     }
 
     /// The master and the replicas, in the order in which they were started.

@@ -15,7 +15,11 @@ use redis::ErrorKind;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{SOON, process::Process};
+use super::{
+    SOON,
+    process::Process,
+    run::{self, Topology},
+};
 
 /// A running server. Every method takes `&self`, so that one thread can restart it while others use it.
 ///
@@ -28,6 +32,11 @@ pub struct RedisServer {
     port: Option<u16>,
     dir: TempDir,
     process: Mutex<Option<Process>>,
+    pub(super) topology: Topology,
+    /// As whom clients go there, if it takes a name and a password.
+    pub(super) login: Option<(String, String)>,
+    /// Where clients begin to look for this one.
+    pub(super) beside: Option<Box<RedisServer>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -39,6 +48,7 @@ pub struct Builder {
     config: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, OsString)>,
+    alone: bool,
 }
 
 impl Builder {
@@ -89,22 +99,47 @@ impl Builder {
         self
     }
 
+    /// Whatever the environment says about the run (`support::run`), this one has nobody beside it, and no users but
+    /// its own.
+    pub fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+
     /// Starts the server and waits until it answers.
     #[track_caller]
     pub fn start(self) -> RedisServer {
+        if self.alone {
+            return self.start_in(Topology::Standalone, None);
+        }
+        let topology = Topology::of_this_run();
+        let server = topology.prepare(self);
+        match server.password {
+            Some(_) => server.start_in(topology, None),
+            None => run::with_user(server).start_in(topology, run::login()),
+        }
+    }
+
+    #[track_caller]
+    fn start_in(self, topology: Topology, user: Option<(&str, &str)>) -> RedisServer {
         let dir = tempfile::Builder::new().prefix("fairlock-").tempdir().expect("a folder for redis-server");
-        let mut server = RedisServer { setup: self, port: None, dir, process: Mutex::new(None) };
+        let owned = |(user, password): (&str, &str)| (user.to_owned(), password.to_owned());
+        let login = user.or(self.password.as_deref().map(|password| ("default", password))).map(owned);
+        let process = Mutex::new(None);
+        let mut server = RedisServer { setup: self, port: None, dir, process, topology, login, beside: None };
         // A port that was free a moment ago can be taken by now. Each attempt draws another one.
         let mut attempts = if server.setup.tcp { 5 } else { 1 };
         loop {
             server.port = server.setup.tcp.then(free_port);
             attempts -= 1;
             match server.configure().and_then(|()| server.launch()) {
-                Ok(()) => return server,
+                Ok(()) => break,
                 Err(error) if attempts == 0 => panic!("{error}"),
                 Err(_) => {}
             }
         }
+        server.beside = topology.accompany(&server, server.setup.clone()).map(Box::new);
+        server
     }
 }
 
@@ -117,30 +152,6 @@ impl RedisServer {
 
     pub fn builder() -> Builder {
         Builder::default()
-    }
-
-    /// The URL of the unix socket, with the password if there is one.
-    pub fn url(&self) -> String {
-        match &self.setup.password {
-            Some(password) => self.url_as("default", password),
-            None => format!("redis+unix://{}", self.socket().display()),
-        }
-    }
-
-    /// The URL of the unix socket for an ACL user.
-    pub fn url_as(&self, user: &str, password: &str) -> String {
-        let (user, password) = (percent_encoded(user), percent_encoded(password));
-        format!("redis+unix://{}?user={user}&pass={password}", self.socket().display())
-    }
-
-    /// The URL of the loopback port, with the password if there is one.
-    #[track_caller]
-    pub fn tcp_url(&self) -> String {
-        let login = match &self.setup.password {
-            Some(password) => format!(":{}@", percent_encoded(password)),
-            None => String::new(),
-        };
-        format!("redis://{login}127.0.0.1:{}/", self.port())
     }
 
     #[track_caller]
@@ -231,7 +242,7 @@ impl RedisServer {
     }
 
     fn connect(&self, timeout: Duration) -> redis::RedisResult<redis::Connection> {
-        let connection = redis::Client::open(self.url())?.get_connection_with_timeout(timeout)?;
+        let connection = redis::Client::open(self.admin_url())?.get_connection_with_timeout(timeout)?;
         connection.set_read_timeout(Some(timeout))?;
         connection.set_write_timeout(Some(timeout))?;
         Ok(connection)
@@ -326,12 +337,4 @@ fn free_port() -> u16 {
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let ports = std::iter::repeat_with(|| fastrand::u16(12_000..22_000));
     ports.take(1000).find(|port| is_free(*port) && is_free(port + BUS)).expect("a free loopback port")
-}
-
-fn percent_encoded(text: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encode).collect()
 }
