@@ -94,6 +94,8 @@ impl Client {
 pub struct ClientBuilder {
     url: String,
     login: Option<(String, String)>,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::Tls>,
     prefix: String,
     label: Option<String>,
 }
@@ -112,7 +114,14 @@ impl std::fmt::Debug for ClientBuilder {
 
 impl Default for ClientBuilder {
     fn default() -> Self {
-        Self { url: "redis://127.0.0.1/".into(), login: None, prefix: "fairlock".into(), label: None }
+        Self {
+            url: "redis://127.0.0.1/".into(),
+            login: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+            prefix: "fairlock".into(),
+            label: None,
+        }
     }
 }
 
@@ -124,6 +133,8 @@ impl ClientBuilder {
     /// - `redis+sentinel://[user:password@]host[:port],…/MASTER[/db][?sentinel_user=USER&sentinel_password=PASSWORD]`, the
     ///   master of this name, as these sentinels know it; they are asked again after every loss of the connection
     /// - `redis+cluster://[user:password@]host[:port],…`, a Redis Cluster of which these are some nodes
+    ///
+    /// With `rediss` for `redis` (and the feature `tls`) the connections are encrypted, see `tls`.
     pub fn url(mut self, url: &str) -> Self {
         self.url = url.into();
         self
@@ -146,6 +157,13 @@ impl ClientBuilder {
     /// As whom to go to the servers of the locks (not to sentinels): instead of user and password in the URL.
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.into(), password.into()));
+        self
+    }
+
+    /// Certificates for connections of `rediss://`, with the feature `tls`.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -194,6 +212,10 @@ impl ClientBuilder {
         let mut target = Target::parse(&self.url)?;
         if let Some((user, password)) = &self.login {
             target.set_login(user, password);
+        }
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            target.set_tls(tls)?;
         }
         let client: Arc<str> = uuid::Uuid::new_v4().simple().to_string().into();
         let start = keeper::Start { target: target.clone(), client, prefix: self.prefix.into(), first };

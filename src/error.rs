@@ -85,6 +85,14 @@ pub enum ConnectError {
         /// What the system said.
         cause: String,
     },
+    /// A certificate is missing, not valid or not believed, on our side or at the server.
+    #[error("no encrypted connection to {address} ({cause}): check the certificates on both sides")]
+    Certificate {
+        /// Where it was tried.
+        address: String,
+        /// What is wrong.
+        cause: String,
+    },
     /// The server refuses the user or the password.
     #[error("the server at {address} refuses the user or the password ({cause}): check them in the URL")]
     Authentication {

@@ -10,6 +10,8 @@ mod keeper;
 mod lock;
 mod options;
 mod server;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use acquire::{Acquire, AcquireFuture, Enqueue, EnqueueFuture, TryAcquire, TryAcquireFuture, Waiting};
 pub use client::{Client, ClientBuilder};
@@ -21,6 +23,8 @@ pub use guard::{Guard, Held};
 pub use inspect::{Broken, Holder, LockState, QueuedWaiter};
 pub use lock::Lock;
 pub use options::LockOptions;
+#[cfg(feature = "tls")]
+pub use tls::Tls;
 
 #[cfg(feature = "test-hooks")]
 #[doc(hidden)]

@@ -184,6 +184,10 @@ impl Endpoint {
                 ConnectError::Authentication { address, cause }
             }
             (_, Some("NOPERM")) => ConnectError::MissingRight { address, cause },
+            // What either side refuses during the handshake reaches us as an error of the socket.
+            _ if cause.contains("ertificate") || cause.contains("fatal alert") => {
+                ConnectError::Certificate { address, cause }
+            }
             _ => ConnectError::Unreachable { address, cause },
         }
     }

@@ -109,6 +109,26 @@ impl Target {
         }
     }
 
+    /// Certificates for all servers, sentinels among them.
+    #[cfg(feature = "tls")]
+    pub(crate) fn set_tls(&mut self, tls: &crate::Tls) -> Result<(), ConnectError> {
+        let endpoints: Vec<&mut Endpoint> = match self {
+            Target::Server(server) => vec![server],
+            Target::Sentinel(s) => s.sentinels.iter_mut().chain(std::iter::once(&mut s.master)).collect(),
+            Target::Cluster(seeds) => seeds.iter_mut().collect(),
+        };
+        for endpoint in endpoints {
+            if !matches!(endpoint.info.addr(), ConnectionAddr::TcpTls { .. }) {
+                return Err(bad("certificates are given, and its scheme does not begin with rediss"));
+            }
+            let client = redis::Client::build_with_tls(endpoint.info.clone(), tls.certificates()).map_err(|error| {
+                ConnectError::Certificate { address: endpoint.address.clone(), cause: error.to_string() }
+            })?;
+            endpoint.info = client.get_connection_info().clone();
+        }
+        Ok(())
+    }
+
     /// As whom to go to the servers of the locks.
     pub(crate) fn set_login(&mut self, user: &str, password: &str) {
         let servers = match self {
@@ -139,6 +159,12 @@ impl fmt::Debug for Target {
 
 impl Endpoint {
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
+        #[cfg(not(feature = "tls"))]
+        if url.starts_with("rediss:") || url.starts_with("valkeys:") {
+            return Err(bad("for connections that are encrypted fairlock must be built with its feature `tls`"));
+        }
+        #[cfg(feature = "tls")]
+        crate::tls::choose_cryptography();
         // The URL may hold a password, and the library's message may quote the URL: say it in our own words.
         let info = url.into_connection_info().map_err(|error| match error.kind() {
             ErrorKind::InvalidClientConfig => bad("its scheme or one of its parts is not known"),

@@ -1,6 +1,7 @@
 //! The arguments, and the help that explains them.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -51,9 +52,22 @@ pub(crate) struct Cli {
 pub(crate) struct Server {
     /// The Redis server [default: the environment's REDIS_URL, or else redis://127.0.0.1/]
     ///
+    /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:///SOCKET is one server; redis+sentinel://HOST[:PORT],…/MASTER is the
+    /// master that these sentinels know; redis+cluster://HOST[:PORT],… is a cluster of which these are some nodes. With
+    /// rediss for redis the connections are encrypted.
+    ///
     /// A URL with a password is visible to other users in the list of processes; REDIS_URL is not.
     #[arg(long, value_name = "URL", global = true)]
     pub(crate) redis: Option<String>,
+    /// Trust this certificate authority, and none besides, where the URL begins with rediss (PEM file)
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Show this certificate to the server (PEM file)
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate of --tls-cert (PEM file)
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Use a private redis-server of this user on this machine, and start it if need be
     #[arg(long, global = true, conflicts_with = "redis")]
     pub(crate) local: bool,
@@ -87,6 +101,9 @@ pub(crate) struct Run {
     /// How long a command whose lease is lost has between TERM and KILL, at most a third of the lease
     #[arg(long, value_parser = humantime::parse_duration, default_value = "5s", value_name = "TIME")]
     pub(crate) kill_after: Duration,
+    /// Count the lock as granted, and as renewed, only once so many replicas of the server have that
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) replicas: u32,
     /// Do not wait: exit with 122 if the lock is taken
     #[arg(long)]
     pub(crate) no_wait: bool,

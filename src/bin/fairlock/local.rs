@@ -1,6 +1,5 @@
 //! `--local`: a private redis-server for the jobs of one user on one machine, started when it is first needed.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -11,7 +10,6 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
 
-use crate::args::Server;
 use crate::exit::{Failure, say};
 use crate::job::this_binary;
 use crate::local_folder::{Folder, candidates};
@@ -21,21 +19,6 @@ use crate::{lookup, stage};
 /// How long the server may take until it answers: it may have an old journal to read.
 const START: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(5);
-
-/// The server that the arguments and the environment name; with `--local` it runs when this returns.
-pub(crate) fn url(server: &Server) -> Result<String, Failure> {
-    if server.local {
-        return share_or_start().map(|folder| folder.url());
-    }
-    if let Some(url) = &server.redis {
-        return Ok(url.clone());
-    }
-    match std::env::var_os("REDIS_URL").map(OsString::into_string) {
-        Some(Ok(url)) if !url.is_empty() => Ok(url),
-        Some(Err(_)) => Err(Failure::own("REDIS_URL is not valid UTF-8")),
-        _ => Ok("redis://127.0.0.1/".to_owned()),
-    }
-}
 
 pub(crate) fn stop(force: bool) -> Result<u8, Failure> {
     let Some(folder) = running()? else {
@@ -100,7 +83,7 @@ fn answers(folder: &Folder) -> Result<bool, Failure> {
     }
 }
 
-fn share_or_start() -> Result<Folder, Failure> {
+pub(crate) fn share_or_start() -> Result<Folder, Failure> {
     if let Some(folder) = running()? {
         return Ok(folder);
     }

@@ -11,6 +11,7 @@
 
 mod args;
 mod clock;
+mod connect;
 mod exit;
 mod job;
 mod local;

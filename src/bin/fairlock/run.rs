@@ -13,7 +13,7 @@ use crate::protocol::Report;
 use crate::supervise::Supervisor;
 use crate::terminal::Terminal;
 use crate::timing::Timing;
-use crate::{local, lookup, signals, wait};
+use crate::{connect, lookup, signals, wait};
 
 /// What fairlock hears from outside while it waits and while it holds.
 pub(crate) enum Event {
@@ -24,7 +24,7 @@ pub(crate) enum Event {
 
 pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
     let program = lookup::find(&args.command[0])?;
-    let url = local::url(server)?;
+    let client = connect::client(server)?;
     // Before any other thread is there, and after the private server, which must not inherit the mask.
     let mask = signals::block().map_err(|error| Failure::because("cannot block signals", error))?;
     let (hear, mut events) = unbounded_channel();
@@ -37,10 +37,10 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
         let terminal = Terminal::open();
         let timing = Timing::new(args.lease, args.kill_after);
         let request = wait::Request {
-            url: &url,
+            client: &client,
             name: &args.name,
             label: args.label.clone().unwrap_or_else(|| wait::default_label(&args.command[0])),
-            options: LockOptions::new().lease(args.lease).notice(timing.notice),
+            options: LockOptions::new().lease(args.lease).notice(timing.notice).replicas(args.replicas),
             timeout: args.timeout,
             no_wait: args.no_wait,
         };

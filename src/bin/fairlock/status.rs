@@ -4,20 +4,20 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Duration;
 
-use fairlock::{Client, LockState};
+use fairlock::LockState;
 use serde_json::{Value, json};
 
 use crate::args::{Server, Status};
+use crate::connect;
 use crate::exit::Failure;
-use crate::local;
 use crate::text::{printable, seconds};
 
 pub(crate) fn status(server: &Server, args: &Status) -> Result<u8, Failure> {
-    let url = local::url(server)?;
+    let client = connect::client(server)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
     let state = runtime.block_on(async {
-        let client = Client::connect(&url).await.map_err(|error| Failure::own(error.to_string()))?;
+        let client = client.connect().await.map_err(|error| Failure::own(error.to_string()))?;
         let lock = client.lock(&args.name).map_err(|error| Failure::own(error.to_string()))?;
         lock.inspect().await.map_err(|error| Failure::own(error.to_string()))
     })?;

@@ -5,7 +5,10 @@ use std::future::IntoFuture as _;
 use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{AcquireError, Client, ConnectError, Fault, Guard, Holder, Lock, LockOptions, TryAcquireError, Waiting};
+use fairlock::{
+    AcquireError, Client, ClientBuilder, ConnectError, Fault, Guard, Holder, Lock, LockOptions, TryAcquireError,
+    Waiting,
+};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -20,7 +23,7 @@ use crate::text::{printable, seconds};
 const SILENT: Duration = Duration::from_millis(200);
 
 pub(crate) struct Request<'a> {
-    pub(crate) url: &'a str,
+    pub(crate) client: &'a ClientBuilder,
     pub(crate) name: &'a str,
     pub(crate) label: String,
     pub(crate) options: LockOptions,
@@ -106,8 +109,8 @@ async fn obtain(
 async fn connect(request: &Request<'_>) -> Result<Client, Failure> {
     let first = match request.timeout {
         // The first attempt must not outlast the timeout.
-        Some(all) => timeout(all, Client::connect(request.url)).await.ok(),
-        None => Some(Client::connect(request.url).await),
+        Some(all) => timeout(all, request.client.clone().connect()).await.ok(),
+        None => Some(request.client.clone().connect().await),
     };
     let cause = match first {
         Some(Ok(client)) => return Ok(client),
@@ -118,7 +121,7 @@ async fn connect(request: &Request<'_>) -> Result<Client, Failure> {
         None => "Redis has not answered in time".to_owned(),
     };
     say(format_args!("{cause}; trying again"));
-    Client::connect_lazy(request.url).map_err(|error| Failure::own(error.to_string()))
+    request.client.clone().connect_lazy().map_err(|error| Failure::own(error.to_string()))
 }
 
 fn is_unreachable(error: &ConnectError) -> bool {

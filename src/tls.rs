@@ -1,0 +1,54 @@
+//! Certificates for connections that are encrypted.
+
+/// Whom to believe, and what to show, where a URL says `rediss://`.
+///
+/// Without any of this, the certificate of the server must be one that this machine trusts.
+#[derive(Clone, Default)]
+#[must_use]
+pub struct Tls {
+    ca: Option<Vec<u8>>,
+    client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Tls {
+    /// What the machine trusts, and no certificate of our own.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trust this certificate authority (PEM), and none besides.
+    pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.ca = Some(pem.into());
+        self
+    }
+
+    /// Show this certificate, with its key, to servers that ask for one (both PEM).
+    pub fn client_certificate(mut self, pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
+        self.client = Some((pem.into(), key_pem.into()));
+        self
+    }
+
+    pub(crate) fn certificates(&self) -> redis::TlsCertificates {
+        let client_tls =
+            self.client.clone().map(|(cert, key)| redis::ClientTlsConfig { client_cert: cert, client_key: key });
+        redis::TlsCertificates { client_tls, root_cert: self.ca.clone() }
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    /// Without what is in them.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls")
+            .field("ca_certificate", &self.ca.is_some())
+            .field("client_certificate", &self.client.is_some())
+            .finish()
+    }
+}
+
+/// The redis crate takes the cryptography that the process has chosen, and panics where it has chosen none.
+pub(crate) fn choose_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Somebody else may have been faster, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
