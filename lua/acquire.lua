@@ -9,10 +9,10 @@ local id, wait, claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, 
 local client = client_of(id)
 lease_us, liveness_us, ticket = tonumber(lease_us), tonumber(liveness_us), tonumber(ticket)
 
-if not restore(tonumber(their_epoch), ticket, tonumber(floor), liveness_us, tonumber(left_us)) then
+if not restore(tonumber(their_epoch), ticket, stamp, tonumber(floor), liveness_us, tonumber(left_us)) then
   return answer('refused', client)
 end
-if holder == id and (not held or held[MARK] == 'cut') then
+if holder == id and (not held or held[CUT]) then
   -- It was granted before data was lost; what came after it is not known. The waiter returns to its place.
   drop_lease(id)
 end

@@ -9,12 +9,12 @@ local word, left = 'unknown', 0
 if held and held[TOKEN] == their_token then
   word, left = 'told', holder_end - now
   publish(held, 'break', holder, their_token, left)
+  pass_over(their_token)
   if force == '1' then
     word = 'ended'
     drop_lease(holder)
-  elseif held[MARK] == nil then
-    held[MARK] = 'broken'
-    put_entry(holder, held)
+  elseif not held[BROKEN] then
+    mark(true, held[CUT])
   end
 end
 promote()

@@ -11,7 +11,7 @@ for i = 5, #ARGV do
   if redis.call('ZSCORE', queue, ARGV[i]) then
     first = first or ARGV[i]
     missing = missing or redis.call('HEXISTS', entries, ARGV[i]) == 0 -- it could not be granted the lock
-  elseif ARGV[i] ~= holder or held and held[MARK] == 'cut' then
+  elseif ARGV[i] ~= holder or held and held[CUT] then
     missing = true
   end
 end

@@ -8,7 +8,7 @@ local after, count = ARGV[1], ARGV[2]
 local reply = answer('state', '')
 if held then
   local holding = {'held_id', holder, 'held_token', held[TOKEN], 'held_label', held[LABEL], 'held_owner', held[OWNER],
-    'held_us', math.max(raw - held[TOKEN], 0), 'held_broken', held[MARK] == 'broken' and '1' or '0'}
+    'held_us', math.max(raw - held[TOKEN], 0), 'held_broken', held[BROKEN] and '1' or '0'}
   for i = 1, #holding do reply[#reply + 1] = holding[i] end
 end
 local page = {}

@@ -8,16 +8,15 @@ local id, their_token, lease_us, liveness_us, channel, label, owner, their_epoch
 local client = client_of(id)
 their_token, lease_us, liveness_us, left_us = tonumber(their_token), tonumber(lease_us), tonumber(liveness_us), tonumber(left_us)
 
-if not restore(tonumber(their_epoch), their_token, tonumber(floor), liveness_us, left_us) then
-  return answer('lost', client)
-end
+local believed = restore(tonumber(their_epoch), their_token, token, tonumber(floor), liveness_us, left_us)
 local word = 'lost'
-if holder == id and held and held[TOKEN] == their_token and held[MARK] == 'broken' then
+local mine = holder == id and held and held[TOKEN] == their_token
+if mine and held[BROKEN] then
   word = 'broken'
-elseif holder == id and held and held[TOKEN] == their_token and held[MARK] == nil then
+elseif mine and not held[CUT] then
   word = 'renewed'
   put_lease(id, held, math.max(holder_end, now + lease_us))
-elseif now < recover_until and left_us > 0
+elseif believed and now < recover_until and left_us > 0
   and (token < their_token or token == their_token and (holder == '' or holder == id)) then
   -- Nothing was granted since. What stands here is from before: an older lease, its own entry in the queue.
   word = 'renewed'

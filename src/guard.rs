@@ -1,8 +1,10 @@
 //! What a holder has in its hands.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -100,15 +102,20 @@ impl Shared {
     }
 
     async fn lost(self: Arc<Self>) -> Lost {
-        if self.is_forked() {
-            return self.lost_with(LostReason::Forked);
-        }
         let mut changes = self.lost.subscribe();
-        let reason = match tokio::task::unconstrained(changes.wait_for(Option::is_some)).await {
-            Ok(reason) => reason.clone().unwrap_or(LostReason::Ended),
-            // The sender lives in `self`.
-            Err(_) => LostReason::Ended,
-        };
+        let mut change = pin!(tokio::task::unconstrained(changes.wait_for(Option::is_some)));
+        let reason = poll_fn(|context| {
+            // No keeper runs in a forked process, and nobody wakes what was polled before the fork.
+            if self.is_forked() {
+                return Poll::Ready(LostReason::Forked);
+            }
+            Poll::Ready(match ready!(change.as_mut().poll(context)) {
+                Ok(reason) => reason.clone().unwrap_or(LostReason::Ended),
+                // The sender lives in `self`.
+                Err(_) => LostReason::Ended,
+            })
+        })
+        .await;
         let lost = self.lost_with(reason);
         if lost.reason != LostReason::Released {
             tracing::warn!(lock = %lost.name, token = lost.token, reason = %lost.reason, "lease lost");
@@ -202,6 +209,9 @@ impl Guard {
 
     /// Resolves when the lease is lost: the `notice` before its deadline if it cannot be renewed, at once if the server
     /// says that it has ended. Final.
+    ///
+    /// In a forked process it resolves whenever it is polled. One that was polled before the fork is not woken there:
+    /// make a new one, or call [`check`](Guard::check).
     ///
     /// # Cancel safety
     /// The future may be dropped and made again at any time.

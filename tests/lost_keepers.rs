@@ -13,6 +13,7 @@ use fairlock::{
     AcquireError, Client, Fault, Guard, Lock, LockOptions, LostReason, ReleaseError, RenewError, TryAcquireError,
     Waiting,
 };
+use futures_util::FutureExt as _;
 use pollster::block_on;
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Child, RedisServer, SOON, child, keys_left, soon};
@@ -116,10 +117,15 @@ fn fork_while_holding(url: &str) {
     let enqueue = |name: &str| client.lock(name).unwrap().enqueue().blocking().unwrap();
     let waiting = ["a", "b", "c"].map(enqueue);
     let lock = client.lock("a").unwrap();
+    let mut polled = Box::pin(guards[0].lost());
+    assert!(polled.as_mut().now_or_never().is_none());
 
     match fork::fork().unwrap() {
         fork::Fork::Child => {
-            let outcome = catch_unwind(AssertUnwindSafe(|| forked(client, lock, guards, waiting)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                assert_eq!(block_on(polled).reason, LostReason::Forked);
+                forked(client, lock, guards, waiting);
+            }));
             std::process::exit(i32::from(outcome.is_err()));
         }
         fork::Fork::Parent(pid) => {

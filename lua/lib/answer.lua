@@ -2,7 +2,7 @@
 local function answer(word, client, ...)
   local reply = {word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting,
     'lease_left_us', math.max(holder_end - now, 0), 'recover_left_us', math.max(recover_until - now, 0), ...}
-  if held and held[MARK] ~= 'cut' and client_of(holder) == client then
+  if held and not held[CUT] and client_of(holder) == client then
     reply[#reply + 1] = 'holder'
     reply[#reply + 1] = holder
     reply[#reply + 1] = 'holder_token'

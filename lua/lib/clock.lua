@@ -1,15 +1,18 @@
--- The state as found, the lock clock and the stamps. All times are whole µs below 2^53, exact in Lua and in scores.
-local STATE = {'stamp', 'token', 'epoch', 'seen', 'skew', 'pace', 'recover_until'}
-local found = redis.call('HMGET', state, unpack(STATE))
-for i = 1, #STATE do found[i] = tonumber(found[i] or 0) end
-local stamp, token, epoch, seen, skew, pace, recover_until = unpack(found)
-
+-- The lock clock and the stamps. All times are whole µs below 2^53, exact in Lua and in scores.
 local raw = server_time()
 local now = raw + skew
-local last_session = tonumber(redis.call('ZRANGE', sessions, -1, -1, 'WITHSCORES')[2] or 0)
-if last_session <= seen then
+if seen == 0 then
+  -- The clock was lost, unless this lock is new, and TIME need not be near the deadlines that are left of it. It goes
+  -- on from where they had their whole length before them. What does not tell its length is over.
+  if holder ~= '' then
+    now = holder_end - (held and held[LEASE] or 0)
+  elseif waiting > 0 and last_session > 0 then
+    local first = entry_of(redis.call('ZRANGE', queue, 0, 0)[1])
+    now = last_session - (first and first[LIVENESS] or 0)
+  end
+elseif last_session <= seen then
   pace = 0
-elseif seen > 0 then
+elseif pace > 0 then
   -- Somebody waits and would have called: a longer silence is an outage or a jump, not evidence that anybody died.
   now = math.min(now, seen + 2 * pace)
 end
@@ -17,8 +20,13 @@ now = math.max(now, seen)
 skew = now - raw
 
 -- A hybrid logical clock for tickets, tokens and epochs. From TIME itself: the lock clock may lag behind it.
-local least = 0 -- the highest stamp that a caller with nothing to restore has seen
 local function next_stamp()
-  stamp = math.max(raw, stamp + 1, least + 1)
+  stamp = math.max(raw, stamp + 1)
   return stamp
+end
+
+-- In a recovery a lease comes back if no newer token is known. One that was ended on purpose must not.
+local function pass_over(of_token)
+  token = math.max(token, of_token + 1)
+  stamp = math.max(stamp, token)
 end

@@ -5,31 +5,6 @@ local DAY_MS, HOUR_MS = 86400000, 3600000
 local adds, messages = {}, {}
 local gone = {queue = {}, sessions = {}, leases = {}, entries = {}}
 
-local waiting = redis.call('ZCARD', queue)
-if stamp == 0 and waiting > 0 then
-  -- The state was lost and the queue was not: whoever comes now goes behind those who stand in it.
-  stamp = tonumber(redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2])
-end
-local lease = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
-local holder, holder_end = lease[1] or '', tonumber(lease[2] or 0)
-
--- What an entry is made of. The place of each value is part of the layout.
-local LEASE, LIVENESS, CHANNEL, LABEL, OWNER, TOKEN, MARK = 1, 2, 3, 4, 5, 6, 7
-local function entry_of(id)
-  local packed = redis.call('HGET', entries, id)
-  return packed and cmsgpack.unpack(packed)
-end
-local function client_of(id) return string.match(id, '^[^.]*') end
-
--- The holder's entry. Read in every case: a key of another type must be found before the first write. Where it was
--- lost, the last token still tells which lease this is.
-local held = entry_of(holder) or holder ~= '' and token > 0 and {0, 0, '', '', '', token} or nil
-if held then
-  -- And where the state was lost, the entry still tells the last token.
-  token = math.max(token, held[TOKEN])
-  stamp = math.max(stamp, token)
-end
-
 local function add(...) adds[#adds + 1] = {...} end
 
 local function put_entry(id, entry)
@@ -41,6 +16,12 @@ local function put_lease(id, entry, ends)
   gone.leases[id] = nil
   holder, holder_end, held = id, ends, entry
   add('ZADD', leases, ends, id)
+end
+
+-- Broken: an operator wants it to end. Cut: granted before data was lost, and not confirmed since.
+local function mark(broken, cut)
+  held[BROKEN], held[CUT] = broken or false, cut or false
+  put_entry(holder, held)
 end
 
 local function drop_lease(id)
@@ -77,7 +58,7 @@ local function commit(lenient)
 
   if stands or epoch > 0 then
     seen = now
-    local values, changed = {stamp, token, epoch, seen, skew, pace, recover_until}, {}
+    local values, changed = {stamp, token, epoch, seen, skew, pace, pace_until, recover_until}, {}
     for i = 1, #STATE do
       if values[i] ~= found[i] then
         changed[#changed + 1] = STATE[i]

@@ -8,7 +8,12 @@ local function refresh(client, liveness_us, buffer_us, heartbeat_us)
   local ends = math.max(now + liveness_us + buffer_us, tonumber(redis.call('ZSCORE', sessions, client) or 0))
   refreshed[client] = ends
   last_session = math.max(last_session, ends)
-  pace = math.max(pace, heartbeat_us)
+  -- The pace is that of the slowest, until its session has ended.
+  if heartbeat_us > pace or now >= pace_until then
+    pace, pace_until = heartbeat_us, ends
+  elseif heartbeat_us == pace then
+    pace_until = math.max(pace_until, ends)
+  end
   gone.sessions[client] = nil
   add('ZADD', sessions, ends, client)
 end

@@ -25,6 +25,7 @@ macro_rules! script {
             text: concat!(
                 include_str!("../../lua/lib/keys.lua"),
                 include_str!("../../lua/lib/time.lua"),
+                include_str!("../../lua/lib/found.lua"),
                 include_str!("../../lua/lib/clock.lua"),
                 include_str!("../../lua/lib/plan.lua"),
                 include_str!("../../lua/lib/promote.lua"),

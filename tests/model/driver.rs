@@ -8,7 +8,7 @@ use std::{
 
 use redis::{Cmd, cmd};
 
-use super::{Answer, Entry, Lock, Mark, Message, Request, State, Terms, about};
+use super::{Answer, Entry, Lock, Message, Request, State, Terms, about};
 use crate::support::RedisServer;
 
 const CLOCK: &str = "local function server_time() return tonumber(redis.call('GET', 'test-clock')) end\n";
@@ -130,9 +130,8 @@ impl Driver {
     }
 
     /// Deletes one key; the number of its kind wraps around.
-    pub fn delete(&mut self, kind: usize) -> &'static str {
+    pub fn delete(&mut self, kind: usize) {
         self.ask(&[cmd("DEL").arg(&self.keys[kind % KINDS.len()]).clone()]);
-        KINDS[kind % KINDS.len()]
     }
 
     pub fn save(&mut self) -> Saved {
@@ -273,7 +272,7 @@ fn found(value: &Value) -> Found {
         state: State::default(),
     };
     for field in items(state).chunks_exact(2) {
-        let State { stamp, token, epoch, seen, skew, pace, recover_until } = &mut lock.state;
+        let State { stamp, token, epoch, seen, skew, pace, pace_until, recover_until } = &mut lock.state;
         match text(&field[0]).as_str() {
             "skew" => *skew = text(&field[1]).parse().expect("a number"),
             name => {
@@ -283,6 +282,7 @@ fn found(value: &Value) -> Found {
                     "epoch" => epoch,
                     "seen" => seen,
                     "pace" => pace,
+                    "pace_until" => pace_until,
                     "recover_until" => recover_until,
                     other => panic!("the state has {other}"),
                 };
@@ -306,12 +306,14 @@ fn entry(value: &Value) -> Entry {
         label: text(&parts[3]),
         owner: text(&parts[4]),
         token: parts.get(5).map_or(0, number),
-        mark: parts.get(6).map(|mark| match text(mark).as_str() {
-            "broken" => Mark::Broken,
-            "cut" => Mark::Cut,
-            other => panic!("a mark {other:?}"),
-        }),
+        broken: parts.get(6).is_some_and(is_true),
+        cut: parts.get(7).is_some_and(is_true),
     }
+}
+
+/// Lua's true is 1, and its false nothing.
+fn is_true(value: &Value) -> bool {
+    matches!(value, Value::Int(1))
 }
 
 fn items(value: &Value) -> &[Value] {

@@ -37,15 +37,10 @@ pub struct Entry {
     pub owner: String,
     /// A holder's.
     pub token: u64,
-    pub mark: Option<Mark>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
     /// An operator wants it to end.
-    Broken,
+    pub broken: bool,
     /// Granted before data was lost, and not confirmed since.
-    Cut,
+    pub cut: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,8 +53,9 @@ pub struct State {
     /// The lock clock at the last turn.
     pub seen: u64,
     pub skew: i64,
-    /// The longest heartbeat among those who wait.
+    /// The longest heartbeat among those who wait, and until when its session stands.
     pub pace: u64,
+    pub pace_until: u64,
     pub recover_until: u64,
 }
 
@@ -101,6 +97,18 @@ pub enum Request {
     Break { token: u64, force: bool },
 }
 
+impl Request {
+    /// Who asks; nobody, where an operator does.
+    pub fn client(&self) -> &str {
+        match self {
+            Request::Acquire { id, .. } | Request::Renew { id, .. } | Request::Release { id } => client_of(id),
+            Request::Heartbeat { client, .. } => client,
+            Request::Leave { ids } => client_of(&ids[0]),
+            Request::Inspect { .. } | Request::Break { .. } => "",
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub word: String,
@@ -134,8 +142,7 @@ impl Lock {
     /// What this request is answered, and what is published, at `time` on the server's clock. `batch` is how many heads
     /// one turn looks at; `queue` how messages name the lock.
     pub fn turn(&mut self, time: u64, request: &Request, batch: usize, queue: &str) -> (Answer, Vec<Message>) {
-        let mut turn =
-            Turn { lock: self.clone(), time, now: 0, least: 0, lapsed: None, again: false, batch, messages: vec![] };
+        let mut turn = Turn { lock: self.clone(), time, now: 0, lapsed: None, again: false, batch, messages: vec![] };
         turn.begin();
         let answer = match request {
             Request::Acquire { id, wait, claim, terms, ticket, memory } => {
@@ -149,15 +156,10 @@ impl Lock {
             Request::Break { token, force } => turn.break_lease(*token, *force),
         };
         let Some(answer) = answer else {
-            // Refused or read-only: nothing has changed.
-            let word = if matches!(request, Request::Renew { .. }) { "lost" } else { "refused" };
-            let caller = match request {
-                Request::Acquire { id, .. } | Request::Renew { id, .. } => client_of(id),
-                _ => "",
-            };
+            // Nothing has changed.
             let mut unchanged = Turn { lock: self.clone(), messages: vec![], lapsed: None, again: false, ..turn };
             unchanged.begin();
-            return (unchanged.answer(word, caller, &[]), vec![]);
+            return (unchanged.answer("refused", request.client(), &[]), vec![]);
         };
         // Where an entry was lost, nobody knows whom to tell.
         turn.messages.retain(|(channel, _)| !channel.is_empty());
@@ -190,7 +192,7 @@ impl Lock {
 
     /// Whether its lease is not one from before data was lost.
     fn sure_holder(&self, id: &str) -> bool {
-        self.holds(id) && self.held().is_none_or(|(_, _, held)| held.mark != Some(Mark::Cut))
+        self.holds(id) && self.held().is_none_or(|(_, _, held)| !held.cut)
     }
 
     /// Who holds the lock, until when, and what is known of it. Where the entry was lost, the last token still tells
@@ -202,9 +204,10 @@ impl Lock {
         Some((id, end, entry))
     }
 
-    fn mark_holder(&mut self, mark: Mark) {
-        if let Some((id, _, entry)) = self.held() {
-            self.entries.insert(id, Entry { mark: Some(mark), ..entry });
+    fn mark_holder(&mut self, mark: impl FnOnce(&mut Entry)) {
+        if let Some((id, _, mut entry)) = self.held() {
+            mark(&mut entry);
+            self.entries.insert(id, entry);
         }
     }
 
@@ -220,12 +223,16 @@ impl Lock {
     }
 }
 
+/// What somebody who returns had been given.
+enum Brought {
+    Ticket(u64),
+    Token(u64),
+}
+
 struct Turn {
     lock: Lock,
     time: u64,
     now: u64,
-    /// What a caller with nothing to restore has seen: its stamps are above it.
-    least: u64,
     /// Whose lease this turn found to be over.
     lapsed: Option<String>,
     /// The batch limit was reached before somebody alive was found.
@@ -240,15 +247,29 @@ impl Turn {
     /// The lock clock follows the server's clock, never backwards, and while somebody waits by two heartbeats at most:
     /// a longer silence is an outage or a jump, and no evidence that anybody died.
     fn tell_time(&mut self) {
+        let lost = self.clock_of_deadlines();
         let state = &mut self.lock.state;
         let mut now = self.time.checked_add_signed(state.skew).expect("clocks do not run below zero");
-        if !self.lock.sessions.values().any(|end| *end > state.seen) {
+        if state.seen == 0 {
+            now = lost.unwrap_or(now);
+        } else if !self.lock.sessions.values().any(|end| *end > state.seen) {
             state.pace = 0;
-        } else if state.seen > 0 {
+        } else if state.pace > 0 {
             now = now.min(state.seen + 2 * state.pace);
         }
         self.now = now.max(state.seen);
         state.skew = self.now as i64 - self.time as i64;
+    }
+
+    /// Where the clock was lost and deadlines were not: when the lease, or else the last session, had its whole length
+    /// before it. What does not tell its length is over.
+    fn clock_of_deadlines(&self) -> Option<u64> {
+        if let Some((id, end)) = &self.lock.lease {
+            return Some(end - self.lock.entries.get(id).map_or(0, |entry| entry.lease));
+        }
+        let (_, first) = self.lock.queue.first()?;
+        let end = self.lock.sessions.values().max()?;
+        Some(end - self.lock.entries.get(first).map_or(0, |entry| entry.liveness))
     }
 
     fn begin(&mut self) {
@@ -273,7 +294,7 @@ impl Turn {
     }
 
     fn next_stamp(&mut self) -> u64 {
-        self.lock.state.stamp = self.time.max(self.lock.state.stamp + 1).max(self.least + 1);
+        self.lock.state.stamp = self.time.max(self.lock.state.stamp + 1);
         self.lock.state.stamp
     }
 
@@ -307,14 +328,26 @@ impl Turn {
     fn refresh(&mut self, client: &str, terms: &Terms) {
         let end = self.lock.sessions.entry(client.to_owned()).or_default();
         *end = (*end).max(self.now + terms.liveness + terms.buffer);
-        self.lock.state.pace = self.lock.state.pace.max(terms.heartbeat);
+        let State { pace, pace_until, .. } = &mut self.lock.state;
+        if terms.heartbeat > *pace || self.now >= *pace_until {
+            (*pace, *pace_until) = (terms.heartbeat, *end);
+        } else if terms.heartbeat == *pace {
+            *pace_until = (*pace_until).max(*end);
+        }
+    }
+
+    /// Whoever comes with this token, or a lower one, is not restored any more.
+    fn pass_over(&mut self, token: u64) {
+        let state = &mut self.lock.state;
+        state.token = state.token.max(token + 1);
+        state.stamp = state.stamp.max(state.token);
     }
 
     fn grant(&mut self, id: &str, entry: Entry, end: u64) -> u64 {
         let token = self.next_stamp();
         self.lock.remove_waiter(id);
         self.lock.state.token = token;
-        self.lock.entries.insert(id.to_owned(), Entry { token, mark: None, ..entry });
+        self.lock.entries.insert(id.to_owned(), Entry { token, broken: false, cut: false, ..entry });
         self.lock.lease = Some((id.to_owned(), end));
         token
     }
@@ -349,21 +382,25 @@ impl Turn {
 
     // ---- data that was lost ----
 
-    /// None if what the client brings is too absurd to be believed.
-    fn restore(&mut self, mark: u64, memory: &Memory, liveness: u64) -> Option<()> {
+    /// False if what the client brings is too absurd to be believed.
+    fn restore(&mut self, brought: Brought, memory: &Memory, liveness: u64) -> bool {
         let Memory { epoch, floor, left } = *memory;
-        let highest = epoch.max(mark).max(floor);
-        let absurd = highest > self.time.max(self.lock.state.stamp) + ABSURD;
-        if epoch == 0 {
-            self.least = if absurd { 0 } else { floor };
-            return Some(());
-        }
-        if absurd {
-            return None;
+        let (brought, last) = match brought {
+            Brought::Ticket(ticket) => (ticket, self.lock.state.stamp),
+            Brought::Token(token) => (token, self.lock.state.token),
+        };
+        let highest = epoch.max(brought).max(floor);
+        // What the server gave itself is not absurd, even if its clock was set back since.
+        if highest > (self.time + ABSURD).max(self.lock.state.stamp) {
+            return false;
         }
         let state = &mut self.lock.state;
-        let rolled_back = epoch > state.epoch || (epoch == state.epoch && highest > state.stamp);
-        let made_anew = epoch < state.epoch && state.recover_until == 0;
+        let rolled_back = match epoch {
+            0 => highest > state.stamp,
+            _ if epoch == state.epoch => highest > state.stamp || brought > last,
+            _ => epoch > state.epoch,
+        };
+        let made_anew = (1..state.epoch).contains(&epoch) && state.recover_until == 0;
         state.stamp = state.stamp.max(highest);
         if rolled_back || made_anew {
             self.lock.state.epoch = self.next_stamp();
@@ -371,10 +408,10 @@ impl Turn {
             self.lock.state.recover_until = until;
             if rolled_back && let Some((_, end)) = &mut self.lock.lease {
                 *end = until.min(*end);
-                self.lock.mark_holder(Mark::Cut);
+                self.lock.mark_holder(|held| held.cut = true);
             }
         }
-        Some(())
+        true
     }
 
     // ---- the verbs ----
@@ -388,14 +425,16 @@ impl Turn {
         ticket: u64,
         memory: &Memory,
     ) -> Option<Answer> {
-        self.restore(ticket, memory, terms.liveness)?;
+        if !self.restore(Brought::Ticket(ticket), memory, terms.liveness) {
+            return None;
+        }
         let client = client_of(id);
         let entry = Entry { lease: terms.lease, liveness: terms.liveness, ..about(id) };
         let lease = if claim { terms.lease.min(terms.liveness) } else { terms.lease };
 
         // A grant from before the loss, of which nobody knows what came after: the waiter returns to its place. So it
         // does if nothing is left of what was granted but the name.
-        let doubtful = self.lock.held().is_none_or(|(_, _, held)| held.mark == Some(Mark::Cut));
+        let doubtful = self.lock.held().is_none_or(|(_, _, held)| held.cut);
         if self.lock.holds(id) && doubtful {
             self.lock.end_lease();
         }
@@ -462,15 +501,15 @@ impl Turn {
     }
 
     fn renew(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
-        self.restore(token, memory, terms.liveness)?;
+        let believed = self.restore(Brought::Token(token), memory, terms.liveness);
         let mine = self.lock.held().filter(|(holder, _, held)| holder == id && held.token == token);
-        let word = match mine.map(|(_, end, held)| (end, held.mark)) {
-            Some((_, Some(Mark::Broken))) => "broken",
-            Some((end, None)) => {
+        let word = match mine {
+            Some((_, _, held)) if held.broken => "broken",
+            Some((_, end, held)) if !held.cut => {
                 self.lock.lease = Some((id.to_owned(), end.max(self.now + terms.lease)));
                 "renewed"
             }
-            _ if self.recovering() && memory.left > 0 && self.newest(id, token) => {
+            _ if believed && self.recovering() && memory.left > 0 && self.newest(id, token) => {
                 self.lock.end_lease();
                 self.lock.remove_waiter(id);
                 self.lock.state.token = token;
@@ -510,7 +549,10 @@ impl Turn {
     }
 
     fn give_up(&mut self, id: &str) -> &'static str {
-        if self.lock.holds(id) {
+        if let Some((_, _, held)) = self.lock.held().filter(|(holder, ..)| holder == id) {
+            if self.recovering() {
+                self.pass_over(held.token);
+            }
             self.lock.end_lease();
             "released"
         } else if self.lapsed.as_deref() == Some(id) {
@@ -534,9 +576,10 @@ impl Turn {
         self.messages.push((held.channel, format!("break {id} {token} {left}")));
         if force {
             self.lock.end_lease();
-        } else if held.mark.is_none() {
-            self.lock.mark_holder(Mark::Broken);
+        } else {
+            self.lock.mark_holder(|held| held.broken = true);
         }
+        self.pass_over(token);
         self.promote(u64::MAX);
         Some(self.answer(if force { "ended" } else { "told" }, "", &[("left_us", left)]))
     }
@@ -545,7 +588,7 @@ impl Turn {
         let mut answer = self.answer("state", "", &[]);
         self.tell_held(&mut answer);
         if let Some((_, _, held)) = self.lock.held() {
-            let broken = u8::from(held.mark == Some(Mark::Broken));
+            let broken = u8::from(held.broken);
             answer.fields.insert("held_broken".into(), broken.to_string());
         }
         let page = self.lock.queue.iter().filter(|(ticket, _)| *ticket > after).take(count);
@@ -582,7 +625,7 @@ impl Turn {
             numbers.iter().map(|(name, number)| ((*name).to_owned(), number.to_string())).collect();
         if let Some((id, _, held)) = self.lock.held()
             && client_of(&id) == client
-            && held.mark != Some(Mark::Cut)
+            && !held.cut
         {
             fields.insert("holder".into(), id);
             fields.insert("holder_token".into(), held.token.to_string());

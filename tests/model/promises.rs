@@ -1,13 +1,14 @@
 //! The promises, judged by what stood before a request, what stands after it, and what was answered: without the model,
 //! so that a mistake which model and scripts share does not pass.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::driver::{Found, Outcome};
-use super::{Lock, Mark, Request, client_of};
+use super::{Lock, Request, client_of};
 
 const MINUTE_MS: i64 = 60_000;
 const DAY_MS: i64 = 86_400_000;
+const DAY_US: u64 = 86_400_000_000;
 const HOUR_MS: i64 = 3_600_000;
 
 macro_rules! ensure {
@@ -26,8 +27,12 @@ pub struct Witness {
     returned: Option<u64>,
     /// A holder, and until when by true time it was told that it holds.
     told: Option<(String, u64)>,
-    /// The longest heartbeat that anybody named.
+    /// The heartbeat that each client named.
+    heartbeats: BTreeMap<String, u64>,
+    /// The longest of those whose sessions stood when one was last prolonged.
     pace: u64,
+    /// Ids and tokens of leases that were given back, or that an operator ended.
+    over: BTreeSet<(String, u64)>,
 }
 
 /// One turn as seen from outside.
@@ -49,6 +54,8 @@ impl Witness {
         self.told_time = None;
         self.told = None;
         self.returned = Some(0);
+        // It may stand again, from a time when it was not over.
+        self.over.clear();
     }
 
     /// The server's clock was set forwards: leases are shorter by as much.
@@ -61,8 +68,8 @@ impl Witness {
     pub fn judge(&mut self, turn: &Turn) -> Result<(), String> {
         let Turn { request, outcome, .. } = turn;
         let (before, after) = (&self.before.lock, &outcome.found.lock);
-        let refused = outcome.answer.word == "refused" || (outcome.answer.word == "lost" && before == after);
-        if refused || matches!(request, Request::Inspect { .. }) {
+        self.kept(turn)?;
+        if outcome.answer.word == "refused" || matches!(request, Request::Inspect { .. }) {
             ensure!(before == after, "it was to change nothing, and left {after:?}");
             return Ok(());
         }
@@ -70,12 +77,14 @@ impl Witness {
         let keeps_time = after.stands() || after.state.epoch > 0;
         if keeps_time {
             self.the_clock(turn)?;
+            self.beats(turn);
             self.exclusion(turn)?;
             self.grants(turn)?;
             self.places(turn)?;
             self.progress(turn)?;
             self.recovery(turn)?;
             self.told(turn)?;
+            self.stays_over(turn)?;
         }
         self.garbage(turn)?;
         leftovers(&self.before.lock, &outcome.found)?;
@@ -87,36 +96,56 @@ impl Witness {
     }
 
     fn notice(&mut self, turn: &Turn) {
-        match turn.request {
-            Request::Acquire { terms, ticket, memory, .. } => {
-                self.pace = self.pace.max(terms.heartbeat);
-                let believed = memory.floor.max(*ticket) <= turn.time + 86_400_000_000;
-                let came_back = memory.epoch > 0 || matches!(turn.outcome.answer.word.as_str(), "granted" | "queued");
-                let returned = self.returned.as_mut().filter(|_| believed && came_back);
-                returned.into_iter().for_each(|top| *top = memory.floor.max(*ticket).max(*top));
-            }
-            Request::Renew { token, memory, .. } => {
-                self.returned.iter_mut().for_each(|top| *top = memory.floor.max(*token).max(*top));
-            }
-            Request::Heartbeat { terms, .. } => self.pace = self.pace.max(terms.heartbeat),
-            _ => {}
+        let brought = self.believed(turn).unwrap_or_default();
+        self.returned.iter_mut().for_each(|top| *top = brought.max(*top));
+    }
+
+    /// The highest stamp that somebody brings, unless it is beyond belief.
+    fn believed(&self, turn: &Turn) -> Option<u64> {
+        let (Request::Acquire { ticket: brought, memory, .. } | Request::Renew { token: brought, memory, .. }) =
+            turn.request
+        else {
+            return None;
+        };
+        let highest = memory.floor.max(*brought).max(memory.epoch);
+        let known = self.before.lock.entries.values().map(|entry| entry.token);
+        let known = known.chain(self.before.lock.queue.iter().map(|(ticket, _)| *ticket)).max().unwrap_or_default();
+        (highest <= known.max(self.before.lock.state.stamp).max(turn.time + DAY_US)).then_some(highest)
+    }
+
+    /// Who was heard of sets the pace for what comes next.
+    fn beats(&mut self, turn: &Turn) {
+        let (Request::Acquire { terms, .. } | Request::Heartbeat { terms, .. }) = turn.request else { return };
+        let (client, after) = (turn.request.client(), &turn.outcome.found.lock);
+        self.heartbeats.insert(client.to_owned(), terms.heartbeat);
+        if self.before.lock.sessions.get(client) < after.sessions.get(client) {
+            let stands = |client: &&String| after.sessions.get(*client).is_some_and(|end| *end > after.state.seen);
+            let standing = self.heartbeats.keys().filter(stands).map(|client| self.heartbeats[client]);
+            self.pace = standing.max().unwrap_or_default();
         }
     }
 
-    /// The lock clock never runs backwards, never faster than the server's, and by two heartbeats at most while a
-    /// session stands.
+    /// The lock clock never runs backwards, never faster than the server's, and while a session stands by two heartbeats
+    /// of the slowest at most.
     fn the_clock(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let Some(told_time) = self.told_time.filter(|_| before.state.seen > 0) else { return Ok(()) };
         ensure!(after.state.seen >= before.state.seen, "the lock clock ran backwards");
         let step = after.state.seen - before.state.seen;
         ensure!(step <= turn.time.saturating_sub(told_time), "the lock clock ran ahead by {step}");
-        let waited_for = before.sessions.values().any(|end| *end > before.state.seen);
-        ensure!(!waited_for || step <= 2 * self.pace, "the lock clock took a step of {step} while somebody waits");
-        let follows = step == turn.time.saturating_sub(told_time) || before.state.seen > turn.time;
-        let stepped_back = turn.time < told_time;
-        ensure!(waited_for || follows || stepped_back, "the lock clock took a step of {step} while nobody waits");
-        ensure!(after.state.stamp >= before.state.stamp, "stamps ran backwards");
+        // Where the state was lost nobody knows the pace, until somebody is heard of.
+        let known = before.state.pace > 0 || self.returned.is_none();
+        let waited_for = known && before.sessions.values().any(|end| *end > before.state.seen);
+        // What was lost may have been the session of the slowest.
+        let longest = self.heartbeats.values().max().copied().unwrap_or_default();
+        let pace = if self.returned.is_some() { longest } else { self.pace };
+        ensure!(!waited_for || step <= 2 * pace, "the lock clock took a step of {step} while somebody waits");
+        let least = if waited_for { 2 * self.heartbeats.values().min().copied().unwrap_or_default() } else { u64::MAX };
+        let follows = step >= least.min(turn.time.saturating_sub(told_time)) || before.state.seen > turn.time;
+        ensure!(follows || turn.time < told_time, "the lock clock took a step of {step} only");
+        // One that is believed makes no room for the next: each turn gives three at most.
+        let most = before.state.stamp.max(turn.time + DAY_US) + 3;
+        ensure!((before.state.stamp..=most).contains(&after.state.stamp), "the stamp became {}", after.state.stamp);
         Ok(())
     }
 
@@ -132,7 +161,7 @@ impl Witness {
         let held = before.entries.get(holder);
         let token = held.map_or(before.state.token, |held| held.token);
         let reopened = before.state.epoch != after.state.epoch;
-        let cut = reopened || held.is_none_or(|held| held.mark == Some(Mark::Cut));
+        let cut = reopened || held.is_none_or(|held| held.cut);
         let may_end = match turn.request {
             Request::Release { id } => id == holder,
             Request::Leave { ids } => ids.contains(holder),
@@ -145,7 +174,7 @@ impl Witness {
             Some((other, new_end)) if other == holder => {
                 let renewed = matches!(turn.request, Request::Renew { id, .. } if id == holder);
                 ensure!(new_end == end || renewed || may_end || reopened, "the lease of {holder} was moved");
-                let broken = held.is_some_and(|held| held.mark == Some(Mark::Broken)) && !reopened;
+                let broken = held.is_some_and(|held| held.broken) && !reopened;
                 ensure!(new_end == end || !broken, "the broken lease of {holder} was prolonged");
                 ensure!(new_end >= end || cut, "the lease of {holder} was made shorter");
             }
@@ -237,16 +266,11 @@ impl Witness {
                 return Err(format!("{id} came into the queue by nobody's acquire"));
             };
             ensure!(caller == id, "{id} came into the queue by the acquire of {caller}");
-            let tokens = before.entries.values().map(|entry| entry.token);
-            let tickets = before.queue.iter().map(|(ticket, _)| *ticket);
-            let known = tokens.chain(tickets).max().unwrap_or_default();
-            let absurd = turn.time.max(before.state.stamp).max(known) + 86_400_000_000;
-            ensure!(*asked == 0 || *ticket <= absurd, "{id} brought ticket {ticket} and was believed");
+            ensure!(self.believed(turn).is_some(), "{id} brought ticket {ticket} and was believed");
             ensure!(ticket == asked || (*asked == 0 && *ticket > before.state.stamp), "{id} was given ticket {ticket}");
         }
         let caller = match turn.request {
-            Request::Acquire { id, .. } => client_of(id),
-            Request::Heartbeat { client, .. } => client,
+            Request::Acquire { .. } | Request::Heartbeat { .. } => turn.request.client(),
             _ => "",
         };
         for (client, end) in before.sessions.iter().filter(|(client, end)| **end > now && *client != caller) {
@@ -281,6 +305,9 @@ impl Witness {
         else {
             return Ok(());
         };
+        if self.believed(turn).is_none() {
+            return Ok(());
+        }
         if memory.epoch > before.state.epoch {
             let least = after.state.seen + terms.liveness.max(memory.left);
             ensure!(after.state.epoch > memory.epoch, "the loss went unnoticed");
@@ -290,11 +317,48 @@ impl Witness {
                 !stands || end <= after.state.recover_until || after.holds(id),
                 "a lease from before the loss stays"
             );
-        } else if memory.epoch < before.state.epoch
+        } else if (1..before.state.epoch).contains(&memory.epoch)
             && let Some((holder, end)) = &before.lease
             && let Some((now_holder, now_end)) = &after.lease
         {
             ensure!(now_holder != holder || now_end >= end || now_holder == id, "a lease from after the loss was cut");
+        }
+        Ok(())
+    }
+
+    /// Nobody is told that its lease is lost while the server has it, nor after a loss while nobody was granted since.
+    fn kept(&self, turn: &Turn) -> Result<(), String> {
+        let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
+        let Request::Renew { id, token, memory, .. } = turn.request else { return Ok(()) };
+        if turn.outcome.answer.word != "lost" {
+            return Ok(());
+        }
+        let held = after.entries.get(id).filter(|held| after.holds(id) && held.token == *token);
+        ensure!(!held.is_some_and(|held| !held.broken && !held.cut), "{id} has its lease and was told that it is lost");
+        let last = before.lease.as_ref().and_then(|(holder, _)| Some(before.entries.get(holder)?.token));
+        let newest = *token > before.state.token.max(last.unwrap_or_default());
+        let shows =
+            memory.epoch > 0 && memory.epoch == before.state.epoch && memory.left > 0 && self.believed(turn).is_some();
+        ensure!(!shows || !newest, "{id} was not restored, and nobody had been granted the lock since");
+        Ok(())
+    }
+
+    /// I10: a lease that was given back, or that an operator ended, does not come back.
+    fn stays_over(&mut self, turn: &Turn) -> Result<(), String> {
+        let (before, answer) = (&self.before.lock, &turn.outcome.answer);
+        if let Request::Renew { id, token, .. } = turn.request {
+            let is_over = self.over.contains(&(id.clone(), *token));
+            ensure!(answer.word != "renewed" || !is_over, "the lease of {id} was over and came back");
+        }
+        let Some((holder, _)) = &before.lease else { return Ok(()) };
+        let ended = match turn.request {
+            Request::Release { .. } | Request::Leave { .. } => named(turn.request, holder),
+            Request::Break { .. } => answer.word != "unknown",
+            _ => false,
+        };
+        if ended {
+            let token = before.entries.get(holder).map_or(before.state.token, |held| held.token);
+            self.over.insert((holder.clone(), token));
         }
         Ok(())
     }
@@ -319,17 +383,20 @@ impl Witness {
     /// I4, the server's half: a lease ends on the lock clock as its holder was told, and by true time not before.
     fn told(&mut self, turn: &Turn) -> Result<(), String> {
         let (answer, after) = (&turn.outcome.answer, &turn.outcome.found.lock);
+        let reopened = self.before.lock.state.epoch != after.state.epoch;
         if let Some((holder, until)) = &self.told {
             let ended = match turn.request {
                 Request::Release { .. } | Request::Leave { .. } => named(turn.request, holder),
                 Request::Break { force, .. } => *force,
                 Request::Renew { id, .. } => id != holder && answer.word == "renewed",
+                // It brings the proof that this grant was made in a state that is older than itself.
+                Request::Acquire { id, .. } => id == holder && reopened,
                 _ => false,
             };
             let taken = after.lease.as_ref().is_none_or(|(other, _)| other != holder);
             let taken_in_time = !taken || ended || *until <= turn.true_time;
             ensure!(taken_in_time, "{holder} was told {} µs more", until - turn.true_time);
-            if taken || self.before.lock.state.epoch != after.state.epoch {
+            if taken || reopened {
                 self.told = None;
             }
         }

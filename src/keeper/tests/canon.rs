@@ -127,7 +127,7 @@ impl World {
         let seen = state.seen;
         let clock = self.server.time(self.now).saturating_add_signed(state.skew);
         notes.words.push(clock.saturating_sub(seen).min(LONG_AGO / 1000));
-        notes.words.push(state.pace);
+        notes.words.extend([state.pace, state.pace_until.saturating_sub(seen)]);
         notes.stamp(state.stamp);
         notes.stamp(state.token);
         notes.stamp(state.epoch);
@@ -152,7 +152,8 @@ impl World {
             id.hash(notes);
             notes.words.extend([entry.lease, entry.liveness]);
             notes.stamp(entry.token);
-            notes.words.push(entry.mark.map_or(0, |mark| 1 + mark as u64));
+            notes.flag(entry.broken);
+            notes.flag(entry.cut);
         }
         notes.words.push(u64::MAX);
     }

@@ -1,0 +1,31 @@
+-- What is found. Everything is read before anything is written.
+local STATE = {'stamp', 'token', 'epoch', 'seen', 'skew', 'pace', 'pace_until', 'recover_until'}
+local found = redis.call('HMGET', state, unpack(STATE))
+for i = 1, #STATE do found[i] = tonumber(found[i] or 0) end
+local stamp, token, epoch, seen, skew, pace, pace_until, recover_until = unpack(found)
+
+local waiting = redis.call('ZCARD', queue)
+if stamp == 0 and waiting > 0 then
+  -- The state was lost and the queue was not: whoever comes now goes behind those who stand in it.
+  stamp = tonumber(redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2])
+end
+local last_session = tonumber(redis.call('ZRANGE', sessions, -1, -1, 'WITHSCORES')[2] or 0)
+local lease = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
+local holder, holder_end = lease[1] or '', tonumber(lease[2] or 0)
+
+-- What an entry is made of. The place of each value is part of the layout.
+local LEASE, LIVENESS, CHANNEL, LABEL, OWNER, TOKEN, BROKEN, CUT = 1, 2, 3, 4, 5, 6, 7, 8
+local function entry_of(id)
+  local packed = redis.call('HGET', entries, id)
+  return packed and cmsgpack.unpack(packed)
+end
+local function client_of(id) return string.match(id, '^[^.]*') end
+
+-- The holder's entry. Read in every case: a key of another type must be found before the first write. Where it was
+-- lost, the last token still tells which lease this is.
+local held = entry_of(holder) or holder ~= '' and token > 0 and {0, 0, '', '', '', token} or nil
+if held then
+  -- And where the state was lost, the entry still tells the last token.
+  token = math.max(token, held[TOKEN])
+  stamp = math.max(stamp, token)
+end
