@@ -43,7 +43,7 @@ fn seeds(ordinary: &[u64]) -> Vec<u64> {
 
 fn run(seed: u64, work: impl FnOnce(&mut Crew, &RedisServer)) -> Report {
     let server = RedisServer::start();
-    let mut crew = Crew::of(&server.url()).seed(seed).start();
+    let mut crew = Crew::at(&server).seed(seed).start();
     work(&mut crew, &server);
     let report = crew.finish();
     println!("seed {seed}: {report}");
@@ -51,21 +51,22 @@ fn run(seed: u64, work: impl FnOnce(&mut Crew, &RedisServer)) -> Report {
     report
 }
 
-/// The connections of the crew: all of them, or one. They are the ones that subscribe.
+/// Kills all connections to the server, or one.
 fn connections_killed(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("connections killed", hits, move |crew| {
         let mut raw = server.raw();
+        let mut kill = |filter: [&str; 2]| -> u64 { cmd("CLIENT").arg("KILL").arg(&filter).query(&mut raw).unwrap() };
         if crew.rng().bool() {
-            let killed: u64 = cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).query(&mut raw).unwrap();
-            return Struck::hits(killed);
+            // Those that have subscribed are the crew's for certain.
+            kill(["TYPE", "normal"]);
+            return Struck::hits(kill(["TYPE", "pubsub"]));
         }
-        let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", "pubsub"]).query(&mut raw).unwrap();
+        let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", "pubsub"]).query(&mut server.raw()).unwrap();
         let ids: Vec<&str> = list.lines().filter_map(|line| line.split(' ').next()?.strip_prefix("id=")).collect();
         if ids.is_empty() {
             return Struck::hits(0);
         }
-        let id = ids[crew.rng().usize(..ids.len())];
-        Struck::hits(cmd("CLIENT").arg(&["KILL", "ID", id]).query(&mut raw).unwrap())
+        Struck::hits(kill(["ID", ids[crew.rng().usize(..ids.len())]]))
     })
 }
 
@@ -116,7 +117,7 @@ fn failure(seed: u64, run: impl FnOnce()) -> String {
 fn a_fault_that_does_not_strike_fails_its_test() {
     let server = RedisServer::start();
     let said = failure(4, || {
-        let crew = Crew::of(&server.url()).seed(4).processes(1).patience(Duration::from_secs(1));
+        let crew = Crew::at(&server).seed(4).processes(1).patience(Duration::from_secs(1));
         let mut crew = crew.start();
         crew.work(1);
         crew.suffer(vec![Fault::new("missed", 1, |_| Struck::hits(0))]);
@@ -129,7 +130,7 @@ fn a_fault_that_does_not_strike_fails_its_test() {
 fn a_server_that_grants_twice_is_found_out() {
     let server = RedisServer::start();
     let said = failure(5, || {
-        let mut crew = Crew::of(&server.url()).seed(5).start();
+        let mut crew = Crew::at(&server).seed(5).start();
         crew.suffer(vec![Fault::new("two hold", 1, |crew| {
             let _: u64 = cmd("DEL").arg("fairlock:{crew}:leases").query(&mut server.raw()).unwrap();
             Struck::hits(u64::from(crew.history().exclusion(crew.terms()).is_err()))

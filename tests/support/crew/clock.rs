@@ -55,7 +55,7 @@ impl Drop for ClockMarks {
 
 /// TIME at a server, over a connection that is made again when it breaks.
 pub fn of_url(url: &str) -> Box<dyn FnMut() -> Option<u64> + Send> {
-    let client = redis::Client::open(url).expect("a URL");
+    let client = redis::Client::open(url).expect("the URL of one server, or another clock");
     let mut connection: Option<redis::Connection> = None;
     Box::new(move || {
         let mut using = match connection.take() {

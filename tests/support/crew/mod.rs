@@ -10,7 +10,7 @@
 //!     });
 //! }
 //!
-//! let mut crew = Crew::of(&server.url()).seed(7).start();
+//! let mut crew = Crew::at(&server).seed(7).start();
 //! crew.suffer(vec![
 //!     fault::process_killed(2),
 //!     Fault::new("connections killed", 10, |_| Struck::hits(kill_connections(&server))),
@@ -47,7 +47,7 @@ pub use self::{
     report::Report,
 };
 use super::{
-    Child, eventually,
+    Child, RedisServer, eventually,
     history::{Admitted, Event, History, Recorder, Terms, now_ns},
 };
 
@@ -106,7 +106,8 @@ impl Setup {
         self
     }
 
-    /// Where to ask for the time of the server that grants, in µs, if not at the URL.
+    /// Where to ask for the time of the server that grants, in µs. Needed where the URL is not that of one server, at which
+    /// its user may ask for the time.
     pub fn clock(mut self, ask: impl FnMut() -> Option<u64> + Send + 'static) -> Setup {
         self.clock = Some(Box::new(ask));
         self
@@ -155,7 +156,12 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// 4 processes with 8 waiters each, at this URL.
+    /// 4 processes with 8 waiters each, at this server, however its clients get there.
+    pub fn at(server: &RedisServer) -> Setup {
+        Crew::of(&server.url()).clock(clock::of_url(&server.admin_url()))
+    }
+
+    /// The same at any URL.
     pub fn of(url: &str) -> Setup {
         let orders = Orders {
             url: url.to_owned(),
