@@ -53,6 +53,10 @@ fn an_acquire_returns_by_its_timeout() {
     assert_eq!(returned_at(50, &[("30 b b.1 left", "29 b - paused\n30 b b.1 left")]), Ok(()));
     rejected(returned_at(50, &[("30 b b.1 left", "29 a - paused\n30 b b.1 left")]), "b.1 returned");
     rejected(returned_at(50, &[("30 b b.1 left", "30 b b.1 left\n55 b - paused")]), "b.1 returned");
+    // Who called when its process was being stopped stood still with it, and who called later did not.
+    let stopping = |until: u64| format!("19 b - paused\n{until} b - resumed\n20 b b.1 called 10");
+    assert_eq!(returned_at(50, &[("20 b b.1 called 10", &stopping(49))]), Ok(()));
+    rejected(returned_at(50, &[("20 b b.1 called 10", &stopping(19))]), "b.1 returned");
     assert_eq!(history.latest(), Duration::from_nanos(6));
     // Who waits for ever may.
     assert_eq!(returned_at(500, &[("called 10", "called")]), Ok(()));

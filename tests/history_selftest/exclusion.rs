@@ -62,6 +62,16 @@ fn who_never_believed_in_its_grant_held_nothing() {
     rejected(good_but(&[late[0], believed]).exclusion(&calm()), "two hold at once");
 }
 
+#[test]
+fn a_hold_may_be_as_short_as_one_mark() {
+    // Its process was stopped as soon as it had the lock, and heard what had become of it at its end.
+    let stopped = "12 a a.1 held\n11 a - paused\n90 a a.1 lost\n90 a - resumed";
+    assert_eq!(good_but(&[("30 a a.1 released", stopped)]).check(), Ok(()));
+    // In the middle of another's hold one moment is too much.
+    let moment = "35 d d.1 called\n35 d d.1 granted 210\n35 d d.1 held\n36 d d.1 lost\n40 b b.1 released";
+    rejected(good_but(&[("40 b b.1 released", moment)]).exclusion(&calm()), "two hold at once: b.1");
+}
+
 /// c is granted the lock in a new state, and the older holder does not know yet.
 const OVERLAP: (&str, &str) = ("40 b b.1 released", "100 b b.1 lost");
 

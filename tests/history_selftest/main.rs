@@ -106,6 +106,16 @@ fn what_cannot_have_happened_cannot_be_read() {
 }
 
 #[test]
+fn a_line_that_is_being_written_is_read_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history");
+    for (text, waits) in [("", 0), ("1 a a.1 ca", 0), ("1 a a.1 called\n", 1), ("1 a a.1 called\n2 a a.2 cal", 1)] {
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(History::read(&path).unwrap().waits().len(), waits, "{text:?}");
+    }
+}
+
+#[test]
 fn what_many_threads_record_is_read_back_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("history");

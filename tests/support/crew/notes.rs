@@ -47,6 +47,7 @@ impl Notes {
                 let now = now_ns();
                 if now - looked > long.as_nanos() as u64 {
                     notes.record.note_at(looked, "-", Event::Paused);
+                    notes.record.note_at(now, "-", Event::Resumed);
                 }
                 looked = now;
                 std::thread::sleep(if notes.look(lease) { CLOSE_LOOK } else { LOOK });
@@ -120,6 +121,8 @@ impl Call {
         let at = now_ns();
         self.note_at(at, Event::Granted { token: held.token() });
         if held.check().is_ok() {
+            // Whatever stops the process now: this much is certain.
+            self.note_at(at, Event::Held);
             holding.push((self.0.waiter.clone(), held.clone()));
         } else {
             self.note_at(at, Event::Lost);

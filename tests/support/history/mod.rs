@@ -16,6 +16,7 @@
 //! 118400000 p3 p3.2 returned                  the caller of an acquire that was not granted goes on
 //! 118500000 p3 - died                         ends everything of that process (SIGKILL)
 //! 118500000 p3 - paused                       ends its claims to be served and believed (SIGSTOP), see below
+//! 118550000 p3 - resumed                      the pause is over: it befell those too who called meanwhile
 //! 118600000 c  - clock 1763733712000300 90000 the server's clock said this, asked then and answered 90 µs later
 //! # anything                                  a remark for who reads it
 //! ```
@@ -26,7 +27,7 @@
 //! `paused` before the signal is sent. Then each interval on record lies within the real one, and what the judges find is
 //! certain. Only `lost` can be stamped no earlier than it is told; where there are `held` marks the last of them counts
 //! instead. Write `paused` only for a pause that is long enough to cost the place or the lease: it excuses those who
-//! overtake. Tickets and tokens are times of the server's clock, so that `clock` marks tell when it granted what.
+//! overtake. A signal takes a moment to arrive, so somebody may seem to do something after it. Tickets and tokens are times of the server's clock, so that `clock` marks tell when it granted what.
 //!
 //! The judges are pure functions over a history: `exclusion.rs`, `told.rs`, `tokens.rs`, `order.rs`, `stalls.rs`,
 //! `ends.rs`. What faults the server suffered, and so what DESIGN admits, they are told by [`Terms`].

@@ -40,6 +40,7 @@ pub enum Event {
     Returned,
     Died,
     Paused,
+    Resumed,
     Clock {
         server_us: u64,
         took_ns: u64,
@@ -61,6 +62,7 @@ impl Event {
             ["returned"] => Event::Returned,
             ["died"] => Event::Died,
             ["paused"] => Event::Paused,
+            ["resumed"] => Event::Resumed,
             ["clock", server, took] => Event::Clock { server_us: server.parse().ok()?, took_ns: took.parse().ok()? },
             _ => return None,
         })
@@ -68,7 +70,7 @@ impl Event {
 
     /// Whether it is of a whole process, and so of no single waiter.
     pub(super) fn of_process(self) -> bool {
-        matches!(self, Event::Died | Event::Paused | Event::Clock { .. })
+        matches!(self, Event::Died | Event::Paused | Event::Resumed | Event::Clock { .. })
     }
 }
 
@@ -87,6 +89,7 @@ impl fmt::Display for Event {
             Event::Returned => f.write_str("returned"),
             Event::Died => f.write_str("died"),
             Event::Paused => f.write_str("paused"),
+            Event::Resumed => f.write_str("resumed"),
             Event::Clock { server_us, took_ns } => write!(f, "clock {server_us} {took_ns}"),
         }
     }

@@ -22,7 +22,7 @@ pub struct Wait {
     pub untaken_ns: Option<u64>,
     pub returned_ns: Option<u64>,
     pub died_ns: Option<u64>,
-    /// The pauses of its process after the call, in their order.
+    /// When pauses of its process began for it: no earlier than its call.
     pub paused_ns: Vec<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Wait {
     pub(super) fn gone(&self) -> Option<u64> {
         // When it was that nobody took a grant, nobody saw.
         let untaken = self.untaken_ns.map(|_| self.called_ns);
-        [self.left_ns, untaken, self.died_ns, self.paused_ns.first().copied()].into_iter().flatten().min()
+        [self.left_ns, untaken, self.died_ns, self.paused_ns.iter().min().copied()].into_iter().flatten().min()
     }
 
     /// When its wait ended, in whatever way.
@@ -45,7 +45,7 @@ impl Wait {
             (Some(held), Some(released)) if self.lost_ns.is_none() => released.max(held),
             (Some(held), _) => held,
             (None, released) => {
-                let paused = self.paused_ns.iter().copied().find(|&at| at >= from);
+                let paused = self.paused_ns.iter().copied().filter(|&at| at >= from).min();
                 [released, self.lost_ns, self.died_ns, paused].into_iter().flatten().min().unwrap_or(u64::MAX)
             }
         }
@@ -67,7 +67,7 @@ impl Hold<'_> {
     /// Whether there was a moment in which it believed to hold the lock. A grant that comes late can be told as lost at
     /// once, and then nobody acted under it.
     pub(super) fn believed(&self) -> bool {
-        self.from < self.to
+        self.from < self.to || self.wait.held_ns.is_some()
     }
 }
 
@@ -87,7 +87,9 @@ pub struct History {
 impl History {
     pub fn read(path: &Path) -> Result<History, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        History::parse(&text)
+        // While others go on writing, the last line may be seen in part.
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        History::parse(&text[..whole])
     }
 
     /// Reads the lines in any order; times alone count.
@@ -119,9 +121,15 @@ impl History {
             }
         }
         let mut marks = Vec::new();
-        for line in &lines {
+        for (number, line) in lines.iter().enumerate() {
             match line.event {
                 Event::Clock { server_us, took_ns } => marks.push((line.at, line.at + took_ns, server_us)),
+                Event::Died | Event::Paused => {
+                    let resumed = |other: &&Line<'_>| other.event == Event::Resumed && other.process == line.process;
+                    let until = lines[number..].iter().find(resumed).filter(|_| line.event == Event::Paused);
+                    line.befall(until.map_or(line.at, |resumed| resumed.at), &mut waits);
+                }
+                Event::Resumed => {}
                 _ => line.apply(&mut waits)?,
             }
         }
@@ -168,17 +176,18 @@ impl<'a> Line<'a> {
         (event.of_process() == (waiter == "-")).then_some(Line { at, process, waiter, event })
     }
 
-    fn apply(&self, waits: &mut BTreeMap<&str, Wait>) -> Result<(), String> {
-        if self.event.of_process() {
-            for wait in waits.values_mut().filter(|wait| wait.process == self.process && wait.called_ns <= self.at) {
-                if self.event == Event::Paused {
-                    wait.paused_ns.push(self.at);
-                } else {
-                    wait.died_ns.get_or_insert(self.at);
-                }
+    /// What happens to a whole process happens to all of its acquires, also to those that are called before it is over.
+    fn befall(&self, until: u64, waits: &mut BTreeMap<&str, Wait>) {
+        for wait in waits.values_mut().filter(|wait| wait.process == self.process && wait.called_ns <= until) {
+            if self.event == Event::Paused {
+                wait.paused_ns.push(self.at.max(wait.called_ns));
+            } else {
+                wait.died_ns.get_or_insert(self.at);
             }
-            return Ok(());
         }
+    }
+
+    fn apply(&self, waits: &mut BTreeMap<&str, Wait>) -> Result<(), String> {
         let wait = waits
             .get_mut(self.waiter)
             .filter(|wait| wait.called_ns <= self.at)
@@ -198,7 +207,7 @@ impl<'a> Line<'a> {
             Event::Left => wait.left_ns.replace(self.at).is_none(),
             Event::Untaken => wait.untaken_ns.replace(self.at).is_none(),
             Event::Returned => wait.returned_ns.replace(self.at).is_none(),
-            Event::Called | Event::CalledFor { .. } | Event::Died | Event::Paused | Event::Clock { .. } => true,
+            _ => true,
         };
         if first { Ok(()) } else { Err(format!("{} was {} twice", self.waiter, self.event)) }
     }
