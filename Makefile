@@ -3,11 +3,12 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: help setup test soak mutants model bench demo
+.PHONY: help setup test soak whims mutants model bench demo
 help:
 	@echo "make demo    six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make test    all tests, each on private Redis servers"
 	@echo "make soak    the scripts against the model for as long as you like: make soak STEPS=5000000"
+	@echo "make whims   processes under random whims and deaths, as often as you like: make whims CASES=50"
 	@echo "make mutants breaks the scripts in many ways, one at a time, and sees the model find each"
 	@echo "make model   explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make bench   the benchmarks"
@@ -23,6 +24,10 @@ test:
 soak: STEPS ?= 2000000
 soak:
 	$(with_redis) STEPS=$(STEPS) cargo test --release --test scripts_model
+
+whims: CASES ?= 10
+whims:
+	$(with_redis) FAIRLOCK_CASES=$(CASES) cargo test --test whims -- --nocapture
 
 mutants:
 	$(with_redis) cargo test --test scripts_model -- --ignored --nocapture

@@ -12,6 +12,7 @@ pub mod child;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod cluster;
+pub mod crew;
 pub mod history;
 pub mod process;
 #[cfg(feature = "cli")]

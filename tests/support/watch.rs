@@ -11,7 +11,7 @@ use std::{
 
 use redis::{Connection, cmd};
 
-use super::{SOON, eventually, server::RedisServer};
+use super::{SOON, eventually, history::nothing_left, server::RedisServer};
 
 /// Asserts that nobody left anything behind: no key but the `:state` of locks, each with a time to live. Drops release in
 /// the background, so this waits until it holds, and prints the keys with their contents if it does not come to hold.
@@ -39,11 +39,12 @@ pub fn keys_left_within(server: &RedisServer, timeout: Duration) {
 }
 
 fn left_behind(raw: &mut Connection) -> Vec<String> {
-    let mut keys: Vec<String> = cmd("KEYS").arg("*").query(raw).expect("KEYS");
-    // -1 means that the key never expires; one that expired since KEYS (-2) is as good as any other that will.
-    keys.retain(|key| !key.ends_with(":state") || time_to_live(raw, key) == -1);
-    keys.sort();
-    keys
+    let keys: Vec<String> = cmd("KEYS").arg("*").query(raw).expect("KEYS");
+    let with_ttl = |key: String| {
+        let ttl = time_to_live(raw, &key);
+        (key, ttl)
+    };
+    nothing_left(&keys.into_iter().map(with_ttl).collect::<Vec<_>>()).err().unwrap_or_default()
 }
 
 fn time_to_live(raw: &mut Connection, key: &str) -> i64 {

@@ -1,0 +1,106 @@
+//! Exclusion, and tokens.
+
+use super::*;
+
+#[test]
+fn exclusion_rejects_two_holders() {
+    rejected(good_but(&[("30 a a.1 released", "32 a a.1 released")]).exclusion(&calm()), "two hold at once: a.1");
+    // Somebody who never says that the hold ended still holds.
+    rejected(good_but(&[("30 a a.1 released", "")]).exclusion(&calm()), "two hold at once: a.1");
+    // One long hold over two short ones that do not touch each other.
+    rejected(good_but(&[("30 a a.1 released", "45 a a.1 released")]).exclusion(&calm()), "two hold at once: a.1");
+}
+
+#[test]
+fn a_hold_ends_with_the_first_of_its_reasons() {
+    // Told that it is lost, it may release whenever it likes, and may not if it is told too late.
+    let lost = ("30 a a.1 released", "30 a a.1 lost\n60 a a.1 released");
+    assert_eq!(good_but(&[lost]).exclusion(&calm()), Ok(()));
+    rejected(good_but(&[("30 a a.1 released", "33 a a.1 lost")]).exclusion(&calm()), "two hold at once");
+    assert_eq!(good_but(&[("30 a a.1 released", "30 a - died")]).check(), Ok(()));
+    assert_eq!(good_but(&[("30 a a.1 released", "30 a - paused\n60 a a.1 lost")]).check(), Ok(()));
+    // The death of another process ends nothing here.
+    rejected(good_but(&[("30 a a.1 released", "30 d - died")]).exclusion(&calm()), "two hold at once");
+}
+
+#[test]
+fn a_hold_with_marks_ends_with_the_last_of_them() {
+    // Told late, but its own check said no in time.
+    let told_late = "29 a a.1 held\n45 a a.1 lost";
+    assert_eq!(good_but(&[("30 a a.1 released", told_late)]).check(), Ok(()));
+    rejected(good_but(&[("30 a a.1 released", "32 a a.1 held\n45 a a.1 lost")]).exclusion(&calm()), "two hold at once");
+    // A pause or a death does not end what a mark shows to have gone on.
+    for end in ["25 a - paused", "25 a - paused\n60 a a.1 lost", "45 a - died"] {
+        let marks = format!("32 a a.1 held\n{end}");
+        rejected(good_but(&[("30 a a.1 released", &marks)]).exclusion(&calm()), "two hold at once");
+    }
+    // A release comes after the last mark.
+    rejected(
+        good_but(&[("30 a a.1 released", "29 a a.1 held\n32 a a.1 released")]).exclusion(&calm()),
+        "two hold at once",
+    );
+}
+
+#[test]
+fn a_grant_after_a_pause_is_a_hold_again() {
+    let paused = ("10 a a.1 called", "10 a a.1 called\n11 a - paused");
+    assert_eq!(good_but(&[paused]).check(), Ok(()));
+    rejected(good_but(&[paused, ("30 a a.1 released", "")]).exclusion(&calm()), "two hold at once");
+}
+
+#[test]
+fn a_hold_may_begin_at_the_moment_in_which_another_ends() {
+    assert_eq!(good_but(&[("31 b b.1 granted 203", "30 b b.1 granted 203")]).check(), Ok(()));
+}
+
+#[test]
+fn who_never_believed_in_its_grant_held_nothing() {
+    // a hears of its grant, and that it is over, while b holds.
+    let late = [("12 a a.1 granted 100", ""), ("30 a a.1 released", "35 a a.1 granted 100\n35 a a.1 lost")];
+    assert_eq!(good_but(&late).check(), Ok(()));
+    let believed = ("30 a a.1 released", "35 a a.1 granted 100\n36 a a.1 held\n37 a a.1 lost");
+    rejected(good_but(&[late[0], believed]).exclusion(&calm()), "two hold at once");
+}
+
+#[test]
+fn a_hold_may_be_as_short_as_one_mark() {
+    // Its process was stopped as soon as it had the lock, and heard what had become of it at its end.
+    let stopped = "12 a a.1 held\n11 a - paused\n90 a a.1 lost\n90 a - resumed";
+    assert_eq!(good_but(&[("30 a a.1 released", stopped)]).check(), Ok(()));
+    // In the middle of another's hold one moment is too much.
+    let moment = "35 d d.1 called\n35 d d.1 granted 210\n35 d d.1 held\n36 d d.1 lost\n40 b b.1 released";
+    rejected(good_but(&[("40 b b.1 released", moment)]).exclusion(&calm()), "two hold at once: b.1");
+}
+
+/// c is granted the lock in a new state, and the older holder does not know yet.
+const OVERLAP: (&str, &str) = ("40 b b.1 released", "100 b b.1 lost");
+
+#[test]
+fn exclusion_excuses_what_lost_data_cannot_prevent() {
+    let history = good_but(&[OVERLAP]);
+    rejected(history.exclusion(&terms()), "two hold at once: b.1");
+    assert_eq!(history.exclusion(&in_trouble(Trouble::LostData, 35, 36)), Ok(()));
+    // Silence is no excuse.
+    rejected(history.exclusion(&in_trouble(Trouble::Silent, 35, 36)), "two hold at once: b.1");
+    // Before the one was granted, or after the other, nothing was lost that could explain it.
+    rejected(history.exclusion(&in_trouble(Trouble::LostData, 20, 30)), "two hold at once: b.1");
+    rejected(history.exclusion(&in_trouble(Trouble::LostData, 42, 43)), "two hold at once: b.1");
+    // At its local deadline at the latest the older one knew.
+    let late = good_but(&[(OVERLAP.0, "137 b b.1 lost")]);
+    rejected(late.exclusion(&in_trouble(Trouble::LostData, 35, 36)), "two hold at once: b.1");
+    assert_eq!(late.exclusion(&in_trouble(Trouble::LostData, 35, 37)), Ok(()));
+    // One excused pair excuses no third.
+    let third = good_but(&[OVERLAP, ("30 a a.1 released", "45 a a.1 released")]);
+    rejected(third.exclusion(&in_trouble(Trouble::LostData, 35, 36)), "two hold at once: a.1");
+}
+
+#[test]
+fn tokens_must_rise() {
+    rejected(good_but(&[("granted 204", "granted 203")]).tokens_rise(), "did not rise from b.1");
+    rejected(good_but(&[("granted 204", "granted 99")]).tokens_rise(), "did not rise from b.1");
+    // It need not rise by one.
+    assert_eq!(good_but(&[("granted 204", "granted 9999")]).tokens_rise(), Ok(()));
+    // Two grants under one token are two, also if one of them was never believed.
+    let twice = ("31 b b.1 granted 203", "31 b b.1 granted 204\n31 b b.1 lost");
+    rejected(good_but(&[twice, ("40 b b.1 released", "")]).tokens_rise(), "did not rise from b.1");
+}

@@ -1,0 +1,110 @@
+//! Told before it is taken: by the server's clock.
+
+use super::*;
+
+/// The server's clock shows whole microseconds: 1000 µs are the moment 1,000,000 here. b is granted the lock at 1050 µs and
+/// notices it 400 µs later. a cannot renew.
+const TOLD: &str = "
+999990 x - clock 1000 20
+1000000 a a.1 called
+1000100 a a.1 granted 1000
+1010000 b b.1 called
+1011000 b b.1 queued 1010
+1040000 a a.1 held
+1460000 a a.1 lost
+1450000 b b.1 granted 1050
+1500000 b b.1 released
+1999990 x - clock 2000 20
+";
+
+#[test]
+fn told_before_taken_accepts_who_knew_in_time() {
+    assert_eq!(history(TOLD).told_before_taken(&calm()), Ok(()));
+    assert_eq!(history(TOLD).check(), Ok(()));
+}
+
+#[test]
+fn told_before_taken_rejects_who_believed_after_the_grant() {
+    // Nobody noticed: exclusion sees nothing wrong.
+    let late = changed(TOLD, &[("1040000 a a.1 held", "1440000 a a.1 held")]);
+    assert_eq!(late.check(), Ok(()));
+    rejected(
+        late.told_before_taken(&calm()),
+        "a.1 (token 1000, from 1000100 to 1440000) believed in its lease 0.390 ms",
+    );
+    // The same with a release, a death, and the hold of one who never said that it ended.
+    for end in ["1440000 a a.1 released", "1440000 a - died", ""] {
+        let late = changed(TOLD, &[("1040000 a a.1 held", end), ("1460000 a a.1 lost", "")]);
+        rejected(late.told_before_taken(&calm()), "a.1 (token 1000");
+    }
+}
+
+#[test]
+fn told_before_taken_leaves_to_the_clocks_what_they_cannot_tell() {
+    // Within 20 ns nobody knows what the server's clock said: its marks took as long.
+    let close = |held: &str| changed(TOLD, &[("1040000 a a.1 held", held)]).told_before_taken(&calm());
+    assert_eq!(close("1050010 a a.1 held"), Ok(()));
+    rejected(close("1051000 a a.1 held"), "a.1");
+    // Slow answers say less: then only what the next one noticed counts.
+    let slow = [("clock 1000 20", "clock 1000 600000"), ("clock 2000 20", "clock 2000 600000")];
+    let slowly = |held: &str| {
+        let changes = [slow[0], slow[1], ("1040000 a a.1 held", held)];
+        changed(TOLD, &changes).told_before_taken(&calm())
+    };
+    assert_eq!(slowly("1440000 a a.1 held"), Ok(()));
+    rejected(slowly("1455000 a a.1 held"), "a.1");
+}
+
+#[test]
+fn told_before_taken_needs_the_servers_clock() {
+    rejected(history(GOOD).told_before_taken(&calm()), "does not tell the server's clock");
+    assert_eq!(history("1 a a.1 called\n2 a a.1 granted 5\n3 a a.1 released").told_before_taken(&calm()), Ok(()));
+}
+
+#[test]
+fn told_before_taken_looks_beyond_the_very_next() {
+    // c's grant came after b's, but a still believes when c has it.
+    let text = "
+1 x - clock 1 0
+10 a a.1 called
+11 a a.1 granted 9000000
+12 a a.1 held
+12 b b.1 called
+12 c c.1 called
+20 b b.1 granted 9000001
+20 b b.1 lost
+30 c c.1 granted 9000002
+31 a a.1 held
+32 c c.1 released
+40 a a.1 lost
+";
+    rejected(history(text).told_before_taken(&calm()), "a.1");
+    let in_time = text.replace("31 a a.1 held", "15 a a.1 held");
+    assert_eq!(history(&in_time).told_before_taken(&calm()), Ok(()));
+}
+
+#[test]
+fn a_clock_that_was_set_tells_nothing_of_what_is_uncertain() {
+    let late = ("1040000 a a.1 held", "1440000 a a.1 held");
+    // Forwards, before anything happened: stamps behind the jump are as good as any.
+    let forwards = changed(TOLD, &[late, ("\n999990 x - clock", "\n899990 x - clock 100 20\n999990 x - clock")]);
+    rejected(forwards.told_before_taken(&calm()), "a.1");
+    // Back, before: stamps count on from what the clock once said, and the token's time is long over.
+    let back = changed(TOLD, &[late, ("\n999990 x - clock", "\n899990 x - clock 5000 20\n999990 x - clock")]);
+    assert_eq!(back.told_before_taken(&calm()), Ok(()));
+    // Back, but after all that: a stamp from before cannot be told from one that counts on.
+    let later = changed(TOLD, &[late, ("2000 20", "2000 20\n2099990 x - clock 1020 20")]);
+    assert_eq!(later.told_before_taken(&calm()), Ok(()));
+    let far_later = changed(TOLD, &[late, ("2000 20", "2000 20\n2099990 x - clock 1060 20")]);
+    rejected(far_later.told_before_taken(&calm()), "a.1");
+}
+
+#[test]
+fn told_before_taken_excuses_what_lost_data_cannot_prevent() {
+    let late = changed(TOLD, &[("1040000 a a.1 held", "1440000 a a.1 held")]);
+    let lease = |ns| Terms { lease: Duration::from_nanos(ns), ..in_trouble(Trouble::LostData, 1_020_000, 1_030_000) };
+    assert_eq!(late.told_before_taken(&lease(410_000)), Ok(()));
+    rejected(late.told_before_taken(&lease(409_999)), "a.1");
+    let silent = Terms { lease: Duration::from_nanos(500_000), ..in_trouble(Trouble::Silent, 1_020_000, 1_030_000) };
+    rejected(late.told_before_taken(&silent), "a.1");
+}

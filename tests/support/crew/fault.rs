@@ -1,0 +1,115 @@
+//! Faults, and those that strike the crew's own processes.
+
+use std::time::Duration;
+
+use super::{Admitted, Crew};
+use crate::support::history::{Trouble, Wait, now_ns};
+
+/// Something that befalls the crew or its server.
+pub struct Fault<'a> {
+    pub(super) name: &'static str,
+    pub(super) hits_left: u64,
+    pub(super) strike: Box<dyn FnMut(&mut Crew) -> Struck + 'a>,
+}
+
+impl<'a> Fault<'a> {
+    /// `strike` is called until its hits add up to this many.
+    pub fn new(name: &'static str, hits: u64, strike: impl FnMut(&mut Crew) -> Struck + 'a) -> Fault<'a> {
+        Fault { name, hits_left: hits, strike: Box::new(strike) }
+    }
+}
+
+/// The evidence that a fault struck.
+#[derive(Debug, Default)]
+pub struct Struck {
+    /// How much it hit; none if it missed.
+    pub hits: u64,
+    /// What the judges must admit for it.
+    pub admits: Vec<Admitted>,
+}
+
+impl Struck {
+    pub fn hits(hits: u64) -> Struck {
+        Struck { hits, admits: Vec::new() }
+    }
+
+    /// One hit, by what troubles the server for as long as it takes.
+    pub fn during(trouble: Trouble, strike: impl FnOnce()) -> Struck {
+        let from_ns = now_ns();
+        strike();
+        Struck { hits: 1, admits: vec![Admitted { trouble, from_ns, to_ns: now_ns() }] }
+    }
+}
+
+/// Kills processes that hold the lock. A hit is one that died holding it.
+pub fn holders_killed(hits: u64) -> Fault<'static> {
+    Fault::new("holders killed", hits, |crew| {
+        let Some(name) = holder(crew) else { return Struck::hits(0) };
+        crew.kill(&name);
+        let died_holding = |wait: &&Wait| wait.process == name && holds_at_its_end(wait);
+        Struck::hits(crew.history().waits().iter().filter(died_holding).count().min(1) as u64)
+    })
+}
+
+/// Kills two processes at once. A hit is a waiter that died in the queue.
+pub fn waiters_killed(hits: u64) -> Fault<'static> {
+    Fault::new("waiters killed", hits, |crew| {
+        let names = some(crew, 2);
+        names.iter().for_each(|name| crew.kill(name));
+        let died_waiting = |wait: &&Wait| {
+            names.contains(&wait.process) && waits(wait) && wait.died_ns.is_some() && wait.ticket.is_some()
+        };
+        Struck::hits(crew.history().waits().iter().filter(died_waiting).count() as u64)
+    })
+}
+
+/// Stops a process that holds the lock, for so long that it loses it, and its places in the queue too.
+pub fn holders_paused(hits: u64) -> Fault<'static> {
+    Fault::new("holders paused for long", hits, |crew| {
+        let terms = crew.terms();
+        let span = terms.lease.max(terms.liveness + terms.buffer) + terms.liveness;
+        let Some(name) = holder(crew) else { return Struck::hits(0) };
+        crew.pause(&name, span);
+        // It stands still: who holds now holds until it is told otherwise.
+        let stands_holding = |wait: &Wait| wait.process == name && holds(wait);
+        Struck::hits(u64::from(crew.history().waits().iter().any(stands_holding)))
+    })
+}
+
+/// Stops any process for less than it takes to miss a heartbeat. It is always hit: it stands still.
+pub fn processes_paused_briefly(hits: u64) -> Fault<'static> {
+    Fault::new("processes paused briefly", hits, |crew| {
+        let span = crew.terms().liveness.mul_f64(0.3 * crew.rng().f64());
+        let names = some(crew, 1);
+        names.iter().for_each(|name| crew.pause(name, span.max(Duration::from_millis(1))));
+        Struck::hits(names.len() as u64)
+    })
+}
+
+/// Random ones among the members.
+fn some(crew: &mut Crew, count: usize) -> Vec<String> {
+    let mut names = crew.awake();
+    crew.rng().shuffle(&mut names);
+    names.truncate(count);
+    names
+}
+
+/// The member that holds the lock, if it was seen.
+fn holder(crew: &Crew) -> Option<String> {
+    let names = crew.awake();
+    let history = crew.history();
+    let holder = history.waits().iter().rev().find(|wait| names.contains(&wait.process) && holds(wait))?;
+    Some(holder.process.clone())
+}
+
+fn holds(wait: &Wait) -> bool {
+    wait.granted_ns.is_some() && wait.released_ns.is_none() && wait.lost_ns.is_none()
+}
+
+fn holds_at_its_end(wait: &Wait) -> bool {
+    holds(wait) && wait.died_ns.is_some()
+}
+
+fn waits(wait: &Wait) -> bool {
+    wait.granted_ns.is_none() && wait.left_ns.is_none() && wait.returned_ns.is_none()
+}

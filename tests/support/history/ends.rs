@@ -1,0 +1,67 @@
+//! I8 and I9: everybody comes to an end, by its own timeout, and leaves nothing behind.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{
+    terms::Terms,
+    waits::{History, Wait},
+};
+
+impl History {
+    /// Nobody is still waiting or holding: every acquire ended, and every hold that it got.
+    pub fn all_finished(&self) -> Result<(), String> {
+        let finished = |wait: &&Wait| match wait.granted_ns {
+            Some(_) => wait.released_ns.or(wait.lost_ns).or(wait.died_ns).is_some(),
+            None => wait.left_ns.or(wait.untaken_ns).or(wait.died_ns).is_some(),
+        };
+        let unfinished: BTreeSet<&str> =
+            self.waits().iter().filter(|wait| !finished(wait)).map(|wait| wait.waiter.as_str()).collect();
+        if unfinished.is_empty() { Ok(()) } else { Err(format!("never finished: {unfinished:?}")) }
+    }
+
+    /// An acquire with a timeout returned by then, and, if it gave up, no earlier (I8). No trouble of the server excuses
+    /// it; a pause of its own process does.
+    pub fn by_their_timeouts(&self, terms: &Terms) -> Result<(), String> {
+        let late = |wait: &&Wait| wait.late_ns().is_some_and(|late| late > terms.slack_ns());
+        if let Some(wait) = self.waits().iter().find(late) {
+            let late = wait.late_ns().unwrap_or_default() as f64 / 1e6;
+            return Err(format!("{} returned {late:.3} ms after its timeout", wait.waiter));
+        }
+        let early = |wait: &&Wait| {
+            let due = wait.due_ns().filter(|_| wait.granted_ns.is_none());
+            due.is_some_and(|due| wait.left_ns == Some(due) && wait.returned_ns.is_some_and(|returned| returned < due))
+        };
+        match self.waits().iter().find(early) {
+            Some(wait) => Err(format!("{} gave up before its timeout", wait.waiter)),
+            None => Ok(()),
+        }
+    }
+
+    /// How long an acquire returned after its timeout, at the worst.
+    pub fn latest(&self) -> Duration {
+        Duration::from_nanos(self.waits().iter().filter_map(Wait::late_ns).max().unwrap_or_default())
+    }
+}
+
+impl Wait {
+    fn due_ns(&self) -> Option<u64> {
+        self.timeout_ns.map(|timeout| self.called_ns + timeout)
+    }
+
+    /// How long after its timeout it returned, unless its process stood still meanwhile.
+    fn late_ns(&self) -> Option<u64> {
+        let (due, returned) = (self.due_ns()?, self.granted_ns.or(self.returned_ns)?);
+        let excused = self.paused_ns.iter().any(|&paused| paused <= returned);
+        (!excused).then_some(returned.saturating_sub(due))
+    }
+}
+
+/// Of these keys, with their times to live in ms, those that should not be there when nobody wants anything any more (I9):
+/// all but the `:state` of locks, and those too if they would stay for ever.
+pub fn nothing_left(keys: &[(String, i64)]) -> Result<(), Vec<String>> {
+    // -1 means that the key never expires; one that has expired since it was listed (-2) is as good as any that will.
+    let stays = |(key, ttl): &&(String, i64)| !key.ends_with(":state") || *ttl == -1;
+    let mut left: Vec<String> = keys.iter().filter(stays).map(|(key, _)| key.clone()).collect();
+    left.sort();
+    if left.is_empty() { Ok(()) } else { Err(left) }
+}

@@ -1,0 +1,47 @@
+//! I2 and I7: nobody is granted while somebody with a lower ticket stands in the queue, also when much has happened since it
+//! got that ticket.
+
+use super::{
+    terms::{Terms, nanos},
+    waits::{History, Hold, Wait},
+};
+
+impl History {
+    /// Who was granted first is told by the tokens, which the server gave, not by when the processes noticed. Of a
+    /// grant without a ticket on record nobody can say whom it overtook.
+    pub fn order(&self, terms: &Terms) -> Result<(), String> {
+        for hold in self.holds() {
+            let Some(ticket) = hold.wait.ticket else { continue };
+            let overtaken = self.waits().iter().find(|other| {
+                let lower = other.ticket.is_some_and(|its| its < ticket);
+                let not_before = other.token.is_none_or(|its| its > hold.token);
+                let waiting = other.gone().is_none_or(|gone| hold.granted < gone);
+                lower && not_before && waiting && !self.admits_overtaking(terms, other, &hold)
+            });
+            if let Some(other) = overtaken {
+                let its = other.ticket.unwrap_or_default();
+                return Err(format!(
+                    "{} (ticket {its}) waited when {hold} was granted with ticket {ticket}",
+                    other.waiter
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// At a server that has lost its data a stranger can be granted before anybody who was there before is back: one whose
+    /// process wanted nothing of the lock when the data was lost, and so soon that nobody had to be back.
+    fn admits_overtaking(&self, terms: &Terms, overtaken: &Wait, by: &Hold<'_>) -> bool {
+        terms.losses().any(|loss| {
+            let of_before = overtaken.called_ns <= loss.to_ns;
+            let soon = (loss.from_ns..=loss.to_ns + nanos(terms.liveness)).contains(&by.granted);
+            let known = |wait: &Wait| {
+                let end = wait.released_ns.or(wait.lost_ns).or(wait.left_ns).or(wait.returned_ns).or(wait.died_ns);
+                wait.process == by.wait.process
+                    && wait.called_ns < loss.from_ns
+                    && end.is_none_or(|end| end > loss.from_ns)
+            };
+            of_before && soon && !self.waits().iter().any(known)
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! Events, and how they are written.
+
+use std::{
+    fmt,
+    fs::{File, OpenOptions},
+    io::{self, Write as _},
+    path::Path,
+};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Now, on a clock that all processes of this machine share and that nobody sets.
+pub fn now_ns() -> u64 {
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    let now = clock_gettime(clock);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    Called,
+    /// `Called`, by one who gives up after this time.
+    CalledFor {
+        timeout_ns: u64,
+    },
+    Queued {
+        ticket: u64,
+    },
+    Granted {
+        token: u64,
+    },
+    Held,
+    Released,
+    Lost,
+    Left,
+    Untaken,
+    Returned,
+    Died,
+    Paused,
+    Resumed,
+    Clock {
+        server_us: u64,
+        took_ns: u64,
+    },
+}
+
+impl Event {
+    pub(super) fn parse(words: &[&str]) -> Option<Event> {
+        Some(match *words {
+            ["called"] => Event::Called,
+            ["called", timeout] => Event::CalledFor { timeout_ns: timeout.parse().ok()? },
+            ["queued", ticket] => Event::Queued { ticket: ticket.parse().ok()? },
+            ["granted", token] => Event::Granted { token: token.parse().ok()? },
+            ["held"] => Event::Held,
+            ["released"] => Event::Released,
+            ["lost"] => Event::Lost,
+            ["left"] => Event::Left,
+            ["untaken"] => Event::Untaken,
+            ["returned"] => Event::Returned,
+            ["died"] => Event::Died,
+            ["paused"] => Event::Paused,
+            ["resumed"] => Event::Resumed,
+            ["clock", server, took] => Event::Clock { server_us: server.parse().ok()?, took_ns: took.parse().ok()? },
+            _ => return None,
+        })
+    }
+
+    /// Whether it is of a whole process, and so of no single waiter.
+    pub(super) fn of_process(self) -> bool {
+        matches!(self, Event::Died | Event::Paused | Event::Resumed | Event::Clock { .. })
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Called => f.write_str("called"),
+            Event::CalledFor { timeout_ns } => write!(f, "called {timeout_ns}"),
+            Event::Queued { ticket } => write!(f, "queued {ticket}"),
+            Event::Granted { token } => write!(f, "granted {token}"),
+            Event::Held => f.write_str("held"),
+            Event::Released => f.write_str("released"),
+            Event::Lost => f.write_str("lost"),
+            Event::Left => f.write_str("left"),
+            Event::Untaken => f.write_str("untaken"),
+            Event::Returned => f.write_str("returned"),
+            Event::Died => f.write_str("died"),
+            Event::Paused => f.write_str("paused"),
+            Event::Resumed => f.write_str("resumed"),
+            Event::Clock { server_us, took_ns } => write!(f, "clock {server_us} {took_ns}"),
+        }
+    }
+}
+
+/// Writes one process's events.
+#[derive(Debug)]
+pub struct Recorder {
+    file: File,
+    process: String,
+}
+
+impl Recorder {
+    pub fn open(path: &Path, process: &str) -> io::Result<Recorder> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Recorder { file, process: process.to_owned() })
+    }
+
+    /// Something that happened to a waiter just now.
+    pub fn note(&self, waiter: &str, event: Event) {
+        self.note_at(now_ns(), waiter, event);
+    }
+
+    /// Something that happened to the whole process just now.
+    pub fn note_process(&self, event: Event) {
+        self.note("-", event);
+    }
+
+    /// Something that happened at another moment, such as a timeout that was due then.
+    pub fn note_at(&self, at_ns: u64, waiter: &str, event: Event) {
+        self.write(format!("{at_ns} {} {waiter} {event}\n", self.process));
+    }
+
+    /// A line for who reads the history; judges pass over it.
+    pub fn remark(&self, text: impl fmt::Display) {
+        self.write(format!("# {} {}: {text}\n", now_ns(), self.process));
+    }
+
+    fn write(&self, line: String) {
+        (&self.file).write_all(line.as_bytes()).expect("writing the history");
+    }
+}

@@ -1,0 +1,77 @@
+//! What the judges must know beside the history: the durations that were agreed, and what befell the server.
+
+use std::time::Duration;
+
+/// By what terms a history is judged. The default is a lock whose durations are all zero, where nothing went wrong: good
+/// for the judges that look at no durations.
+#[derive(Clone, Debug, Default)]
+pub struct Terms {
+    pub lease: Duration,
+    pub liveness: Duration,
+    pub buffer: Duration,
+    /// What a busy machine may take on top of every bound in time.
+    pub slack: Duration,
+    pub admitted: Vec<Admitted>,
+}
+
+/// Some trouble of the server, and when. Nothing outside of it is excused, and within it only what DESIGN admits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    pub trouble: Trouble,
+    /// Before it began.
+    pub from_ns: u64,
+    /// After it was over.
+    pub to_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It gave no answers, or to nobody. It costs the time that it takes, and neither place nor order nor token.
+    Silent,
+    /// It lost data, of all writes or of the latest. A holder may hear of it at its local deadline only, a stranger may be
+    /// granted before anybody is back, and then all wait for those who were there before.
+    LostData,
+}
+
+impl Terms {
+    pub(super) fn heartbeat(&self) -> u64 {
+        nanos(self.liveness / 3)
+    }
+
+    /// What those who died waiting may cost, in all.
+    pub(super) fn window(&self) -> u64 {
+        nanos(self.liveness + self.buffer) + self.heartbeat()
+    }
+
+    pub(super) fn lease_ns(&self) -> u64 {
+        nanos(self.lease)
+    }
+
+    pub(super) fn slack_ns(&self) -> u64 {
+        nanos(self.slack)
+    }
+
+    /// How long nothing is granted after a loss of data, at the most.
+    pub(super) fn recovery(&self) -> u64 {
+        nanos(self.liveness.max(self.lease))
+    }
+
+    pub(super) fn losses(&self) -> impl Iterator<Item = &Admitted> {
+        self.admitted.iter().filter(|admitted| admitted.trouble == Trouble::LostData)
+    }
+
+    pub(super) fn silences(&self) -> impl Iterator<Item = &Admitted> {
+        self.admitted.iter().filter(|admitted| admitted.trouble == Trouble::Silent)
+    }
+
+    /// Whether one who was granted the lock before a loss of data may still believe in its lease although the server,
+    /// which knew nothing of it, granted the lock to another: until its local deadline, which nothing has prolonged since.
+    pub(super) fn admits_belief(&self, granted: u64, until: u64, other_granted: u64) -> bool {
+        self.losses()
+            .any(|loss| granted <= loss.to_ns && loss.from_ns <= other_granted && until <= loss.to_ns + self.lease_ns())
+    }
+}
+
+pub(super) fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
