@@ -12,10 +12,13 @@ pub mod child;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod cluster;
+pub mod faults;
 pub mod history;
 pub mod process;
+pub mod proxy;
 #[cfg(feature = "cli")]
 pub mod pty;
+pub mod resp;
 pub mod run;
 pub mod sentinel;
 pub mod server;
@@ -31,6 +34,7 @@ use std::time::{Duration, Instant};
 pub use self::{
     child::Child,
     cluster::Cluster,
+    proxy::{Act, Proxy, Target},
     sentinel::Sentinels,
     server::RedisServer,
     watch::{Calls, Monitor, calls, keys_left, keys_left_within},
