@@ -185,11 +185,18 @@ fn an_error_in_the_servers_place_keeps_its_turn() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server);
     let mut client = Plain::connect(&proxy);
+    // The command alone, and the whole of it.
+    let misses = [Target::request("no").command(), Target::request("INC").command(), Target::push("a").command()];
+    let misses = misses.map(|target| proxy.fault(target, Act::Cut(0)));
+    let command = proxy.fault_times(1, Target::request("echo").command(), Act::Answer("ERR no echo"));
+    client.send("INCR echo;ECHO a;ECHO a").expect(":1\r\n-ERR no echo\r\n$1\r\na\r\n");
+    assert_eq!(command.struck(), 1);
     let refused = proxy.fault_times(2, Target::request("no"), Act::Answer("LOADING not yet"));
     let replaced = proxy.fault_times(1, Target::reply("done"), Act::Answer("ERR but done"));
     client.send("INCR no;INCR a;INCR no;INCR done;INCR done;INCR no");
     client.expect("-LOADING not yet\r\n:1\r\n-LOADING not yet\r\n-ERR but done\r\n:2\r\n:1\r\n");
     assert_eq!((refused.struck(), replaced.struck()), (2, 1));
+    assert_eq!(misses.map(|miss| miss.struck()), [0, 0, 0]);
     // While the reply of the one before is held back, an answer from here waits too.
     let held = proxy.fault(Target::reply("a"), Act::Hold);
     let refused = proxy.fault(Target::request("no"), Act::Answer("LOADING not yet"));

@@ -7,6 +7,7 @@ use std::time::Duration;
 pub struct Target {
     side: Side,
     word: Vec<u8>,
+    command: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub enum Side {
 impl Target {
     /// Requests of which a word contains this text, in whatever case; all requests if it is empty.
     pub fn request(word: impl AsRef<[u8]>) -> Target {
-        Target { side: Side::Request, word: word.as_ref().to_ascii_lowercase() }
+        Target { side: Side::Request, word: word.as_ref().to_ascii_lowercase(), command: false }
     }
 
     /// Replies to such requests.
@@ -32,8 +33,16 @@ impl Target {
         Target { side: Side::Push, ..Target::request(word) }
     }
 
+    /// Looks at the command alone, and at the whole of it.
+    pub fn command(self) -> Target {
+        Target { command: true, ..self }
+    }
+
     fn hits(&self, side: Side, words: &[Vec<u8>]) -> bool {
         let contains = |text: &[u8]| text.to_ascii_lowercase().windows(self.word.len()).any(|part| part == self.word);
+        if self.command {
+            return self.side == side && words.first().is_some_and(|word| word.eq_ignore_ascii_case(&self.word));
+        }
         self.side == side && (self.word.is_empty() || words.iter().any(|word| contains(word)))
     }
 }
