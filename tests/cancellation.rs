@@ -9,7 +9,7 @@
 mod cancel;
 mod support;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use cancel::{Case, Crowd, Moment, Queue, What, Wire, run_all};
 use support::Act;
@@ -53,9 +53,13 @@ fn with_acts(cases: Vec<Case>, acts: &[(Act, u64)]) -> Vec<Case> {
 
 /// As they are, and with the client going too.
 fn and_last(cases: Vec<Case>) -> Vec<Case> {
-    times(cases, |case| if case.what == What::Close { vec![false] } else { vec![false, true] }, |case, last| {
-        case.last = last;
-    })
+    times(
+        cases,
+        |case| if case.what == What::Close { vec![false] } else { vec![false, true] },
+        |case, last| {
+            case.last = last;
+        },
+    )
 }
 
 #[test]
@@ -80,10 +84,14 @@ fn dropped_after_each_poll_in_passing_trouble() {
 fn dropped_when_a_request_or_its_reply_does_not_come_through() {
     let cases = times(everywhere(), own_wires, |case, wire| (case.wire, case.moment) = (wire, Moment::Struck));
     // Only who holds the lock can release it.
-    let cases = times(cases, |_| vec![()], |case, ()| {
-        let releases = matches!(case.wire, Wire::Request("release") | Wire::Reply("release"));
-        case.turn = releases && case.queue == Queue::Contended && case.what.waits();
-    });
+    let cases = times(
+        cases,
+        |_| vec![()],
+        |case, ()| {
+            let releases = matches!(case.wire, Wire::Request("release") | Wire::Reply("release"));
+            case.turn = releases && case.queue == Queue::Contended && case.what.waits();
+        },
+    );
     let acts = [(Act::Hold, u64::MAX), (Act::Swallow, u64::MAX), (Act::Cut(0), 1), (Act::Answer(PASSING), u64::MAX)];
     run_all(and_last(with_acts(cases, &acts)), Crowd::once);
 }
@@ -126,4 +134,62 @@ fn granted_and_not_taken() {
     ];
     cases.extend(with_acts(times(pushed, |_| vec![()], |case, ()| case.wire = Wire::Push), &acts));
     run_all(and_last(cases), Crowd::once);
+}
+
+/// Scripts are what can run late and matter.
+fn scripts(case: &Case) -> Vec<Wire> {
+    let requests = own_wires(case).into_iter();
+    requests.filter(|wire| matches!(wire, Wire::Request(word) if !fairlock::testing::digest(word).is_empty())).collect()
+}
+
+#[test]
+fn requests_of_connections_that_were_given_up_are_not_executed() {
+    let alone = everywhere().into_iter().filter(|case| case.queue == Queue::Free).collect();
+    let cases = times(alone, scripts, |case, wire| (case.wire, case.moment) = (wire, Moment::Struck));
+    run_all(with_acts(cases, &[(Act::Hold, 1)]), |crowd, case| case.run_late(&crowd.server, &crowd.others));
+}
+
+#[test]
+fn where_no_connection_can_be_killed_a_late_acquire_costs_a_window() {
+    cancel::a_late_acquire_costs_a_window(false);
+    cancel::a_late_acquire_costs_a_window(true);
+}
+
+/// A future that is added to the public interface is to be added here.
+#[test]
+fn every_public_future_is_here() {
+    let known = [
+        ("acquire.rs", "AcquireFuture"),
+        ("acquire.rs", "EnqueueFuture"),
+        ("acquire.rs", "TryAcquireFuture"),
+        ("acquire.rs", "Waiting"),
+        ("acquire.rs", "position"),
+        ("acquire.rs", "run"),
+        ("client.rs", "close"),
+        ("client.rs", "connect"),
+        ("guard.rs", "lost"),
+        ("guard.rs", "release"),
+        ("guard.rs", "renew"),
+        ("lock.rs", "break_lease"),
+        ("lock.rs", "force_break_lease"),
+        ("lock.rs", "inspect"),
+        ("lock.rs", "run"),
+    ];
+    let known: BTreeSet<(String, String)> = known.map(|(file, name)| (file.into(), name.into())).into();
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = fs::read_dir(src).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = BTreeSet::new();
+    for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        let file = path.file_name().unwrap().to_str().unwrap().to_owned();
+        for line in fs::read_to_string(&path).unwrap().lines().map(str::trim) {
+            let async_fn = line.strip_prefix("pub async fn ");
+            let returned = line.strip_prefix("pub fn ").filter(|_| line.contains("impl Future"));
+            let implemented = line.strip_prefix("impl Future for ");
+            if let Some(rest) = async_fn.or(returned).or(implemented) {
+                let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+                found.insert((file.clone(), name.to_owned()));
+            }
+        }
+    }
+    assert_eq!(found, known);
 }

@@ -272,6 +272,18 @@ fn requests_of_a_client_that_is_gone_arrive_late() {
     eventually("they were executed", SOON, || number(&server, "later") == 1);
     assert_eq!((number(&server, "late"), proxy.counts().late, proxy.counts().late_refused), (1, 2, 0));
 
+    // The proxy may also part the two by itself.
+    let mut client = Plain::connect(&proxy);
+    let fault = proxy.fault(Target::request("late"), Act::Hold);
+    client.send("INCR late");
+    fault.await_struck();
+    proxy.abandon();
+    client.expect_end();
+    assert_eq!((proxy.abandoned(), proxy.counts().open, number(&server, "late")), (1, 1, 1));
+    proxy.heal();
+    quiet(&proxy);
+    eventually("it was executed", SOON, || number(&server, "late") == 2);
+
     // But not if the server has been told to end that connection.
     let mut client = Plain::connect(&proxy);
     proxy.fault(Target::request("late"), Act::Hold);
@@ -284,7 +296,7 @@ fn requests_of_a_client_that_is_gone_arrive_late() {
     let _: u32 = cmd("CLIENT").arg("KILL").arg("ID").arg(id).query(&mut server.raw()).unwrap();
     proxy.heal();
     quiet(&proxy);
-    assert_eq!((number(&server, "late"), proxy.counts().late, proxy.counts().late_refused), (1, 2, 1));
+    assert_eq!((number(&server, "late"), proxy.counts().late, proxy.counts().late_refused), (2, 3, 1));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fairlock::Client;
 
-use super::drive::complete;
+use super::drive::insist;
 use super::{Case, Moment, Queue, Report, Wire};
 use crate::support::{RedisServer, keys_left};
 
@@ -24,7 +24,8 @@ pub struct Crowd {
 impl Crowd {
     pub fn start() -> Crowd {
         let server = RedisServer::start();
-        let others = complete(Client::connect(&server.url())).unwrap();
+        let url = server.url();
+        let others = insist(|| Client::connect(&url));
         Crowd { server, others }
     }
 
@@ -44,7 +45,8 @@ impl Crowd {
         };
         let turn = case.what.waits() && case.queue == Queue::Contended;
         let first = if turn || case.what.is_endless() { 2 } else { MOST_POLLS };
-        let completes = (0..first).any(|polls| run(polls, false)) || turn && (0..MOST_POLLS).any(|polls| run(polls, true));
+        let completes =
+            (0..first).any(|polls| run(polls, false)) || turn && (0..MOST_POLLS).any(|polls| run(polls, true));
         assert!(completes || case.what.is_endless(), "{case}: not complete after {MOST_POLLS} polls");
         assert!(case.wire == Wire::Nowhere || all.struck > 0, "{case}: nothing struck");
         all

@@ -1,5 +1,6 @@
 //! Polls futures by hand, as often as wanted and no more.
 
+use std::fmt::Debug;
 use std::future::{Future, IntoFuture};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Condvar, Mutex};
@@ -95,6 +96,18 @@ pub fn complete<F: IntoFuture>(future: F) -> F::Output {
         Driver::new(future).when(|| false);
     }
     output.expect("it is complete")
+}
+
+/// The same for what has an answer timeout of its own, which a machine that stands still for seconds outlasts.
+#[track_caller]
+pub fn insist<F: IntoFuture<Output = Result<T, E>>, T, E: Debug>(make: impl Fn() -> F) -> T {
+    let start = Instant::now();
+    loop {
+        match complete(make()) {
+            Ok(value) => return value,
+            Err(error) => assert!(start.elapsed() < SOON, "{error:?}"),
+        }
+    }
 }
 
 /// Not ready at the first poll, and asks for a second.

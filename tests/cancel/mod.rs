@@ -5,6 +5,7 @@
 
 mod crowd;
 mod drive;
+mod late;
 mod subject;
 
 use std::fmt;
@@ -12,7 +13,8 @@ use std::fmt;
 use fairlock::{Client, Guard, LockOptions, Waiting};
 
 pub use self::crowd::{Crowd, run_all};
-pub use self::drive::{Driver, complete};
+pub use self::drive::{Driver, complete, insist};
+pub use self::late::a_late_acquire_costs_a_window;
 pub use self::subject::{Subject, What};
 use crate::support::{Act, Proxy, RedisServer, SOON, Target, eventually, proxy::Fault};
 
@@ -102,7 +104,8 @@ impl Case {
     }
 
     fn faults(&self, proxy: &Proxy) -> Vec<Fault> {
-        let farewells = |target: fn(String) -> Target| ["leave", "release"].map(|script| target(digest(script))).to_vec();
+        let farewells =
+            |target: fn(String) -> Target| ["leave", "release"].map(|script| target(digest(script))).to_vec();
         let targets = match self.wire {
             Wire::Nowhere => vec![],
             Wire::Request(word) => vec![named(word, Target::request, Target::request)],
@@ -122,10 +125,10 @@ impl Case {
         let contended = self.queue == Queue::Contended;
         let mut ahead = (contended && !self.what.holds()).then(|| {
             let holder = complete(lock.acquire());
-            (holder.unwrap(), complete(lock.enqueue()).unwrap())
+            (holder.unwrap(), insist(|| lock.enqueue()))
         });
         let token = ahead.as_ref().map_or(1, |(holder, _)| holder.token());
-        let mut subject = Subject::prepare(self.what, &proxy, &name, token);
+        let mut subject = Subject::prepare(self.what, &proxy.url(), &name, token);
         let faults = self.faults(&proxy);
         let struck = || faults.iter().map(Fault::struck).sum::<u64>();
         let mut tokens = Vec::new();
@@ -146,7 +149,7 @@ impl Case {
             Moment::Granted => driver.unpolled(|| is_granted(&mut raw, &name)),
         };
         assert!(self.moment != Moment::Struck || struck() > 0, "complete before anything strikes");
-        let enqueue = || complete(lock.enqueue()).unwrap();
+        let enqueue = || insist(|| lock.enqueue());
         // Dropped at once means at once.
         let at_once = matches!(self.moment, Moment::Polls(_));
         let behind = (contended && !at_once).then(enqueue);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use fairlock::{Client, Guard, Lock};
 
-use super::drive::{complete, pause};
+use super::drive::{complete, insist, pause};
 use super::long;
-use crate::support::{Proxy, SOON};
+use crate::support::SOON;
 
 /// A future of the public interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,26 +110,25 @@ pub struct Subject {
 
 impl Subject {
     /// Its client goes through the proxy. `token` is that of the lease which somebody else may hold.
-    pub fn prepare(what: What, proxy: &Proxy, name: &str, token: u64) -> Subject {
-        let url = proxy.url();
+    pub fn prepare(what: What, url: &str, name: &str, token: u64) -> Subject {
+        let url = url.to_owned();
         if what == What::Connect {
             let future = boxed(async move { Client::connect(&url).await });
             return Subject { future, kept: vec![], client: None, closed: false };
         }
         let client = match what {
-            What::Lazy => Client::connect_lazy(&url),
-            _ => complete(Client::connect(&url)),
+            What::Lazy => Client::connect_lazy(&url).unwrap(),
+            _ => insist(|| Client::connect(&url)),
         };
-        let client = client.unwrap();
         let lock = client.lock_with(name, long()).unwrap();
         let mut kept: Vec<Any_> = Vec::new();
         let future = match what {
             What::Connect | What::Lazy | What::Acquire => boxed(lock.acquire().label("a label").into_future()),
             What::AcquireTimeout => boxed(lock.acquire().timeout(100 * SOON).into_future()),
             What::Enqueue => boxed(lock.enqueue().owner("an owner").into_future()),
-            What::Waiting => boxed(complete(lock.enqueue()).unwrap()),
+            What::Waiting => boxed(insist(|| lock.enqueue())),
             What::Position => {
-                let waiting = complete(lock.enqueue()).unwrap();
+                let waiting = insist(|| lock.enqueue());
                 let position = waiting.position();
                 kept.push(Box::new(waiting));
                 boxed(position)
@@ -149,7 +148,7 @@ impl Subject {
             What::ForceBreak => boxed(async move { lock.force_break_lease(token).await }),
             What::Close => {
                 hold(&lock, &mut kept);
-                kept.push(Box::new(complete(lock.enqueue()).unwrap()));
+                kept.push(Box::new(insist(|| lock.enqueue())));
                 let client = client.clone();
                 boxed(async move { client.close().await })
             }

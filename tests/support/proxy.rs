@@ -138,8 +138,7 @@ impl Proxy {
     #[track_caller]
     pub fn start(server: &RedisServer) -> Proxy {
         let dir = tempfile::Builder::new().prefix("fairlock-proxy-").tempdir().expect("a folder for a socket");
-        let shared =
-            Arc::new(Shared { server: server.socket(), inner: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(Shared { server: server.socket(), inner: Mutex::default(), changed: Condvar::new() });
         let mut proxy = Proxy { shared, dir, port: None, listeners: Vec::new() };
         let listener = UnixListener::bind(proxy.socket()).expect("binding a unix socket");
         proxy.listen(move || listener.accept().map(|(client, _)| client.into()));
@@ -208,6 +207,14 @@ impl Proxy {
     pub fn cut(&self) {
         self.shared.lock().connections.iter().for_each(|connection| connection.cut());
         self.shared.changed.notify_all();
+    }
+
+    /// Ends the clients' side of all connections. The server's side stays, and what is held gets there when it is let go.
+    pub fn abandon(&self) {
+        let connections = self.shared.lock().connections.clone();
+        for connection in connections {
+            let _ = shutdown(&connection.client, Shutdown::Both);
+        }
     }
 
     pub fn counts(&self) -> Counts {
