@@ -12,6 +12,8 @@ use crate::support::{RedisServer, keys_left};
 
 /// How many run at a time.
 const CROWD: usize = 48;
+/// How many failures are enough to stop.
+const ENOUGH: usize = 5;
 /// No future here is polled more often.
 const MOST_POLLS: u32 = 20;
 
@@ -63,7 +65,8 @@ pub fn run_all(cases: Vec<Case>, run: impl Fn(&Crowd, Case) -> Report + Sync) {
     std::thread::scope(|scope| {
         for _ in 0..CROWD.min(total) {
             scope.spawn(|| {
-                loop {
+                // Each failure waits long, and more of them would tell no more.
+                while failed.lock().unwrap().len() < ENOUGH {
                     let Some(case) = left.lock().unwrap().next() else { return };
                     match catch_unwind(AssertUnwindSafe(|| run(&crowd, case))) {
                         Ok(report) => *runs.lock().unwrap() += report.runs,
