@@ -167,7 +167,8 @@ impl ClientBuilder {
         self
     }
 
-    /// What the names of all keys and channels begin with (default `fairlock`). Clients with another one use other locks.
+    /// What the names of all keys and channels begin with (default `fairlock`): at most 4096 bytes, no
+    /// braces. Clients with another one use other locks.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.into();
         self
@@ -203,6 +204,7 @@ impl ClientBuilder {
     }
 
     fn start(self, first: Option<oneshot::Sender<Result<(), ConnectError>>>) -> Result<Client, ConnectError> {
+        check_text("the prefix", &self.prefix)?;
         check_braces("the prefix", &self.prefix)?;
         let label = self.label.unwrap_or_else(|| {
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -51,10 +51,10 @@ pub enum OptionError {
         /// The lease.
         lease: Duration,
     },
-    /// A label or an owner is longer than 4096 bytes.
+    /// A label, an owner or the prefix is longer than 4096 bytes.
     #[error("{what} has {length} bytes: use at most 4096")]
     TooLong {
-        /// "the label" or "the owner".
+        /// "the label", "the owner" or "the prefix".
         what: &'static str,
         /// How long it is, in bytes.
         length: usize,

@@ -118,7 +118,7 @@ impl Shared {
         .await;
         let lost = self.lost_with(reason);
         if lost.reason != LostReason::Released {
-            tracing::warn!(lock = %lost.name, token = lost.token, reason = %lost.reason, "lease lost");
+            tracing::warn!(lock = &*lost.name, token = lost.token, reason = %lost.reason, "lease lost");
         }
         lost
     }
@@ -257,7 +257,7 @@ impl Guard {
         let answer = self.handle.call(shared.spec.name(), |call| Command::Release { call: Some(call), id: shared.id });
         shared.lose(LostReason::Released);
         let outcome = answer.await;
-        tracing::debug!(lock = %shared.spec.name(), token = shared.token, ?outcome, "released");
+        tracing::debug!(lock = &**shared.spec.name(), token = shared.token, ?outcome, "released");
         self.handle.say_notes();
         held?;
         match outcome? {

@@ -38,9 +38,11 @@ end
 local lapsed = holder
 if holder_end <= now and holder ~= '' then drop_lease(holder) else lapsed = '' end
 
--- Redis turns whole numbers below 2^53 into exact text by itself, in commands and in replies; Lua alone would not.
+-- Redis turns whole numbers below 2^53 into exact text by itself, in commands and in replies; Lua alone would not. Only
+-- the numbers are formatted: %s ends a text at its first NUL, and a name may have one.
 local function publish(entry, kind, id, of_token, left_us)
-  messages[#messages + 1] = {entry[CHANNEL], string.format('%s %s %.0f %.0f %s', kind, id, of_token, left_us, queue)}
+  local message = kind .. ' ' .. id .. string.format(' %.0f %.0f ', of_token, left_us) .. queue
+  messages[#messages + 1] = {entry[CHANNEL], message}
 end
 
 local function remove(command, key, members)

@@ -13,10 +13,13 @@ pub mod child;
 pub mod cli;
 pub mod cluster;
 pub mod crew;
+pub mod faults;
 pub mod history;
 pub mod process;
+pub mod proxy;
 #[cfg(feature = "cli")]
 pub mod pty;
+pub mod resp;
 pub mod run;
 pub mod sentinel;
 pub mod server;
@@ -32,6 +35,7 @@ use std::time::{Duration, Instant};
 pub use self::{
     child::Child,
     cluster::Cluster,
+    proxy::{Act, Proxy, Target},
     sentinel::Sentinels,
     server::RedisServer,
     watch::{Calls, Monitor, calls, keys_left, keys_left_within},

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::Write as _;
 
+use crate::text::printable;
+
 /// The lock is held by somebody else, and `--no-wait` was given.
 pub(crate) const BUSY: u8 = 122;
 /// The lease was lost, and the command was ended because of it.
@@ -44,8 +46,15 @@ impl Failure {
     }
 }
 
-/// Writes one line to stderr. Unlike `eprintln!` it does not panic when stderr is gone, as it is after a hang-up: what
+/// Writes one line to stderr, where nothing in it can drive a terminal: parts of it may be a server's words. Unlike `eprintln!` it does not panic when stderr is gone, as it is after a hang-up: what
 /// fairlock has to do for its command then matters more than the line.
 pub(crate) fn say(message: impl Display) {
-    let _ = writeln!(std::io::stderr(), "fairlock: {message}");
+    let _ = writeln!(std::io::stderr(), "fairlock: {}", printable(&message.to_string()));
+}
+
+/// Says what is wrong with the arguments, which it quotes.
+pub(crate) fn say_wrong_call(error: &clap::Error) {
+    let plain = error.render().to_string();
+    let lines: String = plain.lines().map(|line| printable(line) + "\n").collect();
+    let _ = std::io::stderr().write_all(lines.as_bytes());
 }

@@ -48,9 +48,14 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(OWN_FAILURE) } else { ExitCode::SUCCESS };
+        Err(error) if error.use_stderr() => {
+            exit::say_wrong_call(&error);
+            return ExitCode::from(OWN_FAILURE);
+        }
+        // The help, or the version.
+        Err(help) => {
+            let _ = help.print();
+            return ExitCode::SUCCESS;
         }
     };
     let result = match cli.task {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::args::{Server, Status};
 use crate::connect;
 use crate::exit::Failure;
-use crate::text::{printable, seconds};
+use crate::text::{printable, printable_json, seconds};
 
 pub(crate) fn status(server: &Server, args: &Status) -> Result<u8, Failure> {
     let client = connect::client(server)?;
@@ -21,7 +21,8 @@ pub(crate) fn status(server: &Server, args: &Status) -> Result<u8, Failure> {
         let lock = client.lock(&args.name).map_err(|error| Failure::own(error.to_string()))?;
         lock.inspect().await.map_err(|error| Failure::own(error.to_string()))
     })?;
-    let text = if args.json { format!("{}\n", as_json(&args.name, &state)) } else { as_text(&args.name, &state) };
+    let json = || printable_json(&as_json(&args.name, &state).to_string()) + "\n";
+    let text = if args.json { json() } else { as_text(&args.name, &state) };
     // A reader that has seen enough, as `head` has, is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(0)

@@ -5,18 +5,36 @@ use std::time::Duration;
 
 /// Escapes what could drive a terminal or deceive its reader: names and labels are chosen by other users of the server.
 pub(crate) fn printable(text: &str) -> String {
+    escape(text, |out, c| write!(out, "{}", c.escape_default()))
+}
+
+/// The same within JSON, where it stays what it was: all but texts is harmless there.
+pub(crate) fn printable_json(json: &str) -> String {
+    escape(json, |out, c| c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}")))
+}
+
+fn escape(text: &str, write: impl Fn(&mut String, char) -> std::fmt::Result) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        // Besides the control characters: line separators, and the marks that reorder text.
-        let deceives =
-            matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        if c.is_control() || deceives {
-            let _ = write!(out, "{}", c.escape_default());
-        } else {
+        if shows(c) {
             out.push(c);
+        } else {
+            let _ = write(&mut out, c);
         }
     }
     out
+}
+
+/// Whether somebody sees what it is. Not so: control characters, marks that reorder text, what is invisible, spaces of
+/// other widths, and what is no character at all. The standard library knows them all, and escapes them in `{:?}`.
+fn shows(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    // Behind a letter, because by itself an accent would be escaped too.
+    let mut text = String::from("a");
+    text.push(c);
+    text.escape_debug().count() == 2
 }
 
 /// A duration for people: whole seconds, since nobody reads more while waiting.
@@ -26,11 +44,28 @@ pub(crate) fn seconds(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::{printable, printable_json};
 
     #[test]
     fn control_characters_are_escaped_and_letters_are_not() {
-        assert_eq!(printable("nächtlich 日本 'a\"b'"), "nächtlich 日本 'a\"b'");
+        for text in ["nächtlich 日本 'a\"b'\\", "e\u{301}", "नमस्ते", "🔒"] {
+            assert_eq!((printable(text), printable_json(text)), (text.to_owned(), text.to_owned()));
+        }
         assert_eq!(printable("a\x1b[2Jb\r\n\u{9b}c\u{202e}d"), r"a\u{1b}[2Jb\r\n\u{9b}c\u{202e}d");
+        for c in [
+            '\u{7f}',
+            '\u{ad}',
+            '\u{61c}',
+            '\u{200b}',
+            '\u{2028}',
+            '\u{2066}',
+            '\u{206a}',
+            '\u{feff}',
+            '\u{fff9}',
+            '\u{e0041}',
+        ] {
+            assert_eq!(printable(&c.to_string()), c.escape_unicode().to_string());
+        }
+        assert_eq!(printable_json("\u{7f}\u{e0041}"), r"\u007f\udb40\udc41");
     }
 }

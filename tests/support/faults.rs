@@ -1,0 +1,115 @@
+//! Which frames a proxy strikes, and what it does to them.
+
+use std::time::Duration;
+
+/// Which frames a fault is for.
+#[derive(Clone, Debug)]
+pub struct Target {
+    side: Side,
+    word: Vec<u8>,
+    command: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Request,
+    Reply,
+    Push,
+}
+
+impl Target {
+    /// Requests of which a word contains this text, in whatever case; all requests if it is empty.
+    pub fn request(word: impl AsRef<[u8]>) -> Target {
+        Target { side: Side::Request, word: word.as_ref().to_ascii_lowercase(), command: false }
+    }
+
+    /// Replies to such requests.
+    pub fn reply(word: impl AsRef<[u8]>) -> Target {
+        Target { side: Side::Reply, ..Target::request(word) }
+    }
+
+    /// Pushed messages of which a word contains this text.
+    pub fn push(word: impl AsRef<[u8]>) -> Target {
+        Target { side: Side::Push, ..Target::request(word) }
+    }
+
+    /// Looks at the command alone, and at the whole of it.
+    pub fn command(self) -> Target {
+        Target { command: true, ..self }
+    }
+
+    fn hits(&self, side: Side, words: &[Vec<u8>]) -> bool {
+        let contains = |text: &[u8]| text.to_ascii_lowercase().windows(self.word.len()).any(|part| part == self.word);
+        if self.command {
+            return self.side == side && words.first().is_some_and(|word| word.eq_ignore_ascii_case(&self.word));
+        }
+        self.side == side && (self.word.is_empty() || words.iter().any(|word| contains(word)))
+    }
+}
+
+/// What happens to a frame that a fault strikes.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    /// It waits until the fault is lifted, and what is behind it too.
+    Hold,
+    /// It is lost, and whatever comes after it in its direction of the connection, also when the fault is lifted.
+    Swallow,
+    /// It comes this much later.
+    Delay(Duration),
+    /// Somebody gets this error instead: a request is not executed, a reply is replaced. No push can be answered.
+    Answer(&'static str),
+    /// The connection ends after this many bytes of it.
+    Cut(usize),
+}
+
+/// The faults that are set, in the order in which they were.
+#[derive(Debug, Default)]
+pub struct Rules {
+    rules: Vec<Rule>,
+    /// How often each struck, by its number.
+    strikes: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    number: usize,
+    target: Target,
+    act: Act,
+    /// How often it may strike yet.
+    left: u64,
+}
+
+impl Rules {
+    pub fn add(&mut self, times: u64, target: Target, act: Act) -> usize {
+        assert!(!matches!((target.side, act), (Side::Push, Act::Answer(_))), "nobody asked for a push");
+        let number = self.strikes.len();
+        self.strikes.push(0);
+        self.rules.push(Rule { number, target, act, left: times });
+        number
+    }
+
+    /// The first fault that is for such a frame strikes.
+    pub fn strike(&mut self, side: Side, words: &[Vec<u8>]) -> Option<(usize, Act)> {
+        let rule = self.rules.iter_mut().find(|rule| rule.left > 0 && rule.target.hits(side, words))?;
+        rule.left -= 1;
+        self.strikes[rule.number] += 1;
+        Some((rule.number, rule.act))
+    }
+
+    pub fn struck(&self, number: usize) -> u64 {
+        self.strikes[number]
+    }
+
+    /// Whether it has not been lifted: one that has struck often enough still holds what it held.
+    pub fn lasts(&self, number: usize) -> bool {
+        self.rules.iter().any(|rule| rule.number == number)
+    }
+
+    pub fn lift(&mut self, number: usize) {
+        self.rules.retain(|rule| rule.number != number);
+    }
+
+    pub fn lift_all(&mut self) {
+        self.rules.clear();
+    }
+}
