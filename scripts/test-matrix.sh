@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Runs the tests that start servers once per row, and ends with a table. Usage: test-matrix.sh [ROW…]; all rows without one.
+#
+#   redis-6.0 redis-7.0 redis-8.0 valkey-8.1 valkey-9    on that server (scripts/fetch-servers.sh)
+#   least                                                every client with the rights that the README names, and no more
+#   sentinel cluster                                     every server reached by way of sentinels, or of a cluster
+#
+# A row can be of two: redis-6.0+cluster. TESTS names test files, where not all of those that start servers should run.
+# With OPTIONAL=1 a row whose server cannot be had here is passed over, and said to be.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+[ $# -gt 0 ] || set -- redis-6.0 redis-7.0 redis-8.0 valkey-8.1 valkey-9 least sentinel cluster
+# Without the tests of the tests' own means.
+tests=${TESTS:-$(basename -s .rs tests/*.rs | grep -v '_selftest$')}
+
+# Sets the environment for row $1, as part by part of it says.
+set_up() {
+    local part
+    export FAIRLOCK_REDIS_SERVER
+    for part in ${1//+/ }; do
+        case $part in
+            least) export FAIRLOCK_TEST_USER=least ;;
+            sentinel | cluster) export FAIRLOCK_TOPOLOGY=$part ;;
+            *) FAIRLOCK_REDIS_SERVER=$(./scripts/fetch-servers.sh "$part") || return 1 ;;
+        esac
+    done
+    FAIRLOCK_REDIS_SERVER=$(./scripts/ensure-redis.sh)
+}
+
+run() {
+    local arguments=() test
+    set_up "$1" || return $no_server
+    for test in $tests; do
+        # It speaks to its servers without any client of fairlock, so only another server makes a difference to it.
+        [[ $test == scripts_model && $1 =~ ^(least|sentinel|cluster) ]] || arguments+=(--test "$test")
+    done
+    cargo test --features cli --no-fail-fast "${arguments[@]}"
+}
+
+no_server=3
+failed=0
+table=
+for row in "$@"; do
+    start=$SECONDS
+    outcome=ok
+    (run "$row") || outcome=$?
+    case $outcome in
+        ok) ;;
+        "$no_server") outcome='no such server here'; [ -n "${OPTIONAL:-}" ] || failed=1 ;;
+        *) outcome=FAILED failed=1 ;;
+    esac
+    table+=$(printf '%-20s %4d s  %s' "$row" $((SECONDS - start)) "$outcome")$'\n'
+done
+printf '\n%s' "$table"
+exit $failed
