@@ -4,9 +4,6 @@
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-#[path = "support/pty.rs"]
-mod pty;
-#[path = "support/cli.rs"]
 mod support;
 #[path = "hostile/texts.rs"]
 mod texts;
@@ -15,8 +12,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Output};
 
-use pty::Terminal;
-use support::{Process, Redis, fairlock};
+use support::cli::{Process, Redis, fairlock};
+use support::pty::Terminal;
 use texts::HOSTILE;
 
 /// Not UTF-8, whatever comes before it.
