@@ -8,7 +8,7 @@
 //!     └──armed leases──────┘      └──────effects─────────┘
 //!                          │
 //!                          ▼
-//!        network.rs: one connection to each server, with pushes (server/connection.rs)
+//!        network.rs, links.rs: one connection to each server, with pushes (server/connection.rs)
 //! ```
 //!
 //! The machine decides, the loop does: it feeds messages, answers, pushes and the clock in, and carries out what comes
@@ -40,6 +40,7 @@
 mod farewells;
 mod handle;
 mod leases;
+mod links;
 mod machine;
 mod network;
 #[cfg(test)]

@@ -8,30 +8,23 @@
 //! A connection that fails closes all routes over it. It is made anew for ever, with backoff; sentinels are asked again
 //! each time, and the nodes of a cluster are asked who serves what. A node that names another one for a slot (MOVED, or
 //! an unsubscription that nobody asked for) closes that slot's route alone.
-//!
-//! Sharded subscriptions have a connection of their own: on one that also carries commands the library would take the
-//! unsubscription that nobody asked for as a reply to a command, and every later reply for that of the next.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, Stream};
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::handle::Notes;
+use super::links::{Boxed, LEAST_PATIENCE, Link, Made, Place, Question, Replied, back_off, make, next_reply};
 use super::machine::{ANSWER_TIMEOUT, RequestId};
 use crate::error::ConnectError;
 use crate::server::{
-    Answer, Call, Connected, Connection, Endpoint, Failure, Incoming, LockKeys, Node, Previous, Push, Reply, Slot,
-    SlotMap, Target, discover, slot_of,
+    Answer, Call, Connection, Endpoint, Failure, Incoming, LockKeys, Node, Push, Reply, Slot, SlotMap, Target,
+    discover, slot_of,
 };
 
-/// The least time that connecting may take: a lost packet must not outlast a short lease, nor a slow network fail.
-const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 /// How many nodes of a cluster are asked at once who serves what.
 const ASKED: usize = 3;
 
@@ -63,11 +56,6 @@ pub(super) enum News {
     First(Result<(), ConnectError>),
 }
 
-/// A server; None is the one that is not a node of a cluster, wherever it is.
-type Place = Option<Node>;
-type Made = Result<(Endpoint, Connected, Option<Connection>), ConnectError>;
-type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
-
 /// The way of one slot's locks to their server.
 struct Route {
     /// Where its hand-offs come to.
@@ -76,61 +64,6 @@ struct Route {
     patience: Duration,
     place: Place,
     open: bool,
-}
-
-/// The connections to one server.
-#[derive(Default)]
-struct Link {
-    /// Counts attempts: what an old connection still says is not believed.
-    generation: u64,
-    connecting: bool,
-    /// That failed since the last answer.
-    attempts: u32,
-    connection: Option<Connection>,
-    /// For sharded subscriptions, where the server knows them.
-    subscriber: Option<Connection>,
-    /// Where they lead to.
-    endpoint: Option<Endpoint>,
-    can_kill: bool,
-    previous: Option<Previous>,
-    /// For WAIT, which blocks its connection. Made when it is needed first, and away while a WAIT is under way.
-    waiting: Option<Connection>,
-    /// The question that is put to the replicas, and by whom; and what will be asked after it.
-    asked: Vec<Question>,
-    to_ask: Vec<Question>,
-    subscribed: HashSet<Arc<str>>,
-    /// Those that were asked for and not confirmed.
-    subscribing: HashSet<Arc<str>>,
-    replies: FuturesUnordered<Boxed<Replied>>,
-}
-
-/// Whether so many replicas have what was written so far.
-struct Question {
-    slot: Slot,
-    request: RequestId,
-    keys: Arc<LockKeys>,
-    replicas: u32,
-    within: Duration,
-}
-
-/// What was answered at a server.
-enum Replied {
-    /// So many replicas have it, and the connection that this was asked on, if it is still of use.
-    Replicas {
-        result: Result<u32, Failure>,
-        waiting: Option<Connection>,
-    },
-    Call {
-        slot: Slot,
-        request: RequestId,
-        call: Call,
-        reply: Reply,
-    },
-    /// That a channel is subscribed shows elsewhere; here is what went wrong instead.
-    Subscribe {
-        slot: Slot,
-        result: Result<(), Reply>,
-    },
 }
 
 pub(super) struct Network {
@@ -619,75 +552,4 @@ impl Network {
             self.discover();
         }
     }
-}
-
-/// At once, then after 10 ms, doubled up to about a second, half of it by chance.
-fn back_off(attempts: u32) -> Duration {
-    let ceiling = if attempts == 0 { 0 } else { 5_u64 << attempts.min(7) };
-    Duration::from_millis(ceiling / 2 + fastrand::u64(0..=ceiling / 2))
-}
-
-impl Link {
-    /// Puts the next question to the replicas, for all who have one.
-    fn ask_replicas(&mut self) {
-        let (Some(endpoint), true) = (self.endpoint.clone(), self.asked.is_empty()) else { return };
-        self.asked = std::mem::take(&mut self.to_ask);
-        let Some(keys) = self.asked.first().map(|question| question.keys.clone()) else { return };
-        let replicas = self.asked.iter().map(|question| question.replicas).max().unwrap_or_default();
-        let within = self.asked.iter().map(|question| question.within).min().unwrap_or_default();
-        let waiting = self.waiting.take();
-        self.replies.push(Box::pin(async move {
-            // The connection itself may hang.
-            let asked = tokio::time::timeout(within + LEAST_PATIENCE, async {
-                let waiting = match waiting {
-                    Some(waiting) => waiting,
-                    None => endpoint.open(|_| ()).await.map_err(|error| Failure::Refused(error.to_string().into()))?,
-                };
-                let have = waiting.replicas(&keys, replicas, within).await?;
-                Ok((have, waiting))
-            });
-            match asked.await.unwrap_or_else(|_| Err(Failure::Refused("the replicas were asked in vain".into()))) {
-                Ok((have, waiting)) => Replied::Replicas { result: Ok(have), waiting: Some(waiting) },
-                Err(failure) => Replied::Replicas { result: Err(failure), waiting: None },
-            }
-        }));
-    }
-}
-
-/// The first reply at any of the servers.
-async fn next_reply(links: &mut BTreeMap<Place, Link>) -> (Place, Replied) {
-    poll_fn(|context| {
-        for (place, link) in links.iter_mut().filter(|(_, link)| !link.replies.is_empty()) {
-            if let Poll::Ready(Some(reply)) = Pin::new(&mut link.replies).poll_next(context) {
-                return Poll::Ready((place.clone(), reply));
-            }
-        }
-        Poll::Pending
-    })
-    .await
-}
-
-/// Finds the server and connects to it.
-async fn make(
-    target: &Target,
-    place: &Place,
-    channel: Option<&str>,
-    previous: Option<Previous>,
-    incoming: impl Fn(Incoming) + Send + Sync + 'static,
-    of_subscriber: impl Fn(Incoming) + Send + Sync + 'static,
-) -> Made {
-    let endpoint = match (target, place) {
-        (Target::Server(server), _) => server.clone(),
-        (Target::Sentinel(sentinels), _) => sentinels.master().await?,
-        (Target::Cluster(seeds), Some(node)) if let Some(seed) = seeds.first() => seed.at(node),
-        (Target::Cluster(_), _) => return Err(ConnectError::Url { reason: "a cluster has nodes".into() }),
-    };
-    let connected = endpoint.connect(channel, previous, incoming).await?;
-    if connected.is_replica && matches!(target, Target::Sentinel(_)) {
-        let cause = "sentinels name it as the master, and it says that it is a replica".into();
-        return Err(ConnectError::Unreachable { address: endpoint.to_string(), cause });
-    }
-    let sharded = connected.shards && matches!(target, Target::Cluster(_));
-    let subscriber = if sharded { Some(endpoint.open(of_subscriber).await?) } else { None };
-    Ok((endpoint, connected, subscriber))
 }
