@@ -21,6 +21,8 @@ use super::{
     urls::before_host,
 };
 
+/// The line of a node's configuration that makes it one.
+pub(super) const ENABLED: &str = "cluster-enabled yes";
 const MASTERS: usize = 3;
 const SLOTS: u16 = 16_384;
 
@@ -60,7 +62,7 @@ impl Builder {
     /// Starts all, and waits until every node sees a whole cluster and every replica is linked.
     #[track_caller]
     pub fn start(self) -> Cluster {
-        let node = run::with_user(node(self.node, self.node_timeout)).alone();
+        let node = node(self.node, self.node_timeout).alone();
         let count = if self.replicas { 2 * MASTERS } else { MASTERS };
         let cluster = Cluster { nodes: (0..count).map(|_| node.clone().start()).collect() };
         cluster.introduce();
@@ -231,7 +233,7 @@ impl Migration<'_> {
 pub(super) fn node(server: ServerBuilder, node_timeout: Duration) -> ServerBuilder {
     server
         .tcp()
-        .config("cluster-enabled yes")
+        .config(ENABLED)
         .config("cluster-config-file nodes.conf")
         .config(&format!("cluster-node-timeout {}", node_timeout.as_millis()))
         // The loss of one master is no reason for the others to refuse their slots.
