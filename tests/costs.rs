@@ -27,6 +27,8 @@ fn quiet() -> LockOptions {
 async fn an_uncontended_cycle_is_two_calls() {
     let server = RedisServer::start();
     let lock = connect(&server).await.lock_with("lock", quiet()).unwrap();
+    // In a cluster, a client asks for the messages of a lock before it asks for the lock, once.
+    lock.acquire().await.unwrap().release().await.unwrap();
     let mut monitor = Monitor::start(&server);
     for cycles in 1..=3 {
         let guard = lock.acquire().await.unwrap();
@@ -59,7 +61,9 @@ async fn a_hand_off_is_one_call_and_one_push() {
     drop(guard);
     let next = waiting.await.unwrap();
     let counted = counter.so_far();
-    assert_eq!((counted.get("evalsha"), counted.get("publish")), (Some(&1), Some(&1)), "{counted:?}");
+    let count = |command: &str| counted.get(command).copied().unwrap_or(0);
+    // Clusters have a second kind of channels.
+    assert_eq!((count("evalsha"), count("publish") + count("spublish")), (1, 1), "{counted:?}");
     assert!(next.token() > token);
     next.check().unwrap();
     drop(behind);

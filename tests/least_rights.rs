@@ -6,7 +6,12 @@ mod support;
 use std::time::Duration;
 
 use fairlock::{Broken, Client, LockOptions, TryAcquireError};
-use support::{RedisServer, keys_left, run::least_rights, soon};
+use support::{
+    RedisServer, keys_left,
+    run::{Topology, least_rights, version},
+    sentinel::MASTER,
+    soon,
+};
 
 /// Every script runs, with a queue, a hand-off, waiters that re-enter after a loss of data, and a heartbeat.
 async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -30,11 +35,38 @@ async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn st
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rights_of_the_readme_are_enough() {
-    let server = RedisServer::builder().user("locker", &least_rights("pw")).start();
+    let rights = least_rights("pw", Topology::of_this_run() == Topology::Cluster);
+    let server = RedisServer::builder().user("locker", &rights).start();
     let client = Client::connect(&server.url_as("locker", "pw")).await.unwrap();
     use_all(&server, &client).await.unwrap();
     drop(client);
     let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut server.raw()).unwrap();
     assert!(refused.is_empty(), "{refused:?}");
+    keys_left(&server);
+}
+
+/// Sentinels know users from Redis 6.2 on.
+#[tokio::test]
+async fn the_rights_of_the_readme_are_enough_at_sentinels() {
+    if version().starts_with("6.0") {
+        return;
+    }
+    let readme = include_str!("../README.md");
+    let rights = readme.split('`').find(|words| words.contains("+sentinel|")).unwrap();
+    let server = RedisServer::builder().plain().tcp().start();
+    let sentinel = RedisServer::builder()
+        .plain()
+        .tcp()
+        .argument("--sentinel")
+        .config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", server.port()))
+        .user("locker", &format!("on >pw -@all {rights}"))
+        .start();
+    let url = |login: &str| format!("redis+sentinel://127.0.0.1:{}/{MASTER}?{login}", sentinel.port());
+    let client = Client::connect(&url("sentinel_user=locker&sentinel_password=pw")).await.unwrap();
+    client.lock("lock").unwrap().acquire().await.unwrap().release().await.unwrap();
+    drop(client);
+    let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut sentinel.raw()).unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+    Client::connect(&url("sentinel_user=locker&sentinel_password=other")).await.unwrap_err();
     keys_left(&server);
 }

@@ -185,7 +185,7 @@ async fn a_real_server_that_is_too_old() {
     if !Path::new(binary).exists() {
         return;
     }
-    let server = RedisServer::builder().alone().binary(binary).start();
+    let server = RedisServer::builder().plain().binary(binary).start();
     let error = refused(&server.url()).await;
     assert!(matches!(error, ConnectError::TooOld { .. }), "{error:?}");
     assert!(error.to_string().contains("Redis 6.0 or Valkey is needed"), "{error}");

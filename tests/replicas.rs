@@ -12,8 +12,11 @@ use support::{RedisServer, SOON, eventually, keys_left, soon};
 /// A master and its replica, linked.
 fn pair() -> (RedisServer, RedisServer) {
     let start = |more: &str| {
-        let server =
-            RedisServer::builder().tcp().config("repl-diskless-sync-delay 0").config("repl-ping-replica-period 1");
+        let server = RedisServer::builder()
+            .alone()
+            .tcp()
+            .config("repl-diskless-sync-delay 0")
+            .config("repl-ping-replica-period 1");
         if more.is_empty() { server.start() } else { server.config(more).start() }
     };
     let master = start("");

@@ -21,6 +21,8 @@ use super::{
     urls::before_host,
 };
 
+/// The line of a node's configuration that makes it one.
+pub(super) const ENABLED: &str = "cluster-enabled yes";
 const MASTERS: usize = 3;
 const SLOTS: u16 = 16_384;
 
@@ -60,10 +62,10 @@ impl Builder {
     /// Starts all, and waits until every node sees a whole cluster and every replica is linked.
     #[track_caller]
     pub fn start(self) -> Cluster {
-        let node = run::with_user(node(self.node, self.node_timeout)).alone();
+        let node = node(self.node, self.node_timeout).alone();
         let count = if self.replicas { 2 * MASTERS } else { MASTERS };
         let cluster = Cluster { nodes: (0..count).map(|_| node.clone().start()).collect() };
-        cluster.introduce();
+        introduce(&cluster.nodes.iter().collect::<Vec<_>>());
         cluster.assign();
         eventually("every node sees a whole cluster", SOON, || cluster.nodes.iter().all(is_ready));
         cluster
@@ -158,21 +160,6 @@ impl Cluster {
         found.expect("the loop above ends with a node")
     }
 
-    /// Makes every node known to every other one, rather than wait for gossip to spread.
-    fn introduce(&self) {
-        for node in &self.nodes {
-            for other in self.nodes.iter().filter(|other| other.port() != node.port()) {
-                let () = ask(node, &["MEET", "127.0.0.1", &other.port().to_string()]);
-            }
-        }
-        let known = format!("cluster_known_nodes:{}\r\n", self.nodes.len());
-        eventually("the nodes know each other", SOON, || {
-            // Nodes whose introduction is not over are counted, too.
-            let acquainted = |node| !ask::<String>(node, &["NODES"]).contains("handshake");
-            self.nodes.iter().all(|node| ask::<String>(node, &["INFO"]).contains(&known) && acquainted(node))
-        });
-    }
-
     fn assign(&self) {
         let (masters, replicas) = self.nodes.split_at(MASTERS);
         let share = SLOTS.div_ceil(MASTERS as u16);
@@ -231,7 +218,7 @@ impl Migration<'_> {
 pub(super) fn node(server: ServerBuilder, node_timeout: Duration) -> ServerBuilder {
     server
         .tcp()
-        .config("cluster-enabled yes")
+        .config(ENABLED)
         .config("cluster-config-file nodes.conf")
         .config(&format!("cluster-node-timeout {}", node_timeout.as_millis()))
         // The loss of one master is no reason for the others to refuse their slots.
@@ -245,9 +232,27 @@ pub(super) fn node(server: ServerBuilder, node_timeout: Duration) -> ServerBuild
 /// A cluster of which one node has all slots and the other one none.
 #[track_caller]
 pub(super) fn found(owner: &RedisServer, other: &RedisServer) {
-    let () = ask(other, &["MEET", "127.0.0.1", &owner.port().to_string()]);
+    introduce(&[owner, other]);
     add_slots(owner, 0..SLOTS);
     eventually("both see a whole cluster", SOON, || is_ready(owner) && is_ready(other));
+}
+
+/// Makes every node known to every other one, rather than wait for gossip to spread.
+#[track_caller]
+fn introduce(nodes: &[&RedisServer]) {
+    let knows_all = |node: &RedisServer| {
+        let known: String = ask(node, &["NODES"]);
+        let others = nodes.iter().filter(|other| other.port() != node.port());
+        // Those with whom that has begun are listed, too; it ends without success on a machine that is slow enough.
+        let unknown: Vec<_> = others.filter(|other| !known.contains(&at(other))).collect();
+        for other in &unknown {
+            let () = ask(node, &["MEET", "127.0.0.1", &other.port().to_string()]);
+        }
+        unknown.is_empty() && !known.contains("handshake")
+    };
+    eventually("the nodes know each other", SOON, || {
+        nodes.iter().filter(|node| knows_all(node)).count() == nodes.len()
+    });
 }
 
 #[track_caller]

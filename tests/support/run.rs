@@ -6,15 +6,19 @@
 //! | `FAIRLOCK_TEST_USER` | `least` | [`RedisServer::url`] logs in as a user with the rights that the README names, and no more |
 //! | `FAIRLOCK_TOPOLOGY` | `sentinel`, `cluster` | it goes by way of sentinels, or of the nodes of a cluster |
 //!
+//! `make test-matrix` does these and others in turn. Some tests take no part, by what they are: `scripts_model` speaks to its
+//! servers without a client, those of `cli_local` are started by fairlock itself, `refusals` and `least_rights` bring users
+//! of their own, `replicas` and `topologies` set-ups of their own (in which clients have the least rights, too).
+//!
 //! The tests know nothing of it. They judge by the server that they started, to which [`RedisServer::raw`] leads as
 //! administrator in each case: where there are more, these hold no locks.
 
-use std::env;
+use std::{env, process::Command, sync::OnceLock};
 
 use super::{
     SOON, cluster,
     sentinel::MASTER,
-    server::{Builder, RedisServer},
+    server::{Builder, RedisServer, redis_server},
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,11 +59,11 @@ impl Topology {
             Topology::Standalone => None,
             Topology::Sentinel => {
                 // The only one, and without a replica to promote: it names this master for ever.
-                let sentinel = RedisServer::builder().alone().tcp().argument("--sentinel");
+                let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel");
                 Some(sentinel.config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", server.port())).start())
             }
             Topology::Cluster => {
-                let other = like_it.alone().start();
+                let other = like_it.plain().start();
                 cluster::found(server, &other);
                 Some(other)
             }
@@ -78,20 +82,32 @@ pub fn login() -> Option<(&'static str, &'static str)> {
 
 const LEAST: (&str, &str) = ("least", "of-all");
 
-/// A server that knows them.
-pub(super) fn with_user(server: Builder) -> Builder {
-    match login() {
-        Some((user, password)) => server.user(user, &least_rights(password)),
-        None => server,
-    }
+/// What ACL SETUSER takes for a user with this password, and the rights that the README names.
+pub fn least_rights(password: &str, in_cluster: bool) -> String {
+    let readme = include_str!("../../README.md");
+    let start = readme.find("~fairlock:*").expect("the README names the least rights");
+    let section = readme[start..].split("\n## ").next().unwrap_or_default();
+    let everywhere = section.split("```").next().unwrap_or_default();
+    let elsewhere = section.split('`').filter(|words| words.starts_with('+'));
+    let elsewhere = elsewhere.flat_map(str::split_whitespace).filter(|right| match *right {
+        "+wait" => true,
+        // That is for sentinels.
+        "+sentinel|get-master-addr-by-name" => false,
+        "+ssubscribe" | "+spublish" => in_cluster && !version().starts_with("6."),
+        _ => in_cluster,
+    });
+    let rights: Vec<&str> = everywhere.split_whitespace().chain(elsewhere).collect();
+    format!("on >{password} resetkeys resetchannels -@all {}", rights.join(" "))
 }
 
-/// What ACL SETUSER takes for a user with this password, and the rights that the README names.
-pub fn least_rights(password: &str) -> String {
-    let readme = include_str!("../../README.md");
-    let rights = &readme[readme.find("~fairlock:*").expect("the README names the least rights")..];
-    let rights: Vec<&str> = rights.split("```").next().unwrap_or_default().split_whitespace().collect();
-    format!("on >{password} resetkeys resetchannels -@all {}", rights.join(" "))
+/// That of the servers of this run.
+pub fn version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| {
+        let output = Command::new(redis_server()).arg("--version").output().expect("running redis-server");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        said.split_once("v=").expect("redis-server says its version").1.to_owned()
+    })
 }
 
 fn variable(name: &str) -> Option<String> {

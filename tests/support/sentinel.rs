@@ -74,7 +74,8 @@ impl Builder {
     /// can succeed.
     #[track_caller]
     pub fn start(self) -> Sentinels {
-        let server = run::with_user(self.server)
+        let server = self
+            .server
             .alone()
             .tcp()
             .config("repl-diskless-sync yes")
@@ -91,7 +92,7 @@ impl Builder {
         });
 
         let sentinel = RedisServer::builder()
-            .alone()
+            .plain()
             .tcp()
             .argument("--sentinel")
             .config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} {QUORUM}", servers[0].port()))

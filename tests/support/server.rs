@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{
-    SOON,
+    SOON, cluster,
     process::Process,
     run::{self, Topology},
 };
@@ -49,6 +49,7 @@ pub struct Builder {
     arguments: Vec<String>,
     environment: Vec<(String, OsString)>,
     alone: bool,
+    plain: bool,
 }
 
 impl Builder {
@@ -99,24 +100,30 @@ impl Builder {
         self
     }
 
-    /// Whatever the environment says about the run (`support::run`), this one has nobody beside it, and no users but
-    /// its own.
+    /// Whatever the environment says about the run (`support::run`), this one has nobody beside it.
     pub fn alone(mut self) -> Self {
         self.alone = true;
         self
     }
 
+    /// Nor has it any user but its own: what the environment says about the run does not concern it.
+    pub fn plain(mut self) -> Self {
+        self.plain = true;
+        self.alone()
+    }
+
     /// Starts the server and waits until it answers.
     #[track_caller]
     pub fn start(self) -> RedisServer {
-        if self.alone {
-            return self.start_in(Topology::Standalone, None);
-        }
-        let topology = Topology::of_this_run();
+        let topology = if self.alone { Topology::Standalone } else { Topology::of_this_run() };
         let server = topology.prepare(self);
-        match server.password {
-            Some(_) => server.start_in(topology, None),
-            None => run::with_user(server).start_in(topology, run::login()),
+        match run::login().filter(|_| !server.plain && server.password.is_none()) {
+            Some((user, password)) => {
+                let in_cluster = server.config.iter().any(|line| line == cluster::ENABLED);
+                let rights = run::least_rights(password, in_cluster);
+                server.user(user, &rights).start_in(topology, Some((user, password)))
+            }
+            None => server.start_in(topology, None),
         }
     }
 
