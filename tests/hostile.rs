@@ -83,7 +83,7 @@ async fn carried_faithfully(server: &RedisServer, prefix: &str) {
         assert_eq!(&*soon(lost).await.name, *name);
         next.release().await.unwrap_err();
     }
-    assert_eq!(cmd("GETDEL").arg(canary).query::<u32>(&mut raw).unwrap(), 1);
+    assert_eq!(cmd("DEL").arg(canary).query::<u32>(&mut raw).unwrap(), 1);
     keys_left(server);
 }
 
