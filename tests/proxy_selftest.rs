@@ -8,7 +8,6 @@ use std::{
     io::{Read as _, Write as _},
     net::{Shutdown, TcpStream},
     os::unix::net::UnixStream,
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -24,8 +23,7 @@ struct Plain(UnixStream);
 
 impl Plain {
     fn connect(proxy: &Proxy) -> Plain {
-        let path: PathBuf = proxy.url().strip_prefix("redis+unix://").unwrap().into();
-        let stream = UnixStream::connect(path).unwrap();
+        let stream = UnixStream::connect(proxy.socket()).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
         Plain(stream)
     }
@@ -105,7 +103,7 @@ fn frames_are_whole_wherever_they_are_cut() {
 
 #[test]
 fn without_faults_everything_passes_and_is_counted() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server).tcp();
     for url in [proxy.url(), proxy.tcp_url()] {
         let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
@@ -127,7 +125,7 @@ fn without_faults_everything_passes_and_is_counted() {
 
 #[test]
 fn a_held_reply_comes_later_and_what_is_behind_it_too() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let mut client = Plain::connect(&proxy);
     let fault = proxy.fault(Target::reply("first"), Act::Hold);
@@ -143,7 +141,7 @@ fn a_held_reply_comes_later_and_what_is_behind_it_too() {
 
 #[test]
 fn a_held_request_is_not_executed_until_it_is_let_go() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let (mut client, mut other) = (Plain::connect(&proxy), Plain::connect(&proxy));
     // In whatever case, and in the middle of a word.
@@ -159,7 +157,7 @@ fn a_held_request_is_not_executed_until_it_is_let_go() {
 
 #[test]
 fn what_is_swallowed_never_comes_nor_does_what_is_behind_it() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let (mut deaf, mut mute) = (Plain::connect(&proxy), Plain::connect(&proxy));
     let lost = proxy.fault_times(1, Target::request("lost"), Act::Swallow);
@@ -182,7 +180,7 @@ fn what_is_swallowed_never_comes_nor_does_what_is_behind_it() {
 
 #[test]
 fn an_error_in_the_servers_place_keeps_its_turn() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let mut client = Plain::connect(&proxy);
     // The command alone, and the whole of it.
@@ -210,7 +208,7 @@ fn an_error_in_the_servers_place_keeps_its_turn() {
 
 #[test]
 fn a_connection_is_cut_in_the_middle_of_a_reply_or_request() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let _: () = cmd("SET").arg("long").arg("0123456789").query(&mut server.raw()).unwrap();
     for bytes in [0, 1, 7, 15] {
@@ -233,7 +231,7 @@ fn a_connection_is_cut_in_the_middle_of_a_reply_or_request() {
 
 #[test]
 fn connections_are_refused_and_cut() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server).tcp();
     let mut client = Plain::connect(&proxy);
     client.send("ECHO x").expect("$1\r\nx\r\n");
@@ -257,7 +255,7 @@ fn connections_are_refused_and_cut() {
 
 #[test]
 fn requests_of_a_client_that_is_gone_arrive_late() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let mut client = Plain::connect(&proxy);
     let fault = proxy.fault(Target::request("late"), Act::Hold);
@@ -301,7 +299,7 @@ fn requests_of_a_client_that_is_gone_arrive_late() {
 
 #[test]
 fn a_delay_delays() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let mut client = Plain::connect(&proxy);
     let delay = Duration::from_millis(60);

@@ -146,11 +146,15 @@ fn text(value: &Value) -> Option<String> {
     Some(String::from_utf8_lossy(bytes(value)?).into_owned())
 }
 
+/// Scripts count in Lua, where whole numbers are exact up to here. Whatever is more is no number of theirs.
+const MOST: u64 = 1 << 53;
+
 fn number(value: &Value) -> Option<u64> {
-    match value {
+    let number = match value {
         Value::Int(number) => u64::try_from(*number).ok(),
         _ => std::str::from_utf8(bytes(value)?).ok()?.parse().ok(),
-    }
+    };
+    number.filter(|number| *number <= MOST)
 }
 
 fn span(value: &Value) -> Option<Duration> {
@@ -183,7 +187,8 @@ impl Push {
         };
         let (id, token) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
         let _left_us: u64 = words.next()?.parse().ok()?;
-        Some(Self { kind, id, token, queue: words.next()?.to_owned() })
+        let queue = words.next()?.to_owned();
+        (token <= MOST).then_some(Self { kind, id, token, queue })
     }
 }
 

@@ -1,11 +1,11 @@
 //! Where the locks are kept, as the user says it: one server, a master that sentinels know, or a cluster.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion};
 
-use super::scripts::SCRIPTS;
+use super::scripts::{SCRIPTS, Source};
 use crate::error::ConnectError;
 
 /// A server of several, as the others name it.
@@ -178,8 +178,7 @@ impl Endpoint {
             .set_lib_name("fairlock", env!("CARGO_PKG_VERSION"));
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        let digests = SCRIPTS.iter().map(|script| redis::Script::new(script.text).get_hash().to_owned()).collect();
-        Ok(Self { info, address, digests })
+        Ok(Self { info, address, digests: digests() })
     }
 
     /// The same user and settings at another address.
@@ -209,6 +208,13 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.address)
     }
+}
+
+/// Made once: the scripts are long, and some targets have many servers.
+fn digests() -> Arc<[String]> {
+    static DIGESTS: OnceLock<Arc<[String]>> = OnceLock::new();
+    let digest = |script: &Source| redis::Script::new(script.text).get_hash().to_owned();
+    DIGESTS.get_or_init(|| SCRIPTS.iter().map(digest).collect()).clone()
 }
 
 fn no_master() -> ConnectError {

@@ -45,7 +45,7 @@ impl Case {
 /// or behind others. It then costs them a liveness window, not a lease.
 pub fn a_late_acquire_costs_a_window(contended: bool) {
     let rules = "on >secret ~* &* +@all -client +client|id";
-    let server = RedisServer::builder().user("worker", rules).start();
+    let server = RedisServer::builder().alone().user("worker", rules).start();
     let proxy = Proxy::start(&server);
     let direct = server.url();
     let others = insist(|| Client::connect(&direct));

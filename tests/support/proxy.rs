@@ -40,6 +40,7 @@ use super::{
     faults::{Rules, Side},
     resp::{Frames, is_push, words},
     server::RedisServer,
+    urls::of_socket,
 };
 
 /// What was done so far.
@@ -89,6 +90,7 @@ pub struct Proxy {
     shared: Arc<Shared>,
     dir: TempDir,
     port: Option<u16>,
+    login: Option<(String, String)>,
     listeners: Vec<JoinHandle<()>>,
 }
 
@@ -139,7 +141,7 @@ impl Proxy {
     pub fn start(server: &RedisServer) -> Proxy {
         let dir = tempfile::Builder::new().prefix("fairlock-proxy-").tempdir().expect("a folder for a socket");
         let shared = Arc::new(Shared { server: server.socket(), inner: Mutex::default(), changed: Condvar::new() });
-        let mut proxy = Proxy { shared, dir, port: None, listeners: Vec::new() };
+        let mut proxy = Proxy { shared, dir, port: None, login: server.login.clone(), listeners: Vec::new() };
         let listener = UnixListener::bind(proxy.socket()).expect("binding a unix socket");
         proxy.listen(move || listener.accept().map(|(client, _)| client.into()));
         proxy
@@ -166,15 +168,17 @@ impl Proxy {
         }));
     }
 
-    fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.dir.path().join("proxy.sock")
     }
 
+    /// Of its unix socket, with the name and the password with which clients go to the server.
     pub fn url(&self) -> String {
-        format!("redis+unix://{}", self.socket().display())
+        of_socket(&self.socket(), self.login.as_ref().map(|(user, password)| (user.as_str(), password.as_str())))
     }
 
     #[track_caller]
+    /// Of its loopback port, for somebody who needs no password.
     pub fn tcp_url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port.expect("this proxy was started without `tcp()`"))
     }

@@ -1,5 +1,7 @@
 //! The URLs under which a server is reached.
 
+use std::path::Path;
+
 use super::{run::Topology, sentinel::MASTER, server::RedisServer};
 
 impl RedisServer {
@@ -35,9 +37,13 @@ impl RedisServer {
     }
 
     fn of_the_socket(&self, login: Option<(&str, &str)>) -> String {
-        let login = login.map(|(user, password)| format!("?user={}&pass={}", encoded(user), encoded(password)));
-        format!("redis+unix://{}{}", self.socket().display(), login.unwrap_or_default())
+        of_socket(&self.socket(), login)
     }
+}
+
+pub(super) fn of_socket(socket: &Path, login: Option<(&str, &str)>) -> String {
+    let login = login.map(|(user, password)| format!("?user={}&pass={}", encoded(user), encoded(password)));
+    format!("redis+unix://{}{}", socket.display(), login.unwrap_or_default())
 }
 
 /// The part of a URL that says who goes there.

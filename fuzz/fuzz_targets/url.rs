@@ -1,0 +1,18 @@
+//! URLs: of one server, of sentinels, of a cluster. Whatever surrounds a password, it is not told.
+#![no_main]
+
+use fairlock::testing::read_url;
+use libfuzzer_sys::fuzz_target;
+
+const PASSWORD: &str = "0pen-sesame";
+
+fuzz_target!(|url: &str| {
+    let _ = read_url(url);
+    // As a password: behind the first user, where there is one, up to the host.
+    if let Some((scheme, rest)) = url.split_once("://") {
+        let (user, rest) = rest.split_once('@').unwrap_or(("", rest));
+        let user = user.replace(['/', '\\', '?', '#', ':'], "");
+        let said = read_url(&format!("{scheme}://{user}:{PASSWORD}@{rest}")).unwrap_or_else(|refused| refused);
+        assert!(!said.contains(PASSWORD), "{said}");
+    }
+});

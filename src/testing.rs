@@ -1,0 +1,66 @@
+//! For this crate's own tests and for fuzzing: what is inside, as far as they must see it.
+
+use redis::Value;
+
+use crate::inspect::{Holder, QueuedWaiter};
+use crate::server::{Answer, Push, PushKind, SCRIPTS, TIME, Target};
+
+/// The clock by which local deadlines are kept, in nanoseconds.
+pub fn local_clock_ns() -> u64 {
+    crate::clock::Time::now().0
+}
+
+/// The digest by which a script of this name is called.
+pub fn digest(name: &str) -> String {
+    let script = SCRIPTS.iter().find(|script| script.name == name);
+    script.map(|script| redis::Script::new(script.text).get_hash().to_owned()).unwrap_or_default()
+}
+
+/// Name and text of every script, with another reading of the clock in the place of the server's.
+pub fn scripts(server_time: &str) -> Vec<(&'static str, String)> {
+    SCRIPTS.iter().map(|script| (script.name, script.text.replace(TIME, server_time))).collect()
+}
+
+/// A message as the client reads it: whether it is of a grant, the id, the token, the key of the queue.
+pub fn read_push(payload: &[u8]) -> Option<(bool, String, u64, String)> {
+    let Push { kind, id, token, queue } = Push::parse(payload)?;
+    Some((kind == PushKind::Grant, id, token, queue))
+}
+
+/// A script's reply as the client reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadAnswer {
+    /// The word, as the code calls it.
+    pub word: String,
+    /// epoch stamp token waiting granted_token ticket
+    pub numbers: [u64; 6],
+    /// lease_left recover_left left, in microseconds
+    pub spans: [u128; 3],
+    /// The rank, and whether to ask again.
+    pub rank: (Option<u64>, bool),
+    /// Whom it names as the client's own holder, with the token.
+    pub holder: Option<(String, u64)>,
+    /// Whom it names as the holder to people.
+    pub held: Option<Holder>,
+    /// Who waits.
+    pub page: Vec<QueuedWaiter>,
+}
+
+/// Reads a script's reply.
+pub fn read_answer(value: &Value) -> Option<ReadAnswer> {
+    let answer = Answer::parse(value)?;
+    Some(ReadAnswer {
+        word: format!("{:?}", answer.word).to_lowercase(),
+        numbers: [answer.epoch, answer.stamp, answer.token, answer.waiting, answer.granted_token, answer.ticket],
+        spans: [answer.lease_left, answer.recover_left, answer.left].map(|span| span.as_micros()),
+        rank: (answer.rank, answer.again),
+        holder: answer.holder.map(|holder| (holder.id, holder.token)),
+        held: answer.held.map(|held| *held),
+        page: answer.page,
+    })
+}
+
+/// A URL as it is shown to people, or why it is refused.
+pub fn read_url(url: &str) -> Result<String, String> {
+    Target::parse(url).map(|target| format!("{target:?}")).map_err(|error| format!("{error} {error:?}"))
+}
