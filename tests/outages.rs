@@ -36,7 +36,11 @@ fn options(lease_s: u64) -> LockOptions {
 async fn wait(url: &str, admin_url: &str, turns: &str, lease_s: u64) {
     let client = Client::connect(url).await.unwrap();
     let lock = client.lock_with("lock", options(lease_s)).unwrap();
-    let mut given = redis::Client::open(admin_url).unwrap().get_multiplexed_async_connection().await.unwrap();
+    // The crate's own patience is half a second.
+    let patient =
+        redis::AsyncConnectionConfig::new().set_response_timeout(Some(SOON)).set_connection_timeout(Some(SOON));
+    let admin = redis::Client::open(admin_url).unwrap();
+    let mut given = admin.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
     let mut waiters = tokio::task::JoinSet::new();
     for _ in 0..WAITERS / PROCESSES {
         while given.lpop::<_, Option<u32>>(turns, None).await.unwrap().is_none() {
