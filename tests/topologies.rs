@@ -139,3 +139,19 @@ async fn the_death_of_one_master_is_of_no_concern_to_other_slots() {
     cluster.await_promotion(slot, old);
     serve(guard, waiting).await;
 }
+
+/// Nothing is under way at the frozen master that would show its silence, but the subscription of the new lock's channel.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_lock_of_a_frozen_master_is_found_at_the_promoted_one() {
+    let cluster = Cluster::builder().replicas().start();
+    let slot = cluster.slot("x");
+    let old = cluster.owner(slot);
+    let known = Client::connect(&cluster.url()).await.unwrap();
+    soon(known.lock("x").unwrap().acquire()).await.unwrap().release().await.unwrap();
+    let of_old = |name: &String| cluster.slot(name) != slot && cluster.owner(cluster.slot(name)).port() == old.port();
+    let new = (0..).map(|number| number.to_string()).find(of_old).unwrap();
+
+    old.stop();
+    cluster.await_promotion(slot, old);
+    soon(known.lock(&new).unwrap().acquire()).await.unwrap().release().await.unwrap();
+}

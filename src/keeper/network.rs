@@ -418,10 +418,10 @@ impl Network {
         link.subscribing.clear();
         // What was not sent yet is not sent any more.
         link.replies.clear();
-        let over: Vec<Slot> =
-            self.routes.iter().filter(|(_, r)| r.open && r.place == *place).map(|(slot, _)| *slot).collect();
-        for slot in &over {
-            self.close(*slot, cause);
+        for (slot, route) in self.routes.iter_mut().filter(|(_, route)| route.place == *place) {
+            // Who waits for a route hears what is in the way, too.
+            route.open = false;
+            self.news.push_back(News::Disconnected { slot: *slot, cause: cause.clone() });
         }
         self.connect(place.clone());
         self.discover();
@@ -465,6 +465,8 @@ impl Network {
         }
         let Some(route) = self.routes.get_mut(&slot).filter(|route| !route.open) else { return };
         route.place = place.clone();
+        let patience = self.patience(&place);
+        let Some(route) = self.routes.get_mut(&slot) else { return };
         let Some(link) = self.links.get_mut(&place).filter(|link| link.connection.is_some()) else {
             return self.connect(place);
         };
@@ -477,8 +479,15 @@ impl Network {
         }
         let (sharded, connection) = (link.subscriber.is_some(), link.subscriber.as_ref().or(link.connection.as_ref()));
         if let Some(connection) = connection {
-            let subscribed = connection.subscribe(&route.channel, sharded);
-            link.replies.push(Box::pin(async move { Replied::Subscribe { slot, result: subscribed.await } }));
+            // Nothing else may be asked of this server that would show its silence.
+            let subscribed = tokio::time::timeout(patience, connection.subscribe(&route.channel, sharded));
+            link.replies.push(Box::pin(async move {
+                let result = match subscribed.await {
+                    Ok(result) => result,
+                    Err(_) => Err(Reply::Gone(format!("the server has not answered for {patience:?}").into())),
+                };
+                Replied::Subscribe { slot, result }
+            }));
         }
     }
 

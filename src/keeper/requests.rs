@@ -27,9 +27,12 @@ impl Machine {
         request
     }
 
-    /// What is to be said of a server that has kept somebody waiting for an answer.
+    /// What is to be said of a server that has kept somebody waiting for an answer, or for a connection.
     pub(super) fn silence(&self, now: Time) -> Option<Arc<str>> {
         const WORTH_A_WORD: Duration = Duration::from_millis(250);
+        if !self.connected {
+            return Some("there is no connection to the server yet".into());
+        }
         let silent = now.since(self.requests.values().map(|sent| sent.at).min()?);
         (silent >= WORTH_A_WORD).then(|| format!("the server has not answered for {silent:?}").into())
     }
