@@ -11,7 +11,7 @@ help:
 	@echo "make test-acl    the tests, every client with the rights that the README names and no more"
 	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000"
 	@echo "make whims       processes under random whims and deaths, as often as you like: make whims CASES=50"
-	@echo "make mutants     breaks the scripts in many ways, one at a time, and sees the model find each"
+	@echo "make mutants     breaks scripts and client in many ways, one at a time, and sees the tests find each"
 	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make bench       the benchmarks"
 	@echo "make setup       only what the others need: a redis-server and the crates"
@@ -40,7 +40,7 @@ whims:
 	$(with_redis) FAIRLOCK_CASES=$(CASES) cargo test --test whims -- --nocapture
 
 mutants:
-	$(with_redis) cargo test --test scripts_model -- --ignored --nocapture
+	$(with_redis) cargo test --test mutants -- --ignored --nocapture
 
 model:
 	cargo test --release --lib every_state_of_larger_worlds -- --ignored --nocapture
