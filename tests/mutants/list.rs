@@ -80,7 +80,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Mutant>, String> {
         }
         if let Some(header) = line.strip_prefix('[') {
             let (promises, name) = header.split_once("] ").ok_or_else(|| wrong("[I1 I2] and a name"))?;
-            let promises: Option<_> = promises.split(' ').map(|promise| promise.strip_prefix('I')?.parse().ok()).collect();
+            let promises: Option<_> =
+                promises.split(' ').map(|promise| promise.strip_prefix('I')?.parse().ok()).collect();
             let promises = promises.ok_or_else(|| wrong("promises are I1 to I12"))?;
             mutants.push(Mutant { promises, name: name.to_owned(), ..Mutant::default() });
             continue;

@@ -48,7 +48,11 @@ fn the_list_is_up_to_date_and_breaks_every_promise_twice() {
     for (scripts, promises) in [(true, &ON_SCRIPTS[..]), (false, &ON_THE_CLIENT[..])] {
         for promise in promises {
             let such = mutants.iter().filter(|one| one.is_script() == scripts && one.promises.contains(promise));
-            assert!(such.count() >= 2, "I{promise} is broken less than twice in {}", if scripts { "Lua" } else { "Rust" });
+            assert!(
+                such.count() >= 2,
+                "I{promise} is broken less than twice in {}",
+                if scripts { "Lua" } else { "Rust" }
+            );
         }
     }
 }
@@ -62,7 +66,9 @@ fn a_list_that_is_wrong_is_an_error() {
     mutant.apply("a b a b").unwrap_err();
     list::parse("[I1] name\nin x\n- a\n+ a\n").unwrap()[0].apply("a").unwrap_err();
     assert_eq!(list::parse("[I1] n\nin x\n-   a\n- b\n").unwrap()[0].apply("  a\nb").unwrap(), "");
-    for wrong in ["in x\n", "[1] n\n", "[I1]\n", "[I1] n\n- a\n", "[I1] n\nin x\n+ a\n", "[I1] n\nin x\n- a\n+ b\n- c\n"] {
+    for wrong in
+        ["in x\n", "[1] n\n", "[I1]\n", "[I1] n\n- a\n", "[I1] n\nin x\n+ a\n", "[I1] n\nin x\n- a\n+ b\n- c\n"]
+    {
         assert!(list::parse(wrong).is_err(), "{wrong:?}");
     }
 }
@@ -87,23 +93,22 @@ fn no_mutant_survives() {
     }
     let results = Results::open();
     let mine = chosen(&mutants);
-    let (stale, sound): (Vec<&Mutant>, Vec<&Mutant>) = mine.iter().partition(|mutant| mutant.applied().is_err());
-    let todo: Vec<&Mutant> = sound.into_iter().filter(|mutant| results.of(mutant).is_none()).collect();
+    let is_open = |mutant: &&Mutant| mutant.applied().is_ok() && results.of(mutant).is_none();
+    let todo: Vec<&Mutant> = mine.iter().copied().filter(is_open).collect();
     say(&format!("{} mutants, {} to be run", mine.len(), todo.len()));
     if !todo.is_empty() {
         run(&todo, &results);
     }
-    let results = Results::open();
     let outcomes: Vec<_> = mine
-        .iter()
+        .into_iter()
         .map(|mutant| match results.of(mutant) {
-            Some((outcome, by)) => (*mutant, outcome.as_str(), by.as_str()),
-            None if stale.iter().any(|one| one.name == mutant.name) => (*mutant, "does not apply", ""),
-            None => (*mutant, "not run", ""),
+            Some((outcome, by)) => (mutant, outcome, by),
+            None if mutant.applied().is_err() => (mutant, "does not apply".to_owned(), String::new()),
+            None => (mutant, "not run".to_owned(), String::new()),
         })
         .collect();
     report(&outcomes);
-    assert!(outcomes.iter().all(|(_, outcome, _)| *outcome == "killed"), "not all were killed");
+    assert!(outcomes.iter().all(|(_, outcome, _)| outcome == "killed"), "not all were killed");
 }
 
 fn run(todo: &[&Mutant], results: &Results) {
@@ -156,13 +161,13 @@ fn healthy(tree: &Tree) {
 }
 
 /// What killed how many, and what did not die.
-fn report(outcomes: &[(&Mutant, &str, &str)]) {
+fn report(outcomes: &[(&Mutant, String, String)]) {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut by_test: BTreeMap<&str, usize> = BTreeMap::new();
     let mut by_promise: BTreeMap<u8, usize> = BTreeMap::new();
     for (mutant, outcome, by) in outcomes {
         *counts.entry(outcome).or_default() += 1;
-        if *outcome == "killed" {
+        if outcome == "killed" {
             *by_test.entry(by.split(" at step").next().unwrap_or(by)).or_default() += 1;
             mutant.promises.iter().for_each(|promise| *by_promise.entry(*promise).or_default() += 1);
         }
@@ -173,7 +178,7 @@ fn report(outcomes: &[(&Mutant, &str, &str)]) {
     by_promise.iter().for_each(|(promise, count)| say(&format!("{count:>5}  I{promise}")));
     say("\noutcome");
     counts.iter().for_each(|(outcome, count)| say(&format!("{count:>5}  {outcome}")));
-    for (mutant, outcome, by) in outcomes.iter().filter(|(_, outcome, _)| *outcome != "killed") {
+    for (mutant, outcome, by) in outcomes.iter().filter(|(_, outcome, _)| outcome != "killed") {
         say(&format!("{outcome}: {} ({}) {by}", mutant.name, mutant.file));
     }
 }

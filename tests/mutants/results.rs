@@ -4,15 +4,21 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::list::{Mutant, root};
+use crate::say;
 use crate::tree::{self, Verdict};
 
 pub(crate) struct Results {
     fingerprint: u64,
-    known: HashMap<u64, (String, String)>,
+    /// By mutant and code: the outcome, and by what.
+    known: Mutex<HashMap<u64, (String, String)>>,
     file: Mutex<File>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn file() -> PathBuf {
@@ -31,7 +37,7 @@ impl Results {
             Some((key, (fields.next()?.to_owned(), fields.next()?.to_owned())))
         });
         let file = OpenOptions::new().create(true).append(true).open(&path).expect("the file of results");
-        Self { fingerprint: tree::fingerprint(), known: known.collect(), file: Mutex::new(file) }
+        Self { fingerprint: tree::fingerprint(), known: Mutex::new(known.collect()), file: Mutex::new(file) }
     }
 
     fn key(&self, mutant: &Mutant) -> u64 {
@@ -39,8 +45,8 @@ impl Results {
     }
 
     /// The outcome, and by what.
-    pub(crate) fn of(&self, mutant: &Mutant) -> Option<&(String, String)> {
-        self.known.get(&self.key(mutant))
+    pub(crate) fn of(&self, mutant: &Mutant) -> Option<(String, String)> {
+        lock(&self.known).get(&self.key(mutant)).cloned()
     }
 
     pub(crate) fn add(&self, mutant: &Mutant, verdict: &Verdict, seconds: f64) {
@@ -53,10 +59,9 @@ impl Results {
         let by = by.split_whitespace().collect::<Vec<_>>().join(" ");
         let promises: Vec<_> = mutant.promises.iter().map(|promise| format!("I{promise}")).collect();
         let promises = promises.join(" ");
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let line = format!("{:016x}\t{outcome}\t{by}\t{seconds:.1}\t{promises}\t{}", self.key(mutant), mutant.name);
-        writeln!(file, "{line}").expect("the result is kept");
-        let by: String = by.chars().take(120).collect();
-        let _ = writeln!(std::io::stderr(), "{outcome:>9} {seconds:>6.1} s  {}  ({by})", mutant.name);
+        writeln!(lock(&self.file), "{line}").expect("the result is kept");
+        say(&format!("{outcome:>9} {seconds:>6.1} s  {}  ({})", mutant.name, by.chars().take(160).collect::<String>()));
+        lock(&self.known).insert(self.key(mutant), (outcome.into(), by));
     }
 }

@@ -9,7 +9,7 @@ use crate::model::driver::Driver;
 use crate::model::walks::{ReadOnly, config, explore};
 
 /// Against the model, and against the promises alone. What takes more is a case for the list of those that failed once.
-const STEPS: [usize; 2] = [80_000, 40_000];
+const STEPS: [usize; 2] = [30_000, 10_000];
 
 /// What finds the mutant, if anything does. None: the scripts as they are.
 pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
@@ -36,8 +36,7 @@ pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
         // The same seed each time, so that what is found is found again.
         let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"scripts go wrong");
         let config = Config { failure_persistence: Some(Box::new(ReadOnly)), ..config(steps) };
-        let (taken, failure) =
-            explore(TestRunner::new_with_rng(config, seed), &mut driver, steps, 3, by_model);
+        let (taken, failure) = explore(TestRunner::new_with_rng(config, seed), &mut driver, steps, 3, by_model);
         failure.map(|_| taken)
     });
     Ok(by_model.map(|step| match by_promises {

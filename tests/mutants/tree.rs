@@ -1,6 +1,7 @@
 //! A copy of the package in which one thing at a time is broken, and the fast suite that is to notice.
 //!
-//! The copy shares this package's target folder: the crates it depends on are built already.
+//! The copy shares this package's target folder, where the crates that it depends on are built already. To cargo it is
+//! another version of the package, so that neither takes what was built of the other for its own.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -32,6 +33,7 @@ pub(crate) const REAL: Stage = Stage {
         ("deaths", &["a_dead_holder_before"]),
         ("goodbyes", &[]),
         ("holding", &[]),
+        ("old_connections", &[]),
         ("lost_keepers", &[]),
         ("order", &[]),
         ("outages", &["order_outlives", "just_before_the_release"]),
@@ -68,7 +70,11 @@ impl Tree {
         let files = files();
         for file in &files {
             let (from, to) = (root().join(file), tree.folder.join(file));
-            let text = fs::read(&from).expect("a file of the package");
+            let mut text = fs::read(&from).expect("a file of the package");
+            if file == Path::new("Cargo.toml") {
+                let manifest = String::from_utf8(text).expect("a manifest is text");
+                text = manifest.replacen("\nversion = \"", "\nversion = \"0.0.0-mutant+", 1).into_bytes();
+            }
             if fs::read(&to).ok().as_ref() != Some(&text) {
                 fs::create_dir_all(to.parent().expect("it lies in the copy")).expect("a folder of the copy");
                 fs::write(&to, text).expect("a file of the copy");
@@ -140,7 +146,8 @@ impl Tree {
 
     pub(crate) fn run(&self, stage: &Stage, binaries: &[(String, PathBuf)]) -> Verdict {
         self.run_with(binaries, |target| {
-            let skipped = stage.targets.iter().find(|(name, _)| *name == target).map_or(&[][..], |(_, skipped)| skipped);
+            let skipped =
+                stage.targets.iter().find(|(name, _)| *name == target).map_or(&[][..], |(_, skipped)| skipped);
             skipped.iter().flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]).collect()
         })
     }
