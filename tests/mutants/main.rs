@@ -151,7 +151,7 @@ fn healthy(tree: &Tree) {
     for stage in [&PURE, &REAL] {
         let binaries = tree.build(stage).unwrap_or_else(|error| panic!("{error}"));
         let start = Instant::now();
-        match tree.run(stage, &binaries) {
+        match tree.run(stage, &binaries, &[]) {
             Verdict::Survived(_) => {}
             Verdict::Killed(test) => panic!("{test} fails as it is"),
             Verdict::TimedOut(what) | Verdict::DoesNotCompile(what) => panic!("as it is: {what}"),

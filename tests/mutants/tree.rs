@@ -4,7 +4,6 @@
 //! another version of the package, so that neither takes what was built of the other for its own.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead as _, BufReader};
@@ -51,6 +50,7 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 pub(crate) enum Verdict {
     /// By this test.
     Killed(String),
+    /// Perhaps with tests that failed once and then did not.
     Survived(String),
     /// It is no program.
     DoesNotCompile(String),
@@ -98,27 +98,29 @@ impl Tree {
     }
 
     /// Stage by stage, until a test fails.
-    pub(crate) fn suite(&self, stages: [&Stage; 2]) -> Verdict {
-        let mut luck = String::new();
+    fn suite(&self, stages: [&Stage; 2]) -> Verdict {
+        let mut by_chance = Vec::new();
         for stage in stages {
             let binaries = match self.build(stage) {
                 Ok(binaries) => binaries,
                 Err(error) => return Verdict::DoesNotCompile(error),
             };
-            match self.run(stage, &binaries) {
-                Verdict::Survived(_) => {}
-                Verdict::Killed(test) if stage.twice => {
-                    let (target, name) = test.split_once("::").unwrap_or((&test, ""));
-                    let again = binaries.iter().filter(|(other, _)| other == target).cloned().collect::<Vec<_>>();
-                    match self.run_with(&again, |_| vec!["--exact".into(), name.into()]) {
-                        Verdict::Survived(_) => luck = format!("{test} failed once and then did not"),
-                        verdict => return verdict,
+            loop {
+                match self.run(stage, &binaries, &by_chance) {
+                    Verdict::Survived(_) => break,
+                    Verdict::Killed(test) if stage.twice => {
+                        let (target, name) = test.split_once("::").unwrap_or((&test, ""));
+                        let again: Vec<_> = binaries.iter().filter(|(other, _)| other == target).cloned().collect();
+                        match self.run_with(&again, |_| vec!["--exact".into(), name.into()]) {
+                            Verdict::Survived(_) => by_chance.push(test),
+                            verdict => return verdict,
+                        }
                     }
+                    verdict => return verdict,
                 }
-                verdict => return verdict,
             }
         }
-        Verdict::Survived(luck)
+        Verdict::Survived(by_chance.join(", "))
     }
 
     /// Builds the test targets of a stage: their names and executables.
@@ -144,11 +146,12 @@ impl Tree {
         Ok(artifacts.collect())
     }
 
-    pub(crate) fn run(&self, stage: &Stage, binaries: &[(String, PathBuf)]) -> Verdict {
+    /// Runs a stage but for some tests, given as `target::test`.
+    pub(crate) fn run(&self, stage: &Stage, binaries: &[(String, PathBuf)], but: &[String]) -> Verdict {
         self.run_with(binaries, |target| {
-            let skipped =
-                stage.targets.iter().find(|(name, _)| *name == target).map_or(&[][..], |(_, skipped)| skipped);
-            skipped.iter().flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]).collect()
+            let skipped = stage.targets.iter().filter(|(name, _)| *name == target).flat_map(|(_, skipped)| *skipped);
+            let but = but.iter().filter_map(|test| test.split_once("::").filter(|(name, _)| *name == target));
+            skipped.copied().chain(but.map(|(_, test)| test)).flat_map(|test| ["--skip".into(), test.into()]).collect()
         })
     }
 
@@ -219,9 +222,8 @@ fn below(folder: &Path) -> BTreeSet<PathBuf> {
 /// Changes with everything that an outcome depends on but the list.
 pub(crate) fn fingerprint() -> u64 {
     let mut hasher = DefaultHasher::new();
-    let listed = |file: &Path| file.starts_with("tests/mutants") && file.extension() == Some(OsStr::new("txt"));
-    let relevant = |file: &Path| !file.starts_with("docs") && !listed(file);
-    for file in files().iter().filter(|file| relevant(file)) {
+    let aside = ["docs", "tests/mutants"];
+    for file in files().iter().filter(|file| aside.iter().all(|aside| !file.starts_with(aside))) {
         file.hash(&mut hasher);
         fs::read(root().join(file)).expect("a file of the package").hash(&mut hasher);
     }
