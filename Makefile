@@ -46,7 +46,7 @@ mutants:
 # Goes on where it was interrupted; MUTANTS passes options on, as in MUTANTS="--shard 1/4".
 mutants-generic:
 	@cargo mutants --version >/dev/null 2>&1 || { echo "cargo install --locked cargo-mutants"; exit 1; }
-	FAIRLOCK_UNSHRUNK=1 CARGO_TARGET_DIR=target/mutants/generic cargo mutants --iterate --output target/mutants $(MUTANTS)
+	FAIRLOCK_UNSHRUNK=1 CARGO_TARGET_DIR=$(CURDIR)/target/mutants/generic cargo mutants --iterate --output target/mutants $(MUTANTS)
 
 model:
 	cargo test --release --lib every_state_of_larger_worlds -- --ignored --nocapture

@@ -8,6 +8,9 @@
 //! + place = (ticket > 0 and ticket) or next_stamp()
 //! ```
 //!
+//! A line `by holding` beside the file names the target of tests that should notice, where that is not the scripts' model or
+//! the keeper's own tests: it is tried alone first, which saves building the others.
+//!
 //! Lines with `-` are a fragment of the file as it is (it may begin and end in the middle of a line), lines with `+` what
 //! stands there instead; without any, the fragment goes. A fragment that is not there, or more than once, is an error: a
 //! list that fell behind the code proves nothing.
@@ -21,6 +24,7 @@ pub(crate) struct Mutant {
     pub(crate) promises: Vec<u8>,
     pub(crate) name: String,
     pub(crate) file: String,
+    pub(crate) by: Option<String>,
     before: String,
     after: String,
 }
@@ -95,9 +99,10 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Mutant>, String> {
         };
         match line.split_once(' ').unwrap_or((line, "")) {
             ("in", file) if mutant.file.is_empty() => mutant.file = file.to_owned(),
+            ("by", target) => mutant.by = Some(target.to_owned()),
             ("-", fragment) if mutant.after.is_empty() => add(&mut mutant.before, fragment),
             ("+", instead) if !mutant.before.is_empty() => add(&mut mutant.after, instead),
-            _ => return Err(wrong("in FILE, then - lines, then + lines")),
+            _ => return Err(wrong("in FILE, perhaps by TARGET, then - lines, then + lines")),
         }
     }
     match mutants.iter().find(|mutant| mutant.file.is_empty() || mutant.before.is_empty()) {

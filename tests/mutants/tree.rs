@@ -17,10 +17,12 @@ use crate::list::{Mutant, root};
 /// A part of the suite: test targets, and what of them is left out because it takes too long or asks for luck.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
-    targets: &'static [(&'static str, &'static [&'static str])],
+    targets: &'static [Target],
     /// A failure must be seen twice: real servers on a busy machine may fail a test by chance.
     twice: bool,
 }
+
+type Target = (&'static str, &'static [&'static str]);
 
 pub(crate) const PURE: Stage =
     Stage { name: "without a server", targets: &[("lib", &["every_state_of"])], twice: false };
@@ -28,8 +30,10 @@ pub(crate) const PURE: Stage =
 pub(crate) const REAL: Stage = Stage {
     name: "with real servers",
     targets: &[
+        ("busy_callers", &["burns_all_cores"]),
         ("costs", &[]),
         ("deaths", &["a_dead_holder_before"]),
+        ("full_server", &[]),
         ("goodbyes", &[]),
         ("holding", &[]),
         ("old_connections", &[]),
@@ -92,42 +96,64 @@ impl Tree {
         let whole = fs::read_to_string(root().join(&mutant.file)).expect("a file of the package");
         let broken = mutant.apply(&whole).expect("it was seen to apply");
         fs::write(&file, broken).expect("a file of the copy");
-        let verdict = self.suite(stages);
+        let verdict = self.suite(stages, mutant.by.as_deref());
         fs::write(&file, whole).expect("a file of the copy");
         verdict
     }
 
-    /// Stage by stage, until a test fails.
-    fn suite(&self, stages: [&Stage; 2]) -> Verdict {
+    /// Stage by stage, until a test fails; before that the target that is most likely to notice.
+    fn suite(&self, stages: [&Stage; 2], likely: Option<&str>) -> Verdict {
         let mut by_chance = Vec::new();
-        for stage in stages {
-            let binaries = match self.build(stage) {
-                Ok(binaries) => binaries,
-                Err(error) => return Verdict::DoesNotCompile(error),
-            };
-            loop {
-                match self.run(stage, &binaries, &by_chance) {
-                    Verdict::Survived(_) => break,
-                    Verdict::Killed(test) if stage.twice => {
-                        let (target, name) = test.split_once("::").unwrap_or((&test, ""));
-                        let again: Vec<_> = binaries.iter().filter(|(other, _)| other == target).cloned().collect();
-                        match self.run_with(&again, |_| vec!["--exact".into(), name.into()]) {
-                            Verdict::Survived(_) => by_chance.push(test),
-                            verdict => return verdict,
-                        }
-                    }
-                    verdict => return verdict,
-                }
+        let is_likely = |target: &&Target| likely == Some(target.0);
+        let likely: Vec<Target> = REAL.targets.iter().filter(is_likely).copied().collect();
+        for (targets, twice) in [(&*likely, true)].into_iter().chain(stages.map(|stage| (stage.targets, stage.twice))) {
+            match self.part(targets, twice, &mut by_chance) {
+                Verdict::Survived(_) => {}
+                verdict => return verdict,
             }
         }
         Verdict::Survived(by_chance.join(", "))
     }
 
-    /// Builds the test targets of a stage: their names and executables.
-    pub(crate) fn build(&self, stage: &Stage) -> Result<Vec<(String, PathBuf)>, String> {
+    fn part(&self, targets: &[Target], twice: bool, by_chance: &mut Vec<String>) -> Verdict {
+        let binaries = match self.build(targets) {
+            Ok(binaries) => binaries,
+            Err(error) => return Verdict::DoesNotCompile(error),
+        };
+        loop {
+            match self.run(targets, &binaries, by_chance) {
+                Verdict::Killed(test) if twice => {
+                    let (target, name) = test.split_once("::").unwrap_or((&test, ""));
+                    let again: Vec<_> = binaries.iter().filter(|(other, _)| other == target).cloned().collect();
+                    match self.run_with(&again, |_| vec!["--exact".into(), name.into()]) {
+                        Verdict::Survived(_) => by_chance.push(test),
+                        verdict => return verdict,
+                    }
+                }
+                verdict => return verdict,
+            }
+        }
+    }
+
+    /// The suite of a stage on what is not broken, and how long it took once it was built.
+    pub(crate) fn passes(&self, stage: &Stage) -> Result<Duration, String> {
+        let binaries = self.build(stage.targets)?;
+        let start = Instant::now();
+        match self.run(stage.targets, &binaries, &[]) {
+            Verdict::Survived(_) => Ok(start.elapsed()),
+            Verdict::Killed(test) => Err(format!("{test} fails as it is")),
+            Verdict::TimedOut(what) | Verdict::DoesNotCompile(what) => Err(what),
+        }
+    }
+
+    /// Builds test targets: their names and executables.
+    fn build(&self, targets: &[Target]) -> Result<Vec<(String, PathBuf)>, String> {
+        if targets.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         cargo.args(["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
-        for (target, _) in stage.targets {
+        for (target, _) in targets {
             match *target {
                 "lib" => cargo.arg("--lib"),
                 target => cargo.args(["--test", target]),
@@ -146,10 +172,10 @@ impl Tree {
         Ok(artifacts.collect())
     }
 
-    /// Runs a stage but for some tests, given as `target::test`.
-    pub(crate) fn run(&self, stage: &Stage, binaries: &[(String, PathBuf)], but: &[String]) -> Verdict {
+    /// Runs test targets but for some tests, given as `target::test`.
+    fn run(&self, targets: &[Target], binaries: &[(String, PathBuf)], but: &[String]) -> Verdict {
         self.run_with(binaries, |target| {
-            let skipped = stage.targets.iter().filter(|(name, _)| *name == target).flat_map(|(_, skipped)| *skipped);
+            let skipped = targets.iter().filter(|(name, _)| *name == target).flat_map(|(_, skipped)| *skipped);
             let but = but.iter().filter_map(|test| test.split_once("::").filter(|(name, _)| *name == target));
             skipped.copied().chain(but.map(|(_, test)| test)).flat_map(|test| ["--skip".into(), test.into()]).collect()
         })
@@ -179,13 +205,13 @@ impl Tree {
         let mut children: Vec<Child> = binaries.iter().map(start).collect();
         let (end, mut left) = (Instant::now() + TIMEOUT, children.len());
         let verdict = loop {
+            if left == 0 {
+                break Verdict::Survived(String::new());
+            }
             match said.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(Some(test)) => break Verdict::Killed(test),
                 Ok(None) => left -= 1,
                 Err(_) => break Verdict::TimedOut(format!("{left} of {} test binaries", children.len())),
-            }
-            if left == 0 {
-                break Verdict::Survived(String::new());
             }
         };
         for child in &mut children {
