@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: help setup test test-matrix test-acl soak whims mutants model fuzz bench demo
+.PHONY: help setup test test-matrix test-acl soak whims mutants mutants-generic model fuzz bench demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make test        all tests, each on private Redis servers"
@@ -11,7 +11,8 @@ help:
 	@echo "make test-acl    the tests, every client with the rights that the README names and no more"
 	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000"
 	@echo "make whims       processes under random whims and deaths, as often as you like: make whims CASES=50"
-	@echo "make mutants     breaks the scripts in many ways, one at a time, and sees the model find each"
+	@echo "make mutants     breaks scripts and client in many ways, one at a time, and sees the tests find each"
+	@echo "make mutants-generic  the same with whatever cargo-mutants thinks of, in the parts without I/O; see docs/mutants.md"
 	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make fuzz        feeds random bytes to whatever is parsed, with a nightly compiler: make fuzz SECONDS=600"
 	@echo "make bench       the benchmarks"
@@ -41,7 +42,12 @@ whims:
 	$(with_redis) FAIRLOCK_CASES=$(CASES) cargo test --test whims -- --nocapture
 
 mutants:
-	$(with_redis) cargo test --test scripts_model -- --ignored --nocapture
+	$(with_redis) cargo test --test mutants -- --ignored --nocapture
+
+# Goes on where it was interrupted; MUTANTS passes options on, as in MUTANTS="--shard 1/4".
+mutants-generic:
+	@cargo mutants --version >/dev/null 2>&1 || { echo "cargo install --locked cargo-mutants"; exit 1; }
+	FAIRLOCK_UNSHRUNK=1 CARGO_TARGET_DIR=$(CURDIR)/target/mutants/generic cargo mutants --iterate --output target/mutants $(MUTANTS)
 
 model:
 	cargo test --release --lib every_state_of_larger_worlds -- --ignored --nocapture

@@ -41,11 +41,20 @@ impl std::ops::Sub<Duration> for Time {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn times_do_not_wrap_around() {
+        let (early, late) = (Time(5), Time(7_000_000_005));
+        assert_eq!((late.since(early), early.since(late)), (Duration::from_secs(7), Duration::ZERO));
+        assert_eq!((early + Duration::from_secs(7), late - Duration::from_secs(7)), (late, early));
+        assert_eq!((late + Duration::MAX, early - Duration::MAX), (Time(u64::MAX), Time(0)));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
     fn the_clock_counts_suspended_time() {
         let boot = || {
             let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

@@ -199,3 +199,91 @@ pub(crate) fn check_text(what: &'static str, text: &str) -> Result<(), OptionErr
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn check(options: LockOptions) -> Result<Arc<Spec>, OptionError> {
+        options.check(LockKeys::new("fairlock", "x"))
+    }
+
+    // Every option is set to what no other is.
+    #[test]
+    fn options_arrive_where_they_belong() {
+        let seconds = Duration::from_secs;
+        let spec = |lease, liveness, buffer, notice, renew_every, max_hold| Spec {
+            keys: Arc::new(LockKeys::new("fairlock", "x")),
+            lease: seconds(lease),
+            liveness: seconds(liveness),
+            buffer: seconds(buffer),
+            notice: seconds(notice),
+            renew_every,
+            max_hold,
+        };
+        let all = LockOptions::new().lease(seconds(100)).liveness(seconds(11)).buffer(seconds(12)).notice(seconds(13));
+        assert_eq!(*check(all.clone()).unwrap(), spec(100, 11, 12, 13, Some(seconds(100) / 3), None));
+        let every = all.clone().renew_every(seconds(14)).max_hold(seconds(15));
+        assert_eq!(*check(every).unwrap(), spec(100, 11, 12, 13, Some(seconds(14)), Some(seconds(15))));
+        assert_eq!(*check(all.manual_renewal()).unwrap(), spec(100, 11, 12, 13, None, None));
+        assert_eq!(*check(LockOptions::new()).unwrap(), spec(30, 10, 2, 3, Some(seconds(10)), None));
+        assert_eq!(&**check(LockOptions::new()).unwrap().name(), "x");
+    }
+
+    #[test]
+    fn durations_have_bounds() {
+        let (least, most) = (50 * MS, 30 * DAY);
+        let new = LockOptions::new;
+        type With = fn(LockOptions, Duration) -> LockOptions;
+        let bounded: [(With, Duration, Duration); 5] = [
+            (|options, span| options.lease(span).manual_renewal().notice(MS), least, most),
+            (LockOptions::liveness, least, most),
+            (LockOptions::buffer, Duration::ZERO, most),
+            (LockOptions::max_hold, least, most),
+            (|options, span| options.lease(30 * DAY).renew_every(span).notice(MS), MS, 20 * DAY),
+        ];
+        for (with, least, most) in bounded {
+            check(with(new(), least)).unwrap();
+            check(with(new(), most)).unwrap();
+            if !least.is_zero() {
+                let error = check(with(new(), least - Duration::from_nanos(1))).unwrap_err();
+                assert!(matches!(error, OptionError::Duration { .. }), "{error:?}");
+            }
+            check(with(new(), 30 * DAY + Duration::from_nanos(1))).unwrap_err();
+        }
+        check_timeout(MS).unwrap();
+        check_timeout(366 * DAY).unwrap();
+        check_timeout(MS / 2).unwrap_err();
+        check_timeout(366 * DAY + MS).unwrap_err();
+    }
+
+    // The last renewal that can help is sent an interval after the one before, and must be answered before the notice.
+    #[test]
+    fn a_renewal_must_come_before_the_notice() {
+        let lease = Duration::from_secs(10);
+        let (notice, spare) = (Duration::from_secs(1), 2 * margin(lease));
+        let with = |every| check(LockOptions::new().lease(lease).notice(notice).renew_every(every));
+        let latest = lease - notice - spare;
+        with(latest - MS).unwrap();
+        assert!(matches!(with(latest), Err(OptionError::RenewalTooLate { .. })));
+        with(latest + MS).unwrap_err();
+    }
+
+    #[test]
+    fn names_and_texts_have_bounds() {
+        check_name("x").unwrap();
+        check_name(&"x".repeat(512)).unwrap();
+        assert!(matches!(check_name(&"x".repeat(513)), Err(OptionError::NameTooLong { length: 513 })));
+        assert!(matches!(check_name(""), Err(OptionError::EmptyName)));
+        for braces in ["{", "}", "a{b}c"] {
+            assert!(matches!(check_name(braces), Err(OptionError::Brace { .. })), "{braces:?}");
+        }
+        check_text("the label", "{}").unwrap();
+        check_text("the label", &"x".repeat(4096)).unwrap();
+        assert!(matches!(check_text("the label", &"x".repeat(4097)), Err(OptionError::TooLong { length: 4097, .. })));
+    }
+}

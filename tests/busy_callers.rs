@@ -16,6 +16,8 @@ use tracing::span;
 
 /// Long enough that a keeper is given its turn on a machine whose every core is burnt by several tests.
 const LEASE: Duration = Duration::from_secs(6);
+/// Where nobody burns anything.
+const SHORT: Duration = Duration::from_secs(3);
 
 /// The helper processes of this file: what they do to themselves must not disturb the test that looks on.
 #[test]
@@ -27,15 +29,15 @@ fn child() {
     });
 }
 
-fn options() -> LockOptions {
-    LockOptions::new().lease(LEASE)
+fn options(lease: Duration) -> LockOptions {
+    LockOptions::new().lease(lease)
 }
 
 /// Keeps every core busy, and with it the only thread of its runtime.
 #[tokio::main(flavor = "current_thread")]
 async fn burn(url: &str) {
     let client = Client::connect(url).await.unwrap();
-    let guard = client.lock_with("lock", options()).unwrap().acquire().await.unwrap();
+    let guard = client.lock_with("lock", options(LEASE)).unwrap().acquire().await.unwrap();
     child::say(format!("granted {}", guard.token()));
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -73,7 +75,7 @@ impl tracing::Subscriber for Slow {
         if self.events.fetch_add(1, Ordering::Relaxed) == 0 {
             child::say("blocked in an event");
         }
-        thread::sleep(3 * LEASE);
+        thread::sleep(3 * SHORT);
     }
     fn enter(&self, _: &span::Id) {}
     fn exit(&self, _: &span::Id) {}
@@ -84,25 +86,25 @@ async fn block_in_events(url: &str) {
     // For all threads: if the keeper said anything, it would be the keeper that is blocked.
     tracing::subscriber::set_global_default(Slow { events: AtomicU32::new(0) }).unwrap();
     let client = Client::connect(url).await.unwrap();
-    let guard = client.lock_with("lock", options()).unwrap().acquire().await.unwrap();
+    let guard = client.lock_with("lock", options(SHORT)).unwrap().acquire().await.unwrap();
     guard.check().unwrap();
     child::say(format!("still holding {}", guard.token()));
     std::future::pending::<()>().await;
 }
 
 /// Looks on from another client, with somebody waiting who would be granted a lease that was lost for a moment.
-async fn keeps_its_lease(role: &str, begins: &str) {
+async fn keeps_its_lease(role: &str, begins: &str, lease: Duration) {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
-    let lock = client.lock_with("lock", options()).unwrap();
+    let lock = client.lock_with("lock", options(lease)).unwrap();
     let mut holder = Child::spawn(role, &[&server.url()]);
     holder.wait_line(begins, SOON);
     let before = lock.inspect().await.unwrap().holder.unwrap();
     let waiting = lock.enqueue().await.unwrap();
 
     let blocked = Instant::now();
-    let line = holder.wait_line("still holding", SOON + 3 * LEASE);
-    assert!(blocked.elapsed() > 2 * LEASE, "it was not blocked at all");
+    let line = holder.wait_line("still holding", SOON + 3 * lease);
+    assert!(blocked.elapsed() > 2 * lease, "it was not blocked at all");
     let after = lock.inspect().await.unwrap();
     assert_eq!(after.holder.unwrap().token, before.token, "{line}");
     assert_eq!(after.queue.iter().map(|waiter| waiter.ticket).collect::<Vec<_>>(), [waiting.ticket()]);
@@ -114,10 +116,10 @@ async fn keeps_its_lease(role: &str, begins: &str) {
 
 #[tokio::test]
 async fn a_caller_that_burns_all_cores_keeps_its_lease() {
-    keeps_its_lease("burn", "granted").await;
+    keeps_its_lease("burn", "granted", LEASE).await;
 }
 
 #[tokio::test]
 async fn a_subscriber_that_blocks_on_the_callers_events_loses_no_lease() {
-    keeps_its_lease("block in events", "blocked in an event").await;
+    keeps_its_lease("block in events", "blocked in an event", SHORT).await;
 }

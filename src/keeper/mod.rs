@@ -43,8 +43,6 @@ mod leases;
 mod links;
 mod machine;
 mod network;
-#[cfg(test)]
-mod regressions;
 mod replicas;
 mod requests;
 mod sessions;

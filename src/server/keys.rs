@@ -31,3 +31,28 @@ pub(crate) fn wire_id(client: &str, id: u64) -> String {
 pub(crate) fn is_of(client: &str, wire: &str) -> Option<u64> {
     wire.strip_prefix(client)?.strip_prefix('.')?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_known_by_the_key_of_its_queue() {
+        for name in ["x", "a b:c", "}:queue"] {
+            let keys = LockKeys::new("pre", name);
+            assert_eq!(LockKeys::of_queue("pre", &keys.keys[0]), Some(keys));
+        }
+        for other in ["fairlock:{x}:queue", "pre:{x}:state", "pre:x:queue", ""] {
+            assert_eq!(LockKeys::of_queue("pre", other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn an_id_tells_whose_it_is() {
+        assert_eq!(wire_id("client", 7), "client.7");
+        assert_eq!(is_of("client", "client.7"), Some(7));
+        for other in ["client", "client.", "client.x", "clients.7", "other.7"] {
+            assert_eq!(is_of("client", other), None, "{other:?}");
+        }
+    }
+}

@@ -297,4 +297,112 @@ mod tests {
         assert!(Answer::parse(&Value::Array(vec![bulk("granted"), bulk("left_us"), bulk("-1")])).is_none());
         assert!(Answer::parse(&Value::Nil).is_none());
     }
+
+    // Each value is another, so that none can stand in the place of another.
+    #[test]
+    fn every_field_of_a_reply_arrives_where_it_belongs() {
+        let bulk = |text: &str| Value::BulkString(text.into());
+        let row = |id: &str, alive: &str| {
+            Value::Array(vec![bulk(id), Value::Int(31), bulk("l"), bulk("o"), bulk("32"), bulk(alive)])
+        };
+        let mut items = vec![Value::SimpleString("state".into())];
+        for (name, value) in [
+            ("epoch", "11"),
+            ("stamp", "12"),
+            ("token", "13"),
+            ("waiting", "14"),
+            ("lease_left_us", "15"),
+            ("recover_left_us", "16"),
+            ("holder", "c.17"),
+            ("holder_token", "18"),
+            ("again", "1"),
+            ("left_us", "19"),
+            ("granted_token", "20"),
+            ("ticket", "21"),
+            ("rank", "22"),
+            ("held_id", "c.23"),
+            ("held_token", "24"),
+            ("held_label", "twenty-five"),
+            ("held_owner", "twenty-six"),
+            ("held_us", "27"),
+            ("held_broken", "1"),
+        ] {
+            items.extend([bulk(name), bulk(value)]);
+        }
+        items.extend([bulk("page"), Value::Array(vec![row("c.30", "1"), row("c.33", "0")])]);
+        let answer = Answer::parse(&Value::Array(items)).unwrap();
+
+        let us = Duration::from_micros;
+        assert_eq!((answer.word, answer.epoch, answer.stamp, answer.token), (Word::State, 11, 12, 13));
+        assert_eq!((answer.waiting, answer.lease_left, answer.recover_left), (14, us(15), us(16)));
+        assert_eq!(answer.holder, Some(HolderSeen { id: "c.17".into(), token: 18 }));
+        assert_eq!((answer.again, answer.left, answer.granted_token), (true, us(19), 20));
+        assert_eq!((answer.ticket, answer.rank), (21, Some(22)));
+        let held = Holder {
+            id: "c.23".into(),
+            token: 24,
+            label: "twenty-five".into(),
+            owner: "twenty-six".into(),
+            remaining: us(15),
+            held_for: us(27),
+            broken: true,
+        };
+        assert_eq!(answer.held.as_deref(), Some(&held));
+        let queued = |id: &str, alive| QueuedWaiter {
+            id: id.into(),
+            ticket: 31,
+            label: "l".into(),
+            owner: "o".into(),
+            waited: us(32),
+            alive,
+        };
+        assert_eq!(answer.page, [queued("c.30", true), queued("c.33", false)]);
+
+        let bare = Answer::parse(&Value::Array(vec![bulk("busy"), bulk("held_id"), bulk("c.1")])).unwrap();
+        assert!(!bare.again && bare.holder.is_none() && !bare.held.unwrap().broken);
+        assert!(Answer::parse(&Value::Array(vec![bulk("busy")])).unwrap().held.is_none());
+    }
+
+    // What the server says, as the library reads it from the wire.
+    #[test]
+    fn a_failure_tells_what_is_worth_asking_again() {
+        let said = |line: &str| {
+            let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+            Failure::of(&value.extract_error().unwrap_err())
+        };
+        for passing in [
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "READONLY You can't write against a read only replica.",
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+            "NOREPLICAS Not enough good replicas to write.",
+            "NOAUTH Authentication required.",
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "UNKILLABLE Sorry the script already executed write commands against the dataset.",
+            "ERR Error running script: @user_script:1: Script attempted to access a non local key in a cluster node",
+            "ERR Error running script: @user_script:7: -OOM command not allowed when used memory > 'maxmemory'.",
+            "LOADING Redis is loading the dataset in memory",
+            "TRYAGAIN Multiple keys request during rehashing of slot",
+            "ASK 1 127.0.0.1:1",
+            "MOVED 1 127.0.0.1:1",
+            "CLUSTERDOWN The cluster is down",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "NOSCRIPT No matching script. Please use EVAL.",
+            "LATER a word that nobody knows yet",
+        ] {
+            let failure = said(passing);
+            assert!(matches!(failure, Failure::Refused(_)), "{failure:?}");
+            let (_, what) = passing.split_once(' ').unwrap();
+            assert!(failure.cause().contains(what), "{failure:?} has lost {what:?}");
+        }
+        for line in [
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+            "ERR Error running script: @user_script:7: WRONGTYPE Operation against a key",
+        ] {
+            assert!(matches!(said(line), Failure::WrongType(_)), "{:?}", said(line));
+        }
+        assert!(matches!(said("ERR unknown command 'EVALSHA'"), Failure::Rejected(_)));
+        let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+        assert!(matches!(Failure::of(&broken), Failure::Disconnected(_)));
+    }
 }

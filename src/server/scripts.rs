@@ -293,6 +293,22 @@ mod tests {
         names.split(',').map(|name| name.trim().to_owned()).collect()
     }
 
+    #[test]
+    fn a_call_is_sent_with_its_keys_and_arguments_in_order() {
+        let keys = Arc::new(LockKeys::new("fairlock", "n"));
+        let (liveness, buffer) = (Duration::from_micros(3), Duration::from_micros(4));
+        let (client, ids) = ("c".into(), vec!["c.1".into(), "c.2".into()]);
+        let heartbeat = Duration::from_secs(5);
+        let call = Call::Heartbeat { keys: keys.clone(), client, liveness, buffer, heartbeat, ids };
+        let mut expected = redis::cmd("EVALSHA");
+        expected.arg("digest").arg(5);
+        expected.arg("fairlock:{n}:queue").arg("fairlock:{n}:sessions").arg("fairlock:{n}:leases");
+        expected.arg("fairlock:{n}:entries").arg("fairlock:{n}:state");
+        expected.arg("c").arg(3).arg(4).arg(5_000_000).arg("c.1").arg("c.2");
+        assert_eq!(call.command("EVALSHA", "digest").get_packed_command(), expected.get_packed_command());
+        assert_eq!(call.keys(), &keys);
+    }
+
     // The whole contract in one place: header, body, and what is sent.
     #[test]
     fn header_body_and_call_agree() {

@@ -81,7 +81,7 @@ impl Driver {
         for batch in [3, 100] {
             for (name, source) in fairlock::testing::scripts(CLOCK) {
                 let limit = format!("local BATCH = {batch} ");
-                let source = change(name, source.replace("local BATCH = 100 ", &limit));
+                let source = change(name, source).replace("local BATCH = 100 ", &limit);
                 assert!(source.contains(&limit) && source.contains("test-clock"), "{name}: the scripts have changed");
                 let digest = text(&driver.ask(&[cmd("SCRIPT").arg("LOAD").arg(&source).clone()])[0]);
                 driver.scripts.insert((batch, name), (source, digest));

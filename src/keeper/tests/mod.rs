@@ -8,9 +8,11 @@
 //! * `properties.rs` runs random schedules, then lets the faults stop and expects everybody to be served, and nothing
 //!   to be left behind when the handles are dropped.
 //! * `explore.rs` visits every state of small worlds.
+//! * `cases.rs` has single cases of one machine without a world, in a few lines each.
 
 mod calm;
 mod canon;
+mod cases;
 mod clients;
 mod explore;
 mod judge;

@@ -1,5 +1,6 @@
 //! Random schedules. `FAIRLOCK_CASES` sets how many. One that breaks a promise is made as short as it can be and printed:
-//! it goes to `regressions.rs`. With `FAIRLOCK_TRACE` set, what happens under it is printed too.
+//! it goes to `regressions.rs`. With `FAIRLOCK_TRACE` set, what happens under it is printed too; with `FAIRLOCK_UNSHRUNK`
+//! it is left as long as it was found, for those who only ask whether there is one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,8 +56,13 @@ fn runner(config: Config) -> TestRunner {
     }
 }
 
+fn unshrunk() -> bool {
+    std::env::var_os("FAIRLOCK_UNSHRUNK").is_some()
+}
+
 fn config(cases: u32) -> Config {
-    Config { cases, max_shrink_iters: 20_000, failure_persistence: None, ..Config::default() }
+    let max_shrink_iters = if unshrunk() { 0 } else { 20_000 };
+    Config { cases, max_shrink_iters, failure_persistence: None, ..Config::default() }
 }
 
 #[test]
@@ -82,7 +88,7 @@ fn report(result: Result<(), TestError<(Plan, Vec<Step>)>>) {
     };
     // What proptest leaves is often a step that changes nothing.
     let mut at = 0;
-    while at < schedule.len() {
+    while at < schedule.len() && !unshrunk() {
         let mut shorter = schedule.clone();
         shorter.remove(at);
         if run(&plan, &shorter).0.broken.is_some() {

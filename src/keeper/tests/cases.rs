@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::machine::*;
-use super::waiters::Mode;
 use crate::clock::Time;
+use crate::keeper::machine::*;
+use crate::keeper::waiters::Mode;
 use crate::options::{LockOptions, Spec};
 use crate::server::{About, Answer, Call, Failure, LockKeys, Word};
 

@@ -1,0 +1,112 @@
+//! The list of deliberate breaks. `*.txt` beside this file say for each of them which promises it breaks, what it is, and
+//! what it puts in the place of what:
+//!
+//! ```text
+//! [I2 I10] asking twice takes a second ticket
+//! in lua/acquire.lua
+//! - place = place or (ticket > 0 and ticket) or next_stamp()
+//! + place = (ticket > 0 and ticket) or next_stamp()
+//! ```
+//!
+//! A line `by holding` beside the file names the target of tests that should notice, where that is not the scripts' model or
+//! the keeper's own tests: it is tried alone first, which saves building the others.
+//!
+//! Lines with `-` are a fragment of the file as it is (it may begin and end in the middle of a line), lines with `+` what
+//! stands there instead; without any, the fragment goes. A fragment that is not there, or more than once, is an error: a
+//! list that fell behind the code proves nothing.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Mutant {
+    pub(crate) promises: Vec<u8>,
+    pub(crate) name: String,
+    pub(crate) file: String,
+    pub(crate) by: Option<String>,
+    before: String,
+    after: String,
+}
+
+/// The folder of the package.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+impl Mutant {
+    pub(crate) fn is_script(&self) -> bool {
+        self.file.starts_with("lua/")
+    }
+
+    /// The text of its file with this one thing broken.
+    pub(crate) fn apply(&self, text: &str) -> Result<String, String> {
+        match text.matches(&self.before).count() {
+            1 if self.before == self.after => Err("it changes nothing".into()),
+            1 => Ok(text.replacen(&self.before, &self.after, 1)),
+            times => Err(format!("its fragment is {times} times in {}", self.file)),
+        }
+    }
+
+    pub(crate) fn applied(&self) -> Result<String, String> {
+        let text = fs::read_to_string(root().join(&self.file)).map_err(|error| format!("{}: {error}", self.file))?;
+        self.apply(&text)
+    }
+
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// All mutants, in the order of the files' names.
+pub(crate) fn read() -> Result<Vec<Mutant>, String> {
+    let folder = root().join("tests/mutants");
+    let files = fs::read_dir(&folder).map_err(|error| error.to_string())?;
+    let mut files: Vec<PathBuf> = files.filter_map(|file| Some(file.ok()?.path())).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    let mut mutants = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).map_err(|error| error.to_string())?;
+        mutants.extend(parse(&text).map_err(|error| format!("{}: {error}", file.display()))?);
+    }
+    Ok(mutants)
+}
+
+pub(crate) fn parse(text: &str) -> Result<Vec<Mutant>, String> {
+    let mut mutants: Vec<Mutant> = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let wrong = |what: &str| format!("line {}: {what}", number + 1);
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(header) = line.strip_prefix('[') {
+            let (promises, name) = header.split_once("] ").ok_or_else(|| wrong("[I1 I2] and a name"))?;
+            let promises: Option<_> =
+                promises.split(' ').map(|promise| promise.strip_prefix('I')?.parse().ok()).collect();
+            let promises = promises.ok_or_else(|| wrong("promises are I1 to I12"))?;
+            mutants.push(Mutant { promises, name: name.to_owned(), ..Mutant::default() });
+            continue;
+        }
+        let mutant = mutants.last_mut().ok_or_else(|| wrong("a mutant begins with its promises"))?;
+        let add = |to: &mut String, line: &str| {
+            if !to.is_empty() {
+                to.push('\n');
+            }
+            to.push_str(line);
+        };
+        match line.split_once(' ').unwrap_or((line, "")) {
+            ("in", file) if mutant.file.is_empty() => mutant.file = file.to_owned(),
+            ("by", target) => mutant.by = Some(target.to_owned()),
+            ("-", fragment) if mutant.after.is_empty() => add(&mut mutant.before, fragment),
+            ("+", instead) if !mutant.before.is_empty() => add(&mut mutant.after, instead),
+            _ => return Err(wrong("in FILE, perhaps by TARGET, then - lines, then + lines")),
+        }
+    }
+    match mutants.iter().find(|mutant| mutant.file.is_empty() || mutant.before.is_empty()) {
+        Some(mutant) => Err(format!("{}: without a file or a fragment", mutant.name)),
+        None => Ok(mutants),
+    }
+}

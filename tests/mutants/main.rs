@@ -1,0 +1,178 @@
+//! Deliberate breaks, one at a time: each must be noticed by the fast suite, or the tests prove less than they seem to.
+//!
+//! The lists are `*.txt` beside this file; `list.rs` tells their form. What is broken in the scripts is first put before
+//! the model, within this process. What the model cannot see, and what is broken in Rust, is put into a copy of the
+//! package, which is built and tested: first without a server, then with real ones.
+//!
+//! `make mutants` runs all that are not yet in `target/mutants/results.tsv`, so it can be interrupted. `SHARD=2/5` takes
+//! the second of five parts, `ONLY=text` those with that in their names, and `AGAIN=1` forgets what is known.
+
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod list;
+#[path = "../model/mod.rs"]
+mod model;
+mod results;
+mod scripts;
+#[path = "../support/mod.rs"]
+mod support;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::mpsc;
+use std::time::Instant;
+
+use list::Mutant;
+use results::Results;
+use tree::{PURE, REAL, Stage, Tree, Verdict};
+
+/// Promises that rest on the scripts, on the client, or on both: of each at least two breaks.
+const ON_SCRIPTS: [u8; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+const ON_THE_CLIENT: [u8; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+
+fn say(text: &str) {
+    // Past the harness, which shows what is printed by tests that fail only.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[test]
+fn the_list_is_up_to_date_and_breaks_every_promise_twice() {
+    let mutants = list::read().unwrap();
+    let stale: Vec<_> =
+        mutants.iter().filter_map(|mutant| Some(format!("{}: {}", mutant.name, mutant.applied().err()?))).collect();
+    assert!(stale.is_empty(), "{stale:#?}");
+    let mut names: Vec<_> = mutants.iter().map(|mutant| &mutant.name).collect();
+    names.sort();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "two of one name: {names:#?}");
+    for (scripts, promises) in [(true, &ON_SCRIPTS[..]), (false, &ON_THE_CLIENT[..])] {
+        for promise in promises {
+            let such = mutants.iter().filter(|one| one.is_script() == scripts && one.promises.contains(promise));
+            assert!(
+                such.count() >= 2,
+                "I{promise} is broken less than twice in {}",
+                if scripts { "Lua" } else { "Rust" }
+            );
+        }
+    }
+}
+
+#[test]
+fn a_list_that_is_wrong_is_an_error() {
+    let whole = "[I1] name\nin lua/x.lua\n- a b\n+ c\n";
+    let mutant = &list::parse(whole).unwrap()[0];
+    assert_eq!(mutant.apply("x a b y").unwrap(), "x c y");
+    mutant.apply("x").unwrap_err();
+    mutant.apply("a b a b").unwrap_err();
+    list::parse("[I1] name\nin x\n- a\n+ a\n").unwrap()[0].apply("a").unwrap_err();
+    assert_eq!(list::parse("[I1] n\nin x\n-   a\n- b\n").unwrap()[0].apply("  a\nb").unwrap(), "");
+    for wrong in
+        ["in x\n", "[1] n\n", "[I1]\n", "[I1] n\n- a\n", "[I1] n\nin x\n+ a\n", "[I1] n\nin x\n- a\n+ b\n- c\n"]
+    {
+        assert!(list::parse(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+/// Those of this run, and those of them whose outcome is not known.
+fn chosen(mutants: &[Mutant]) -> Vec<&Mutant> {
+    let shard = std::env::var("SHARD").unwrap_or_else(|_| "1/1".into());
+    let (part, parts) = shard.split_once('/').expect("SHARD=2/5");
+    let (part, parts): (usize, usize) = (part.parse().unwrap(), parts.parse().unwrap());
+    assert!((1..=parts).contains(&part), "SHARD=2/5");
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let mine = mutants.iter().enumerate().filter(|(index, one)| index % parts == part - 1 && one.name.contains(&only));
+    mine.map(|(_, mutant)| mutant).collect()
+}
+
+#[test]
+#[ignore = "takes long: make mutants"]
+fn no_mutant_survives() {
+    let mutants = list::read().unwrap();
+    if std::env::var_os("AGAIN").is_some() {
+        let _ = std::fs::remove_file(results::file());
+    }
+    let results = Results::open();
+    let mine = chosen(&mutants);
+    let is_open = |mutant: &&Mutant| mutant.applied().is_ok() && results.of(mutant).is_none();
+    let todo: Vec<&Mutant> = mine.iter().copied().filter(is_open).collect();
+    say(&format!("{} mutants, {} to be run", mine.len(), todo.len()));
+    if !todo.is_empty() {
+        run(&todo, &results);
+    }
+    let outcomes: Vec<_> = mine
+        .into_iter()
+        .map(|mutant| match results.of(mutant) {
+            Some((outcome, by)) => (mutant, outcome, by),
+            None if mutant.applied().is_err() => (mutant, "does not apply".to_owned(), String::new()),
+            None => (mutant, "not run".to_owned(), String::new()),
+        })
+        .collect();
+    report(&outcomes);
+    assert!(outcomes.iter().all(|(_, outcome, _)| outcome == "killed"), "not all were killed");
+}
+
+fn run(todo: &[&Mutant], results: &Results) {
+    let tree = Tree::copy();
+    healthy(&tree);
+    let (leave, left) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for mutant in todo.iter().filter(|mutant| mutant.is_script()) {
+                let start = Instant::now();
+                match scripts::judge(Some(mutant)).expect("it was seen to apply") {
+                    Some(by) => results.add(mutant, &Verdict::Killed(by), start.elapsed().as_secs_f64()),
+                    None => leave.send(*mutant).expect("the other thread waits for it"),
+                }
+            }
+        });
+        scope.spawn(|| {
+            let mine = todo.iter().copied().filter(|mutant| !mutant.is_script());
+            for mutant in mine.chain(left) {
+                let start = Instant::now();
+                let verdict = tree.judge(mutant, order(mutant));
+                results.add(mutant, &verdict, start.elapsed().as_secs_f64());
+            }
+        });
+    });
+}
+
+/// The stages, the one that is more likely to notice first.
+fn order(mutant: &Mutant) -> [&'static Stage; 2] {
+    let outside = ["src/keeper/mod.rs", "src/keeper/handle.rs", "src/server/connection.rs"];
+    let decides = ["src/keeper/", "src/server/"].iter().any(|folder| mutant.file.starts_with(folder));
+    if decides && !outside.contains(&&*mutant.file) { [&PURE, &REAL] } else { [&REAL, &PURE] }
+}
+
+/// Nothing that fails anyway can show anything.
+fn healthy(tree: &Tree) {
+    let start = Instant::now();
+    assert_eq!(scripts::judge(None).unwrap(), None, "the scripts fail as they are");
+    say(&format!("the scripts as they are: nothing found in {:.1} s", start.elapsed().as_secs_f64()));
+    for stage in [&PURE, &REAL] {
+        let took = tree.passes(stage).unwrap_or_else(|error| panic!("{error}"));
+        say(&format!("the fast suite {}: passed in {:.1} s", stage.name, took.as_secs_f64()));
+    }
+}
+
+/// What killed how many, and what did not die.
+fn report(outcomes: &[(&Mutant, String, String)]) {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut by_test: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut by_promise: BTreeMap<u8, usize> = BTreeMap::new();
+    for (mutant, outcome, by) in outcomes {
+        *counts.entry(outcome).or_default() += 1;
+        if outcome == "killed" {
+            *by_test.entry(by.split(" at step").next().unwrap_or(by)).or_default() += 1;
+            mutant.promises.iter().for_each(|promise| *by_promise.entry(*promise).or_default() += 1);
+        }
+    }
+    say("\nkilled by");
+    by_test.iter().for_each(|(test, count)| say(&format!("{count:>5}  {test}")));
+    say("\nkilled for");
+    by_promise.iter().for_each(|(promise, count)| say(&format!("{count:>5}  I{promise}")));
+    say("\noutcome");
+    counts.iter().for_each(|(outcome, count)| say(&format!("{count:>5}  {outcome}")));
+    for (mutant, outcome, by) in outcomes.iter().filter(|(_, outcome, _)| outcome != "killed") {
+        say(&format!("{outcome}: {} ({}) {by}", mutant.name, mutant.file));
+    }
+}

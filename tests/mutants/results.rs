@@ -1,0 +1,67 @@
+//! What became of each mutant: kept in a file, so that a run that was interrupted goes on where it was.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::list::{Mutant, root};
+use crate::say;
+use crate::tree::{self, Verdict};
+
+pub(crate) struct Results {
+    fingerprint: u64,
+    /// By mutant and code: the outcome, and by what.
+    known: Mutex<HashMap<u64, (String, String)>>,
+    file: Mutex<File>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn file() -> PathBuf {
+    root().join("target/mutants/results.tsv")
+}
+
+impl Results {
+    /// With what is known from before, of the same mutants in the same code.
+    pub(crate) fn open() -> Self {
+        let path = file();
+        fs::create_dir_all(path.parent().expect("it lies in target")).expect("a folder for the results");
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let known = text.lines().filter_map(|line| {
+            let mut fields = line.split('\t');
+            let key = u64::from_str_radix(fields.next()?, 16).ok()?;
+            Some((key, (fields.next()?.to_owned(), fields.next()?.to_owned())))
+        });
+        let file = OpenOptions::new().create(true).append(true).open(&path).expect("the file of results");
+        Self { fingerprint: tree::fingerprint(), known: Mutex::new(known.collect()), file: Mutex::new(file) }
+    }
+
+    fn key(&self, mutant: &Mutant) -> u64 {
+        mutant.fingerprint() ^ self.fingerprint
+    }
+
+    /// The outcome, and by what.
+    pub(crate) fn of(&self, mutant: &Mutant) -> Option<(String, String)> {
+        lock(&self.known).get(&self.key(mutant)).cloned()
+    }
+
+    pub(crate) fn add(&self, mutant: &Mutant, verdict: &Verdict, seconds: f64) {
+        let (outcome, by) = match verdict {
+            Verdict::Killed(by) => ("killed", by),
+            Verdict::Survived(by) => ("survived", by),
+            Verdict::DoesNotCompile(by) => ("does not compile", by),
+            Verdict::TimedOut(by) => ("timed out", by),
+        };
+        let by = by.split_whitespace().collect::<Vec<_>>().join(" ");
+        let promises: Vec<_> = mutant.promises.iter().map(|promise| format!("I{promise}")).collect();
+        let promises = promises.join(" ");
+        let line = format!("{:016x}\t{outcome}\t{by}\t{seconds:.1}\t{promises}\t{}", self.key(mutant), mutant.name);
+        writeln!(lock(&self.file), "{line}").expect("the result is kept");
+        say(&format!("{outcome:>9} {seconds:>6.1} s  {}  ({})", mutant.name, by.chars().take(160).collect::<String>()));
+        lock(&self.known).insert(self.key(mutant), (outcome.into(), by));
+    }
+}

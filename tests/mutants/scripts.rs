@@ -1,0 +1,46 @@
+//! Broken scripts against the model, within this process: nothing is compiled for them.
+
+use std::fs;
+
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::list::{Mutant, root};
+use crate::model::driver::Driver;
+use crate::model::walks::{ReadOnly, config, explore};
+
+/// Against the model, and against the promises alone. What takes more is a case for the list of those that failed once.
+const STEPS: [usize; 2] = [30_000, 10_000];
+
+/// What finds the mutant, if anything does. None: the scripts as they are.
+pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
+    let (original, broken) = match mutant {
+        Some(mutant) => {
+            (fs::read_to_string(root().join(&mutant.file)).map_err(|error| error.to_string())?, mutant.applied()?)
+        }
+        None => Default::default(),
+    };
+    let mut rendered = mutant.is_none();
+    let mut driver = Driver::with(|_, text| {
+        if mutant.is_none() || !text.contains(&original) {
+            return text;
+        }
+        rendered = true;
+        text.replace(&original, &broken)
+    });
+    if !rendered {
+        // It is about what tests replace: the clock.
+        return Ok(None);
+    }
+    let [by_model, by_promises] = [true, false].map(|by_model| {
+        let steps = STEPS[usize::from(!by_model)];
+        // The same seed each time, so that what is found is found again.
+        let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"scripts go wrong");
+        let config = Config { failure_persistence: Some(Box::new(ReadOnly)), ..config(steps) };
+        let (taken, failure) = explore(TestRunner::new_with_rng(config, seed), &mut driver, steps, 3, by_model);
+        failure.map(|_| taken)
+    });
+    Ok(by_model.map(|step| match by_promises {
+        Some(other) => format!("model at step {step}, promises at step {other}"),
+        None => format!("model at step {step}"),
+    }))
+}

@@ -1,0 +1,257 @@
+//! A copy of the package in which one thing at a time is broken, and the fast suite that is to notice.
+//!
+//! The copy shares this package's target folder, where the crates that it depends on are built already. To cargo it is
+//! another version of the package, so that neither takes what was built of the other for its own.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::list::{Mutant, root};
+
+/// A part of the suite: test targets, and what of them is left out because it takes too long or asks for luck.
+pub(crate) struct Stage {
+    pub(crate) name: &'static str,
+    targets: &'static [Target],
+    /// A failure must be seen twice: real servers on a busy machine may fail a test by chance.
+    twice: bool,
+}
+
+type Target = (&'static str, &'static [&'static str]);
+
+pub(crate) const PURE: Stage =
+    Stage { name: "without a server", targets: &[("lib", &["every_state_of"])], twice: false };
+
+pub(crate) const REAL: Stage = Stage {
+    name: "with real servers",
+    targets: &[
+        ("busy_callers", &["burns_all_cores"]),
+        ("costs", &[]),
+        ("deaths", &["a_dead_holder_before"]),
+        ("full_server", &[]),
+        ("goodbyes", &[]),
+        ("holding", &[]),
+        ("old_connections", &[]),
+        ("lost_keepers", &[]),
+        ("order", &[]),
+        ("outages", &["order_outlives", "just_before_the_release"]),
+        ("refusals", &["never_answers"]),
+        ("returning", &[]),
+        ("suspended_time", &[]),
+        ("unreachable", &["says_that_the_server", "have_one_of_their_own"]),
+    ],
+    twice: true,
+};
+
+/// Longer than any test waits for what should happen.
+const TIMEOUT: Duration = Duration::from_secs(180);
+
+pub(crate) enum Verdict {
+    /// By this test.
+    Killed(String),
+    /// Perhaps with tests that failed once and then did not.
+    Survived(String),
+    /// It is no program.
+    DoesNotCompile(String),
+    TimedOut(String),
+}
+
+pub(crate) struct Tree {
+    folder: PathBuf,
+    target: PathBuf,
+}
+
+impl Tree {
+    /// Copies what has changed since the last time.
+    pub(crate) fn copy() -> Self {
+        let target = root().join("target");
+        let tree = Self { folder: target.join("mutants/tree"), target };
+        let files = files();
+        for file in &files {
+            let (from, to) = (root().join(file), tree.folder.join(file));
+            let mut text = fs::read(&from).expect("a file of the package");
+            if file == Path::new("Cargo.toml") {
+                let manifest = String::from_utf8(text).expect("a manifest is text");
+                text = manifest.replacen("\nversion = \"", "\nversion = \"0.0.0-mutant+", 1).into_bytes();
+            }
+            if fs::read(&to).ok().as_ref() != Some(&text) {
+                fs::create_dir_all(to.parent().expect("it lies in the copy")).expect("a folder of the copy");
+                fs::write(&to, text).expect("a file of the copy");
+            }
+        }
+        for gone in below(&tree.folder).difference(&files) {
+            fs::remove_file(tree.folder.join(gone)).expect("a file of the copy");
+        }
+        tree
+    }
+
+    /// Breaks it, runs the suite, and mends it again.
+    pub(crate) fn judge(&self, mutant: &Mutant, stages: [&Stage; 2]) -> Verdict {
+        let file = self.folder.join(&mutant.file);
+        let whole = fs::read_to_string(root().join(&mutant.file)).expect("a file of the package");
+        let broken = mutant.apply(&whole).expect("it was seen to apply");
+        fs::write(&file, broken).expect("a file of the copy");
+        let verdict = self.suite(stages, mutant.by.as_deref());
+        fs::write(&file, whole).expect("a file of the copy");
+        verdict
+    }
+
+    /// Stage by stage, until a test fails; before that the target that is most likely to notice.
+    fn suite(&self, stages: [&Stage; 2], likely: Option<&str>) -> Verdict {
+        let mut by_chance = Vec::new();
+        let is_likely = |target: &&Target| likely == Some(target.0);
+        let likely: Vec<Target> = REAL.targets.iter().filter(is_likely).copied().collect();
+        for (targets, twice) in [(&*likely, true)].into_iter().chain(stages.map(|stage| (stage.targets, stage.twice))) {
+            match self.part(targets, twice, &mut by_chance) {
+                Verdict::Survived(_) => {}
+                verdict => return verdict,
+            }
+        }
+        Verdict::Survived(by_chance.join(", "))
+    }
+
+    fn part(&self, targets: &[Target], twice: bool, by_chance: &mut Vec<String>) -> Verdict {
+        let binaries = match self.build(targets) {
+            Ok(binaries) => binaries,
+            Err(error) => return Verdict::DoesNotCompile(error),
+        };
+        loop {
+            match self.run(targets, &binaries, by_chance) {
+                Verdict::Killed(test) if twice => {
+                    let (target, name) = test.split_once("::").unwrap_or((&test, ""));
+                    let again: Vec<_> = binaries.iter().filter(|(other, _)| other == target).cloned().collect();
+                    match self.run_with(&again, |_| vec!["--exact".into(), name.into()]) {
+                        Verdict::Survived(_) => by_chance.push(test),
+                        verdict => return verdict,
+                    }
+                }
+                verdict => return verdict,
+            }
+        }
+    }
+
+    /// The suite of a stage on what is not broken, and how long it took once it was built.
+    pub(crate) fn passes(&self, stage: &Stage) -> Result<Duration, String> {
+        let binaries = self.build(stage.targets)?;
+        let start = Instant::now();
+        match self.run(stage.targets, &binaries, &[]) {
+            Verdict::Survived(_) => Ok(start.elapsed()),
+            Verdict::Killed(test) => Err(format!("{test} fails as it is")),
+            Verdict::TimedOut(what) | Verdict::DoesNotCompile(what) => Err(what),
+        }
+    }
+
+    /// Builds test targets: their names and executables.
+    fn build(&self, targets: &[Target]) -> Result<Vec<(String, PathBuf)>, String> {
+        if targets.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        cargo.args(["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
+        for (target, _) in targets {
+            match *target {
+                "lib" => cargo.arg("--lib"),
+                target => cargo.args(["--test", target]),
+            };
+        }
+        let output = cargo.current_dir(&self.folder).env("CARGO_TARGET_DIR", &self.target).output().expect("cargo");
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        let artifacts = output.stdout.split(|byte| *byte == b'\n').filter_map(|line| {
+            let message: serde_json::Value = serde_json::from_slice(line).ok()?;
+            let (name, executable) = (message["target"]["name"].as_str()?, message["executable"].as_str()?);
+            let name = if message["target"]["kind"][0] == "lib" { "lib" } else { name };
+            Some((name.to_owned(), PathBuf::from(executable)))
+        });
+        Ok(artifacts.collect())
+    }
+
+    /// Runs test targets but for some tests, given as `target::test`.
+    fn run(&self, targets: &[Target], binaries: &[(String, PathBuf)], but: &[String]) -> Verdict {
+        self.run_with(binaries, |target| {
+            let skipped = targets.iter().filter(|(name, _)| *name == target).flat_map(|(_, skipped)| *skipped);
+            let but = but.iter().filter_map(|test| test.split_once("::").filter(|(name, _)| *name == target));
+            skipped.copied().chain(but.map(|(_, test)| test)).flat_map(|test| ["--skip".into(), test.into()]).collect()
+        })
+    }
+
+    /// Runs all of them at once, until a test fails.
+    fn run_with(&self, binaries: &[(String, PathBuf)], arguments: impl Fn(&str) -> Vec<String>) -> Verdict {
+        let (say, said) = mpsc::channel();
+        let start = |(target, binary): &(String, PathBuf)| -> Child {
+            let mut command = Command::new(binary);
+            command.args(arguments(target)).current_dir(&self.folder).env("FAIRLOCK_UNSHRUNK", "1");
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a test binary");
+            let output = BufReader::new(child.stdout.take().expect("it is piped"));
+            let (say, target) = (say.clone(), target.clone());
+            std::thread::spawn(move || {
+                let mut passed = false;
+                for line in output.lines().map_while(Result::ok) {
+                    if let Some(test) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
+                        let _ = say.send(Some(format!("{target}::{test}")));
+                    }
+                    passed |= line.starts_with("test result: ok");
+                }
+                let _ = say.send((!passed).then(|| format!("{target}::(the end of its process)")));
+            });
+            child
+        };
+        let mut children: Vec<Child> = binaries.iter().map(start).collect();
+        let (end, mut left) = (Instant::now() + TIMEOUT, children.len());
+        let verdict = loop {
+            if left == 0 {
+                break Verdict::Survived(String::new());
+            }
+            match said.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(Some(test)) => break Verdict::Killed(test),
+                Ok(None) => left -= 1,
+                Err(_) => break Verdict::TimedOut(format!("{left} of {} test binaries", children.len())),
+            }
+        };
+        for child in &mut children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        verdict
+    }
+}
+
+/// What the copy is made of: everything but what is built and what is hidden.
+fn files() -> BTreeSet<PathBuf> {
+    below(root()).into_iter().filter(|file| !file.starts_with("target")).collect()
+}
+
+fn below(folder: &Path) -> BTreeSet<PathBuf> {
+    fn walk(folder: &Path, at: &Path, files: &mut BTreeSet<PathBuf>) {
+        for entry in fs::read_dir(folder.join(at)).into_iter().flatten().flatten() {
+            let (name, file) = (entry.file_name(), at.join(entry.file_name()));
+            if name.as_encoded_bytes().starts_with(b".") || file == Path::new("target") {
+                continue;
+            }
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => walk(folder, &file, files),
+                _ => drop(files.insert(file)),
+            }
+        }
+    }
+    let mut files = BTreeSet::new();
+    walk(folder, Path::new(""), &mut files);
+    files
+}
+
+/// Changes with everything that an outcome depends on but the list.
+pub(crate) fn fingerprint() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let aside = ["docs", "tests/mutants"];
+    for file in files().iter().filter(|file| aside.iter().all(|aside| !file.starts_with(aside))) {
+        file.hash(&mut hasher);
+        fs::read(root().join(file)).expect("a file of the package").hash(&mut hasher);
+    }
+    hasher.finish()
+}
