@@ -224,6 +224,7 @@ mod tests {
             notice: seconds(notice),
             renew_every,
             max_hold,
+            replicas: 0,
         };
         let all = LockOptions::new().lease(seconds(100)).liveness(seconds(11)).buffer(seconds(12)).notice(seconds(13));
         assert_eq!(*check(all.clone()).unwrap(), spec(100, 11, 12, 13, Some(seconds(100) / 3), None));

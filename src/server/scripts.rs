@@ -305,7 +305,7 @@ mod tests {
         expected.arg("fairlock:{n}:queue").arg("fairlock:{n}:sessions").arg("fairlock:{n}:leases");
         expected.arg("fairlock:{n}:entries").arg("fairlock:{n}:state");
         expected.arg("c").arg(3).arg(4).arg(5_000_000).arg("c.1").arg("c.2");
-        assert_eq!(call.command("EVALSHA", "digest").get_packed_command(), expected.get_packed_command());
+        assert_eq!(call.command("EVALSHA", "digest", "channel").get_packed_command(), expected.get_packed_command());
         assert_eq!(call.keys(), &keys);
     }
 
