@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: help setup test test-matrix test-acl soak whims mutants mutants-generic model fuzz bench demo
+.PHONY: help setup test test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make test        all tests, each on private Redis servers"
@@ -15,6 +15,7 @@ help:
 	@echo "make mutants-generic  the same with whatever cargo-mutants thinks of, in the parts without I/O; see docs/mutants.md"
 	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make fuzz        feeds random bytes to whatever is parsed, with a nightly compiler: make fuzz SECONDS=600"
+	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
 	@echo "make bench       the benchmarks"
 	@echo "make setup       only what the others need: a redis-server and the crates"
 
@@ -59,6 +60,9 @@ fuzz:
 		mkdir -p fuzz/corpus/$$target && PATH="$$PWD/target/tools/bin:$$PATH" cargo +nightly fuzz run $$target \
 			fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS) -max_len=4096 || exit 1; \
 	done
+
+deny:
+	./scripts/deny.sh
 
 bench:
 	$(with_redis) cargo bench --features cli

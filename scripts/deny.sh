@@ -11,7 +11,7 @@ $tool check bans licenses sources
 
 # The database of vulnerabilities is a repository on GitHub, which not every machine reaches. Only that is passed over.
 if $tool fetch db; then
-    $tool check --disable-fetch advisories
+    $tool check advisories
 else
     echo 'make deny: KNOWN VULNERABILITIES WERE NOT CHECKED: their database cannot be reached from here' >&2
 fi
