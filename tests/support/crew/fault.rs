@@ -33,11 +33,13 @@ impl Struck {
         Struck { hits, admits: Vec::new() }
     }
 
-    /// One hit, by what troubles the server for as long as it takes.
-    pub fn during(trouble: Trouble, strike: impl FnOnce()) -> Struck {
+    /// As many hits as `strike` says, by what troubles the server in these ways for as long as it takes.
+    pub fn during(troubles: &[Trouble], strike: impl FnOnce() -> u64) -> Struck {
         let from_ns = now_ns();
-        strike();
-        Struck { hits: 1, admits: vec![Admitted { trouble, from_ns, to_ns: now_ns() }] }
+        let hits = strike();
+        let to_ns = now_ns();
+        let admits = troubles.iter().map(|&trouble| Admitted { trouble, from_ns, to_ns }).collect();
+        Struck { hits, admits }
     }
 }
 
@@ -108,6 +110,12 @@ fn holds(wait: &Wait) -> bool {
 
 fn holds_at_its_end(wait: &Wait) -> bool {
     holds(wait) && wait.died_ns.is_some()
+}
+
+/// How many want the lock just now, or have it: whom a fault of the server can hit.
+pub fn concerned(crew: &Crew) -> u64 {
+    let there = |wait: &&Wait| (holds(wait) || waits(wait)) && wait.died_ns.is_none();
+    crew.history().waits().iter().filter(there).count() as u64
 }
 
 fn waits(wait: &Wait) -> bool {
