@@ -16,7 +16,7 @@ use redis::cmd;
 use strikes::{connections, data, memory, silence, time, wire};
 use support::{
     Proxy, RedisServer, child,
-    crew::{self, Crew, Fault, Setup, fault, seeds},
+    crew::{self, Crew, Fault, Report, Setup, fault, seeds},
     keys_left,
     vclock::WallClock,
 };
@@ -31,18 +31,26 @@ fn child() {
 }
 
 /// Lets a crew suffer these faults at this server, and work before and after.
-fn suffer<'a>(seed: u64, server: &'a RedisServer, crew: Setup, faults: Vec<Fault<'a>>) {
-    let mut crew = crew.seed(seed).start();
+fn suffer<'a>(seed: u64, server: &'a RedisServer, crew: Setup, faults: Vec<Fault<'a>>) -> Report {
+    let mut crew = crew.seed(seed).long_of(4).start();
     crew.work(20);
     crew.suffer(faults);
     crew.work(20);
-    println!("seed {seed}: {}", crew.finish());
+    let report = crew.finish();
+    println!("seed {seed}: {report}");
     keys_left(server);
+    report
 }
 
 /// The same at a server with nothing beside it.
-fn at_server(seed: u64, server: &RedisServer, faults: Vec<Fault<'_>>) {
-    suffer(seed, server, Crew::at(server), faults);
+fn at_server(seed: u64, server: &RedisServer, faults: Vec<Fault<'_>>) -> Report {
+    suffer(seed, server, Crew::at(server), faults)
+}
+
+/// A server that was silent for longer than a lease, while somebody wanted to hold the lock for longer than that.
+fn silent_for_long(seed: u64, server: &RedisServer, faults: Vec<Fault<'_>>) {
+    let report = at_server(seed, server, faults);
+    assert!(report.lost > 0, "nobody was told that its lease was lost: {report}");
 }
 
 #[test]
@@ -67,7 +75,7 @@ fn a_server_that_is_stopped() {
         let server = RedisServer::start();
         let faults =
             vec![silence::stopped(&server, silence::briefly, 4), silence::stopped(&server, silence::for_long, 2)];
-        at_server(seed, &server, faults);
+        silent_for_long(seed, &server, faults);
     }
 }
 
@@ -77,7 +85,7 @@ fn a_server_that_is_paused() {
         let server = RedisServer::start();
         let faults =
             vec![silence::paused(&server, silence::briefly, 4), silence::paused(&server, silence::for_long, 2)];
-        at_server(seed, &server, faults);
+        silent_for_long(seed, &server, faults);
     }
 }
 
@@ -86,7 +94,7 @@ fn a_server_that_is_busy_with_a_script() {
     for seed in seeds(&[14]) {
         let server = RedisServer::builder().config(silence::SOON_BUSY).start();
         let faults = vec![silence::busy(&server, silence::briefly, 4), silence::busy(&server, silence::for_long, 2)];
-        at_server(seed, &server, faults);
+        silent_for_long(seed, &server, faults);
     }
 }
 
@@ -96,7 +104,7 @@ fn a_server_that_is_killed_and_keeps_its_data() {
         let server = RedisServer::builder().appendonly().start();
         let faults =
             vec![silence::restarted(&server, silence::briefly, 3), silence::restarted(&server, silence::for_long, 1)];
-        at_server(seed, &server, faults);
+        silent_for_long(seed, &server, faults);
     }
 }
 
@@ -142,13 +150,29 @@ fn a_way_that_loses_and_cuts_and_delays() {
     }
 }
 
+/// The old connections are killed before anything is asked anew, so nothing of them is executed.
 #[test]
 fn a_way_that_delivers_late() {
     for seed in seeds(&[21]) {
         let server = RedisServer::builder().alone().start();
         let proxy = Proxy::start(&server);
-        let faults = vec![wire::delivered_late(&proxy, 9)];
+        let faults = vec![wire::delivered_late(&proxy, 6)];
         suffer(seed, &server, Crew::at(&server).by_way_of(&proxy.url()), faults);
+        assert_eq!(proxy.counts().late, 0, "the server has taken it");
+    }
+}
+
+/// Where clients may not kill connections, what comes late is executed.
+#[test]
+fn a_way_that_delivers_late_to_a_server_that_takes_it() {
+    for seed in seeds(&[23]) {
+        let rules = "on >secret ~* &* +@all -client +client|id";
+        let server = RedisServer::builder().plain().user("worker", rules).start();
+        let proxy = Proxy::start(&server);
+        let faults = vec![wire::delivered_late(&proxy, 6)];
+        let url = format!("{}?user=worker&pass=secret", proxy.url());
+        suffer(seed, &server, Crew::at(&server).by_way_of(&url), faults);
+        assert!(proxy.counts().late > 0, "the server has taken nothing: {:?}", proxy.counts());
     }
 }
 
@@ -175,7 +199,7 @@ fn soak() {
     let clock = WallClock::new();
     let server = clock.given_to(RedisServer::builder().alone()).config(silence::SOON_BUSY).start();
     let proxy = Proxy::start(&server);
-    let mut crew = Crew::at(&server).by_way_of(&proxy.url()).seed(seed).start();
+    let mut crew = Crew::at(&server).by_way_of(&proxy.url()).seed(seed).long_of(4).start();
     let memory_of = |crew: &Crew| {
         let info: String = cmd("INFO").arg("memory").query(&mut server.raw()).unwrap();
         let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse::<u64>().ok());

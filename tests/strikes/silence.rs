@@ -6,7 +6,10 @@ use redis::cmd;
 
 use crate::support::{
     RedisServer, SOON,
-    crew::{Crew, Fault, Struck, fault::concerned},
+    crew::{
+        Crew, Fault, Struck,
+        fault::{concerned, long_hold},
+    },
     eventually,
     history::Trouble,
 };
@@ -17,8 +20,9 @@ pub fn briefly(crew: &mut Crew) -> Duration {
     liveness.mul_f64(0.1 + 0.2 * crew.rng().f64())
 }
 
-/// More than a lease, and than what costs a place.
+/// More than a lease, and than what costs a place; and somebody has just been granted the lock for longer than a lease.
 pub fn for_long(crew: &mut Crew) -> Duration {
+    assert!(long_hold(crew), "nobody holds the lock for long: set `Setup::long_of`");
     let terms = crew.terms();
     terms.lease.max(terms.liveness + terms.buffer) + terms.liveness / 2
 }
@@ -29,10 +33,10 @@ pub type Span = fn(&mut Crew) -> Duration;
 /// SIGSTOP, and SIGCONT.
 pub fn stopped(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was stopped", hits, move |crew| {
+        let span = span(crew);
         Struck::during(&[Trouble::Silent], || {
             server.stop();
             let concerned = concerned(crew).min(1);
-            let span = span(crew);
             crew.rest(span);
             server.cont();
             concerned
@@ -43,10 +47,10 @@ pub fn stopped(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
 /// CLIENT PAUSE: it takes what it is told, and does nothing of it until later.
 pub fn paused(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was paused", hits, move |crew| {
+        let span = span(crew);
         Struck::during(&[Trouble::Silent], || {
             let mut raw = server.raw();
-            let millis = span(crew).as_millis() as u64;
-            let () = cmd("CLIENT").arg("PAUSE").arg(millis).query(&mut raw).unwrap();
+            let () = cmd("CLIENT").arg("PAUSE").arg(span.as_millis() as u64).query(&mut raw).unwrap();
             let concerned = concerned(crew).min(1);
             // It answers when the pause is over.
             let () = cmd("PING").exec(&mut raw).unwrap();
@@ -59,6 +63,7 @@ pub fn paused(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
 /// given [`SOON_BUSY`].
 pub fn busy(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was busy", hits, move |crew| {
+        let span = span(crew);
         Struck::during(&[Trouble::Silent], || {
             let mut raw = server.raw();
             std::thread::scope(|scope| {
@@ -67,7 +72,6 @@ pub fn busy(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
                     cmd("PING").exec(&mut raw).is_err_and(|error| error.code() == Some("BUSY"))
                 });
                 let concerned = concerned(crew).min(1);
-                let span = span(crew);
                 crew.rest(span);
                 let () = cmd("SCRIPT").arg("KILL").query(&mut raw).unwrap();
                 assert!(script.join().unwrap().is_err(), "a script without an end ended");
@@ -83,10 +87,10 @@ pub const SOON_BUSY: &str = "lua-time-limit 20";
 /// SIGKILL, and another start with all its data. The server must write an append-only file.
 pub fn restarted(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was restarted", hits, move |crew| {
+        let span = span(crew);
         Struck::during(&[Trouble::Silent], || {
             server.kill();
             let concerned = concerned(crew).min(1);
-            let span = span(crew);
             crew.rest(span);
             server.restart();
             concerned
@@ -97,12 +101,12 @@ pub fn restarted(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
 /// An orderly end, at which it saves its data, and another start. For a server without an append-only file.
 pub fn shut_down(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was shut down", hits, move |crew| {
+        let span = span(crew);
         Struck::during(&[Trouble::Silent], || {
             let concerned = concerned(crew).min(1);
             // Its answer is that the connection ends.
             let _ = cmd("SHUTDOWN").arg("SAVE").exec(&mut server.raw());
             eventually("the server has ended", SOON, || !server.is_up());
-            let span = span(crew);
             crew.rest(span);
             server.restart();
             concerned

@@ -6,6 +6,7 @@ use crate::support::{
     Act, Proxy, Target,
     crew::{Crew, Fault, Struck},
     history::Trouble,
+    proxy::Counts,
 };
 
 /// Every frame that is about locks: requests, replies, or the messages of grants.
@@ -57,7 +58,7 @@ pub fn delayed(proxy: &Proxy, hits: u64) -> Fault<'_> {
 }
 
 /// Requests are held, their connections given up, and then they are delivered all the same, when those who sent them have
-/// asked anew. A hit is one of them.
+/// asked anew. A hit is one of them that the server takes, or refuses because it has been told to.
 pub fn delivered_late(proxy: &Proxy, hits: u64) -> Fault<'_> {
     Fault::new("requests delivered late", hits, |crew| {
         Struck::during(&[Trouble::Silent], || {
@@ -69,8 +70,9 @@ pub fn delivered_late(proxy: &Proxy, hits: u64) -> Fault<'_> {
             let span = crew.rng().u64(..500);
             crew.rest(Duration::from_millis(span));
             fault.lift();
-            proxy.wait("the old ones are delivered", |counts| counts.late > before.late);
-            proxy.counts().late - before.late
+            let late = |counts: &Counts| counts.late + counts.late_refused;
+            proxy.wait("the old ones are delivered", |counts| late(counts) > late(&before));
+            late(&proxy.counts()) - late(&before)
         })
     })
 }

@@ -105,6 +105,12 @@ impl Setup {
         self
     }
 
+    /// How many of 200 hold the lock for longer than a lease.
+    pub fn long_of(mut self, long_of: u32) -> Setup {
+        self.orders.long_of = long_of;
+        self
+    }
+
     /// What the judges allow on top of every bound in time.
     pub fn slack(mut self, slack: Duration) -> Setup {
         self.slack = slack;
@@ -190,6 +196,7 @@ impl Crew {
             lease: Duration::from_secs(2),
             liveness: Duration::from_millis(1500),
             buffer: Duration::from_millis(1500),
+            long_of: 1,
         };
         Setup { orders, processes: 4, slack: Duration::from_secs(3), patience: PATIENCE, clock: None }
     }
