@@ -5,7 +5,10 @@
 
 mod support;
 
-use support::cli::{Process, Redis, Signal, await_death, await_state, eventually, lives, parent, signal, stat};
+use support::cli::{
+    Process, Redis, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat,
+};
+use support::{Act, Proxy, RedisServer, Target};
 
 /// A command that ignores TERM, and says so when it is ready.
 const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
@@ -82,6 +85,36 @@ fn when_redis_hangs_the_command_is_dead_before_the_next_grant() {
     redis.stall();
     await_death(command);
     redis.resume();
+    assert_eq!(witness.line(), "dead");
+    let finished = holder.finish();
+    assert_eq!(finished.code, 123);
+    assert!(finished.stderr.contains("is lost"), "{finished:?}");
+}
+
+/// Only the holder is cut off. The server goes on, and grants the lock to another as soon as the lease is over.
+#[test]
+fn when_fairlock_is_cut_off_the_command_is_dead_before_the_next_grant() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let mut run = fairlock();
+    run.env("REDIS_URL", proxy.url()).args([
+        "run",
+        "x",
+        "--lease",
+        "10s",
+        "--kill-after",
+        "1h",
+        "--",
+        "sh",
+        "-c",
+        STUBBORN,
+    ]);
+    let holder = Process::spawn(&mut run);
+    let command = holder.number();
+    let redis = Redis::of(server);
+    let witness = witness(&redis, command);
+    redis.await_waiting("x", 1);
+    proxy.fault(Target::request(""), Act::Hold).await_struck();
     assert_eq!(witness.line(), "dead");
     let finished = holder.finish();
     assert_eq!(finished.code, 123);

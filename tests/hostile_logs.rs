@@ -7,40 +7,9 @@ mod texts;
 
 mod support;
 
-use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
-
 use fairlock::{Client, LockOptions};
-use support::{RedisServer, keys_left, soon};
+use support::{RedisServer, keys_left, log::Log, soon};
 use texts::HOSTILE;
-use tracing::field::{Field, Visit};
-use tracing::{Event, Metadata, Subscriber, span};
-
-/// Collects what is logged, as a subscriber would write it that knows nothing of its own about texts.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
-
-impl Visit for Log {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = write!(self.0.lock().unwrap(), "{field}={value:?} ");
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, about: &Metadata<'_>) -> bool {
-        about.target().starts_with("fairlock")
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
 
 /// A name with line ends could write lines of its own.
 #[tokio::test]
@@ -57,7 +26,7 @@ async fn names_are_quoted_in_logs() {
         soon(guard.lost()).await;
     }
     drop(logging);
-    let log = log.0.lock().unwrap();
+    let log = log.text();
     for event in ["granted", "released", "lease lost"] {
         assert!(log.matches(event).count() >= HOSTILE.len(), "{event}: {log}");
     }

@@ -169,12 +169,28 @@ async fn order_outlives_a_restart_at_which_everybody_comes_back_first() {
 
 #[tokio::test]
 async fn a_flush_changes_neither_holder_nor_order() {
+    all_data_is_lost(|server| cmd("FLUSHALL").query(&mut server.raw()).unwrap()).await;
+}
+
+#[tokio::test]
+async fn an_empty_restart_changes_neither_holder_nor_order() {
+    all_data_is_lost(|server| {
+        server.kill();
+        server.restart();
+        assert!(!server.dir().join("dump.rdb").exists(), "it kept its data");
+    })
+    .await;
+}
+
+/// Nobody but the holder has the lock, and no newcomer overtakes anybody.
+async fn all_data_is_lost(lose: impl FnOnce(&RedisServer)) {
     let queue = Queue::form(RedisServer::start(), 9).await;
     let lost = queue.guard.lost();
-    let () = cmd("FLUSHALL").query(&mut queue.server.raw()).unwrap();
+    lose(&queue.server);
     // Nobody is told to come back: renewals and heartbeats find out.
     eventually_async("holder and waiters are back", SOON, async || {
-        let state = queue.lock.inspect().await.unwrap();
+        let Ok(state) = queue.lock.inspect().await else { return false };
+        assert!(state.holder.as_ref().is_none_or(|holder| holder.token == queue.guard.token()), "{state:?}");
         state.holder.is_some_and(|holder| holder.token == queue.guard.token()) && state.queue.len() == WAITERS
     })
     .await;

@@ -17,7 +17,7 @@ use std::{panic::AssertUnwindSafe, path::Path, time::Duration};
 use redis::cmd;
 use support::{
     RedisServer, child,
-    crew::{self, Crew, Fault, Report, Struck, fault},
+    crew::{self, Crew, Fault, Report, Struck, fault, seeds},
     history::History,
     keys_left,
 };
@@ -29,16 +29,6 @@ fn child() {
         crew::ROLE => crew::member(args),
         other => panic!("no role {other:?}"),
     });
-}
-
-/// The seeds of this run, of which the ordinary ones are always the same.
-fn seeds(ordinary: &[u64]) -> Vec<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match (number("FAIRLOCK_SEED"), number("FAIRLOCK_CASES")) {
-        (Some(seed), _) => vec![seed],
-        (None, Some(cases)) => (0..cases).map(|_| fastrand::u64(..)).collect(),
-        (None, None) => ordinary.to_vec(),
-    }
 }
 
 fn run(seed: u64, work: impl FnOnce(&mut Crew, &RedisServer)) -> Report {

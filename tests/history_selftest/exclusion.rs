@@ -82,6 +82,8 @@ fn exclusion_excuses_what_lost_data_cannot_prevent() {
     assert_eq!(history.exclusion(&in_trouble(Trouble::LostData, 35, 36)), Ok(()));
     // Silence is no excuse.
     rejected(history.exclusion(&in_trouble(Trouble::Silent, 35, 36)), "two hold at once: b.1");
+    // A jump of the clock is one.
+    assert_eq!(history.exclusion(&in_trouble(Trouble::Jumped, 35, 36)), Ok(()));
     // Before the one was granted, or after the other, nothing was lost that could explain it.
     rejected(history.exclusion(&in_trouble(Trouble::LostData, 20, 30)), "two hold at once: b.1");
     rejected(history.exclusion(&in_trouble(Trouble::LostData, 42, 43)), "two hold at once: b.1");

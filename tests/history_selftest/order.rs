@@ -103,6 +103,7 @@ fn order_excuses_strangers_who_come_first_to_an_emptied_server() {
     rejected(history(text).order(&terms()), "b.1 (ticket 201) waited when d.1");
     assert_eq!(history(text).order(&in_trouble(Trouble::LostData, 26, 28)), Ok(()));
     rejected(history(text).order(&in_trouble(Trouble::Silent, 26, 28)), "b.1");
+    rejected(history(text).order(&in_trouble(Trouble::Jumped, 26, 28)), "b.1");
     // Later than a liveness window everybody had to be back.
     let late = changed(
         text,
@@ -114,6 +115,33 @@ fn order_excuses_strangers_who_come_first_to_an_emptied_server() {
     // A process that was here before is no stranger, whatever it wants next.
     let known = changed(text, &[("30 d d.1 called", "15 d d.0 called\n60 d d.0 left\n30 d d.1 called")]);
     rejected(known.order(&in_trouble(Trouble::LostData, 26, 28)), "b.1");
-    let long_ago = changed(text, &[("30 d d.1 called", "15 d d.0 called\n16 d d.0 left\n30 d d.1 called")]);
-    assert_eq!(long_ago.order(&in_trouble(Trouble::LostData, 26, 28)), Ok(()));
+    // One that has nothing left is one again, also if that ended in the middle of it: it has forgotten what it knew.
+    for end in [16, 27] {
+        let before = format!("15 d d.0 called\n{end} d d.0 left\n30 d d.1 called");
+        let forgotten = changed(text, &[("30 d d.1 called", &before)]);
+        assert_eq!(forgotten.order(&in_trouble(Trouble::LostData, 26, 28)), Ok(()));
+    }
+}
+
+#[test]
+fn order_excuses_tickets_that_nobody_was_told() {
+    // c hears nothing of its ticket, which was lower than that of b.
+    let text = "
+10 c c.1 called
+20 b b.1 called
+21 b b.1 queued 201
+30 c c.1 queued 302
+30 c c.1 granted 302
+31 c c.1 released
+40 b b.1 granted 303
+41 b b.1 released
+";
+    rejected(history(text).order(&terms()), "b.1 (ticket 201) waited when c.1");
+    assert_eq!(history(text).order(&in_trouble(Trouble::Silent, 5, 12)), Ok(()));
+    // Before its call and after its grant nothing was lost that could explain it.
+    rejected(history(text).order(&in_trouble(Trouble::Silent, 5, 9)), "b.1");
+    rejected(history(text).order(&in_trouble(Trouble::Silent, 31, 35)), "b.1");
+    // A ticket that it has been told counts.
+    let told = text.replace("c.1 queued 302", "c.1 queued 202");
+    rejected(history(&told).order(&in_trouble(Trouble::Silent, 5, 12)), "b.1");
 }

@@ -41,6 +41,10 @@ impl Redis {
         Self(RedisServer::start())
     }
 
+    pub(crate) fn of(server: RedisServer) -> Self {
+        Self(server)
+    }
+
     pub(crate) fn url(&self) -> String {
         self.0.url()
     }

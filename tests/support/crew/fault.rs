@@ -1,9 +1,12 @@
 //! Faults, and those that strike the crew's own processes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{Admitted, Crew};
-use crate::support::history::{Trouble, Wait, now_ns};
+use super::{Admitted, Crew, turn::Turn};
+use crate::support::{
+    SOON,
+    history::{Trouble, Wait, now_ns},
+};
 
 /// Something that befalls the crew or its server.
 pub struct Fault<'a> {
@@ -33,11 +36,13 @@ impl Struck {
         Struck { hits, admits: Vec::new() }
     }
 
-    /// One hit, by what troubles the server for as long as it takes.
-    pub fn during(trouble: Trouble, strike: impl FnOnce()) -> Struck {
+    /// As many hits as `strike` says, by what troubles the server in these ways for as long as it takes.
+    pub fn during(troubles: &[Trouble], strike: impl FnOnce() -> u64) -> Struck {
         let from_ns = now_ns();
-        strike();
-        Struck { hits: 1, admits: vec![Admitted { trouble, from_ns, to_ns: now_ns() }] }
+        let hits = strike();
+        let to_ns = now_ns();
+        let admits = troubles.iter().map(|&trouble| Admitted { trouble, from_ns, to_ns }).collect();
+        Struck { hits, admits }
     }
 }
 
@@ -108,6 +113,31 @@ fn holds(wait: &Wait) -> bool {
 
 fn holds_at_its_end(wait: &Wait) -> bool {
     holds(wait) && wait.died_ns.is_some()
+}
+
+/// How many want the lock just now, or have it: whom a fault of the server can hit.
+pub fn concerned(crew: &Crew) -> u64 {
+    let there = |wait: &&Wait| (holds(wait) || waits(wait)) && wait.died_ns.is_none();
+    crew.history().waits().iter().filter(there).count() as u64
+}
+
+/// Waits until somebody was granted the lock just now for longer than a lease: if nothing renews it, it is lost. False: the
+/// crew shows nobody like that.
+pub fn long_hold(crew: &mut Crew) -> bool {
+    let start = Instant::now();
+    let just_now = |crew: &Crew| now_ns() - (crew.terms().lease / 5).as_nanos() as u64;
+    let long = |crew: &Crew| {
+        let since = just_now(crew);
+        let just_granted = |wait: &Wait| Turn::is_long(&wait.waiter) && wait.granted_ns.is_some_and(|at| at >= since);
+        crew.history().waits().iter().any(|wait| just_granted(wait) && holds(wait))
+    };
+    while !long(crew) {
+        if start.elapsed() > SOON {
+            return false;
+        }
+        crew.rest(Duration::from_millis(20));
+    }
+    true
 }
 
 fn waits(wait: &Wait) -> bool {

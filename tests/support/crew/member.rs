@@ -31,6 +31,8 @@ pub struct Orders {
     pub lease: Duration,
     pub liveness: Duration,
     pub buffer: Duration,
+    /// How many of 200 hold the lock for longer than a lease.
+    pub long_of: u32,
 }
 
 impl Orders {
@@ -64,11 +66,12 @@ impl Orders {
             nanos(self.lease),
             nanos(self.liveness),
             nanos(self.buffer),
+            self.long_of.to_string(),
         ]
     }
 
     fn from_args(args: &[String]) -> Option<Orders> {
-        let [url, lock, history, number, seed, waiters, lease, liveness, buffer] = args else { return None };
+        let [url, lock, history, number, seed, waiters, lease, liveness, buffer, long_of] = args else { return None };
         let nanos = |text: &String| text.parse().ok().map(Duration::from_nanos);
         Some(Orders {
             url: url.clone(),
@@ -80,6 +83,7 @@ impl Orders {
             lease: nanos(lease)?,
             liveness: nanos(liveness)?,
             buffer: nanos(buffer)?,
+            long_of: long_of.parse().ok()?,
         })
     }
 }
@@ -147,7 +151,7 @@ impl Waiter {
             return None;
         }
         self.turns += 1;
-        let turn = Turn::draw(&mut self.rng, self.orders.lease);
+        let turn = Turn::draw(&mut self.rng, self.orders.lease, self.orders.long_of);
         let turn = if self.slot < THREADS { turn.on_thread() } else { turn };
         let waiter = format!("{}.{}.{}-{}", self.orders.name(), self.slot, self.turns, turn.name());
         Some((turn, waiter))
@@ -159,7 +163,7 @@ impl Waiter {
             let (lock, notes) = (self.lock.clone(), self.notes.clone());
             // A task of its own, to be aborted and to panic.
             let mut task = tokio::spawn(async move {
-                let call = notes.call(waiter, turn.timeout);
+                let call = notes.call(waiter, turn.due());
                 turn.take(&lock, call).await;
             });
             let ended = match turn.abort {
@@ -182,7 +186,7 @@ impl Waiter {
     fn live_on_thread(mut self) {
         while let Some((turn, waiter)) = self.next() {
             std::thread::sleep(turn.rest);
-            let call = self.notes.call(waiter, turn.timeout);
+            let call = self.notes.call(waiter, turn.due());
             let ended = std::panic::catch_unwind(AssertUnwindSafe(|| turn.take_on_thread(&self.lock, &call)));
             match ended {
                 Err(panic) if !panic.is::<Panic>() => std::panic::resume_unwind(panic),

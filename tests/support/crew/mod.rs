@@ -57,6 +57,17 @@ pub const ROLE: &str = "crew member";
 /// How long anything may take that ends by itself, and a fault to hit as often as it should.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The seeds of this run, of which the ordinary ones are always the same: `FAIRLOCK_CASES=100` takes so many random ones
+/// instead, `FAIRLOCK_SEED=7` this one.
+pub fn seeds(ordinary: &[u64]) -> Vec<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match (number("FAIRLOCK_SEED"), number("FAIRLOCK_CASES")) {
+        (Some(seed), _) => vec![seed],
+        (None, Some(cases)) => (0..cases).map(|_| fastrand::u64(..)).collect(),
+        (None, None) => ordinary.to_vec(),
+    }
+}
+
 /// What a crew is made of. The defaults are short enough for deaths to be served within a test, and long beside what a busy
 /// machine takes.
 pub struct Setup {
@@ -94,6 +105,12 @@ impl Setup {
         self
     }
 
+    /// How many of 200 hold the lock for longer than a lease.
+    pub fn long_of(mut self, long_of: u32) -> Setup {
+        self.orders.long_of = long_of;
+        self
+    }
+
     /// What the judges allow on top of every bound in time.
     pub fn slack(mut self, slack: Duration) -> Setup {
         self.slack = slack;
@@ -103,6 +120,12 @@ impl Setup {
     /// How long faults may go on to miss.
     pub fn patience(mut self, patience: Duration) -> Setup {
         self.patience = patience;
+        self
+    }
+
+    /// Where its clients go instead: a proxy, behind which is the same server.
+    pub fn by_way_of(mut self, url: &str) -> Setup {
+        url.clone_into(&mut self.orders.url);
         self
     }
 
@@ -173,6 +196,7 @@ impl Crew {
             lease: Duration::from_secs(2),
             liveness: Duration::from_millis(1500),
             buffer: Duration::from_millis(1500),
+            long_of: 1,
         };
         Setup { orders, processes: 4, slack: Duration::from_secs(3), patience: PATIENCE, clock: None }
     }
@@ -260,6 +284,11 @@ impl Crew {
 
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
+    }
+
+    /// The process ids of the members.
+    pub fn pids(&self) -> Vec<u32> {
+        self.members.iter().map(|member| member.child.pid()).collect()
     }
 
     /// The names of the members, by which the history knows them, but for those that stand still just now.

@@ -24,7 +24,7 @@ use crate::support::history::{Event, Recorder, now_ns};
 const LOOK: Duration = Duration::from_millis(10);
 const CLOSE_LOOK: Duration = Duration::from_millis(1);
 /// How long a call without a timeout of its own may wait for the server's answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Notes {
     record: Recorder,

@@ -5,7 +5,7 @@ use std::{future::IntoFuture as _, time::Duration};
 use fairlock::{Lock, RunError};
 use fastrand::Rng;
 
-use super::notes::{Call, Holding};
+use super::notes::{ANSWER_TIMEOUT, Call, Holding};
 
 /// What unwinds a task or a thread when it panics by a whim.
 pub struct Panic;
@@ -54,13 +54,14 @@ pub struct Turn {
 }
 
 impl Turn {
-    pub fn draw(rng: &mut Rng, lease: Duration) -> Turn {
+    /// Of 200, `long_of` hold the lock for longer than a lease.
+    pub fn draw(rng: &mut Rng, lease: Duration, long_of: u32) -> Turn {
         let ways = [Way::Acquire, Way::Acquire, Way::Enqueue, Way::Position, Way::Run, Way::Try, Way::Block];
         let way = ways[rng.usize(..ways.len())];
         let ends = [End::Releases, End::Releases, End::Drops, End::Drops, End::Panics, End::Abandons];
         let (stay, hold) = match rng.u32(..200) {
-            0 => (Stay::Long, lease.mul_f64(1.1 + 0.4 * rng.f64())),
-            1..=10 => (Stay::Blocks, up_to(rng, Duration::from_millis(300))),
+            drawn if drawn < long_of => (Stay::Long, lease.mul_f64(1.1 + 0.4 * rng.f64())),
+            drawn if drawn < long_of + 10 => (Stay::Blocks, up_to(rng, Duration::from_millis(300))),
             _ => (Stay::Waits, up_to(rng, Duration::from_millis(20))),
         };
         let timeout = (rng.u32(..10) < 4).then(|| up_to(rng, Duration::from_millis(2500)));
@@ -70,7 +71,11 @@ impl Turn {
             end: ends[rng.usize(..ends.len())],
             hold,
             // Who blocks the runtime of the one who holds the lock waits for itself, were it not for its timeout.
-            timeout: if way == Way::Block { Some(up_to(rng, Duration::from_millis(150))) } else { timeout },
+            timeout: match way {
+                Way::Block => Some(up_to(rng, Duration::from_millis(150))),
+                Way::Try => None,
+                _ => timeout,
+            },
             abort: (rng.u32(..10) < 2).then(|| up_to(rng, Duration::from_millis(1500))),
             // So that the lock is free now and then, and wanted by many at other times.
             rest: up_to(rng, Duration::from_millis(1000)),
@@ -82,6 +87,16 @@ impl Turn {
         let way = if self.way == Way::Run { Way::Acquire } else { self.way };
         let end = if self.end == End::Abandons { End::Drops } else { self.end };
         Turn { way, end, abort: None, ..self }
+    }
+
+    /// How long after its call it returns at the latest. A try has no timeout of its own.
+    pub fn due(&self) -> Option<Duration> {
+        if self.way == Way::Try { Some(ANSWER_TIMEOUT) } else { self.timeout }
+    }
+
+    /// Whether the waiter of this name holds the lock for longer than a lease.
+    pub fn is_long(waiter: &str) -> bool {
+        waiter.split('-').any(|whim| whim == "long")
     }
 
     /// What it is called in the name of its waiter.

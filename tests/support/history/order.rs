@@ -12,6 +12,9 @@ impl History {
     pub fn order(&self, terms: &Terms) -> Result<(), String> {
         for hold in self.holds() {
             let Some(ticket) = hold.wait.ticket else { continue };
+            if hold.ticket_is_unknown(terms) {
+                continue;
+            }
             let overtaken = self.waits().iter().find(|other| {
                 let lower = other.ticket.is_some_and(|its| its < ticket);
                 let not_before = other.token.is_none_or(|its| its > hold.token);
@@ -30,7 +33,7 @@ impl History {
     }
 
     /// At a server that has lost its data a stranger can be granted before anybody who was there before is back: one whose
-    /// process wanted nothing of the lock when the data was lost, and so soon that nobody had to be back.
+    /// process had nothing left of what it wanted of the lock when the data was lost, and so soon that nobody had to be back.
     fn admits_overtaking(&self, terms: &Terms, overtaken: &Wait, by: &Hold<'_>) -> bool {
         terms.losses().any(|loss| {
             let of_before = overtaken.called_ns <= loss.to_ns;
@@ -39,9 +42,20 @@ impl History {
                 let end = wait.released_ns.or(wait.lost_ns).or(wait.left_ns).or(wait.returned_ns).or(wait.died_ns);
                 wait.process == by.wait.process
                     && wait.called_ns < loss.from_ns
-                    && end.is_none_or(|end| end > loss.from_ns)
+                    && end.is_none_or(|end| end > loss.from_ns.max(by.wait.called_ns))
             };
             of_before && soon && !self.waits().iter().any(known)
         })
+    }
+}
+
+impl Hold<'_> {
+    /// Who has its token for a ticket was granted at once; or else the answer with its ticket was lost, and the next that it
+    /// heard was its grant.
+    fn ticket_is_unknown(&self, terms: &Terms) -> bool {
+        let wait = self.wait;
+        let mut silences = terms.silences();
+        wait.ticket == wait.token
+            && silences.any(|silence| silence.from_ns <= self.from && wait.called_ns <= silence.to_ns)
     }
 }

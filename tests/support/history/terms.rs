@@ -31,6 +31,9 @@ pub enum Trouble {
     /// It lost data, of all writes or of the latest. A holder may hear of it at its local deadline only, a stranger may be
     /// granted before anybody is back, and then all wait for those who were there before.
     LostData,
+    /// Its clock jumped forwards, and the leases of that moment ended the earlier. Their holders hear of it when they next
+    /// ask, or at their local deadlines. It excuses nothing else.
+    Jumped,
 }
 
 impl Terms {
@@ -64,11 +67,13 @@ impl Terms {
         self.admitted.iter().filter(|admitted| admitted.trouble == Trouble::Silent)
     }
 
-    /// Whether one who was granted the lock before a loss of data may still believe in its lease although the server,
-    /// which knew nothing of it, granted the lock to another: until its local deadline, which nothing has prolonged since.
+    /// Whether one who was granted the lock before a loss of data, or a jump of the clock, may still believe in its lease
+    /// although the server, for which it was over, granted the lock to another: until its local deadline, which nothing
+    /// has prolonged since.
     pub(super) fn admits_belief(&self, granted: u64, until: u64, other_granted: u64) -> bool {
-        self.losses()
-            .any(|loss| granted <= loss.to_ns && loss.from_ns <= other_granted && until <= loss.to_ns + self.lease_ns())
+        self.admitted.iter().filter(|admitted| admitted.trouble != Trouble::Silent).any(|trouble| {
+            granted <= trouble.to_ns && trouble.from_ns <= other_granted && until <= trouble.to_ns + self.lease_ns()
+        })
     }
 }
 

@@ -1,0 +1,46 @@
+//! A server that may evict what it was told to keep. Alone in its process because it looks at what is logged.
+
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod support;
+
+use fairlock::{Client, LostReason, RenewError};
+use redis::cmd;
+use support::{RedisServer, keys_left, log::Log, soon};
+
+#[tokio::test]
+async fn whoever_connects_is_warned_and_hears_that_its_lock_was_evicted() {
+    // It evicts what has a time to live, and that is every key of a lock.
+    let server = RedisServer::builder().config("maxmemory 1gb").config("maxmemory-policy volatile-lru").start();
+    let limit = |bytes: u64| {
+        let () = cmd("CONFIG").arg(&["SET", "maxmemory", &bytes.to_string()]).query(&mut server.raw()).unwrap();
+    };
+    let log = Log::default();
+    let logging = tracing::subscriber::set_default(log.clone());
+    let [evicted, stranger] =
+        [Client::connect(&server.url()).await.unwrap(), Client::connect(&server.url()).await.unwrap()];
+    let guard = evicted.lock("lock").unwrap().acquire().await.unwrap();
+    drop(logging);
+    let log = log.text();
+    assert!(log.contains("may evict keys of locks") && log.contains("volatile-lru"), "{log}");
+
+    limit(1);
+    // Whoever writes has room made for it, as far as there is anything to evict.
+    let _ = cmd("SET").arg("key").arg("value").exec(&mut server.raw());
+    assert_eq!(cmd("DBSIZE").query::<u64>(&mut server.raw()).unwrap(), 0, "nothing was evicted");
+    limit(0);
+
+    // The server knows of no lease any more.
+    let other = soon(stranger.lock("lock").unwrap().acquire()).await.unwrap();
+    assert!(other.token() > guard.token());
+    // At its next renewal, long before its deadline.
+    match soon(guard.renew()).await {
+        Err(RenewError::Lost(lost)) => assert_eq!(lost.reason, LostReason::Ended, "{lost}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(soon(guard.lost()).await.reason, LostReason::Ended);
+    other.check().unwrap();
+    other.release().await.unwrap();
+    drop(guard);
+    keys_left(&server);
+}

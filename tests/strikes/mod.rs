@@ -1,0 +1,23 @@
+//! What befalls the one server of a crew, and the ways to it. Each of these is a fault for `Crew::suffer`, which strikes
+//! once at a time and says what it hit and what the judges must admit for it.
+//!
+//! A fault of the server hits those who have the lock or want it at that moment; if there is nobody, it missed.
+
+// Nothing of it is anybody's API, and in a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used, unreachable_pub)]
+
+pub mod connections;
+pub mod data;
+pub mod memory;
+pub mod silence;
+pub mod time;
+pub mod wire;
+
+use redis::cmd;
+
+use crate::support::RedisServer;
+
+/// What an administrator says to the server.
+fn tell(server: &RedisServer, words: &[&str]) {
+    let _: redis::Value = cmd(words[0]).arg(&words[1..]).query(&mut server.raw()).expect("an administrator's command");
+}
