@@ -336,7 +336,8 @@ impl Shared {
                 Some(_) => while frames.next().is_some() {},
             }
         }
-        let _ = shutdown(&connection.server, Shutdown::Both);
+        // A server that cannot say its reply ends a connection, and does not read the requests that are still in it.
+        let _ = shutdown(&connection.server, Shutdown::Write);
     }
 
     fn replies(&self, connection: &Connection) {
