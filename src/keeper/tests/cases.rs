@@ -1,53 +1,11 @@
 //! Single cases in which the machine was once wrong, in a few lines each.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Time;
+use super::alone::*;
 use crate::keeper::machine::*;
-use crate::keeper::waiters::Mode;
-use crate::options::{LockOptions, Spec};
-use crate::server::{About, Answer, Call, Failure, LockKeys, Word};
-
-fn at(seconds: f64) -> Time {
-    Time((1e9 * (1000.0 + seconds)) as u64)
-}
-
-/// A machine that is connected, and the options of its lock.
-fn start(options: LockOptions) -> (Machine, Arc<Spec>) {
-    let mut machine = Machine::new("client".into(), "fairlock".into(), 1);
-    machine.handle(at(0.0), Event::Connected { can_kill: true });
-    (machine, options.check(LockKeys::new("fairlock", "x")).unwrap())
-}
-
-fn acquire(machine: &mut Machine, now: f64, spec: &Arc<Spec>, id: Id) {
-    let about = About { label: "l".into(), owner: "o".into() };
-    let command = Command::Acquire { id, spec: spec.clone(), about, mode: Mode::Wait, timeout: None, called: at(now) };
-    machine.handle(at(now), Event::Command(command));
-}
-
-fn sent(machine: &mut Machine, now: f64) -> Vec<(RequestId, Call)> {
-    let send = |effect| if let Effect::Send { request, call } = effect { Some((request, call)) } else { None };
-    machine.effects(at(now)).into_iter().filter_map(send).collect()
-}
-
-fn answer(machine: &mut Machine, now: f64, request: RequestId, answer: Answer) {
-    machine.handle(at(now), Event::Answered { request, result: Ok(answer) });
-}
-
-fn lease(word: Word, left: Duration) -> Answer {
-    Answer { word, epoch: 5, stamp: 7, token: 7, granted_token: 7, left, lease_left: left, ..Answer::default() }
-}
-
-/// A machine that holds the lock as number 1 since the start.
-fn holding(options: LockOptions) -> Machine {
-    let (mut machine, spec) = start(options);
-    acquire(&mut machine, 0.0, &spec, 1);
-    let (request, _) = sent(&mut machine, 0.0).remove(0);
-    answer(&mut machine, 0.001, request, lease(Word::Granted, spec.lease));
-    sent(&mut machine, 0.001);
-    machine
-}
+use crate::options::LockOptions;
+use crate::server::{Answer, Call, Failure, Word};
 
 #[test]
 fn a_release_that_fails_for_good_after_its_deadline_is_answered() {

@@ -8,12 +8,15 @@
 //! * `properties.rs` runs random schedules, then lets the faults stop and expects everybody to be served, and nothing
 //!   to be left behind when the handles are dropped.
 //! * `explore.rs` visits every state of small worlds.
-//! * `cases.rs` has single cases of one machine without a world, in a few lines each.
+//! * `cases.rs` and `decisions.rs` have single cases of one machine without a world (`alone.rs`): what once was wrong,
+//!   and what is sent and told when, to the microsecond.
 
+mod alone;
 mod calm;
 mod canon;
 mod cases;
 mod clients;
+mod decisions;
 mod explore;
 mod judge;
 mod properties;

@@ -1,0 +1,99 @@
+//! One machine without a world: what tests say to it and hear from it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Time;
+use crate::keeper::machine::*;
+use crate::keeper::waiters::Mode;
+use crate::options::{LockOptions, Spec};
+use crate::server::{About, Answer, Call, Failure, LockKeys, Word};
+
+pub(super) fn at(seconds: f64) -> Time {
+    Time((1e6 * (1000.0 + seconds)).round() as u64 * 1000)
+}
+
+/// A machine that is connected, and the options of its lock.
+pub(super) fn start(options: LockOptions) -> (Machine, Arc<Spec>) {
+    let mut machine = Machine::new("client".into(), "fairlock".into(), 1);
+    machine.handle(at(0.0), Event::Connected { can_kill: true });
+    (machine, options.check(LockKeys::new("fairlock", "x")).unwrap())
+}
+
+pub(super) fn acquire(machine: &mut Machine, now: f64, spec: &Arc<Spec>, id: Id) {
+    acquire_in(machine, now, spec, id, Mode::Wait, None);
+}
+
+pub(super) fn acquire_in(
+    machine: &mut Machine,
+    now: f64,
+    spec: &Arc<Spec>,
+    id: Id,
+    mode: Mode,
+    timeout: Option<Duration>,
+) {
+    let about = About { label: "l".into(), owner: "o".into() };
+    let command = Command::Acquire { id, spec: spec.clone(), about, mode, timeout, called: at(now) };
+    machine.handle(at(now), Event::Command(command));
+}
+
+pub(super) fn sent(machine: &mut Machine, now: f64) -> Vec<(RequestId, Call)> {
+    let send = |effect| if let Effect::Send { request, call } = effect { Some((request, call)) } else { None };
+    machine.effects(at(now)).into_iter().filter_map(send).collect()
+}
+
+/// The only request that is to be sent now.
+pub(super) fn one_sent(machine: &mut Machine, now: f64) -> (RequestId, Call) {
+    let mut all = sent(machine, now);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+pub(super) fn tick(machine: &mut Machine, now: f64) {
+    machine.handle(at(now), Event::Tick);
+}
+
+pub(super) fn disconnect(machine: &mut Machine, now: f64) {
+    machine.handle(at(now), Event::Disconnected { cause: "gone".into() });
+}
+
+pub(super) fn connect(machine: &mut Machine, now: f64) {
+    machine.handle(at(now), Event::Connected { can_kill: true });
+}
+
+pub(super) fn fail(machine: &mut Machine, now: f64, request: RequestId, failure: Failure) {
+    machine.handle(at(now), Event::Answered { request, result: Err(failure) });
+}
+
+pub(super) fn answer(machine: &mut Machine, now: f64, request: RequestId, answer: Answer) {
+    machine.handle(at(now), Event::Answered { request, result: Ok(answer) });
+}
+
+pub(super) fn lease(word: Word, left: Duration) -> Answer {
+    Answer { word, epoch: 5, stamp: 7, token: 7, granted_token: 7, left, lease_left: left, ..Answer::default() }
+}
+
+/// A machine that holds the lock as number 1 since the start.
+pub(super) fn holding(options: LockOptions) -> Machine {
+    let (mut machine, spec) = start(options);
+    acquire(&mut machine, 0.0, &spec, 1);
+    let (request, _) = sent(&mut machine, 0.0).remove(0);
+    answer(&mut machine, 0.001, request, lease(Word::Granted, spec.lease));
+    sent(&mut machine, 0.001);
+    machine
+}
+
+/// What a waiter in the queue is answered.
+pub(super) fn queued(rank: u64, lease_left: Duration) -> Answer {
+    Answer { ticket: 6, rank: Some(rank), ..lease(Word::Queued, lease_left) }
+}
+
+/// A machine that waits at this rank as number 1 since the start, and heard so a tenth of a second later.
+pub(super) fn waiting(options: LockOptions, rank: u64, lease_left: Duration) -> Machine {
+    let (mut machine, spec) = start(options);
+    acquire(&mut machine, 0.0, &spec, 1);
+    let (request, _) = one_sent(&mut machine, 0.0);
+    answer(&mut machine, 0.1, request, queued(rank, lease_left));
+    machine.effects(at(0.1));
+    machine
+}

@@ -1,0 +1,164 @@
+//! What is given back, and questions that end with one answer.
+
+use std::time::Duration;
+
+use super::*;
+use crate::error::Fault;
+use crate::inspect::Broken;
+use crate::options::LockOptions;
+use crate::server::Call;
+
+// ---- giving back ----
+
+#[test]
+fn a_release_is_what_the_server_says_and_once_repeated_what_it_must_have_been() {
+    let ask = |machine: &mut Machine, now| {
+        machine.handle(at(now), Event::Command(Command::Release { call: Some(9), id: 1 }));
+        let (request, call) = one_sent(machine, now);
+        assert!(matches!(&call, Call::Release { id, .. } if id == "client.1"), "{call:?}");
+        request
+    };
+    for (word, released) in [(Word::Released, true), (Word::Expired, false), (Word::Unknown, false)] {
+        let mut machine = holding(LockOptions::new());
+        let request = ask(&mut machine, 1.0);
+        assert_eq!(machine.gives_back_until(), Some(at(29.849)));
+        answer(&mut machine, 1.1, request, lease(word, Duration::ZERO));
+        let effects = machine.effects(at(1.1));
+        match outcome(&effects, 9) {
+            Some(Outcome::Released) => assert!(released, "{word:?}"),
+            Some(Outcome::Lost(LostReason::Ended)) => assert!(!released, "{word:?}"),
+            other => panic!("{word:?}: {other:?}"),
+        }
+        assert!(machine.gives_back_until().is_none());
+    }
+    let mut machine = holding(LockOptions::new());
+    ask(&mut machine, 1.0);
+    disconnect(&mut machine, 2.0);
+    connect(&mut machine, 3.0);
+    let (request, _) = one_sent(&mut machine, 3.0);
+    answer(&mut machine, 3.1, request, lease(Word::Unknown, Duration::ZERO));
+    assert!(matches!(outcome(&machine.effects(at(3.1)), 9), Some(Outcome::Released)));
+
+    // By the local deadline there is an answer, and it goes on.
+    let mut machine = holding(LockOptions::new());
+    ask(&mut machine, 1.0);
+    disconnect(&mut machine, 2.0);
+    machine.effects(at(2.0));
+    assert_eq!(machine.next_due(), Some(at(29.849)));
+    tick(&mut machine, 29.849);
+    assert!(matches!(outcome(&machine.effects(at(29.849)), 9), Some(Outcome::Unknown(Some(_)))));
+    connect(&mut machine, 40.0);
+    one_sent(&mut machine, 40.0);
+}
+
+#[test]
+fn a_release_goes_on_where_it_stopped_at_its_batch_limit() {
+    let mut machine = holding(LockOptions::new());
+    machine.handle(at(1.0), Event::Command(Command::Release { call: Some(9), id: 1 }));
+    let (request, _) = one_sent(&mut machine, 1.0);
+    answer(&mut machine, 1.1, request, Answer { again: true, ..lease(Word::Released, Duration::ZERO) });
+    let effects = machine.effects(at(1.1));
+    assert!(matches!(outcome(&effects, 9), Some(Outcome::Released)));
+    let asks = |effect: &Effect| matches!(effect, Effect::Send { call: Call::Release { .. }, .. });
+    assert!(effects.iter().any(asks), "{effects:?}");
+}
+
+#[test]
+fn those_who_leave_together_leave_with_one_call_and_the_first_goes_on_for_all() {
+    let (mut machine, spec) = start(LockOptions::new());
+    for id in 1..=150 {
+        acquire(&mut machine, 0.0, &spec, id);
+    }
+    machine.effects(at(0.0));
+    for id in 1..=150 {
+        machine.handle(at(1.0), Event::Command(Command::Abandon { id }));
+    }
+    let leaves = sent(&mut machine, 1.0);
+    let sizes: Vec<usize> =
+        leaves.iter().map(|(_, call)| if let Call::Leave { ids, .. } = call { ids.len() } else { 0 }).collect();
+    assert_eq!(sizes, [100, 50]);
+    answer(&mut machine, 1.1, leaves[0].0, Answer { again: true, ..lease(Word::Left, Duration::ZERO) });
+    let (_, call) = one_sent(&mut machine, 1.1);
+    assert!(matches!(&call, Call::Leave { ids, .. } if ids[..] == ["client.1"]), "{call:?}");
+}
+
+#[test]
+fn who_never_asked_the_server_has_nothing_to_give_back() {
+    let spec = start(LockOptions::new()).1;
+    let mut machine = Machine::new("client".into(), "fairlock".into(), 1);
+    acquire(&mut machine, 0.0, &spec, 1);
+    machine.handle(at(1.0), Event::Command(Command::Abandon { id: 1 }));
+    assert!(machine.gives_back_until().is_none());
+    connect(&mut machine, 2.0);
+    assert!(sent(&mut machine, 2.0).is_empty());
+}
+
+#[test]
+fn closing_waits_a_second_for_what_is_given_back() {
+    let mut machine = holding(LockOptions::new());
+    machine.handle(at(1.0), Event::Command(Command::Close { call: 9 }));
+    let effects = machine.effects(at(1.0));
+    assert!(matches!(lost(&effects), Some(LostReason::Closed)), "{effects:?}");
+    assert!(outcome(&effects, 9).is_none());
+    tick(&mut machine, 1.999);
+    assert!(outcome(&machine.effects(at(1.999)), 9).is_none());
+    tick(&mut machine, 2.0);
+    assert!(matches!(outcome(&machine.effects(at(2.0)), 9), Some(Outcome::Closed)));
+
+    // Nothing new begins, and with nothing to give back it is over at once.
+    let (mut machine, spec) = start(LockOptions::new());
+    machine.handle(at(1.0), Event::Command(Command::Close { call: 9 }));
+    assert!(matches!(outcome(&machine.effects(at(1.0)), 9), Some(Outcome::Closed)));
+    acquire(&mut machine, 1.1, &spec, 1);
+    assert!(matches!(refused(&machine.effects(at(1.1))), Some(Refusal::Fault(Fault::Closed))));
+    let keys = spec.keys.clone();
+    machine.handle(at(1.2), Event::Command(Command::Break { call: 10, keys, token: 7, force: false }));
+    assert!(matches!(outcome(&machine.effects(at(1.2)), 10), Some(Outcome::Fault(Fault::Closed))));
+}
+
+// ---- questions ----
+
+#[test]
+fn a_position_is_one_more_than_the_rank_and_none_for_who_holds() {
+    let mut machine = waiting(LockOptions::new(), 4, seconds(60.0));
+    machine.handle(at(1.0), Event::Command(Command::Position { call: 9, id: 1 }));
+    let (request, call) = one_sent(&mut machine, 1.0);
+    assert!(matches!(call, Call::Acquire { ticket: 6, .. }), "{call:?}");
+    answer(&mut machine, 1.1, request, queued(2, seconds(60.0)));
+    assert!(matches!(outcome(&machine.effects(at(1.1)), 9), Some(Outcome::Position(3))));
+    machine.handle(at(2.0), Event::Command(Command::Position { call: 10, id: 1 }));
+    let (request, _) = one_sent(&mut machine, 2.0);
+    answer(&mut machine, 2.1, request, Answer { rank: Some(0), ..lease(Word::Granted, seconds(30.0)) });
+    let effects = machine.effects(at(2.1));
+    assert!(matches!(outcome(&effects, 10), Some(Outcome::Position(0))));
+    assert_eq!(granted(&effects), Some(at(2.0 + 30.0 - 0.151)));
+}
+
+#[test]
+fn who_breaks_a_lease_hears_what_became_of_it() {
+    let (mut machine, spec) = start(LockOptions::new());
+    for (call, word, expected) in [
+        (9, Word::Told, Broken::Told { remaining: seconds(3.0) }),
+        (10, Word::Ended, Broken::Ended),
+        (11, Word::Unknown, Broken::Unknown),
+    ] {
+        let keys = spec.keys.clone();
+        machine.handle(at(1.0), Event::Command(Command::Break { call, keys, token: 7, force: false }));
+        let (request, _) = one_sent(&mut machine, 1.0);
+        answer(&mut machine, 1.1, request, lease(word, seconds(3.0)));
+        match outcome(&machine.effects(at(1.1)), call) {
+            Some(Outcome::Broken(broken)) => assert_eq!(*broken, expected),
+            other => panic!("{word:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_holder_is_told_of_a_broken_lease_if_it_is_its_own() {
+    for (token, told) in [(6, false), (7, true), (8, false)] {
+        let mut machine = holding(LockOptions::new());
+        let push = Push { kind: PushKind::Break, id: "client.1".into(), token, queue: "fairlock:{x}:queue".into() };
+        machine.handle(at(1.0), Event::Push(push));
+        assert_eq!(matches!(lost(&machine.effects(at(1.0))), Some(LostReason::Broken)), told, "token {token}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Leases: how long they count, when they are renewed, and when their end is told.
+
+use super::*;
+use crate::error::Fault;
+use crate::options::LockOptions;
+use crate::server::Call;
+
+#[test]
+fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
+    let (mut machine, spec) = start(LockOptions::new());
+    acquire(&mut machine, 0.0, &spec, 1);
+    let (request, _) = one_sent(&mut machine, 0.0);
+    answer(&mut machine, 0.5, request, lease(Word::Granted, spec.lease));
+    // 0.5 % and a millisecond for clocks that drift.
+    assert_eq!(granted(&machine.effects(at(0.5))), Some(at(30.0 - 0.151)));
+    assert_eq!(machine.next_due(), Some(at(10.0)));
+    tick(&mut machine, 10.0);
+    let (request, call) = one_sent(&mut machine, 10.0);
+    let Call::Renew { id, token, lease: asked, liveness, left, .. } = call else { panic!("{call:?}") };
+    assert_eq!((&*id, token), ("client.1", 7));
+    assert_eq!((asked, liveness, left), (seconds(30.0), seconds(10.0), seconds(19.849)));
+    answer(&mut machine, 10.5, request, lease(Word::Renewed, spec.lease));
+    let prolonged =
+        |effect: &Effect| matches!(effect, Effect::Prolonged { id: 1, deadline } if *deadline == at(39.849));
+    assert!(machine.effects(at(10.5)).iter().any(prolonged));
+    assert_eq!(machine.next_due(), Some(at(20.0)));
+}
+
+#[test]
+fn a_claim_counts_from_the_last_sign_of_life_and_is_confirmed_by_a_third_of_it() {
+    for (options, next) in
+        [(LockOptions::new(), 3.983 + 10.0), (LockOptions::new().manual_renewal(), 3.983 + 29.849 - 3.0)]
+    {
+        let mut machine = waiting(options, 1, seconds(2.0));
+        grant_pushed(&mut machine, 1.0, 1, 9);
+        // Liveness of 10 s from when the acquire was sent.
+        assert_eq!(granted(&machine.effects(at(1.0))), Some(at(10.0 - 0.051)));
+        assert_eq!(machine.next_due(), Some(at(1.0 + (9.949 - 1.0) / 3.0)));
+        tick(&mut machine, 3.983);
+        let (request, call) = one_sent(&mut machine, 3.983);
+        assert!(matches!(call, Call::Renew { lease, .. } if lease == seconds(30.0)), "{call:?}");
+        answer(&mut machine, 4.0, request, lease(Word::Renewed, seconds(30.0)));
+        machine.effects(at(4.0));
+        // From then on it is renewed as any other, or its end is told.
+        assert_eq!(machine.next_due(), Some(at(next)));
+    }
+}
+
+#[test]
+fn a_claim_that_is_not_confirmed_is_lost_a_tenth_before_its_end() {
+    let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
+    grant_pushed(&mut machine, 1.0, 1, 9);
+    disconnect(&mut machine, 2.0);
+    machine.effects(at(2.0));
+    tick(&mut machine, 8.948);
+    assert!(lost(&machine.effects(at(8.948))).is_none());
+    tick(&mut machine, 8.949);
+    assert!(matches!(lost(&machine.effects(at(8.949))), Some(LostReason::NotRenewed { cause: Some(_) })));
+    assert_eq!(machine.next_due(), Some(at(9.949)), "it is given back");
+}
+
+#[test]
+fn a_message_that_is_older_than_an_answer_is_made_sure_of() {
+    for token in [6, 7] {
+        let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
+        grant_pushed(&mut machine, 1.0, 1, token);
+        let effects = machine.effects(at(1.0));
+        assert!(granted(&effects).is_none(), "token {token}, and an answer named 7");
+        assert!(matches!(&effects[..], [Effect::Send { call: Call::Renew { .. }, .. }]), "{effects:?}");
+        // Told once more, it is not asked about once more.
+        grant_pushed(&mut machine, 1.1, 1, token);
+        assert!(sent(&mut machine, 1.1).is_empty());
+    }
+}
+
+#[test]
+fn a_lease_that_is_not_renewed_is_told_a_notice_before_its_end_and_then_given_back() {
+    let mut machine = holding(LockOptions::new().manual_renewal().notice(seconds(4.0)));
+    assert_eq!(machine.next_due(), Some(at(29.849 - 4.0)));
+    tick(&mut machine, 25.849);
+    let effects = machine.effects(at(25.849));
+    assert!(matches!(lost(&effects), Some(LostReason::NotRenewed { cause: None })), "{effects:?}");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Send { .. })), "{effects:?}");
+    assert_eq!(machine.next_due(), Some(at(29.849)));
+    tick(&mut machine, 29.849);
+    assert!(matches!(one_sent(&mut machine, 29.849).1, Call::Release { .. }));
+}
+
+#[test]
+fn the_longest_hold_ends_renewal_and_is_the_reason_that_is_told() {
+    // Held since a millisecond; the second renewal would come at 20 s, and not if that is the longest hold.
+    for (longest, renewals) in [(19.999, 1), (20.0, 2)] {
+        let mut machine = holding(LockOptions::new().max_hold(seconds(longest)));
+        let mut renewed = 0;
+        let mut now = 0.001;
+        let reason = loop {
+            let due = machine.next_due().unwrap();
+            now = (due.0 as f64 / 1e9 - 1000.0).max(now);
+            tick(&mut machine, now);
+            let effects = machine.effects(at(now));
+            if let Some(reason) = lost(&effects) {
+                break reason.clone();
+            }
+            for effect in effects {
+                if let Effect::Send { request, call: Call::Renew { .. } } = effect {
+                    renewed += 1;
+                    answer(&mut machine, now, request, lease(Word::Renewed, seconds(30.0)));
+                }
+            }
+        };
+        assert_eq!((reason, renewed), (LostReason::MaxHold, renewals), "{longest}");
+    }
+}
+
+#[test]
+fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
+    let mut machine = holding(LockOptions::new().manual_renewal());
+    machine.handle(at(5.0), Event::Command(Command::Renew { call: 9, id: 1 }));
+    let (request, call) = one_sent(&mut machine, 5.0);
+    assert!(matches!(call, Call::Renew { lease, .. } if lease == seconds(30.0)), "{call:?}");
+    answer(&mut machine, 5.1, request, lease(Word::Renewed, seconds(30.0)));
+    assert!(matches!(outcome(&machine.effects(at(5.1)), 9), Some(Outcome::Renewed)));
+
+    // One that is re-asserted after a reconnect asks for what is left, and a caller's goes after it.
+    disconnect(&mut machine, 6.0);
+    connect(&mut machine, 6.0);
+    let (request, call) = one_sent(&mut machine, 6.0);
+    let left = seconds(5.0 + 29.849 - 6.0);
+    assert!(matches!(call, Call::Renew { lease, .. } if lease == left), "{call:?}");
+    machine.handle(at(6.1), Event::Command(Command::Renew { call: 10, id: 1 }));
+    assert!(sent(&mut machine, 6.1).is_empty());
+    answer(&mut machine, 6.2, request, lease(Word::Renewed, left));
+    let effects = machine.effects(at(6.2));
+    assert!(outcome(&effects, 10).is_none());
+    let asks = |effect: &Effect| matches!(effect, Effect::Send { call: Call::Renew { lease, .. }, .. } if *lease == seconds(30.0));
+    assert!(effects.iter().any(asks), "{effects:?}");
+    // It has five seconds in all.
+    tick(&mut machine, 11.1);
+    assert!(matches!(outcome(&machine.effects(at(11.1)), 10), Some(Outcome::Fault(Fault::Unavailable { .. }))));
+
+    machine.handle(at(11.2), Event::Command(Command::Renew { call: 11, id: 2 }));
+    assert!(matches!(outcome(&machine.effects(at(11.2)), 11), Some(Outcome::Lost(LostReason::Ended))));
+}
+
+#[test]
+fn a_grant_that_is_not_taken_within_its_lease_is_asked_about() {
+    let mut machine = holding(LockOptions::new().lease(seconds(3.0)).manual_renewal().notice(seconds(0.5)));
+    machine.handle(at(2.0), Event::Command(Command::Renew { call: 9, id: 1 }));
+    let (request, _) = one_sent(&mut machine, 2.0);
+    answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(3.0)));
+    machine.effects(at(2.0));
+    tick(&mut machine, 3.0);
+    assert!(machine.effects(at(3.0)).is_empty());
+    tick(&mut machine, 3.001);
+    assert!(matches!(machine.effects(at(3.001))[..], [Effect::CheckTaken { id: 1 }]));
+}

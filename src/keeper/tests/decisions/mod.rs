@@ -1,0 +1,51 @@
+//! What one machine sends and tells, and when, to the microsecond. The worlds show that the promises hold; these show
+//! that they are kept in the way that is meant, and not in a lazier or a busier one.
+
+mod giving_back;
+mod holding;
+mod waiting;
+
+use std::time::Duration;
+
+use super::alone::*;
+use crate::clock::Time;
+use crate::error::LostReason;
+use crate::keeper::machine::*;
+use crate::server::{Answer, LockKeys, Push, PushKind, Word};
+
+pub(super) fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+pub(super) fn granted(effects: &[Effect]) -> Option<Time> {
+    effects.iter().find_map(|effect| if let Effect::Granted { deadline, .. } = effect { Some(*deadline) } else { None })
+}
+
+pub(super) fn lost(effects: &[Effect]) -> Option<&LostReason> {
+    effects.iter().find_map(|effect| if let Effect::Lost { reason, .. } = effect { Some(reason) } else { None })
+}
+
+pub(super) fn refused(effects: &[Effect]) -> Option<&Refusal> {
+    effects.iter().find_map(|effect| if let Effect::Refused { why, .. } = effect { Some(why) } else { None })
+}
+
+pub(super) fn outcome(effects: &[Effect], asked: CallId) -> Option<&Outcome> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Done { call, outcome } if *call == asked => Some(outcome),
+        _ => None,
+    })
+}
+
+pub(super) fn reconnects(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::Reconnect))
+}
+
+pub(super) fn alive(rank: u64, lease_left: Duration) -> Answer {
+    Answer { rank: Some(rank), ..lease(Word::Alive, lease_left) }
+}
+
+pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: Id, token: u64) {
+    let queue = LockKeys::new("fairlock", "x").keys[0].clone();
+    let push = Push { kind: PushKind::Grant, id: format!("client.{id}"), token, queue };
+    machine.handle(at(now), Event::Push(push));
+}

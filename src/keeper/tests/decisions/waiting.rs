@@ -1,0 +1,290 @@
+//! Heartbeats, the return of those who are not known, timeouts, and a server that is silent.
+
+use std::time::Duration;
+
+use super::*;
+use crate::error::Fault;
+use crate::keeper::waiters::Mode;
+use crate::options::LockOptions;
+use crate::server::{Call, Failure};
+
+// ---- heartbeats ----
+
+#[test]
+fn the_first_four_ask_when_the_lease_ends_and_the_others_rely_on_heartbeats() {
+    let options = || LockOptions::new().liveness(seconds(30.0));
+    for rank in 0..4 {
+        let machine = waiting(options(), rank, seconds(2.0));
+        assert_eq!(machine.next_due(), Some(at(0.1 + 2.0 + 0.001 + 0.05 * rank as f64)), "rank {rank}");
+    }
+    assert_eq!(waiting(options(), 4, seconds(2.0)).next_due(), Some(at(10.0)));
+    // Not later than its heartbeat, however long the lease is.
+    assert_eq!(waiting(options(), 0, seconds(20.0)).next_due(), Some(at(10.0)));
+    // Nothing is granted while a recovery is open.
+    let mut machine = waiting(options(), 0, seconds(2.0));
+    tick(&mut machine, 2.101);
+    let (request, _) = one_sent(&mut machine, 2.101);
+    answer(&mut machine, 2.2, request, Answer { recover_left: seconds(3.0), ..alive(0, Duration::ZERO) });
+    assert_eq!(machine.next_due(), Some(at(2.2 + 3.0 + 0.001)));
+}
+
+#[test]
+fn one_who_asks_in_vain_does_not_ask_in_circles() {
+    let mut machine = waiting(LockOptions::new(), 0, Duration::ZERO);
+    tick(&mut machine, 0.101);
+    let (request, _) = one_sent(&mut machine, 0.101);
+    answer(&mut machine, 0.102, request, alive(0, Duration::ZERO));
+    assert_eq!(machine.next_due(), Some(at(0.101 + 0.02)));
+}
+
+#[test]
+fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
+    let (mut machine, spec) = start(LockOptions::new().liveness(seconds(9.0)).buffer(seconds(4.0)));
+    for id in 1..=20 {
+        acquire(&mut machine, 0.0, &spec, id);
+    }
+    // The last to call was the first to arrive.
+    for (request, call) in sent(&mut machine, 0.0) {
+        let Call::Acquire { id, liveness, buffer, heartbeat, wait, claim, ticket, .. } = call else {
+            panic!("{call:?}")
+        };
+        assert_eq!((liveness, buffer, heartbeat), (seconds(9.0), seconds(4.0), seconds(3.0)));
+        assert_eq!((wait, claim, ticket), (true, false, 0));
+        let number: u64 = id.strip_prefix("client.").unwrap().parse().unwrap();
+        let placed = Answer { ticket: 100 - number, ..queued(30 - number, seconds(30.0)) };
+        answer(&mut machine, 0.1, request, placed);
+    }
+    machine.effects(at(0.1));
+    assert_eq!(machine.next_due(), Some(at(3.0)));
+    tick(&mut machine, 3.0);
+    let (request, call) = one_sent(&mut machine, 3.0);
+    let Call::Heartbeat { client, liveness, buffer, heartbeat, ids, .. } = call else { panic!("{call:?}") };
+    assert_eq!((&*client, liveness, buffer, heartbeat), ("client", seconds(9.0), seconds(4.0), seconds(3.0)));
+    assert_eq!(ids, (5..=20).rev().map(|number| format!("client.{number}")).collect::<Vec<_>>());
+    answer(&mut machine, 3.2, request, alive(10, seconds(30.0)));
+    assert_eq!(machine.next_due(), Some(at(6.0)));
+
+    // None while one is under way; then the server's silence is what is waited for.
+    tick(&mut machine, 6.0);
+    one_sent(&mut machine, 6.0);
+    assert_eq!(machine.next_due(), Some(at(6.0 + 3.0)));
+}
+
+#[test]
+fn those_who_are_not_known_return_in_order_and_in_batches() {
+    let (mut machine, spec) = start(LockOptions::new());
+    for id in 1..=100 {
+        acquire(&mut machine, 0.0, &spec, id);
+    }
+    for (index, (request, _)) in sent(&mut machine, 0.0).into_iter().enumerate() {
+        let placed = Answer { ticket: 10 + index as u64, ..queued(10 + index as u64, seconds(30.0)) };
+        answer(&mut machine, 0.1, request, placed);
+    }
+    machine.effects(at(0.1));
+    tick(&mut machine, 3.4);
+    let (request, _) = one_sent(&mut machine, 3.4);
+    answer(&mut machine, 3.5, request, lease(Word::Unknown, Duration::ZERO));
+    let mut tickets = Vec::new();
+    let mut open = sent(&mut machine, 3.5);
+    assert_eq!(open.len(), 64, "at a time");
+    while !open.is_empty() {
+        let (request, call) = open.remove(0);
+        let Call::Acquire { ticket, epoch, .. } = call else { panic!("{call:?}") };
+        assert_eq!(epoch, 5, "under which its ticket was confirmed");
+        tickets.push(ticket);
+        answer(&mut machine, 3.6, request, Answer { ticket, ..queued(ticket, seconds(30.0)) });
+        // For each that is back another goes.
+        let next = sent(&mut machine, 3.6);
+        assert_eq!(next.len(), usize::from(tickets.len() + open.len() < 100));
+        open.extend(next);
+    }
+    assert_eq!(tickets, (10..110).collect::<Vec<u64>>());
+}
+
+#[test]
+fn all_return_again_after_a_connection_that_broke_while_they_did() {
+    let (mut machine, spec) = start(LockOptions::new());
+    for id in 1..=70 {
+        acquire(&mut machine, 0.0, &spec, id);
+    }
+    for (index, (request, _)) in sent(&mut machine, 0.0).into_iter().enumerate() {
+        answer(&mut machine, 0.1, request, Answer { ticket: 10 + index as u64, ..queued(9, seconds(30.0)) });
+    }
+    tick(&mut machine, 3.4);
+    let (request, _) = one_sent(&mut machine, 3.4);
+    answer(&mut machine, 3.5, request, lease(Word::Unknown, Duration::ZERO));
+    assert_eq!(sent(&mut machine, 3.5).len(), 64);
+    disconnect(&mut machine, 3.6);
+    connect(&mut machine, 3.7);
+    let again = sent(&mut machine, 3.7);
+    let acquires = again.iter().filter(|(_, call)| matches!(call, Call::Acquire { .. })).count();
+    let heartbeats = again.iter().filter(|(_, call)| matches!(call, Call::Heartbeat { .. })).count();
+    assert_eq!((acquires, heartbeats), (70, 1), "at once");
+}
+
+// ---- timeouts ----
+
+#[test]
+fn timeouts_count_from_the_call_and_need_no_server() {
+    let spec = start(LockOptions::new()).1;
+    for (mode, timeout, due) in [
+        (Mode::Wait, Some(7.0), Some(7.0)),
+        (Mode::Enqueue, Some(3.0), Some(3.0)),
+        (Mode::Enqueue, None, Some(5.0)),
+        (Mode::Enqueue, Some(9.0), Some(5.0)),
+        (Mode::Try, None, Some(5.0)),
+        (Mode::Wait, None, None),
+    ] {
+        let mut machine = Machine::new("client".into(), "fairlock".into(), 1);
+        acquire_in(&mut machine, 0.0, &spec, 1, mode, timeout.map(seconds));
+        assert_eq!(machine.next_due(), due.map(at), "{mode:?} {timeout:?}");
+        let Some(due) = due else { continue };
+        tick(&mut machine, due - 0.001);
+        assert!(machine.effects(at(due - 0.001)).is_empty());
+        tick(&mut machine, due);
+        let effects = machine.effects(at(due));
+        match refused(&effects) {
+            Some(Refusal::Timeout { waited, position: None, cause: None }) if timeout == Some(due) => {
+                assert_eq!(*waited, seconds(due));
+            }
+            Some(Refusal::Fault(Fault::Unavailable { waited, cause: None })) if timeout != Some(due) => {
+                assert_eq!(*waited, seconds(due));
+            }
+            _ => panic!("{mode:?} {timeout:?}: {effects:?}"),
+        }
+        assert!(machine.next_due().is_none() && machine.gives_back_until().is_none());
+    }
+}
+
+#[test]
+fn a_timeout_tells_the_position_and_leaves() {
+    let (mut machine, spec) = start(LockOptions::new());
+    acquire_in(&mut machine, 0.0, &spec, 1, Mode::Enqueue, Some(seconds(9.0)));
+    let (request, _) = one_sent(&mut machine, 0.0);
+    answer(&mut machine, 0.1, request, queued(4, seconds(60.0)));
+    machine.effects(at(0.1));
+    // It has its ticket: now its own timeout counts.
+    tick(&mut machine, 9.0);
+    let effects = machine.effects(at(9.0));
+    let timeout =
+        |effect: &Effect| matches!(effect, Effect::Refused { id: 1, why: Refusal::Timeout { position: Some(5), .. } });
+    assert!(effects.iter().any(timeout), "{effects:?}");
+    let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Call::Leave { ids, .. }, .. } if ids[..] == ["client.1"]);
+    assert!(effects.iter().any(leaves), "{effects:?}");
+    // The server forgets it by itself after liveness and buffer.
+    assert_eq!(machine.gives_back_until(), Some(at(9.0 + 12.0)));
+}
+
+#[test]
+fn a_timeout_names_a_silence_that_is_worth_a_word() {
+    for (timeout, named) in [(0.249, false), (0.25, true)] {
+        let (mut machine, spec) = start(LockOptions::new());
+        acquire_in(&mut machine, 0.0, &spec, 1, Mode::Wait, Some(seconds(timeout)));
+        machine.effects(at(0.0));
+        tick(&mut machine, timeout);
+        let effects = machine.effects(at(timeout));
+        let Some(Refusal::Timeout { cause, .. }) = refused(&effects) else { panic!("{effects:?}") };
+        assert_eq!(
+            cause.as_ref().is_some_and(|cause| cause.contains("has not answered for 250ms")),
+            named,
+            "{cause:?}"
+        );
+    }
+}
+
+#[test]
+fn a_call_has_five_seconds_whatever_happens() {
+    let (mut machine, spec) = start(LockOptions::new());
+    let keys = spec.keys.clone();
+    machine.handle(at(0.0), Event::Command(Command::Inspect { call: 9, keys, after: 0, count: 10 }));
+    let (request, call) = one_sent(&mut machine, 0.0);
+    assert!(matches!(call, Call::Inspect { after: 0, count: 10, .. }), "{call:?}");
+    fail(&mut machine, 0.1, request, Failure::Refused("LOADING".into()));
+    machine.effects(at(0.1));
+    disconnect(&mut machine, 0.2);
+    machine.effects(at(0.2));
+    connect(&mut machine, 4.0);
+    one_sent(&mut machine, 4.0);
+    tick(&mut machine, 4.999);
+    assert!(machine.effects(at(4.999)).is_empty());
+    tick(&mut machine, 5.0);
+    match outcome(&machine.effects(at(5.0)), 9) {
+        Some(Outcome::Fault(Fault::Unavailable { waited, cause: Some(cause) })) => {
+            assert_eq!((*waited, &**cause), (seconds(5.0), "gone"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_is_refused_asks_again_after_a_while_that_doubles() {
+    let (mut machine, spec) = start(LockOptions::new().lease(seconds(60.0)).liveness(seconds(60.0)));
+    acquire(&mut machine, 0.0, &spec, 1);
+    let mut now = 0.0;
+    for refusals in 1..12 {
+        let (request, _) = one_sent(&mut machine, now);
+        fail(&mut machine, now, request, Failure::Refused("LOADING".into()));
+        let pause = machine.next_due().unwrap().since(at(now));
+        let ceiling = Duration::from_millis(10 << u32::min(refusals, 7));
+        assert!(pause >= ceiling / 2 && pause <= ceiling, "{pause:?} after {refusals} refusals");
+        now += pause.as_secs_f64();
+        tick(&mut machine, now);
+    }
+    // An answer ends the row.
+    let (request, _) = one_sent(&mut machine, now);
+    answer(&mut machine, now, request, queued(4, seconds(60.0)));
+    now += 20.0;
+    tick(&mut machine, now);
+    let (request, _) = one_sent(&mut machine, now);
+    fail(&mut machine, now, request, Failure::Refused("LOADING".into()));
+    assert!(machine.next_due().unwrap().since(at(now)) <= seconds(0.02));
+}
+
+// ---- a server that is silent ----
+
+#[test]
+fn the_patience_is_that_of_whoever_needs_answers_most() {
+    let (mut machine, _) = start(LockOptions::new());
+    assert_eq!(machine.patience(), seconds(5.0));
+    let spec = |liveness: f64| start(LockOptions::new().liveness(seconds(liveness))).1;
+    acquire(&mut machine, 0.0, &spec(60.0), 1);
+    assert_eq!(machine.patience(), seconds(5.0));
+    acquire(&mut machine, 0.0, &spec(9.0), 2);
+    assert_eq!(machine.patience(), seconds(3.0));
+    acquire(&mut machine, 0.0, &spec(0.15), 3);
+    assert_eq!(machine.patience(), seconds(0.1), "a network has a latency");
+    acquire(&mut machine, 0.0, &spec(9.0), 4);
+    assert_eq!(machine.patience(), seconds(0.1));
+    for id in 1..=4 {
+        machine.handle(at(0.0), Event::Command(Command::Abandon { id }));
+    }
+    acquire(&mut machine, 0.0, &spec(9.0), 5);
+    assert_eq!(machine.patience(), seconds(3.0), "forgotten with those who needed it");
+    assert_eq!(holding(LockOptions::new().lease(seconds(6.0)).liveness(seconds(30.0))).patience(), seconds(2.0));
+}
+
+#[test]
+fn silence_is_looked_at_twice_and_then_the_connection_is_given_up() {
+    let options = || LockOptions::new().liveness(seconds(9.0));
+    let (mut machine, spec) = start(options());
+    acquire(&mut machine, 0.0, &spec, 1);
+    machine.effects(at(0.0));
+    assert_eq!(machine.next_due(), Some(at(3.0)));
+    tick(&mut machine, 3.0);
+    assert!(machine.effects(at(3.0)).is_empty(), "its answers may be waiting to be read");
+    assert_eq!(machine.next_due(), Some(at(3.05)));
+    tick(&mut machine, 3.05);
+    assert!(reconnects(&machine.effects(at(3.05))));
+
+    // An answer to anything shows that it is alive; a request that goes after another does not.
+    let (mut machine, spec) = start(options());
+    acquire(&mut machine, 0.0, &spec, 1);
+    acquire(&mut machine, 1.0, &spec, 2);
+    let requests = sent(&mut machine, 1.0);
+    assert_eq!(machine.next_due(), Some(at(3.0)));
+    tick(&mut machine, 3.0);
+    answer(&mut machine, 3.01, requests[0].0, queued(4, seconds(60.0)));
+    assert_eq!(machine.next_due(), Some(at(3.01 + 3.0)));
+    tick(&mut machine, 6.0);
+    assert!(!reconnects(&machine.effects(at(6.0))));
+}
