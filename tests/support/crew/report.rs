@@ -15,8 +15,10 @@ pub struct Report {
     pub died_waiting: usize,
     /// How long somebody waited for a lock that nobody held, at the worst.
     pub worst_stall: Duration,
-    /// How much of the slack the stalls took, and the timeouts, at the worst: what the machine did, not the lock.
+    /// How much of the slack the stalls took, at the worst: what the machine did, not the lock.
     pub slack_taken: Duration,
+    /// How long after its timeout an acquire returned, at the worst.
+    pub latest: Duration,
     lease: Duration,
     pub struck: BTreeMap<&'static str, u64>,
     /// How many acquires there were of each whim, and how many of them were granted.
@@ -38,7 +40,8 @@ impl Report {
         let stalls: Vec<Stall> = history.stalls(terms);
         let beyond = |stall: &Stall| stall.waited.saturating_sub(stall.allowed.saturating_sub(terms.slack));
         Report {
-            slack_taken: stalls.iter().map(beyond).max().unwrap_or_default().max(history.latest()),
+            slack_taken: stalls.iter().map(beyond).max().unwrap_or_default(),
+            latest: history.latest(),
             acquires: history.waits().len(),
             grants: count(&|wait| wait.token.is_some()),
             lost: count(&|wait| wait.lost_ns.is_some()),
@@ -60,8 +63,8 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{acquires} acquires, {grants} grants, {lost} leases lost, worst stall {stall:.2} leases, \
-             slack taken {:?}",
-            self.slack_taken
+             slack taken {:?}, latest return {:?} after its timeout",
+            self.slack_taken, self.latest
         )?;
         writeln!(f, "died: {died_holding} holding, {died_waiting} waiting; struck: {struck:?}")?;
         let whims: Vec<String> =
