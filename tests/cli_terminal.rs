@@ -118,7 +118,8 @@ fn a_command_that_reads_in_the_background_waits_for_fg() {
     let command = terminal.number_after("pid ");
     await_state(command, "T");
     await_state(parent(parent(command)), "T");
-    terminal.enter("fg; echo code $?");
+    // The shell hears of it when the last thread has stopped; until then it would not think of continuing anything.
+    terminal.enter("while [ -z \"$(jobs -s)\" ]; do sleep 0.01; done; fg; echo code $?");
     terminal.expect("run x");
     terminal.enter("typed");
     terminal.expect("<typed>");

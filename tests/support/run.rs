@@ -91,22 +91,25 @@ pub fn least_rights(password: &str, in_cluster: bool) -> String {
     let elsewhere = section.split('`').filter(|words| words.starts_with('+'));
     let elsewhere = elsewhere.flat_map(str::split_whitespace).filter(|right| match *right {
         "+wait" => true,
+        "+client|setinfo" => version() >= (7, 2),
         // That is for sentinels.
         "+sentinel|get-master-addr-by-name" => false,
-        "+ssubscribe" | "+spublish" => in_cluster && !version().starts_with("6."),
+        "+ssubscribe" | "+spublish" => in_cluster && version() >= (7, 0),
         _ => in_cluster,
     });
     let rights: Vec<&str> = everywhere.split_whitespace().chain(elsewhere).collect();
     format!("on >{password} resetkeys resetchannels -@all {}", rights.join(" "))
 }
 
-/// That of the servers of this run.
-pub fn version() -> &'static str {
-    static VERSION: OnceLock<String> = OnceLock::new();
-    VERSION.get_or_init(|| {
+/// That of the servers of this run, as far as it matters.
+pub fn version() -> (u32, u32) {
+    static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
+    *VERSION.get_or_init(|| {
         let output = Command::new(redis_server()).arg("--version").output().expect("running redis-server");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        said.split_once("v=").expect("redis-server says its version").1.to_owned()
+        let (_, version) = said.split_once("v=").expect("redis-server says its version");
+        let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+        (numbers.next().expect("a number"), numbers.next().expect("two numbers"))
     })
 }
 
