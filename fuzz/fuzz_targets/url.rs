@@ -13,7 +13,8 @@ fuzz_target!(|url: &str| {
         return;
     }
     // As a password: behind the first user, where there is one, up to the host.
-    if let Some((scheme, rest)) = url.split_once("://") {
+    let is_scheme = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    if let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
         let (user, rest) = rest.split_once('@').unwrap_or(("", rest));
         let user = user.replace(['/', '\\', '?', '#', ':'], "");
         let said = read_url(&format!("{scheme}://{user}:{PASSWORD}@{rest}")).unwrap_or_else(|refused| refused);
