@@ -30,16 +30,24 @@ pub fn for_long(crew: &mut Crew) -> Duration {
 /// For how long it lasts.
 pub type Span = fn(&mut Crew) -> Duration;
 
+/// A silence that is longer than a lease hits somebody who loses it, a shorter one anybody.
+fn silence(crew: &mut Crew, span: Span, keep_silent: impl FnOnce(&mut Crew, Duration)) -> Struck {
+    let lost = |crew: &Crew| crew.history().waits().iter().filter(|wait| wait.lost_ns.is_some()).count();
+    let span = span(crew);
+    let (concerned, before) = (concerned(crew).min(1), lost(crew));
+    Struck::during(&[Trouble::Silent], || {
+        keep_silent(crew, span);
+        if span > crew.terms().lease { u64::from(lost(crew) > before) } else { concerned }
+    })
+}
+
 /// SIGSTOP, and SIGCONT.
 pub fn stopped(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was stopped", hits, move |crew| {
-        let span = span(crew);
-        Struck::during(&[Trouble::Silent], || {
+        silence(crew, span, |crew, span| {
             server.stop();
-            let concerned = concerned(crew).min(1);
             crew.rest(span);
             server.cont();
-            concerned
         })
     })
 }
@@ -47,14 +55,11 @@ pub fn stopped(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
 /// CLIENT PAUSE: it takes what it is told, and does nothing of it until later.
 pub fn paused(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was paused", hits, move |crew| {
-        let span = span(crew);
-        Struck::during(&[Trouble::Silent], || {
+        silence(crew, span, |_, span| {
             let mut raw = server.raw();
             let () = cmd("CLIENT").arg("PAUSE").arg(span.as_millis() as u64).query(&mut raw).unwrap();
-            let concerned = concerned(crew).min(1);
             // It answers when the pause is over.
             let () = cmd("PING").exec(&mut raw).unwrap();
-            concerned
         })
     })
 }
@@ -63,20 +68,17 @@ pub fn paused(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
 /// given [`SOON_BUSY`].
 pub fn busy(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was busy", hits, move |crew| {
-        let span = span(crew);
-        Struck::during(&[Trouble::Silent], || {
+        silence(crew, span, |crew, span| {
             let mut raw = server.raw();
             std::thread::scope(|scope| {
                 let script = scope.spawn(|| cmd("EVAL").arg("while true do end").arg(0).exec(&mut server.raw()));
                 eventually("the server is busy", SOON, || {
                     cmd("PING").exec(&mut raw).is_err_and(|error| error.code() == Some("BUSY"))
                 });
-                let concerned = concerned(crew).min(1);
                 crew.rest(span);
                 let () = cmd("SCRIPT").arg("KILL").query(&mut raw).unwrap();
                 assert!(script.join().unwrap().is_err(), "a script without an end ended");
-                concerned
-            })
+            });
         })
     })
 }
@@ -87,13 +89,10 @@ pub const SOON_BUSY: &str = "lua-time-limit 20";
 /// SIGKILL, and another start with all its data. The server must write an append-only file.
 pub fn restarted(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was restarted", hits, move |crew| {
-        let span = span(crew);
-        Struck::during(&[Trouble::Silent], || {
+        silence(crew, span, |crew, span| {
             server.kill();
-            let concerned = concerned(crew).min(1);
             crew.rest(span);
             server.restart();
-            concerned
         })
     })
 }
@@ -101,15 +100,12 @@ pub fn restarted(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
 /// An orderly end, at which it saves its data, and another start. For a server without an append-only file.
 pub fn shut_down(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was shut down", hits, move |crew| {
-        let span = span(crew);
-        Struck::during(&[Trouble::Silent], || {
-            let concerned = concerned(crew).min(1);
+        silence(crew, span, |crew, span| {
             // Its answer is that the connection ends.
             let _ = cmd("SHUTDOWN").arg("SAVE").exec(&mut server.raw());
             eventually("the server has ended", SOON, || !server.is_up());
             crew.rest(span);
             server.restart();
-            concerned
         })
     })
 }

@@ -94,9 +94,10 @@ impl Turn {
         if self.way == Way::Try { Some(ANSWER_TIMEOUT) } else { self.timeout }
     }
 
-    /// Whether the waiter of this name holds the lock for longer than a lease.
+    /// Whether the waiter of this name will hold the lock for longer than a lease.
     pub fn is_long(waiter: &str) -> bool {
-        waiter.split('-').any(|whim| whim == "long")
+        let has = |wanted| waiter.split('-').any(|whim| whim == wanted);
+        has("long") && !has("aborted")
     }
 
     /// What it is called in the name of its waiter.
