@@ -3,10 +3,11 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: help setup test test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench demo
+.PHONY: help setup test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make test        all tests, each on private Redis servers"
+	@echo "make test-all    those, more failovers of Sentinel and Cluster, and test-matrix"
 	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and by Sentinel and Cluster; ROWS='valkey-9 least' for some"
 	@echo "make test-acl    the tests, every client with the rights that the README names and no more"
 	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000;"
@@ -27,6 +28,10 @@ setup:
 test:
 	$(with_redis) cargo test --features cli
 	OPTIONAL=1 TESTS="order costs goodbyes returning holding" ./scripts/test-matrix.sh redis-6.0
+
+test-all: test
+	$(with_redis) cargo test --features cli --test faults_topologies -- --ignored
+	$(MAKE) test-matrix
 
 test-matrix:
 	-./scripts/fetch-servers.sh redis-5.0

@@ -82,8 +82,11 @@ fn exclusion_excuses_what_lost_data_cannot_prevent() {
     assert_eq!(history.exclusion(&in_trouble(Trouble::LostData, 35, 36)), Ok(()));
     // Silence is no excuse.
     rejected(history.exclusion(&in_trouble(Trouble::Silent, 35, 36)), "two hold at once: b.1");
-    // A jump of the clock is one.
+    // Nor is a failover that forgot no lease.
+    rejected(history.exclusion(&in_trouble(Trouble::LostPlaces, 35, 36)), "two hold at once: b.1");
+    // A jump of the clock is one, and so are two servers at once.
     assert_eq!(history.exclusion(&in_trouble(Trouble::Jumped, 35, 36)), Ok(()));
+    assert_eq!(history.exclusion(&in_trouble(Trouble::Divided, 35, 36)), Ok(()));
     // Before the one was granted, or after the other, nothing was lost that could explain it.
     rejected(history.exclusion(&in_trouble(Trouble::LostData, 20, 30)), "two hold at once: b.1");
     rejected(history.exclusion(&in_trouble(Trouble::LostData, 42, 43)), "two hold at once: b.1");
@@ -98,11 +101,16 @@ fn exclusion_excuses_what_lost_data_cannot_prevent() {
 
 #[test]
 fn tokens_must_rise() {
-    rejected(good_but(&[("granted 204", "granted 203")]).tokens_rise(), "did not rise from b.1");
-    rejected(good_but(&[("granted 204", "granted 99")]).tokens_rise(), "did not rise from b.1");
+    rejected(good_but(&[("granted 204", "granted 203")]).tokens_rise(&calm()), "did not rise from b.1");
+    rejected(good_but(&[("granted 204", "granted 99")]).tokens_rise(&calm()), "did not rise from b.1");
+    // Of two servers, each has its own.
+    let late = good_but(&[("granted 204", "granted 199")]);
+    assert_eq!(late.tokens_rise(&in_trouble(Trouble::Divided, 30, 45)), Ok(()));
+    rejected(late.tokens_rise(&in_trouble(Trouble::Divided, 30, 35)), "did not rise from b.1");
+    rejected(late.tokens_rise(&in_trouble(Trouble::LostData, 30, 45)), "did not rise from b.1");
     // It need not rise by one.
-    assert_eq!(good_but(&[("granted 204", "granted 9999")]).tokens_rise(), Ok(()));
+    assert_eq!(good_but(&[("granted 204", "granted 9999")]).tokens_rise(&calm()), Ok(()));
     // Two grants under one token are two, also if one of them was never believed.
     let twice = ("31 b b.1 granted 203", "31 b b.1 granted 204\n31 b b.1 lost");
-    rejected(good_but(&[twice, ("40 b b.1 released", "")]).tokens_rise(), "did not rise from b.1");
+    rejected(good_but(&[twice, ("40 b b.1 released", "")]).tokens_rise(&calm()), "did not rise from b.1");
 }

@@ -7,8 +7,11 @@ fn order_rejects_who_was_overtaken() {
     // c, who came second, is served first.
     let swapped = good_but(&[("b b.1 queued 201", "b b.1 queued 209")]);
     rejected(swapped.order(&calm()), "c.1 (ticket 202) waited when b.1");
+    // Where two servers grant, nobody knows which of them did.
+    assert_eq!(swapped.order(&in_trouble(Trouble::Divided, 30, 35)), Ok(()));
+    rejected(swapped.order(&in_trouble(Trouble::Divided, 25, 30)), "c.1 (ticket 202) waited when b.1");
     assert_eq!(swapped.exclusion(&calm()), Ok(()));
-    assert_eq!(swapped.tokens_rise(), Ok(()));
+    assert_eq!(swapped.tokens_rise(&calm()), Ok(()));
 }
 
 #[test]
@@ -102,6 +105,7 @@ fn order_excuses_strangers_who_come_first_to_an_emptied_server() {
 ";
     rejected(history(text).order(&terms()), "b.1 (ticket 201) waited when d.1");
     assert_eq!(history(text).order(&in_trouble(Trouble::LostData, 26, 28)), Ok(()));
+    assert_eq!(history(text).order(&in_trouble(Trouble::LostPlaces, 26, 28)), Ok(()));
     rejected(history(text).order(&in_trouble(Trouble::Silent, 26, 28)), "b.1");
     rejected(history(text).order(&in_trouble(Trouble::Jumped, 26, 28)), "b.1");
     // Later than a liveness window everybody had to be back.

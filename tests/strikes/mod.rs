@@ -9,7 +9,9 @@
 pub mod connections;
 pub mod data;
 pub mod memory;
+pub mod promotion;
 pub mod silence;
+pub mod slots;
 pub mod time;
 pub mod wire;
 

@@ -33,6 +33,8 @@ pub struct Orders {
     pub buffer: Duration,
     /// How many of 200 hold the lock for longer than a lease.
     pub long_of: u32,
+    /// How many replicas must have a grant.
+    pub replicas: u32,
 }
 
 impl Orders {
@@ -46,7 +48,7 @@ impl Orders {
     }
 
     pub fn options(&self) -> LockOptions {
-        LockOptions::new().lease(self.lease).liveness(self.liveness).buffer(self.buffer)
+        LockOptions::new().lease(self.lease).liveness(self.liveness).buffer(self.buffer).replicas(self.replicas)
     }
 
     /// A pause that may cost a process its place: one in which it could miss more than a heartbeat.
@@ -67,11 +69,14 @@ impl Orders {
             nanos(self.liveness),
             nanos(self.buffer),
             self.long_of.to_string(),
+            self.replicas.to_string(),
         ]
     }
 
     fn from_args(args: &[String]) -> Option<Orders> {
-        let [url, lock, history, number, seed, waiters, lease, liveness, buffer, long_of] = args else { return None };
+        let [url, lock, history, number, seed, waiters, lease, liveness, buffer, long_of, replicas] = args else {
+            return None;
+        };
         let nanos = |text: &String| text.parse().ok().map(Duration::from_nanos);
         Some(Orders {
             url: url.clone(),
@@ -84,6 +89,7 @@ impl Orders {
             liveness: nanos(liveness)?,
             buffer: nanos(buffer)?,
             long_of: long_of.parse().ok()?,
+            replicas: replicas.parse().ok()?,
         })
     }
 }

@@ -22,7 +22,7 @@
 //! A fault is a closure that strikes once and returns the evidence that it did ([`Struck`]): how often it hit, and what
 //! the judges must admit for it. One that does not hit as often as it should fails the test.
 
-mod clock;
+pub mod clock;
 pub mod fault;
 mod member;
 mod notes;
@@ -108,6 +108,12 @@ impl Setup {
     /// How many of 200 hold the lock for longer than a lease.
     pub fn long_of(mut self, long_of: u32) -> Setup {
         self.orders.long_of = long_of;
+        self
+    }
+
+    /// How many replicas must have a grant before it counts; none unless this is called.
+    pub fn replicas(mut self, replicas: u32) -> Setup {
+        self.orders.replicas = replicas;
         self
     }
 
@@ -197,6 +203,7 @@ impl Crew {
             liveness: Duration::from_millis(1500),
             buffer: Duration::from_millis(1500),
             long_of: 1,
+            replicas: 0,
         };
         Setup { orders, processes: 4, slack: Duration::from_secs(3), patience: PATIENCE, clock: None }
     }

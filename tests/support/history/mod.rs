@@ -59,7 +59,7 @@ impl History {
     pub fn check(&self) -> Result<(), String> {
         let calm = Terms::default();
         self.exclusion(&calm)?;
-        self.tokens_rise()?;
+        self.tokens_rise(&calm)?;
         self.order(&calm)?;
         self.all_finished()
     }
@@ -68,7 +68,7 @@ impl History {
     pub fn judge(&self, terms: &Terms) -> Result<(), String> {
         self.exclusion(terms)?;
         self.told_before_taken(terms)?;
-        self.tokens_rise()?;
+        self.tokens_rise(terms)?;
         self.order(terms)?;
         self.by_their_timeouts(terms)?;
         self.all_finished()?;

@@ -12,7 +12,7 @@ impl History {
     pub fn order(&self, terms: &Terms) -> Result<(), String> {
         for hold in self.holds() {
             let Some(ticket) = hold.wait.ticket else { continue };
-            if hold.ticket_is_unknown(terms) {
+            if hold.ticket_is_unknown(terms) || terms.is_divided(hold.granted) {
                 continue;
             }
             let overtaken = self.waits().iter().find(|other| {

@@ -31,6 +31,12 @@ pub enum Trouble {
     /// It lost data, of all writes or of the latest. A holder may hear of it at its local deadline only, a stranger may be
     /// granted before anybody is back, and then all wait for those who were there before.
     LostData,
+    /// It lost data, but no lease that anybody was told of: what a failover costs locks whose grants wait for all replicas.
+    /// A stranger may be granted before anybody is back, and all wait for those who were there before; but no two hold at once.
+    LostPlaces,
+    /// Two servers took themselves for the master, and some of the clients were at each. It is all that a loss of data is, and
+    /// each of the two keeps the order and the tokens of its own grants only.
+    Divided,
     /// Its clock jumped forwards, and the leases of that moment ended the earlier. Their holders hear of it when they next
     /// ask, or at their local deadlines. It excuses nothing else.
     Jumped,
@@ -60,18 +66,26 @@ impl Terms {
     }
 
     pub(super) fn losses(&self) -> impl Iterator<Item = &Admitted> {
-        self.admitted.iter().filter(|admitted| admitted.trouble == Trouble::LostData)
+        let lost = [Trouble::LostData, Trouble::LostPlaces, Trouble::Divided];
+        self.admitted.iter().filter(move |admitted| lost.contains(&admitted.trouble))
     }
 
     pub(super) fn silences(&self) -> impl Iterator<Item = &Admitted> {
         self.admitted.iter().filter(|admitted| admitted.trouble == Trouble::Silent)
     }
 
+    /// Whether two servers granted the lock at this moment.
+    pub(super) fn is_divided(&self, at: u64) -> bool {
+        let divided = self.admitted.iter().filter(|admitted| admitted.trouble == Trouble::Divided);
+        divided.into_iter().any(|divided| (divided.from_ns..=divided.to_ns).contains(&at))
+    }
+
     /// Whether one who was granted the lock before a loss of data, or a jump of the clock, may still believe in its lease
     /// although the server, for which it was over, granted the lock to another: until its local deadline, which nothing
     /// has prolonged since.
     pub(super) fn admits_belief(&self, granted: u64, until: u64, other_granted: u64) -> bool {
-        self.admitted.iter().filter(|admitted| admitted.trouble != Trouble::Silent).any(|trouble| {
+        let harmless = [Trouble::Silent, Trouble::LostPlaces];
+        self.admitted.iter().filter(|admitted| !harmless.contains(&admitted.trouble)).any(|trouble| {
             granted <= trouble.to_ns && trouble.from_ns <= other_granted && until <= trouble.to_ns + self.lease_ns()
         })
     }

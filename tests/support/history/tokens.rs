@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::waits::{History, Hold};
+use super::{
+    terms::Terms,
+    waits::{History, Hold},
+};
 
 impl History {
-    /// No fault excuses a token that does not rise: a store would refuse the rightful holder, or take the other's writes.
-    pub fn tokens_rise(&self) -> Result<(), String> {
+    /// No fault excuses a token that does not rise, but two servers at once: a store would refuse the rightful holder, or take
+    /// the other's writes.
+    pub fn tokens_rise(&self, terms: &Terms) -> Result<(), String> {
         let holds = self.holds();
         let mut seen: BTreeMap<u64, &Hold<'_>> = BTreeMap::new();
         for hold in &holds {
@@ -16,7 +20,8 @@ impl History {
         }
         // Who was told at once that its grant is over may have noticed it after the next one did.
         let believed: Vec<&Hold<'_>> = holds.iter().filter(|hold| hold.believed()).collect();
-        match believed.windows(2).find(|pair| pair[1].token <= pair[0].token) {
+        let of_two = |pair: &[&Hold<'_>]| pair.iter().all(|hold| terms.is_divided(hold.granted));
+        match believed.windows(2).find(|pair| pair[1].token <= pair[0].token && !of_two(pair)) {
             Some(pair) => Err(format!("the token did not rise from {} to {}", pair[0], pair[1])),
             None => Ok(()),
         }

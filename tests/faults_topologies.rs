@@ -1,0 +1,125 @@
+//! What befalls set-ups of several servers, while four processes with eight waiters each want one lock (I1 to I9): masters
+//! that die or are cut off under Sentinel and in a cluster, and slots that move. Judged as in `faults.rs`.
+//!
+//! The ordinary run has one failover of each set-up; `make test-all` has all.
+
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+// The strikes at one server are for `faults.rs`.
+#[allow(dead_code)]
+mod strikes;
+mod support;
+
+use std::time::Duration;
+
+use strikes::{promotion, slots};
+use support::{
+    Cluster, SOON, Sentinels, child, cluster,
+    crew::{self, Crew, Fault, Report, Setup, clock, seeds},
+    keys_left, sentinel,
+};
+
+/// The helper processes of this file.
+#[test]
+fn child() {
+    child::main(|role, args| match role {
+        crew::ROLE => crew::member(args),
+        other => panic!("no role {other:?}"),
+    });
+}
+
+/// A crew that may take its time: an election on a busy machine does.
+fn crew_of(url: &str, seed: u64) -> Setup {
+    Crew::of(url).clock(clock::of_this_machine).seed(seed).long_of(4).patience(10 * SOON)
+}
+
+/// Lets a crew suffer this fault, and work before and after.
+fn suffer(seed: u64, crew: Setup, fault: Fault<'_>) -> Report {
+    let mut crew = crew.start();
+    crew.work(20);
+    crew.suffer(vec![fault]);
+    crew.work(20);
+    let report = crew.finish();
+    println!("seed {seed}: {report}");
+    report
+}
+
+fn at_sentinels(seed: u64, set_up: &Sentinels, crew: impl FnOnce(Setup) -> Setup, fault: Fault<'_>) {
+    suffer(seed, crew(crew_of(&set_up.url(), seed)), fault);
+    keys_left(set_up.master());
+}
+
+fn in_cluster(seed: u64, cluster: &Cluster, fault: Fault<'_>) {
+    suffer(seed, crew_of(&cluster.url(), seed), fault);
+    cluster.nodes().iter().for_each(keys_left);
+}
+
+/// On a busy machine servers are silent for seconds, and none that lives must be taken for dead.
+const LONG_SILENCE: Duration = Duration::from_secs(5);
+
+fn sentinels() -> sentinel::Builder {
+    Sentinels::builder().down_after(LONG_SILENCE)
+}
+
+fn cluster() -> cluster::Builder {
+    Cluster::builder().node_timeout(LONG_SILENCE)
+}
+
+/// The slot of the crew's lock.
+fn slot(cluster: &Cluster) -> u16 {
+    cluster.slot("crew")
+}
+
+#[test]
+fn a_master_that_sentinels_replace() {
+    for seed in seeds(&[30]) {
+        let set_up = sentinels().alert().start();
+        at_sentinels(seed, &set_up, |crew| crew, promotion::master_killed(&set_up, 1));
+    }
+}
+
+#[test]
+#[ignore = "takes several elections: make test-all"]
+fn masters_that_sentinels_replace_one_after_the_other() {
+    for seed in seeds(&[31, 32]) {
+        let set_up = sentinels().alert().start();
+        at_sentinels(seed, &set_up, |crew| crew, promotion::master_killed(&set_up, 3));
+    }
+}
+
+#[test]
+#[ignore = "takes several elections: make test-all"]
+fn a_master_that_is_cut_off_and_takes_stale_writes() {
+    for seed in seeds(&[33]) {
+        // Not alert: the old master is one for ten seconds.
+        let set_up = sentinels().start();
+        at_sentinels(seed, &set_up, |crew| crew, promotion::master_cut_off(&set_up, 2));
+    }
+}
+
+#[test]
+#[ignore = "takes several elections: make test-all"]
+fn a_master_whose_replicas_have_all_grants() {
+    for seed in seeds(&[34]) {
+        let set_up = sentinels().alert().start();
+        let fault = promotion::master_of_all_replicas_killed(&set_up, 3);
+        at_sentinels(seed, &set_up, |crew| crew.replicas(2), fault);
+    }
+}
+
+#[test]
+#[ignore = "takes several elections: make test-all"]
+fn masters_of_a_cluster_that_are_replaced() {
+    for seed in seeds(&[35, 36]) {
+        let cluster = cluster().replicas().start();
+        in_cluster(seed, &cluster, promotion::master_of_slot_killed(&cluster, slot(&cluster), 3));
+    }
+}
+
+#[test]
+fn a_slot_that_moves_key_by_key() {
+    for seed in seeds(&[37]) {
+        let cluster = cluster().start();
+        in_cluster(seed, &cluster, slots::migrated(&cluster, slot(&cluster), 12));
+    }
+}
