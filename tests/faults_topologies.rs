@@ -5,8 +5,6 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-// The strikes at one server are for `faults.rs`.
-#[allow(dead_code)]
 mod strikes;
 mod support;
 

@@ -3,8 +3,8 @@
 //!
 //! A fault of the server hits those who have the lock or want it at that moment; if there is nobody, it missed.
 
-// Nothing of it is anybody's API, and in a test a panic is the message.
-#![allow(clippy::expect_used, clippy::unwrap_used, unreachable_pub)]
+// Each test binary uses a part of it, nothing of it is anybody's API, and in a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used, dead_code, unreachable_pub)]
 
 pub mod connections;
 pub mod data;
