@@ -17,7 +17,7 @@ use fairlock::{
     AcquireError, Broken, Client, Lock, LockOptions, LostReason, ReleaseError, RenewError, RunError, TryAcquireError,
 };
 use support::{RedisServer, SOON, eventually_async, keys_left, soon};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 async fn lock(server: &RedisServer, options: LockOptions) -> Lock {
     Client::connect(&server.url()).await.unwrap().lock_with("lock", options).unwrap()
@@ -99,19 +99,15 @@ async fn a_job_is_cancelled_when_its_lease_is_lost() {
     let server = RedisServer::start();
     let (worker, operator) = (lock(&server, LockOptions::new()).await, lock(&server, LockOptions::new()).await);
     for force in [false, true] {
-        let cancelled = Arc::new(AtomicBool::new(false));
+        let (begun, cancelled) = (Notify::new(), Arc::new(AtomicBool::new(false)));
         let job = worker.run(async |_| {
             let _dropped = Dropped(cancelled.clone());
+            begun.notify_one();
             pending::<()>().await;
         });
         let breaks = async {
-            let mut holder = None;
-            eventually_async("the job holds the lock", SOON, async || {
-                holder = operator.inspect().await.unwrap().holder;
-                holder.is_some()
-            })
-            .await;
-            let token = holder.unwrap().token;
+            begun.notified().await;
+            let token = operator.inspect().await.unwrap().holder.unwrap().token;
             let broken = if force {
                 operator.force_break_lease(token).await.unwrap()
             } else {
