@@ -95,7 +95,7 @@ impl Tree {
     /// Breaks it, runs the suite, and mends it again.
     pub(crate) fn judge(&self, mutant: &Mutant, stages: [&Stage; 2]) -> Verdict {
         let file = self.folder.join(&mutant.file);
-        let whole = fs::read_to_string(root().join(&mutant.file)).expect("a file of the package");
+        let whole = fs::read_to_string(&file).expect("a file of the copy");
         let broken = mutant.apply(&whole).expect("it was seen to apply");
         fs::write(&file, broken).expect("a file of the copy");
         let verdict = self.suite(stages, mutant.by.as_deref());
