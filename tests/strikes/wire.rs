@@ -1,10 +1,11 @@
 //! The way to the server, through a proxy: what is lost, late, cut in the middle, or delivered when nobody wants it.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::support::{
-    Act, Proxy, Target,
+    Act, Proxy, RedisServer, SOON, Target,
     crew::{Crew, Fault, Struck},
+    eventually,
     history::Trouble,
     proxy::Counts,
 };
@@ -57,22 +58,38 @@ pub fn delayed(proxy: &Proxy, hits: u64) -> Fault<'_> {
     })
 }
 
-/// Requests are held, their connections given up, and then they are delivered all the same, when those who sent them have
-/// asked anew. A hit is one of them that the server takes, or refuses because it has been told to.
-pub fn delivered_late(proxy: &Proxy, hits: u64) -> Fault<'_> {
-    Fault::new("requests delivered late", hits, |crew| {
+/// A request is held, and those behind it, all connections are given up, and then it is delivered all the same, when those
+/// who sent it have asked anew. `taken`: whether the server takes them, because its clients may not kill their old connections. A hit is a
+/// request that was delivered so.
+pub fn delivered_late<'a>(proxy: &'a Proxy, server: &'a RedisServer, taken: bool, hits: u64) -> Fault<'a> {
+    Fault::new("requests delivered late", hits, move |crew| {
         Struck::during(&[Trouble::Silent], || {
-            let before = proxy.counts();
-            let fault = proxy.fault_times(3, Target::request("evalsha").command(), Act::Hold);
+            let (before, members, old) = (proxy.counts(), crew.awake().len(), subscribers(server));
+            let fault = proxy.fault_times(1, Target::request("evalsha").command(), Act::Hold);
             fault.await_struck();
             proxy.abandon();
-            proxy.wait("requests go through again", |counts| counts.requests >= before.requests + 40);
-            let span = crew.rng().u64(..500);
-            crew.rest(Duration::from_millis(span));
+            proxy.wait("all are back", |counts| counts.connections >= before.connections + members as u64);
+            if !taken {
+                eventually("all have killed what there was", SOON, || subscribers(server).is_disjoint(&old));
+            }
+            let back = proxy.counts();
+            proxy.wait("requests go through again", |counts| counts.requests >= back.requests + 40);
+            let lifted = proxy.counts();
             fault.lift();
-            let late = |counts: &Counts| counts.late + counts.late_refused;
-            proxy.wait("the old ones are delivered", |counts| late(counts) > late(&before));
-            late(&proxy.counts()) - late(&before)
+            let late = |counts: &Counts| if taken { counts.late } else { counts.late_refused };
+            proxy.wait("the old ones are delivered", |counts| late(counts) > late(&lifted));
+            let counts = proxy.counts();
+            assert!(
+                taken || counts.late == lifted.late,
+                "the server has taken what was given up: {lifted:?} {counts:?}"
+            );
+            late(&counts) - late(&lifted)
         })
     })
+}
+
+/// The ids of the connections that wait for grants: one of each client, unless there are old ones.
+fn subscribers(server: &RedisServer) -> BTreeSet<String> {
+    let list: String = redis::cmd("CLIENT").arg(&["LIST", "TYPE", "pubsub"]).query(&mut server.raw()).unwrap();
+    list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
