@@ -143,15 +143,13 @@ fn timeouts_count_from_the_call_and_need_no_server() {
         assert!(machine.effects(at(due - 0.001)).is_empty());
         tick(&mut machine, due);
         let effects = machine.effects(at(due));
-        match refused(&effects) {
-            Some(Refusal::Timeout { waited, position: None, cause: None }) if timeout == Some(due) => {
-                assert_eq!(*waited, seconds(due));
-            }
-            Some(Refusal::Fault(Fault::Unavailable { waited, cause: None })) if timeout != Some(due) => {
-                assert_eq!(*waited, seconds(due));
-            }
+        let (waited, cause) = match refused(&effects) {
+            Some(Refusal::Timeout { waited, position: None, cause }) if timeout == Some(due) => (waited, cause),
+            Some(Refusal::Fault(Fault::Unavailable { waited, cause })) if timeout != Some(due) => (waited, cause),
             _ => panic!("{mode:?} {timeout:?}: {effects:?}"),
-        }
+        };
+        assert_eq!(*waited, seconds(due));
+        assert!(cause.as_ref().is_some_and(|cause| cause.contains("no connection")), "{cause:?}");
         assert!(machine.next_due().is_none() && machine.gives_back_until().is_none());
     }
 }
