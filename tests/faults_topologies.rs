@@ -94,7 +94,7 @@ fn a_master_that_is_cut_off_and_takes_stale_writes() {
     for seed in seeds(&[33]) {
         // Not alert: the old master is one for ten seconds.
         let set_up = sentinels().start();
-        at_sentinels(seed, &set_up, |crew| crew, promotion::master_cut_off(&set_up, Trouble::Divided, 2));
+        at_sentinels(seed, &set_up, |crew| crew, promotion::master_cut_off(&set_up, Trouble::LostData, 2));
     }
 }
 

@@ -48,11 +48,11 @@ pub fn master_of_all_replicas_killed(set_up: &Sentinels, hits: u64) -> Fault<'_>
 }
 
 /// The master that sentinels know stands still (SIGSTOP) until there is another, and goes on as the master that it was
-/// (SIGCONT) until sentinels make a replica of it. A hit is one that gave tickets or tokens meanwhile. `admits`: two that
-/// grant at once, or one, if grants wait for all replicas.
-pub fn master_cut_off(set_up: &Sentinels, admits: Trouble, hits: u64) -> Fault<'_> {
+/// (SIGCONT) until sentinels make a replica of it. A hit is one that gave tickets or tokens meanwhile. `lost`: what each of
+/// the two does not know of the other.
+pub fn master_cut_off(set_up: &Sentinels, lost: Trouble, hits: u64) -> Fault<'_> {
     Fault::new("the master was cut off, and took stale writes", hits, move |crew| {
-        Struck::during(&[Trouble::Silent, admits], || {
+        Struck::during(&[Trouble::Silent, Trouble::Divided, lost], || {
             let old = set_up.master();
             old.stop();
             let stopped_us = clock::of_this_machine().expect("a time after 1970");
