@@ -82,11 +82,11 @@ fn exclusion_excuses_what_lost_data_cannot_prevent() {
     assert_eq!(history.exclusion(&in_trouble(Trouble::LostData, 35, 36)), Ok(()));
     // Silence is no excuse.
     rejected(history.exclusion(&in_trouble(Trouble::Silent, 35, 36)), "two hold at once: b.1");
-    // Nor is a failover that forgot no lease.
+    // Nor is a failover that forgot no lease, nor another server that granted none.
     rejected(history.exclusion(&in_trouble(Trouble::LostPlaces, 35, 36)), "two hold at once: b.1");
-    // A jump of the clock is one, and so are two servers at once.
+    rejected(history.exclusion(&in_trouble(Trouble::Divided, 35, 36)), "two hold at once: b.1");
+    // A jump of the clock is one.
     assert_eq!(history.exclusion(&in_trouble(Trouble::Jumped, 35, 36)), Ok(()));
-    assert_eq!(history.exclusion(&in_trouble(Trouble::Divided, 35, 36)), Ok(()));
     // Before the one was granted, or after the other, nothing was lost that could explain it.
     rejected(history.exclusion(&in_trouble(Trouble::LostData, 20, 30)), "two hold at once: b.1");
     rejected(history.exclusion(&in_trouble(Trouble::LostData, 42, 43)), "two hold at once: b.1");
@@ -103,10 +103,16 @@ fn exclusion_excuses_what_lost_data_cannot_prevent() {
 fn tokens_must_rise() {
     rejected(good_but(&[("granted 204", "granted 203")]).tokens_rise(&calm()), "did not rise from b.1");
     rejected(good_but(&[("granted 204", "granted 99")]).tokens_rise(&calm()), "did not rise from b.1");
-    // Of two servers, each has its own.
+    // Of two servers that grant at once, each has its own.
     let late = good_but(&[("granted 204", "granted 199")]);
-    assert_eq!(late.tokens_rise(&in_trouble(Trouble::Divided, 30, 45)), Ok(()));
-    rejected(late.tokens_rise(&in_trouble(Trouble::Divided, 30, 35)), "did not rise from b.1");
+    let both = |from, to| {
+        let mut terms = in_trouble(Trouble::LostData, 30, 45);
+        terms.admitted.extend(in_trouble(Trouble::Divided, from, to).admitted);
+        terms
+    };
+    assert_eq!(late.tokens_rise(&both(30, 45)), Ok(()));
+    rejected(late.tokens_rise(&both(30, 35)), "did not rise from b.1");
+    rejected(late.tokens_rise(&in_trouble(Trouble::Divided, 30, 45)), "did not rise from b.1");
     rejected(late.tokens_rise(&in_trouble(Trouble::LostData, 30, 45)), "did not rise from b.1");
     // It need not rise by one.
     assert_eq!(good_but(&[("granted 204", "granted 9999")]).tokens_rise(&calm()), Ok(()));

@@ -1,5 +1,8 @@
-//! A master that falls silent, and a replica that is promoted in its place, perhaps without the latest writes.
+//! A master that falls silent, and a replica that is promoted in its place, without the latest writes.
 
+use std::time::Duration;
+
+use super::tell;
 use crate::support::{
     Cluster, RedisServer, SOON, Sentinels,
     crew::{Crew, Fault, Struck, clock, fault::concerned},
@@ -7,15 +10,15 @@ use crate::support::{
     history::Trouble,
 };
 
-/// Replicas may lack the latest writes.
-const LATEST_GONE: [Trouble; 2] = [Trouble::Silent, Trouble::LostData];
-
-/// SIGKILL of the master that sentinels know. It comes back as a replica before this is over.
+/// SIGKILL of the master that sentinels know, and no replica knows of the latest grants. It comes back as a replica before
+/// this is over.
 pub fn master_killed(set_up: &Sentinels, hits: u64) -> Fault<'_> {
     Fault::new("the master was killed", hits, |crew| {
         let old = set_up.master();
-        let struck = Struck::during(&LATEST_GONE, || {
-            let concerned = killed(crew, old);
+        unlink(old, &replicas(set_up, old));
+        crew.work(5);
+        let struck = Struck::during(&[Trouble::Silent, Trouble::LostData], || {
+            let concerned = killed(crew, old, &replicas(set_up, old));
             set_up.await_failover(old);
             crew.work(1);
             concerned
@@ -26,13 +29,15 @@ pub fn master_killed(set_up: &Sentinels, hits: u64) -> Fault<'_> {
     })
 }
 
-/// The same while grants wait for all replicas: so nobody is granted the lock until the old master is one, and no lease that
-/// anybody was told of is forgotten.
+/// The same where grants wait for all replicas: so nobody is granted the lock before it is killed, nor before it is back as a
+/// replica, and no lease that anybody was told of is forgotten.
 pub fn master_of_all_replicas_killed(set_up: &Sentinels, hits: u64) -> Fault<'_> {
-    Fault::new("the master was killed, and all replicas had the grants", hits, |crew| {
+    Fault::new("the master was killed whose grants waited for all replicas", hits, |crew| {
+        let old = set_up.master();
         Struck::during(&[Trouble::Silent, Trouble::LostPlaces], || {
-            let old = set_up.master();
-            let concerned = killed(crew, old);
+            unlink(old, &replicas(set_up, old));
+            crew.rest(Duration::from_secs(1));
+            let concerned = killed(crew, old, &replicas(set_up, old));
             set_up.await_failover(old);
             old.restart();
             set_up.await_replica(old);
@@ -43,10 +48,11 @@ pub fn master_of_all_replicas_killed(set_up: &Sentinels, hits: u64) -> Fault<'_>
 }
 
 /// The master that sentinels know stands still (SIGSTOP) until there is another, and goes on as the master that it was
-/// (SIGCONT) until sentinels make a replica of it. A hit is one that gave tickets or tokens meanwhile.
-pub fn master_cut_off(set_up: &Sentinels, hits: u64) -> Fault<'_> {
-    Fault::new("the master was cut off, and took stale writes", hits, |crew| {
-        Struck::during(&[Trouble::Silent, Trouble::Divided], || {
+/// (SIGCONT) until sentinels make a replica of it. A hit is one that gave tickets or tokens meanwhile. `lost`: what each of
+/// the two does not know of the other.
+pub fn master_cut_off(set_up: &Sentinels, lost: Trouble, hits: u64) -> Fault<'_> {
+    Fault::new("the master was cut off, and took stale writes", hits, move |crew| {
+        Struck::during(&[Trouble::Silent, Trouble::Divided, lost], || {
             let old = set_up.master();
             old.stop();
             let stopped_us = clock::of_this_machine().expect("a time after 1970");
@@ -66,21 +72,16 @@ pub fn master_cut_off(set_up: &Sentinels, hits: u64) -> Fault<'_> {
     })
 }
 
-/// Both at one moment.
-fn role_and_stamp(server: &RedisServer) -> redis::RedisResult<(String, Option<u64>)> {
-    let mut both = redis::pipe();
-    both.atomic().cmd("ROLE").cmd("HGET").arg("fairlock:{crew}:state").arg("stamp");
-    let (role, stamp): (Vec<redis::Value>, Option<u64>) = both.query(&mut server.try_raw()?)?;
-    let role = role.into_iter().next().map(redis::from_redis_value).transpose()?;
-    Ok((role.unwrap_or_default(), stamp))
-}
-
-/// SIGKILL of the master of this slot in a cluster. It comes back as a replica before this is over.
+/// SIGKILL of the master of this slot in a cluster, and no replica knows of the latest grants. It comes back as a replica
+/// before this is over.
 pub fn master_of_slot_killed(cluster: &Cluster, slot: u16, hits: u64) -> Fault<'_> {
     Fault::new("the master of the slot was killed", hits, move |crew| {
         let old = cluster.owner(slot);
-        let struck = Struck::during(&LATEST_GONE, || {
-            let concerned = killed(crew, old);
+        let replicas = cluster.replicas(old);
+        unlink(old, &replicas);
+        crew.work(5);
+        let struck = Struck::during(&[Trouble::Silent, Trouble::LostData], || {
+            let concerned = killed(crew, old, &replicas);
             cluster.await_promotion(slot, old);
             crew.work(1);
             concerned
@@ -91,8 +92,28 @@ pub fn master_of_slot_killed(cluster: &Cluster, slot: u16, hits: u64) -> Fault<'
     })
 }
 
+fn replicas<'a>(set_up: &'a Sentinels, master: &RedisServer) -> Vec<&'a RedisServer> {
+    set_up.servers().iter().filter(|server| server.port() != master.port()).collect()
+}
+
+/// From now on replicas get no writes. To stand still is not enough: what has been sent to them they would read later.
+fn unlink(master: &RedisServer, replicas: &[&RedisServer]) {
+    replicas.iter().for_each(|replica| replica.stop());
+    tell(master, &["CLIENT", "KILL", "TYPE", "replica"]);
+}
+
 /// 1 if that concerned anybody.
-fn killed(crew: &Crew, master: &RedisServer) -> u64 {
+fn killed(crew: &Crew, master: &RedisServer, unlinked: &[&RedisServer]) -> u64 {
     master.kill();
+    unlinked.iter().for_each(|replica| replica.cont());
     concerned(crew).min(1)
+}
+
+/// Both at one moment.
+fn role_and_stamp(server: &RedisServer) -> redis::RedisResult<(String, Option<u64>)> {
+    let mut both = redis::pipe();
+    both.atomic().cmd("ROLE").cmd("HGET").arg("fairlock:{crew}:state").arg("stamp");
+    let (role, stamp): (Vec<redis::Value>, Option<u64>) = both.query(&mut server.try_raw()?)?;
+    let role = role.into_iter().next().map(redis::from_redis_value).transpose()?;
+    Ok((role.unwrap_or_default(), stamp))
 }

@@ -2,7 +2,7 @@
 //! got that ticket.
 
 use super::{
-    terms::{Terms, nanos},
+    terms::{Terms, Trouble, nanos},
     waits::{History, Hold, Wait},
 };
 
@@ -12,7 +12,7 @@ impl History {
     pub fn order(&self, terms: &Terms) -> Result<(), String> {
         for hold in self.holds() {
             let Some(ticket) = hold.wait.ticket else { continue };
-            if hold.ticket_is_unknown(terms) || terms.is_divided(hold.granted) {
+            if hold.ticket_is_unknown(terms) || terms.there_was(Trouble::Divided, hold.granted) {
                 continue;
             }
             let overtaken = self.waits().iter().find(|other| {

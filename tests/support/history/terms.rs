@@ -34,8 +34,8 @@ pub enum Trouble {
     /// It lost data, but no lease that anybody was told of: what a failover costs locks whose grants wait for all replicas.
     /// A stranger may be granted before anybody is back, and all wait for those who were there before; but no two hold at once.
     LostPlaces,
-    /// Two servers took themselves for the master, and some of the clients were at each. It is all that a loss of data is, and
-    /// each of the two keeps the order and the tokens of its own grants only.
+    /// Two servers took themselves for the master, and some of the clients were at each: each keeps the order of those who are
+    /// there. Whether two can hold at once, and so whether tokens rise, depends on what else is admitted.
     Divided,
     /// Its clock jumped forwards, and the leases of that moment ended the earlier. Their holders hear of it when they next
     /// ask, or at their local deadlines. It excuses nothing else.
@@ -66,7 +66,7 @@ impl Terms {
     }
 
     pub(super) fn losses(&self) -> impl Iterator<Item = &Admitted> {
-        let lost = [Trouble::LostData, Trouble::LostPlaces, Trouble::Divided];
+        let lost = [Trouble::LostData, Trouble::LostPlaces];
         self.admitted.iter().filter(move |admitted| lost.contains(&admitted.trouble))
     }
 
@@ -74,17 +74,18 @@ impl Terms {
         self.admitted.iter().filter(|admitted| admitted.trouble == Trouble::Silent)
     }
 
-    /// Whether two servers granted the lock at this moment.
-    pub(super) fn is_divided(&self, at: u64) -> bool {
-        let divided = self.admitted.iter().filter(|admitted| admitted.trouble == Trouble::Divided);
-        divided.into_iter().any(|divided| (divided.from_ns..=divided.to_ns).contains(&at))
+    /// Whether there was this trouble at that moment.
+    pub(super) fn there_was(&self, trouble: Trouble, at: u64) -> bool {
+        let its =
+            |admitted: &Admitted| admitted.trouble == trouble && (admitted.from_ns..=admitted.to_ns).contains(&at);
+        self.admitted.iter().any(its)
     }
 
     /// Whether one who was granted the lock before a loss of data, or a jump of the clock, may still believe in its lease
     /// although the server, for which it was over, granted the lock to another: until its local deadline, which nothing
     /// has prolonged since.
     pub(super) fn admits_belief(&self, granted: u64, until: u64, other_granted: u64) -> bool {
-        let harmless = [Trouble::Silent, Trouble::LostPlaces];
+        let harmless = [Trouble::Silent, Trouble::LostPlaces, Trouble::Divided];
         self.admitted.iter().filter(|admitted| !harmless.contains(&admitted.trouble)).any(|trouble| {
             granted <= trouble.to_ns && trouble.from_ns <= other_granted && until <= trouble.to_ns + self.lease_ns()
         })
