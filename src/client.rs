@@ -74,7 +74,7 @@ impl Client {
     /// is given back. Returns when that is done, or after a second.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the client is closed all the same.
+    /// If the future is dropped after its first poll, the client is closed all the same.
     pub async fn close(&self) {
         // An error says that the keeper is gone: so is everything that it kept.
         let _ = self.handle.close().await;
