@@ -8,7 +8,7 @@ use std::time::Duration;
 use fairlock::{Broken, Client, LockOptions, TryAcquireError};
 use support::{
     RedisServer, keys_left,
-    run::{Topology, least_rights, version},
+    run::{Topology, least_rights, takes_setinfo, version},
     sentinel::MASTER,
     soon,
 };
@@ -53,7 +53,7 @@ async fn the_rights_of_the_readme_are_enough_at_sentinels() {
     }
     let readme = include_str!("../README.md");
     let rights = readme.split('`').find(|words| words.contains("+sentinel|")).unwrap();
-    let setinfo = if version() >= (7, 2) { "+client|setinfo" } else { "" };
+    let setinfo = if takes_setinfo() { "+client|setinfo" } else { "" };
     let server = RedisServer::builder().plain().tcp().start();
     let sentinel = RedisServer::builder()
         .plain()

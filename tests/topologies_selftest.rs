@@ -68,6 +68,11 @@ fn a_failover_without_a_fault_makes_the_old_master_read_only() {
     assert_ne!(new.port(), old.port());
     set_up.await_replica(old);
     is_read_only_soon(old);
+
+    // What the sentinels made of a server outlives its process: it was started as a replica.
+    new.restart();
+    let role: Vec<redis::Value> = cmd("ROLE").query(&mut new.raw()).unwrap();
+    assert_eq!(role[0], redis::Value::BulkString("master".into()));
 }
 
 #[test]

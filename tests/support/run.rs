@@ -91,7 +91,7 @@ pub fn least_rights(password: &str, in_cluster: bool) -> String {
     let elsewhere = section.split('`').filter(|words| words.starts_with('+'));
     let elsewhere = elsewhere.flat_map(str::split_whitespace).filter(|right| match *right {
         "+wait" => true,
-        "+client|setinfo" => version() >= (7, 2),
+        "+client|setinfo" => takes_setinfo(),
         // That is for sentinels.
         "+sentinel|get-master-addr-by-name" => false,
         "+ssubscribe" | "+spublish" => in_cluster && version() >= (7, 0),
@@ -99,6 +99,11 @@ pub fn least_rights(password: &str, in_cluster: bool) -> String {
     });
     let rights: Vec<&str> = everywhere.split_whitespace().chain(elsewhere).collect();
     format!("on >{password} resetkeys resetchannels -@all {}", rights.join(" "))
+}
+
+/// Redis 7.0 refuses rights to what it does not know; older servers take them.
+pub fn takes_setinfo() -> bool {
+    version().0 != 7 || version() >= (7, 2)
 }
 
 /// That of the servers of this run, as far as it matters.
