@@ -1,7 +1,7 @@
 //! What befalls set-ups of several servers, while four processes with eight waiters each want one lock (I1 to I9): masters
 //! that die or are cut off under Sentinel and in a cluster, and slots that move. Judged as in `faults.rs`.
 //!
-//! The ordinary run has one failover of each set-up; `make test-all` has all.
+//! The ordinary run has one failover under Sentinel and the moves of a slot; `make test-all` has all.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 

@@ -1,10 +1,10 @@
-//! What befalls the one server of a crew, and the ways to it. Each of these is a fault for `Crew::suffer`, which strikes
+//! What befalls the servers of a crew, and the ways to them. Each of these is a fault for `Crew::suffer`, which strikes
 //! once at a time and says what it hit and what the judges must admit for it.
 //!
 //! A fault of the server hits those who have the lock or want it at that moment; if there is nobody, it missed.
 
-// Each test binary uses a part of it, nothing of it is anybody's API, and in a test a panic is the message.
-#![allow(clippy::expect_used, clippy::unwrap_used, dead_code, unreachable_pub)]
+// Each test binary uses a part of it. Nothing of it is anybody's API, and in a test a panic is the message.
+#![allow(dead_code, clippy::expect_used, clippy::unwrap_used, unreachable_pub)]
 
 pub mod connections;
 pub mod data;
