@@ -144,10 +144,10 @@ fn timeouts_count_from_the_call_and_need_no_server() {
         tick(&mut machine, due);
         let effects = machine.effects(at(due));
         match refused(&effects) {
-            Some(Refusal::Timeout { waited, position: None, cause: None }) if timeout == Some(due) => {
+            Some(Refusal::Timeout { waited, position: None, cause: Some(_) }) if timeout == Some(due) => {
                 assert_eq!(*waited, seconds(due));
             }
-            Some(Refusal::Fault(Fault::Unavailable { waited, cause: None })) if timeout != Some(due) => {
+            Some(Refusal::Fault(Fault::Unavailable { waited, cause: Some(_) })) if timeout != Some(due) => {
                 assert_eq!(*waited, seconds(due));
             }
             _ => panic!("{mode:?} {timeout:?}: {effects:?}"),
