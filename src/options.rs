@@ -230,6 +230,8 @@ mod tests {
         assert_eq!(*check(all.clone()).unwrap(), spec(100, 11, 12, 13, Some(seconds(100) / 3), None));
         let every = all.clone().renew_every(seconds(14)).max_hold(seconds(15));
         assert_eq!(*check(every).unwrap(), spec(100, 11, 12, 13, Some(seconds(14)), Some(seconds(15))));
+        let replicated = Spec { replicas: 2, ..spec(100, 11, 12, 13, Some(seconds(100) / 3), None) };
+        assert_eq!(*check(all.clone().replicas(2)).unwrap(), replicated);
         assert_eq!(*check(all.manual_renewal()).unwrap(), spec(100, 11, 12, 13, None, None));
         assert_eq!(*check(LockOptions::new()).unwrap(), spec(30, 10, 2, 3, Some(seconds(10)), None));
         assert_eq!(&**check(LockOptions::new()).unwrap().name(), "x");

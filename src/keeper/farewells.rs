@@ -90,7 +90,7 @@ impl Machine {
         // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
         let outcome = match answer.word {
             Word::Released => Outcome::Released,
-            Word::Unknown if farewell.repeated && now < farewell.until => Outcome::Released,
+            Word::Unknown if farewell.repeated => Outcome::Released,
             _ => Outcome::Lost(LostReason::Ended),
         };
         self.answer_release(id, outcome);

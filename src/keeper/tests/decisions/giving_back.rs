@@ -162,3 +162,16 @@ fn a_holder_is_told_of_a_broken_lease_if_it_is_its_own() {
         assert_eq!(matches!(lost(&machine.effects(at(1.0))), Some(LostReason::Broken)), told, "token {token}");
     }
 }
+
+#[test]
+fn an_inspection_is_answered_with_what_was_seen() {
+    let (mut machine, spec) = start(LockOptions::new());
+    let keys = spec.keys.clone();
+    machine.handle(at(0.0), Event::Command(Command::Inspect { call: 9, keys, after: 0, count: 10 }));
+    let (request, _) = one_sent(&mut machine, 0.0);
+    answer(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::State, seconds(20.0)) });
+    match outcome(&machine.effects(at(0.1)), 9) {
+        Some(Outcome::State(state)) => assert_eq!((state.waiting, state.lease_left), (3, seconds(20.0))),
+        other => panic!("{other:?}"),
+    }
+}

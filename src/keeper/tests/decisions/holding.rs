@@ -154,3 +154,37 @@ fn a_grant_that_is_not_taken_within_its_lease_is_asked_about() {
     tick(&mut machine, 3.001);
     assert!(matches!(machine.effects(at(3.001))[..], [Effect::CheckTaken { id: 1 }]));
 }
+
+#[test]
+fn a_lease_that_ends_long_before_its_longest_hold_has_another_reason() {
+    let mut machine = holding(LockOptions::new().manual_renewal().max_hold(seconds(3600.0)));
+    tick(&mut machine, 26.849);
+    assert_eq!(lost(&machine.effects(at(26.849))), Some(&LostReason::NotRenewed { cause: None }));
+}
+
+#[test]
+fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
+    let mut machine = holding(LockOptions::new().manual_renewal());
+    machine.handle(at(5.0), Event::Command(Command::Renew { call: 9, id: 1 }));
+    let (request, _) = one_sent(&mut machine, 5.0);
+    // Something else is answered, so that the server is not taken for dead.
+    for second in 6..10 {
+        let now = f64::from(second);
+        let keys = start(LockOptions::new()).1.keys.clone();
+        machine.handle(
+            at(now),
+            Event::Command(Command::Inspect { call: 100 + CallId::from(second as u64), keys, after: 0, count: 1 }),
+        );
+        let (request, _) = one_sent(&mut machine, now);
+        answer(&mut machine, now, request, lease(Word::State, seconds(20.0)));
+        machine.effects(at(now));
+    }
+    machine.handle(at(9.5), Event::Command(Command::Renew { call: 10, id: 1 }));
+    tick(&mut machine, 10.0);
+    let effects = machine.effects(at(10.0));
+    assert!(matches!(outcome(&effects, 9), Some(Outcome::Fault(Fault::Unavailable { .. }))), "{effects:?}");
+    answer(&mut machine, 10.1, request, lease(Word::Renewed, seconds(30.0)));
+    let effects = machine.effects(at(10.1));
+    assert!(outcome(&effects, 9).is_none(), "it was answered before");
+    assert!(matches!(outcome(&effects, 10), Some(Outcome::Renewed)), "{effects:?}");
+}

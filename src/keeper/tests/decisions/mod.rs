@@ -3,6 +3,7 @@
 
 mod giving_back;
 mod holding;
+mod trouble;
 mod waiting;
 
 use std::time::Duration;

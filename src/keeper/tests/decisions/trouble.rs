@@ -1,0 +1,381 @@
+//! No connection, refusals, lost data, operators, and grants that come late or have little left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::error::Fault;
+use crate::keeper::waiters::Mode;
+use crate::options::{LockOptions, Spec};
+use crate::server::{Call, Failure};
+
+fn other_lock(options: LockOptions) -> Arc<Spec> {
+    options.check(LockKeys::new("fairlock", "y")).unwrap()
+}
+
+fn calls(effects: Vec<Effect>) -> Vec<(RequestId, Call)> {
+    let send = |effect| if let Effect::Send { request, call } = effect { Some((request, call)) } else { None };
+    effects.into_iter().filter_map(send).collect()
+}
+
+fn is_renewal(call: &Call) -> bool {
+    matches!(call, Call::Renew { .. })
+}
+
+// ---- no connection ----
+
+#[test]
+fn without_a_connection_nothing_is_sent() {
+    let (mut machine, spec) = start(LockOptions::new());
+    let keys = spec.keys.clone();
+    // One holds, one waits, one leaves, and a question is open.
+    let mut hold = holding(LockOptions::new());
+    let mut wait = waiting(LockOptions::new(), 0, seconds(2.0));
+    machine.handle(at(0.0), Event::Command(Command::Abandon { id: 1 }));
+    for machine in [&mut machine, &mut hold, &mut wait] {
+        disconnect(machine, 1.0);
+        machine.effects(at(1.0));
+        acquire(machine, 1.0, &spec, 2);
+        machine.handle(at(1.0), Event::Command(Command::Renew { call: 9, id: 1 }));
+        let question = Command::Inspect { call: 10, keys: keys.clone(), after: 0, count: 10 };
+        machine.handle(at(1.0), Event::Command(question));
+        machine.handle(at(1.0), Event::Command(Command::Position { call: 11, id: 2 }));
+        for now in 1..25 {
+            tick(machine, f64::from(now));
+        }
+        machine.handle(at(25.0), Event::Command(Command::Abandon { id: 1 }));
+        machine.handle(at(25.0), Event::Command(Command::Release { call: None, id: 1 }));
+        tick(machine, 60.0);
+        let sent = calls(machine.effects(at(60.0)));
+        assert!(sent.is_empty(), "{sent:?}");
+    }
+}
+
+#[test]
+fn who_leaves_as_the_connection_breaks_leaves_over_the_next() {
+    let mut machine = waiting(LockOptions::new(), 1, seconds(20.0));
+    machine.handle(at(1.0), Event::Command(Command::Abandon { id: 1 }));
+    disconnect(&mut machine, 1.0);
+    assert!(sent(&mut machine, 1.0).is_empty());
+    connect(&mut machine, 2.0);
+    assert!(matches!(one_sent(&mut machine, 2.0).1, Call::Leave { .. }));
+}
+
+#[test]
+fn what_was_declared_lost_is_not_renewed_again() {
+    let mut machine = holding(LockOptions::new());
+    let push = Push { kind: PushKind::Break, id: "client.1".into(), token: 7, queue: "fairlock:{x}:queue".into() };
+    machine.handle(at(1.0), Event::Push(push));
+    machine.effects(at(1.0));
+    disconnect(&mut machine, 2.0);
+    connect(&mut machine, 3.0);
+    assert!(sent(&mut machine, 3.0).is_empty());
+}
+
+// ---- refusals ----
+
+#[test]
+fn a_renewal_that_is_refused_is_asked_again_and_its_loss_has_that_cause() {
+    let mut machine = holding(LockOptions::new());
+    tick(&mut machine, 10.0);
+    let (request, _) = one_sent(&mut machine, 10.0);
+    fail(&mut machine, 10.1, request, Failure::Refused("OOM".into()));
+    let again = machine.next_due().unwrap().since(at(10.1));
+    assert!(again >= seconds(0.01) && again <= seconds(0.02), "{again:?}");
+    tick(&mut machine, 10.15);
+    let (request, call) = one_sent(&mut machine, 10.15);
+    assert!(is_renewal(&call), "{call:?}");
+    fail(&mut machine, 10.2, request, Failure::Refused("OOM".into()));
+    // Others are answered meanwhile: what is wrong is wrong with this one.
+    let other = other_lock(LockOptions::new());
+    acquire(&mut machine, 10.2, &other, 2);
+    let (request, _) = one_sent(&mut machine, 10.2);
+    answer(&mut machine, 10.21, request, queued(3, seconds(60.0)));
+    disconnect(&mut machine, 10.22);
+    machine.effects(at(10.22));
+    tick(&mut machine, 29.0);
+    match lost(&machine.effects(at(29.0))) {
+        Some(LostReason::NotRenewed { cause: Some(cause) }) => assert_eq!(&**cause, "OOM"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_key_of_another_type_ends_the_acquires_of_its_lock_alone() {
+    let mut machine = waiting(LockOptions::new(), 9, seconds(60.0));
+    let other = other_lock(LockOptions::new());
+    acquire(&mut machine, 1.0, &other, 2);
+    let (request, _) = one_sent(&mut machine, 1.0);
+    answer(&mut machine, 1.1, request, queued(9, seconds(60.0)));
+    tick(&mut machine, 3.4);
+    let heartbeats = calls(machine.effects(at(3.4)));
+    assert_eq!(heartbeats.len(), 1, "{heartbeats:?}");
+    fail(&mut machine, 3.5, heartbeats[0].0, Failure::WrongType("WRONGTYPE".into()));
+    let refused: Vec<Id> = machine
+        .effects(at(3.5))
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Refused { id, why: Refusal::Fault(Fault::WrongType { .. }) } => Some(id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(refused, [1]);
+}
+
+#[test]
+fn what_cannot_be_given_back_is_tried_until_it_is_over() {
+    let mut machine = holding(LockOptions::new());
+    machine.handle(at(1.0), Event::Command(Command::Release { call: None, id: 1 }));
+    let (request, _) = one_sent(&mut machine, 1.0);
+    fail(&mut machine, 1.1, request, Failure::WrongType("WRONGTYPE".into()));
+    assert_eq!(machine.gives_back_until(), Some(at(29.849)), "the key may be gone by then");
+    tick(&mut machine, 1.2);
+    let (request, _) = one_sent(&mut machine, 1.2);
+    fail(&mut machine, 29.849, request, Failure::WrongType("WRONGTYPE".into()));
+    assert_eq!(machine.gives_back_until(), None);
+}
+
+#[test]
+fn many_who_are_refused_do_not_ask_again_in_step() {
+    let pauses: std::collections::BTreeSet<Duration> = (0..20)
+        .map(|seed| {
+            let (mut machine, spec) =
+                (Machine::new("client".into(), "fairlock".into(), seed), start(LockOptions::new()).1);
+            connect(&mut machine, 0.0);
+            acquire(&mut machine, 0.0, &spec, 1);
+            let (request, _) = one_sent(&mut machine, 0.0);
+            fail(&mut machine, 0.0, request, Failure::Refused("LOADING".into()));
+            machine.next_due().unwrap().since(at(0.0))
+        })
+        .collect();
+    assert!(pauses.len() > 4, "{pauses:?}");
+}
+
+#[test]
+fn a_try_that_stopped_at_its_batch_limit_goes_on() {
+    let (mut machine, spec) = start(LockOptions::new());
+    acquire_in(&mut machine, 0.0, &spec, 1, Mode::Try, None);
+    let (request, call) = one_sent(&mut machine, 0.0);
+    assert!(matches!(call, Call::Acquire { wait: false, .. }), "{call:?}");
+    answer(&mut machine, 0.1, request, Answer { again: true, ..lease(Word::Busy, Duration::ZERO) });
+    let (request, call) = one_sent(&mut machine, 0.1);
+    assert!(matches!(call, Call::Acquire { .. }), "{call:?}");
+    answer(&mut machine, 0.2, request, Answer { waiting: 3, ..lease(Word::Busy, Duration::ZERO) });
+    assert!(matches!(refused(&machine.effects(at(0.2))), Some(Refusal::Busy { waiting: 3, .. })));
+}
+
+// ---- lost data ----
+
+#[test]
+fn other_data_is_told_at_once_what_was_here_before() {
+    let mut machine = holding(LockOptions::new());
+    let spec = start(LockOptions::new()).1;
+    acquire(&mut machine, 0.5, &spec, 2);
+    let (request, _) = one_sent(&mut machine, 0.5);
+    answer(&mut machine, 0.6, request, queued(0, seconds(29.4)));
+    machine.effects(at(0.6));
+    // A lease at another lock has nothing to do with it.
+    let other = other_lock(LockOptions::new());
+    acquire(&mut machine, 0.7, &other, 3);
+    let (request, _) = one_sent(&mut machine, 0.7);
+    answer(&mut machine, 0.8, request, Answer { epoch: 50, ..lease(Word::Granted, seconds(30.0)) });
+    machine.effects(at(0.8));
+
+    tick(&mut machine, 4.0);
+    let (request, call) = one_sent(&mut machine, 4.0);
+    assert!(matches!(call, Call::Heartbeat { .. }), "{call:?}");
+    answer(&mut machine, 4.1, request, Answer { epoch: 6, ..alive(0, Duration::ZERO) });
+    let told = sent(&mut machine, 4.1);
+    let [(_, renewal), (_, acquire)] = &told[..] else { panic!("{told:?}") };
+    let Call::Renew { id, token, epoch, left, .. } = renewal else { panic!("{renewal:?}") };
+    assert_eq!((&**id, *token, *epoch, *left), ("client.1", 7, 5, seconds(29.849 - 4.1)));
+    let Call::Acquire { id, ticket, epoch, floor, left, .. } = acquire else { panic!("{acquire:?}") };
+    assert_eq!((&**id, *ticket, *epoch, *floor), ("client.2", 6, 5, 7));
+    // Other data knows nothing of the lease that its client knows of.
+    assert_eq!(*left, seconds(0.6 + 29.4 - 4.1));
+}
+
+#[test]
+fn a_newcomer_names_the_newest_epoch_and_who_returns_that_of_its_ticket() {
+    let mut machine = waiting(LockOptions::new(), 9, seconds(60.0));
+    let spec = start(LockOptions::new()).1;
+    acquire(&mut machine, 1.0, &spec, 2);
+    let (request, call) = one_sent(&mut machine, 1.0);
+    assert!(matches!(call, Call::Acquire { ticket: 0, epoch: 5, .. }), "{call:?}");
+    answer(&mut machine, 1.1, request, Answer { epoch: 6, ticket: 8, ..queued(9, seconds(60.0)) });
+    let (_, call) = one_sent(&mut machine, 1.1);
+    assert!(matches!(call, Call::Acquire { ticket: 6, epoch: 5, .. }), "{call:?}");
+    acquire(&mut machine, 1.2, &spec, 3);
+    let (_, call) = one_sent(&mut machine, 1.2);
+    assert!(matches!(call, Call::Acquire { ticket: 0, epoch: 6, .. }), "{call:?}");
+}
+
+#[test]
+fn the_same_data_is_believed_when_a_lease_became_shorter() {
+    let mut machine = waiting(LockOptions::new().liveness(seconds(30.0)), 0, seconds(60.0));
+    tick(&mut machine, 10.0);
+    let (request, _) = one_sent(&mut machine, 10.0);
+    answer(&mut machine, 10.1, request, alive(0, seconds(2.0)));
+    assert_eq!(machine.next_due(), Some(at(10.1 + 2.0 + 0.001)));
+}
+
+#[test]
+fn who_comes_to_the_front_asks_when_the_lease_ends() {
+    let mut machine = waiting(LockOptions::new().liveness(seconds(30.0)), 9, seconds(15.0));
+    assert_eq!(machine.next_due(), Some(at(10.0)));
+    tick(&mut machine, 10.0);
+    let (request, _) = one_sent(&mut machine, 10.0);
+    answer(&mut machine, 10.1, request, alive(0, seconds(5.0)));
+    assert_eq!(machine.next_due(), Some(at(10.1 + 5.0 + 0.001)));
+}
+
+#[test]
+fn who_gives_up_during_a_return_makes_room_if_it_was_under_way() {
+    let (mut machine, spec) = start(LockOptions::new());
+    for id in 1..=100 {
+        acquire(&mut machine, 0.0, &spec, id);
+    }
+    for (index, (request, _)) in sent(&mut machine, 0.0).into_iter().enumerate() {
+        answer(&mut machine, 0.1, request, Answer { ticket: 10 + index as u64, ..queued(9, seconds(30.0)) });
+    }
+    tick(&mut machine, 3.4);
+    let (request, _) = one_sent(&mut machine, 3.4);
+    answer(&mut machine, 3.5, request, lease(Word::Unknown, Duration::ZERO));
+    let open = sent(&mut machine, 3.5);
+    assert_eq!(open.len(), 64);
+    for id in 90..=99 {
+        machine.handle(at(3.5), Event::Command(Command::Abandon { id }));
+    }
+    machine.effects(at(3.5));
+    let back = |ticket| Answer { ticket, ..queued(9, seconds(30.0)) };
+    answer(&mut machine, 3.6, open[0].0, back(10));
+    assert_eq!(sent(&mut machine, 3.6).len(), 1, "those who had not gone had no room");
+    machine.handle(at(3.7), Event::Command(Command::Abandon { id: 2 }));
+    machine.effects(at(3.7));
+    answer(&mut machine, 3.8, open[2].0, back(12));
+    assert_eq!(sent(&mut machine, 3.8).len(), 2, "the one who was on its way had");
+}
+
+// ---- operators ----
+
+#[test]
+fn a_broken_lease_is_kept_until_its_holder_lets_go_and_an_ended_one_is_not() {
+    for (word, reason, at_once) in [(Word::Broken, LostReason::Broken, false), (Word::Lost, LostReason::Ended, true)] {
+        let mut machine = holding(LockOptions::new());
+        tick(&mut machine, 10.0);
+        let (request, _) = one_sent(&mut machine, 10.0);
+        answer(&mut machine, 10.1, request, lease(word, seconds(19.0)));
+        let effects = machine.effects(at(10.1));
+        assert_eq!(lost(&effects), Some(&reason));
+        let given_back = calls(effects).iter().any(|(_, call)| matches!(call, Call::Release { .. }));
+        assert_eq!(given_back, at_once, "{word:?}");
+        assert_eq!(machine.gives_back_until().is_some(), at_once, "{word:?}");
+    }
+}
+
+#[test]
+fn a_grant_that_was_broken_before_it_was_handed_out_is_an_error() {
+    let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
+    grant_pushed(&mut machine, 1.0, 1, 7);
+    let (request, _) = one_sent(&mut machine, 1.0);
+    answer(&mut machine, 1.1, request, lease(Word::Broken, seconds(5.0)));
+    match refused(&machine.effects(at(1.1))) {
+        Some(Refusal::Fault(Fault::Refused { message })) => assert!(message.contains("broke"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+// ---- grants that come late ----
+
+#[test]
+fn a_grant_that_nobody_wants_any_more_is_given_back_for_as_long_as_it_lasts() {
+    let (mut machine, spec) = start(LockOptions::new());
+    acquire(&mut machine, 0.0, &spec, 1);
+    let (request, _) = one_sent(&mut machine, 0.0);
+    machine.handle(at(0.1), Event::Command(Command::Abandon { id: 1 }));
+    let (leave, _) = one_sent(&mut machine, 0.1);
+    answer(&mut machine, 0.2, leave, lease(Word::Left, Duration::ZERO));
+    assert_eq!(machine.gives_back_until(), None);
+    answer(&mut machine, 0.3, request, lease(Word::Granted, seconds(30.0)));
+    let (_, call) = one_sent(&mut machine, 0.3);
+    assert!(matches!(&call, Call::Leave { ids, .. } if ids[..] == ["client.1"]), "{call:?}");
+    assert_eq!(machine.gives_back_until(), Some(at(30.3)));
+}
+
+#[test]
+fn a_lease_that_an_answer_names_is_taken_or_given_back() {
+    let ask = |machine: &mut Machine, id| {
+        tick(machine, 3.4);
+        let (request, _) = one_sent(machine, 3.4);
+        let mut answered = Answer { token: 9, ..alive(1, seconds(8.0)) };
+        let holder = answered.holder.get_or_insert_default();
+        (holder.id, holder.token) = (format!("client.{id}"), 9);
+        answer(machine, 3.5, request, answered);
+        machine.effects(at(3.5))
+    };
+    let mut machine = waiting(LockOptions::new(), 1, seconds(60.0));
+    assert_eq!(granted(&ask(&mut machine, 1)), Some(at(3.4 + 8.0 - 0.041)));
+
+    let mut machine = waiting(LockOptions::new(), 1, seconds(60.0));
+    let effects = ask(&mut machine, 40);
+    assert!(granted(&effects).is_none());
+    let releases = |(_, call): &(RequestId, Call)| matches!(call, Call::Release { id, .. } if id == "client.40");
+    assert!(calls(effects).iter().any(releases));
+    assert_eq!(machine.gives_back_until(), Some(at(3.5 + 8.0)));
+}
+
+#[test]
+fn a_grant_of_which_little_is_left_is_confirmed_before_it_is_handed_out() {
+    // Of a lease of 20 s a tenth is the notice: 2 s.
+    let options = || LockOptions::new().lease(seconds(20.0));
+    for (answered, handed_out) in [(17.898, true), (17.9, false)] {
+        let (mut machine, spec) = start(options().liveness(seconds(60.0)));
+        acquire(&mut machine, 0.0, &spec, 1);
+        let (request, _) = one_sent(&mut machine, 0.0);
+        answer(&mut machine, answered, request, lease(Word::Granted, seconds(20.0)));
+        let effects = machine.effects(at(answered));
+        assert_eq!(granted(&effects).is_some(), handed_out, "{answered}");
+        if handed_out {
+            continue;
+        }
+        let (request, call) = calls(effects).remove(0);
+        assert!(is_renewal(&call), "{call:?}");
+        answer(&mut machine, 18.5, request, lease(Word::Renewed, seconds(20.0)));
+        assert_eq!(granted(&machine.effects(at(18.5))), Some(at(17.9 + 20.0 - 0.101)));
+    }
+}
+
+#[test]
+fn a_confirmation_of_which_nothing_is_left_is_an_error() {
+    for (took, handed_out) in [(19.898, true), (19.899, false)] {
+        let (mut machine, spec) = start(LockOptions::new().lease(seconds(20.0)).liveness(seconds(60.0)));
+        acquire(&mut machine, 0.0, &spec, 1);
+        let (request, _) = one_sent(&mut machine, 0.0);
+        answer(&mut machine, 19.0, request, lease(Word::Granted, seconds(20.0)));
+        let (request, _) = one_sent(&mut machine, 19.0);
+        answer(&mut machine, 19.0 + took, request, lease(Word::Renewed, seconds(20.0)));
+        let effects = machine.effects(at(19.0 + took));
+        assert_eq!(granted(&effects).is_some(), handed_out, "{took}");
+        assert_eq!(matches!(refused(&effects), Some(Refusal::Fault(Fault::Refused { .. }))), !handed_out, "{took}");
+    }
+}
+
+#[test]
+fn a_waiter_whose_grant_is_being_confirmed_does_not_return_to_the_queue() {
+    let mut machine = waiting(LockOptions::new(), 1, seconds(60.0));
+    let spec = start(LockOptions::new()).1;
+    acquire(&mut machine, 0.2, &spec, 2);
+    let (request, _) = one_sent(&mut machine, 0.2);
+    answer(&mut machine, 0.3, request, Answer { ticket: 8, ..queued(2, seconds(60.0)) });
+    machine.effects(at(0.3));
+    tick(&mut machine, 3.6);
+    let (heartbeat, _) = one_sent(&mut machine, 3.6);
+    grant_pushed(&mut machine, 3.7, 1, 7);
+    let (confirmation, call) = one_sent(&mut machine, 3.7);
+    assert!(is_renewal(&call), "{call:?}");
+    // Its confirmation is refused for the moment, so that nothing of it is under way.
+    fail(&mut machine, 3.8, confirmation, Failure::Refused("LOADING".into()));
+    answer(&mut machine, 3.8, heartbeat, lease(Word::Unknown, Duration::ZERO));
+    let (_, call) = one_sent(&mut machine, 3.8);
+    assert!(matches!(&call, Call::Acquire { id, .. } if id == "client.2"), "{call:?}");
+}
