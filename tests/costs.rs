@@ -7,7 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use fairlock::{AcquireError, Client, LockOptions};
-use support::{Monitor, RedisServer, SOON, eventually_async, keys_left, watch::Counter};
+use support::{Monitor, RedisServer, SOON, eventually_async, keys_left, soon, watch::Counter};
 
 async fn connect(server: &RedisServer) -> Client {
     Client::connect(&server.url()).await.unwrap()
@@ -59,7 +59,7 @@ async fn a_hand_off_is_one_call_and_one_push() {
     let token = guard.token();
     let mut counter = Counter::start(&server);
     drop(guard);
-    let next = waiting.await.unwrap();
+    let next = soon(waiting).await.unwrap();
     let counted = counter.so_far();
     let count = |command: &str| counted.get(command).copied().unwrap_or(0);
     // Clusters have a second kind of channels.
@@ -108,7 +108,7 @@ async fn a_grant_that_nobody_polls_is_given_back_after_a_lease() {
 
     let start = Instant::now();
     guard.release().await.unwrap();
-    let guard = behind.await.unwrap();
+    let guard = soon(behind).await.unwrap();
     let took = start.elapsed();
     assert!(took >= lease, "the one before it had only {took:?} to take the lock");
     // While its keeper went on renewing for it, this would take for ever.

@@ -3,6 +3,7 @@
 
 mod giving_back;
 mod holding;
+mod replicated;
 mod trouble;
 mod waiting;
 

@@ -1,0 +1,120 @@
+//! Locks whose grants and renewals count only once replicas have them.
+
+use std::time::Duration;
+
+use super::*;
+use crate::keeper::waiters::Mode;
+use crate::options::LockOptions;
+use crate::server::{Call, Failure};
+
+fn asked(effects: &[Effect]) -> Vec<(RequestId, u32, Duration)> {
+    let ask = |effect: &Effect| match effect {
+        Effect::Replicate { request, replicas, within, .. } => Some((*request, *replicas, *within)),
+        _ => None,
+    };
+    effects.iter().filter_map(ask).collect()
+}
+
+fn have(machine: &mut Machine, now: f64, request: RequestId, replicas: u32) {
+    machine.handle(at(now), Event::Replicated { request, result: Ok(replicas) });
+}
+
+/// A machine that was granted the lock at its call, and asks replicas for it.
+fn securing(options: LockOptions) -> (Machine, RequestId, Duration) {
+    let (mut machine, spec) = start(options);
+    acquire_in(&mut machine, 0.0, &spec, 1, Mode::Enqueue, None);
+    let (request, _) = one_sent(&mut machine, 0.0);
+    answer(&mut machine, 0.1, request, lease(Word::Granted, spec.lease));
+    let effects = machine.effects(at(0.1));
+    assert!(granted(&effects).is_none(), "{effects:?}");
+    // Should the lease run out meanwhile, the token is its place in the queue.
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Queued { id: 1, ticket: 7 })), "{effects:?}");
+    let [(request, 2, within)] = asked(&effects)[..] else { panic!("{effects:?}") };
+    (machine, request, within)
+}
+
+fn two() -> LockOptions {
+    LockOptions::new().replicas(2)
+}
+
+#[test]
+fn replicas_have_as_much_time_as_does_not_look_like_silence() {
+    assert_eq!(securing(two()).2, seconds(0.5));
+    assert_eq!(securing(two().lease(seconds(1.2))).2, seconds(0.2));
+    assert_eq!(securing(two().liveness(seconds(3.0))).2, seconds(0.25));
+}
+
+#[test]
+fn a_grant_is_handed_out_once_enough_have_it_and_counts_from_its_request() {
+    let (mut machine, request, _) = securing(two());
+    have(&mut machine, 0.2, request, 1);
+    assert!(granted(&machine.effects(at(0.2))).is_none());
+    let pause = machine.next_due().unwrap().since(at(0.2));
+    assert!(pause >= seconds(0.01) && pause <= seconds(0.02), "{pause:?}");
+    // It goes on confirming its lease, and asks them again.
+    tick(&mut machine, 0.3);
+    let (request, call) = one_sent(&mut machine, 0.3);
+    assert!(matches!(call, Call::Renew { .. }), "{call:?}");
+    answer(&mut machine, 0.4, request, lease(Word::Renewed, seconds(30.0)));
+    let effects = machine.effects(at(0.4));
+    let [(request, 2, _)] = asked(&effects)[..] else { panic!("{effects:?}") };
+    have(&mut machine, 0.5, request, 2);
+    assert_eq!(granted(&machine.effects(at(0.5))), Some(at(0.3 + 29.849)));
+}
+
+#[test]
+fn who_is_asking_replicas_does_not_ask_twice() {
+    let (mut machine, request, _) = securing(two());
+    let keys = start(two()).1.keys.clone();
+    machine.handle(at(0.2), Event::Command(Command::Inspect { call: 9, keys, after: 0, count: 1 }));
+    let (question, _) = one_sent(&mut machine, 0.2);
+    let mut named = lease(Word::State, seconds(29.0));
+    let holder = named.holder.get_or_insert_default();
+    (holder.id, holder.token) = ("client.1".into(), 7);
+    answer(&mut machine, 0.3, question, named);
+    assert!(asked(&machine.effects(at(0.3))).is_empty());
+    have(&mut machine, 0.4, request, 2);
+    assert_eq!(granted(&machine.effects(at(0.4))), Some(at(29.849)));
+}
+
+#[test]
+fn a_grant_that_took_its_replicas_too_long_is_confirmed_anew() {
+    for (now, handed_out) in [(29.848, true), (29.849, false)] {
+        let (mut machine, request, _) = securing(two().liveness(seconds(60.0)));
+        have(&mut machine, now, request, 2);
+        let effects = machine.effects(at(now));
+        assert_eq!(granted(&effects).is_some(), handed_out, "{now}");
+        let confirms = effects.iter().any(|effect| matches!(effect, Effect::Send { call: Call::Renew { .. }, .. }));
+        assert_eq!(confirms, !handed_out, "{effects:?}");
+    }
+}
+
+#[test]
+fn a_renewal_counts_once_enough_have_it() {
+    let (mut machine, request, _) = securing(two());
+    have(&mut machine, 0.2, request, 2);
+    machine.effects(at(0.2));
+    let prolonged = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Prolonged { .. }));
+    let renew = |machine: &mut Machine, now| {
+        tick(machine, now);
+        let (request, _) = one_sent(machine, now);
+        answer(machine, now, request, lease(Word::Renewed, seconds(30.0)));
+        let effects = machine.effects(at(now));
+        assert!(!prolonged(&effects), "{effects:?}");
+        asked(&effects)[0].0
+    };
+    let request = renew(&mut machine, 10.0);
+    machine.handle(at(10.1), Event::Replicated { request, result: Err(Failure::Refused("gone".into())) });
+    assert!(!prolonged(&machine.effects(at(10.1))));
+    let pause = machine.next_due().unwrap().since(at(10.1));
+    assert!(pause >= seconds(0.01) && pause <= seconds(0.02), "{pause:?}");
+    let request = renew(&mut machine, 10.2);
+    // What is about another request is not about this one.
+    have(&mut machine, 10.3, request + 1, 2);
+    assert!(!prolonged(&machine.effects(at(10.3))));
+    have(&mut machine, 10.4, request, 2);
+    let effects = machine.effects(at(10.4));
+    let until =
+        |effect: &Effect| matches!(effect, Effect::Prolonged { deadline, .. } if *deadline == at(10.2 + 29.849));
+    assert!(effects.iter().any(until), "{effects:?}");
+}
