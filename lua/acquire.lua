@@ -14,11 +14,11 @@ if not restore(tonumber(their_epoch), ticket, stamp, tonumber(floor), liveness_u
 end
 if holder == id and (not held or held[CUT]) then
   -- It was granted before data was lost; what came after it is not known. The waiter returns to its place.
-  drop_lease(id)
+  drop_lease()
 end
 if epoch == 0 then epoch = next_stamp() end
 
-local place = tonumber(redis.call('ZSCORE', queue, id) or nil) -- nil for one who is not in the queue
+local place = waiting > 0 and tonumber(redis.call('ZSCORE', queue, id) or nil) -- none for one who is not in the queue
 if holder ~= id then
   local entry = {lease_us, liveness_us, channel, label, owner}
   local ends = now + lease_us
@@ -27,17 +27,16 @@ if holder ~= id then
     promote()
     if holder == '' and waiting == 0 and now >= recover_until then grant(id, entry, ends) end
   else
-    local queued = place ~= nil
+    local queued = place
     place = place or (ticket > 0 and ticket) or next_stamp()
     -- Its client is alive, and so are the others of it that wait.
     if waiting > 0 then refresh(client, liveness_us, tonumber(buffer_us), tonumber(heartbeat_us)) end
-    promote({id = id, place = place, entry = entry, ends = ends, queued = queued})
+    promote(id, place, entry, ends, queued)
     if holder ~= id then
-      if not refreshed[client] then refresh(client, liveness_us, tonumber(buffer_us), tonumber(heartbeat_us)) end
+      if not prolonged then refresh(client, liveness_us, tonumber(buffer_us), tonumber(heartbeat_us)) end
       if not queued then
         waiting = waiting + 1
-        gone.queue[id] = nil
-        add('ZADD', queue, place, id)
+        joined, joined_at = id, place
       end
       put_entry(id, entry) -- also for one who stands in the queue: its entry may have been lost
     end

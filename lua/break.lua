@@ -12,9 +12,10 @@ if held and held[TOKEN] == their_token then
   pass_over(their_token)
   if force == '1' then
     word = 'ended'
-    drop_lease(holder)
+    drop_lease()
   elseif not held[BROKEN] then
-    mark(true, held[CUT])
+    held[BROKEN], held[CUT] = true, held[CUT] or false
+    put_entry(holder, held)
   end
 end
 promote()

@@ -20,5 +20,5 @@ promote()
 commit(true)
 
 if missing then return answer('unknown', client) end
-if not first or gone.queue[first] then return answer('alive', client) end
+if not first or leaving[first] then return answer('alive', client) end
 return answer('alive', client, 'rank', redis.call('ZRANK', queue, first))

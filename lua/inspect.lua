@@ -17,7 +17,7 @@ for i = 1, #found_here, 2 do
   local id, ticket = found_here[i], tonumber(found_here[i + 1])
   local entry = entry_of(id) or {0, 0, '', '', ''}
   page[#page + 1] = {id, ticket, entry[LABEL], entry[OWNER], math.max(raw - ticket, 0),
-    session_end(client_of(id)) > now and '1' or '0'}
+    tonumber(redis.call('ZSCORE', sessions, client_of(id)) or 0) > now and '1' or '0'}
 end
 reply[#reply + 1] = 'page'
 reply[#reply + 1] = page

@@ -15,17 +15,16 @@ if mine and held[BROKEN] then
   word = 'broken'
 elseif mine and not held[CUT] then
   word = 'renewed'
-  put_lease(id, held, math.max(holder_end, now + lease_us))
+  holder_end = math.max(holder_end, now + lease_us)
 elseif believed and now < recover_until and left_us > 0
   and (token < their_token or token == their_token and (holder == '' or holder == id)) then
   -- Nothing was granted since. What stands here is from before: an older lease, its own entry in the queue.
   word = 'renewed'
-  if holder ~= '' and holder ~= id then drop_lease(holder) end
+  if holder ~= '' and holder ~= id then drop_lease() end
   if redis.call('ZSCORE', queue, id) then drop_waiter(id) end
   token = their_token
-  local entry = {lease_us, liveness_us, channel, label, owner, their_token}
-  put_entry(id, entry)
-  put_lease(id, entry, now + left_us)
+  holder, holder_end, held = id, now + left_us, {lease_us, liveness_us, channel, label, owner, their_token}
+  put_entry(id, held)
 end
 if word == 'lost' then promote() end
 commit(true)

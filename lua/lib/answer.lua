@@ -1,4 +1,6 @@
 -- answer: a reply is a word, then names and values. Everyone who waits learns from it how long to wait before asking.
+local again = false -- whether a script stopped at its batch limit
+
 local function answer(word, client, ...)
   local reply = {word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting,
     'lease_left_us', math.max(holder_end - now, 0), 'recover_left_us', math.max(recover_until - now, 0), ...}

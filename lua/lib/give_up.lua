@@ -2,11 +2,11 @@
 local function give_up(id)
   if holder == id then
     if now < recover_until and held then pass_over(held[TOKEN]) end
-    drop_lease(id)
+    drop_lease()
     return 'released'
   elseif lapsed == id then
     return 'expired'
-  elseif redis.call('ZSCORE', queue, id) and not gone.queue[id] then
+  elseif waiting > 0 and not leaving[id] and redis.call('ZSCORE', queue, id) then
     drop_waiter(id)
     return 'left'
   end

@@ -2,53 +2,40 @@
 -- that is migrating (a script that empties a key and touches it again is cut in the middle): add, set TTLs, remove
 -- with one command per key, publish.
 local DAY_MS, HOUR_MS = 86400000, 3600000
-local adds, messages = {}, {}
-local gone = {queue = {}, sessions = {}, leases = {}, entries = {}}
-
-local function add(...) adds[#adds + 1] = {...} end
+local new_entries = {} -- id, entry, ...
+local joined, joined_at -- who joins the queue, and where
+local prolonged, prolonged_until -- whose session is prolonged, and until when
+local leaving, gone = {}, {} -- ids that leave the queue, and those whose entries go
+local dead = {} -- sessions that were found to have ended
+local messages = {}
+if lapsed ~= '' then gone[lapsed] = true end
 
 local function put_entry(id, entry)
-  gone.entries[id] = nil
-  add('HSET', entries, id, cmsgpack.pack(entry))
+  gone[id] = nil
+  new_entries[#new_entries + 1] = id
+  new_entries[#new_entries + 1] = cmsgpack.pack(entry)
 end
 
-local function put_lease(id, entry, ends)
-  gone.leases[id] = nil
-  holder, holder_end, held = id, ends, entry
-  add('ZADD', leases, ends, id)
-end
-
--- Broken: an operator wants it to end. Cut: granted before data was lost, and not confirmed since.
-local function mark(broken, cut)
-  held[BROKEN], held[CUT] = broken or false, cut or false
-  put_entry(holder, held)
-end
-
-local function drop_lease(id)
-  gone.leases[id], gone.entries[id] = true, true
+local function drop_lease()
+  gone[holder] = true
   holder, holder_end, held = '', 0, nil
 end
 
 local function drop_waiter(id)
-  gone.queue[id], gone.entries[id] = true, true
+  leaving[id], gone[id] = true, true
   waiting = waiting - 1
 end
 
--- From here on `holder` is who has the lock now; `lapsed` is whose lease was found to be over.
-local lapsed = holder
-if holder_end <= now and holder ~= '' then drop_lease(holder) else lapsed = '' end
-
--- Redis turns whole numbers below 2^53 into exact text by itself, in commands and in replies; Lua alone would not. Only
--- the numbers are formatted: %s ends a text at its first NUL, and a name may have one.
+-- Redis turns whole numbers below 2^53 into exact text by itself, in commands and in replies; Lua alone would not.
 local function publish(entry, kind, id, of_token, left_us)
-  local message = kind .. ' ' .. id .. string.format(' %.0f %.0f ', of_token, left_us) .. queue
-  messages[#messages + 1] = {entry[CHANNEL], message}
+  messages[#messages + 1] = {entry[CHANNEL], string.format('%s %s %.0f %.0f %s', kind, id, of_token, left_us, queue)}
 end
 
 local function remove(command, key, members)
+  if not next(members) then return end
   local list = {}
   for member in pairs(members) do list[#list + 1] = member end
-  if #list > 0 then redis.call(command, key, unpack(list)) end
+  redis.call(command, key, unpack(list))
 end
 
 -- `lenient` scripts begin with a write that memory limits do not refuse, which lets the rest of them through.
@@ -56,11 +43,11 @@ local function commit(lenient)
   local stands = holder ~= '' or waiting > 0
   local ttl = HOUR_MS
   if stands then ttl = DAY_MS + math.ceil((math.max(holder_end, last_session, recover_until, now) - now) / 1000) end
+  ttl = string.format('%.0f', ttl)
   if lenient then redis.call('PEXPIRE', state, ttl) end
 
   if stands or epoch > 0 then
-    seen = now
-    local values, changed = {stamp, token, epoch, seen, skew, pace, pace_until, recover_until}, {}
+    local values, changed = {stamp, token, epoch, now, skew, pace, pace_until, recover_until}, {}
     for i = 1, #STATE do
       if values[i] ~= found[i] then
         changed[#changed + 1] = STATE[i]
@@ -69,7 +56,12 @@ local function commit(lenient)
     end
     if #changed > 0 then redis.call('HSET', state, unpack(changed)) end
   end
-  for i = 1, #adds do redis.call(unpack(adds[i])) end
+  if holder ~= '' and (holder ~= old_holder or holder_end ~= old_end) then
+    redis.call('ZADD', leases, holder_end, holder)
+  end
+  if joined then redis.call('ZADD', queue, joined_at, joined) end
+  if prolonged then redis.call('ZADD', sessions, prolonged_until, prolonged) end
+  if #new_entries > 0 then redis.call('HSET', entries, unpack(new_entries)) end
 
   if not lenient or found[1] == 0 then redis.call('PEXPIRE', state, ttl) end
   if stands then redis.call('PEXPIRE', entries, ttl) end
@@ -82,16 +74,11 @@ local function commit(lenient)
   if not stands then
     redis.call('DEL', queue, sessions, leases, entries)
   else
-    remove('ZREM', queue, gone.queue)
-    if waiting == 0 then redis.call('DEL', sessions) else remove('ZREM', sessions, gone.sessions) end
-    remove('ZREM', leases, gone.leases)
-    remove('HDEL', entries, gone.entries)
+    remove('ZREM', queue, leaving)
+    if waiting == 0 then redis.call('DEL', sessions) else remove('ZREM', sessions, dead) end
+    if old_holder ~= '' and old_holder ~= holder then redis.call('ZREM', leases, old_holder) end
+    remove('HDEL', entries, gone)
   end
   -- A client without the right to a channel must not undo what was written: heartbeats cover for a lost message.
-  for i = 1, #messages do
-    local channel, message = unpack(messages[i])
-    -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none, and all nodes are told.
-    local told = string.find(channel, '{', 1, true) and redis.pcall('SPUBLISH', channel, message)
-    if type(told) ~= 'number' then redis.pcall('PUBLISH', channel, message) end
-  end
+  for i = 1, #messages do redis.pcall('PUBLISH', unpack(messages[i])) end
 end

@@ -23,8 +23,11 @@ local function restore(their_epoch, brought, last, floor, liveness_us, left_us)
   if rolled_back and holder ~= '' then
     -- A lease from before the loss may be long over. Its holder, if it still is one, re-asserts it. In a state made
     -- anew the lease was granted after the loss and stays.
-    if held then mark(held[BROKEN], true) end
-    put_lease(holder, held, math.min(holder_end, recover_until))
+    holder_end = math.min(holder_end, recover_until)
+    if held then
+      held[BROKEN], held[CUT] = held[BROKEN] or false, true
+      put_entry(holder, held)
+    end
   end
   return true
 end

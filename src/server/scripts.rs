@@ -19,7 +19,8 @@ pub(crate) struct Source {
 pub(crate) const TIME: &str = include_str!("../../lua/lib/time.lua");
 
 macro_rules! script {
-    ($name:literal) => {
+    // What all need, then what this one needs: a part costs time on every run, used or not.
+    ($name:literal: $($part:literal)*) => {
         Source {
             name: $name,
             text: concat!(
@@ -27,11 +28,8 @@ macro_rules! script {
                 include_str!("../../lua/lib/time.lua"),
                 include_str!("../../lua/lib/found.lua"),
                 include_str!("../../lua/lib/clock.lua"),
-                include_str!("../../lua/lib/plan.lua"),
-                include_str!("../../lua/lib/promote.lua"),
-                include_str!("../../lua/lib/restore.lua"),
-                include_str!("../../lua/lib/give_up.lua"),
                 include_str!("../../lua/lib/answer.lua"),
+                $(include_str!(concat!("../../lua/lib/", $part, ".lua")),)*
                 include_str!(concat!("../../lua/", $name, ".lua")),
             ),
         }
@@ -40,13 +38,13 @@ macro_rules! script {
 
 /// All scripts; [`Call::script`] is the index of the one that a call runs.
 pub(crate) const SCRIPTS: [Source; 7] = [
-    script!("acquire"),
-    script!("heartbeat"),
-    script!("renew"),
-    script!("release"),
-    script!("leave"),
-    script!("inspect"),
-    script!("break"),
+    script!("acquire": "plan" "promote" "refresh" "restore"),
+    script!("heartbeat": "plan" "promote" "refresh"),
+    script!("renew": "plan" "promote" "restore"),
+    script!("release": "plan" "promote" "pass_over" "give_up"),
+    script!("leave": "plan" "promote" "pass_over" "give_up"),
+    script!("inspect":),
+    script!("break": "plan" "promote" "pass_over"),
 ];
 
 /// What the server keeps of a waiter or holder for people to see.
