@@ -1,4 +1,4 @@
--- The lock clock and the stamps. All times are whole µs below 2^53, exact in Lua and in scores.
+-- clock: the lock clock and the stamps. All times are whole µs below 2^53, exact in Lua and in scores.
 local raw = server_time()
 local now = raw + skew
 if seen == 0 then

@@ -1,8 +1,10 @@
--- What is found. Everything is read before anything is written.
-local STATE = {'stamp', 'token', 'epoch', 'seen', 'skew', 'pace', 'pace_until', 'recover_until'}
-local found = redis.call('HMGET', state, unpack(STATE))
-for i = 1, #STATE do found[i] = tonumber(found[i] or 0) end
-local stamp, token, epoch, seen, skew, pace, pace_until, recover_until = unpack(found)
+-- found: what stands there. Everything is read before anything is written.
+local NUMBERS = '<dddddddd' -- one field, because every number written as text would cost as much as a command
+local stamp, token, epoch, seen, skew, pace, pace_until, recover_until = 0, 0, 0, 0, 0, 0, 0, 0
+local found = redis.call('HGET', state, 'numbers')
+if found then
+  stamp, token, epoch, seen, skew, pace, pace_until, recover_until = struct.unpack(NUMBERS, found)
+end
 
 local waiting = redis.call('ZCARD', queue)
 if stamp == 0 and waiting > 0 then
@@ -15,7 +17,7 @@ if redis.call('ZCARD', sessions) > 0 then
 end
 local lease = redis.call('ZRANGE', leases, '0', '0', 'WITHSCORES')
 local holder, holder_end = lease[1] or '', tonumber(lease[2] or 0)
-local old_holder, old_end = holder, holder_end
+local found_holder, found_end = holder, holder_end
 
 -- What an entry is made of. The place of each value is part of the layout.
 local LEASE, LIVENESS, CHANNEL, LABEL, OWNER, TOKEN, BROKEN, CUT = 1, 2, 3, 4, 5, 6, 7, 8

@@ -363,7 +363,7 @@ impl Witness {
         Ok(())
     }
 
-    /// I9: no turn leaves an entry without its owner, and those that may grant take the dead sessions away.
+    /// I9: no turn leaves an entry without its owner, and a grant takes dead sessions away.
     fn garbage(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let owned = |lock: &Lock, id: &str| lock.ticket(id).is_some() || lock.holds(id);
@@ -372,8 +372,9 @@ impl Witness {
             ensure!(was_garbage, "the entry of {id} is left");
         }
         let dead = |lock: &Lock| lock.sessions.values().filter(|end| **end <= after.state.seen).count();
-        let may_grant = !matches!(turn.outcome.answer.word.as_str(), "granted" | "renewed" | "broken");
-        if may_grant && !before.queue.is_empty() {
+        let holder = |lock: &Lock| lock.lease.as_ref().map(|(id, _)| id.clone());
+        let granted = holder(before) != holder(after) && !matches!(turn.request, Request::Renew { .. });
+        if granted && after.lease.is_some() && !after.queue.is_empty() {
             let left = dead(after);
             ensure!(left <= dead(before).saturating_sub(turn.batch), "{left} dead sessions are left");
         }
