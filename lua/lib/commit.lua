@@ -35,18 +35,15 @@ else
   if #leaving > 0 then redis.call('ZREM', queue, unpack(leaving)) end
   if waiting == 0 then
     redis.call('DEL', sessions)
-  else
-    local dead = {}
-    for i = 1, #ended do
-      if ended[i] ~= prolonged then dead[#dead + 1] = ended[i] end
-    end
-    if #dead > 0 then redis.call('ZREM', sessions, unpack(dead)) end
+  elseif #ended > 0 then
+    redis.call('ZREM', sessions, unpack(ended))
   end
-  local over = found_holder ~= '' and holder ~= found_holder
-  if over then redis.call('ZREM', leases, found_holder) end
-  -- The entries of those who have neither the lease nor a place any more.
+  -- Their entries go with the lease or the place, unless they have the other now.
   local gone = {}
-  if over and not (joins and found_holder == contender) then gone[1] = found_holder end
+  if found_holder ~= '' and found_holder ~= holder then
+    redis.call('ZREM', leases, found_holder)
+    if not (joins and found_holder == contender) then gone[1] = found_holder end
+  end
   for i = 1, #leaving do
     if leaving[i] ~= holder then gone[#gone + 1] = leaving[i] end
   end

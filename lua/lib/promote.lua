@@ -52,4 +52,9 @@ if joins and holder ~= contender then
   if not queued then waiting = waiting + 1 end
   put_entry(contender, entry) -- also of one who stands in the queue: its entry may have been lost
 end
-if free and waiting > 0 then ended = redis.call('ZRANGEBYSCORE', sessions, '-inf', now, 'LIMIT', '0', BATCH) end
+if free and waiting > 0 then
+  local sessions_found = redis.call('ZRANGEBYSCORE', sessions, '-inf', now, 'LIMIT', '0', BATCH)
+  for i = 1, #sessions_found do
+    if sessions_found[i] ~= prolonged then ended[#ended + 1] = sessions_found[i] end
+  end
+end

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::driver::{Found, Outcome};
 use super::{Lock, Request, client_of};
 
-const MINUTE_MS: i64 = 60_000;
+/// Between a script and the look at what it left.
+const MOMENT_MS: i64 = 10_000;
 const DAY_MS: i64 = 86_400_000;
 const DAY_US: u64 = 86_400_000_000;
 const HOUR_MS: i64 = 3_600_000;
@@ -436,8 +437,8 @@ fn leftovers(before: &Lock, found: &Found) -> Result<(), String> {
         let longest = ends.chain([of.state.recover_until]).max().unwrap_or_default().saturating_sub(lock.state.seen);
         (longest / 1000) as i64
     };
-    let least = DAY_MS + longest(lock) - MINUTE_MS;
-    let most = DAY_MS + longest(lock).max(longest(before)) + MINUTE_MS;
+    let least = DAY_MS + longest(lock) - MOMENT_MS;
+    let most = DAY_MS + longest(lock).max(longest(before)) + MOMENT_MS;
     for (key, ttl) in ttls {
         ensure!(*ttl > 0, "{key} has no end");
         if lock.stands() {
