@@ -6,47 +6,48 @@
 -- REPLY: granted left_us | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | refused
 local id, wait, claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, label, owner, ticket, their_epoch, floor, left_us =
   unpack(ARGV)
-local client = client_of(id)
-lease_us, liveness_us, ticket = tonumber(lease_us), tonumber(liveness_us), tonumber(ticket)
-
-if not restore(tonumber(their_epoch), ticket, stamp, tonumber(floor), liveness_us, tonumber(left_us)) then
-  return answer('refused', client)
+lease_us, liveness_us, buffer_us, heartbeat_us = tonumber(lease_us), tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
+ticket, their_epoch, floor, left_us = tonumber(ticket), tonumber(their_epoch), tonumber(floor), tonumber(left_us)
+-- include begin
+local client, word, told = client_of(id), 'refused', {}
+local brought, last = ticket, stamp
+-- include restore
+if not believed then
+  -- include answer
 end
+
 if holder == id and (not held or held[CUT]) then
   -- It was granted before data was lost; what came after it is not known. The waiter returns to its place.
-  drop_lease(id)
+  holder, holder_end, held = '', 0, nil
 end
 if epoch == 0 then epoch = next_stamp() end
 
-local place = tonumber(redis.call('ZSCORE', queue, id) or nil) -- nil for one who is not in the queue
 if holder ~= id then
-  local entry = {lease_us, liveness_us, channel, label, owner}
-  local ends = now + lease_us
+  contender, entry, ends = id, {lease_us, liveness_us, channel, label, owner}, now + lease_us
   if claim == '1' then ends = math.min(ends, now + liveness_us) end
-  if wait == '0' then
-    promote()
-    if holder == '' and waiting == 0 and now >= recover_until then grant(id, entry, ends) end
-  else
-    local queued = place ~= nil
-    place = place or (ticket > 0 and ticket) or next_stamp()
-    -- Its client is alive, and so are the others of it that wait.
-    if waiting > 0 then refresh(client, liveness_us, tonumber(buffer_us), tonumber(heartbeat_us)) end
-    promote({id = id, place = place, entry = entry, ends = ends, queued = queued})
-    if holder ~= id then
-      if not refreshed[client] then refresh(client, liveness_us, tonumber(buffer_us), tonumber(heartbeat_us)) end
-      if not queued then
-        waiting = waiting + 1
-        gone.queue[id] = nil
-        add('ZADD', queue, place, id)
-      end
-      put_entry(id, entry) -- also for one who stands in the queue: its entry may have been lost
+  joins, place = wait == '1', math.huge -- who only tries comes after all who wait
+  if joins then
+    queued = waiting > 0 and redis.call('ZSCORE', queue, id)
+    place = tonumber(queued) or (ticket > 0 and ticket) or next_stamp()
+    if waiting > 0 or holder ~= '' or now < recover_until then
+      -- It will wait, or others of its client do: they are alive.
+      -- include refresh
     end
   end
 end
-commit()
+-- include promote
+local lenient = false -- a server without memory lets nobody in
+-- include commit
 
-if holder == id then return answer('granted', client, 'left_us', holder_end - now, 'granted_token', held[TOKEN]) end
-if wait == '1' then return answer('queued', client, 'ticket', place, 'rank', redis.call('ZRANK', queue, id)) end
-if not held then return answer('busy', client) end
-return answer('busy', client, 'held_id', holder, 'held_token', held[TOKEN], 'held_label', held[LABEL],
-  'held_owner', held[OWNER], 'held_us', math.max(raw - held[TOKEN], 0))
+if holder == id then
+  word, told = 'granted', {'left_us', holder_end - now, 'granted_token', held[TOKEN]}
+elseif joins then
+  word, told = 'queued', {'ticket', place, 'rank', redis.call('ZRANK', queue, id)}
+else
+  word = 'busy'
+  if held then
+    told = {'held_id', holder, 'held_token', held[TOKEN], 'held_label', held[LABEL], 'held_owner', held[OWNER],
+      'held_us', math.max(raw - held[TOKEN], 0)}
+  end
+end
+-- include answer

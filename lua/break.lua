@@ -4,19 +4,25 @@
 -- ARGV: token force
 -- REPLY: told left_us | ended | unknown
 local their_token, force = tonumber(ARGV[1]), ARGV[2]
+-- include begin
 
-local word, left = 'unknown', 0
+local client, word, told = '', 'unknown', {'left_us', 0}
 if held and held[TOKEN] == their_token then
-  word, left = 'told', holder_end - now
-  publish(held, 'break', holder, their_token, left)
-  pass_over(their_token)
+  word, told = 'told', {'left_us', holder_end - now}
+  local text = string.format('break %s %.0f %.0f %s', holder, their_token, holder_end - now, queue)
+  messages[1] = {held[CHANNEL], text}
+  -- In a recovery a lease comes back if no newer token is known. One that was ended on purpose must not.
+  token = math.max(token, their_token + 1)
+  stamp = math.max(stamp, token)
   if force == '1' then
     word = 'ended'
-    drop_lease(holder)
+    holder, holder_end, held = '', 0, nil
   elseif not held[BROKEN] then
-    mark(true, held[CUT])
+    held[BROKEN], held[CUT] = true, held[CUT] or false
+    put_entry(holder, held)
   end
 end
-promote()
-commit(true)
-return answer(word, '', 'left_us', left)
+-- include promote
+local lenient = true
+-- include commit
+-- include answer

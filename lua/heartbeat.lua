@@ -5,6 +5,8 @@
 --   ids: the session's first waiters, in the order of their tickets
 -- REPLY: alive rank | unknown
 local client, liveness_us, buffer_us, heartbeat_us = unpack(ARGV)
+liveness_us, buffer_us, heartbeat_us = tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
+-- include begin
 
 local first, missing
 for i = 5, #ARGV do
@@ -15,10 +17,13 @@ for i = 5, #ARGV do
     missing = true
   end
 end
-if first then refresh(client, tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)) end
-promote()
-commit(true)
+if first then
+  -- include refresh
+end
+-- include promote
+local lenient = true
+-- include commit
 
-if missing then return answer('unknown', client) end
-if not first or gone.queue[first] then return answer('alive', client) end
-return answer('alive', client, 'rank', redis.call('ZRANK', queue, first))
+local word, told = missing and 'unknown' or 'alive', {}
+if first and not missing and not leaving[first] then told = {'rank', redis.call('ZRANK', queue, first)} end
+-- include answer

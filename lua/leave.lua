@@ -2,7 +2,15 @@
 -- KEYS: queue sessions leases entries state
 -- ARGV: ids...
 -- REPLY: left
-for i = 1, #ARGV do give_up(ARGV[i]) end
-promote()
-commit(true)
-return answer('left', client_of(ARGV[1]))
+-- include begin
+local client, word, told = '', 'unknown', {}
+for i = 1, #ARGV do
+  local id = ARGV[i]
+  client = client_of(id)
+  -- include give_up
+end
+-- include promote
+local lenient = true
+-- include commit
+word = 'left'
+-- include answer

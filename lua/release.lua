@@ -4,8 +4,10 @@
 -- REPLY: released | expired | left | unknown
 --   expired: the lease was over already · left: it only stood in the queue · unknown: neither
 local id = unpack(ARGV)
-
-local word = give_up(id)
-promote()
-commit(true)
-return answer(word, client_of(id))
+-- include begin
+local client, word, told = client_of(id), 'unknown', {}
+-- include give_up
+-- include promote
+local lenient = true
+-- include commit
+-- include answer

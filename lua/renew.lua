@@ -5,30 +5,31 @@
 --   lease_us: how long from now · left_us: what is left by the holder's own clock
 -- REPLY: renewed left_us | broken left_us | lost
 local id, their_token, lease_us, liveness_us, channel, label, owner, their_epoch, floor, left_us = unpack(ARGV)
-local client = client_of(id)
-their_token, lease_us, liveness_us, left_us = tonumber(their_token), tonumber(lease_us), tonumber(liveness_us), tonumber(left_us)
+their_token, lease_us, liveness_us = tonumber(their_token), tonumber(lease_us), tonumber(liveness_us)
+their_epoch, floor, left_us = tonumber(their_epoch), tonumber(floor), tonumber(left_us)
+-- include begin
+local brought, last = their_token, token
+-- include restore
 
-local believed = restore(tonumber(their_epoch), their_token, token, tonumber(floor), liveness_us, left_us)
-local word = 'lost'
+local client, word, told = client_of(id), 'lost', {}
 local mine = holder == id and held and held[TOKEN] == their_token
 if mine and held[BROKEN] then
   word = 'broken'
 elseif mine and not held[CUT] then
   word = 'renewed'
-  put_lease(id, held, math.max(holder_end, now + lease_us))
+  holder_end = math.max(holder_end, now + lease_us)
 elseif believed and now < recover_until and left_us > 0
   and (token < their_token or token == their_token and (holder == '' or holder == id)) then
   -- Nothing was granted since. What stands here is from before: an older lease, its own entry in the queue.
   word = 'renewed'
-  if holder ~= '' and holder ~= id then drop_lease(holder) end
-  if redis.call('ZSCORE', queue, id) then drop_waiter(id) end
+  if redis.call('ZSCORE', queue, id) then leaving[1], leaving[id], waiting = id, true, waiting - 1 end
   token = their_token
-  local entry = {lease_us, liveness_us, channel, label, owner, their_token}
-  put_entry(id, entry)
-  put_lease(id, entry, now + left_us)
+  holder, holder_end, held = id, now + left_us, {lease_us, liveness_us, channel, label, owner, their_token}
+  put_entry(id, held)
 end
-if word == 'lost' then promote() end
-commit(true)
+-- include promote
+local lenient = true
+-- include commit
 
-if word == 'lost' then return answer('lost', client) end
-return answer(word, client, 'left_us', holder_end - now)
+if word ~= 'lost' then told = {'left_us', holder_end - now} end
+-- include answer

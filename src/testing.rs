@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::inspect::{Holder, QueuedWaiter};
-use crate::server::{Answer, Push, PushKind, SCRIPTS, TIME, Target};
+use crate::server::{Answer, Push, PushKind, SCRIPTS, Target, assemble};
 
 /// The clock by which local deadlines are kept, in nanoseconds.
 pub fn local_clock_ns() -> u64 {
@@ -18,7 +18,13 @@ pub fn digest(name: &str) -> String {
 
 /// Name and text of every script, with another reading of the clock in the place of the server's.
 pub fn scripts(server_time: &str) -> Vec<(&'static str, String)> {
-    SCRIPTS.iter().map(|script| (script.name, script.text.replace(TIME, server_time))).collect()
+    scripts_of(|file, text| if file == "lua/lib/time.lua" { server_time.to_owned() } else { text.to_owned() })
+}
+
+/// Name and text of every script, put together from files that were changed on purpose.
+pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, String)> {
+    let read = |file: &str, text: &str| read(&format!("lua/{file}.lua"), text);
+    SCRIPTS.iter().map(|script| (script.name, assemble(script.name, &read))).collect()
 }
 
 /// A message as the client reads it: whether it is of a grant, the id, the token, the key of the queue.

@@ -1,4 +1,4 @@
--- The lock clock and the stamps. All times are whole µs below 2^53, exact in Lua and in scores.
+-- clock: the lock clock and the stamps. All times are whole µs below 2^53, exact in Lua and in scores.
 local raw = server_time()
 local now = raw + skew
 if seen == 0 then
@@ -7,7 +7,7 @@ if seen == 0 then
   if holder ~= '' then
     now = holder_end - (held and held[LEASE] or 0)
   elseif waiting > 0 and last_session > 0 then
-    local first = entry_of(redis.call('ZRANGE', queue, 0, 0)[1])
+    local first = entry_of(redis.call('ZRANGE', queue, '0', '0')[1])
     now = last_session - (first and first[LIVENESS] or 0)
   end
 elseif last_session <= seen then
@@ -19,14 +19,14 @@ end
 now = math.max(now, seen)
 skew = now - raw
 
+-- From here on `holder` is who has the lock now; `lapsed` is whose lease was found to be over.
+local lapsed = ''
+if holder_end <= now and holder ~= '' then
+  lapsed, holder, holder_end, held = holder, '', 0, nil
+end
+
 -- A hybrid logical clock for tickets, tokens and epochs. From TIME itself: the lock clock may lag behind it.
 local function next_stamp()
   stamp = math.max(raw, stamp + 1)
   return stamp
-end
-
--- In a recovery a lease comes back if no newer token is known. One that was ended on purpose must not.
-local function pass_over(of_token)
-  token = math.max(token, of_token + 1)
-  stamp = math.max(stamp, token)
 end

@@ -1,17 +1,23 @@
--- What is found. Everything is read before anything is written.
-local STATE = {'stamp', 'token', 'epoch', 'seen', 'skew', 'pace', 'pace_until', 'recover_until'}
-local found = redis.call('HMGET', state, unpack(STATE))
-for i = 1, #STATE do found[i] = tonumber(found[i] or 0) end
-local stamp, token, epoch, seen, skew, pace, pace_until, recover_until = unpack(found)
+-- found: what stands there. Everything is read before anything is written.
+local NUMBERS = '<dddddddd' -- one field, because every number written as text would cost as much as a command
+local stamp, token, epoch, seen, skew, pace, pace_until, recover_until = 0, 0, 0, 0, 0, 0, 0, 0
+local found = redis.call('HGET', state, 'numbers')
+if found then
+  stamp, token, epoch, seen, skew, pace, pace_until, recover_until = struct.unpack(NUMBERS, found)
+end
 
 local waiting = redis.call('ZCARD', queue)
 if stamp == 0 and waiting > 0 then
   -- The state was lost and the queue was not: whoever comes now goes behind those who stand in it.
-  stamp = tonumber(redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2])
+  stamp = tonumber(redis.call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2])
 end
-local last_session = tonumber(redis.call('ZRANGE', sessions, -1, -1, 'WITHSCORES')[2] or 0)
-local lease = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
+local last_session = 0
+if redis.call('ZCARD', sessions) > 0 then
+  last_session = tonumber(redis.call('ZRANGE', sessions, '-1', '-1', 'WITHSCORES')[2])
+end
+local lease = redis.call('ZRANGE', leases, '0', '0', 'WITHSCORES')
 local holder, holder_end = lease[1] or '', tonumber(lease[2] or 0)
+local found_holder, found_end = holder, holder_end
 
 -- What an entry is made of. The place of each value is part of the layout.
 local LEASE, LIVENESS, CHANNEL, LABEL, OWNER, TOKEN, BROKEN, CUT = 1, 2, 3, 4, 5, 6, 7, 8

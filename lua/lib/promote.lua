@@ -1,82 +1,60 @@
--- purge and promote: who is granted the lock next.
-local BATCH = 100 -- heads looked at in one call, so that work stays bounded; the caller asks again
-local again = false
-local refreshed = {} -- sessions that this script prolongs
+-- promote: a free lock is granted to the first live waiter, which is told; the dead before it are purged. A contender is
+-- alive, and learns of its grant from the reply.
+local BATCH = 100 -- heads looked at in one call, so that work stays bounded
 
--- A session counts as alive until its end on the lock clock.
-local function refresh(client, liveness_us, buffer_us, heartbeat_us)
-  local ends = math.max(now + liveness_us + buffer_us, tonumber(redis.call('ZSCORE', sessions, client) or 0))
-  refreshed[client] = ends
-  last_session = math.max(last_session, ends)
-  -- The pace is that of the slowest, until its session has ended.
-  if heartbeat_us > pace or now >= pace_until then
-    pace, pace_until = heartbeat_us, ends
-  elseif heartbeat_us == pace then
-    pace_until = math.max(pace_until, ends)
-  end
-  gone.sessions[client] = nil
-  add('ZADD', sessions, ends, client)
-end
-
-local function session_end(client)
-  return refreshed[client] or tonumber(redis.call('ZSCORE', sessions, client) or 0)
-end
-
--- `entry` is what the grant needs to know of the waiter; it becomes the holder's.
-local function grant(id, entry, ends)
-  token = next_stamp()
-  entry[TOKEN] = token
-  put_entry(id, entry)
-  put_lease(id, entry, ends)
-end
-
--- The queue from its front, as far as one call may look. The first is nearly always alive, so the first page is small.
-local function heads()
+local free = holder == '' and now >= recover_until
+if free then
+  local grantee, looked, mine = nil, 0, waiting == 0
   local page, from, at = {}, 0, 1
-  return function()
+  while not mine and not grantee do
     if at > #page then
+      -- The first in the queue is nearly always alive, so the first page is small.
       page = redis.call('ZRANGE', queue, from, math.min(from == 0 and 4 or BATCH, BATCH) - 1, 'WITHSCORES')
       from, at = from + #page / 2, 1
+      if #page == 0 then break end
     end
-    at = at + 2
-    return page[at - 2], tonumber(page[at - 1])
-  end
-end
-
--- Grants a free lock to the first live waiter and tells it. A `contender` {id, place, entry, ends, queued} is the caller,
--- who is alive, may stand in the queue already, and learns of its grant from the reply.
-local function promote(contender)
-  if waiting > 0 then
-    local dead = redis.call('ZRANGEBYSCORE', sessions, '-inf', now, 'LIMIT', 0, BATCH)
-    for i = 1, #dead do
-      if not refreshed[dead[i]] then gone.sessions[dead[i]] = true end
-    end
-  end
-  if holder ~= '' or now < recover_until then return end
-
-  local looked, mine = 0, waiting == 0
-  if not mine then
-    for id, place in heads() do
-      mine = contender and place >= contender.place
-      if mine then break end
-      looked = looked + 1
-      if not gone.queue[id] then
-        local entry = entry_of(id)
-        local alive_until = session_end(client_of(id))
-        drop_waiter(id)
-        if entry and alive_until > now then
+    local head, ticket = page[at], tonumber(page[at + 1])
+    mine = contender and ticket >= place
+    if not mine then
+      at, looked = at + 2, looked + 1
+      if not leaving[head] then
+        leaving[#leaving + 1], leaving[head], waiting = head, true, waiting - 1
+        local its_entry, its_client = entry_of(head), client_of(head)
+        local alive_until = prolonged_until
+        if its_client ~= prolonged then alive_until = tonumber(redis.call('ZSCORE', sessions, its_client) or 0) end
+        if its_entry and alive_until > now then
           -- The claim ends with the session: processes that died together cost one window, not one each.
-          local ends = math.min(now + entry[LEASE], now + entry[LIVENESS], alive_until)
-          grant(id, entry, ends)
-          publish(entry, 'grant', id, token, ends - now)
-          return
+          grantee, held = head, its_entry
+          holder_end = math.min(now + held[LEASE], now + held[LIVENESS], alive_until)
         end
       end
     end
   end
-  again = looked == BATCH and not mine and waiting > 0
-  if contender and not again then
-    if contender.queued then drop_waiter(contender.id) end
-    grant(contender.id, contender.entry, contender.ends)
+
+  again = not grantee and not mine and looked == BATCH and waiting > 0
+  if contender and not grantee and not again then
+    grantee, held, holder_end = contender, entry, ends
+    if queued then leaving[#leaving + 1], leaving[contender], waiting = contender, true, waiting - 1 end
+  end
+  if grantee then
+    holder, token = grantee, next_stamp()
+    held[TOKEN] = token
+    put_entry(holder, held)
+    if holder ~= contender then
+      -- Redis turns whole numbers below 2^53 into exact text by itself, in commands and replies; Lua alone would not.
+      local text = string.format('grant %s %.0f %.0f %s', holder, token, holder_end - now, queue)
+      messages[#messages + 1] = {held[CHANNEL], text}
+    end
+  end
+end
+
+if joins and holder ~= contender then
+  if not queued then waiting = waiting + 1 end
+  put_entry(contender, entry) -- also of one who stands in the queue: its entry may have been lost
+end
+if free and waiting > 0 then
+  local sessions_found = redis.call('ZRANGEBYSCORE', sessions, '-inf', now, 'LIMIT', '0', BATCH)
+  for i = 1, #sessions_found do
+    if sessions_found[i] ~= prolonged then ended[#ended + 1] = sessions_found[i] end
   end
 end

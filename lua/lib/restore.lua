@@ -1,14 +1,12 @@
--- restore: a request that brings a ticket or a lease from before shows whether the server lost data.
--- `brought` is that ticket or token, `last` the last one given, `their_epoch` the epoch under which the server last
--- confirmed it (0: never), `floor` the highest stamp that the client ever saw, `left_us` what it knows of the current
--- lease. False: too absurd to believe.
+-- restore: a request that brings a ticket or a lease from before shows whether the server lost data. `brought` is that
+-- ticket or token, `last` the last one given, `their_epoch` the epoch under which the server last confirmed it (0:
+-- never), `floor` the highest stamp that the client ever saw, `left_us` what it knows of the current lease.
 local ABSURD_US = 86400000000
-
-local function restore(their_epoch, brought, last, floor, liveness_us, left_us)
-  local highest = math.max(their_epoch, brought, floor)
-  -- What this server gave is not absurd, whatever its clock shows now. Beyond that TIME judges, and not the last stamp:
-  -- one absurd stamp that was believed would make room for the next.
-  if highest > stamp and highest > raw + ABSURD_US then return false end
+local highest = math.max(their_epoch, brought, floor)
+-- What this server gave is not absurd, whatever its clock shows now. Beyond that TIME judges, and not the last stamp:
+-- one absurd stamp that was believed would make room for the next.
+local believed = highest <= stamp or highest <= raw + ABSURD_US
+if believed then
   -- What a reply once named was stored: under the same epoch a higher one is proof that it is gone. A token proves it
   -- also where others have been given stamps since.
   local nameless = their_epoch == 0
@@ -16,15 +14,17 @@ local function restore(their_epoch, brought, last, floor, liveness_us, left_us)
   local rolled_back = their_epoch > epoch or (their_epoch == epoch or nameless) and beyond
   local made_anew = their_epoch < epoch and not nameless and recover_until == 0
   stamp = math.max(stamp, highest)
-  if not (rolled_back or made_anew) then return true end
-
-  epoch = next_stamp()
-  recover_until = math.max(recover_until, now + math.max(liveness_us, left_us))
+  if rolled_back or made_anew then
+    epoch = next_stamp()
+    recover_until = math.max(recover_until, now + math.max(liveness_us, left_us))
+  end
   if rolled_back and holder ~= '' then
     -- A lease from before the loss may be long over. Its holder, if it still is one, re-asserts it. In a state made
     -- anew the lease was granted after the loss and stays.
-    if held then mark(held[BROKEN], true) end
-    put_lease(holder, held, math.min(holder_end, recover_until))
+    holder_end = math.min(holder_end, recover_until)
+    if held then
+      held[BROKEN], held[CUT] = held[BROKEN] or false, true
+      put_entry(holder, held)
+    end
   end
-  return true
 end

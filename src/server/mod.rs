@@ -13,5 +13,5 @@ pub(crate) use keys::{LockKeys, is_of, wire_id};
 pub(crate) use reply::{Answer, Failure, Push, PushKind, StatePage, Word};
 pub(crate) use scripts::{About, Call};
 #[cfg(feature = "test-hooks")]
-pub(crate) use scripts::{SCRIPTS, TIME};
+pub(crate) use scripts::{SCRIPTS, assemble};
 pub(crate) use target::{Endpoint, Node, Target};

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::driver::{Found, Outcome};
 use super::{Lock, Request, client_of};
 
-const MINUTE_MS: i64 = 60_000;
+/// Between a script and the look at what it left.
+const MOMENT_MS: i64 = 10_000;
 const DAY_MS: i64 = 86_400_000;
 const DAY_US: u64 = 86_400_000_000;
 const HOUR_MS: i64 = 3_600_000;
@@ -363,7 +364,7 @@ impl Witness {
         Ok(())
     }
 
-    /// I9: no turn leaves an entry without its owner, and those that may grant take the dead sessions away.
+    /// I9: no turn leaves an entry without its owner, and a grant takes dead sessions away.
     fn garbage(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let owned = |lock: &Lock, id: &str| lock.ticket(id).is_some() || lock.holds(id);
@@ -372,8 +373,9 @@ impl Witness {
             ensure!(was_garbage, "the entry of {id} is left");
         }
         let dead = |lock: &Lock| lock.sessions.values().filter(|end| **end <= after.state.seen).count();
-        let may_grant = !matches!(turn.outcome.answer.word.as_str(), "granted" | "renewed" | "broken");
-        if may_grant && !before.queue.is_empty() {
+        let holder = |lock: &Lock| lock.lease.as_ref().map(|(id, _)| id.clone());
+        let granted = holder(before) != holder(after) && !matches!(turn.request, Request::Renew { .. });
+        if granted && after.lease.is_some() && !after.queue.is_empty() {
             let left = dead(after);
             ensure!(left <= dead(before).saturating_sub(turn.batch), "{left} dead sessions are left");
         }
@@ -435,8 +437,8 @@ fn leftovers(before: &Lock, found: &Found) -> Result<(), String> {
         let longest = ends.chain([of.state.recover_until]).max().unwrap_or_default().saturating_sub(lock.state.seen);
         (longest / 1000) as i64
     };
-    let least = DAY_MS + longest(lock) - MINUTE_MS;
-    let most = DAY_MS + longest(lock).max(longest(before)) + MINUTE_MS;
+    let least = DAY_MS + longest(lock) - MOMENT_MS;
+    let most = DAY_MS + longest(lock).max(longest(before)) + MOMENT_MS;
     for (key, ttl) in ttls {
         ensure!(*ttl > 0, "{key} has no end");
         if lock.stands() {

@@ -17,13 +17,32 @@ pub fn regressions() -> FileFailurePersistence {
     FileFailurePersistence::Direct(REGRESSIONS)
 }
 
-/// The cases that failed once, where failing is what is expected and nothing new is to be kept.
+/// Where failing is what is expected, and nothing new is to be kept.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ReadOnly;
+pub enum ReadOnly {
+    /// The cases that failed once.
+    All,
+    One(PersistedSeed),
+}
+
+/// The cases that failed once, each with the break that it shows.
+pub fn named_regressions() -> Vec<(PersistedSeed, String)> {
+    let text = std::fs::read_to_string(REGRESSIONS).expect("the list of cases");
+    let cases = text.lines().filter(|line| line.starts_with("xs "));
+    let named =
+        cases.map(|line| line.split_once(" # ").and_then(|(seed, what)| Some((seed, what.split_once(": ")?.1))));
+    named
+        .map(|case| case.expect("xs SEED # NUMBER: NAME"))
+        .map(|(seed, name)| (seed.parse().expect("a seed"), name.to_owned()))
+        .collect()
+}
 
 impl FailurePersistence for ReadOnly {
     fn load_persisted_failures2(&self, source_file: Option<&'static str>) -> Vec<PersistedSeed> {
-        regressions().load_persisted_failures2(source_file)
+        match self {
+            Self::All => regressions().load_persisted_failures2(source_file),
+            Self::One(seed) => vec![seed.clone()],
+        }
     }
 
     fn save_persisted_failure2(&mut self, _: Option<&'static str>, _: PersistedSeed, _: &dyn std::fmt::Debug) {}

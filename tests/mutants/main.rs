@@ -73,6 +73,12 @@ fn a_list_that_is_wrong_is_an_error() {
     }
 }
 
+#[test]
+fn every_case_that_failed_once_shows_its_break() {
+    let stale = scripts::stale_cases(&list::read().unwrap());
+    assert!(stale.is_empty(), "they stand for other cases now: {stale:#?}");
+}
+
 /// Those of this run, and those of them whose outcome is not known.
 fn chosen(mutants: &[Mutant]) -> Vec<&Mutant> {
     let shard = std::env::var("SHARD").unwrap_or_else(|_| "1/1".into());

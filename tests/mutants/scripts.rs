@@ -1,41 +1,27 @@
 //! Broken scripts against the model, within this process: nothing is compiled for them.
 
-use std::fs;
+use proptest::test_runner::{Config, FailurePersistence, RngAlgorithm, TestRng, TestRunner};
 
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-
-use crate::list::{Mutant, root};
+use crate::list::Mutant;
 use crate::model::driver::Driver;
-use crate::model::walks::{ReadOnly, config, explore};
+use crate::model::walks::{ReadOnly, config, explore, named_regressions};
 
 /// Against the model, and against the promises alone. What takes more is a case for the list of those that failed once.
 const STEPS: [usize; 2] = [30_000, 10_000];
 
 /// What finds the mutant, if anything does. None: the scripts as they are.
 pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
-    let (original, broken) = match mutant {
-        Some(mutant) => {
-            (fs::read_to_string(root().join(&mutant.file)).map_err(|error| error.to_string())?, mutant.applied()?)
-        }
-        None => Default::default(),
-    };
-    let mut rendered = mutant.is_none();
-    let mut driver = Driver::with(|_, text| {
-        if mutant.is_none() || !text.contains(&original) {
-            return text;
-        }
-        rendered = true;
-        text.replace(&original, &broken)
-    });
-    if !rendered {
+    if mutant.is_some_and(|mutant| mutant.file == "lua/lib/time.lua") {
         // It is about what tests replace: the clock.
         return Ok(None);
     }
+    let broken = mutant.map(Mutant::applied).transpose()?;
+    let mut driver = driver(mutant, broken.as_deref());
     let [by_model, by_promises] = [true, false].map(|by_model| {
         let steps = STEPS[usize::from(!by_model)];
         // The same seed each time, so that what is found is found again.
         let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"scripts go wrong");
-        let config = Config { failure_persistence: Some(Box::new(ReadOnly)), ..config(steps) };
+        let config = Config { failure_persistence: Some(Box::new(ReadOnly::All)), ..config(steps) };
         let (taken, failure) = explore(TestRunner::new_with_rng(config, seed), &mut driver, steps, 3, by_model);
         failure.map(|_| taken)
     });
@@ -43,4 +29,34 @@ pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
         Some(other) => format!("model at step {step}, promises at step {other}"),
         None => format!("model at step {step}"),
     }))
+}
+
+fn driver(mutant: Option<&Mutant>, broken: Option<&str>) -> Driver {
+    Driver::with(|file, text| match (mutant, broken) {
+        (Some(mutant), Some(broken)) if mutant.file == file => broken.to_owned(),
+        _ => text.to_owned(),
+    })
+}
+
+/// What is wrong with the list of the cases that failed once: each must pass, and fail with the break that it names.
+pub(crate) fn stale_cases(mutants: &[Mutant]) -> Vec<String> {
+    let mut whole = driver(None, None);
+    let mut stale = Vec::new();
+    for (seed, name) in named_regressions() {
+        let Some(mutant) = mutants.iter().find(|mutant| mutant.name == name) else {
+            stale.push(format!("{name}: no such break"));
+            continue;
+        };
+        let broken = mutant.applied().expect("the list is up to date");
+        let fails = |driver: &mut Driver| {
+            let persistence = Some(Box::new(ReadOnly::One(seed.clone())) as Box<dyn FailurePersistence>);
+            // The case alone, and no others.
+            let runner = TestRunner::new(Config { failure_persistence: persistence, cases: 0, ..config(0) });
+            explore(runner, driver, usize::MAX, 3, true).1.is_some()
+        };
+        if fails(&mut whole) || !fails(&mut driver(Some(mutant), Some(&broken))) {
+            stale.push(name);
+        }
+    }
+    stale
 }

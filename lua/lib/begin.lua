@@ -1,0 +1,5 @@
+-- include keys
+-- include time
+-- include found
+-- include clock
+-- include plan

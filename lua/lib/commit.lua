@@ -1,0 +1,53 @@
+-- commit: makes the planned writes in the one order that is safe in a slot that is migrating (a script that empties a
+-- key and touches it again is cut in the middle): add, set TTLs, remove with one command per key, publish. A `lenient`
+-- script begins with a write that memory limits do not refuse, which lets the rest of it through.
+local DAY_MS, HOUR_MS = 86400000, '3600000'
+local stands = holder ~= '' or waiting > 0
+local ttl = HOUR_MS
+if stands then
+  local left_us = math.max(holder_end, last_session, recover_until, now) - now
+  ttl = string.format('%.0f', DAY_MS + math.ceil(left_us / 1000))
+end
+if lenient then redis.call('PEXPIRE', state, ttl) end
+
+if stands or epoch > 0 then
+  local numbers = struct.pack(NUMBERS, stamp, token, epoch, now, skew, pace, pace_until, recover_until)
+  redis.call('HSET', state, 'numbers', numbers)
+end
+if holder ~= '' and (holder ~= found_holder or holder_end ~= found_end) then
+  redis.call('ZADD', leases, holder_end, holder)
+end
+if joins and not queued and holder ~= contender then redis.call('ZADD', queue, place, contender) end
+if prolonged then redis.call('ZADD', sessions, prolonged_until, prolonged) end
+if #new_entries > 0 then redis.call('HSET', entries, unpack(new_entries)) end
+
+if not lenient or not found then redis.call('PEXPIRE', state, ttl) end
+if stands then redis.call('PEXPIRE', entries, ttl) end
+if holder ~= '' then redis.call('PEXPIRE', leases, ttl) end
+if waiting > 0 then
+  redis.call('PEXPIRE', queue, ttl)
+  redis.call('PEXPIRE', sessions, ttl)
+end
+
+if not stands then
+  redis.call('DEL', queue, sessions, leases, entries)
+else
+  if #leaving > 0 then redis.call('ZREM', queue, unpack(leaving)) end
+  if waiting == 0 then
+    redis.call('DEL', sessions)
+  elseif #ended > 0 then
+    redis.call('ZREM', sessions, unpack(ended))
+  end
+  -- Their entries go with the lease or the place, unless they have the other now.
+  local gone = {}
+  if found_holder ~= '' and found_holder ~= holder then
+    redis.call('ZREM', leases, found_holder)
+    if not (joins and found_holder == contender) then gone[1] = found_holder end
+  end
+  for i = 1, #leaving do
+    if leaving[i] ~= holder then gone[#gone + 1] = leaving[i] end
+  end
+  if #gone > 0 then redis.call('HDEL', entries, unpack(gone)) end
+end
+-- A client without the right to a channel must not undo what was written: heartbeats cover for a lost message.
+for i = 1, #messages do redis.pcall('PUBLISH', unpack(messages[i])) end
