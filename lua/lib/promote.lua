@@ -41,9 +41,7 @@ if free then
     held[TOKEN] = token
     put_entry(holder, held)
     if holder ~= contender then
-      -- Redis turns whole numbers below 2^53 into exact text by itself, in commands and replies; Lua alone would not.
-      local text = string.format('grant %s %.0f %.0f %s', holder, token, holder_end - now, queue)
-      messages[#messages + 1] = {held[CHANNEL], text}
+      messages[#messages + 1] = {held[CHANNEL], 'grant', holder, token, holder_end - now}
     end
   end
 end

@@ -37,6 +37,7 @@ pub(crate) const REAL: Stage = Stage {
         ("full_server", &[]),
         ("goodbyes", &["two_hundred"]),
         ("holding", &[]),
+        ("hostile", &[]),
         ("lost_keepers", &[]),
         ("old_connections", &[]),
         ("order", &[]),

