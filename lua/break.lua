@@ -9,7 +9,7 @@ local their_token, force = tonumber(ARGV[1]), ARGV[2]
 local client, word, told = '', 'unknown', {'left_us', 0}
 if held and held[TOKEN] == their_token then
   word, told = 'told', {'left_us', holder_end - now}
-  messages[1] = {held[CHANNEL], 'break', holder, their_token, holder_end - now}
+  messages[1] = {held[CHANNEL], 'break', holder, their_token, held[TICKET], holder_end - now}
   -- In a recovery a lease comes back if no newer token is known. One that was ended on purpose must not.
   token = math.max(token, their_token + 1)
   stamp = math.max(stamp, token)

@@ -24,7 +24,7 @@ elseif believed and now < recover_until and left_us > 0
   word = 'renewed'
   if redis.call('ZSCORE', queue, id) then leaving[1], leaving[id], waiting = id, true, waiting - 1 end
   token = their_token
-  holder, holder_end, held = id, now + left_us, {lease_us, liveness_us, channel, label, owner, their_token}
+  holder, holder_end, held = id, now + left_us, {lease_us, liveness_us, channel, label, owner, their_token, their_token}
   put_entry(id, held)
 end
 -- include promote

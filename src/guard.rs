@@ -184,7 +184,7 @@ impl Guard {
         self.armed.shared.token
     }
 
-    /// The ticket with which it was waited for, or the token if there was no need to wait.
+    /// The ticket: the place in the order of arrival, lower than the token. Of a try, which never waits, it is the token.
     pub fn ticket(&self) -> u64 {
         self.armed.shared.ticket
     }

@@ -27,10 +27,10 @@ pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, Str
     SCRIPTS.iter().map(|script| (script.name, assemble(script.name, &read))).collect()
 }
 
-/// A message as the client reads it: whether it is of a grant, the id, the token, the key of the queue.
-pub fn read_push(payload: &[u8]) -> Option<(bool, String, u64, String)> {
-    let Push { kind, id, token, queue } = Push::parse(payload)?;
-    Some((kind == PushKind::Grant, id, token, queue))
+/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the key of the queue.
+pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], String)> {
+    let Push { kind, id, token, ticket, queue } = Push::parse(payload)?;
+    Some((kind == PushKind::Grant, id, [token, ticket], queue))
 }
 
 /// A script's reply as the client reads it.
@@ -44,8 +44,8 @@ pub struct ReadAnswer {
     pub spans: [u128; 3],
     /// The rank, and whether to ask again.
     pub rank: (Option<u64>, bool),
-    /// Whom it names as the client's own holder, with the token.
-    pub holder: Option<(String, u64)>,
+    /// Whom it names as the client's own holder, with token and ticket.
+    pub holder: Option<(String, [u64; 2])>,
     /// Whom it names as the holder to people.
     pub held: Option<Holder>,
     /// Who waits.
@@ -60,7 +60,7 @@ pub fn read_answer(value: &Value) -> Option<ReadAnswer> {
         numbers: [answer.epoch, answer.stamp, answer.token, answer.waiting, answer.granted_token, answer.ticket],
         spans: [answer.lease_left, answer.recover_left, answer.left].map(|span| span.as_micros()),
         rank: (answer.rank, answer.again),
-        holder: answer.holder.map(|holder| (holder.id, holder.token)),
+        holder: answer.holder.map(|holder| (holder.id, [holder.token, holder.ticket])),
         held: answer.held.map(|held| *held),
         page: answer.page,
     })

@@ -27,7 +27,7 @@ fn word() -> impl Strategy<Value = &'static str> {
 }
 
 fn field() -> impl Strategy<Value = &'static str> {
-    let fields = "epoch stamp token waiting lease_left_us recover_left_us holder holder_token again left_us granted_token \
+    let fields = "epoch stamp token waiting lease_left_us recover_left_us holder holder_token holder_ticket again left_us granted_token \
                   ticket rank held_id held_token held_label held_owner held_us held_broken page unheard_of";
     proptest::sample::select(fields.split_whitespace().collect::<Vec<_>>())
 }
@@ -97,7 +97,7 @@ fn no_reply_causes_a_panic() {
 fn replies_are_read_as_they_were_meant() {
     let waiter = (any::<String>(), 0..=MOST, any::<String>(), any::<String>(), 0..=MOST, any::<bool>());
     let strategy = (
-        (word(), any::<[bool; 16]>(), vec(0..=MOST, 12)),
+        (word(), any::<[bool; 16]>(), vec(0..=MOST, 13)),
         (any::<String>(), any::<String>(), ".+", any::<bool>()),
         vec(waiter, 0..5),
     );
@@ -109,6 +109,7 @@ fn replies_are_read_as_they_were_meant() {
         }
         items.extend([bulk("from a later version"), Value::Array(vec![Value::Nil])]);
         items.extend([bulk("holder"), bulk(&id), bulk("holder_token"), numeral(n[10], as_text[10])]);
+        items.extend([bulk("holder_ticket"), numeral(n[12], as_text[10])]);
         items.extend([bulk("held_id"), bulk(&id), bulk("held_token"), numeral(n[10], as_text[11])]);
         items.extend([bulk("held_label"), bulk(&label), bulk("held_owner"), bulk(&owner)]);
         items.extend([bulk("held_us"), numeral(n[11], as_text[12]), bulk("held_broken"), numeral(broken.into(), true)]);
@@ -129,7 +130,7 @@ fn replies_are_read_as_they_were_meant() {
         prop_assert_eq!(answer.numbers.as_slice(), &n[..6]);
         prop_assert_eq!(answer.spans.to_vec(), n[6..9].iter().map(|&n| u128::from(n)).collect::<Vec<_>>());
         prop_assert_eq!(answer.rank, (Some(n[9]), false));
-        prop_assert_eq!(answer.holder, Some((id.clone(), n[10])));
+        prop_assert_eq!(answer.holder, Some((id.clone(), [n[10], n[12]])));
         let held = answer.held.unwrap();
         prop_assert_eq!((held.id, held.token, held.label, held.owner), (id, n[10], label, owner));
         prop_assert_eq!((held.held_for, held.broken), (Duration::from_micros(n[11]), broken));
@@ -143,11 +144,12 @@ fn replies_are_read_as_they_were_meant() {
 
 #[test]
 fn messages_are_read_as_they_were_meant_or_not_at_all() {
-    let strategy = (any::<bool>(), "[^ ]+", 0..=MOST, 0..=MOST, ".*", vec((any::<usize>(), any::<u8>()), 1..4));
-    check(3000, &strategy, |(grant, id, token, left, queue, changes)| {
+    let strategy =
+        (any::<bool>(), "[^ ]+", [0..=MOST, 0..=MOST], 0..=MOST, ".*", vec((any::<usize>(), any::<u8>()), 1..4));
+    check(3000, &strategy, |(grant, id, [token, ticket], left, queue, changes)| {
         let kind = if grant { "grant" } else { "break" };
-        let message = format!("{kind} {id} {token} {left} {queue}");
-        prop_assert_eq!(read_push(message.as_bytes()), Some((grant, id, token, queue)));
+        let message = format!("{kind} {id} {token} {ticket} {left} {queue}");
+        prop_assert_eq!(read_push(message.as_bytes()), Some((grant, id, [token, ticket], queue)));
         let mut mutated = message.into_bytes();
         for (at, byte) in changes {
             let at = at % mutated.len();
@@ -157,12 +159,13 @@ fn messages_are_read_as_they_were_meant_or_not_at_all() {
                 _ => mutated[at] = byte,
             }
         }
-        if let Some((grant, id, token, queue)) = read_push(&mutated) {
+        if let Some((grant, id, numbers, queue)) = read_push(&mutated) {
             // Nothing of what is read was not said.
             let said = String::from_utf8(mutated).unwrap();
             prop_assert!(said.starts_with(if grant { "grant " } else { "break " }), "{said:?}");
             prop_assert!(said.contains(&format!(" {id} ")) && said.ends_with(&format!(" {queue}")), "{said:?}");
-            prop_assert!(token <= MOST && said.contains(&token.to_string()), "{said:?}");
+            let said = |number: &u64| *number <= MOST && said.contains(&number.to_string());
+            prop_assert!(numbers.iter().all(said), "{numbers:?}");
         }
         Ok(())
     });

@@ -2,6 +2,7 @@
 if held and not held[CUT] and client_of(holder) == client then
   told[#told + 1], told[#told + 2] = 'holder', holder
   told[#told + 1], told[#told + 2] = 'holder_token', held[TOKEN]
+  told[#told + 1], told[#told + 2] = 'holder_ticket', held[TICKET]
 end
 if again then told[#told + 1], told[#told + 2] = 'again', '1' end
 return {word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting,

@@ -51,10 +51,10 @@ else
 end
 -- A client without the right to a channel must not undo what was written: heartbeats cover for a lost message.
 for i = 1, #messages do
-  local channel, kind, its_id, its_token, left_us = unpack(messages[i])
+  local channel, kind, its_id, its_token, its_ticket, left_us = unpack(messages[i])
   -- Redis turns whole numbers below 2^53 into exact text by itself, in commands and in replies; Lua alone would not. Only
   -- the numbers are formatted: %s ends a text at its first NUL, and a name may have one.
-  local message = kind .. ' ' .. its_id .. string.format(' %.0f %.0f ', its_token, left_us) .. queue
+  local message = kind .. ' ' .. its_id .. string.format(' %.0f %.0f %.0f ', its_token, its_ticket, left_us) .. queue
   -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none, and all nodes are told.
   local sent = string.find(channel, '{', 1, true) and redis.pcall('SPUBLISH', channel, message)
   if type(sent) ~= 'number' then redis.pcall('PUBLISH', channel, message) end

@@ -20,7 +20,7 @@ local holder, holder_end = lease[1] or '', tonumber(lease[2] or 0)
 local found_holder, found_end = holder, holder_end
 
 -- What an entry is made of. The place of each value is part of the layout.
-local LEASE, LIVENESS, CHANNEL, LABEL, OWNER, TOKEN, BROKEN, CUT = 1, 2, 3, 4, 5, 6, 7, 8
+local LEASE, LIVENESS, CHANNEL, LABEL, OWNER, TOKEN, TICKET, BROKEN, CUT = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local function entry_of(id)
   local packed = redis.call('HGET', entries, id)
   return packed and cmsgpack.unpack(packed)
@@ -29,7 +29,7 @@ local function client_of(id) return string.match(id, '^[^.]*') end
 
 -- The holder's entry. Read in every case: a key of another type must be found before the first write. Where it was
 -- lost, the last token still tells which lease this is.
-local held = entry_of(holder) or holder ~= '' and token > 0 and {0, 0, '', '', '', token} or nil
+local held = entry_of(holder) or holder ~= '' and token > 0 and {0, 0, '', '', '', token, token} or nil
 if held then
   -- And where the state was lost, the entry still tells the last token.
   token = math.max(token, held[TOKEN])

@@ -4,7 +4,7 @@ local BATCH = 100 -- heads looked at in one call, so that work stays bounded
 
 local free = holder == '' and now >= recover_until
 if free then
-  local grantee, looked, mine = nil, 0, waiting == 0
+  local grantee, its_place, looked, mine = nil, place, 0, waiting == 0
   local page, from, at = {}, 0, 1
   while not mine and not grantee do
     if at > #page then
@@ -24,7 +24,7 @@ if free then
         if its_client ~= prolonged then alive_until = tonumber(redis.call('ZSCORE', sessions, its_client) or 0) end
         if its_entry and alive_until > now then
           -- The claim ends with the session: processes that died together cost one window, not one each.
-          grantee, held = head, its_entry
+          grantee, its_place, held = head, ticket, its_entry
           holder_end = math.min(now + held[LEASE], now + held[LIVENESS], alive_until)
         end
       end
@@ -38,10 +38,11 @@ if free then
   end
   if grantee then
     holder, token = grantee, next_stamp()
-    held[TOKEN] = token
+    -- Its ticket is its place in the queue again, should it not hear of its grant in time. Who only tries has none.
+    held[TOKEN], held[TICKET] = token, math.min(its_place, token)
     put_entry(holder, held)
     if holder ~= contender then
-      messages[#messages + 1] = {held[CHANNEL], 'grant', holder, token, holder_end - now}
+      messages[#messages + 1] = {held[CHANNEL], 'grant', holder, token, held[TICKET], holder_end - now}
     end
   end
 end

@@ -464,7 +464,7 @@ impl Machine {
         if let Some(holder) = &answer.holder
             && let Some(id) = is_of(&self.client, &holder.id)
         {
-            self.on_named(now, at, id, holder.token, answer.lease_left, &keys);
+            self.on_named(now, at, id, holder, answer.lease_left, &keys);
         }
         if changed {
             self.restore_all(now, lock);
@@ -544,7 +544,7 @@ impl Machine {
             }
             PushKind::Grant => {
                 let Some(keys) = LockKeys::of_queue(&self.prefix, &push.queue) else { return };
-                self.on_grant_pushed(now, id, push.token, keys);
+                self.on_grant_pushed(now, id, push, keys);
             }
         }
     }

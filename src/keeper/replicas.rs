@@ -55,10 +55,8 @@ impl Machine {
             return;
         }
         let (spec, ticket) = (waiter.spec.clone(), waiter.ticket);
-        if ticket == 0 {
-            // It never stood in the queue. Should the lease run out meanwhile, this is its place there.
-            self.has_ticket(id, token);
-        }
+        // If it never stood in the queue: should the lease run out meanwhile, this is its place there.
+        self.has_ticket(id, if ticket == 0 { token } else { ticket });
         let request = self.replicate(now, id, &spec.keys, spec.replicas, spec.lease);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.claim = Some(token);

@@ -9,7 +9,7 @@ use super::replicas::Unsecured;
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
-use crate::server::{About, Answer, Call, LockKeys, Word, wire_id};
+use crate::server::{About, Answer, Call, HolderSeen, LockKeys, Push, Word, wire_id};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
@@ -180,6 +180,12 @@ impl Machine {
         match answer.word {
             Word::Granted => {
                 waiter.epoch = answer.epoch;
+                if let Some(holder) = &answer.holder
+                    && waiter.ticket == 0
+                    && waiter.mode != Mode::Try
+                {
+                    waiter.ticket = holder.ticket;
+                }
                 self.claimed(now, id, answer.granted_token, sent + answer.left, answer.left);
             }
             Word::Queued => {
@@ -240,10 +246,12 @@ impl Machine {
     }
 
     /// A grant by push. It is believed as it is only if nothing newer was answered meanwhile.
-    pub(super) fn on_grant_pushed(&mut self, now: Time, id: Id, token: u64, keys: LockKeys) {
+    pub(super) fn on_grant_pushed(&mut self, now: Time, id: Id, push: &Push, keys: LockKeys) {
         if self.leases.contains_key(&id) || self.farewells.contains_key(&id) {
             return;
         }
+        let token = push.token;
+        self.granted_from(id, push.ticket);
         let Some(waiter) = self.waiters.get(&id) else {
             return self.bid_farewell(now, id, Arc::new(keys), Kind::Release, None, now);
         };
@@ -258,14 +266,30 @@ impl Machine {
     }
 
     /// An answer names the lease that this client holds.
-    pub(super) fn on_named(&mut self, now: Time, sent: Time, id: Id, token: u64, left: Duration, keys: &Arc<LockKeys>) {
+    pub(super) fn on_named(
+        &mut self,
+        now: Time,
+        sent: Time,
+        id: Id,
+        holder: &HolderSeen,
+        left: Duration,
+        keys: &Arc<LockKeys>,
+    ) {
         if self.leases.contains_key(&id) || self.farewells.contains_key(&id) {
             return;
         }
         if self.waiters.contains_key(&id) {
-            return self.claimed(now, id, token, sent + left, left);
+            self.granted_from(id, holder.ticket);
+            return self.claimed(now, id, holder.token, sent + left, left);
         }
         self.bid_farewell(now, id, keys.clone(), Kind::Release, None, now + left);
+    }
+
+    /// It was granted from this place in the queue, perhaps before it heard that it stood there.
+    fn granted_from(&mut self, id: Id, ticket: u64) {
+        if self.waiters.get(&id).is_some_and(|waiter| waiter.ticket == 0) {
+            self.has_ticket(id, ticket);
+        }
     }
 
     /// The server has granted the lock until `ends` at least. Hand it out, or make sure of it first if little is left.

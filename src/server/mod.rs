@@ -10,7 +10,7 @@ mod target;
 pub(crate) use connection::{Connected, Connection, Incoming, Previous, Reply};
 pub(crate) use discovery::{Slot, SlotMap, discover, slot_of};
 pub(crate) use keys::{LockKeys, is_of, wire_id};
-pub(crate) use reply::{Answer, Failure, Push, PushKind, StatePage, Word};
+pub(crate) use reply::{Answer, Failure, HolderSeen, Push, PushKind, StatePage, Word};
 pub(crate) use scripts::{About, Call};
 #[cfg(feature = "test-hooks")]
 pub(crate) use scripts::{SCRIPTS, assemble};

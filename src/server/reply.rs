@@ -36,6 +36,8 @@ pub(crate) struct Answer {
 pub(crate) struct HolderSeen {
     pub(crate) id: String,
     pub(crate) token: u64,
+    /// Where it stood in the queue, or the token if it never did.
+    pub(crate) ticket: u64,
 }
 
 /// One page of an inspection.
@@ -90,6 +92,7 @@ impl Answer {
                 b"recover_left_us" => answer.recover_left = span(value)?,
                 b"holder" => answer.holder.get_or_insert_default().id = text(value)?,
                 b"holder_token" => answer.holder.get_or_insert_default().token = number(value)?,
+                b"holder_ticket" => answer.holder.get_or_insert_default().ticket = number(value)?,
                 b"again" => answer.again = true,
                 b"left_us" => answer.left = span(value)?,
                 b"granted_token" => answer.granted_token = number(value)?,
@@ -161,12 +164,14 @@ fn span(value: &Value) -> Option<Duration> {
     number(value).map(Duration::from_micros)
 }
 
-/// A message that a script published to this client: `grant ID TOKEN LEFT_US QUEUE`.
+/// A message that a script published to this client: `grant ID TOKEN TICKET LEFT_US QUEUE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Push {
     pub(crate) kind: PushKind,
     pub(crate) id: String,
     pub(crate) token: u64,
+    /// Where it stood in the queue, or the token if it never did.
+    pub(crate) ticket: u64,
     /// The key of the lock's queue. It stands last because a name may contain spaces.
     pub(crate) queue: String,
 }
@@ -179,16 +184,17 @@ pub(crate) enum PushKind {
 
 impl Push {
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
-        let mut words = std::str::from_utf8(payload).ok()?.splitn(5, ' ');
+        let mut words = std::str::from_utf8(payload).ok()?.splitn(6, ' ');
         let kind = match words.next()? {
             "grant" => PushKind::Grant,
             "break" => PushKind::Break,
             _ => return None,
         };
-        let (id, token) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
-        let _left_us: u64 = words.next()?.parse().ok()?;
+        let id = words.next()?.to_owned();
+        let mut number = || words.next()?.parse().ok().filter(|number| *number <= MOST);
+        let (token, ticket, _left_us) = (number()?, number()?, number()?);
         let queue = words.next()?.to_owned();
-        (token <= MOST).then_some(Self { kind, id, token, queue })
+        Some(Self { kind, id, token, ticket, queue })
     }
 }
 
@@ -260,20 +266,28 @@ mod tests {
 
     #[test]
     fn a_push_is_parsed_whole_or_not_at_all() {
-        let push = Push::parse(b"grant abc.7 123 4500 fairlock:{a b c}:queue").unwrap();
+        let push = Push::parse(b"grant abc.7 123 45 6700 fairlock:{a b c}:queue").unwrap();
         assert_eq!(
             push,
-            Push { kind: PushKind::Grant, id: "abc.7".into(), token: 123, queue: "fairlock:{a b c}:queue".into() }
+            Push {
+                kind: PushKind::Grant,
+                id: "abc.7".into(),
+                token: 123,
+                ticket: 45,
+                queue: "fairlock:{a b c}:queue".into()
+            }
         );
         for bad in [
             "",
             "grant",
             "grant a",
-            "grant a b 1 q",
-            "grant a 1 x q",
-            "grant a 1 2",
-            "gift a 1 2 q",
-            "grant a -1 2 q",
+            "grant a b 1 2 q",
+            "grant a 1 x 2 q",
+            "grant a 1 2 x q",
+            "grant a 1 9007199254740993 2 q",
+            "grant a 1 2 3",
+            "gift a 1 2 3 q",
+            "grant a -1 2 3 q",
             "\u{0}",
         ] {
             assert_eq!(Push::parse(bad.as_bytes()), None, "{bad:?}");
@@ -315,6 +329,7 @@ mod tests {
             ("recover_left_us", "16"),
             ("holder", "c.17"),
             ("holder_token", "18"),
+            ("holder_ticket", "34"),
             ("again", "1"),
             ("left_us", "19"),
             ("granted_token", "20"),
@@ -335,7 +350,7 @@ mod tests {
         let us = Duration::from_micros;
         assert_eq!((answer.word, answer.epoch, answer.stamp, answer.token), (Word::State, 11, 12, 13));
         assert_eq!((answer.waiting, answer.lease_left, answer.recover_left), (14, us(15), us(16)));
-        assert_eq!(answer.holder, Some(HolderSeen { id: "c.17".into(), token: 18 }));
+        assert_eq!(answer.holder, Some(HolderSeen { id: "c.17".into(), token: 18, ticket: 34 }));
         assert_eq!((answer.again, answer.left, answer.granted_token), (true, us(19), 20));
         assert_eq!((answer.ticket, answer.rank), (21, Some(22)));
         let held = Holder {

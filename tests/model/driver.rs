@@ -307,8 +307,9 @@ fn entry(value: &Value) -> Entry {
         label: text(&parts[3]),
         owner: text(&parts[4]),
         token: parts.get(5).map_or(0, number),
-        broken: parts.get(6).is_some_and(is_true),
-        cut: parts.get(7).is_some_and(is_true),
+        ticket: parts.get(6).map_or(0, number),
+        broken: parts.get(7).is_some_and(is_true),
+        cut: parts.get(8).is_some_and(is_true),
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Entry {
     pub owner: String,
     /// A holder's.
     pub token: u64,
+    /// A holder's: where it stood in the queue, or the token of one that never did.
+    pub ticket: u64,
     /// An operator wants it to end.
     pub broken: bool,
     /// Granted before data was lost, and not confirmed since.
@@ -199,7 +201,11 @@ impl Lock {
     /// which lease it is.
     fn held(&self) -> Option<(String, u64, Entry)> {
         let (id, end) = self.lease.clone()?;
-        let nameless = (self.state.token > 0).then(|| Entry { token: self.state.token, ..Entry::default() });
+        let nameless = (self.state.token > 0).then(|| Entry {
+            token: self.state.token,
+            ticket: self.state.token,
+            ..Entry::default()
+        });
         let entry = self.entries.get(&id).cloned().or(nameless)?;
         Some((id, end, entry))
     }
@@ -343,11 +349,13 @@ impl Turn {
         state.stamp = state.stamp.max(state.token);
     }
 
-    fn grant(&mut self, id: &str, entry: Entry, end: u64) -> u64 {
+    /// `place` is where it stood in the queue, or would stand.
+    fn grant(&mut self, id: &str, entry: Entry, place: u64, end: u64) -> u64 {
         let token = self.next_stamp();
+        let ticket = place.min(token);
         self.lock.remove_waiter(id);
         self.lock.state.token = token;
-        self.lock.entries.insert(id.to_owned(), Entry { token, broken: false, cut: false, ..entry });
+        self.lock.entries.insert(id.to_owned(), Entry { token, ticket, broken: false, cut: false, ..entry });
         self.lock.lease = Some((id.to_owned(), end));
         token
     }
@@ -371,8 +379,8 @@ impl Turn {
             {
                 let end = (self.now + entry.lease).min(self.now + entry.liveness).min(session);
                 let channel = entry.channel.clone();
-                let token = self.grant(&id, entry, end);
-                self.messages.push((channel, format!("grant {id} {token} {}", end - self.now)));
+                let token = self.grant(&id, entry, ticket, end);
+                self.messages.push((channel, format!("grant {id} {token} {ticket} {}", end - self.now)));
                 return false;
             }
         }
@@ -447,7 +455,7 @@ impl Turn {
             // It asks again about what it has been granted.
         } else if !wait {
             if self.promote(u64::MAX) && self.lock.queue.is_empty() {
-                self.grant(id, entry, self.now + lease);
+                self.grant(id, entry, u64::MAX, self.now + lease);
             }
         } else {
             place = match self.lock.ticket(id) {
@@ -460,7 +468,7 @@ impl Turn {
                 self.refresh(client, terms);
             }
             if self.promote(place) {
-                self.grant(id, entry, self.now + lease);
+                self.grant(id, entry, place, self.now + lease);
             } else {
                 self.refresh(client, terms);
                 self.lock.queue.insert((place, id.to_owned()));
@@ -513,7 +521,7 @@ impl Turn {
                 self.lock.end_lease();
                 self.lock.remove_waiter(id);
                 self.lock.state.token = token;
-                let entry = Entry { lease: terms.lease, liveness: terms.liveness, token, ..about(id) };
+                let entry = Entry { lease: terms.lease, liveness: terms.liveness, token, ticket: token, ..about(id) };
                 self.lock.entries.insert(id.to_owned(), entry);
                 self.lock.lease = Some((id.to_owned(), self.now + memory.left));
                 "renewed"
@@ -573,7 +581,7 @@ impl Turn {
             return Some(self.answer("unknown", "", &[("left_us", 0)]));
         };
         let left = end - self.now;
-        self.messages.push((held.channel, format!("break {id} {token} {left}")));
+        self.messages.push((held.channel, format!("break {id} {token} {} {left}", held.ticket)));
         if force {
             self.lock.end_lease();
         } else {
@@ -629,6 +637,7 @@ impl Turn {
         {
             fields.insert("holder".into(), id);
             fields.insert("holder_token".into(), held.token.to_string());
+            fields.insert("holder_ticket".into(), held.ticket.to_string());
         }
         if self.again {
             fields.insert("again".into(), "1".into());

@@ -406,7 +406,7 @@ impl<'a> World<'a> {
             let words: Vec<&str> = text.split(' ').collect();
             for client in self.clients.iter_mut().filter(|client| channel == &format!("to:{}", client.name)) {
                 if words[0] == "grant" {
-                    let (token, left): (u64, u64) = (words[2].parse().unwrap(), words[3].parse().unwrap());
+                    let (token, left): (u64, u64) = (words[2].parse().unwrap(), words[4].parse().unwrap());
                     client.granted(words[1], token, self.now + left);
                 }
             }

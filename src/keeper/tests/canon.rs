@@ -191,10 +191,11 @@ impl World {
                 notes.words.push(self.now - *at);
             }
             notes.words.push(u64::MAX);
-            for (at, Push { kind, id, token, queue: _ }, of) in &link.pushes {
+            for (at, Push { kind, id, token, ticket, queue: _ }, of) in &link.pushes {
                 notes.words.push(*kind as u64);
                 id.hash(notes);
                 notes.stamp(*token);
+                notes.stamp(*ticket);
                 notes.flag(*of == generation);
                 notes.words.push(self.now - *at);
             }
@@ -252,6 +253,7 @@ impl World {
         if let Some(holder) = holder {
             holder.id.hash(notes);
             notes.stamp(holder.token);
+            notes.stamp(holder.ticket);
         }
     }
 }

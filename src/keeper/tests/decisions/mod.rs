@@ -13,7 +13,7 @@ use super::alone::*;
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::keeper::machine::*;
-use crate::server::{Answer, LockKeys, Push, PushKind, Word};
+use crate::server::{Answer, HolderSeen, LockKeys, Push, PushKind, Word};
 
 pub(super) fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
@@ -46,8 +46,9 @@ pub(super) fn alive(rank: u64, lease_left: Duration) -> Answer {
     Answer { rank: Some(rank), ..lease(Word::Alive, lease_left) }
 }
 
+/// From the place that `queued` tells.
 pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: Id, token: u64) {
     let queue = LockKeys::new("fairlock", "x").keys[0].clone();
-    let push = Push { kind: PushKind::Grant, id: format!("client.{id}"), token, queue };
+    let push = Push { kind: PushKind::Grant, id: format!("client.{id}"), token, ticket: 6, queue };
     machine.handle(at(now), Event::Push(push));
 }

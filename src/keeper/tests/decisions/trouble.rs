@@ -64,7 +64,8 @@ fn who_leaves_as_the_connection_breaks_leaves_over_the_next() {
 #[test]
 fn what_was_declared_lost_is_not_renewed_again() {
     let mut machine = holding(LockOptions::new());
-    let push = Push { kind: PushKind::Break, id: "client.1".into(), token: 7, queue: "fairlock:{x}:queue".into() };
+    let push =
+        Push { kind: PushKind::Break, id: "client.1".into(), token: 7, ticket: 6, queue: "fairlock:{x}:queue".into() };
     machine.handle(at(1.0), Event::Push(push));
     machine.effects(at(1.0));
     disconnect(&mut machine, 2.0);

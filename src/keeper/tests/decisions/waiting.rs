@@ -286,3 +286,44 @@ fn silence_is_looked_at_twice_and_then_the_connection_is_given_up() {
     tick(&mut machine, 6.0);
     assert!(!reconnects(&machine.effects(at(6.0))));
 }
+
+/// The ticket with which a waiter returns whose claim was over when it was to be confirmed.
+#[track_caller]
+fn returns_after_its_claim(mut machine: Machine, now: f64) -> u64 {
+    let (request, call) = one_sent(&mut machine, now);
+    assert!(matches!(call, Call::Renew { .. }), "{call:?}");
+    answer(&mut machine, now + 0.1, request, lease(Word::Lost, Duration::ZERO));
+    match one_sent(&mut machine, now + 0.1).1 {
+        Call::Acquire { ticket, .. } => ticket,
+        call => panic!("{call:?}"),
+    }
+}
+
+#[test]
+fn who_heard_of_its_grant_but_never_of_its_place_returns_to_it() {
+    // The grant comes by message, and the reply with the ticket never does.
+    let (mut machine, spec) = start(LockOptions::new());
+    acquire(&mut machine, 0.0, &spec, 1);
+    one_sent(&mut machine, 0.0);
+    grant_pushed(&mut machine, 0.1, 1, 7);
+    assert_eq!(returns_after_its_claim(machine, 0.1), 6);
+
+    // The same, named by the reply to another question.
+    let (mut machine, spec) = start(LockOptions::new());
+    acquire(&mut machine, 0.0, &spec, 1);
+    one_sent(&mut machine, 0.0);
+    machine.handle(at(0.1), Event::Command(Command::Inspect { call: 9, keys: spec.keys.clone(), after: 0, count: 1 }));
+    let (question, _) = one_sent(&mut machine, 0.1);
+    let holder = HolderSeen { id: "client.1".into(), token: 7, ticket: 6 };
+    answer(&mut machine, 0.2, question, Answer { holder: Some(holder), ..lease(Word::State, seconds(0.1)) });
+    assert_eq!(returns_after_its_claim(machine, 0.2), 6);
+
+    // Or by the reply to its own acquire, which was repeated: its guard knows the place, too.
+    let (mut machine, spec) = start(LockOptions::new());
+    acquire(&mut machine, 0.0, &spec, 1);
+    let (request, _) = one_sent(&mut machine, 0.0);
+    let holder = HolderSeen { id: "client.1".into(), token: 7, ticket: 6 };
+    answer(&mut machine, 0.1, request, Answer { holder: Some(holder), ..lease(Word::Granted, spec.lease) });
+    let effects = machine.effects(at(0.1));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Granted { token: 7, ticket: 6, .. })), "{effects:?}");
+}
