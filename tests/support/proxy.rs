@@ -178,9 +178,14 @@ impl Proxy {
     }
 
     #[track_caller]
+    pub fn port(&self) -> u16 {
+        self.port.expect("this proxy was started without `tcp()`")
+    }
+
     /// Of its loopback port, for somebody who needs no password.
+    #[track_caller]
     pub fn tcp_url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port.expect("this proxy was started without `tcp()`"))
+        format!("redis://127.0.0.1:{}/", self.port())
     }
 
     /// From now on `act` is done to every frame that `target` names, until it is lifted.
