@@ -76,6 +76,44 @@ async fn while_too_few_have_it_the_waiter_keeps_its_place_and_nobody_is_held_up(
     drop(soon(second).await.unwrap());
 }
 
+/// The connection on which replicas are asked may break like any other, with the question on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_broke_off_is_put_again() {
+    let (master, replica) = pair();
+    let lock = lock(&master, 1).await;
+    replica.stop();
+    let waiting = soon(lock.enqueue()).await.unwrap();
+    let mut raw = master.raw();
+    let blocked = |info: String| info.contains("blocked_clients:1");
+    eventually("replicas are asked", SOON, || blocked(redis::cmd("INFO").arg("clients").query(&mut raw).unwrap()));
+    for kind in ["pubsub", "normal"] {
+        let _: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg(kind).query(&mut raw).unwrap();
+    }
+    replica.cont();
+    soon(soon(waiting).await.unwrap().release()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_at_the_same_time_is_answered_together() {
+    const LOCKS: usize = 50;
+    let (master, _replica) = pair();
+    let client = Client::connect(&master.url()).await.unwrap();
+    let lock = |number: usize| {
+        // The others wait for nobody who wants more.
+        let options = LockOptions::new().replicas(if number == 0 { 2 } else { 1 });
+        client.lock_with(&number.to_string(), options).unwrap()
+    };
+    let mut counter = support::watch::Counter::start(&master);
+    let strict = tokio::spawn(lock(0).acquire().into_future());
+    let all: Vec<_> = (1..=LOCKS).map(|number| tokio::spawn(lock(number).acquire().into_future())).collect();
+    for one in all {
+        soon(soon(one).await.unwrap().unwrap().release()).await.unwrap();
+    }
+    let asked = counter.so_far().get("wait").copied().unwrap_or(0);
+    assert!(asked >= 1 && asked < LOCKS as u64 / 2, "{asked} questions for {LOCKS} locks");
+    strict.abort();
+}
+
 /// What only the old master knows is not handed out there, while the promoted replica goes on without it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_a_failover_forgets_was_not_handed_out() {

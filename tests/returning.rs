@@ -8,13 +8,13 @@ use std::future::IntoFuture;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Waker};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, LockOptions};
-use support::{RedisServer, SOON, eventually, eventually_async, keys_left};
+use support::{Act, RedisServer, SOON, Target, eventually, eventually_async, keys_left};
 
 async fn client(server: &RedisServer) -> Client {
     Client::connect(&server.url()).await.unwrap()
@@ -111,6 +111,83 @@ fn a_client_that_ends_as_it_is_granted_leaves_nothing() {
         });
     }
     keys_left(&server);
+}
+
+/// Wakes nobody: does this in the keeper's thread, when the keeper has an outcome to tell.
+struct Instead<F: FnOnce() + Send>(Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send + 'static> Instead<F> {
+    fn waker(act: F) -> Waker {
+        Arc::new(Self(Mutex::new(Some(act)))).into()
+    }
+}
+
+impl<F: FnOnce() + Send> Wake for Instead<F> {
+    fn wake(self: Arc<Self>) {
+        let act = self.0.lock().unwrap().take();
+        act.into_iter().for_each(|act| act());
+    }
+}
+
+/// The keeper takes in a grant and, before it can tell anybody, that nobody wants it any more. Wakers run in its thread: so
+/// it is held up until all answers are there, and what is given up is given up while it carries out the first of them. It
+/// takes in 257 answers at a time, so that those which follow are taken in together with the news that they are late.
+#[test]
+fn what_is_given_up_in_the_turn_of_its_grant_is_given_back() {
+    const AT_A_TIME: usize = 257;
+    let server = RedisServer::start();
+    // A loopback port takes in as much as is written. Each small frame costs a unix socket much of its buffer.
+    let proxy = support::Proxy::start(&server).tcp();
+    let client = Client::builder().url(&proxy.tcp_url()).connect_lazy().unwrap();
+    let lock = |name: &str| {
+        let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON);
+        client.lock_with(name, options).unwrap()
+    };
+    drop(lock("set-up").acquire().blocking().unwrap());
+    keys_left(&server);
+    let [acquire, inspect] = ["acquire", "inspect"].map(fairlock::testing::digest);
+    let answers = proxy.fault(Target::reply(acquire), Act::Hold);
+    let inspected = proxy.fault(Target::request(inspect), Act::Answer("ERR nobody is to know"));
+
+    let mut late: Vec<_> = (0..5).map(|number| lock(&format!("late{number}")).acquire().into_future()).collect();
+    let mut first = lock("first").acquire().into_future();
+    let (give_up, given_up) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
+    let waker = Instead::waker(move || {
+        drop(given_up.recv().unwrap());
+        done.send(()).unwrap();
+    });
+    assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
+    let asked = lock("asked");
+    let mut asking: Vec<_> = (0..AT_A_TIME).map(|_| Box::pin(asked.inspect())).collect();
+    assert!(!asking.iter_mut().any(poll_once) && !late.iter_mut().any(poll_once));
+    give_up.send(late).unwrap();
+    eventually("all are granted", SOON, || granted(&server) == 6);
+    eventually("the others are answered", SOON, || inspected.struck() == AT_A_TIME as u64);
+
+    let (held_up, holds) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let mut short = lock("short").acquire().timeout(Duration::from_millis(1)).into_future();
+    let waker = Instead::waker(move || {
+        held_up.send(()).unwrap();
+        let _ = goes_on.recv();
+    });
+    assert!(Pin::new(&mut short).poll(&mut Context::from_waker(&waker)).is_pending());
+    holds.recv_timeout(SOON).unwrap();
+    let replies = proxy.counts().replies;
+    answers.lift();
+    proxy.wait("all answers are there", |counts| counts.replies >= replies + 6);
+    drop(go_on);
+    is_done.recv_timeout(SOON).unwrap();
+    drop(smol::block_on(first).unwrap());
+    drop((asking, short));
+    keys_left(&server);
+}
+
+/// How many locks are held.
+fn granted(server: &RedisServer) -> usize {
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*:leases").query(&mut server.raw()).unwrap();
+    keys.len()
 }
 
 /// A proxy before a server, which can fall silent on the connections that it has, and serves new ones.

@@ -301,7 +301,12 @@ impl Reply {
         }
         match Failure::of(error) {
             None => Reply::Gone(error.to_string().into()),
-            Some(Failure::Refused(cause)) if cause.contains("READONLY") => Reply::Replica(cause),
+            // Up to Redis 6.2 a script's error is a general one that quotes this.
+            Some(Failure::Refused(cause))
+                if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) || cause.contains("READONLY") =>
+            {
+                Reply::Replica(cause)
+            }
             Some(failure) => Reply::Result(Err(failure)),
         }
     }

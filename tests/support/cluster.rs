@@ -16,7 +16,9 @@ use std::{ops::Range, time::Duration};
 use redis::{Value, cmd};
 
 use super::{
-    SOON, eventually, run,
+    SOON, eventually,
+    proxy::Proxy,
+    run,
     server::{Builder as ServerBuilder, RedisServer},
     urls::before_host,
 };
@@ -85,7 +87,12 @@ impl Cluster {
 
     /// The URL for clients: all nodes.
     pub fn url(&self) -> String {
-        let nodes: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        self.url_of(&self.nodes.iter().collect::<Vec<_>>())
+    }
+
+    /// The URL for clients that are told of some nodes alone.
+    pub fn url_of(&self, nodes: &[&RedisServer]) -> String {
+        let nodes: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis-cluster://{}{}/", before_host(run::login()), nodes.join(","))
     }
 
@@ -143,6 +150,29 @@ impl Cluster {
         Migration { cluster: self, slot, from, to }
     }
 
+    /// A proxy before a node: when this returns, all nodes send clients to it. Needs Redis 7: before that, a node names
+    /// itself by the port of its start.
+    #[track_caller]
+    pub fn put_proxy_before(&self, node: &RedisServer) -> Proxy {
+        let proxy = Proxy::start(node).tcp();
+        let id: String = ask(node, &["MYID"]);
+        let port = Value::Int(proxy.port().into());
+        let () = cmd("CONFIG")
+            .arg("SET")
+            .arg("cluster-announce-port")
+            .arg(proxy.port())
+            .query(&mut node.raw())
+            .expect("CONFIG SET");
+        eventually("all nodes name the proxy", SOON, || {
+            self.up().all(|other| {
+                let ranges: Vec<Vec<Value>> = ask(other, &["SLOTS"]);
+                let mut masters = ranges.iter().flat_map(|range| &range[2..]);
+                masters.any(|master| matches!(master, Value::Array(parts) if parts[1] == port && parts[2] == text(&id)))
+            })
+        });
+        proxy
+    }
+
     fn up(&self) -> impl Iterator<Item = &RedisServer> {
         self.nodes.iter().filter(|node| node.is_up())
     }
@@ -151,10 +181,10 @@ impl Cluster {
     fn await_owner(&self, what: &str, slot: u16, accept: impl Fn(&RedisServer) -> bool) -> &RedisServer {
         let mut found = None;
         eventually(what, SOON, || {
-            let mut owners: Vec<Option<u16>> = self.up().map(|node| owner_seen_by(node, slot)).collect();
+            let mut owners: Vec<Option<String>> = self.up().map(|node| owner_seen_by(node, slot)).collect();
             owners.dedup();
-            let [Some(port)] = owners[..] else { return false };
-            found = self.up().find(|node| node.port() == port && accept(node));
+            let [Some(id)] = &owners[..] else { return false };
+            found = self.up().find(|node| ask::<String>(node, &["MYID"]) == *id && accept(node));
             found.is_some()
         });
         found.expect("the loop above ends with a node")
@@ -261,6 +291,10 @@ fn add_slots(node: &RedisServer, slots: Range<u16>) {
     let () = cmd("CLUSTER").arg("ADDSLOTS").arg(slots).query(&mut node.raw()).expect("CLUSTER ADDSLOTS");
 }
 
+fn text(text: &str) -> Value {
+    Value::BulkString(text.into())
+}
+
 #[track_caller]
 fn ask<T: redis::FromRedisValue>(node: &RedisServer, words: &[&str]) -> T {
     cmd("CLUSTER").arg(words).query(&mut node.raw()).unwrap_or_else(|error| panic!("CLUSTER {words:?}: {error}"))
@@ -282,14 +316,14 @@ fn at(node: &RedisServer) -> String {
     format!(" 127.0.0.1:{}@", node.port())
 }
 
-/// The port of a slot's master, as this node sees it.
-fn owner_seen_by(node: &RedisServer, slot: u16) -> Option<u16> {
-    // Each range: its first slot, its last one, its master, its replicas; each of these: address, port, …
+/// The id of a slot's master, as this node sees it. (Its port may be that of a proxy.)
+fn owner_seen_by(node: &RedisServer, slot: u16) -> Option<String> {
+    // Each range: its first slot, its last one, its master, its replicas; each of these: address, port, id, …
     let ranges: Vec<Vec<Value>> = ask(node, &["SLOTS"]);
     let number = |value: &Value| redis::from_redis_value::<u16>(value.clone()).ok();
     let range = ranges.iter().find(|range| {
         matches!((number(&range[0]), number(&range[1])), (Some(first), Some(last)) if (first..=last).contains(&slot))
     })?;
     let Value::Array(master) = &range[2] else { return None };
-    number(&master[1])
+    redis::from_redis_value(master[2].clone()).ok()
 }

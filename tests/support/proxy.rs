@@ -40,7 +40,7 @@ use super::{
     faults::{Rules, Side},
     resp::{Frames, is_push, words},
     server::RedisServer,
-    urls::of_socket,
+    urls::{before_host, of_socket},
 };
 
 /// What was done so far.
@@ -174,13 +174,22 @@ impl Proxy {
 
     /// Of its unix socket, with the name and the password with which clients go to the server.
     pub fn url(&self) -> String {
-        of_socket(&self.socket(), self.login.as_ref().map(|(user, password)| (user.as_str(), password.as_str())))
+        of_socket(&self.socket(), self.login())
     }
 
     #[track_caller]
-    /// Of its loopback port, for somebody who needs no password.
+    pub fn port(&self) -> u16 {
+        self.port.expect("this proxy was started without `tcp()`")
+    }
+
+    /// Of its loopback port, for the same.
+    #[track_caller]
     pub fn tcp_url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port.expect("this proxy was started without `tcp()`"))
+        format!("redis://{}127.0.0.1:{}/", before_host(self.login()), self.port())
+    }
+
+    fn login(&self) -> Option<(&str, &str)> {
+        self.login.as_ref().map(|(user, password)| (user.as_str(), password.as_str()))
     }
 
     /// From now on `act` is done to every frame that `target` names, until it is lifted.

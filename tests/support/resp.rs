@@ -34,9 +34,11 @@ fn line_len(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair == b"\r\n").map(|end| end + 2)
 }
 
-/// Whether a frame comes without having been asked for. What confirms a subscription looks like that, but is a reply.
+/// Whether a frame comes without having been asked for. What confirms a subscription looks like that, but is a reply;
+/// what ends one is none: a server says it of a slot that leaves it, and clients do not ask for it.
 pub fn is_push(frame: &[u8]) -> bool {
-    frame[0] == b'>' && !words(frame).first().is_some_and(|kind| kind.ends_with(b"subscribe"))
+    let is_reply = |kind: &Vec<u8>| kind.ends_with(b"subscribe") && !kind.ends_with(b"unsubscribe");
+    frame[0] == b'>' && !words(frame).first().is_some_and(is_reply)
 }
 
 /// The strings in an array of strings: the words of a request. Whatever else is in it is passed over.

@@ -8,8 +8,8 @@
 //!
 //! `make test-matrix` does these and others in turn. Some tests take no part, by what they are: `scripts_model` speaks to its
 //! servers without a client, those of `cli_local` are started by fairlock itself, `refusals` and `least_rights` bring users
-//! of their own, `replicas`, `topologies` and `faults_topologies` set-ups of their own (in which clients have the least
-//! rights, too).
+//! of their own, `replicas`, `finding`, `topologies` and `faults_topologies` set-ups of their own (in which clients have
+//! the least rights, too).
 //!
 //! The tests know nothing of it. They judge by the server that they started, to which [`RedisServer::raw`] leads as
 //! administrator in each case: where there are more, these hold no locks.

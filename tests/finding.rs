@@ -1,0 +1,213 @@
+//! How a client finds the server of a lock, and what it does when that is another one now: nodes of a cluster that send it
+//! on, connections that end, sentinels that name somebody else. Nobody is elected here, so it is quick; elections are in
+//! `topologies.rs`.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use fairlock::{Client, Guard, Lock, LockOptions, Waiting};
+use redis::cmd;
+use support::sentinel::MASTER;
+use support::{Act, Cluster, RedisServer, SOON, Target, eventually, eventually_async, run, soon};
+
+/// Nobody is taken for dead while these tests run.
+fn cluster() -> Cluster {
+    Cluster::builder().node_timeout(100 * SOON).start()
+}
+
+/// Heartbeats and renewals are far away: what is noticed was not noticed by them.
+fn quiet() -> LockOptions {
+    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
+}
+
+async fn lock(url: &str, name: &str) -> Lock {
+    soon(Client::connect(url)).await.unwrap().lock_with(name, quiet()).unwrap()
+}
+
+/// One who holds the lock, and one of another client who waits.
+async fn pair(url: &str, name: &str) -> (Guard, Waiting) {
+    let guard = soon(lock(url, name).await.acquire()).await.unwrap();
+    (guard, soon(lock(url, name).await.enqueue()).await.unwrap())
+}
+
+async fn hand_over(guard: Guard, waiting: Waiting) {
+    soon(guard.release()).await.unwrap();
+    soon(soon(waiting).await.unwrap().release()).await.unwrap();
+}
+
+/// A name whose slot is this node's.
+fn name_at(cluster: &Cluster, node: &RedisServer) -> String {
+    let is_there = |name: &String| cluster.owner(cluster.slot(name)).port() == node.port();
+    (0..).map(|number| format!("x{number}")).find(is_there).unwrap()
+}
+
+/// The channels of slots to which somebody listens at this node. Before Redis 7 there are none.
+fn listened_to(node: &RedisServer) -> Vec<String> {
+    cmd("PUBSUB").arg("SHARDCHANNELS").query(&mut node.raw()).unwrap()
+}
+
+/// A call is redirected before anything else shows that the slot has gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_sent_on_is_made_where_the_slot_is() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    let cluster = cluster();
+    let slot = cluster.slot("x");
+    let from = cluster.owner(slot);
+    let proxy = cluster.put_proxy_before(from);
+    let guard = soon(lock(&cluster.url(), "x").await.acquire()).await.unwrap();
+    let unsubscription = proxy.fault(Target::push("sunsubscribe"), Act::Hold);
+    cluster.migrate(slot, cluster.another_master(from)).finish();
+    unsubscription.await_struck();
+    soon(guard.renew()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+}
+
+/// The old owner has nothing of the lock any more, the new one does not own the slot yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_on_its_way_is_asked_for_where_it_goes() {
+    let cluster = cluster();
+    // With somebody who waits all keys are there. Otherwise both nodes ask to be asked again.
+    let (guard, waiting) = pair(&cluster.url(), "x").await;
+    let slot = cluster.slot("x");
+    let mut migration = cluster.migrate(slot, cluster.another_master(cluster.owner(slot)));
+    while migration.step().is_some() {}
+    soon(guard.renew()).await.unwrap();
+    migration.finish();
+    // What the hand-off says may come before the waiter has followed its slot.
+    soon(waiting.position()).await.unwrap();
+    hand_over(guard, waiting).await;
+}
+
+/// Nobody asks anything: the node itself says that a slot has left it. The node that the client was told of is dead then.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_follows_its_slot_whoever_is_dead() {
+    let cluster = cluster();
+    let dead = cluster.owner(0);
+    let from = cluster.another_master(dead);
+    let to = cluster.nodes().iter().find(|node| ![dead.port(), from.port()].contains(&node.port())).unwrap();
+    let (name, url) = (name_at(&cluster, from), |node: &RedisServer| cluster.url_of(&[node]));
+    let (guard, waiting) = pair(&url(dead), &name).await;
+    dead.kill();
+    // Whoever connects now is told of the dead node first.
+    let other = lock(&url(from), &name_at(&cluster, to)).await;
+    soon(soon(other.acquire()).await.unwrap().release()).await.unwrap();
+
+    cluster.migrate(cluster.slot(&name), to).finish();
+    if run::version() >= (7, 0) {
+        let follow = || listened_to(to).iter().filter(|channel| channel.contains(&name)).count() == 2;
+        eventually("both clients listen at the new owner", SOON, follow);
+        assert!(listened_to(from).is_empty(), "{:?}", listened_to(from));
+    }
+    hand_over(guard, waiting).await;
+}
+
+/// Subscriptions have a connection of their own, over which nothing is asked that would show its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_broke_is_made_again() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    let cluster = cluster();
+    let owner = cluster.owner(cluster.slot("x"));
+    let (guard, waiting) = pair(&cluster.url(), "x").await;
+    assert_eq!(listened_to(owner).len(), 2);
+    let killed: u32 = cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut owner.raw()).unwrap();
+    assert_eq!(killed, 2);
+    eventually("both clients listen again", SOON, || listened_to(owner).len() == 2);
+    hand_over(guard, waiting).await;
+}
+
+/// A lock that is new to its client is asked for where its slot was; and no node says what its host is.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_leave_out_their_host_are_where_they_were_reached() {
+    let cluster = cluster();
+    if run::version() >= (7, 0) {
+        for node in cluster.nodes() {
+            let mut set = cmd("CONFIG").arg("SET").arg("cluster-preferred-endpoint-type").to_owned();
+            let () = set.arg("unknown-endpoint").query(&mut node.raw()).unwrap();
+        }
+    }
+    let from = cluster.owner(cluster.slot("x"));
+    let client = soon(Client::connect(&cluster.url_of(&[from]))).await.unwrap();
+    let at = |node: &RedisServer| client.lock_with(&name_at(&cluster, node), quiet()).unwrap();
+    for node in cluster.nodes() {
+        soon(soon(at(node).acquire()).await.unwrap().release()).await.unwrap();
+    }
+    let moved = name_at(&cluster, from) + "-moved";
+    let from = cluster.owner(cluster.slot(&moved));
+    cluster.migrate(cluster.slot(&moved), cluster.another_master(from)).finish();
+    let lock = client.lock_with(&moved, quiet()).unwrap();
+    let (guard, waiting) = (soon(lock.acquire()).await.unwrap(), soon(lock.enqueue()).await.unwrap());
+    hand_over(guard, waiting).await;
+}
+
+/// What a sentinel says, without an election: who is the master is told to it.
+struct Named(RedisServer);
+
+impl Named {
+    fn sentinel() -> Named {
+        Named(RedisServer::builder().plain().tcp().argument("--sentinel").start())
+    }
+
+    fn names(&self, master: &RedisServer) {
+        let mut raw = self.0.raw();
+        let _ = cmd("SENTINEL").arg("REMOVE").arg(MASTER).query::<()>(&mut raw);
+        let mut monitor = cmd("SENTINEL").arg("MONITOR").arg(MASTER).to_owned();
+        let () = monitor.arg("127.0.0.1").arg(master.port()).arg(1).query(&mut raw).unwrap();
+        // Nobody is taken for dead.
+        let mut set = cmd("SENTINEL").arg("SET").arg(MASTER).to_owned();
+        let () = set.arg("down-after-milliseconds").arg((100 * SOON).as_millis()).query(&mut raw).unwrap();
+    }
+
+    /// How often somebody connected to it: once for each question.
+    fn asked(raw: &mut redis::Connection) -> u64 {
+        let info: String = cmd("INFO").arg("stats").query(raw).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().parse().unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentinels_name() {
+    let [old, new] = [(); 2].map(|()| RedisServer::builder().alone().tcp().start());
+    let (silent, sentinel) = (RedisServer::builder().plain().tcp().start(), Named::sentinel());
+    sentinel.names(&old);
+    // One that hangs does not hold up the other.
+    silent.stop();
+    let sentinels = [&silent, &sentinel.0].map(|one| format!("127.0.0.1:{}", one.port()));
+    let mut builder = Client::builder().sentinel(&sentinels, MASTER);
+    if let Some((user, password)) = run::login() {
+        builder = builder.login(user, password);
+    }
+    let client = soon(builder.connect()).await.unwrap();
+    let lock = client.lock_with("x", quiet()).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+
+    let demote = |server: &RedisServer, master: &RedisServer| {
+        let () = cmd("REPLICAOF").arg("127.0.0.1").arg(master.port()).query(&mut server.raw()).unwrap();
+    };
+    demote(&old, &new);
+    sentinel.names(&new);
+    soon(guard.renew()).await.unwrap();
+
+    // A replica is not asked, whoever names it: what it knows may be old.
+    sentinel.names(&old);
+    let mut raw = sentinel.0.raw();
+    let asked = Named::asked(&mut raw);
+    let killed: u32 = cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut new.raw()).unwrap();
+    assert_eq!(killed, 1);
+    let mut inspecting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.inspect().await }
+    });
+    eventually_async("it asks the sentinel again and again", SOON, async || Named::asked(&mut raw) >= asked + 3).await;
+    let early = tokio::time::timeout(Duration::ZERO, &mut inspecting).await;
+    assert!(early.is_err(), "{early:?} from a replica");
+    sentinel.names(&new);
+    soon(inspecting).await.unwrap().unwrap();
+    soon(guard.release()).await.unwrap();
+}
