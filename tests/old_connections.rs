@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fairlock::{Client, LockOptions};
 use redis::cmd;
-use support::{Proxy, RedisServer, keys_left, soon};
+use support::{Act, Proxy, RedisServer, SOON, Target, eventually_async, keys_left, soon};
 
 /// The ids of all connections to the server but the one that asks.
 fn connections(server: &RedisServer) -> BTreeSet<u64> {
@@ -51,6 +51,38 @@ async fn after_a_restart_nobody_elses_connection_is_ended() {
     }
     drop((lock, client));
     keys_left(&server);
+}
+
+/// A server that is busy when a connection is set up does not answer who that is. It is not taken into use: the next one
+/// could not end it, and its requests would run late.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_whose_number_is_not_known_is_not_used() {
+    for asked in ["id", "server", "kill"] {
+        let server = RedisServer::builder().alone().start();
+        let proxy = Proxy::start(&server);
+        let client = Client::connect(&proxy.url()).await.unwrap();
+        let lock = client.lock("x").unwrap();
+        let busy = || proxy.fault_times(1, Target::request(asked), Act::Answer("BUSY Redis is busy running a script."));
+        if asked != "kill" {
+            let busy = busy();
+            proxy.abandon();
+            eventually_async("the server is busy", SOON, async || busy.struck() == 1).await;
+        }
+        // On its way over the connection that was set up last.
+        soon(lock.acquire().into_future()).await.unwrap().release().await.unwrap();
+        let old = connections(&server);
+
+        let held = proxy.fault_times(1, Target::request("evalsha").command(), Act::Hold);
+        let waiting = tokio::spawn(lock.acquire().into_future());
+        tokio::task::block_in_place(|| held.await_struck());
+        let busy = (asked == "kill").then(busy);
+        proxy.abandon();
+        soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+        assert!(busy.is_none_or(|busy| busy.struck() == 1), "nothing was ended");
+        assert!(connections(&server).is_disjoint(&old), "{asked}: {old:?} is left of {:?}", connections(&server));
+        drop((lock, client));
+        drop(held);
+    }
 }
 
 /// Where a client may not end its old connections a request may run late: what it would leave behind is a claim.

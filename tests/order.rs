@@ -141,7 +141,7 @@ async fn a_short_timeout_beside_a_long_one_costs_it_nothing() {
     let lock = near.lock_with("queue", options()).unwrap();
     let guard = lock.acquire().await.unwrap();
 
-    let (short, long) = (Duration::from_secs(1), Duration::from_secs(600));
+    let (short, long) = (Duration::from_secs(3), Duration::from_secs(600));
     let far_lock = far.lock_with("queue", options()).unwrap();
     // The short ones stand before and behind the long one, of the same and of another client.
     let before = lock.enqueue().timeout(short).await.unwrap();

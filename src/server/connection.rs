@@ -114,6 +114,8 @@ impl Endpoint {
             connection.ask(&["INFO", "memory"]),
             connection.ask(&["INFO", "replication"]),
         );
+        // Without its id this connection could not be ended by the next, which would believe that there is nothing to end.
+        [&id, &me, &server].into_iter().try_for_each(|reply| self.for_good(reply))?;
         let text = |reply: Result<Value, RedisError>| reply.as_ref().ok().and_then(payload_text).unwrap_or_default();
         let (server, me, memory, replication) = (text(server), text(me), text(memory), text(replication));
         let version = self.check_version(&server)?;
@@ -142,6 +144,7 @@ impl Endpoint {
         // Where SCRIPT is forbidden or renamed, the first EVAL of each script loads it.
         let (killed, subscribed, _) =
             tokio::join!(connection.run(&kill), subscribe, futures_util::future::join_all(load));
+        self.for_good(&killed)?;
         subscribed.map_err(|error| self.explain(&error))?;
         connection.try_scripts().await.map_err(|error| self.explain_script(&error))?;
 
@@ -153,6 +156,17 @@ impl Endpoint {
             shards: version >= 7,
             warning: eviction(&memory),
         })
+    }
+
+    /// What is refused for the moment only, as by a server that is busy with a script, is no answer: an error, and
+    /// connecting is tried again. What is forbidden stays so.
+    fn for_good(&self, reply: &Result<Value, RedisError>) -> Result<(), ConnectError> {
+        match reply {
+            Err(error) if error.code() != Some("NOPERM") && matches!(Failure::of(error), Some(Failure::Refused(_))) => {
+                Err(self.explain(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_version(&self, server: &str) -> Result<u32, ConnectError> {
