@@ -25,7 +25,7 @@ use std::time::Instant;
 
 use list::Mutant;
 use results::Results;
-use tree::{PURE, REAL, Stage, Tree, Verdict};
+use tree::{ENCRYPTED, PURE, REAL, Stage, Tree, Verdict};
 
 /// Promises that rest on the scripts, on the client, or on both: of each at least two breaks.
 const ON_SCRIPTS: [u8; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
@@ -42,6 +42,9 @@ fn the_list_is_up_to_date_and_breaks_every_promise_twice() {
     let stale: Vec<_> =
         mutants.iter().filter_map(|mutant| Some(format!("{}: {}", mutant.name, mutant.applied().err()?))).collect();
     assert!(stale.is_empty(), "{stale:#?}");
+    let unknown = |target: &String| !REAL.has(target) && !ENCRYPTED.has(target);
+    let unknown: Vec<_> = mutants.iter().filter_map(|mutant| mutant.by.as_ref()).filter(|by| unknown(by)).collect();
+    assert!(unknown.is_empty(), "these are in no stage: {unknown:?}");
     let mut names: Vec<_> = mutants.iter().map(|mutant| &mutant.name).collect();
     names.sort();
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "two of one name: {names:#?}");
@@ -120,7 +123,7 @@ fn no_mutant_survives() {
 
 fn run(todo: &[&Mutant], results: &Results) {
     let tree = Tree::copy();
-    healthy(&tree);
+    healthy(&tree, todo);
     let (leave, left) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -151,11 +154,12 @@ fn order(mutant: &Mutant) -> [&'static Stage; 2] {
 }
 
 /// Nothing that fails anyway can show anything.
-fn healthy(tree: &Tree) {
+fn healthy(tree: &Tree, todo: &[&Mutant]) {
     let start = Instant::now();
     assert_eq!(scripts::judge(None).unwrap(), None, "the scripts fail as they are");
     say(&format!("the scripts as they are: nothing found in {:.1} s", start.elapsed().as_secs_f64()));
-    for stage in [&PURE, &REAL] {
+    let encrypted = todo.iter().any(|mutant| mutant.by.as_deref().is_some_and(|target| ENCRYPTED.has(target)));
+    for stage in [&PURE, &REAL].into_iter().chain(encrypted.then_some(&ENCRYPTED)) {
         let took = tree.passes(stage).unwrap_or_else(|error| panic!("{error}"));
         say(&format!("the fast suite {}: passed in {:.1} s", stage.name, took.as_secs_f64()));
     }

@@ -52,6 +52,10 @@ pub(crate) const REAL: Stage = Stage {
     twice: true,
 };
 
+/// Tried for those breaks alone that name it: it takes another build of everything.
+pub(crate) const ENCRYPTED: Stage =
+    Stage { name: "with encryption", targets: &[("tls", &["the_command_line"])], twice: true };
+
 /// Longer than any test waits for what should happen.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
@@ -68,6 +72,12 @@ pub(crate) enum Verdict {
 pub(crate) struct Tree {
     folder: PathBuf,
     target: PathBuf,
+}
+
+impl Stage {
+    pub(crate) fn has(&self, target: &str) -> bool {
+        self.targets.iter().any(|(name, _)| *name == target)
+    }
 }
 
 impl Tree {
@@ -109,7 +119,7 @@ impl Tree {
     fn suite(&self, stages: [&Stage; 2], likely: Option<&str>) -> Verdict {
         let mut by_chance = Vec::new();
         let is_likely = |target: &&Target| likely == Some(target.0);
-        let likely: Vec<Target> = REAL.targets.iter().filter(is_likely).copied().collect();
+        let likely: Vec<Target> = REAL.targets.iter().chain(ENCRYPTED.targets).filter(is_likely).copied().collect();
         for (targets, twice) in [(&*likely, true)].into_iter().chain(stages.map(|stage| (stage.targets, stage.twice))) {
             match self.part(targets, twice, &mut by_chance) {
                 Verdict::Survived(_) => {}
@@ -160,6 +170,7 @@ impl Tree {
         for (target, _) in targets {
             match *target {
                 "lib" => cargo.arg("--lib"),
+                "tls" => cargo.args(["--features", "tls", "--test", "tls"]),
                 target => cargo.args(["--test", target]),
             };
         }
