@@ -4,6 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fmt, fs,
+    io::Write as _,
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -162,6 +163,22 @@ impl RedisServer {
 
     pub fn builder() -> Builder {
         Builder::default()
+    }
+
+    /// A Redis 5.0, which knows neither RESP3 nor what fairlock needs besides. None, and a line that says so, where
+    /// `make test` could not fetch it.
+    #[track_caller]
+    pub fn too_old() -> Option<RedisServer> {
+        let servers = env::var_os("FAIRLOCK_SERVERS").map(PathBuf::from);
+        let servers = servers.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers"));
+        let binary = servers.join("redis-5.0/redis-server");
+        if !binary.exists() {
+            // Past the test harness, which swallows what a test prints that does not fail.
+            let skipped = format!("SKIPPED: no Redis 5.0 to be refused, as {} is not there\n", binary.display());
+            let _ = std::io::stderr().write_all(skipped.as_bytes());
+            return None;
+        }
+        Some(RedisServer::builder().plain().binary(binary).start())
     }
 
     #[track_caller]
