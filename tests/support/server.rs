@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{
-    SOON, cluster,
+    SOON, cluster, eventually,
     process::Process,
     run::{self, Topology},
 };
@@ -104,6 +104,11 @@ impl Builder {
         self
     }
 
+    /// Its replicas are linked as soon as they ask, and followed closely.
+    pub fn master(self) -> Self {
+        self.alone().tcp().config("repl-diskless-sync-delay 0").config("repl-ping-replica-period 1")
+    }
+
     /// Whatever the environment says about the run (`support::run`), this one has nobody beside it.
     pub fn alone(mut self) -> Self {
         self.alone = true;
@@ -179,6 +184,19 @@ impl RedisServer {
             return None;
         }
         Some(RedisServer::builder().plain().binary(binary).start())
+    }
+
+    /// One more server that replicates this one, and is linked to it. This one must listen on a port.
+    #[track_caller]
+    pub fn replica(&self) -> RedisServer {
+        let replicates = format!("replicaof 127.0.0.1 {}", self.port());
+        let replica = Builder { config: [self.setup.config.clone(), vec![replicates]].concat(), ..self.setup.clone() };
+        let replica = replica.start();
+        eventually("the replica is linked", SOON, || {
+            let info: String = redis::cmd("INFO").arg("replication").query(&mut replica.raw()).expect("INFO");
+            info.contains("master_link_status:up")
+        });
+        replica
     }
 
     #[track_caller]
