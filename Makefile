@@ -26,6 +26,7 @@ setup:
 	cargo fetch
 
 test:
+	-./scripts/fetch-servers.sh redis-5.0
 	$(with_redis) cargo test --features cli
 	OPTIONAL=1 TESTS="order costs goodbyes returning holding" ./scripts/test-matrix.sh redis-6.0
 
@@ -34,7 +35,6 @@ test-all: test
 	$(MAKE) test-matrix
 
 test-matrix:
-	-./scripts/fetch-servers.sh redis-5.0
 	./scripts/test-matrix.sh $(ROWS)
 
 test-acl:

@@ -5,13 +5,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod measure;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use fairlock::{Client, Guard, Lock};
+use fairlock::LockOptions;
+use measure::{Pair, connect, cycle, median};
 use support::RedisServer;
 
 const CYCLES: u32 = 1000;
@@ -32,13 +34,13 @@ fn main() {
                 redis::cmd("SET").arg("floor").arg(1).arg("NX").arg("PX").arg(30_000).query(&mut floor).unwrap();
             let _: () = redis::cmd("DEL").arg("floor").query(&mut floor).unwrap();
         }));
-        locks.push(each(CYCLES, || block_on(lock.acquire().blocking().unwrap().release()).unwrap()));
+        locks.push(each(CYCLES, || cycle(&lock)));
     }
     report("cycle: acquire + release, one thread", "SET NX PX + DEL on a bare socket", floors, locks);
 
     let (mut floors, mut locks) = (Vec::new(), Vec::new());
     let mut floor = PushFloor::new(&url);
-    let mut pair = Pair::new(&url);
+    let mut pair = Pair::new(&url, "hand-off", LockOptions::new());
     for _ in 0..rounds {
         floors.push(median((0..HAND_OFFS).map(|_| floor.once()).collect()));
         locks.push(median((0..HAND_OFFS).map(|_| pair.once()).collect()));
@@ -74,62 +76,12 @@ impl PushFloor {
     }
 }
 
-/// Two clients, each with its own connection and thread; the lock goes from one to the other.
-struct Pair {
-    here: Lock,
-    asks: Sender<()>,
-    queued: Receiver<()>,
-    granted: Receiver<(Instant, Guard)>,
-}
-
-impl Pair {
-    fn new(url: &str) -> Self {
-        let (asks, asked) = channel();
-        let (now_queued, queued) = channel();
-        let (got, granted) = channel();
-        let there = connect(url).lock("hand-off").unwrap();
-        std::thread::spawn(move || {
-            while asked.recv().is_ok() {
-                let waiting = there.enqueue().blocking().unwrap();
-                now_queued.send(()).unwrap();
-                let guard = waiting.blocking().unwrap();
-                got.send((Instant::now(), guard)).unwrap();
-            }
-        });
-        Self { here: connect(url).lock("hand-off").unwrap(), asks, queued, granted }
-    }
-
-    fn once(&mut self) -> Duration {
-        let guard = self.here.acquire().blocking().unwrap();
-        self.asks.send(()).unwrap();
-        self.queued.recv().unwrap();
-        let start = Instant::now();
-        drop(guard);
-        let (woken, guard) = self.granted.recv().unwrap();
-        block_on(guard.release()).unwrap();
-        woken - start
-    }
-}
-
-fn connect(url: &str) -> Client {
-    block_on(Client::connect(url)).unwrap()
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    smol::future::block_on(future)
-}
-
 fn each(times: u32, mut work: impl FnMut()) -> Duration {
     let start = Instant::now();
     for _ in 0..times {
         work();
     }
     start.elapsed() / times
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
 }
 
 fn report(what: &str, beside: &str, floors: Vec<Duration>, locks: Vec<Duration>) {

@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
+use support::RedisServer;
 use support::cli::{Process, Redis, Signal, eventually, fairlock, lives};
 
 #[test]
@@ -22,6 +23,22 @@ fn the_command_gets_name_and_token_and_its_exit_code_is_passed_on() {
     assert!(token(&first.stdout) < token(&second.stdout), "tokens rise: {first:?} {second:?}");
     assert_eq!(first.stderr, "", "a lock that is free is not worth a word");
     assert_eq!(redis.state("a name")["holder"], serde_json::Value::Null, "the lock was given back");
+}
+
+/// It does not wait for a server that will never do, and says what would.
+#[test]
+fn a_server_that_is_too_old_is_refused() {
+    let Some(server) = RedisServer::too_old() else { return };
+    let redis = Redis::of(server);
+    for arguments in [&["run", "x", "--", "echo", "it ran"][..], &["status", "x"]] {
+        let ended = Process::spawn(redis.fairlock().args(arguments)).finish();
+        assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
+        assert!(
+            ended.stderr.contains("is too old") && ended.stderr.contains("Redis 6.0 or Valkey is needed"),
+            "{ended:?}"
+        );
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    }
 }
 
 #[test]

@@ -9,7 +9,6 @@ use std::{
     future::IntoFuture as _,
     io::{BufRead, BufReader, Write as _},
     net::TcpListener,
-    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -178,14 +177,9 @@ async fn a_server_that_is_too_old() {
     }
 }
 
-/// Where there is one: `make test-matrix` fetches it.
 #[tokio::test]
 async fn a_real_server_that_is_too_old() {
-    let binary = concat!(env!("CARGO_MANIFEST_DIR"), "/target/servers/redis-5.0/redis-server");
-    if !Path::new(binary).exists() {
-        return;
-    }
-    let server = RedisServer::builder().plain().binary(binary).start();
+    let Some(server) = RedisServer::too_old() else { return };
     let error = refused(&server.url()).await;
     assert!(matches!(error, ConnectError::TooOld { .. }), "{error:?}");
     assert!(error.to_string().contains("Redis 6.0 or Valkey is needed"), "{error}");

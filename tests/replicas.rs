@@ -7,29 +7,13 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use fairlock::{AcquireError, Client, Lock, LockOptions, LostReason};
-use support::{RedisServer, SOON, eventually, keys_left, soon};
+use support::{RedisServer, keys_left, soon};
 
 /// A master and its replica, linked.
 fn pair() -> (RedisServer, RedisServer) {
-    let start = |more: &str| {
-        let server = RedisServer::builder()
-            .alone()
-            .tcp()
-            .config("repl-diskless-sync-delay 0")
-            .config("repl-ping-replica-period 1");
-        if more.is_empty() { server.start() } else { server.config(more).start() }
-    };
-    let master = start("");
-    let replica = start(&format!("replicaof 127.0.0.1 {}", master.port()));
-    linked(&replica);
+    let master = RedisServer::builder().master().start();
+    let replica = master.replica();
     (master, replica)
-}
-
-fn linked(replica: &RedisServer) {
-    eventually("the replica is linked", SOON, || {
-        let info: String = redis::cmd("INFO").arg("replication").query(&mut replica.raw()).unwrap();
-        info.contains("master_link_status:up")
-    });
 }
 
 async fn lock(server: &RedisServer, replicas: u32) -> Lock {

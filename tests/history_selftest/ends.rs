@@ -33,7 +33,7 @@ AT b b.1 returned
 ";
 
 fn returned_at(at: u64, changes: &[(&str, &str)]) -> Result<(), String> {
-    let slack = Terms { slack: Duration::from_nanos(5), ..terms() };
+    let slack = Terms { lateness: Duration::from_nanos(5), slack: Duration::from_nanos(50), ..terms() };
     let history = changed(&TIMEOUT.replace("AT", &at.to_string()), changes);
     assert_eq!(history.check(), Ok(()), "only the time may be wrong here");
     history.by_their_timeouts(&slack)

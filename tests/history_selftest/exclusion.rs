@@ -77,7 +77,8 @@ const OVERLAP: (&str, &str) = ("40 b b.1 released", "100 b b.1 lost");
 
 #[test]
 fn exclusion_excuses_what_lost_data_cannot_prevent() {
-    let history = good_but(&[OVERLAP]);
+    let stranger = ("23 c c.1 queued 202", "37 c c.1 queued 202");
+    let history = good_but(&[OVERLAP, stranger]);
     rejected(history.exclusion(&terms()), "two hold at once: b.1");
     assert_eq!(history.exclusion(&in_trouble(Trouble::LostData, 35, 36)), Ok(()));
     // Silence is no excuse.
@@ -91,12 +92,33 @@ fn exclusion_excuses_what_lost_data_cannot_prevent() {
     rejected(history.exclusion(&in_trouble(Trouble::LostData, 20, 30)), "two hold at once: b.1");
     rejected(history.exclusion(&in_trouble(Trouble::LostData, 42, 43)), "two hold at once: b.1");
     // At its local deadline at the latest the older one knew.
-    let late = good_but(&[(OVERLAP.0, "137 b b.1 lost")]);
+    let late = good_but(&[(OVERLAP.0, "137 b b.1 lost"), stranger]);
     rejected(late.exclusion(&in_trouble(Trouble::LostData, 35, 36)), "two hold at once: b.1");
     assert_eq!(late.exclusion(&in_trouble(Trouble::LostData, 35, 37)), Ok(()));
     // One excused pair excuses no third.
-    let third = good_but(&[OVERLAP, ("30 a a.1 released", "45 a a.1 released")]);
+    let third = good_but(&[OVERLAP, stranger, ("30 a a.1 released", "45 a a.1 released")]);
     rejected(third.exclusion(&in_trouble(Trouble::LostData, 35, 36)), "two hold at once: a.1");
+}
+
+#[test]
+fn exclusion_excuses_strangers_alone_where_data_was_lost() {
+    // c has forgotten nothing, and is granted the lock before b could be back.
+    let lost = |to| in_trouble(Trouble::LostData, 35, to);
+    let history = good_but(&[OVERLAP]);
+    rejected(history.exclusion(&lost(36)), "two hold at once: b.1");
+    // Nobody had told c of its place; or c had given it up, and comes anew while d, of the same process, waits.
+    let stranger = ("23 c c.1 queued 202", "37 c c.1 queued 202");
+    assert_eq!(good_but(&[OVERLAP, stranger]).exclusion(&lost(36)), Ok(()));
+    let another = ("23 c c.1 queued 202", "24 c d.1 called\n25 c d.1 queued 201\n37 c c.1 queued 202\n90 c d.1 left");
+    rejected(good_but(&[OVERLAP, another]).exclusion(&lost(36)), "two hold at once: b.1");
+    // After a liveness window everybody has had the time to be back.
+    let at = |granted: u64| ("41 c c.1 granted 204\n50 c c.1", format!("{granted} c c.1 granted 204\n99 c c.1"));
+    rejected(good_but(&[OVERLAP, (at(65).0, &at(65).1)]).exclusion(&lost(36)), "two hold at once: b.1");
+    assert_eq!(good_but(&[OVERLAP, (at(66).0, &at(66).1)]).exclusion(&lost(36)), Ok(()));
+    // Of two servers, one has lost nothing.
+    let mut divided = lost(36);
+    divided.admitted.extend(in_trouble(Trouble::Divided, 30, 45).admitted);
+    assert_eq!(history.exclusion(&divided), Ok(()));
 }
 
 #[test]

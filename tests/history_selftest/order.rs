@@ -117,11 +117,18 @@ fn order_excuses_strangers_who_come_first_to_an_emptied_server() {
     // Before the loss there is no excuse.
     rejected(history(text).order(&in_trouble(Trouble::LostData, 35, 36)), "b.1");
     // A process that was here before is no stranger, whatever it wants next.
-    let known = changed(text, &[("30 d d.1 called", "15 d d.0 called\n60 d d.0 left\n30 d d.1 called")]);
-    rejected(known.order(&in_trouble(Trouble::LostData, 26, 28)), "b.1");
+    let known =
+        changed(text, &[("30 d d.1 called", "15 d d.0 called\n16 d d.0 queued 200\n60 d d.0 left\n30 d d.1 called")]);
+    rejected(known.order(&in_trouble(Trouble::LostData, 26, 28)), "waited when d.1");
+    // But one that nobody had told of its place knows no more than a stranger.
+    for queued in ["", "27 d d.0 queued 305\n"] {
+        let before = format!("15 d d.0 called\n{queued}60 d d.0 left\n30 d d.1 called");
+        let untold = changed(text, &[("30 d d.1 called", &before)]);
+        assert_eq!(untold.order(&in_trouble(Trouble::LostData, 26, 28)), Ok(()));
+    }
     // One that has nothing left is one again, also if that ended in the middle of it: it has forgotten what it knew.
-    for end in [16, 27] {
-        let before = format!("15 d d.0 called\n{end} d d.0 left\n30 d d.1 called");
+    for end in [17, 27] {
+        let before = format!("15 d d.0 called\n16 d d.0 queued 200\n{end} d d.0 left\n30 d d.1 called");
         let forgotten = changed(text, &[("30 d d.1 called", &before)]);
         assert_eq!(forgotten.order(&in_trouble(Trouble::LostData, 26, 28)), Ok(()));
     }

@@ -1,11 +1,17 @@
 //! A server that loses data: all of it, or the latest.
 
+use std::time::Duration;
+
 use redis::cmd;
 
-use super::tell;
+use super::{subscribers, tell};
 use crate::support::{
-    RedisServer,
-    crew::{Fault, Struck, fault::concerned},
+    RedisServer, SOON,
+    crew::{
+        Crew, Fault, Struck,
+        fault::{concerned, crowded_hold},
+    },
+    eventually,
     history::Trouble,
 };
 
@@ -27,12 +33,8 @@ pub fn flushed(server: &RedisServer, hits: u64) -> Fault<'_> {
 /// SIGKILL, and another start without any data. The server must keep none on its disk.
 pub fn restarted_empty(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("the server was restarted empty", hits, move |crew| {
-        Struck::during(&GONE_AND_EMPTY, || {
-            server.kill();
-            let concerned = concerned(crew).min(1);
+        restarted(crew, server, || {
             let _ = std::fs::remove_file(server.dir().join("dump.rdb"));
-            server.restart();
-            concerned
         })
     })
 }
@@ -43,11 +45,25 @@ pub fn rolled_back(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("the server was rolled back", hits, move |crew| {
         tell(server, &["SAVE"]);
         crew.work(5);
-        Struck::during(&GONE_AND_EMPTY, || {
-            server.kill();
-            let concerned = concerned(crew).min(1);
-            server.restart();
-            concerned
-        })
+        restarted(crew, server, || {})
     })
+}
+
+/// It strikes while somebody holds the lock for long and many wait. The holder's process stands still until all others are
+/// back, who would be granted the lock if nothing kept the server from it.
+fn restarted(crew: &mut Crew, server: &RedisServer, between: impl FnOnce()) -> Struck {
+    let holder = crowded_hold(crew);
+    let struck = Struck::during(&GONE_AND_EMPTY, || {
+        // Until the next rest.
+        crew.pause(&holder, Duration::ZERO);
+        server.kill();
+        let concerned = concerned(crew).min(1);
+        between();
+        server.restart();
+        concerned
+    });
+    let others = crew.awake().len();
+    eventually("all but the holder are back", SOON, || subscribers(server).len() >= others);
+    crew.rest(Duration::from_millis(20));
+    struck
 }

@@ -15,6 +15,8 @@ pub mod slots;
 pub mod time;
 pub mod wire;
 
+use std::collections::BTreeSet;
+
 use redis::cmd;
 
 use crate::support::RedisServer;
@@ -22,4 +24,10 @@ use crate::support::RedisServer;
 /// What an administrator says to the server.
 fn tell(server: &RedisServer, words: &[&str]) {
     let _: redis::Value = cmd(words[0]).arg(&words[1..]).query(&mut server.raw()).expect("an administrator's command");
+}
+
+/// The ids of the connections that wait for grants: one of each client, unless there are old ones.
+fn subscribers(server: &RedisServer) -> BTreeSet<String> {
+    let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", "pubsub"]).query(&mut server.raw()).unwrap();
+    list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }

@@ -1,7 +1,8 @@
 //! The way to the server, through a proxy: what is lost, late, cut in the middle, or delivered when nobody wants it.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
+use super::subscribers;
 use crate::support::{
     Act, Proxy, RedisServer, SOON, Target,
     crew::{Crew, Fault, Struck},
@@ -89,10 +90,4 @@ pub fn delivered_late<'a>(proxy: &'a Proxy, server: &'a RedisServer, taken: bool
             refused
         })
     })
-}
-
-/// The ids of the connections that wait for grants: one of each client, unless there are old ones.
-fn subscribers(server: &RedisServer) -> BTreeSet<String> {
-    let list: String = redis::cmd("CLIENT").arg(&["LIST", "TYPE", "pubsub"]).query(&mut server.raw()).unwrap();
-    list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }

@@ -4,6 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fmt, fs,
+    io::Write as _,
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -16,7 +17,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{
-    SOON, cluster,
+    SOON, cluster, eventually,
     process::Process,
     run::{self, Topology},
 };
@@ -103,6 +104,11 @@ impl Builder {
         self
     }
 
+    /// Its replicas are linked as soon as they ask, and followed closely.
+    pub fn master(self) -> Self {
+        self.alone().tcp().config("repl-diskless-sync-delay 0").config("repl-ping-replica-period 1")
+    }
+
     /// Whatever the environment says about the run (`support::run`), this one has nobody beside it.
     pub fn alone(mut self) -> Self {
         self.alone = true;
@@ -162,6 +168,35 @@ impl RedisServer {
 
     pub fn builder() -> Builder {
         Builder::default()
+    }
+
+    /// A Redis 5.0, which knows neither RESP3 nor what fairlock needs besides. None, and a line that says so, where
+    /// `make test` could not fetch it.
+    #[track_caller]
+    pub fn too_old() -> Option<RedisServer> {
+        let servers = env::var_os("FAIRLOCK_SERVERS").map(PathBuf::from);
+        let servers = servers.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers"));
+        let binary = servers.join("redis-5.0/redis-server");
+        if !binary.exists() {
+            // Past the test harness, which swallows what a test prints that does not fail.
+            let skipped = format!("SKIPPED: no Redis 5.0 to be refused, as {} is not there\n", binary.display());
+            let _ = std::io::stderr().write_all(skipped.as_bytes());
+            return None;
+        }
+        Some(RedisServer::builder().plain().binary(binary).start())
+    }
+
+    /// One more server that replicates this one, and is linked to it. This one must listen on a port.
+    #[track_caller]
+    pub fn replica(&self) -> RedisServer {
+        let replicates = format!("replicaof 127.0.0.1 {}", self.port());
+        let replica = Builder { config: [self.setup.config.clone(), vec![replicates]].concat(), ..self.setup.clone() };
+        let replica = replica.start();
+        eventually("the replica is linked", SOON, || {
+            let info: String = redis::cmd("INFO").arg("replication").query(&mut replica.raw()).expect("INFO");
+            info.contains("master_link_status:up")
+        });
+        replica
     }
 
     #[track_caller]

@@ -140,6 +140,33 @@ pub fn long_hold(crew: &mut Crew) -> bool {
     true
 }
 
+/// Waits for the worst moment to lose data: somebody was granted the lock not long ago for longer than a lease, and of two
+/// other processes at least some wait for it and know their tickets. The name of the process that holds it.
+#[track_caller]
+pub fn crowded_hold(crew: &mut Crew) -> String {
+    const CROWD: usize = 4;
+    let start = Instant::now();
+    loop {
+        let since = now_ns() - (crew.terms().lease / 2).as_nanos() as u64;
+        let history = crew.history();
+        let not_long_ago =
+            |wait: &&Wait| Turn::is_long(&wait.waiter) && wait.granted_ns.is_some_and(|at| at >= since) && holds(wait);
+        if let Some(holder) = history.waits().iter().find(not_long_ago) {
+            let behind = |wait: &&Wait| {
+                wait.process != holder.process && wait.ticket.is_some() && waits(wait) && wait.died_ns.is_none()
+            };
+            let crowd: Vec<&str> = history.waits().iter().filter(behind).map(|wait| wait.process.as_str()).collect();
+            let awake = crew.awake();
+            let of_two = crowd.iter().any(|name| *name != crowd[0]);
+            if crowd.len() >= CROWD && of_two && awake.contains(&holder.process) {
+                return holder.process.clone();
+            }
+        }
+        assert!(start.elapsed() < SOON, "nobody holds the lock for long while many wait: set `Setup::long_of`");
+        crew.rest(Duration::from_millis(20));
+    }
+}
+
 fn waits(wait: &Wait) -> bool {
     wait.granted_ns.is_none() && wait.left_ns.is_none() && wait.returned_ns.is_none()
 }

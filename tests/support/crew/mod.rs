@@ -57,6 +57,10 @@ pub const ROLE: &str = "crew member";
 /// How long anything may take that ends by itself, and a fault to hit as often as it should.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long after its timeout an acquire may return: nothing but this machine can be the reason, and a process that stands
+/// still for as long as costs it a heartbeat is excused as if it had been stopped.
+const LATENESS: Duration = Duration::from_secs(2);
+
 /// The seeds of this run, of which the ordinary ones are always the same: `FAIRLOCK_CASES=100` takes so many random ones
 /// instead, `FAIRLOCK_SEED=7` this one.
 pub fn seeds(ordinary: &[u64]) -> Vec<u64> {
@@ -154,6 +158,7 @@ impl Setup {
             liveness: orders.liveness,
             buffer: orders.buffer,
             slack,
+            lateness: LATENESS,
             admitted: Vec::new(),
         };
         record.remark(format_args!("{orders:?} {terms:?}"));

@@ -12,7 +12,7 @@ impl History {
             standing.retain(|before| hold.from < before.to);
             let admitted = |before: &&Hold<'_>| {
                 let (older, newer) = if before.token <= hold.token { (*before, &hold) } else { (&hold, *before) };
-                terms.admits_belief(older.granted, older.to, newer.granted)
+                self.admits_belief(terms, older, newer)
             };
             if let Some(before) = standing.iter().find(|before| !admitted(before)) {
                 return Err(format!("two hold at once: {before} and {hold}"));

@@ -35,6 +35,7 @@
 mod clock;
 mod ends;
 mod exclusion;
+mod losses;
 mod order;
 mod record;
 mod stalls;

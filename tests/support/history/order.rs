@@ -38,13 +38,7 @@ impl History {
         terms.losses().any(|loss| {
             let of_before = overtaken.called_ns <= loss.to_ns;
             let soon = (loss.from_ns..=loss.to_ns + nanos(terms.liveness)).contains(&by.granted);
-            let known = |wait: &Wait| {
-                let end = wait.released_ns.or(wait.lost_ns).or(wait.left_ns).or(wait.returned_ns).or(wait.died_ns);
-                wait.process == by.wait.process
-                    && wait.called_ns < loss.from_ns
-                    && end.is_none_or(|end| end > loss.from_ns.max(by.wait.called_ns))
-            };
-            of_before && soon && !self.waits().iter().any(known)
+            of_before && soon && !self.remembers(by.wait, loss)
         })
     }
 }

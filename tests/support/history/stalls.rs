@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{
-    terms::Terms,
+    terms::{Terms, nanos},
     waits::{History, Hold, Wait},
 };
 
@@ -102,7 +102,7 @@ impl History {
         for silence in terms.silences().filter(|silence| silence.from_ns <= gap.to && silence.to_ns >= reach) {
             until += silence.to_ns - silence.from_ns + 2 * terms.heartbeat();
         }
-        Duration::from_nanos(until - gap.from + terms.slack_ns())
+        Duration::from_nanos(until - gap.from + nanos(terms.slack))
     }
 }
 

@@ -9,8 +9,10 @@ pub struct Terms {
     pub lease: Duration,
     pub liveness: Duration,
     pub buffer: Duration,
-    /// What a busy machine may take on top of every bound in time.
+    /// What a busy machine may take on top of every bound in time but the next.
     pub slack: Duration,
+    /// How long after its timeout an acquire may return. What befalls the server is no reason for more.
+    pub lateness: Duration,
     pub admitted: Vec<Admitted>,
 }
 
@@ -56,8 +58,8 @@ impl Terms {
         nanos(self.lease)
     }
 
-    pub(super) fn slack_ns(&self) -> u64 {
-        nanos(self.slack)
+    pub(super) fn lateness_ns(&self) -> u64 {
+        nanos(self.lateness)
     }
 
     /// How long nothing is granted after a loss of data, at the most.
@@ -81,12 +83,16 @@ impl Terms {
         self.admitted.iter().any(its)
     }
 
-    /// Whether one who was granted the lock before a loss of data, or a jump of the clock, may still believe in its lease
-    /// although the server, for which it was over, granted the lock to another: until its local deadline, which nothing
-    /// has prolonged since.
-    pub(super) fn admits_belief(&self, granted: u64, until: u64, other_granted: u64) -> bool {
+    /// What can be the reason that one who was granted the lock before it still believes in its lease although the server,
+    /// for which it was over, granted the lock to another: until its local deadline, which nothing has prolonged since.
+    pub(super) fn reasons_to_believe(
+        &self,
+        granted: u64,
+        until: u64,
+        other_granted: u64,
+    ) -> impl Iterator<Item = &Admitted> {
         let harmless = [Trouble::Silent, Trouble::LostPlaces, Trouble::Divided];
-        self.admitted.iter().filter(|admitted| !harmless.contains(&admitted.trouble)).any(|trouble| {
+        self.admitted.iter().filter(move |trouble| !harmless.contains(&trouble.trouble)).filter(move |trouble| {
             granted <= trouble.to_ns && trouble.from_ns <= other_granted && until <= trouble.to_ns + self.lease_ns()
         })
     }

@@ -21,7 +21,7 @@ impl History {
             if let Some(next) = next
                 && hold.believed()
                 && next.granted < hold.to
-                && !terms.admits_belief(hold.granted, hold.to, next.granted)
+                && !self.admits_belief(terms, &hold, &next)
             {
                 let late = (hold.to - next.granted) as f64 / 1e6;
                 return Err(format!("{hold} believed in its lease {late:.3} ms after it was granted to {next}"));

@@ -12,6 +12,8 @@ pub struct Wait {
     pub ticket: Option<u64>,
     pub token: Option<u64>,
     pub called_ns: u64,
+    /// When its ticket was on record first: no earlier than its client knew of it.
+    pub queued_ns: Option<u64>,
     pub timeout_ns: Option<u64>,
     pub granted_ns: Option<u64>,
     /// The last moment at which its own check said that it held the lock.
@@ -194,7 +196,10 @@ impl<'a> Line<'a> {
             .ok_or_else(|| format!("{} was {} before it called", self.waiter, self.event))?;
         let first = match self.event {
             // A ticket may be named again, and must then be the same: a waiter keeps its ticket (I7).
-            Event::Queued { ticket } => wait.ticket.replace(ticket).is_none_or(|before| before == ticket),
+            Event::Queued { ticket } => {
+                wait.queued_ns.get_or_insert(self.at);
+                wait.ticket.replace(ticket).is_none_or(|before| before == ticket)
+            }
             Event::Granted { token } => {
                 wait.token.replace(token).is_none() && wait.granted_ns.replace(self.at).is_none()
             }
