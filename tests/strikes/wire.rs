@@ -11,12 +11,15 @@ use crate::support::{
     proxy::Counts,
 };
 
+/// What names a lock. The set-up of a connection does not, though it tries whether scripts can be called.
+const OF_LOCKS: &str = ":queue";
+
 /// Every frame that is about locks: requests, replies, or the messages of grants.
 fn any(crew: &mut Crew) -> Target {
     match crew.rng().u32(..4) {
-        0 => Target::request("evalsha").command(),
-        1 => Target::push(""),
-        _ => Target::reply("evalsha").command(),
+        0 => Target::request(OF_LOCKS),
+        1 => Target::push(OF_LOCKS),
+        _ => Target::reply(OF_LOCKS),
     }
 }
 
@@ -66,7 +69,7 @@ pub fn delivered_late<'a>(proxy: &'a Proxy, server: &'a RedisServer, taken: bool
     Fault::new("requests delivered late", hits, move |crew| {
         Struck::during(&[Trouble::Silent], || {
             let members = crew.awake().len() as u64;
-            let fault = proxy.fault_times(1, Target::request("evalsha").command(), Act::Hold);
+            let fault = proxy.fault_times(1, Target::request(OF_LOCKS), Act::Hold);
             fault.await_struck();
             // Only now: some may have been on their way back from the fault before this one.
             let (before, old) = (proxy.counts(), subscribers(server));

@@ -393,6 +393,10 @@ impl Shared {
 
     /// What is to be done to this frame, if not simply to pass it on; waits where it is to wait.
     fn judge(&self, connection: &Connection, side: Side, words: &[Vec<u8>]) -> Option<Act> {
+        // Nobody would notice what befalls an answer.
+        if side != Side::Request && connection.client_gone() {
+            return None;
+        }
         let mut inner = self.lock();
         let (number, act) = inner.rules.strike(side, words)?;
         connection.state().holds = side == Side::Request && matches!(act, Act::Hold);
