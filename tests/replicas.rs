@@ -7,7 +7,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use fairlock::{AcquireError, Client, Lock, LockOptions, LostReason};
-use support::{RedisServer, keys_left, soon};
+use support::{RedisServer, SOON, eventually, keys_left, soon};
 
 /// A master and its replica, linked.
 fn pair() -> (RedisServer, RedisServer) {
