@@ -157,9 +157,11 @@ fn served_in_order(waiters: &[u8], blow: Blow, before: u8, after: u8, no_pushes:
 fn order_outlives_every_blow() {
     let blows = [Blow::Nothing, Blow::Flush, Blow::TwoFlushes, Blow::Rollback, Blow::Restart];
     let strategy = (vec(0..3_u8, 2..150), 0..blows.len(), any::<[u8; 2]>(), any::<bool>());
-    let result = runner(config(cases(60))).run(&strategy, |(waiters, blow, [before, after], no_pushes)| {
-        served_in_order(&waiters, blows[blow], before, after, no_pushes).map_err(TestCaseError::fail)
-    });
+    // These are long.
+    let result =
+        runner(config((cases(4000) / 60).max(1))).run(&strategy, |(waiters, blow, [before, after], no_pushes)| {
+            served_in_order(&waiters, blows[blow], before, after, no_pushes).map_err(TestCaseError::fail)
+        });
     if let Err(error) = result {
         panic!("{error}");
     }

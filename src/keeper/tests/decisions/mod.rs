@@ -3,6 +3,7 @@
 
 mod giving_back;
 mod holding;
+mod late;
 mod replicated;
 mod trouble;
 mod waiting;
