@@ -282,9 +282,10 @@ impl Shared {
     }
 
     fn take(self: &Arc<Self>, client: OwnedFd) {
-        let server = UnixStream::connect(&self.server);
+        // The server does not hear of who is refused: it would count them.
         let refused = self.lock().refuses;
-        let (Ok(server), false) = (server, refused) else { return self.count(|counts| counts.refused += 1) };
+        let server = (!refused).then(|| UnixStream::connect(&self.server)).and_then(Result::ok);
+        let Some(server) = server else { return self.count(|counts| counts.refused += 1) };
         let (client, server) = (File::from(client), File::from(OwnedFd::from(server)));
         let connection = Arc::new(Connection { client, server, asked: Mutex::default(), state: Mutex::default() });
         {
