@@ -7,12 +7,12 @@ use super::{
 };
 
 impl History {
-    /// Who was granted first is told by the tokens, which the server gave, not by when the processes noticed. Of a
-    /// grant without a ticket on record nobody can say whom it overtook.
+    /// Who was granted first is told by the tokens, which the server gave, not by when the processes noticed. Who was
+    /// granted by a try has no ticket, and there the queue is empty.
     pub fn order(&self, terms: &Terms) -> Result<(), String> {
         for hold in self.holds() {
             let Some(ticket) = hold.wait.ticket else { continue };
-            if hold.ticket_is_unknown(terms) || terms.there_was(Trouble::Divided, hold.granted) {
+            if terms.there_was(Trouble::Divided, hold.granted) {
                 continue;
             }
             let overtaken = self.waits().iter().find(|other| {
@@ -40,16 +40,5 @@ impl History {
             let soon = (loss.from_ns..=loss.to_ns + nanos(terms.liveness)).contains(&by.granted);
             of_before && soon && !self.remembers(by.wait, loss)
         })
-    }
-}
-
-impl Hold<'_> {
-    /// Who has its token for a ticket was granted at once; or else the answer with its ticket was lost, and the next that it
-    /// heard was its grant.
-    fn ticket_is_unknown(&self, terms: &Terms) -> bool {
-        let wait = self.wait;
-        let mut silences = terms.silences();
-        wait.ticket == wait.token
-            && silences.any(|silence| silence.from_ns <= self.from && wait.called_ns <= silence.to_ns)
     }
 }
