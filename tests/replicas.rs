@@ -138,6 +138,9 @@ async fn a_lease_that_replicas_do_not_follow_is_lost_at_its_local_deadline() {
     let lock = lock(&master, 1).await;
     let guard = soon(lock.acquire()).await.unwrap();
     replica.stop();
+    // That they have what was asked about before does not count for this.
+    let early = tokio::time::timeout(Duration::from_secs(1), guard.renew()).await;
+    assert!(early.is_err(), "{early:?} without a replica");
     let lost = soon(guard.lost()).await;
     assert!(
         matches!(&lost.reason, LostReason::NotRenewed { cause: Some(cause) } if cause.contains("replicas")),
