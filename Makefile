@@ -55,13 +55,10 @@ whims:
 mutants:
 	$(with_redis) cargo test --test mutants -- --ignored --nocapture
 
-# Goes on where it was interrupted; MUTANTS passes options on, as in MUTANTS="--shard 1/4". Single cases find most mutants
-# in no time; what they leave goes through all random worlds.
-generic = FAIRLOCK_UNSHRUNK=1 CARGO_TARGET_DIR=$(CURDIR)/target/mutants/generic cargo mutants --iterate --output target/mutants
+# MUTANTS picks some by what their names contain, as in MUTANTS=src/keeper/leases.rs.
 mutants-generic:
 	@cargo mutants --version >/dev/null 2>&1 || { echo "cargo install --locked cargo-mutants"; exit 1; }
-	FAIRLOCK_CASES=1 $(generic) $(MUTANTS) || case $$? in 2 | 3) ;; *) exit 1 ;; esac
-	$(generic) $(MUTANTS)
+	./scripts/mutants-generic.py $(MUTANTS)
 
 model:
 	cargo test --release --lib every_state_of_larger_worlds -- --ignored --nocapture

@@ -277,6 +277,8 @@ mod tests {
                 queue: "fairlock:{a b c}:queue".into()
             }
         );
+        let told = Push::parse(b"break abc.7 123 45 6700 fairlock:{a b c}:queue").unwrap();
+        assert_eq!(told, Push { kind: PushKind::Break, ..push });
         for bad in [
             "",
             "grant",

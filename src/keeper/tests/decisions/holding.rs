@@ -106,7 +106,8 @@ fn the_longest_hold_ends_renewal_and_is_the_reason_that_is_told() {
             }
             for effect in effects {
                 if let Effect::Send { request, call: Call::Renew { lease: asked, .. } } = effect {
-                    renewed += usize::from(asked == seconds(30.0));
+                    renewed += 1;
+                    assert_eq!(asked, seconds(30.0), "as long as it is prolonged, it is by a whole lease");
                     answer(&mut machine, now, request, lease(Word::Renewed, asked));
                 }
             }
@@ -190,4 +191,16 @@ fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
     let effects = machine.effects(at(10.1));
     assert!(outcome(&effects, 9).is_none(), "it was answered before");
     assert!(matches!(outcome(&effects, 10), Some(Outcome::Renewed)), "{effects:?}");
+}
+
+#[test]
+fn an_answer_that_prolongs_nothing_leaves_the_notice_as_long_as_it_was() {
+    let mut machine = holding(LockOptions::new().manual_renewal());
+    disconnect(&mut machine, 9.95);
+    connect(&mut machine, 9.95);
+    let (request, _) = one_sent(&mut machine, 9.95);
+    // 20 s less what clocks may drift in them: it ends just when it would have ended.
+    answer(&mut machine, 10.0, request, lease(Word::Renewed, seconds(20.0)));
+    assert!(machine.effects(at(10.0)).is_empty());
+    assert_eq!(machine.next_due(), Some(at(29.849 - 3.0)));
 }
