@@ -9,7 +9,7 @@ use std::{
 use redis::{Cmd, cmd};
 
 use super::{Answer, Entry, Lock, Message, Request, State, Terms, about};
-use crate::support::RedisServer;
+use crate::support::{RedisServer, SOON};
 
 const CLOCK: &str = "local function server_time() return tonumber(redis.call('GET', 'test-clock')) end\n";
 const KINDS: [&str; 5] = ["queue", "sessions", "leases", "entries", "state"];
@@ -65,6 +65,8 @@ impl Driver {
     pub fn with(change: impl Fn(&str, &str) -> String) -> Self {
         let server = RedisServer::start();
         let stream = UnixStream::connect(server.socket()).expect("the server's socket");
+        // A script that was broken on purpose may run for ever.
+        stream.set_read_timeout(Some(SOON)).expect("a timeout");
         let reader = BufReader::new(stream.try_clone().expect("a second handle"));
         let keys = KINDS.iter().map(|kind| format!("fairlock:{{{NAME}}}:{kind}")).collect();
         let mut driver = Self {
