@@ -102,9 +102,10 @@ impl LockOptions {
     ///
     /// Redis replicates asynchronously: without this, a failover can forget a grant, and two hold the lock until the older
     /// is told. With all replicas here, whichever becomes the master knows of every grant that was handed out. With fewer, a
-    /// replica that lacks the last grants may still be chosen. Costs one more script and a WAIT for each grant and each
-    /// renewal, shared by those that come together. While too few replicas answer, a waiter keeps its place, also as the
-    /// first; its error at its timeout says so.
+    /// replica that lacks the last grants may still be chosen. Costs one more script and a WAIT, two round trips, for each
+    /// grant and each renewal, shared by those that come together; they go over a connection of their own, so that they hold
+    /// up nobody's renewals. While too few replicas answer, a waiter keeps its place, also as the first; its error at its
+    /// timeout says so.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
