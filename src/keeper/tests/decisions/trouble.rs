@@ -380,3 +380,56 @@ fn a_waiter_whose_grant_is_being_confirmed_does_not_return_to_the_queue() {
     let (_, call) = one_sent(&mut machine, 3.8);
     assert!(matches!(&call, Call::Acquire { id, .. } if id == "client.2"), "{call:?}");
 }
+
+// ---- scripts that stop at their batch limit ----
+
+#[test]
+fn who_was_stopped_at_a_batch_limit_goes_on() {
+    // A heartbeat: by another at once.
+    let mut machine = waiting(LockOptions::new(), 0, seconds(0.5));
+    let (heartbeat, now) = loop {
+        let due = machine.next_due().unwrap();
+        machine.handle(due, Event::Tick);
+        let heartbeats = machine.effects(due).into_iter().find_map(|effect| match effect {
+            Effect::Send { request, call: Call::Heartbeat { .. } } => Some(request),
+            _ => None,
+        });
+        if let Some(request) = heartbeats {
+            break (request, due.since(Time(0)).as_secs_f64() - 1000.0);
+        }
+    };
+    answer(&mut machine, now, heartbeat, Answer { again: true, ..alive(0, seconds(0.5)) });
+    let (_, call) = one_sent(&mut machine, now);
+    assert!(matches!(call, Call::Heartbeat { .. }), "{call:?}");
+
+    // An operator's call: by a release of an id that nobody has.
+    let (mut machine, spec) = start(LockOptions::new());
+    let keys = spec.keys.clone();
+    machine.handle(at(0.0), Event::Command(Command::Break { call: 9, keys, token: 7, force: true }));
+    let (question, _) = one_sent(&mut machine, 0.0);
+    answer(&mut machine, 0.1, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
+    let effects = machine.effects(at(0.1));
+    assert!(outcome(&effects, 9).is_some(), "{effects:?}");
+    let goes_on =
+        |effect: &Effect| matches!(effect, Effect::Send { call: Call::Release { id, .. }, .. } if id == "client.0");
+    assert!(effects.iter().any(goes_on), "{effects:?}");
+}
+
+#[test]
+fn what_was_not_believed_is_not_said_again() {
+    let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
+    disconnect(&mut machine, 1.0);
+    connect(&mut machine, 1.1);
+    let (heartbeat, _) = one_sent(&mut machine, 1.1);
+    answer(&mut machine, 1.2, heartbeat, lease(Word::Unknown, seconds(20.0)));
+    let (request, call) = one_sent(&mut machine, 1.2);
+    assert!(matches!(call, Call::Acquire { ticket: 6, .. }), "{call:?}");
+    answer(&mut machine, 1.2, request, lease(Word::Refused, Duration::ZERO));
+    let anew = sent(&mut machine, 1.2);
+    let acquire = anew.iter().find_map(|(_, call)| match call {
+        Call::Acquire { ticket, epoch, floor, .. } => Some((*ticket, *epoch, *floor)),
+        _ => None,
+    });
+    let (ticket, _, floor) = acquire.expect("it asks anew");
+    assert_eq!((ticket, floor), (0, 0));
+}
