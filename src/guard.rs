@@ -304,3 +304,36 @@ impl Held {
         self.shared.clone().lost()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::options::LockOptions;
+    use crate::server::LockKeys;
+
+    fn lease_until(deadline: Time) -> Shared {
+        Shared::new(LockOptions::new().check(LockKeys::new("fairlock", "x")).unwrap(), 1, 7, 6, deadline)
+    }
+
+    // While the machine slept, or the keeper did not run.
+    #[test]
+    fn a_lease_ends_by_the_clock_though_nobody_has_said_so() {
+        let now = Time::now();
+        lease_until(now + Duration::from_secs(60)).check().unwrap();
+        let over = lease_until(now).check().unwrap_err();
+        assert!(matches!(over.reason, LostReason::NotRenewed { cause: None }), "{over:?}");
+    }
+
+    #[test]
+    fn what_is_lost_is_not_renewed() {
+        let later = |seconds| Time::now() + Duration::from_secs(seconds);
+        let shared = lease_until(later(60));
+        shared.prolong(later(120));
+        assert!(shared.remaining() > Duration::from_secs(60));
+        shared.lose(LostReason::Ended);
+        shared.prolong(later(180));
+        assert!(shared.remaining().is_zero(), "{:?}", shared.remaining());
+        shared.check().unwrap_err();
+    }
+}
