@@ -204,3 +204,13 @@ fn an_answer_that_prolongs_nothing_leaves_the_notice_as_long_as_it_was() {
     assert!(machine.effects(at(10.0)).is_empty());
     assert_eq!(machine.next_due(), Some(at(29.849 - 3.0)));
 }
+
+#[test]
+fn a_renewal_tells_what_was_seen_and_what_is_left() {
+    let mut machine = holding(LockOptions::new());
+    tick(&mut machine, 10.0);
+    match one_sent(&mut machine, 10.0).1 {
+        Call::Renew { token: 7, epoch: 5, floor: 7, left, .. } => assert_eq!(left, seconds(29.849 - 10.0)),
+        call => panic!("{call:?}"),
+    }
+}
