@@ -46,6 +46,7 @@ pub(crate) const REAL: Stage = Stage {
         ("refusals", &["never_answers"]),
         ("replicas", &[]),
         ("returning", &[]),
+        ("scripts_model", &["the_scripts_do", "so_they_do"]),
         ("suspended_time", &[]),
         ("unreachable", &["says_that_the_server", "have_one_of_their_own"]),
     ],
