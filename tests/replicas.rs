@@ -73,6 +73,10 @@ async fn a_question_that_broke_off_is_put_again() {
     // The one for commands and messages: the question itself is on another, and given up with it.
     let killed: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut raw).unwrap();
     assert_eq!(killed, 1);
+    eventually("the client is back", SOON, || {
+        let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw).unwrap();
+        list.lines().count() == 1
+    });
     replica.cont();
     soon(soon(waiting).await.unwrap().release()).await.unwrap();
 }
