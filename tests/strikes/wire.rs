@@ -1,6 +1,6 @@
 //! The way to the server, through a proxy: what is lost, late, cut in the middle, or delivered when nobody wants it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::subscribers;
 use crate::support::{
@@ -27,22 +27,30 @@ fn any(crew: &mut Crew) -> Target {
 pub fn cut(proxy: &Proxy, hits: u64) -> Fault<'_> {
     Fault::new("cut in the middle of a frame", hits, |crew| {
         let (target, bytes) = (any(crew), crew.rng().usize(1..24));
-        strike_once(proxy, target, Act::Cut(bytes))
+        strike_once(crew, proxy, target, Act::Cut(bytes))
     })
 }
 
 /// A frame is lost, and all that comes after it on its connection, until its client has made another.
 pub fn lost(proxy: &Proxy, hits: u64) -> Fault<'_> {
-    Fault::new("frames lost", hits, |crew| strike_once(proxy, any(crew), Act::Swallow))
+    Fault::new("frames lost", hits, |crew| {
+        let target = any(crew);
+        strike_once(crew, proxy, target, Act::Swallow)
+    })
 }
 
 /// One frame is struck, and its client has noticed when this is over.
-fn strike_once(proxy: &Proxy, target: Target, act: Act) -> Struck {
+fn strike_once(crew: &mut Crew, proxy: &Proxy, target: Target, act: Act) -> Struck {
     Struck::during(&[Trouble::Silent], || {
         let before = proxy.counts().connections;
         let fault = proxy.fault_times(1, target, act);
         fault.await_struck();
-        proxy.wait("a client makes another connection", |counts| counts.connections > before);
+        let start = Instant::now();
+        while proxy.counts().connections <= before {
+            assert!(start.elapsed() < SOON, "nobody has noticed: {:?}", proxy.counts());
+            // It may be one who is paused, and wakes in time.
+            crew.rest(Duration::from_millis(5));
+        }
         fault.lift();
         fault.struck()
     })
