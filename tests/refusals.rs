@@ -305,3 +305,18 @@ async fn a_key_of_another_type_in_the_way() {
     }
     keys_left(&server);
 }
+
+/// What was written stands, whoever could not be told: heartbeats cover for the message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_may_not_publish_hands_the_lock_on() {
+    let server = RedisServer::builder().user("silent", "on >pw ~* &* +@all -publish").start();
+    let silent = Client::connect(&server.url_as("silent", "pw")).await.unwrap();
+    let options = || LockOptions::new().lease(Duration::from_secs(600)).liveness(Duration::from_secs(3));
+    let guard = soon(silent.lock_with("x", options()).unwrap().acquire().into_future()).await.unwrap();
+    let other = Client::connect(&server.url()).await.unwrap();
+    let waiting = soon(other.lock_with("x", options()).unwrap().enqueue().into_future()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+    soon(waiting.into_future()).await.unwrap().release().await.unwrap();
+    drop((silent, other));
+    keys_left(&server);
+}
