@@ -193,10 +193,9 @@ fn soak() {
     let clock = WallClock::new();
     let server = clock.given_to(RedisServer::builder().alone()).config(silence::SOON_BUSY).start();
     let proxy = Proxy::start(&server);
-    let mut crew = Crew::at(&server).by_way_of(&proxy.url()).seed(seed).slack(SLACK).long_of(4);
+    let crew = Crew::at(&server).by_way_of(&proxy.url()).seed(seed).slack(SLACK).long_of(4);
     // For each round: nobody waits for its end, and on a busy machine every strike takes its time.
-    crew = crew.patience(Duration::from_secs(900));
-    let mut crew = crew.start();
+    let mut crew = crew.patience(Duration::from_secs(900)).start();
     let memory_of = |crew: &Crew| {
         let info: String = cmd("INFO").arg("memory").query(&mut server.raw()).unwrap();
         let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse::<u64>().ok());

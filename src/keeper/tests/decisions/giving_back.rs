@@ -157,9 +157,7 @@ fn who_breaks_a_lease_hears_what_became_of_it() {
 fn a_holder_is_told_of_a_broken_lease_if_it_is_its_own() {
     for (token, told) in [(6, false), (7, true), (8, false)] {
         let mut machine = holding(LockOptions::new());
-        let push =
-            Push { kind: PushKind::Break, id: "client.1".into(), token, ticket: 6, queue: "fairlock:{x}:queue".into() };
-        machine.handle(at(1.0), Event::Push(push));
+        pushed(&mut machine, 1.0, PushKind::Break, 1, token);
         assert_eq!(matches!(lost(&machine.effects(at(1.0))), Some(LostReason::Broken)), told, "token {token}");
     }
 }

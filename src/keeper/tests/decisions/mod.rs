@@ -14,7 +14,8 @@ use super::alone::*;
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::keeper::machine::*;
-use crate::server::{Answer, HolderSeen, LockKeys, Push, PushKind, Word};
+use crate::options::LockOptions;
+use crate::server::{Answer, Call, HolderSeen, LockKeys, Push, PushKind, Word};
 
 pub(super) fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
@@ -47,9 +48,29 @@ pub(super) fn alive(rank: u64, lease_left: Duration) -> Answer {
     Answer { rank: Some(rank), ..lease(Word::Alive, lease_left) }
 }
 
-/// From the place that `queued` tells.
-pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: Id, token: u64) {
+/// Of a lease from the place that `queued` tells.
+pub(super) fn pushed(machine: &mut Machine, now: f64, kind: PushKind, id: Id, token: u64) {
     let queue = LockKeys::new("fairlock", "x").keys[0].clone();
-    let push = Push { kind: PushKind::Grant, id: format!("client.{id}"), token, ticket: 6, queue };
-    machine.handle(at(now), Event::Push(push));
+    machine.handle(at(now), Event::Push(Push { kind, id: format!("client.{id}"), token, ticket: 6, queue }));
+}
+
+pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: Id, token: u64) {
+    pushed(machine, now, PushKind::Grant, id, token);
+}
+
+/// A machine of so many waiters, with tickets from 10 on, that hears 3.5 s after their calls that the server does not know
+/// them; and what it sends then.
+pub(super) fn many_return(waiters: Id) -> (Machine, Vec<(RequestId, Call)>) {
+    let (mut machine, spec) = start(LockOptions::new());
+    for id in 1..=waiters {
+        acquire(&mut machine, 0.0, &spec, id);
+    }
+    for (index, (request, _)) in sent(&mut machine, 0.0).into_iter().enumerate() {
+        answer(&mut machine, 0.1, request, Answer { ticket: 10 + index as u64, ..queued(9, seconds(30.0)) });
+    }
+    tick(&mut machine, 3.4);
+    let (request, _) = one_sent(&mut machine, 3.4);
+    answer(&mut machine, 3.5, request, lease(Word::Unknown, Duration::ZERO));
+    let sent = sent(&mut machine, 3.5);
+    (machine, sent)
 }

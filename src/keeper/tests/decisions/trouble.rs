@@ -64,9 +64,7 @@ fn who_leaves_as_the_connection_breaks_leaves_over_the_next() {
 #[test]
 fn what_was_declared_lost_is_not_renewed_again() {
     let mut machine = holding(LockOptions::new());
-    let push =
-        Push { kind: PushKind::Break, id: "client.1".into(), token: 7, ticket: 6, queue: "fairlock:{x}:queue".into() };
-    machine.handle(at(1.0), Event::Push(push));
+    pushed(&mut machine, 1.0, PushKind::Break, 1, 7);
     machine.effects(at(1.0));
     disconnect(&mut machine, 2.0);
     connect(&mut machine, 3.0);
@@ -232,17 +230,7 @@ fn who_comes_to_the_front_asks_when_the_lease_ends() {
 
 #[test]
 fn who_gives_up_during_a_return_makes_room_if_it_was_under_way() {
-    let (mut machine, spec) = start(LockOptions::new());
-    for id in 1..=100 {
-        acquire(&mut machine, 0.0, &spec, id);
-    }
-    for (index, (request, _)) in sent(&mut machine, 0.0).into_iter().enumerate() {
-        answer(&mut machine, 0.1, request, Answer { ticket: 10 + index as u64, ..queued(9, seconds(30.0)) });
-    }
-    tick(&mut machine, 3.4);
-    let (request, _) = one_sent(&mut machine, 3.4);
-    answer(&mut machine, 3.5, request, lease(Word::Unknown, Duration::ZERO));
-    let open = sent(&mut machine, 3.5);
+    let (mut machine, open) = many_return(100);
     assert_eq!(open.len(), 64);
     for id in 90..=99 {
         machine.handle(at(3.5), Event::Command(Command::Abandon { id }));

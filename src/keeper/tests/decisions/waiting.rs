@@ -72,20 +72,8 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
 
 #[test]
 fn those_who_are_not_known_return_in_order_and_in_batches() {
-    let (mut machine, spec) = start(LockOptions::new());
-    for id in 1..=100 {
-        acquire(&mut machine, 0.0, &spec, id);
-    }
-    for (index, (request, _)) in sent(&mut machine, 0.0).into_iter().enumerate() {
-        let placed = Answer { ticket: 10 + index as u64, ..queued(10 + index as u64, seconds(30.0)) };
-        answer(&mut machine, 0.1, request, placed);
-    }
-    machine.effects(at(0.1));
-    tick(&mut machine, 3.4);
-    let (request, _) = one_sent(&mut machine, 3.4);
-    answer(&mut machine, 3.5, request, lease(Word::Unknown, Duration::ZERO));
+    let (mut machine, mut open) = many_return(100);
     let mut tickets = Vec::new();
-    let mut open = sent(&mut machine, 3.5);
     assert_eq!(open.len(), 64, "at a time");
     while !open.is_empty() {
         let (request, call) = open.remove(0);
@@ -103,17 +91,8 @@ fn those_who_are_not_known_return_in_order_and_in_batches() {
 
 #[test]
 fn all_return_again_after_a_connection_that_broke_while_they_did() {
-    let (mut machine, spec) = start(LockOptions::new());
-    for id in 1..=70 {
-        acquire(&mut machine, 0.0, &spec, id);
-    }
-    for (index, (request, _)) in sent(&mut machine, 0.0).into_iter().enumerate() {
-        answer(&mut machine, 0.1, request, Answer { ticket: 10 + index as u64, ..queued(9, seconds(30.0)) });
-    }
-    tick(&mut machine, 3.4);
-    let (request, _) = one_sent(&mut machine, 3.4);
-    answer(&mut machine, 3.5, request, lease(Word::Unknown, Duration::ZERO));
-    assert_eq!(sent(&mut machine, 3.5).len(), 64);
+    let (mut machine, open) = many_return(70);
+    assert_eq!(open.len(), 64);
     disconnect(&mut machine, 3.6);
     connect(&mut machine, 3.7);
     let again = sent(&mut machine, 3.7);
