@@ -169,12 +169,14 @@ async fn order_outlives_a_restart_at_which_everybody_comes_back_first() {
 
 #[tokio::test]
 async fn a_flush_changes_neither_holder_nor_order() {
-    all_data_is_lost(|server| cmd("FLUSHALL").query(&mut server.raw()).unwrap()).await;
+    let queue = Queue::form(RedisServer::start(), 9).await;
+    data_is_lost(queue, |server| cmd("FLUSHALL").query(&mut server.raw()).unwrap()).await;
 }
 
 #[tokio::test]
 async fn an_empty_restart_changes_neither_holder_nor_order() {
-    all_data_is_lost(|server| {
+    let queue = Queue::form(RedisServer::start(), 9).await;
+    data_is_lost(queue, |server| {
         server.kill();
         server.restart();
         assert!(!server.dir().join("dump.rdb").exists(), "it kept its data");
@@ -182,23 +184,60 @@ async fn an_empty_restart_changes_neither_holder_nor_order() {
     .await;
 }
 
+#[tokio::test]
+async fn a_snapshot_of_just_now_changes_neither_holder_nor_order() {
+    let server = RedisServer::start();
+    snapshot_of_others(&server).await;
+    data_is_lost(Queue::form(server, 9).await, back_to_the_snapshot).await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_snapshot_of_an_hour_ago_changes_neither_holder_nor_order() {
+    let clock = support::vclock::WallClock::new();
+    let server = clock.given_to(RedisServer::builder()).start();
+    snapshot_of_others(&server).await;
+    clock.step_forwards(Duration::from_secs(3600));
+    data_is_lost(Queue::form(server, 9).await, back_to_the_snapshot).await;
+}
+
+/// In it, somebody else holds the lock and others wait, who are gone before anybody of the later ones is there.
+async fn snapshot_of_others(server: &RedisServer) {
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock_with("lock", options(9)).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let waiting = [lock.enqueue().await.unwrap(), lock.enqueue().await.unwrap()];
+    let () = cmd("SAVE").query(&mut server.raw()).unwrap();
+    drop(waiting);
+    guard.release().await.unwrap();
+    client.close().await;
+}
+
+fn back_to_the_snapshot(server: &RedisServer) {
+    server.kill();
+    server.restart();
+    assert!(server.log().contains("DB loaded from disk"), "{}", server.log());
+}
+
 /// Nobody but the holder has the lock, and no newcomer overtakes anybody.
-async fn all_data_is_lost(lose: impl FnOnce(&RedisServer)) {
-    let queue = Queue::form(RedisServer::start(), 9).await;
+async fn data_is_lost(queue: Queue, lose: impl FnOnce(&RedisServer)) {
+    let token = queue.guard.token();
     let lost = queue.guard.lost();
     lose(&queue.server);
     // Nobody is told to come back: renewals and heartbeats find out.
+    let mut places = Vec::new();
     eventually_async("holder and waiters are back", SOON, async || {
         let Ok(state) = queue.lock.inspect().await else { return false };
-        assert!(state.holder.as_ref().is_none_or(|holder| holder.token == queue.guard.token()), "{state:?}");
-        state.holder.is_some_and(|holder| holder.token == queue.guard.token()) && state.queue.len() == WAITERS
+        // A snapshot shows who had it before.
+        assert!(state.holder.as_ref().is_none_or(|holder| holder.token <= token), "somebody was granted: {state:?}");
+        places = state.queue.iter().map(|waiter| waiter.ticket).collect();
+        state.holder.is_some_and(|holder| holder.token == token) && places.ends_with(&queue.tickets)
     })
     .await;
-    assert_eq!(queue.queued().await, queue.tickets);
 
     let newcomer = queue.lock.enqueue().await.unwrap();
     assert!(newcomer.ticket() > *queue.tickets.last().unwrap());
-    assert_eq!(newcomer.position().await.unwrap(), WAITERS as u64 + 1);
+    assert_eq!(newcomer.position().await.unwrap(), places.len() as u64 + 1);
     drop(newcomer);
     assert!(tokio::time::timeout(Duration::ZERO, lost).await.is_err(), "the holder was told that it lost the lock");
     queue.served_in_order().await;
