@@ -276,14 +276,27 @@ impl Explored {
 
 fn explore(what: &str, explored: Explored) -> usize {
     let start = Instant::now();
-    let checker = explored.checker().threads(2).spawn_bfs().join();
-    eprintln!(
-        "{what}: {} states visited, {} made, {} deep, {:.1} s",
-        checker.unique_state_count(),
-        checker.state_count(),
-        checker.max_depth(),
-        start.elapsed().as_secs_f64()
-    );
+    let checker = explored.checker().threads(2).spawn_bfs();
+    let say = |end: &str| {
+        eprintln!(
+            "{what}: {} states visited, {} made, {} deep, {:.1} s{end}",
+            checker.unique_state_count(),
+            checker.state_count(),
+            checker.max_depth(),
+            start.elapsed().as_secs_f64()
+        );
+    };
+    // A sign of life for those that take hours.
+    let mut said = start;
+    while !checker.is_done() {
+        std::thread::sleep(Duration::from_millis(10));
+        if said.elapsed() >= Duration::from_secs(60) {
+            said = Instant::now();
+            say(" so far");
+        }
+    }
+    say("");
+    let checker = checker.join();
     if let Some((property, path)) = checker.discoveries().into_iter().next() {
         let last = path.last_state().world.broken.clone();
         panic!("{property}: {last:?} after {:#?}", path.into_actions());
@@ -322,6 +335,7 @@ fn every_state_of_small_worlds_keeps_the_promises() {
 fn every_state_of_larger_worlds_keeps_the_promises() {
     let unkilled = Explored::new(&[1, 1], false, Budget { cuts: 1, ..NONE });
     let two_and_one = |budget| Explored::new(&[2, 1], true, budget);
+    let three = |budget| Explored::new(&[1, 1, 1], true, budget);
     let worlds = vec![
         ("2 waiters, a broken connection", one_each(Budget { cuts: 1, ..NONE })),
         ("2 waiters, a dead connection", one_each(Budget { deaf: 1, ..NONE })),
@@ -336,8 +350,14 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
             two_and_one(Budget { crashes: 1, lost_pushes: 1, ..NONE })
         }),
         ("3 waiters of 2 clients, all data lost", two_and_one(Budget { flushes: 1, ..NONE })),
-        ("3 waiters of 3 clients", Explored::new(&[1, 1, 1], true, NONE)),
+        ("3 waiters of 3 clients", three(NONE)),
+        ("3 waiters of 3 clients, a crash", three(Budget { crashes: 1, ..NONE })),
+        ("3 waiters of 3 clients, a doubled request, a lost message", {
+            three(Budget { doubled: 1, lost_pushes: 1, ..NONE })
+        }),
+        ("3 waiters of 3 clients, a caller who gives up", three(Budget { abandoned: 1, ..NONE })),
         ("4 waiters of 2 clients", Explored::new(&[2, 2], true, NONE)),
+        ("4 waiters of 3 clients", Explored::new(&[2, 1, 1], true, NONE)),
     ];
     let chosen = std::env::var("FAIRLOCK_WORLD").unwrap_or_default();
     explore_all(worlds.into_iter().filter(|(what, _)| what.contains(&chosen)).collect());
