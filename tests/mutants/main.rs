@@ -82,6 +82,23 @@ fn every_case_that_failed_once_shows_its_break() {
     assert!(stale.is_empty(), "they stand for other cases now: {stale:#?}");
 }
 
+/// The promises are judged on their own too: they need no model to notice these.
+#[test]
+fn the_promises_alone_notice_who_breaks_them() {
+    let mutants = list::read().unwrap();
+    for (promise, name) in [
+        (1, "anybody releases"),
+        (2, "a newcomer overtakes"),
+        (3, "tokens are counted"),
+        (5, "the dead are granted the lock"),
+        (8, "a client that asks is dead"),
+        (10, "any token breaks"),
+    ] {
+        let mutant = mutants.iter().find(|mutant| mutant.name == name && mutant.promises.contains(&promise));
+        assert!(scripts::breaks_a_promise(mutant.unwrap()), "I{promise} holds though {name}");
+    }
+}
+
 /// Those of this run, and those of them whose outcome is not known.
 fn chosen(mutants: &[Mutant]) -> Vec<&Mutant> {
     let shard = std::env::var("SHARD").unwrap_or_else(|_| "1/1".into());
