@@ -24,21 +24,22 @@ pub struct Wait {
     pub untaken_ns: Option<u64>,
     pub returned_ns: Option<u64>,
     pub died_ns: Option<u64>,
-    /// When pauses of its process began for it: no earlier than its call.
-    pub paused_ns: Vec<u64>,
+    /// The pauses of its process, each from no earlier than its call to when it was over, if it ever was.
+    pub pauses: Vec<(u64, u64)>,
 }
 
 impl Wait {
-    /// From when on nobody needs to wait behind it, apart from its own grant.
+    /// From when on nobody needs to wait behind it, apart from its own grant and pauses of its process.
     pub(super) fn gone(&self) -> Option<u64> {
         // When it was that nobody took a grant, nobody saw.
         let untaken = self.untaken_ns.map(|_| self.called_ns);
-        [self.left_ns, untaken, self.died_ns, self.paused_ns.iter().min().copied()].into_iter().flatten().min()
+        [self.left_ns, untaken, self.died_ns].into_iter().flatten().min()
     }
 
-    /// When its wait ended, in whatever way.
+    /// When its wait ended, in whatever way, or its process stood still for the first time.
     pub(super) fn waited_until(&self) -> Option<u64> {
-        self.gone().into_iter().chain(self.granted_ns).chain(self.returned_ns).min()
+        let paused = self.pauses.iter().map(|(from, _)| *from).min();
+        self.gone().into_iter().chain(paused).chain(self.granted_ns).chain(self.returned_ns).min()
     }
 
     /// The end of its hold: as late as it believed in it for certain, and no later.
@@ -47,7 +48,7 @@ impl Wait {
             (Some(held), Some(released)) if self.lost_ns.is_none() => released.max(held),
             (Some(held), _) => held,
             (None, released) => {
-                let paused = self.paused_ns.iter().copied().filter(|&at| at >= from).min();
+                let paused = self.pauses.iter().map(|(paused, _)| *paused).filter(|&at| at >= from).min();
                 [released, self.lost_ns, self.died_ns, paused].into_iter().flatten().min().unwrap_or(u64::MAX)
             }
         }
@@ -129,7 +130,7 @@ impl History {
                 Event::Died | Event::Paused => {
                     let resumed = |other: &&Line<'_>| other.event == Event::Resumed && other.process == line.process;
                     let until = lines[number..].iter().find(resumed).filter(|_| line.event == Event::Paused);
-                    line.befall(until.map_or(line.at, |resumed| resumed.at), &mut waits);
+                    line.befall(until.map(|resumed| resumed.at), &mut waits);
                 }
                 Event::Resumed => {}
                 _ => line.apply(&mut waits)?,
@@ -179,10 +180,11 @@ impl<'a> Line<'a> {
     }
 
     /// What happens to a whole process happens to all of its acquires, also to those that are called before it is over.
-    fn befall(&self, until: u64, waits: &mut BTreeMap<&str, Wait>) {
-        for wait in waits.values_mut().filter(|wait| wait.process == self.process && wait.called_ns <= until) {
+    fn befall(&self, until: Option<u64>, waits: &mut BTreeMap<&str, Wait>) {
+        let called_by = until.unwrap_or(self.at);
+        for wait in waits.values_mut().filter(|wait| wait.process == self.process && wait.called_ns <= called_by) {
             if self.event == Event::Paused {
-                wait.paused_ns.push(self.at.max(wait.called_ns));
+                wait.pauses.push((self.at.max(wait.called_ns), until.unwrap_or(u64::MAX)));
             } else {
                 wait.died_ns.get_or_insert(self.at);
             }
