@@ -1,6 +1,12 @@
 //! A history as it is read: every acquire from its call to its end.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::Path,
+};
 
 use super::{clock::ServerClock, record::Event};
 
@@ -93,6 +99,27 @@ impl History {
         // While others go on writing, the last line may be seen in part.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         History::parse(&text[..whole])
+    }
+
+    /// What began within the last `bytes` of it: enough for who wants to know what is going on, at a price that does not
+    /// grow.
+    pub fn read_latest(path: &Path, bytes: u64) -> Result<History, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut file = File::open(path).map_err(failed)?;
+        let from = file.metadata().map_err(failed)?.len().saturating_sub(bytes);
+        file.seek(SeekFrom::Start(from)).map_err(failed)?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(failed)?;
+        let text = String::from_utf8_lossy(&text);
+        // The first line may be a part of one, and so may the last.
+        let begin = if from > 0 { text.find('\n').map_or(0, |end| end + 1) } else { 0 };
+        let whole = text.rfind('\n').map_or(begin, |end| end + 1);
+        let lines = || text[begin..whole].lines();
+        let waiter = |line: &str| line.split(' ').nth(2).map(str::to_owned);
+        let begun: HashSet<_> = lines().filter(|line| line.contains(" called")).filter_map(waiter).collect();
+        let known =
+            |line: &&str| line.starts_with('#') || waiter(line).is_some_and(|its| its == "-" || begun.contains(&its));
+        History::parse(&lines().filter(known).collect::<Vec<_>>().join("\n"))
     }
 
     /// Reads the lines in any order; times alone count.
