@@ -40,7 +40,7 @@ fn suffer<'a>(seed: u64, server: &'a RedisServer, crew: Setup, faults: Vec<Fault
     crew.work(20);
     crew.suffer(faults);
     crew.work(20);
-    println!("seed {seed}: {}", crew.finish());
+    crew.finish();
     keys_left(server);
 }
 
@@ -238,7 +238,7 @@ fn soak() {
         }
     }
     let (start, end) = (at_start.unwrap(), memory_of(&crew));
-    println!("seed {seed}: {}", crew.finish());
+    crew.finish();
     keys_left(&server);
     // What grows with every fault would have grown by more.
     let flat = |start: u64, end: u64| end <= start + start / 4;

@@ -33,23 +33,21 @@ fn crew_of(url: &str, seed: u64) -> Setup {
 }
 
 /// Lets a crew suffer this fault, and work before and after.
-fn suffer(seed: u64, crew: Setup, fault: Fault<'_>) -> Report {
+fn suffer(crew: Setup, fault: Fault<'_>) -> Report {
     let mut crew = crew.start();
     crew.work(20);
     crew.suffer(vec![fault]);
     crew.work(20);
-    let report = crew.finish();
-    println!("seed {seed}: {report}");
-    report
+    crew.finish()
 }
 
 fn at_sentinels(seed: u64, set_up: &Sentinels, crew: impl FnOnce(Setup) -> Setup, fault: Fault<'_>) {
-    suffer(seed, crew(crew_of(&set_up.url(), seed)), fault);
+    suffer(crew(crew_of(&set_up.url(), seed)), fault);
     keys_left(set_up.master());
 }
 
 fn in_cluster(seed: u64, cluster: &Cluster, fault: Fault<'_>) {
-    suffer(seed, crew_of(&cluster.url(), seed), fault);
+    suffer(crew_of(&cluster.url(), seed), fault);
     keys_left(cluster.owner(slot(cluster)));
 }
 

@@ -278,13 +278,13 @@ fn explore(what: &str, explored: Explored) -> usize {
     let start = Instant::now();
     let checker = explored.checker().threads(2).spawn_bfs();
     let say = |end: &str| {
-        eprintln!(
+        super::say(format_args!(
             "{what}: {} states visited, {} made, {} deep, {:.1} s{end}",
             checker.unique_state_count(),
             checker.state_count(),
             checker.max_depth(),
             start.elapsed().as_secs_f64()
-        );
+        ));
     };
     // A sign of life for those that take hours.
     let mut said = start;
@@ -308,7 +308,7 @@ fn explore(what: &str, explored: Explored) -> usize {
 /// Explores one world after the other, to the end of each.
 fn explore_all(worlds: Vec<(&str, Explored)>) {
     let total: usize = worlds.into_iter().map(|(what, explored)| explore(what, explored)).sum();
-    eprintln!("{total} states in all");
+    super::say(format_args!("{total} states in all"));
 }
 
 fn one_each(budget: Budget) -> Explored {

@@ -49,6 +49,7 @@ pub use self::{
 use super::{
     Child, RedisServer, eventually,
     history::{Admitted, Event, History, Recorder, Terms, Wait, now_ns},
+    say,
 };
 
 /// The role of the crew's processes, for `child::main`.
@@ -269,7 +270,9 @@ impl Crew {
         }
         // A run that nobody complains of needs no evidence.
         let _ = std::fs::remove_file(&self.orders.history);
-        Report::new(history, &self.terms, self.struck)
+        let report = Report::new(history, &self.terms, self.struck);
+        say(format_args!("crew of seed {}: {report}", self.orders.seed));
+        report
     }
 
     /// One who wants the lock when all others are gone. It waits for those who died last, and is judged as they are.
