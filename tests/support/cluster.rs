@@ -119,11 +119,11 @@ impl Cluster {
         other.expect("another master that is up")
     }
 
-    /// The replicas of a master, as it names them itself.
+    /// The replicas of a master that are up, as they say themselves: it hears of them a little later.
     pub fn replicas(&self, master: &RedisServer) -> Vec<&RedisServer> {
         let id: String = ask(master, &["MYID"]);
-        let lines: Vec<String> = ask(master, &["REPLICAS", &id]);
-        self.nodes.iter().filter(|node| lines.iter().any(|line| line.contains(&at(node)))).collect()
+        let follows = |line: &str| line.contains("myself,slave") && line.contains(&id);
+        self.up().filter(|node| ask::<String>(node, &["NODES"]).lines().any(follows)).collect()
     }
 
     /// Waits until all nodes that are up name another master of the slot than `old`, and it is up.
