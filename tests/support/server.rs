@@ -191,7 +191,8 @@ impl RedisServer {
     pub fn replica(&self) -> RedisServer {
         let replicates = format!("replicaof 127.0.0.1 {}", self.port());
         let replica = Builder { config: [self.setup.config.clone(), vec![replicates]].concat(), ..self.setup.clone() };
-        let replica = replica.start();
+        // What else this run says of servers has been said of this one, and is copied.
+        let replica = replica.plain().start();
         eventually("the replica is linked", SOON, || {
             let info: String = redis::cmd("INFO").arg("replication").query(&mut replica.raw()).expect("INFO");
             info.contains("master_link_status:up")
