@@ -7,7 +7,7 @@ with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$se
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make test        all tests, each on private Redis servers"
-	@echo "make test-all    those, more failovers of Sentinel and Cluster, and test-matrix"
+	@echo "make test-all    those, more faults of Sentinel and Cluster, and test-matrix"
 	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and by Sentinel and Cluster; ROWS='valkey-9 least' for some"
 	@echo "make test-acl    the tests, every client with the rights that the README names and no more"
 	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000;"

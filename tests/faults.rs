@@ -152,7 +152,7 @@ fn a_way_that_delivers_late() {
     for seed in seeds(&[21]) {
         let server = RedisServer::builder().alone().start();
         let proxy = Proxy::start(&server);
-        let faults = vec![wire::delivered_late(&proxy, &server, false, 5)];
+        let faults = vec![wire::delivered_late(&proxy, false, 5)];
         suffer(seed, &server, Crew::at(&server).by_way_of(&proxy.url()), faults);
     }
 }
@@ -164,7 +164,7 @@ fn a_way_that_delivers_late_to_a_server_that_takes_it() {
         let rules = "on >secret ~* &* +@all -client +client|id";
         let server = RedisServer::builder().plain().user("worker", rules).start();
         let proxy = Proxy::start(&server);
-        let faults = vec![wire::delivered_late(&proxy, &server, true, 5)];
+        let faults = vec![wire::delivered_late(&proxy, true, 5)];
         let url = format!("{}?user=worker&pass=secret", proxy.url());
         suffer(seed, &server, Crew::at(&server).by_way_of(&url), faults);
     }
@@ -222,7 +222,7 @@ fn soak() {
             wire::cut(&proxy, 2),
             wire::lost(&proxy, 2),
             wire::delayed(&proxy, 20),
-            wire::delivered_late(&proxy, &server, false, 2),
+            wire::delivered_late(&proxy, false, 2),
             time::forwards(&clock, &server, 1),
             time::back(&clock, &server, 1),
             fault::holders_paused(1),

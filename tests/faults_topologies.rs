@@ -1,5 +1,6 @@
 //! What befalls set-ups of several servers, while four processes with eight waiters each want one lock (I1 to I9): masters
-//! that die or are cut off under Sentinel and in a cluster, and slots that move. Judged as in `faults.rs`.
+//! that die or are cut off under Sentinel and in a cluster, slots that move, and faults on the way to a server. Judged as in
+//! `faults.rs`.
 //!
 //! The ordinary run has one failover under Sentinel and the moves of a slot; `make test-all` has all.
 
@@ -10,12 +11,13 @@ mod support;
 
 use std::time::Duration;
 
-use strikes::{promotion, slots};
+use strikes::{promotion, slots, wire};
 use support::{
-    Cluster, SOON, Sentinels, child, cluster,
+    Cluster, Proxy, RedisServer, SOON, Sentinels, child, cluster,
     crew::{self, Crew, Fault, Report, Setup, clock, seeds},
     history::Trouble,
-    keys_left, sentinel,
+    keys_left, run,
+    sentinel::{self, MASTER},
 };
 
 /// The helper processes of this file.
@@ -32,22 +34,22 @@ fn crew_of(url: &str, seed: u64) -> Setup {
     Crew::of(url).clock(clock::of_this_machine).seed(seed).long_of(4).patience(10 * SOON)
 }
 
-/// Lets a crew suffer this fault, and work before and after.
-fn suffer(crew: Setup, fault: Fault<'_>) -> Report {
+/// Lets a crew suffer these faults, and work before and after.
+fn suffer(crew: Setup, faults: Vec<Fault<'_>>) -> Report {
     let mut crew = crew.start();
     crew.work(20);
-    crew.suffer(vec![fault]);
+    crew.suffer(faults);
     crew.work(20);
     crew.finish()
 }
 
 fn at_sentinels(seed: u64, set_up: &Sentinels, crew: impl FnOnce(Setup) -> Setup, fault: Fault<'_>) {
-    suffer(crew(crew_of(&set_up.url(), seed)), fault);
+    suffer(crew(crew_of(&set_up.url(), seed)), vec![fault]);
     keys_left(set_up.master());
 }
 
 fn in_cluster(seed: u64, cluster: &Cluster, fault: Fault<'_>) {
-    suffer(crew_of(&cluster.url(), seed), fault);
+    suffer(crew_of(&cluster.url(), seed), vec![fault]);
     keys_left(cluster.owner(slot(cluster)));
 }
 
@@ -130,5 +132,46 @@ fn a_slot_that_moves_key_by_key() {
         let cluster = cluster().start();
         in_cluster(seed, &cluster, slots::migrated(&cluster, slot(&cluster), 12));
         cluster.nodes().iter().for_each(keys_left);
+    }
+}
+
+/// What befalls the way to a server, rather than the server. (The slack as in `faults.rs`, which has these for one server.)
+fn on_the_way(seed: u64, url: &str, proxy: &Proxy) {
+    let crew = crew_of(url, seed).slack(Duration::from_secs(6));
+    let faults = vec![
+        wire::cut(proxy, 5),
+        wire::lost(proxy, 5),
+        wire::delayed(proxy, 60),
+        wire::delivered_late(proxy, false, 5),
+    ];
+    suffer(crew, faults);
+}
+
+#[test]
+#[ignore = "takes long: make test-all"]
+fn a_way_to_a_cluster_that_loses_and_cuts_and_delays_and_delivers_late() {
+    for seed in seeds(&[39]) {
+        // Nodes that name a proxy.
+        if run::version() < (7, 0) {
+            return;
+        }
+        let cluster = Cluster::builder().node_timeout(100 * SOON).start();
+        let owner = cluster.owner(slot(&cluster));
+        let proxy = cluster.put_proxy_before(owner);
+        on_the_way(seed, &cluster.url(), &proxy);
+        keys_left(owner);
+    }
+}
+
+#[test]
+#[ignore = "takes long: make test-all"]
+fn a_way_to_the_master_of_a_sentinel_that_loses_and_cuts_and_delays_and_delivers_late() {
+    for seed in seeds(&[40]) {
+        let server = RedisServer::builder().plain().start();
+        let proxy = Proxy::start(&server).tcp();
+        let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel");
+        let sentinel = sentinel.config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", proxy.port())).start();
+        on_the_way(seed, &format!("redis-sentinel://127.0.0.1:{}/{MASTER}", sentinel.port()), &proxy);
+        keys_left(&server);
     }
 }

@@ -125,6 +125,28 @@ async fn a_subscription_that_broke_is_made_again() {
     hand_over(guard, waiting).await;
 }
 
+/// No end of it shows that nothing comes over it any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_fell_silent_is_made_again() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    let cluster = cluster();
+    let proxy = cluster.put_proxy_before(cluster.owner(cluster.slot("x")));
+    let client = soon(Client::connect(&cluster.url())).await.unwrap();
+    let lock = client.lock_with("x", quiet().liveness(Duration::from_secs(3))).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    let (first, second) = (soon(lock.enqueue()).await.unwrap(), soon(lock.enqueue()).await.unwrap());
+    let before = proxy.counts().connections;
+    let lost = proxy.fault_times(1, Target::push("smessage"), Act::Swallow);
+    soon(guard.release()).await.unwrap();
+    let guard = soon(first).await.unwrap();
+    assert_eq!(lost.struck(), 1);
+    // The other still waits for a message. There is no other reason to connect.
+    proxy.wait("the client connects again", |counts| counts.connections > before);
+    hand_over(guard, second).await;
+}
+
 /// A lock that is new to its client is asked for where its slot was; and no node says what its host is.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_leave_out_their_host_are_where_they_were_reached() {

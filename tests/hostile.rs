@@ -94,8 +94,8 @@ async fn hostile_names_labels_and_owners_are_carried_faithfully() {
 
 #[tokio::test]
 async fn under_hostile_prefixes_too() {
-    // Alone: who has the least rights has none to keys of other prefixes.
-    let server = RedisServer::builder().alone().start();
+    // Plain: who has the least rights has none to keys of other prefixes.
+    let server = RedisServer::builder().plain().start();
     let mut held = Vec::new();
     for prefix in HOSTILE.iter().copied().chain(["", ":", "fairlock:"]) {
         let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
@@ -110,13 +110,13 @@ async fn under_hostile_prefixes_too() {
             tokio::time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("{prefix:?}: not woken")).unwrap();
         held.push((next, client));
     }
-    carried_faithfully(&RedisServer::builder().alone().start(), "a prefix\0\r\n*1 'and' \"more\"").await;
+    carried_faithfully(&RedisServer::builder().plain().start(), "a prefix\0\r\n*1 'and' \"more\"").await;
 }
 
 /// A real cluster refuses a script whose keys are not in one slot.
 #[tokio::test]
 async fn all_keys_of_a_lock_share_a_slot() {
-    let server = RedisServer::builder().alone().tcp().config("cluster-enabled yes").start();
+    let server = RedisServer::builder().plain().tcp().config("cluster-enabled yes").start();
     let mut raw = server.raw();
     let slots: Vec<u32> = (0..16_384).collect();
     let _: () = cmd("CLUSTER").arg("ADDSLOTS").arg(slots).query(&mut raw).unwrap();
@@ -184,7 +184,8 @@ async fn what_cannot_be_carried_is_refused() {
 /// Whoever speaks the protocol by other means may call itself anything: it is shown, and does no harm.
 #[tokio::test]
 async fn strangers_may_call_themselves_anything() {
-    let server = RedisServer::start();
+    // Plain: who has the least rights has none to channels of any name.
+    let server = RedisServer::builder().plain().start();
     let mut raw = server.raw();
     let client = Client::connect(&server.url()).await.unwrap();
     let strange: [&[u8]; 4] = [b"\xff\xfe\x00", b"", b"\xc3(", b"a.b.c\n\x1b[2J"];

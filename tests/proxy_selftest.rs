@@ -98,6 +98,7 @@ fn frames_are_whole_wherever_they_are_cut() {
     }
     assert_eq!(together.next(), None);
     assert_eq!(words(frames[9]), [b"SET".as_slice(), b"k", b""]);
+    assert!(is_push(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n") && !is_push(b"*1\r\n$2\r\nme\r\n"));
     assert!(is_push(frames[11]) && !is_push(b">2\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n") && !is_push(frames[9]));
 }
 
@@ -291,7 +292,9 @@ fn requests_of_a_client_that_is_gone_arrive_late() {
     client.send("INCR late");
     drop(client);
     eventually("the client is gone", SOON, || proxy.abandoned() == 1);
+    assert_eq!(proxy.held_in_vain(), 0);
     let _: u32 = cmd("CLIENT").arg("KILL").arg("ID").arg(id).query(&mut server.raw()).unwrap();
+    eventually("the proxy sees it", SOON, || proxy.held_in_vain() == 1);
     proxy.heal();
     quiet(&proxy);
     assert_eq!((number(&server, "late"), proxy.counts().late, proxy.counts().late_refused), (2, 3, 1));

@@ -7,7 +7,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use fairlock::{AcquireError, Client, Lock, LockOptions, LostReason};
-use support::{RedisServer, SOON, eventually, keys_left, soon};
+use support::{Cluster, RedisServer, SOON, eventually, keys_left, soon};
 
 /// A master and its replica, linked.
 fn pair() -> (RedisServer, RedisServer) {
@@ -122,6 +122,50 @@ async fn a_grant_that_a_failover_forgets_was_not_handed_out() {
         let granted = tokio::time::timeout(Duration::from_secs(2), &mut waiting).await;
         assert_eq!(granted.is_ok(), overlap, "{granted:?} with {replicas} replicas");
     }
+}
+
+/// The same in a cluster, which has the replica that is asked beside the master of the lock's slot, and promotes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_replica_that_a_cluster_promotes_knows_of_every_grant_that_was_handed_out() {
+    // The replica is promoted by an operator: there is no election to wait for, and nobody is taken for dead by mistake.
+    let cluster = Cluster::builder().replicas().node_timeout(100 * SOON).start();
+    let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON).replicas(1);
+    let lock = async || Client::connect(&cluster.url()).await.unwrap().lock_with("x", options.clone()).unwrap();
+    let slot = cluster.slot("x");
+    let mut token = 0;
+    // Each of the two is the master once.
+    for _ in 0..2 {
+        let old = cluster.owner(slot);
+        let [replica] = cluster.replicas(old)[..] else { panic!("one replica") };
+        replica.stop();
+        let _: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("replica").query(&mut old.raw()).unwrap();
+        let mut first = std::pin::pin!(soon(lock().await.enqueue()).await.unwrap().into_future());
+        let early = tokio::time::timeout(Duration::from_secs(1), &mut first).await;
+        assert!(early.is_err(), "{early:?} without a replica");
+        replica.cont();
+        let guard = soon(first).await.unwrap();
+        old.kill();
+
+        // Before its client is back, who would tell of it.
+        let mut ask = redis::pipe();
+        ask.cmd("READONLY").ignore().cmd("ZCARD").arg("fairlock:{x}:leases");
+        let (leases,): (u64,) = ask.query(&mut replica.raw()).unwrap();
+        assert_eq!(leases, 1, "the replica does not have it");
+        let () = redis::cmd("CLUSTER").arg("FAILOVER").arg("TAKEOVER").query(&mut replica.raw()).unwrap();
+        assert_eq!(cluster.await_promotion(slot, old).port(), replica.port());
+        let second = soon(lock().await.enqueue()).await.unwrap();
+        assert_eq!(soon(second.position()).await.unwrap(), 1, "the first is the holder at the promoted replica");
+        // Now it is that of the other.
+        old.restart();
+        cluster.await_replica(old);
+        soon(guard.renew()).await.unwrap();
+        assert!(guard.token() > token, "{guard:?} after {token}");
+        soon(guard.release()).await.unwrap();
+        let guard = soon(second).await.unwrap();
+        token = guard.token();
+        soon(guard.release()).await.unwrap();
+    }
+    keys_left(cluster.owner(slot));
 }
 
 #[tokio::test(flavor = "multi_thread")]

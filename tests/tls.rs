@@ -5,9 +5,9 @@ mod support;
 
 use std::path::PathBuf;
 
-use fairlock::{Client, ConnectError, Tls};
+use fairlock::{Client, ConnectError, LockOptions, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use support::{RedisServer, keys_left, soon};
+use support::{Cluster, RedisServer, SOON, keys_left, sentinel::MASTER, server, soon};
 
 /// A certificate and its key, as PEM.
 struct Identity {
@@ -38,43 +38,48 @@ impl Authority {
     }
 }
 
-/// A server that calls itself `host`, and where to find it.
-struct Encrypted {
-    server: RedisServer,
+/// Servers that all call themselves `host`, and how to be believed by them.
+struct Certificates {
     authority: Authority,
     files: tempfile::TempDir,
-    port: u16,
 }
 
-impl Encrypted {
-    fn start(host: &str) -> Encrypted {
-        let authority = Authority::new();
-        let files = tempfile::tempdir().unwrap();
-        let write = |name: &str, pem: &str| {
-            let path = files.path().join(name);
-            std::fs::write(&path, pem).unwrap();
-            path.display().to_string()
-        };
-        let identity = authority.issues(host);
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server = RedisServer::builder()
-            .alone()
-            .config(&format!("tls-port {port}"))
-            .config(&format!("tls-ca-cert-file {}", write("ca.pem", &authority.pem())))
-            .config(&format!("tls-cert-file {}", write("server.pem", &identity.certificate)))
-            .config(&format!("tls-key-file {}", write("server.key", &identity.key)))
-            .config("tls-auth-clients yes")
-            .start();
-        Encrypted { server, authority, files, port }
+impl Certificates {
+    fn of(host: &str) -> Certificates {
+        let (authority, files) = (Authority::new(), tempfile::tempdir().unwrap());
+        let own = authority.issues(host);
+        for (name, pem) in [("ca.pem", &authority.pem()), ("server.pem", &own.certificate), ("server.key", &own.key)] {
+            std::fs::write(files.path().join(name), pem).unwrap();
+        }
+        Certificates { authority, files }
     }
 
-    fn url(&self) -> String {
-        format!("rediss://127.0.0.1:{}/", self.port)
+    fn given_to(&self, server: server::Builder) -> server::Builder {
+        let [authority, certificate, key] =
+            ["ca.pem", "server.pem", "server.key"].map(|name| self.files.path().join(name));
+        server.encrypted(&authority, &certificate, &key)
     }
 
     fn tls(&self) -> Tls {
         let own = self.authority.issues("client");
         Tls::new().ca_certificate(self.authority.pem()).client_certificate(own.certificate, own.key)
+    }
+}
+
+/// A server that calls itself `host`.
+struct Encrypted {
+    server: RedisServer,
+    certificates: Certificates,
+}
+
+impl Encrypted {
+    fn start(host: &str) -> Encrypted {
+        let certificates = Certificates::of(host);
+        Encrypted { server: certificates.given_to(RedisServer::builder().alone()).start(), certificates }
+    }
+
+    fn url(&self) -> String {
+        format!("rediss://127.0.0.1:{}/", self.server.port())
     }
 
     async fn refusal(&self, tls: Tls) -> ConnectError {
@@ -82,24 +87,52 @@ impl Encrypted {
     }
 }
 
-#[tokio::test]
-async fn certificates_on_both_sides_are_believed() {
-    let encrypted = Encrypted::start("127.0.0.1");
-    let client = soon(Client::builder().url(&encrypted.url()).tls(encrypted.tls()).connect()).await.unwrap();
-    let lock = client.lock("x").unwrap();
+/// One who holds the lock hands it over to one who waits and hears of it by a push: heartbeats are far away.
+async fn hand_over(url: &str, tls: Tls, replicas: u32) {
+    let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON).replicas(replicas);
+    let client = soon(Client::builder().url(url).tls(tls).connect()).await.unwrap();
+    let lock = client.lock_with("x", options).unwrap();
     let first = soon(lock.acquire()).await.unwrap();
     let second = soon(lock.enqueue()).await.unwrap();
     soon(first.release()).await.unwrap();
     soon(soon(second).await.unwrap().release()).await.unwrap();
-    drop((client, lock));
+}
+
+#[tokio::test]
+async fn certificates_on_both_sides_are_believed() {
+    let encrypted = Encrypted::start("127.0.0.1");
+    hand_over(&encrypted.url(), encrypted.certificates.tls(), 0).await;
     keys_left(&encrypted.server);
+}
+
+/// The master is another address than the one in the URL, and its replicas are asked over a connection of their own.
+#[tokio::test]
+async fn certificates_are_shown_to_sentinels_and_to_the_master_that_they_name() {
+    let certificates = Certificates::of("127.0.0.1");
+    let master = certificates.given_to(RedisServer::builder().master()).start();
+    let _replica = master.replica();
+    let sentinel = certificates.given_to(RedisServer::builder().plain().argument("--sentinel"));
+    let sentinel = sentinel.config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", master.port())).start();
+    hand_over(&format!("rediss+sentinel://127.0.0.1:{}/{MASTER}", sentinel.port()), certificates.tls(), 1).await;
+    keys_left(&master);
+}
+
+/// So is the owner of the slot, and messages come over a connection of their own.
+#[tokio::test]
+async fn certificates_are_shown_to_all_nodes_of_a_cluster() {
+    let certificates = Certificates::of("127.0.0.1");
+    let cluster = Cluster::builder().node_timeout(100 * SOON).each(|node| certificates.given_to(node)).start();
+    let owner = cluster.owner(cluster.slot("x"));
+    let url = cluster.url_of(&[cluster.another_master(owner)]).replacen("redis-", "rediss+", 1);
+    hand_over(&url, certificates.tls(), 0).await;
+    keys_left(owner);
 }
 
 #[tokio::test]
 async fn who_cannot_show_the_right_certificate_is_refused() {
     let encrypted = Encrypted::start("127.0.0.1");
     let stranger = Authority::new();
-    let own = encrypted.authority.issues("client");
+    let own = encrypted.certificates.authority.issues("client");
     let (certificate, key) = (own.certificate, own.key);
 
     let wrong_authority = Tls::new().ca_certificate(stranger.pem()).client_certificate(&*certificate, &*key);
@@ -109,11 +142,12 @@ async fn who_cannot_show_the_right_certificate_is_refused() {
     let error = encrypted.refusal(Tls::new().client_certificate(&*certificate, &*key)).await;
     assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
 
-    let without = encrypted.refusal(Tls::new().ca_certificate(encrypted.authority.pem())).await;
+    let without = encrypted.refusal(Tls::new().ca_certificate(encrypted.certificates.authority.pem())).await;
     assert!(matches!(without, ConnectError::Certificate { .. }), "{without:?}");
     let theirs = stranger.issues("client");
-    let of_a_stranger =
-        Tls::new().ca_certificate(encrypted.authority.pem()).client_certificate(theirs.certificate, theirs.key);
+    let of_a_stranger = Tls::new()
+        .ca_certificate(encrypted.certificates.authority.pem())
+        .client_certificate(theirs.certificate, theirs.key);
     let error = encrypted.refusal(of_a_stranger).await;
     assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
     let garbled = encrypted.refusal(Tls::new().ca_certificate("no certificate")).await;
@@ -123,7 +157,7 @@ async fn who_cannot_show_the_right_certificate_is_refused() {
 #[tokio::test]
 async fn a_server_of_another_name_is_not_believed() {
     let encrypted = Encrypted::start("elsewhere.example");
-    let error = encrypted.refusal(encrypted.tls()).await;
+    let error = encrypted.refusal(encrypted.certificates.tls()).await;
     assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
 }
 
@@ -137,9 +171,9 @@ fn certificates_without_encryption_are_an_error() {
 #[test]
 fn the_command_line_takes_certificates_from_files() {
     let encrypted = Encrypted::start("127.0.0.1");
-    let own = encrypted.authority.issues("client");
+    let own = encrypted.certificates.authority.issues("client");
     let file = |name: &str, pem: &str| -> PathBuf {
-        let path = encrypted.files.path().join(name);
+        let path = encrypted.certificates.files.path().join(name);
         std::fs::write(&path, pem).unwrap();
         path
     };
@@ -151,7 +185,7 @@ fn the_command_line_takes_certificates_from_files() {
             .output()
             .unwrap()
     };
-    let output = fairlock(&encrypted.files.path().join("ca.pem").to_string_lossy());
+    let output = fairlock(&encrypted.certificates.files.path().join("ca.pem").to_string_lossy());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "held\n", "{output:?}");
     let output = fairlock("/nowhere/ca.pem");
     assert!(output.status.code() == Some(125), "{output:?}");

@@ -153,7 +153,12 @@ impl Network {
     pub(super) fn send(&mut self, slot: Slot, request: RequestId, call: Call) {
         if let Some(route) = self.routes.get(&slot).filter(|route| route.open) {
             let (place, channel) = (route.place.clone(), route.channel.clone());
+            let waits = matches!(call, Call::Heartbeat { .. });
             self.send_to(&place, slot, request, call, &channel, false);
+            // Nothing else is asked of the connection for messages that would show its silence.
+            if waits && self.links.get(&place).is_some_and(|link| link.subscriber.is_some()) {
+                self.subscribe(slot);
+            }
         }
     }
 
@@ -465,8 +470,6 @@ impl Network {
         }
         let Some(route) = self.routes.get_mut(&slot).filter(|route| !route.open) else { return };
         route.place = place.clone();
-        let patience = self.patience(&place);
-        let Some(route) = self.routes.get_mut(&slot) else { return };
         let Some(link) = self.links.get_mut(&place).filter(|link| link.connection.is_some()) else {
             return self.connect(place);
         };
@@ -474,6 +477,14 @@ impl Network {
             route.open = true;
             return self.news.push_back(News::Connected { slot, can_kill: link.can_kill });
         }
+        self.subscribe(slot);
+    }
+
+    /// Asks for the messages of this slot, unless that is under way. Asked again, it shows whether they can still come.
+    fn subscribe(&mut self, slot: Slot) {
+        let Some(route) = self.routes.get(&slot) else { return };
+        let patience = self.patience(&route.place);
+        let Some(link) = self.links.get_mut(&route.place) else { return };
         if !link.subscribing.insert(route.channel.clone()) {
             return;
         }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::subscribers;
 use crate::support::{
-    Act, Proxy, RedisServer, SOON, Target,
+    Act, Proxy, SOON, Target,
     crew::{Crew, Fault, Struck},
     eventually,
     history::Trouble,
@@ -72,18 +71,18 @@ pub fn delayed(proxy: &Proxy, hits: u64) -> Fault<'_> {
 /// A request is held, and those behind it, all connections are given up, and then it is delivered all the same, when those
 /// who sent it have asked anew. `taken`: whether the server takes them, because its clients may not kill their old connections. A hit is a
 /// request that was delivered so.
-pub fn delivered_late<'a>(proxy: &'a Proxy, server: &'a RedisServer, taken: bool, hits: u64) -> Fault<'a> {
+pub fn delivered_late(proxy: &Proxy, taken: bool, hits: u64) -> Fault<'_> {
     Fault::new("requests delivered late", hits, move |crew| {
         Struck::during(&[Trouble::Silent], || {
             let members = crew.awake().len() as u64;
             let fault = proxy.fault_times(1, Target::request(OF_LOCKS), Act::Hold);
             fault.await_struck();
             // Only now: some may have been on their way back from the fault before this one.
-            let (before, old) = (proxy.counts(), subscribers(server));
+            let before = proxy.counts();
             proxy.abandon();
             proxy.wait("all are back", |counts| counts.connections >= before.connections + members);
             if !taken {
-                eventually("all have killed what there was", SOON, || subscribers(server).is_disjoint(&old));
+                eventually("the client has killed what there was", SOON, || proxy.held_in_vain() == 1);
             }
             let back = proxy.counts();
             proxy.wait("requests go through again", |counts| counts.requests >= back.requests + 40);

@@ -56,8 +56,13 @@ impl Builder {
     }
 
     /// One more line in the configuration of each node.
-    pub fn config(mut self, line: &str) -> Self {
-        self.node = self.node.config(line);
+    pub fn config(self, line: &str) -> Self {
+        self.each(|node| node.config(line))
+    }
+
+    /// What else is to be said of each node.
+    pub fn each(mut self, tell: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
+        self.node = tell(self.node);
         self
     }
 
@@ -119,11 +124,11 @@ impl Cluster {
         other.expect("another master that is up")
     }
 
-    /// The replicas of a master, as it names them itself.
+    /// The replicas of a master that are up, as they say themselves: it hears of them a little later.
     pub fn replicas(&self, master: &RedisServer) -> Vec<&RedisServer> {
         let id: String = ask(master, &["MYID"]);
-        let lines: Vec<String> = ask(master, &["REPLICAS", &id]);
-        self.nodes.iter().filter(|node| lines.iter().any(|line| line.contains(&at(node)))).collect()
+        let follows = |line: &str| line.contains("myself,slave") && line.contains(&id);
+        self.up().filter(|node| ask::<String>(node, &["NODES"]).lines().any(follows)).collect()
     }
 
     /// Waits until all nodes that are up name another master of the slot than `old`, and it is up.
@@ -273,8 +278,8 @@ fn introduce(nodes: &[&RedisServer]) {
     let knows_all = |node: &RedisServer| {
         let known: String = ask(node, &["NODES"]);
         let others = nodes.iter().filter(|other| other.port() != node.port());
-        // Those with whom that has begun are listed, too; it ends without success on a machine that is slow enough.
-        let unknown: Vec<_> = others.filter(|other| !known.contains(&at(other))).collect();
+        // Those with whom it has begun have no name of their own yet; it ends without success on a machine that is slow enough.
+        let unknown: Vec<_> = others.filter(|other| !known.contains(&ask::<String>(other, &["MYID"]))).collect();
         for other in &unknown {
             let () = ask(node, &["MEET", "127.0.0.1", &other.port().to_string()]);
         }
@@ -309,11 +314,6 @@ fn is_ready(node: &RedisServer) -> bool {
 
 fn is_master(node: &RedisServer) -> bool {
     ask::<String>(node, &["NODES"]).lines().any(|line| line.contains("myself,master"))
-}
-
-/// How `CLUSTER NODES` begins to write its address; the port of the bus follows.
-fn at(node: &RedisServer) -> String {
-    format!(" 127.0.0.1:{}@", node.port())
 }
 
 /// The id of a slot's master, as this node sees it. (Its port may be that of a proxy.)

@@ -245,6 +245,16 @@ impl Proxy {
         let connections = self.shared.lock().connections.clone();
         connections.iter().filter(|connection| connection.state().holds && connection.client_gone()).count()
     }
+
+    /// How many requests are held whose connection the server has ended: it will not take them.
+    pub fn held_in_vain(&self) -> usize {
+        let connections = self.shared.lock().connections.clone();
+        let in_vain = |connection: &&Arc<Connection>| {
+            let state = connection.state();
+            state.holds && state.ended > 0
+        };
+        connections.iter().filter(in_vain).count()
+    }
 }
 
 impl Drop for Proxy {

@@ -35,10 +35,15 @@ fn line_len(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Whether a frame comes without having been asked for. What confirms a subscription looks like that, but is a reply;
-/// what ends one is none: a server says it of a slot that leaves it, and clients do not ask for it.
+/// what ends one is none: a server says it of a slot that leaves it, and clients do not ask for it. To who speaks RESP2, as
+/// sentinels do, messages are arrays.
 pub fn is_push(frame: &[u8]) -> bool {
     let is_reply = |kind: &Vec<u8>| kind.ends_with(b"subscribe") && !kind.ends_with(b"unsubscribe");
-    frame[0] == b'>' && !words(frame).first().is_some_and(is_reply)
+    match frame[0] {
+        b'>' => !words(frame).first().is_some_and(is_reply),
+        b'*' => words(frame).first().is_some_and(|kind| kind == b"message"),
+        _ => false,
+    }
 }
 
 /// The strings in an array of strings: the words of a request. Whatever else is in it is passed over.

@@ -8,8 +8,12 @@
 //!
 //! `make test-matrix` does these and others in turn. Some tests take no part, by what they are: `scripts_model` speaks to its
 //! servers without a client, those of `cli_local` are started by fairlock itself, `refusals` and `least_rights` bring users
-//! of their own, `replicas`, `finding`, `topologies` and `faults_topologies` set-ups of their own (in which clients have
-//! the least rights, too).
+//! of their own, `replicas`, `finding`, `topologies`, `faults_topologies` and `tls` set-ups of their own (in which clients
+//! mostly have the least rights, too), and some of `hostile` use names and prefixes for which that user has none.
+//!
+//! Whoever goes by way of a proxy goes to the one server behind it, whatever there is beside that: some tests of `faults`,
+//! `cancellation`, `cli_lease`, `goodbyes`, `old_connections` and `returning`. Proxies before a node of a cluster, or before
+//! the master that a sentinel names, are in `faults_topologies` and `finding`.
 //!
 //! The tests know nothing of it. They judge by the server that they started, to which [`RedisServer::raw`] leads as
 //! administrator in each case: where there are more, these hold no locks.

@@ -44,6 +44,7 @@ pub struct RedisServer {
 pub struct Builder {
     binary: Option<PathBuf>,
     tcp: bool,
+    encrypted: bool,
     appendonly: bool,
     password: Option<String>,
     config: Vec<String>,
@@ -58,6 +59,19 @@ impl Builder {
     pub fn tcp(mut self) -> Self {
         self.tcp = true;
         self
+    }
+
+    /// Its loopback port takes encrypted connections alone, and asks for certificates: those of clients, of replicas, of
+    /// sentinels and of the other nodes of its cluster. It shows the one in these files itself, wherever it goes.
+    pub fn encrypted(mut self, authority: &Path, certificate: &Path, key: &Path) -> Self {
+        self.encrypted = true;
+        self.tcp()
+            .config(&format!("tls-ca-cert-file {}", authority.display()))
+            .config(&format!("tls-cert-file {}", certificate.display()))
+            .config(&format!("tls-key-file {}", key.display()))
+            .config("tls-auth-clients yes")
+            .config("tls-replication yes")
+            .config("tls-cluster yes")
     }
 
     /// Writes every command to disk before it answers, so that `kill` and `restart` lose nothing.
@@ -189,7 +203,8 @@ impl RedisServer {
     pub fn replica(&self) -> RedisServer {
         let replicates = format!("replicaof 127.0.0.1 {}", self.port());
         let replica = Builder { config: [self.setup.config.clone(), vec![replicates]].concat(), ..self.setup.clone() };
-        let replica = replica.start();
+        // What else this run says of servers has been said of this one, and is copied.
+        let replica = replica.plain().start();
         eventually("the replica is linked", SOON, || {
             let info: String = redis::cmd("INFO").arg("replication").query(&mut replica.raw()).expect("INFO");
             info.contains("master_link_status:up")
@@ -335,15 +350,18 @@ impl RedisServer {
 
     fn config(&self) -> String {
         let dir = self.dir.path().display();
+        let port = self.port.unwrap_or(0);
+        let (plain, encrypted) = if self.setup.encrypted { (0, Some(port)) } else { (port, None) };
         let mut lines = vec![
             format!("dir \"{dir}\""),
             format!("logfile \"{dir}/redis.log\""),
             format!("unixsocket \"{dir}/redis.sock\""),
             "unixsocketperm 700".to_owned(),
             "bind 127.0.0.1".to_owned(),
-            format!("port {}", self.port.unwrap_or(0)),
+            format!("port {plain}"),
             "save \"\"".to_owned(),
         ];
+        lines.extend(encrypted.map(|port| format!("tls-port {port}")));
         if self.setup.appendonly {
             lines.extend(["appendonly yes".to_owned(), "appendfsync always".to_owned()]);
         }
