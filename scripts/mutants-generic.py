@@ -3,8 +3,8 @@
 
 cargo-mutants builds the tests anew for each mutant. Here all of them go into one build: a function of which there are
 mutants becomes a `match` with an arm for each, a copy of its body with that one change, and a number in the environment
-says which arm is taken. What does not compile is taken out, as cargo-mutants would call it unviable. The few outside of
-functions get a build each. Single cases come first; what they leave goes through all random worlds.
+says which arm is taken. What does not compile is taken out, as cargo-mutants would call it unviable. The few that fit
+into no switch get a build each. Single cases come first; what they leave goes through all random worlds.
 
 Fails if one is missed. Arguments pick mutants by what their names contain; what cannot be found is excluded, with the
 reason, in `.cargo/mutants.toml`. All verdicts go to `target/mutants/generic.tsv`.
@@ -71,7 +71,7 @@ def switched(text, mutants):
 
 
 def write_tree(mutants, outside=None):
-    """The crate without its other tests, with these mutants behind the switch, or this one of no function in its place."""
+    """The crate without its other tests, with these mutants behind the switch, or this one that fits into none in its place."""
     for folder in ["src", "lua", "tests/model"]:
         shutil.rmtree(f"{TREE}/{folder}", ignore_errors=True)
         shutil.copytree(f"{ROOT}/{folder}", f"{TREE}/{folder}")
@@ -140,18 +140,23 @@ def verdict(tests, number):
     return "missed" if worlds is False else "caught by random worlds only" if worlds else "timed out"
 
 
+def fits_a_switch(mutant):
+    """Whether it is in a function whose arms can all have one type."""
+    return mutant["function"] and "impl " not in mutant["function"]["return_type"]
+
+
 def main():
     listed = subprocess.run(["cargo", "mutants", "--list", "--json"], cwd=ROOT, stdout=subprocess.PIPE, check=True)
     names = sys.argv[1:] or [""]
     mutants = [one for one in json.loads(listed.stdout) if any(name in one["name"] for name in names)]
-    within = [(number, mutant) for number, mutant in enumerate(mutants) if mutant["function"]]
+    within = [(number, mutant) for number, mutant in enumerate(mutants) if fits_a_switch(mutant)]
     tests, unviable = build(within)
     if fails(tests, "none", []) is not False:
         sys.exit("the tests fail without any mutant")
     verdicts = {number: "unviable" for number in unviable}
     verdicts |= {number: verdict(tests, number) for number, _ in within if number not in unviable}
     for number, mutant in enumerate(mutants):
-        if not mutant["function"]:
+        if not fits_a_switch(mutant):
             tests, _ = build([], mutant)
             verdicts[number] = verdict(tests, number) if tests else "unviable"
     with open(f"{ROOT}/target/mutants/generic.tsv", "w") as out:
