@@ -40,7 +40,7 @@ fn suffer<'a>(seed: u64, server: &'a RedisServer, crew: Setup, faults: Vec<Fault
     crew.work(20);
     crew.suffer(faults);
     crew.work(20);
-    println!("seed {seed}: {}", crew.finish());
+    crew.finish();
     keys_left(server);
 }
 
@@ -176,7 +176,7 @@ fn a_server_whose_clock_is_set() {
     for seed in seeds(&[22]) {
         let clock = WallClock::new();
         let server = clock.given_to(RedisServer::builder()).start();
-        let faults = vec![time::forwards(&clock, &server, 3), time::back(&clock, &server, 2)];
+        let faults = vec![time::forwards(&clock, &server, 3), time::back(&clock, &server, 3)];
         at_server(seed, &server, faults);
     }
 }
@@ -238,10 +238,10 @@ fn soak() {
         }
     }
     let (start, end) = (at_start.unwrap(), memory_of(&crew));
-    println!("seed {seed}: {}", crew.finish());
+    crew.finish();
     keys_left(&server);
-    // What grows with every fault would be a multiple by now.
-    let flat = |start: u64, end: u64| end <= 2 * start;
+    // What grows with every fault would have grown by more.
+    let flat = |start: u64, end: u64| end <= start + start / 4;
     assert!(flat(start.1, end.1), "memory of the server: {start:?} {end:?}");
     assert!(start.0.iter().zip(&end.0).all(|(start, end)| flat(*start, *end)), "memory of clients: {start:?} {end:?}");
 }

@@ -35,23 +35,21 @@ fn crew_of(url: &str, seed: u64) -> Setup {
 }
 
 /// Lets a crew suffer these faults, and work before and after.
-fn suffer(seed: u64, crew: Setup, faults: Vec<Fault<'_>>) -> Report {
+fn suffer(crew: Setup, faults: Vec<Fault<'_>>) -> Report {
     let mut crew = crew.start();
     crew.work(20);
     crew.suffer(faults);
     crew.work(20);
-    let report = crew.finish();
-    println!("seed {seed}: {report}");
-    report
+    crew.finish()
 }
 
 fn at_sentinels(seed: u64, set_up: &Sentinels, crew: impl FnOnce(Setup) -> Setup, fault: Fault<'_>) {
-    suffer(seed, crew(crew_of(&set_up.url(), seed)), vec![fault]);
+    suffer(crew(crew_of(&set_up.url(), seed)), vec![fault]);
     keys_left(set_up.master());
 }
 
 fn in_cluster(seed: u64, cluster: &Cluster, fault: Fault<'_>) {
-    suffer(seed, crew_of(&cluster.url(), seed), vec![fault]);
+    suffer(crew_of(&cluster.url(), seed), vec![fault]);
     keys_left(cluster.owner(slot(cluster)));
 }
 
@@ -146,7 +144,7 @@ fn on_the_way(seed: u64, url: &str, proxy: &Proxy) {
         wire::delayed(proxy, 60),
         wire::delivered_late(proxy, false, 5),
     ];
-    suffer(seed, crew, faults);
+    suffer(crew, faults);
 }
 
 #[test]

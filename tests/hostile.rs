@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
 
-use fairlock::{AcquireError, Client, ConnectError, LockOptions, OptionError};
+use fairlock::{AcquireError, Broken, Client, ConnectError, LockOptions, OptionError};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use redis::{Connection, cmd};
@@ -169,6 +169,14 @@ async fn what_cannot_be_carried_is_refused() {
     }
     let refused = Client::builder().url(&server.url()).label(&mega).connect().await.unwrap_err();
     assert!(matches!(refused, ConnectError::Option(OptionError::TooLong { .. })), "{refused:?}");
+    // Numbers that are no token, also where Lua's would round them: nobody loses anything.
+    let guard = lock.acquire().await.unwrap();
+    for token in [0, 1, guard.token() - 1, guard.token() + 1, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, u64::MAX] {
+        assert_eq!(lock.break_lease(token).await.unwrap(), Broken::Unknown, "{token}");
+        assert_eq!(lock.force_break_lease(token).await.unwrap(), Broken::Unknown, "{token}");
+        guard.renew().await.unwrap();
+    }
+    guard.release().await.unwrap();
     lock.acquire().label("l".repeat(4096)).owner("é".repeat(2048)).await.unwrap().release().await.unwrap();
     keys_left(&server);
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use fairlock::{Broken, Client, LockOptions, TryAcquireError};
 use support::{
-    RedisServer, keys_left,
+    RedisServer, SOON, eventually_async, keys_left,
     run::{Topology, least_rights, takes_setinfo, version},
     sentinel::MASTER,
+    server::Builder,
     soon,
 };
 
@@ -43,6 +44,41 @@ async fn the_rights_of_the_readme_are_enough() {
     let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut server.raw()).unwrap();
     assert!(refused.is_empty(), "{refused:?}");
     keys_left(&server);
+}
+
+/// Who lacks one of them is told so by the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_of_the_rights_of_the_readme_is_needed() {
+    let rights = least_rights("pw", false);
+    // It asks for no replicas; and who logs in says hello before the server knows who that is.
+    let asked = |right: &&str| right.starts_with('+') && !["+wait", "+hello"].contains(right);
+    let asked: Vec<&str> = rights.split_whitespace().filter(asked).collect();
+    let without = |builder: Builder, right: &str| {
+        let rest: Vec<&str> = rights.split_whitespace().filter(|other| *other != right).collect();
+        builder.user(&right.replace('|', "-"), &rest.join(" "))
+    };
+    let server = asked.iter().fold(RedisServer::builder().plain(), |builder, right| without(builder, right)).start();
+    let mut needless = Vec::new();
+    for right in asked {
+        let mut raw = server.raw();
+        let _: () = redis::cmd("ACL").arg("LOG").arg("RESET").query(&mut raw).unwrap();
+        let url = server.url_as(&right.replace('|', "-"), "pw");
+        let using = async {
+            let client = Client::connect(&url).await?;
+            use_all(&server, &client).await
+        };
+        let refused =
+            || !redis::cmd("ACL").arg("LOG").query::<Vec<redis::Value>>(&mut server.raw()).unwrap().is_empty();
+        let lacked = tokio::select! {
+            _ = using => refused(),
+            () = eventually_async("it is used or refused", SOON, async || refused()) => true,
+        };
+        let _: () = redis::cmd("FLUSHALL").query(&mut raw).unwrap();
+        if !lacked {
+            needless.push(right);
+        }
+    }
+    assert!(needless.is_empty(), "{needless:?}");
 }
 
 /// Sentinels know users from Redis 6.2 on.

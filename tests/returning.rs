@@ -14,7 +14,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, LockOptions};
-use support::{Act, RedisServer, SOON, Target, eventually, eventually_async, keys_left};
+use support::{Act, RedisServer, SOON, Target, eventually, eventually_async, keys_left, soon};
 
 async fn client(server: &RedisServer) -> Client {
     Client::connect(&server.url()).await.unwrap()
@@ -50,6 +50,44 @@ async fn the_first_to_return_leaves_the_holder_its_lease() {
     drop(waiting);
     guard.release().await.unwrap_err();
     drop((holder, waiter, lock));
+    keys_left(&server);
+}
+
+/// A waiter that stands in the snapshot, too, knows more than the snapshot does: that another was granted the lock since.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = support::Proxy::start(&server);
+    let options = || LockOptions::new().lease(Duration::from_secs(9)).liveness(Duration::from_secs(2));
+    let lock = |client: &Client| client.lock_with("x", options()).unwrap();
+    let (old, holder, waiter) =
+        (client(&server).await, Client::connect(&proxy.url()).await.unwrap(), client(&server).await);
+    let first = lock(&old).acquire().await.unwrap();
+    let next = lock(&holder).enqueue().await.unwrap();
+    let mut last = lock(&waiter).enqueue().await.unwrap();
+    let _: () = redis::cmd("SAVE").query(&mut server.raw()).unwrap();
+    first.release().await.unwrap();
+    let guard = soon(next.into_future()).await.unwrap();
+    guard.renew().await.unwrap();
+    last.position().await.unwrap();
+
+    proxy.refuse();
+    server.kill();
+    server.restart();
+    let state = lock(&waiter);
+    eventually_async("the waiter is back, and nobody is granted", SOON, async || {
+        state.inspect().await.is_ok_and(|state| state.recovering_for.is_some())
+    })
+    .await;
+    assert!(guard.check().is_ok() && !poll_once(&mut last), "granted beside a holder");
+    proxy.heal();
+    eventually_async("the holder is back", SOON, async || {
+        state.inspect().await.is_ok_and(|state| state.holder.is_some_and(|holder| holder.token == guard.token()))
+    })
+    .await;
+    guard.release().await.unwrap();
+    soon(last.into_future()).await.unwrap().release().await.unwrap();
+    drop((old, holder, waiter, state));
     keys_left(&server);
 }
 

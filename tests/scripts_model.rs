@@ -10,7 +10,6 @@
 mod model;
 mod support;
 
-use std::io::Write as _;
 use std::time::Instant;
 
 use model::driver::Driver;
@@ -37,10 +36,8 @@ fn compare(batch: usize) {
     let start = Instant::now();
     let (taken, failure) = explore(runner, &mut Driver::start(), steps, batch, true);
     let seconds = start.elapsed().as_secs_f64();
-    // Past the harness, which shows what is printed by tests that fail only.
     let speed = taken as f64 / seconds;
-    let _ =
-        writeln!(std::io::stderr(), "scripts against the model: {taken} steps in {seconds:.1} s, {speed:.0} steps/s");
+    support::say(format_args!("scripts against the model: {taken} steps in {seconds:.1} s, {speed:.0} steps/s"));
     if let Some(failure) = failure {
         panic!("{failure}");
     }

@@ -36,7 +36,6 @@ fn run(seed: u64, work: impl FnOnce(&mut Crew, &RedisServer)) -> Report {
     let mut crew = Crew::at(&server).seed(seed).start();
     work(&mut crew, &server);
     let report = crew.finish();
-    println!("seed {seed}: {report}");
     keys_left(&server);
     report
 }

@@ -3,10 +3,14 @@
 -- script begins with a write that memory limits do not refuse, which lets the rest of it through.
 local DAY_MS, HOUR_MS = 86400000, '3600000'
 local stands = holder ~= '' or waiting > 0
+-- Stamps that are ahead of TIME since it was set back must be remembered until it has caught up.
+local left_us = math.max(recover_until - now, stamp - raw, 0)
 local ttl = HOUR_MS
 if stands then
-  local left_us = math.max(holder_end, last_session, recover_until, now) - now
+  left_us = math.max(left_us, math.max(holder_end, last_session) - now)
   ttl = string.format('%.0f', DAY_MS + math.ceil(left_us / 1000))
+elseif left_us > 0 then
+  ttl = string.format('%.0f', HOUR_MS + math.ceil(left_us / 1000))
 end
 if lenient then redis.call('PEXPIRE', state, ttl) end
 

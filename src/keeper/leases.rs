@@ -47,12 +47,13 @@ impl Machine {
         epoch: u64,
         deadline: Time,
         span: Duration,
+        confirmed: bool,
     ) {
         self.expect_within(spec.lease / 3);
         self.timers.set(Timer::Taken(id), now + spec.lease);
         self.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
         let lease = Lease {
-            confirmed: span + margin(span) >= spec.lease,
+            confirmed,
             notice: notice_of(&spec, span),
             spec,
             about,

@@ -407,8 +407,10 @@ impl Machine {
         leases.into_iter().for_each(|id| self.renew(now, id));
         let sessions: Vec<Arc<str>> = self.sessions.keys().cloned().collect();
         for name in &sessions {
-            self.heartbeat(now, name);
+            // A heartbeat says nothing of what was known before: a server that has forgotten the latest must hear that first.
+            self.first_returns(name);
             self.reenter(now, name);
+            self.heartbeat(now, name);
         }
         let waiters: Vec<Id> = self.waiters.keys().copied().collect();
         waiters.into_iter().for_each(|id| self.resume(now, id));
@@ -424,7 +426,8 @@ impl Machine {
         self.requests.clear();
         self.timers.clear(&Timer::Stall);
         for waiter in self.waiters.values_mut() {
-            (waiter.request, waiter.unsecured) = (None, None);
+            waiter.known |= waiter.request.take().is_some();
+            waiter.unsecured = None;
         }
         for lease in self.leases.values_mut() {
             (lease.request, lease.unsecured) = (None, None);
@@ -443,7 +446,10 @@ impl Machine {
             Ok(answer) => answer,
             Err(failure) => return self.on_failure(now, what, lock, &failure),
         };
-        self.refusals = 0;
+        // A confirmation that replicas do not have yet is no success.
+        if !matches!(what, What::Confirm(_)) {
+            self.refusals = 0;
+        }
         self.cause = None;
         let changed = self.learn(now, lock, &answer);
         match what {
@@ -493,6 +499,7 @@ impl Machine {
         };
         match (what, fault) {
             (What::Acquire(id), Some(fault)) => self.refuse(now, id, Refusal::Fault(fault)),
+            // It was not executed.
             (What::Acquire(id), None) => self.acquire_refused(id, again),
             (What::Position(_, call) | What::Call(call), Some(fault)) => {
                 if self.end_call(call) {

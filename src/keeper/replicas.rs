@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::machine::{Effect, Id, Machine, RequestId, Sent, Timer, What};
+use super::waiters::notice_of;
 use crate::clock::Time;
 use crate::server::{Failure, LockKeys};
 
@@ -70,7 +71,10 @@ impl Machine {
         waiter.request = None;
         let (Some(token), Some(unsecured)) = (waiter.claim, waiter.unsecured.take()) else { return };
         match shortage(result, waiter.spec.replicas) {
-            None if unsecured.deadline > now => self.resolve(now, id, token, unsecured.deadline, unsecured.span),
+            None if unsecured.deadline > now + notice_of(&waiter.spec, unsecured.span) => {
+                self.refusals = 0;
+                self.resolve(now, id, token, unsecured.deadline, unsecured.span);
+            }
             None => self.confirm(now, id, token),
             Some(shortage) => {
                 waiter.shortage = Some(shortage);

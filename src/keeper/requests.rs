@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::farewells::Kind;
-use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Machine, Outcome, Pending, RequestId, Sent, Timer, What};
+use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, Pending, RequestId, Sent, Timer, What};
 use crate::clock::Time;
 use crate::inspect::Broken;
 use crate::server::{Answer, Call, LockKeys, Word};
@@ -74,7 +74,8 @@ impl Machine {
     pub(super) fn on_call(&mut self, now: Time, call: CallId, keys: &Arc<LockKeys>, answer: Answer) {
         if answer.again {
             // Somebody must go on where the script stopped: a release of an id that nobody has.
-            self.bid_farewell(now, 0, keys.clone(), Kind::Release, None, now);
+            let nobody = Id::MAX - self.next_request;
+            self.bid_farewell(now, nobody, keys.clone(), Kind::Release, None, now);
         }
         if !self.end_call(call) {
             return;

@@ -91,7 +91,8 @@ impl Machine {
         let known = if session.epoch == answer.epoch { Time(0) } else { session.lease_until };
         session.lease_until = known.max(now + answer.lease_left);
         session.recover_until = now + answer.recover_left;
-        std::mem::replace(&mut session.epoch, answer.epoch) != answer.epoch
+        let before = std::mem::replace(&mut session.epoch, answer.epoch);
+        before != 0 && before != answer.epoch
     }
 
     pub(super) fn kept_alive(&mut self, name: &Arc<str>, sent: Time) {
@@ -177,6 +178,13 @@ impl Machine {
         let leases: Vec<Id> = self.leases.iter().filter(|(_, lease)| stale(lease)).map(|(id, _)| *id).collect();
         leases.into_iter().for_each(|id| self.renew(now, id));
         self.reenter(now, name);
+    }
+
+    /// The first in the queue is to re-enter: the others follow if the server's data is another.
+    pub(super) fn first_returns(&mut self, name: &Arc<str>) {
+        if let Some(session) = self.sessions.get_mut(name) {
+            session.reentry.extend(session.order.first().copied());
+        }
     }
 
     pub(super) fn reenter(&mut self, now: Time, name: &Arc<str>) {

@@ -34,11 +34,13 @@ pub(super) struct Waiter {
     pub(super) epoch: u64,
     pub(super) rank: Option<u64>,
     announced: bool,
-    /// Whether the server may know of it.
-    sent: bool,
+    /// Whether the server may know of it, also where no request is under way: it answered one, or one was cut off.
+    pub(super) known: bool,
     /// Its acquire is to be sent, or was sent and is not answered.
     due: bool,
     pub(super) request: Option<RequestId>,
+    /// A message told of its grant, and no answer since: the lease may have begun long before.
+    told: bool,
     /// The token of a grant that is being confirmed.
     pub(super) claim: Option<u64>,
     /// What the server has granted, while replicas are asked whether they have it.
@@ -79,7 +81,8 @@ impl Machine {
             epoch: 0,
             rank: None,
             announced: false,
-            sent: false,
+            known: false,
+            told: false,
             due: true,
             request: None,
             claim: None,
@@ -117,7 +120,6 @@ impl Machine {
         let request = self.send(now, What::Acquire(id), call);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(request);
-            waiter.sent = true;
             waiter.due = true;
         }
     }
@@ -164,6 +166,7 @@ impl Machine {
             return;
         };
         let name = waiter.spec.name().clone();
+        waiter.known = true;
         // It may also be the answer to a question for its position.
         if waiter.request == Some(request) {
             waiter.request = None;
@@ -252,12 +255,13 @@ impl Machine {
         }
         let token = push.token;
         self.granted_from(id, push.ticket);
-        let Some(waiter) = self.waiters.get(&id) else {
+        let Some(waiter) = self.waiters.get_mut(&id) else {
             return self.bid_farewell(now, id, Arc::new(keys), Kind::Release, None, now);
         };
         let Some(session) = self.sessions.get(waiter.spec.name()) else { return };
         match session.answered {
             Some((sent, liveness)) if token > session.last_token => {
+                waiter.told = true;
                 let span = liveness.min(waiter.spec.liveness).min(waiter.spec.lease);
                 self.claimed(now, id, token, sent + span, span);
             }
@@ -317,7 +321,9 @@ impl Machine {
         let name = waiter.spec.name().clone();
         if let Some(waiter) = self.remove_waiter(id) {
             let ticket = if waiter.ticket == 0 { token } else { waiter.ticket };
-            self.grant(now, id, waiter.spec, waiter.about, token, ticket, waiter.epoch, deadline, span);
+            // Of one that a message told of, some is over by now.
+            let confirmed = !waiter.told && span + margin(span) >= waiter.spec.lease;
+            self.grant(now, id, waiter.spec, waiter.about, token, ticket, waiter.epoch, deadline, span, confirmed);
         }
         self.plan_heartbeat(now, &name);
     }
@@ -328,6 +334,7 @@ impl Machine {
             return;
         }
         waiter.claim = Some(token);
+        (waiter.known, waiter.told) = (true, false);
         let Some(session) = self.sessions.get(waiter.spec.name()) else { return };
         if !self.connected {
             return;
@@ -403,7 +410,7 @@ impl Machine {
     pub(super) fn abandon(&mut self, now: Time, id: Id) {
         let Some(waiter) = self.remove_waiter(id) else { return };
         let name = waiter.spec.name().clone();
-        if waiter.sent {
+        if waiter.known || waiter.request.is_some() {
             let until = now + waiter.spec.liveness + waiter.spec.buffer;
             self.bid_farewell(now, id, waiter.spec.keys.clone(), Kind::Leave, None, until);
         }

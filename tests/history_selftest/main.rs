@@ -142,3 +142,18 @@ fn what_many_threads_record_is_read_back_whole() {
         |wait: &support::history::Wait| wait.died_ns.is_some() && wait.ticket.is_some() && wait.timeout_ns == Some(7);
     assert!(history.waits().iter().all(whole));
 }
+
+#[test]
+fn the_latest_is_read_without_all_that_was_before() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &GOOD[1..]).unwrap();
+    let latest = |bytes| History::read_latest(file.path(), bytes).unwrap();
+    let waiters = |history: &History| history.waits().iter().map(|wait| wait.waiter.clone()).collect::<Vec<_>>();
+    assert_eq!(waiters(&latest(1 << 20)), ["a.1", "b.1", "c.1"]);
+    // From the middle of b's call on: what is left of a and b began before.
+    let from_b = GOOD.len() - GOOD.find("20 b").unwrap() - 3;
+    let history = latest(from_b as u64);
+    assert_eq!(waiters(&history), ["c.1"]);
+    assert_eq!((history.waits()[0].ticket, history.waits()[0].token), (Some(202), Some(204)));
+    assert_eq!(waiters(&latest(0)), Vec::<String>::new());
+}

@@ -44,6 +44,28 @@ fn order_excuses_who_left_died_or_slept_before() {
     }
 }
 
+/// Who was passed over while it stood still has its place again when it is back.
+#[test]
+fn order_excuses_a_pause_for_as_long_as_it_takes_to_return() {
+    let starved = ("31 b b.1 granted 203", "");
+    let paused =
+        |resumed: u64| format!("29 b - paused\n{resumed} b - resumed\n60 b b.1 granted 210\n61 b b.1 released");
+    let slept_until = |resumed| good_but(&[starved, ("40 b b.1 released", &paused(resumed))]);
+    // c is granted at 41.
+    assert_eq!(slept_until(45).order(&calm()), Ok(()));
+    rejected(slept_until(35).order(&calm()), "b.1 (ticket 201) waited when c.1");
+    let slow = Terms { slack: Duration::from_nanos(10), ..calm() };
+    assert_eq!(slept_until(35).order(&slow), Ok(()));
+    // And while the server is silent it cannot return.
+    let silent = |from, to| Terms {
+        slack: Duration::from_nanos(2),
+        admitted: in_trouble(Trouble::Silent, from, to).admitted,
+        ..calm()
+    };
+    assert_eq!(slept_until(35).order(&silent(36, 40)), Ok(()));
+    rejected(slept_until(35).order(&silent(38, 40)), "b.1 (ticket 201) waited when c.1");
+}
+
 #[test]
 fn order_excuses_nobody_for_a_pause_before_the_call() {
     let paused = ("20 b b.1 called", "19 b - paused\n20 b b.1 called");

@@ -429,22 +429,26 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
     Ok(())
 }
 
-/// I9: every key goes by itself, those of a lock in use not within a day; and an idle lock leaves its state only.
+/// I9: every key goes by itself, those of a lock in use not within a day; and an idle lock leaves its state only, which
+/// remembers what must not come again (I3).
 fn leftovers(before: &Lock, found: &Found) -> Result<(), String> {
     let Found { lock, ttls, .. } = found;
     let longest = |of: &Lock| {
         let ends = of.sessions.values().copied().chain(of.lease.iter().map(|(_, end)| *end));
         let longest = ends.chain([of.state.recover_until]).max().unwrap_or_default().saturating_sub(lock.state.seen);
-        (longest / 1000) as i64
+        // Stamps that are ahead of the server's clock must not come again when the clock is there.
+        let ahead = of.state.stamp as i64 - (of.state.seen as i64 - of.state.skew);
+        (longest as i64).max(ahead) / 1000
     };
-    let least = DAY_MS + longest(lock) - MOMENT_MS;
-    let most = DAY_MS + longest(lock).max(longest(before)) + MOMENT_MS;
+    let least = longest(lock) - MOMENT_MS;
+    let most = longest(lock).max(longest(before)) + MOMENT_MS;
     for (key, ttl) in ttls {
         ensure!(*ttl > 0, "{key} has no end");
         if lock.stands() {
-            ensure!((least..=most).contains(ttl), "{key} goes after {ttl} ms");
+            ensure!((DAY_MS + least..=DAY_MS + most).contains(ttl), "{key} goes after {ttl} ms");
         } else {
-            ensure!(*key == "state" && *ttl <= HOUR_MS, "{key} is left, for {ttl} ms");
+            let expected = (HOUR_MS + least..=HOUR_MS + most).contains(ttl);
+            ensure!(*key == "state" && expected, "{key} is left, for {ttl} ms");
         }
     }
     let expected: BTreeMap<&str, bool> =

@@ -19,22 +19,17 @@ mod support;
 mod tree;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::mpsc;
 use std::time::Instant;
 
 use list::Mutant;
 use results::Results;
+use support::say;
 use tree::{ENCRYPTED, PURE, REAL, Stage, Tree, Verdict};
 
 /// Promises that rest on the scripts, on the client, or on both: of each at least two breaks.
 const ON_SCRIPTS: [u8; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 const ON_THE_CLIENT: [u8; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
-
-fn say(text: &str) {
-    // Past the harness, which shows what is printed by tests that fail only.
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
 
 #[test]
 fn the_list_is_up_to_date_and_breaks_every_promise_twice() {
@@ -82,6 +77,23 @@ fn every_case_that_failed_once_shows_its_break() {
     assert!(stale.is_empty(), "they stand for other cases now: {stale:#?}");
 }
 
+/// The promises are judged on their own too: they need no model to notice these.
+#[test]
+fn the_promises_alone_notice_who_breaks_them() {
+    let mutants = list::read().unwrap();
+    for (promise, name) in [
+        (1, "anybody releases"),
+        (2, "a newcomer overtakes"),
+        (3, "tokens are counted"),
+        (5, "the dead are granted the lock"),
+        (8, "a client that asks is dead"),
+        (10, "any token breaks"),
+    ] {
+        let mutant = mutants.iter().find(|mutant| mutant.name == name && mutant.promises.contains(&promise));
+        assert!(scripts::breaks_a_promise(mutant.unwrap()), "I{promise} holds though {name}");
+    }
+}
+
 /// Those of this run, and those of them whose outcome is not known.
 fn chosen(mutants: &[Mutant]) -> Vec<&Mutant> {
     let shard = std::env::var("SHARD").unwrap_or_else(|_| "1/1".into());
@@ -105,7 +117,7 @@ fn no_mutant_survives() {
     let mine = chosen(&mutants);
     let is_open = |mutant: &&Mutant| mutant.applied().is_ok() && results.of(mutant).is_none();
     let todo: Vec<&Mutant> = mine.iter().copied().filter(is_open).collect();
-    say(&format!("{} mutants, {} to be run", mine.len(), todo.len()));
+    say(format_args!("{} mutants, {} to be run", mine.len(), todo.len()));
     if !todo.is_empty() {
         run(&todo, &results);
     }
@@ -157,11 +169,11 @@ fn order(mutant: &Mutant) -> [&'static Stage; 2] {
 fn healthy(tree: &Tree, todo: &[&Mutant]) {
     let start = Instant::now();
     assert_eq!(scripts::judge(None).unwrap(), None, "the scripts fail as they are");
-    say(&format!("the scripts as they are: nothing found in {:.1} s", start.elapsed().as_secs_f64()));
+    say(format_args!("the scripts as they are: nothing found in {:.1} s", start.elapsed().as_secs_f64()));
     let encrypted = todo.iter().any(|mutant| mutant.by.as_deref().is_some_and(|target| ENCRYPTED.has(target)));
     for stage in [&PURE, &REAL].into_iter().chain(encrypted.then_some(&ENCRYPTED)) {
         let took = tree.passes(stage).unwrap_or_else(|error| panic!("{error}"));
-        say(&format!("the fast suite {}: passed in {:.1} s", stage.name, took.as_secs_f64()));
+        say(format_args!("the fast suite {}: passed in {:.1} s", stage.name, took.as_secs_f64()));
     }
 }
 
@@ -178,12 +190,12 @@ fn report(outcomes: &[(&Mutant, String, String)]) {
         }
     }
     say("\nkilled by");
-    by_test.iter().for_each(|(test, count)| say(&format!("{count:>5}  {test}")));
+    by_test.iter().for_each(|(test, count)| say(format_args!("{count:>5}  {test}")));
     say("\nkilled for");
-    by_promise.iter().for_each(|(promise, count)| say(&format!("{count:>5}  I{promise}")));
+    by_promise.iter().for_each(|(promise, count)| say(format_args!("{count:>5}  I{promise}")));
     say("\noutcome");
-    counts.iter().for_each(|(outcome, count)| say(&format!("{count:>5}  {outcome}")));
+    counts.iter().for_each(|(outcome, count)| say(format_args!("{count:>5}  {outcome}")));
     for (mutant, outcome, by) in outcomes.iter().filter(|(_, outcome, _)| outcome != "killed") {
-        say(&format!("{outcome}: {} ({}) {by}", mutant.name, mutant.file));
+        say(format_args!("{outcome}: {} ({}) {by}", mutant.name, mutant.file));
     }
 }

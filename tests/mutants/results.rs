@@ -61,7 +61,11 @@ impl Results {
         let promises = promises.join(" ");
         let line = format!("{:016x}\t{outcome}\t{by}\t{seconds:.1}\t{promises}\t{}", self.key(mutant), mutant.name);
         writeln!(lock(&self.file), "{line}").expect("the result is kept");
-        say(&format!("{outcome:>9} {seconds:>6.1} s  {}  ({})", mutant.name, by.chars().take(160).collect::<String>()));
+        say(format_args!(
+            "{outcome:>9} {seconds:>6.1} s  {}  ({})",
+            mutant.name,
+            by.chars().take(160).collect::<String>()
+        ));
         lock(&self.known).insert(self.key(mutant), (outcome.into(), by));
     }
 }

@@ -17,18 +17,27 @@ pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
     }
     let broken = mutant.map(Mutant::applied).transpose()?;
     let mut driver = driver(mutant, broken.as_deref());
-    let [by_model, by_promises] = [true, false].map(|by_model| {
-        let steps = STEPS[usize::from(!by_model)];
-        // The same seed each time, so that what is found is found again.
-        let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"scripts go wrong");
-        let config = Config { failure_persistence: Some(Box::new(ReadOnly::All)), ..config(steps) };
-        let (taken, failure) = explore(TestRunner::new_with_rng(config, seed), &mut driver, steps, 3, by_model);
-        failure.map(|_| taken)
-    });
+    let [by_model, by_promises] = [true, false].map(|by_model| notice(&mut driver, by_model));
     Ok(by_model.map(|step| match by_promises {
         Some(other) => format!("model at step {step}, promises at step {other}"),
         None => format!("model at step {step}"),
     }))
+}
+
+/// Whether the promises alone find the mutant, without the model.
+pub(crate) fn breaks_a_promise(mutant: &Mutant) -> bool {
+    let broken = mutant.applied().expect("the list is up to date");
+    notice(&mut driver(Some(mutant), Some(&broken)), false).is_some()
+}
+
+/// After how many steps something is wrong, if it ever is.
+fn notice(driver: &mut Driver, by_model: bool) -> Option<usize> {
+    let steps = STEPS[usize::from(!by_model)];
+    // The same seed each time, so that what is found is found again.
+    let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"scripts go wrong");
+    let config = Config { failure_persistence: Some(Box::new(ReadOnly::All)), ..config(steps) };
+    let (taken, failure) = explore(TestRunner::new_with_rng(config, seed), driver, steps, 3, by_model);
+    failure.map(|_| taken)
 }
 
 fn driver(mutant: Option<&Mutant>, broken: Option<&str>) -> Driver {

@@ -109,11 +109,15 @@ fn killed(crew: &Crew, master: &RedisServer, unlinked: &[&RedisServer]) -> u64 {
     concerned(crew).min(1)
 }
 
-/// Both at one moment.
+/// Both at one moment. The stamp is the first of the packed numbers, and a lock that is in use has some.
 fn role_and_stamp(server: &RedisServer) -> redis::RedisResult<(String, Option<u64>)> {
     let mut both = redis::pipe();
-    both.atomic().cmd("ROLE").cmd("HGET").arg("fairlock:{crew}:state").arg("stamp");
-    let (role, stamp): (Vec<redis::Value>, Option<u64>) = both.query(&mut server.try_raw()?)?;
+    both.atomic().cmd("ROLE").cmd("HGET").arg("fairlock:{crew}:state").arg("numbers");
+    let (role, numbers): (Vec<redis::Value>, Option<Vec<u8>>) = both.query(&mut server.try_raw()?)?;
     let role = role.into_iter().next().map(redis::from_redis_value).transpose()?;
+    let stamp = numbers.map(|packed| {
+        let (first, _) = packed.split_first_chunk().expect("packed numbers");
+        f64::from_le_bytes(*first) as u64
+    });
     Ok((role.unwrap_or_default(), stamp))
 }

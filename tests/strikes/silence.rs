@@ -11,7 +11,7 @@ use crate::support::{
         fault::{concerned, long_hold},
     },
     eventually,
-    history::Trouble,
+    history::{Trouble, Wait, now_ns},
 };
 
 /// Less than a heartbeat's patience.
@@ -32,12 +32,12 @@ pub type Span = fn(&mut Crew) -> Duration;
 
 /// A silence that is longer than a lease hits somebody who loses it, a shorter one anybody.
 fn silence(crew: &mut Crew, span: Span, keep_silent: impl FnOnce(&mut Crew, Duration)) -> Struck {
-    let lost = |crew: &Crew| crew.history().waits().iter().filter(|wait| wait.lost_ns.is_some()).count();
     let span = span(crew);
-    let (concerned, before) = (concerned(crew).min(1), lost(crew));
+    let (concerned, from) = (concerned(crew).min(1), now_ns());
+    let lost = |wait: &Wait| wait.lost_ns.is_some_and(|at| at >= from);
     Struck::during(&[Trouble::Silent], || {
         keep_silent(crew, span);
-        if span > crew.terms().lease { u64::from(lost(crew) > before) } else { concerned }
+        if span > crew.terms().lease { u64::from(crew.recent().waits().iter().any(lost)) } else { concerned }
     })
 }
 

@@ -1,24 +1,25 @@
 //! A server whose wall clock is set.
 #![cfg(target_os = "linux")]
 
-use std::time::Duration;
+use std::{iter::Peekable, time::Duration};
 
 use crate::support::{
     RedisServer, SOON,
-    crew::{Crew, Fault, Struck, fault::concerned},
+    crew::{Fault, Struck, fault::concerned},
     eventually,
     history::Trouble,
     vclock::WallClock,
 };
 
-/// What people and time services do to clocks.
+/// What people and time services do to clocks: each hit is by the next of these.
 const STEPS: [Duration; 3] = [Duration::from_secs(90), Duration::from_secs(10 * 60), Duration::from_secs(2 * 60 * 60)];
 
 /// Its clock goes forwards, and the lock goes on.
 pub fn forwards<'a>(clock: &'a WallClock, server: &'a RedisServer, hits: u64) -> Fault<'a> {
+    let mut steps = STEPS.into_iter().cycle().peekable();
     Fault::new("the clock went forwards", hits, move |crew| {
-        let step = step(crew);
         let concerned = concerned(crew).min(1);
+        let step = next(&mut steps, concerned);
         let struck = Struck::during(&[Trouble::Jumped], || {
             clock.step_forwards(step);
             noticed(server);
@@ -34,9 +35,10 @@ pub fn forwards<'a>(clock: &'a WallClock, server: &'a RedisServer, hits: u64) ->
 /// Its clock goes back, the lock goes on, and the clock goes forwards again by more than that: stamps that only counted on
 /// meanwhile are times of the clock again.
 pub fn back<'a>(clock: &'a WallClock, server: &'a RedisServer, hits: u64) -> Fault<'a> {
+    let mut steps = STEPS.into_iter().cycle().peekable();
     Fault::new("the clock went back", hits, move |crew| {
-        let step = step(crew);
         let concerned = concerned(crew).min(1);
+        let step = next(&mut steps, concerned);
         clock.step_back(step);
         noticed(server);
         let mut struck = Struck::hits(concerned);
@@ -53,8 +55,10 @@ pub fn back<'a>(clock: &'a WallClock, server: &'a RedisServer, hits: u64) -> Fau
     })
 }
 
-fn step(crew: &mut Crew) -> Duration {
-    STEPS[crew.rng().usize(..STEPS.len())]
+/// One that concerns nobody is taken again.
+fn next(steps: &mut Peekable<impl Iterator<Item = Duration>>, concerned: u64) -> Duration {
+    let next = if concerned > 0 { steps.next() } else { steps.peek().copied() };
+    next.expect("they go round")
 }
 
 /// Some servers look at the clock a few times in a hundredth of a second only: until a new look is certain.

@@ -29,7 +29,11 @@ pub mod urls;
 pub mod vclock;
 pub mod watch;
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Display,
+    io::Write as _,
+    time::{Duration, Instant},
+};
 
 // Not every test binary needs every name.
 #[allow(unused_imports)]
@@ -45,6 +49,11 @@ pub use self::{
 /// How long anything that should happen soon may take before a test fails. Generous, because the machines that run
 /// tests are slow at the worst moment, and free, because only failing tests wait for it.
 pub const SOON: Duration = Duration::from_secs(30);
+
+/// Says this past the test harness, which shows what is printed by tests that fail only.
+pub fn say(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
 
 /// Blocks until `holds` says yes. Panics, naming `what`, when it has not by then.
 #[track_caller]

@@ -4,7 +4,6 @@ use std::{
     env,
     ffi::OsString,
     fmt, fs,
-    io::Write as _,
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -20,6 +19,7 @@ use super::{
     SOON, cluster, eventually,
     process::Process,
     run::{self, Topology},
+    say,
 };
 
 /// A running server. Every method takes `&self`, so that one thread can restart it while others use it.
@@ -192,9 +192,7 @@ impl RedisServer {
         let servers = servers.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers"));
         let binary = servers.join("redis-5.0/redis-server");
         if !binary.exists() {
-            // Past the test harness, which swallows what a test prints that does not fail.
-            let skipped = format!("SKIPPED: no Redis 5.0 to be refused, as {} is not there\n", binary.display());
-            let _ = std::io::stderr().write_all(skipped.as_bytes());
+            say(format_args!("SKIPPED: no Redis 5.0 to be refused, as {} is not there", binary.display()));
             return None;
         }
         Some(RedisServer::builder().plain().binary(binary).start())

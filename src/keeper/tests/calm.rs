@@ -69,8 +69,8 @@ impl World {
         let until = self.next_release().unwrap_or(end).min(end);
         if !self.flow_once(until.max(self.now)) {
             self.now = self.now.max(until);
+            self.judge();
         }
-        self.judge();
     }
 
     /// Callers take what they are granted, work a while, and let go.
@@ -113,7 +113,6 @@ impl World {
             if !self.flow_once(end) {
                 break;
             }
-            self.judge();
         }
         if self.broken.is_some() {
             return;

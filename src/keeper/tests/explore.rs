@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use stateright::{Checker, Model, Property};
+use stateright::{Checker, CheckerBuilder, Model, Property};
 
 use super::clients::Taken;
 use super::steps::Step;
@@ -22,8 +22,9 @@ use crate::options::Spec;
 /// A heartbeat.
 const TICK: u64 = 50 * MS;
 
-/// How many of them a message is under way at most.
-const DELAY: u64 = 1;
+/// How many of them a message is under way at most: no longer than everybody expects, or longer than a lease.
+const SOON: u64 = 1;
+const LATE: u64 = 4;
 /// A connection is made at once, or after so many: longer than a session lives.
 const CONNECTING: u64 = 4;
 
@@ -48,6 +49,7 @@ struct Explored {
     /// How many waiters each client has.
     waiters: Vec<u64>,
     can_kill: bool,
+    delay: u64,
     budget: Budget,
     /// States from which everybody is served if the faults stop.
     good: Mutex<HashSet<u64>>,
@@ -91,7 +93,7 @@ enum Action {
 
 impl Explored {
     fn new(waiters: &[u64], can_kill: bool, budget: Budget) -> Self {
-        Self { waiters: waiters.to_vec(), can_kill, budget, good: Mutex::default() }
+        Self { waiters: waiters.to_vec(), can_kill, delay: SOON, budget, good: Mutex::default() }
     }
 }
 
@@ -243,9 +245,9 @@ impl Explored {
             let link = client.link.as_ref().filter(|link| !link.dead);
             client.connecting.is_some_and(|at| since(at) >= CONNECTING)
                 || link.is_some_and(|link| {
-                    link.out.front().is_some_and(|(at, ..)| since(*at) >= DELAY)
-                        || link.back.front().is_some_and(|(at, _)| since(*at) >= DELAY)
-                        || link.pushes.front().is_some_and(|(at, ..)| since(*at) >= DELAY)
+                    link.out.front().is_some_and(|(at, ..)| since(*at) >= self.delay)
+                        || link.back.front().is_some_and(|(at, _)| since(*at) >= self.delay)
+                        || link.pushes.front().is_some_and(|(at, ..)| since(*at) >= self.delay)
                 })
         })
     }
@@ -274,17 +276,26 @@ impl Explored {
     }
 }
 
-fn explore(what: &str, explored: Explored) -> usize {
+/// Explores one world after the other, to the end of each.
+fn explore_all<C: Checker<Explored>>(worlds: Vec<(&str, Explored)>, explore: impl Fn(CheckerBuilder<Explored>) -> C) {
+    let mut total = 0;
+    for (what, explored) in worlds {
+        total += visited(what, explore(explored.checker().threads(2)));
+    }
+    super::say(format_args!("{total} states in all"));
+}
+
+/// How many states there are, when all have been visited.
+fn visited(what: &str, checker: impl Checker<Explored>) -> usize {
     let start = Instant::now();
-    let checker = explored.checker().threads(2).spawn_bfs();
     let say = |end: &str| {
-        eprintln!(
+        super::say(format_args!(
             "{what}: {} states visited, {} made, {} deep, {:.1} s{end}",
             checker.unique_state_count(),
             checker.state_count(),
             checker.max_depth(),
             start.elapsed().as_secs_f64()
-        );
+        ));
     };
     // A sign of life for those that take hours.
     let mut said = start;
@@ -305,12 +316,6 @@ fn explore(what: &str, explored: Explored) -> usize {
     checker.unique_state_count()
 }
 
-/// Explores one world after the other, to the end of each.
-fn explore_all(worlds: Vec<(&str, Explored)>) {
-    let total: usize = worlds.into_iter().map(|(what, explored)| explore(what, explored)).sum();
-    eprintln!("{total} states in all");
-}
-
 fn one_each(budget: Budget) -> Explored {
     Explored::new(&[1, 1], true, budget)
 }
@@ -320,13 +325,15 @@ const NONE: Budget =
 
 #[test]
 fn every_state_of_small_worlds_keeps_the_promises() {
-    explore_all(vec![
+    // Breadth first, which finds the shortest way to whatever is wrong.
+    let worlds = vec![
         ("2 waiters, a late reply", one_each(Budget { late: 1, ..NONE })),
         ("2 waiters, a doubled request, a lost message", one_each(Budget { doubled: 1, lost_pushes: 1, ..NONE })),
         ("2 waiters, a crash, a caller who gives up", one_each(Budget { crashes: 1, abandoned: 1, ..NONE })),
         ("2 waiters, all data lost", one_each(Budget { flushes: 1, ..NONE })),
         ("3 waiters of 2 clients", Explored::new(&[2, 1], true, NONE)),
-    ]);
+    ];
+    explore_all(worlds, CheckerBuilder::spawn_bfs);
 }
 
 /// `make model`. It takes long; `FAIRLOCK_WORLD` picks some by their names.
@@ -336,7 +343,10 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
     let unkilled = Explored::new(&[1, 1], false, Budget { cuts: 1, ..NONE });
     let two_and_one = |budget| Explored::new(&[2, 1], true, budget);
     let three = |budget| Explored::new(&[1, 1, 1], true, budget);
+    let slow = |budget| Explored { delay: LATE, ..one_each(budget) };
     let worlds = vec![
+        ("2 waiters, messages slower than a lease", slow(NONE)),
+        ("2 waiters, messages slower than a lease, a crash", slow(Budget { crashes: 1, ..NONE })),
         ("2 waiters, a broken connection", one_each(Budget { cuts: 1, ..NONE })),
         ("2 waiters, a dead connection", one_each(Budget { deaf: 1, ..NONE })),
         ("2 waiters, a connection that cannot be killed", unkilled),
@@ -360,5 +370,6 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
         ("4 waiters of 3 clients", Explored::new(&[2, 1, 1], true, NONE)),
     ];
     let chosen = std::env::var("FAIRLOCK_WORLD").unwrap_or_default();
-    explore_all(worlds.into_iter().filter(|(what, _)| what.contains(&chosen)).collect());
+    // Depth first: the states that wait to be visited would not fit into memory otherwise.
+    explore_all(worlds.into_iter().filter(|(what, _)| what.contains(&chosen)).collect(), CheckerBuilder::spawn_dfs);
 }

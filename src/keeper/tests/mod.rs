@@ -27,3 +27,8 @@ mod world;
 
 #[path = "../../../tests/model/lock.rs"]
 mod model;
+
+/// Says this past the test harness, which shows what is printed by tests that fail only.
+fn say(text: std::fmt::Arguments<'_>) {
+    let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{text}\n"));
+}

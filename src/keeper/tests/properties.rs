@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use super::steps::Step;
-use super::world::{Plan, World};
+use super::world::{MS, Plan, World};
 use crate::keeper::waiters::Mode;
 
 fn cases(ordinary: u32) -> u32 {
@@ -75,7 +75,7 @@ fn promises_hold_whatever_happens() {
         Ok(())
     });
     let (steps, spent) = (total.into_inner(), started.elapsed().as_secs_f64());
-    eprintln!("{steps} steps in {spent:.1} s, {:.0} a second", steps as f64 / spent);
+    super::say(format_args!("worlds: {steps} steps in {spent:.1} s, {:.0} steps/s", steps as f64 / spent));
     report(result);
 }
 
@@ -165,4 +165,31 @@ fn order_outlives_every_blow() {
     if let Err(error) = result {
         panic!("{error}");
     }
+}
+
+/// I6: whose message is lost hears of its grant by a heartbeat, at whatever time since the last one that was.
+#[test]
+fn a_lost_message_costs_a_heartbeat_at_most() {
+    let plan = Plan { clients: 2, locks: 1, fast: vec![0], can_kill: vec![true], script: 3_000 };
+    let mut longest = 0;
+    for waits in 0..=u8::MAX {
+        let mut world = World::new(&plan);
+        world.no_pushes = true;
+        let spec = world.specs[0][0].clone();
+        for client in 0..2 {
+            let now = world.now;
+            world.clients[client].start(now, 0, spec.clone(), Mode::Wait, None);
+            world.step(Step::Flow(100));
+        }
+        world.step(Step::Flow(waits));
+        let (released, holder) = (world.now, *world.clients[0].guards.keys().next().expect("it came first"));
+        world.clients[0].let_go(released, holder, false);
+        while world.clients[1].granted.is_empty() && world.now < released + 10_000 * MS {
+            world.flow_once(u64::MAX);
+        }
+        assert_eq!(world.broken, None);
+        longest = longest.max(world.now - released);
+    }
+    let heartbeat = 100 * MS;
+    assert!((heartbeat / 2..=heartbeat + 4 * MS).contains(&longest), "{longest} ns");
 }

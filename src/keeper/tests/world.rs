@@ -311,6 +311,7 @@ impl World {
         while let Some((due, index)) = self.first_due().filter(|(due, _)| *due <= end) {
             self.now = self.now.max(due);
             self.tick(index);
+            self.judge();
             wakes += 1;
             if wakes > 10_000 {
                 return self.fail(format!("{} is due for ever", self.clients[index].name));
@@ -330,7 +331,7 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    /// The next thing that happens by itself before `end`. False: nothing does.
+    /// The next thing that happens by itself before `end`, and is judged. False: nothing does.
     pub(super) fn flow_once(&mut self, end: u64) -> bool {
         let Some((at, next)) = self.next().filter(|(at, _)| *at <= end) else { return false };
         self.now = self.now.max(at);
@@ -344,6 +345,7 @@ impl World {
             Next::Replicas(index) => self.replicas(index, true),
             Next::Connect(index) => self.connected(index),
         }
+        self.judge();
         true
     }
 

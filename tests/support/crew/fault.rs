@@ -52,7 +52,7 @@ pub fn holders_killed(hits: u64) -> Fault<'static> {
         let Some(name) = holder(crew) else { return Struck::hits(0) };
         crew.kill(&name);
         let died_holding = |wait: &&Wait| wait.process == name && holds_at_its_end(wait);
-        Struck::hits(crew.history().waits().iter().filter(died_holding).count().min(1) as u64)
+        Struck::hits(crew.recent().waits().iter().filter(died_holding).count().min(1) as u64)
     })
 }
 
@@ -64,7 +64,7 @@ pub fn waiters_killed(hits: u64) -> Fault<'static> {
         let died_waiting = |wait: &&Wait| {
             names.contains(&wait.process) && waits(wait) && wait.died_ns.is_some() && wait.ticket.is_some()
         };
-        Struck::hits(crew.history().waits().iter().filter(died_waiting).count() as u64)
+        Struck::hits(crew.recent().waits().iter().filter(died_waiting).count() as u64)
     })
 }
 
@@ -77,7 +77,7 @@ pub fn holders_paused(hits: u64) -> Fault<'static> {
         crew.pause(&name, span);
         // It stands still: who holds now holds until it is told otherwise.
         let stands_holding = |wait: &Wait| wait.process == name && holds(wait);
-        Struck::hits(u64::from(crew.history().waits().iter().any(stands_holding)))
+        Struck::hits(u64::from(crew.recent().waits().iter().any(stands_holding)))
     })
 }
 
@@ -102,7 +102,7 @@ fn some(crew: &mut Crew, count: usize) -> Vec<String> {
 /// The member that holds the lock, if it was seen.
 fn holder(crew: &Crew) -> Option<String> {
     let names = crew.awake();
-    let history = crew.history();
+    let history = crew.recent();
     let holder = history.waits().iter().rev().find(|wait| names.contains(&wait.process) && holds(wait))?;
     Some(holder.process.clone())
 }
@@ -118,7 +118,7 @@ fn holds_at_its_end(wait: &Wait) -> bool {
 /// How many want the lock just now, or have it: whom a fault of the server can hit.
 pub fn concerned(crew: &Crew) -> u64 {
     let there = |wait: &&Wait| (holds(wait) || waits(wait)) && wait.died_ns.is_none();
-    crew.history().waits().iter().filter(there).count() as u64
+    crew.recent().waits().iter().filter(there).count() as u64
 }
 
 /// Waits until somebody was granted the lock just now for longer than a lease: if nothing renews it, it is lost. False: the
@@ -129,7 +129,7 @@ pub fn long_hold(crew: &mut Crew) -> bool {
     let long = |crew: &Crew| {
         let since = just_now(crew);
         let just_granted = |wait: &Wait| Turn::is_long(&wait.waiter) && wait.granted_ns.is_some_and(|at| at >= since);
-        crew.history().waits().iter().any(|wait| just_granted(wait) && holds(wait))
+        crew.recent().waits().iter().any(|wait| just_granted(wait) && holds(wait))
     };
     while !long(crew) {
         if start.elapsed() > SOON {
@@ -148,7 +148,7 @@ pub fn crowded_hold(crew: &mut Crew) -> String {
     let start = Instant::now();
     loop {
         let since = now_ns() - (crew.terms().lease / 2).as_nanos() as u64;
-        let history = crew.history();
+        let history = crew.recent();
         let not_long_ago =
             |wait: &&Wait| Turn::is_long(&wait.waiter) && wait.granted_ns.is_some_and(|at| at >= since) && holds(wait);
         if let Some(holder) = history.waits().iter().find(not_long_ago) {

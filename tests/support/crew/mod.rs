@@ -48,7 +48,8 @@ pub use self::{
 };
 use super::{
     Child, RedisServer, eventually,
-    history::{Admitted, Event, History, Recorder, Terms, now_ns},
+    history::{Admitted, Event, History, Recorder, Terms, Wait, now_ns},
+    say,
 };
 
 /// The role of the crew's processes, for `child::main`.
@@ -237,12 +238,12 @@ impl Crew {
     /// Lets them work undisturbed until as many more acquires were granted.
     #[track_caller]
     pub fn work(&mut self, grants: usize) {
-        let granted = |history: History| history.waits().iter().filter(|wait| wait.token.is_some()).count();
-        let before = granted(self.history());
+        let from = now_ns();
+        let granted = |wait: &&Wait| wait.granted_ns.is_some_and(|at| at >= from);
         let what = format!("{}{grants} grants", self.evidence());
         eventually(&what, PATIENCE, || {
             self.wake();
-            granted(self.history()) >= before + grants
+            self.recent().waits().iter().filter(granted).count() >= grants
         });
     }
 
@@ -269,7 +270,9 @@ impl Crew {
         }
         // A run that nobody complains of needs no evidence.
         let _ = std::fs::remove_file(&self.orders.history);
-        Report::new(history, &self.terms, self.struck)
+        let report = Report::new(history, &self.terms, self.struck);
+        say(format_args!("crew of seed {}: {report}", self.orders.seed));
+        report
     }
 
     /// One who wants the lock when all others are gone. It waits for those who died last, and is judged as they are.
@@ -288,6 +291,13 @@ impl Crew {
     #[track_caller]
     pub fn history(&self) -> History {
         History::read(&self.orders.history).unwrap_or_else(|error| panic!("{}{error}", self.evidence()))
+    }
+
+    /// What happened in the last minutes, or in all where that is less.
+    #[track_caller]
+    pub fn recent(&self) -> History {
+        const BYTES: u64 = 1 << 20;
+        History::read_latest(&self.orders.history, BYTES).unwrap_or_else(|error| panic!("{}{error}", self.evidence()))
     }
 
     pub fn terms(&self) -> &Terms {

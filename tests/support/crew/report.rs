@@ -58,17 +58,14 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { acquires, grants, lost, died_holding, died_waiting, worst_stall, struck, whims, .. } = self;
+        let Report { acquires, grants, lost, died_holding, died_waiting, worst_stall, struck, .. } = self;
         let stall = worst_stall.as_secs_f64() / self.lease.as_secs_f64();
-        writeln!(
+        write!(
             f,
-            "{acquires} acquires, {grants} grants, {lost} leases lost, worst stall {stall:.2} leases, \
-             slack taken {:?}, latest return {:?} after its timeout",
+            "{acquires} acquires, {grants} grants, {lost} leases lost, {died_holding} died holding, {died_waiting} \
+             waiting, worst stall {stall:.2} leases, slack taken {:?}, latest return {:?} after its timeout, struck: \
+             {struck:?}",
             self.slack_taken, self.latest
-        )?;
-        writeln!(f, "died: {died_holding} holding, {died_waiting} waiting; struck: {struck:?}")?;
-        let whims: Vec<String> =
-            whims.iter().map(|(whim, (acquires, grants))| format!("{whim} {grants}/{acquires}")).collect();
-        write!(f, "granted of each whim: {}", whims.join(", "))
+        )
     }
 }

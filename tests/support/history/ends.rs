@@ -51,7 +51,7 @@ impl Wait {
     /// How long after its timeout it returned, unless its process stood still meanwhile.
     fn late_ns(&self) -> Option<u64> {
         let (due, returned) = (self.due_ns()?, self.granted_ns.or(self.returned_ns)?);
-        let excused = self.paused_ns.iter().any(|&paused| paused <= returned);
+        let excused = self.pauses.iter().any(|(paused, _)| *paused <= returned);
         (!excused).then_some(returned.saturating_sub(due))
     }
 }

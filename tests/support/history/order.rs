@@ -2,7 +2,7 @@
 //! got that ticket.
 
 use super::{
-    terms::{Terms, Trouble, nanos},
+    terms::{Admitted, Terms, Trouble, nanos},
     waits::{History, Hold, Wait},
 };
 
@@ -19,7 +19,8 @@ impl History {
                 let lower = other.ticket.is_some_and(|its| its < ticket);
                 let not_before = other.token.is_none_or(|its| its > hold.token);
                 let waiting = other.gone().is_none_or(|gone| hold.granted < gone);
-                lower && not_before && waiting && !self.admits_overtaking(terms, other, &hold)
+                let back = waiting && !other.was_away(terms, hold.granted);
+                lower && not_before && back && !self.admits_overtaking(terms, other, &hold)
             });
             if let Some(other) = overtaken {
                 let its = other.ticket.unwrap_or_default();
@@ -39,6 +40,27 @@ impl History {
             let of_before = overtaken.called_ns <= loss.to_ns;
             let soon = (loss.from_ns..=loss.to_ns + nanos(terms.liveness)).contains(&by.granted);
             of_before && soon && !self.remembers(by.wait, loss)
+        })
+    }
+}
+
+impl Wait {
+    /// Whether its process stood still then for so long that it may have lost its place, or did so until just before: it
+    /// takes its place again as soon as the server hears of it.
+    fn was_away(&self, terms: &Terms, at: u64) -> bool {
+        let grace = terms.heartbeat() + nanos(terms.slack);
+        self.pauses.iter().any(|&(from, resumed)| {
+            let mut back = resumed.saturating_add(grace);
+            // Silence after silence can be in its way.
+            loop {
+                let in_the_way = |silence: &&Admitted| silence.from_ns <= back && silence.to_ns >= resumed;
+                let over = terms.silences().filter(in_the_way).map(|silence| silence.to_ns + grace).max();
+                match over.filter(|&over| over > back) {
+                    Some(over) => back = over,
+                    None => break,
+                }
+            }
+            (from..=back).contains(&at)
         })
     }
 }

@@ -85,8 +85,8 @@ impl History {
             until = until.max(gap.from + terms.lease_ns());
         }
         for wait in self.waits().iter().filter(|wait| wait.stands_before(gap)) {
-            let deaths = wait.died_ns.iter().chain(&wait.paused_ns);
-            for &death in deaths.filter(|&&death| death <= gap.to && wait.waits_at(death)) {
+            let deaths = wait.died_ns.into_iter().chain(wait.pauses.iter().map(|(paused, _)| *paused));
+            for death in deaths.filter(|&death| death <= gap.to && wait.waits_at(death)) {
                 until = until.max(death + terms.window());
             }
             // A grant that nobody took lasts a lease.

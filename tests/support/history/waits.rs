@@ -1,6 +1,12 @@
 //! A history as it is read: every acquire from its call to its end.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::Path,
+};
 
 use super::{clock::ServerClock, record::Event};
 
@@ -24,21 +30,22 @@ pub struct Wait {
     pub untaken_ns: Option<u64>,
     pub returned_ns: Option<u64>,
     pub died_ns: Option<u64>,
-    /// When pauses of its process began for it: no earlier than its call.
-    pub paused_ns: Vec<u64>,
+    /// The pauses of its process, each from no earlier than its call to when it was over, if it ever was.
+    pub pauses: Vec<(u64, u64)>,
 }
 
 impl Wait {
-    /// From when on nobody needs to wait behind it, apart from its own grant.
+    /// From when on nobody needs to wait behind it, apart from its own grant and pauses of its process.
     pub(super) fn gone(&self) -> Option<u64> {
         // When it was that nobody took a grant, nobody saw.
         let untaken = self.untaken_ns.map(|_| self.called_ns);
-        [self.left_ns, untaken, self.died_ns, self.paused_ns.iter().min().copied()].into_iter().flatten().min()
+        [self.left_ns, untaken, self.died_ns].into_iter().flatten().min()
     }
 
-    /// When its wait ended, in whatever way.
+    /// When its wait ended, in whatever way, or its process stood still for the first time.
     pub(super) fn waited_until(&self) -> Option<u64> {
-        self.gone().into_iter().chain(self.granted_ns).chain(self.returned_ns).min()
+        let paused = self.pauses.iter().map(|(from, _)| *from).min();
+        self.gone().into_iter().chain(paused).chain(self.granted_ns).chain(self.returned_ns).min()
     }
 
     /// The end of its hold: as late as it believed in it for certain, and no later.
@@ -47,7 +54,7 @@ impl Wait {
             (Some(held), Some(released)) if self.lost_ns.is_none() => released.max(held),
             (Some(held), _) => held,
             (None, released) => {
-                let paused = self.paused_ns.iter().copied().filter(|&at| at >= from).min();
+                let paused = self.pauses.iter().map(|(paused, _)| *paused).filter(|&at| at >= from).min();
                 [released, self.lost_ns, self.died_ns, paused].into_iter().flatten().min().unwrap_or(u64::MAX)
             }
         }
@@ -94,6 +101,27 @@ impl History {
         History::parse(&text[..whole])
     }
 
+    /// What began within the last `bytes` of it: enough for who wants to know what is going on, at a price that does not
+    /// grow.
+    pub fn read_latest(path: &Path, bytes: u64) -> Result<History, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut file = File::open(path).map_err(failed)?;
+        let from = file.metadata().map_err(failed)?.len().saturating_sub(bytes);
+        file.seek(SeekFrom::Start(from)).map_err(failed)?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(failed)?;
+        let text = String::from_utf8_lossy(&text);
+        // The first line may be a part of one, and so may the last.
+        let begin = if from > 0 { text.find('\n').map_or(0, |end| end + 1) } else { 0 };
+        let whole = text.rfind('\n').map_or(begin, |end| end + 1);
+        let lines = || text[begin..whole].lines();
+        let waiter = |line: &str| line.split(' ').nth(2).map(str::to_owned);
+        let begun: HashSet<_> = lines().filter(|line| line.contains(" called")).filter_map(waiter).collect();
+        let known =
+            |line: &&str| line.starts_with('#') || waiter(line).is_some_and(|its| its == "-" || begun.contains(&its));
+        History::parse(&lines().filter(known).collect::<Vec<_>>().join("\n"))
+    }
+
     /// Reads the lines in any order; times alone count.
     pub fn parse(text: &str) -> Result<History, String> {
         let mut lines = Vec::new();
@@ -129,7 +157,7 @@ impl History {
                 Event::Died | Event::Paused => {
                     let resumed = |other: &&Line<'_>| other.event == Event::Resumed && other.process == line.process;
                     let until = lines[number..].iter().find(resumed).filter(|_| line.event == Event::Paused);
-                    line.befall(until.map_or(line.at, |resumed| resumed.at), &mut waits);
+                    line.befall(until.map(|resumed| resumed.at), &mut waits);
                 }
                 Event::Resumed => {}
                 _ => line.apply(&mut waits)?,
@@ -179,10 +207,11 @@ impl<'a> Line<'a> {
     }
 
     /// What happens to a whole process happens to all of its acquires, also to those that are called before it is over.
-    fn befall(&self, until: u64, waits: &mut BTreeMap<&str, Wait>) {
-        for wait in waits.values_mut().filter(|wait| wait.process == self.process && wait.called_ns <= until) {
+    fn befall(&self, until: Option<u64>, waits: &mut BTreeMap<&str, Wait>) {
+        let called_by = until.unwrap_or(self.at);
+        for wait in waits.values_mut().filter(|wait| wait.process == self.process && wait.called_ns <= called_by) {
             if self.event == Event::Paused {
-                wait.paused_ns.push(self.at.max(wait.called_ns));
+                wait.pauses.push((self.at.max(wait.called_ns), until.unwrap_or(u64::MAX)));
             } else {
                 wait.died_ns.get_or_insert(self.at);
             }

@@ -46,6 +46,22 @@ fn a_claim_counts_from_the_last_sign_of_life_and_is_confirmed_by_a_third_of_it()
     }
 }
 
+/// Also where a whole lease is no longer than the liveness: it counts from the last sign of life.
+#[test]
+fn a_claim_that_is_as_long_as_a_lease_is_confirmed_too() {
+    for options in [LockOptions::new(), LockOptions::new().manual_renewal()] {
+        let mut machine = waiting(options.lease(seconds(4.0)), 1, seconds(2.0));
+        grant_pushed(&mut machine, 1.0, 1, 9);
+        assert_eq!(granted(&machine.effects(at(1.0))), Some(at(3.979)));
+        tick(&mut machine, 1.0 + 2.979 / 3.0);
+        let (request, call) = one_sent(&mut machine, 2.0);
+        assert!(matches!(call, Call::Renew { lease, .. } if lease == seconds(4.0)), "{call:?}");
+        answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(4.0)));
+        let prolonged = |effect: &Effect| matches!(effect, Effect::Prolonged { id: 1, .. });
+        assert!(machine.effects(at(2.0)).iter().any(prolonged));
+    }
+}
+
 #[test]
 fn a_claim_that_is_not_confirmed_is_lost_a_tenth_before_its_end() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));

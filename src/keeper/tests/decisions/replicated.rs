@@ -62,6 +62,28 @@ fn a_grant_is_handed_out_once_enough_have_it_and_counts_from_its_request() {
     assert_eq!(granted(&machine.effects(at(0.5))), Some(at(0.3 + 29.849)));
 }
 
+/// That the lease was confirmed meanwhile does not make it ask more often.
+#[test]
+fn who_lacks_replicas_asks_again_after_a_while_that_doubles() {
+    let (mut machine, mut request, _) = securing(two());
+    let mut now = at(0.1);
+    let mut last = Duration::ZERO;
+    for _ in 0..7 {
+        machine.handle(now, Event::Replicated { request, result: Ok(1) });
+        last = machine.next_due().unwrap().since(now);
+        now = now + last;
+        machine.handle(now, Event::Tick);
+        let confirms = machine.effects(now).into_iter().find_map(|effect| match effect {
+            Effect::Send { request, call: Call::Renew { .. } } => Some(request),
+            _ => None,
+        });
+        let answered = lease(Word::Renewed, seconds(30.0));
+        machine.handle(now, Event::Answered { request: confirms.unwrap(), result: Ok(answered) });
+        request = asked(&machine.effects(now))[0].0;
+    }
+    assert!(last >= seconds(0.5), "{last:?}");
+}
+
 #[test]
 fn who_is_asking_replicas_does_not_ask_twice() {
     let (mut machine, request, _) = securing(two());
@@ -79,7 +101,8 @@ fn who_is_asking_replicas_does_not_ask_twice() {
 
 #[test]
 fn a_grant_that_took_its_replicas_too_long_is_confirmed_anew() {
-    for (now, handed_out) in [(29.848, true), (29.849, false)] {
+    // Its notice is a tenth of the lease: who is told at once that it is lost cannot use it.
+    for (now, handed_out) in [(26.848, true), (26.849, false)] {
         let (mut machine, request, _) = securing(two().liveness(seconds(60.0)));
         have(&mut machine, now, request, 2);
         let effects = machine.effects(at(now));

@@ -61,6 +61,48 @@ fn who_leaves_as_the_connection_breaks_leaves_over_the_next() {
     assert!(matches!(one_sent(&mut machine, 2.0).1, Call::Leave { .. }));
 }
 
+/// What was refused was not executed: there is nothing to be given back. What was cut off may have been.
+#[test]
+fn who_was_refused_leaves_nothing_behind() {
+    for cut in [false, true] {
+        let (mut machine, spec) = start(LockOptions::new());
+        acquire_in(&mut machine, 0.0, &spec, 1, Mode::Wait, Some(seconds(1.0)));
+        let (request, _) = one_sent(&mut machine, 0.0);
+        if cut {
+            disconnect(&mut machine, 0.1);
+            connect(&mut machine, 0.2);
+            let (request, _) = one_sent(&mut machine, 0.2);
+            fail(&mut machine, 0.3, request, Failure::Refused("OOM".into()));
+        } else {
+            fail(&mut machine, 0.1, request, Failure::Refused("OOM".into()));
+        }
+        // While it is asked again nobody knows what becomes of that.
+        let again = machine.next_due().unwrap();
+        machine.handle(again, Event::Tick);
+        let asked = machine.effects(again).iter().find_map(|effect| match effect {
+            Effect::Send { request, call: Call::Acquire { .. } } => Some(*request),
+            _ => None,
+        });
+        fail(&mut machine, 0.5, asked.unwrap(), Failure::Refused("OOM".into()));
+        machine.timers.clear(&Timer::Acquire(1));
+        tick(&mut machine, 1.0);
+        assert_eq!(machine.farewells.len(), usize::from(cut));
+        assert_eq!(machine.sessions.len(), usize::from(cut));
+    }
+}
+
+/// A heartbeat says nothing of what was known before: to be told that something is lost, the server needs an acquire.
+#[test]
+fn the_first_asks_anew_after_every_reconnect_before_anything_is_granted() {
+    let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
+    disconnect(&mut machine, 1.0);
+    connect(&mut machine, 1.1);
+    let calls = calls(machine.effects(at(1.1)));
+    let [(_, Call::Acquire { ticket: 6, epoch: 5, floor: 7, .. }), (_, Call::Heartbeat { .. })] = &calls[..] else {
+        panic!("{calls:?}")
+    };
+}
+
 #[test]
 fn what_was_declared_lost_is_not_renewed_again() {
     let mut machine = holding(LockOptions::new());
@@ -398,9 +440,17 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
     answer(&mut machine, 0.1, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     let effects = machine.effects(at(0.1));
     assert!(outcome(&effects, 9).is_some(), "{effects:?}");
-    let goes_on =
-        |effect: &Effect| matches!(effect, Effect::Send { call: Call::Release { id, .. }, .. } if id == "client.0");
-    assert!(effects.iter().any(goes_on), "{effects:?}");
+    let goes_on = |effects: &[Effect]| {
+        effects.iter().any(|effect| matches!(effect, Effect::Send { call: Call::Release { .. }, .. }))
+    };
+    assert!(goes_on(&effects), "{effects:?}");
+    // Another call beside it has its own.
+    machine
+        .handle(at(0.1), Event::Command(Command::Break { call: 10, keys: spec.keys.clone(), token: 8, force: true }));
+    let (question, _) = one_sent(&mut machine, 0.1);
+    answer(&mut machine, 0.2, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
+    assert!(goes_on(&machine.effects(at(0.2))));
+    assert_eq!(machine.farewells.len(), 2);
 }
 
 #[test]
@@ -408,9 +458,7 @@ fn what_was_not_believed_is_not_said_again() {
     let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
     disconnect(&mut machine, 1.0);
     connect(&mut machine, 1.1);
-    let (heartbeat, _) = one_sent(&mut machine, 1.1);
-    answer(&mut machine, 1.2, heartbeat, lease(Word::Unknown, seconds(20.0)));
-    let (request, call) = one_sent(&mut machine, 1.2);
+    let (request, call) = sent(&mut machine, 1.1).remove(0);
     assert!(matches!(call, Call::Acquire { ticket: 6, .. }), "{call:?}");
     answer(&mut machine, 1.2, request, lease(Word::Refused, Duration::ZERO));
     let anew = sent(&mut machine, 1.2);
