@@ -5,13 +5,28 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fairlock::{Client, Guard, Lock, LockOptions, Waiting};
 use redis::cmd;
 use support::sentinel::MASTER;
 use support::watch::Counter;
-use support::{Act, Cluster, RedisServer, SOON, Target, eventually, eventually_async, run, soon};
+use support::{Act, Child, Cluster, RedisServer, SOON, Target, child, eventually, eventually_async, run, soon};
+
+/// The helper process of this file: one who waits for the lock, and holds it until it is killed.
+#[test]
+fn child() {
+    child::main(|_, args| {
+        let lock = Client::connect_lazy(&args[0]).unwrap().lock_with("x", quiet()).unwrap();
+        let waiting = lock.enqueue().blocking().unwrap();
+        child::say("queued");
+        let _guard = waiting.blocking().unwrap();
+        child::say("granted");
+        loop {
+            std::thread::park();
+        }
+    });
+}
 
 /// Nobody is taken for dead while these tests run.
 fn cluster() -> Cluster {
@@ -123,6 +138,39 @@ async fn a_subscription_that_broke_is_made_again() {
     assert_eq!(killed, 2);
     eventually("both clients listen again", SOON, || listened_to(owner).len() == 2);
     hand_over(guard, waiting).await;
+}
+
+/// A client hears in one breath that its connection broke and, by the one beside it, that it is subscribed: it is not any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_old_subscription_confirms_does_not_count_for_the_next() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    let cluster = cluster();
+    let owner = cluster.owner(cluster.slot("x"));
+    let proxy = cluster.put_proxy_before(owner);
+    let guard = soon(lock(&cluster.url(), "x").await.acquire()).await.unwrap();
+    let for_commands = || -> BTreeSet<u64> {
+        let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", "normal"]).query(&mut owner.raw()).unwrap();
+        list.split_whitespace().filter_map(|word| word.strip_prefix("id=")?.parse().ok()).collect()
+    };
+    let before = for_commands();
+    let confirmation = proxy.fault_times(1, Target::reply("ssubscribe").command(), Act::Hold);
+    let mut waiter = Child::spawn("wait", &[&cluster.url()]);
+    confirmation.await_struck();
+    waiter.stop();
+    let open = proxy.counts();
+    for id in for_commands().difference(&before) {
+        let _: u32 = cmd("CLIENT").arg("KILL").arg("ID").arg(id).query(&mut owner.raw()).unwrap();
+    }
+    proxy.wait("its connection has ended", |counts| counts.open < open.open);
+    confirmation.lift();
+    proxy.wait("the confirmation has arrived", |counts| counts.replies > open.replies);
+    waiter.cont();
+    waiter.wait_line("queued", SOON);
+    soon(guard.release()).await.unwrap();
+    // By a message: heartbeats are far away.
+    waiter.wait_line("granted", SOON);
 }
 
 /// No end of it shows that nothing comes over it any more.
