@@ -9,7 +9,7 @@
 //! each time, and the nodes of a cluster are asked who serves what. A node that names another one for a slot (MOVED, or
 //! an unsubscription that nobody asked for) closes that slot's route alone.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,6 +72,8 @@ pub(super) struct Network {
     client: Arc<str>,
     prefix: Arc<str>,
     routes: BTreeMap<Slot, Route>,
+    /// Whose hand-offs come to each channel: there may be thousands, and what is said of one concerns no other.
+    slots: HashMap<Arc<str>, Slot>,
     links: BTreeMap<Place, Link>,
     map: SlotMap,
     news: VecDeque<News>,
@@ -103,6 +105,7 @@ impl Network {
             client,
             prefix,
             routes: BTreeMap::new(),
+            slots: HashMap::new(),
             links: BTreeMap::new(),
             map: SlotMap::default(),
             news: VecDeque::new(),
@@ -132,8 +135,8 @@ impl Network {
 
     /// Opens the route of this lock, unless it is open or on its way. `patience`: how soon an answer is needed.
     pub(super) fn want(&mut self, slot: Slot, name: &str, patience: Duration) {
-        let (prefix, client) = (&self.prefix, &self.client);
         let sharded = self.is_cluster();
+        let (prefix, client, slots) = (&self.prefix, &self.client, &mut self.slots);
         let route = self.routes.entry(slot).or_insert_with(|| {
             // The braces make it a channel of the slot, and tell the scripts so.
             let channel = if sharded {
@@ -141,7 +144,9 @@ impl Network {
             } else {
                 format!("{prefix}:client:{client}")
             };
-            Route { channel: channel.into(), patience, place: None, open: false }
+            let channel = Arc::<str>::from(channel);
+            slots.insert(channel.clone(), slot);
+            Route { channel, patience, place: None, open: false }
         });
         route.patience = patience;
         if !route.open {
@@ -292,9 +297,12 @@ impl Network {
                 }
             }
             Incoming::Subscribed(channel) => {
+                let slot = self.slots.get(channel.as_str()).copied();
                 link.subscribing.remove(channel.as_str());
                 link.subscribed.insert(channel.into());
-                self.open_all(&place);
+                if let Some(slot) = slot {
+                    self.open(slot);
+                }
             }
             // While others are asked for, nobody knows which reply the library took this for.
             Incoming::Unsubscribed(_) if !link.subscribing.is_empty() => {
@@ -302,8 +310,9 @@ impl Network {
             }
             Incoming::Unsubscribed(channel) => {
                 link.subscribed.remove(channel.as_str());
-                let mut left = self.routes.iter().filter(|(_, route)| *route.channel == *channel && route.open);
-                if let Some(slot) = left.next().map(|(slot, _)| *slot) {
+                if let Some(&slot) = self.slots.get(channel.as_str())
+                    && self.routes.get(&slot).is_some_and(|route| route.open && route.place == place)
+                {
                     self.close(slot, &"its slot left the node".into());
                     self.discover();
                 }
@@ -316,11 +325,11 @@ impl Network {
 
     /// Connects, unless that is done or under way.
     fn connect(&mut self, place: Place) {
-        let patience = self.patience(&place);
-        let link = self.links.entry(place.clone()).or_default();
-        if link.connecting || link.connection.is_some() {
+        if self.links.get(&place).is_some_and(|link| link.connecting || link.connection.is_some()) {
             return;
         }
+        let patience = self.patience(&place);
+        let link = self.links.entry(place.clone()).or_default();
         link.connecting = true;
         link.generation += 1;
         let (generation, previous) = (link.generation, link.previous.clone());
@@ -465,8 +474,6 @@ impl Network {
         }
         let Some(route) = self.routes.get_mut(&slot).filter(|route| !route.open) else { return };
         route.place = place.clone();
-        let patience = self.patience(&place);
-        let Some(route) = self.routes.get_mut(&slot) else { return };
         let Some(link) = self.links.get_mut(&place).filter(|link| link.connection.is_some()) else {
             return self.connect(place);
         };
@@ -480,6 +487,7 @@ impl Network {
         let (sharded, connection) = (link.subscriber.is_some(), link.subscriber.as_ref().or(link.connection.as_ref()));
         if let Some(connection) = connection {
             // Nothing else may be asked of this server that would show its silence.
+            let patience = route.patience.max(LEAST_PATIENCE);
             let subscribed = tokio::time::timeout(patience, connection.subscribe(&route.channel, sharded));
             link.replies.push(Box::pin(async move {
                 let result = match subscribed.await {
