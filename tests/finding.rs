@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlock::{Client, Guard, Lock, LockOptions, Waiting};
 use redis::cmd;
@@ -153,6 +153,37 @@ async fn nodes_that_leave_out_their_host_are_where_they_were_reached() {
         assert!(!calls.keys().any(|call| call.starts_with("cluster")), "{calls:?}");
     }
     hand_over(guard, waiting).await;
+}
+
+/// How often this node was asked who serves what.
+fn questions(counter: &mut Counter) -> u64 {
+    counter.so_far().iter().filter(|(call, _)| call.starts_with("cluster")).map(|(_, count)| count).sum()
+}
+
+/// What so many discoveries in a row take at least, on a machine of any speed: the pauses between them double up to
+/// 320 ms. The first one or two may have been begun before, or without a pause.
+const TEN_DISCOVERIES: Duration = Duration::from_millis(500);
+
+/// That the other nodes answer does not make it more urgent to ask them where the locks of a dead one are.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_node_is_away_the_others_are_not_flooded_with_questions() {
+    let cluster = cluster();
+    let dead = cluster.owner(0);
+    let alive = cluster.another_master(dead);
+    let client = soon(Client::connect(&cluster.url())).await.unwrap();
+    let acquire =
+        async |node| soon(client.lock_with(&name_at(&cluster, node), quiet()).unwrap().acquire()).await.unwrap();
+    let (_lost, guard) = (acquire(dead).await, acquire(alive).await);
+    let mut counter = Counter::start(alive);
+    let start = Instant::now();
+    dead.kill();
+    soon(async {
+        while questions(&mut counter) < 10 {
+            guard.renew().await.unwrap();
+        }
+    })
+    .await;
+    assert!(start.elapsed() >= TEN_DISCOVERIES, "{:?}", start.elapsed());
 }
 
 /// What a sentinel says, without an election: who is the master is told to it.

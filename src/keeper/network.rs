@@ -81,7 +81,7 @@ pub(super) struct Network {
     first: bool,
     made: FuturesUnordered<Boxed<(Place, u64, Made)>>,
     discovering: Option<Boxed<Result<SlotMap, ConnectError>>>,
-    /// Discoveries since the last answer.
+    /// Discoveries since all routes were open: that one node answers tells nothing of another.
     discoveries: u32,
     /// What connections say by themselves.
     incoming: UnboundedReceiver<(Place, u64, Incoming)>,
@@ -243,11 +243,10 @@ impl Network {
     }
 
     fn replied(&mut self, place: &Place, slot: Slot, request: RequestId, call: Call, reply: Reply) {
-        if !matches!(reply, Reply::Gone(_)) {
-            self.discoveries = 0;
-            if let Some(link) = self.links.get_mut(place) {
-                link.attempts = 0;
-            }
+        if !matches!(reply, Reply::Gone(_))
+            && let Some(link) = self.links.get_mut(place)
+        {
+            link.attempts = 0;
         }
         match reply {
             Reply::Gone(cause) => self.fail(place, &cause),
@@ -564,8 +563,10 @@ impl Network {
                 }
             }
         }
-        // A node that does not answer may have been replaced by now.
-        if !closed.is_empty() {
+        if closed.is_empty() {
+            self.discoveries = 0;
+        } else {
+            // A node that does not answer may have been replaced by now.
             self.discover();
         }
     }
