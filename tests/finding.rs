@@ -186,6 +186,77 @@ async fn while_a_node_is_away_the_others_are_not_flooded_with_questions() {
     assert!(start.elapsed() >= TEN_DISCOVERIES, "{:?}", start.elapsed());
 }
 
+/// How often this node has sent somebody on, as `MOVED` or as `ASK`.
+fn sent_on(node: &RedisServer, how: &str) -> u64 {
+    let info: String = cmd("INFO").arg("errorstats").query(&mut node.raw()).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("errorstat_{how}:count=")));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
+fn set_slot(at: &RedisServer, slot: u16, rest: &[&str]) {
+    let () = cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(rest).query(&mut at.raw()).unwrap();
+}
+
+fn id_of(node: &RedisServer) -> String {
+    cmd("CLUSTER").arg("MYID").query(&mut node.raw()).unwrap()
+}
+
+/// What an operator's tool leaves behind that ends before its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_name_each_other_are_not_asked_in_circles() {
+    if run::version() < (6, 2) {
+        return;
+    }
+    let cluster = cluster();
+    let slot = cluster.slot("x");
+    let (from, to) = (cluster.owner(slot), cluster.another_master(cluster.owner(slot)));
+    let lock = lock(&cluster.url(), "x").await;
+    let start = Instant::now();
+    set_slot(from, slot, &["NODE", &id_of(to)]);
+    let acquiring = tokio::spawn(async move { lock.acquire().await });
+    eventually_async("it is asked again", SOON, async || sent_on(from, "MOVED") >= 10).await;
+    assert!(start.elapsed() >= TEN_DISCOVERIES, "{:?}", start.elapsed());
+    set_slot(to, slot, &["NODE", &id_of(to)]);
+    soon(soon(acquiring).await.unwrap().unwrap().release()).await.unwrap();
+}
+
+/// Who is sent on to a node that has not been told to expect the slot hears of it, and asks again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_sent_on_and_back_is_made_again() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    let cluster = cluster();
+    let slot = cluster.slot("x");
+    let (from, to) = (cluster.owner(slot), cluster.another_master(cluster.owner(slot)));
+    let listeners = || -> Vec<String> {
+        let list: String = cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut from.raw()).unwrap();
+        list.split_whitespace().filter(|word| word.starts_with("id=")).map(str::to_owned).collect()
+    };
+    let lock = lock(&cluster.url(), "x").await;
+    soon(soon(lock.acquire()).await.unwrap().release()).await.unwrap();
+    let before = listeners();
+    assert_eq!(before.len(), 1);
+    let () = cmd("FLUSHALL").query(&mut from.raw()).unwrap();
+    set_slot(from, slot, &["MIGRATING", &id_of(to)]);
+    let acquiring = tokio::spawn(async move { lock.acquire().await });
+    eventually_async("it is sent back", SOON, async || sent_on(to, "MOVED") >= 5).await;
+    assert_eq!(listeners(), before, "the connection was taken for dead");
+    set_slot(from, slot, &["STABLE"]);
+    soon(soon(acquiring).await.unwrap().unwrap().release()).await.unwrap();
+}
+
+/// One who takes a node of a cluster for a server of its own is told so, where he would wait for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_a_cluster_is_no_server_of_its_own() {
+    let cluster = cluster();
+    let node = cluster.another_master(cluster.owner(cluster.slot("x")));
+    let client = soon(Client::connect(&node.url())).await.unwrap();
+    let lock = client.lock_with("x", quiet()).unwrap();
+    let error = soon(lock.inspect()).await.unwrap_err().to_string();
+    assert!(error.contains("node of a cluster"), "{error}");
+}
+
 /// What a sentinel says, without an election: who is the master is told to it.
 struct Named(RedisServer);
 

@@ -7,7 +7,8 @@
 //!
 //! A connection that fails closes all routes over it. It is made anew for ever, with backoff; sentinels are asked again
 //! each time, and the nodes of a cluster are asked who serves what. A node that names another one for a slot (MOVED, or
-//! an unsubscription that nobody asked for) closes that slot's route alone.
+//! an unsubscription that nobody asked for) closes that slot's route alone. It is followed at once; if it leads to another
+//! such word and to no answer, the nodes of the cluster are asked first.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -64,6 +65,8 @@ struct Route {
     patience: Duration,
     place: Place,
     open: bool,
+    /// Since the last answer.
+    moved: bool,
 }
 
 pub(super) struct Network {
@@ -81,7 +84,7 @@ pub(super) struct Network {
     first: bool,
     made: FuturesUnordered<Boxed<(Place, u64, Made)>>,
     discovering: Option<Boxed<Result<SlotMap, ConnectError>>>,
-    /// Discoveries since all routes were open: that one node answers tells nothing of another.
+    /// Discoveries since all routes were open and led to answers: that one node answers tells nothing of another.
     discoveries: u32,
     /// What connections say by themselves.
     incoming: UnboundedReceiver<(Place, u64, Incoming)>,
@@ -146,7 +149,7 @@ impl Network {
             };
             let channel = Arc::<str>::from(channel);
             slots.insert(channel.clone(), slot);
-            Route { channel, patience, place: None, open: false }
+            Route { channel, patience, place: None, open: false, moved: false }
         });
         route.patience = patience;
         if !route.open {
@@ -250,18 +253,26 @@ impl Network {
         }
         match reply {
             Reply::Gone(cause) => self.fail(place, &cause),
-            Reply::Result(result) => self.news.push_back(News::Answered { slot, request, result }),
+            Reply::Result(result) => {
+                self.routes.entry(slot).and_modify(|route| route.moved = false);
+                self.news.push_back(News::Answered { slot, request, result });
+            }
             // Where another is the master, sentinels know it.
             Reply::Replica(cause) if matches!(self.target, Target::Sentinel(_)) => self.fail(place, &cause),
             Reply::Replica(cause) => self.refuse(slot, request, cause),
+            Reply::Elsewhere { node, .. } if !self.is_cluster() => {
+                self.refuse(slot, request, format!("it is one node of a cluster, and sends on to {node}").into());
+            }
             Reply::Elsewhere { node, asking } => {
-                let to = Some(self.whole(node, place));
-                if !asking {
-                    return self.moved(slot, place, to);
-                }
                 let Some(route) = self.routes.get(&slot) else { return };
-                let channel = route.channel.clone();
-                if self.links.get(&to).is_some_and(|link| link.connection.is_some()) {
+                let (to, channel) = (self.whole(node, place), route.channel.clone());
+                if !asking && route.place == *place {
+                    return self.moved(slot, to);
+                }
+                let to = Some(to);
+                if !asking {
+                    self.refuse(slot, request, "its slot is not expected yet where it goes".into());
+                } else if self.links.get(&to).is_some_and(|link| link.connection.is_some()) {
                     self.send_to(&to, slot, request, call, &channel, true);
                 } else {
                     self.connect(to);
@@ -444,16 +455,18 @@ impl Network {
     }
 
     /// A node says that this slot is another's.
-    fn moved(&mut self, slot: Slot, said_by: &Place, to: Place) {
-        let Some(route) = self.routes.get(&slot).filter(|route| route.place == *said_by) else { return };
-        if route.place == to {
-            return;
+    fn moved(&mut self, slot: Slot, to: Node) {
+        let Some(route) = self.routes.get_mut(&slot) else { return };
+        let again = std::mem::replace(&mut route.moved, true);
+        route.open = false;
+        self.news.push_back(News::Disconnected { slot, cause: format!("its slot moved to {to}").into() });
+        self.map.moved(slot, to);
+        // Nodes that name each other would be asked in turn without an end: the others are asked first, with a pause.
+        if again {
+            self.discover();
+        } else {
+            self.open(slot);
         }
-        if let Some(node) = to {
-            self.map.moved(slot, node);
-        }
-        self.close(slot, &"its slot moved to another node".into());
-        self.open(slot);
     }
 
     fn open_all(&mut self, place: &Place) {
@@ -507,8 +520,7 @@ impl Network {
         match why {
             Reply::Elsewhere { node, .. } => {
                 let to = self.whole(node, place);
-                self.map.moved(slot, to);
-                self.open(slot);
+                self.moved(slot, to);
             }
             Reply::Result(Err(Failure::Refused(cause) | Failure::Rejected(cause) | Failure::WrongType(cause)))
             | Reply::Gone(cause)
@@ -563,11 +575,11 @@ impl Network {
                 }
             }
         }
-        if closed.is_empty() {
-            self.discoveries = 0;
-        } else {
-            // A node that does not answer may have been replaced by now.
+        // A node that does not answer may have been replaced by now.
+        if !closed.is_empty() {
             self.discover();
+        } else if !self.routes.values().any(|route| route.moved) {
+            self.discoveries = 0;
         }
     }
 }
