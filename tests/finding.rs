@@ -283,6 +283,29 @@ impl Named {
     }
 }
 
+async fn lock_by(sentinels: &[String]) -> Lock {
+    let mut builder = Client::builder().sentinel(sentinels, MASTER);
+    if let Some((user, password)) = run::login() {
+        builder = builder.login(user, password);
+    }
+    soon(builder.connect()).await.unwrap().lock_with("x", quiet()).unwrap()
+}
+
+/// Its words for that are others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_answers_nothing_any_more_is_left_too() {
+    let [old, new] =
+        [(); 2].map(|()| RedisServer::builder().alone().tcp().config("replica-serve-stale-data no").start());
+    let sentinel = Named::sentinel();
+    sentinel.names(&old);
+    let guard = soon(lock_by(&[format!("127.0.0.1:{}", sentinel.0.port())]).await.acquire()).await.unwrap();
+    // It is to follow a server that is not there.
+    let () = cmd("REPLICAOF").arg("127.0.0.1").arg(1).query(&mut old.raw()).unwrap();
+    sentinel.names(&new);
+    soon(guard.renew()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentinels_name() {
     let [old, new] = [(); 2].map(|()| RedisServer::builder().alone().tcp().start());
@@ -291,14 +314,7 @@ async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentine
     // One that hangs does not hold up the other.
     silent.stop();
     let sentinels = [&silent, &sentinel.0].map(|one| format!("127.0.0.1:{}", one.port()));
-    let connect = async || {
-        let mut builder = Client::builder().sentinel(&sentinels, MASTER);
-        if let Some((user, password)) = run::login() {
-            builder = builder.login(user, password);
-        }
-        soon(builder.connect()).await.unwrap().lock_with("x", quiet()).unwrap()
-    };
-    let guard = soon(connect().await.acquire()).await.unwrap();
+    let guard = soon(lock_by(&sentinels).await.acquire()).await.unwrap();
 
     let demote = |server: &RedisServer, master: &RedisServer| {
         let () = cmd("REPLICAOF").arg("127.0.0.1").arg(master.port()).query(&mut server.raw()).unwrap();
@@ -309,7 +325,7 @@ async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentine
     soon(guard.release()).await.unwrap();
 
     // A replica is not asked, whoever names it: what it knows may be old. It would answer one who only reads.
-    let lock = connect().await;
+    let lock = lock_by(&sentinels).await;
     sentinel.names(&old);
     let mut raw = sentinel.0.raw();
     let asked = Named::asked(&mut raw);

@@ -62,7 +62,7 @@ pub(crate) enum Reply {
         node: Node,
         asking: bool,
     },
-    /// This server does not take writes: it is no master, or no longer.
+    /// This server does not take writes, or does not even answer: it is no master, or no longer.
     Replica(Arc<str>),
     /// The connection broke. Whether the request was executed is not known.
     Gone(Arc<str>),
@@ -313,12 +313,12 @@ impl Reply {
         {
             return Reply::Elsewhere { node, asking: error.kind() == ErrorKind::Server(ServerErrorKind::Ask) };
         }
+        // The latter is what a replica says to everything whose link is down, where it is set up that way.
+        let of_replicas = [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown].map(ErrorKind::Server);
         match Failure::of(error) {
             None => Reply::Gone(error.to_string().into()),
             // Up to Redis 6.2 a script's error is a general one that quotes this.
-            Some(Failure::Refused(cause))
-                if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) || cause.contains("READONLY") =>
-            {
+            Some(Failure::Refused(cause)) if of_replicas.contains(&error.kind()) || cause.contains("READONLY") => {
                 Reply::Replica(cause)
             }
             Some(failure) => Reply::Result(Err(failure)),
