@@ -340,6 +340,8 @@ impl Network {
         }
         let patience = self.patience(&place);
         let link = self.links.entry(place.clone()).or_default();
+        // Longer each time that this was in vain: the network may be slow and the server alive.
+        let patience = (patience * (1 << link.attempts.min(3))).min(ANSWER_TIMEOUT);
         link.connecting = true;
         link.generation += 1;
         let (generation, previous) = (link.generation, link.previous.clone());
