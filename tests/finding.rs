@@ -5,7 +5,10 @@
 
 mod support;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use fairlock::{Client, Guard, Lock, LockOptions, Waiting};
 use redis::cmd;
@@ -225,6 +228,108 @@ async fn nodes_that_leave_out_their_host_are_where_they_were_reached() {
     hand_over(guard, waiting).await;
 }
 
+/// How often this node was asked who serves what.
+fn questions(counter: &mut Counter) -> u64 {
+    counter.so_far().iter().filter(|(call, _)| call.starts_with("cluster")).map(|(_, count)| count).sum()
+}
+
+/// What so many discoveries in a row take at least, on a machine of any speed: the pauses between them double up to
+/// 320 ms. The first one or two may have been begun before, or without a pause.
+const TEN_DISCOVERIES: Duration = Duration::from_millis(500);
+
+/// That the other nodes answer does not make it more urgent to ask them where the locks of a dead one are.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_node_is_away_the_others_are_not_flooded_with_questions() {
+    let cluster = cluster();
+    let dead = cluster.owner(0);
+    let alive = cluster.another_master(dead);
+    let client = soon(Client::connect(&cluster.url())).await.unwrap();
+    let acquire =
+        async |node| soon(client.lock_with(&name_at(&cluster, node), quiet()).unwrap().acquire()).await.unwrap();
+    let (_lost, guard) = (acquire(dead).await, acquire(alive).await);
+    let mut counter = Counter::start(alive);
+    let start = Instant::now();
+    dead.kill();
+    soon(async {
+        while questions(&mut counter) < 10 {
+            guard.renew().await.unwrap();
+        }
+    })
+    .await;
+    assert!(start.elapsed() >= TEN_DISCOVERIES, "{:?}", start.elapsed());
+}
+
+/// How often this node has sent somebody on, as `MOVED` or as `ASK`.
+fn sent_on(node: &RedisServer, how: &str) -> u64 {
+    let info: String = cmd("INFO").arg("errorstats").query(&mut node.raw()).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("errorstat_{how}:count=")));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
+fn set_slot(at: &RedisServer, slot: u16, rest: &[&str]) {
+    let () = cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(rest).query(&mut at.raw()).unwrap();
+}
+
+fn id_of(node: &RedisServer) -> String {
+    cmd("CLUSTER").arg("MYID").query(&mut node.raw()).unwrap()
+}
+
+/// What an operator's tool leaves behind that ends before its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_name_each_other_are_not_asked_in_circles() {
+    if run::version() < (6, 2) {
+        return;
+    }
+    let cluster = cluster();
+    let slot = cluster.slot("x");
+    let (from, to) = (cluster.owner(slot), cluster.another_master(cluster.owner(slot)));
+    let lock = lock(&cluster.url(), "x").await;
+    let start = Instant::now();
+    set_slot(from, slot, &["NODE", &id_of(to)]);
+    let acquiring = tokio::spawn(async move { lock.acquire().await });
+    eventually_async("it is asked again", SOON, async || sent_on(from, "MOVED") >= 10).await;
+    assert!(start.elapsed() >= TEN_DISCOVERIES, "{:?}", start.elapsed());
+    set_slot(to, slot, &["NODE", &id_of(to)]);
+    soon(soon(acquiring).await.unwrap().unwrap().release()).await.unwrap();
+}
+
+/// Who is sent on to a node that has not been told to expect the slot hears of it, and asks again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_sent_on_and_back_is_made_again() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    let cluster = cluster();
+    let slot = cluster.slot("x");
+    let (from, to) = (cluster.owner(slot), cluster.another_master(cluster.owner(slot)));
+    let listeners = || -> Vec<String> {
+        let list: String = cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut from.raw()).unwrap();
+        list.split_whitespace().filter(|word| word.starts_with("id=")).map(str::to_owned).collect()
+    };
+    let lock = lock(&cluster.url(), "x").await;
+    soon(soon(lock.acquire()).await.unwrap().release()).await.unwrap();
+    let before = listeners();
+    assert_eq!(before.len(), 1);
+    let () = cmd("FLUSHALL").query(&mut from.raw()).unwrap();
+    set_slot(from, slot, &["MIGRATING", &id_of(to)]);
+    let acquiring = tokio::spawn(async move { lock.acquire().await });
+    eventually_async("it is sent back", SOON, async || sent_on(to, "MOVED") >= 5).await;
+    assert_eq!(listeners(), before, "the connection was taken for dead");
+    set_slot(from, slot, &["STABLE"]);
+    soon(soon(acquiring).await.unwrap().unwrap().release()).await.unwrap();
+}
+
+/// One who takes a node of a cluster for a server of its own is told so, where he would wait for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_a_cluster_is_no_server_of_its_own() {
+    let cluster = cluster();
+    let node = cluster.another_master(cluster.owner(cluster.slot("x")));
+    let client = soon(Client::connect(&node.url())).await.unwrap();
+    let lock = client.lock_with("x", quiet()).unwrap();
+    let error = soon(lock.inspect()).await.unwrap_err().to_string();
+    assert!(error.contains("node of a cluster"), "{error}");
+}
+
 /// What a sentinel says, without an election: who is the master is told to it.
 struct Named(RedisServer);
 
@@ -251,6 +356,29 @@ impl Named {
     }
 }
 
+async fn lock_by(sentinels: &[String]) -> Lock {
+    let mut builder = Client::builder().sentinel(sentinels, MASTER);
+    if let Some((user, password)) = run::login() {
+        builder = builder.login(user, password);
+    }
+    soon(builder.connect()).await.unwrap().lock_with("x", quiet()).unwrap()
+}
+
+/// Its words for that are others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_answers_nothing_any_more_is_left_too() {
+    let [old, new] =
+        [(); 2].map(|()| RedisServer::builder().alone().tcp().config("replica-serve-stale-data no").start());
+    let sentinel = Named::sentinel();
+    sentinel.names(&old);
+    let guard = soon(lock_by(&[format!("127.0.0.1:{}", sentinel.0.port())]).await.acquire()).await.unwrap();
+    // It is to follow a server that is not there.
+    let () = cmd("REPLICAOF").arg("127.0.0.1").arg(1).query(&mut old.raw()).unwrap();
+    sentinel.names(&new);
+    soon(guard.renew()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentinels_name() {
     let [old, new] = [(); 2].map(|()| RedisServer::builder().alone().tcp().start());
@@ -259,14 +387,7 @@ async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentine
     // One that hangs does not hold up the other.
     silent.stop();
     let sentinels = [&silent, &sentinel.0].map(|one| format!("127.0.0.1:{}", one.port()));
-    let connect = async || {
-        let mut builder = Client::builder().sentinel(&sentinels, MASTER);
-        if let Some((user, password)) = run::login() {
-            builder = builder.login(user, password);
-        }
-        soon(builder.connect()).await.unwrap().lock_with("x", quiet()).unwrap()
-    };
-    let guard = soon(connect().await.acquire()).await.unwrap();
+    let guard = soon(lock_by(&sentinels).await.acquire()).await.unwrap();
 
     let demote = |server: &RedisServer, master: &RedisServer| {
         let () = cmd("REPLICAOF").arg("127.0.0.1").arg(master.port()).query(&mut server.raw()).unwrap();
@@ -277,7 +398,7 @@ async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentine
     soon(guard.release()).await.unwrap();
 
     // A replica is not asked, whoever names it: what it knows may be old. It would answer one who only reads.
-    let lock = connect().await;
+    let lock = lock_by(&sentinels).await;
     sentinel.names(&old);
     let mut raw = sentinel.0.raw();
     let asked = Named::asked(&mut raw);

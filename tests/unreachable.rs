@@ -13,7 +13,7 @@ use fairlock::{
     AcquireError, AcquireFuture, Client, ClientBuilder, EnqueueFuture, Fault, Guard, Held, Lock, LockOptions, Lost,
     LostReason, ReleaseError, TryAcquireError, TryAcquireFuture, Waiting,
 };
-use support::{RedisServer, keys_left, soon};
+use support::{Act, Proxy, RedisServer, Target, keys_left, soon};
 
 /// Far more than a scheduling delay, far less than for ever.
 const SLACK: Duration = Duration::from_secs(10);
@@ -134,6 +134,20 @@ async fn a_holder_that_cannot_renew_hears_it_in_time() {
     assert!(stopped.elapsed() < lease + SLACK, "{:?}", stopped.elapsed());
     server.cont();
     drop(guard);
+    keys_left(&server);
+}
+
+/// Connecting may take a second at first, for who needs answers soon.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_that_is_slow_to_connect_is_given_longer() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let client = soon(Client::connect(&proxy.url())).await.unwrap();
+    let lock = client.lock_with("lock", often()).unwrap();
+    soon(soon(lock.acquire()).await.unwrap().release()).await.unwrap();
+    proxy.fault(Target::request("hello").command(), Act::Delay(Duration::from_millis(1500)));
+    proxy.cut();
+    soon(soon(lock.acquire()).await.unwrap().release()).await.unwrap();
     keys_left(&server);
 }
 

@@ -248,6 +248,8 @@ pub(crate) struct Machine {
     pub(super) patience: Duration,
     /// Its silence was noticed.
     pub(super) suspects: bool,
+    /// Connections that were given up since the last answer: a slow network must not be taken for a silent server for ever.
+    pub(super) given_up: u32,
     pub(super) closed: bool,
     pub(super) closing: Option<CallId>,
     pub(super) to_leave: Vec<Id>,
@@ -279,6 +281,7 @@ impl Machine {
             refusals: 0,
             patience: ANSWER_TIMEOUT,
             suspects: false,
+            given_up: 0,
             closed: false,
             closing: None,
             to_leave: Vec::new(),
@@ -318,9 +321,9 @@ impl Machine {
         }
     }
 
-    /// How long the server may be silent while something is asked of it.
+    /// How long the server may be silent while something is asked of it; longer each time that this was in vain.
     pub(crate) fn patience(&self) -> Duration {
-        self.patience
+        (self.patience * (1 << self.given_up)).min(ANSWER_TIMEOUT)
     }
 
     /// Somebody needs the server's answers this quickly.
@@ -400,6 +403,7 @@ impl Machine {
 
     fn on_connected(&mut self, now: Time, can_kill: bool) {
         self.connected = true;
+        self.suspects = false;
         self.can_kill = can_kill;
         self.refusals = 0;
         // Leases first: they have deadlines. Then those who wait, in order, then what is to be given back.
@@ -481,10 +485,11 @@ impl Machine {
     /// The server has said something.
     pub(super) fn heard(&mut self, now: Time) {
         self.suspects = false;
+        self.given_up = 0;
         if self.requests.is_empty() {
             self.timers.clear(&Timer::Stall);
         } else {
-            self.timers.set(Timer::Stall, now + self.patience);
+            self.timers.set(Timer::Stall, now + self.patience());
         }
     }
 
@@ -579,7 +584,9 @@ impl Machine {
             // Answers may have come while this thread did not run: it takes them in before it judges.
             Timer::Stall if !std::mem::replace(&mut self.suspects, true) => self.timers.set(Timer::Stall, now + GRACE),
             Timer::Stall => {
-                self.on_disconnected(format!("the server has not answered for {:?}", self.patience).into());
+                self.on_disconnected(format!("the server has not answered for {:?}", self.patience()).into());
+                // More would not make it longer.
+                self.given_up += u32::from(self.patience() < ANSWER_TIMEOUT);
                 self.effects.push(Effect::Reconnect);
             }
             Timer::Close => {

@@ -7,9 +7,10 @@
 //!
 //! A connection that fails closes all routes over it. It is made anew for ever, with backoff; sentinels are asked again
 //! each time, and the nodes of a cluster are asked who serves what. A node that names another one for a slot (MOVED, or
-//! an unsubscription that nobody asked for) closes that slot's route alone.
+//! an unsubscription that nobody asked for) closes that slot's route alone. It is followed at once; if it leads to another
+//! such word and to no answer, the nodes of the cluster are asked first.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ struct Route {
     patience: Duration,
     place: Place,
     open: bool,
+    /// Since the last answer.
+    moved: bool,
 }
 
 pub(super) struct Network {
@@ -72,6 +75,8 @@ pub(super) struct Network {
     client: Arc<str>,
     prefix: Arc<str>,
     routes: BTreeMap<Slot, Route>,
+    /// Whose hand-offs come to each channel: there may be thousands, and what is said of one concerns no other.
+    slots: HashMap<Arc<str>, Slot>,
     links: BTreeMap<Place, Link>,
     map: SlotMap,
     news: VecDeque<News>,
@@ -79,7 +84,7 @@ pub(super) struct Network {
     first: bool,
     made: FuturesUnordered<Boxed<(Place, u64, Made)>>,
     discovering: Option<Boxed<Result<SlotMap, ConnectError>>>,
-    /// Discoveries since the last answer.
+    /// Discoveries since all routes were open and led to answers: that one node answers tells nothing of another.
     discoveries: u32,
     /// What connections say by themselves.
     incoming: UnboundedReceiver<(Place, u64, Incoming)>,
@@ -103,6 +108,7 @@ impl Network {
             client,
             prefix,
             routes: BTreeMap::new(),
+            slots: HashMap::new(),
             links: BTreeMap::new(),
             map: SlotMap::default(),
             news: VecDeque::new(),
@@ -132,8 +138,8 @@ impl Network {
 
     /// Opens the route of this lock, unless it is open or on its way. `patience`: how soon an answer is needed.
     pub(super) fn want(&mut self, slot: Slot, name: &str, patience: Duration) {
-        let (prefix, client) = (&self.prefix, &self.client);
         let sharded = self.is_cluster();
+        let (prefix, client, slots) = (&self.prefix, &self.client, &mut self.slots);
         let route = self.routes.entry(slot).or_insert_with(|| {
             // The braces make it a channel of the slot, and tell the scripts so.
             let channel = if sharded {
@@ -141,7 +147,9 @@ impl Network {
             } else {
                 format!("{prefix}:client:{client}")
             };
-            Route { channel: channel.into(), patience, place: None, open: false }
+            let channel = Arc::<str>::from(channel);
+            slots.insert(channel.clone(), slot);
+            Route { channel, patience, place: None, open: false, moved: false }
         });
         route.patience = patience;
         if !route.open {
@@ -243,26 +251,33 @@ impl Network {
     }
 
     fn replied(&mut self, place: &Place, slot: Slot, request: RequestId, call: Call, reply: Reply) {
-        if !matches!(reply, Reply::Gone(_)) {
-            self.discoveries = 0;
-            if let Some(link) = self.links.get_mut(place) {
-                link.attempts = 0;
-            }
+        if !matches!(reply, Reply::Gone(_))
+            && let Some(link) = self.links.get_mut(place)
+        {
+            link.attempts = 0;
         }
         match reply {
             Reply::Gone(cause) => self.fail(place, &cause),
-            Reply::Result(result) => self.news.push_back(News::Answered { slot, request, result }),
+            Reply::Result(result) => {
+                self.routes.entry(slot).and_modify(|route| route.moved = false);
+                self.news.push_back(News::Answered { slot, request, result });
+            }
             // Where another is the master, sentinels know it.
             Reply::Replica(cause) if matches!(self.target, Target::Sentinel(_)) => self.fail(place, &cause),
             Reply::Replica(cause) => self.refuse(slot, request, cause),
+            Reply::Elsewhere { node, .. } if !self.is_cluster() => {
+                self.refuse(slot, request, format!("it is one node of a cluster, and sends on to {node}").into());
+            }
             Reply::Elsewhere { node, asking } => {
-                let to = Some(self.whole(node, place));
-                if !asking {
-                    return self.moved(slot, place, to);
-                }
                 let Some(route) = self.routes.get(&slot) else { return };
-                let channel = route.channel.clone();
-                if self.links.get(&to).is_some_and(|link| link.connection.is_some()) {
+                let (to, channel) = (self.whole(node, place), route.channel.clone());
+                if !asking && route.place == *place {
+                    return self.moved(slot, to);
+                }
+                let to = Some(to);
+                if !asking {
+                    self.refuse(slot, request, "its slot is not expected yet where it goes".into());
+                } else if self.links.get(&to).is_some_and(|link| link.connection.is_some()) {
                     self.send_to(&to, slot, request, call, &channel, true);
                 } else {
                     self.connect(to);
@@ -297,9 +312,12 @@ impl Network {
                 }
             }
             Incoming::Subscribed(channel) => {
+                let slot = self.slots.get(channel.as_str()).copied();
                 link.subscribing.remove(channel.as_str());
                 link.subscribed.insert(channel.into());
-                self.open_all(&place);
+                if let Some(slot) = slot {
+                    self.open(slot);
+                }
             }
             // While others are asked for, nobody knows which reply the library took this for.
             Incoming::Unsubscribed(_) if !link.subscribing.is_empty() => {
@@ -307,8 +325,9 @@ impl Network {
             }
             Incoming::Unsubscribed(channel) => {
                 link.subscribed.remove(channel.as_str());
-                let mut left = self.routes.iter().filter(|(_, route)| *route.channel == *channel && route.open);
-                if let Some(slot) = left.next().map(|(slot, _)| *slot) {
+                if let Some(&slot) = self.slots.get(channel.as_str())
+                    && self.routes.get(&slot).is_some_and(|route| route.open && route.place == place)
+                {
                     self.close(slot, &"its slot left the node".into());
                     self.discover();
                 }
@@ -321,11 +340,13 @@ impl Network {
 
     /// Connects, unless that is done or under way.
     fn connect(&mut self, place: Place) {
-        let patience = self.patience(&place);
-        let link = self.links.entry(place.clone()).or_default();
-        if link.connecting || link.connection.is_some() {
+        if self.links.get(&place).is_some_and(|link| link.connecting || link.connection.is_some()) {
             return;
         }
+        let patience = self.patience(&place);
+        let link = self.links.entry(place.clone()).or_default();
+        // Longer each time that this was in vain: the network may be slow and the server alive.
+        let patience = (patience * (1 << link.attempts.min(3))).min(ANSWER_TIMEOUT);
         link.connecting = true;
         link.generation += 1;
         let (generation, previous) = (link.generation, link.previous.clone());
@@ -441,16 +462,18 @@ impl Network {
     }
 
     /// A node says that this slot is another's.
-    fn moved(&mut self, slot: Slot, said_by: &Place, to: Place) {
-        let Some(route) = self.routes.get(&slot).filter(|route| route.place == *said_by) else { return };
-        if route.place == to {
-            return;
+    fn moved(&mut self, slot: Slot, to: Node) {
+        let Some(route) = self.routes.get_mut(&slot) else { return };
+        let again = std::mem::replace(&mut route.moved, true);
+        route.open = false;
+        self.news.push_back(News::Disconnected { slot, cause: format!("its slot moved to {to}").into() });
+        self.map.moved(slot, to);
+        // Nodes that name each other would be asked in turn without an end: the others are asked first, with a pause.
+        if again {
+            self.discover();
+        } else {
+            self.open(slot);
         }
-        if let Some(node) = to {
-            self.map.moved(slot, node);
-        }
-        self.close(slot, &"its slot moved to another node".into());
-        self.open(slot);
     }
 
     fn open_all(&mut self, place: &Place) {
@@ -483,7 +506,6 @@ impl Network {
     /// Asks for the messages of this slot, unless that is under way. Asked again, it shows whether they can still come.
     fn subscribe(&mut self, slot: Slot) {
         let Some(route) = self.routes.get(&slot) else { return };
-        let patience = self.patience(&route.place);
         let Some(link) = self.links.get_mut(&route.place) else { return };
         if !link.subscribing.insert(route.channel.clone()) {
             return;
@@ -491,6 +513,7 @@ impl Network {
         let (sharded, connection) = (link.subscriber.is_some(), link.subscriber.as_ref().or(link.connection.as_ref()));
         if let Some(connection) = connection {
             // Nothing else may be asked of this server that would show its silence.
+            let patience = route.patience.max(LEAST_PATIENCE);
             let subscribed = tokio::time::timeout(patience, connection.subscribe(&route.channel, sharded));
             link.replies.push(Box::pin(async move {
                 let result = match subscribed.await {
@@ -511,8 +534,7 @@ impl Network {
         match why {
             Reply::Elsewhere { node, .. } => {
                 let to = self.whole(node, place);
-                self.map.moved(slot, to);
-                self.open(slot);
+                self.moved(slot, to);
             }
             Reply::Result(Err(Failure::Refused(cause) | Failure::Rejected(cause) | Failure::WrongType(cause)))
             | Reply::Gone(cause)
@@ -570,6 +592,8 @@ impl Network {
         // A node that does not answer may have been replaced by now.
         if !closed.is_empty() {
             self.discover();
+        } else if !self.routes.values().any(|route| route.moved) {
+            self.discoveries = 0;
         }
     }
 }

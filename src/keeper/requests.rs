@@ -21,7 +21,7 @@ impl Machine {
         self.next_request += 1;
         let request = self.next_request;
         if self.requests.is_empty() {
-            self.timers.set(Timer::Stall, now + self.patience);
+            self.timers.set(Timer::Stall, now + self.patience());
         }
         self.requests.insert(request, Sent { what, keys, at: now });
         request

@@ -32,7 +32,6 @@ pub(crate) enum Incoming {
 pub(crate) struct Previous {
     run_id: String,
     id: u64,
-    address: Option<String>,
 }
 
 /// A connection that is set up: old one killed, channel subscribed, scripts loaded.
@@ -62,7 +61,7 @@ pub(crate) enum Reply {
         node: Node,
         asking: bool,
     },
-    /// This server does not take writes: it is no master, or no longer.
+    /// This server does not take writes, or does not even answer: it is no master, or no longer.
     Replica(Arc<str>),
     /// The connection broke. Whether the request was executed is not known.
     Gone(Arc<str>),
@@ -107,33 +106,27 @@ impl Endpoint {
         incoming: impl Fn(Incoming) + Send + Sync + 'static,
     ) -> Result<Connected, ConnectError> {
         let connection = self.open(incoming).await?;
-        let (id, me, server, memory, replication) = tokio::join!(
+        let (id, server, memory, replication) = tokio::join!(
             connection.ask(&["CLIENT", "ID"]),
-            connection.ask(&["CLIENT", "INFO"]),
             connection.ask(&["INFO", "server"]),
             connection.ask(&["INFO", "memory"]),
             connection.ask(&["INFO", "replication"]),
         );
         // Without its id this connection could not be ended by the next, which would believe that there is nothing to end.
-        [&id, &me, &server].into_iter().try_for_each(|reply| self.for_good(reply))?;
+        [&id, &server].into_iter().try_for_each(|reply| self.for_good(reply))?;
         let text = |reply: Result<Value, RedisError>| reply.as_ref().ok().and_then(payload_text).unwrap_or_default();
-        let (server, me, memory, replication) = (text(server), text(me), text(memory), text(replication));
+        let (server, memory, replication) = (text(server), text(memory), text(replication));
         let version = self.check_version(&server)?;
         let this = match (id, field(&server, "run_id")) {
-            (Ok(Value::Int(id)), Some(run_id)) => {
-                let address = me.split_whitespace().find_map(|word| word.strip_prefix("addr=")).map(str::to_owned);
-                Some(Previous { run_id: run_id.to_owned(), id: id.unsigned_abs(), address })
-            }
+            (Ok(Value::Int(id)), Some(run_id)) => Some(Previous { run_id: run_id.to_owned(), id: id.unsigned_abs() }),
             _ => None,
         };
 
-        // Ids start again when the server does: there the old connection is gone, and its id may be somebody else's.
+        // Ids start again when the server does: there the old connection is gone, and its id may be somebody else's. As
+        // long as it runs no id is given twice, so that nothing else need be compared.
         let old = previous.filter(|old| this.as_ref().is_some_and(|this| this.run_id == old.run_id));
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(old.as_ref().map_or(i64::MAX as u64, |old| old.id));
-        if let Some(address) = old.as_ref().and_then(|old| old.address.as_ref()) {
-            kill.arg("ADDR").arg(address);
-        }
         let load = SCRIPTS.iter().map(|script| connection.ask(&["SCRIPT", "LOAD", script.text]));
         let subscribe = async {
             match channel {
@@ -313,12 +306,12 @@ impl Reply {
         {
             return Reply::Elsewhere { node, asking: error.kind() == ErrorKind::Server(ServerErrorKind::Ask) };
         }
+        // The latter is what a replica says to everything whose link is down, where it is set up that way.
+        let of_replicas = [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown].map(ErrorKind::Server);
         match Failure::of(error) {
             None => Reply::Gone(error.to_string().into()),
             // Up to Redis 6.2 a script's error is a general one that quotes this.
-            Some(Failure::Refused(cause))
-                if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) || cause.contains("READONLY") =>
-            {
+            Some(Failure::Refused(cause)) if of_replicas.contains(&error.kind()) || cause.contains("READONLY") => {
                 Reply::Replica(cause)
             }
             Some(failure) => Reply::Result(Err(failure)),

@@ -1,5 +1,6 @@
 //! Finding the server: sentinels know the master, the nodes of a cluster know which of them serves which slot.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 
 use futures_util::future::select_ok;
@@ -18,20 +19,25 @@ pub(crate) fn slot_of(name: &str) -> Slot {
 
 /// Which node serves which slots.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SlotMap(Vec<(Slot, Slot, Node)>);
+pub(crate) struct SlotMap {
+    ranges: Vec<(Slot, Slot, Node)>,
+    /// What nodes said since.
+    moved: BTreeMap<Slot, Node>,
+}
 
 impl SlotMap {
     pub(crate) fn node_of(&self, slot: Slot) -> Option<&Node> {
-        self.0.iter().find(|(first, last, _)| (*first..=*last).contains(&slot)).map(|(_, _, node)| node)
+        let range = || self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
+        self.moved.get(&slot).or_else(|| range().map(|(_, _, node)| node))
     }
 
     /// A node said that another one serves this slot.
     pub(crate) fn moved(&mut self, slot: Slot, node: Node) {
-        self.0.insert(0, (slot, slot, node));
+        self.moved.insert(slot, node);
     }
 
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.0.iter().map(|(_, _, node)| node)
+        self.ranges.iter().map(|(_, _, node)| node).chain(self.moved.values())
     }
 
     /// The reply to CLUSTER SLOTS: `[[first, last, [host, port, …], replicas…], …]`.
@@ -47,7 +53,7 @@ impl SlotMap {
             let node = Node { host: host.unwrap_or_else(|| asked.host().to_owned()), port: (*port).try_into().ok()? };
             Some(((*first).try_into().ok()?, (*last).try_into().ok()?, node))
         };
-        ranges.iter().map(range).collect::<Option<Vec<_>>>().map(Self)
+        Some(Self { ranges: ranges.iter().map(range).collect::<Option<_>>()?, moved: BTreeMap::new() })
     }
 }
 
@@ -126,6 +132,8 @@ mod tests {
         assert_eq!((map.node_of(99), map.node_of(100)), (Some(&node("a", 7000)), Some(&node("here", 7001))));
         map.moved(99, node("c", 1));
         assert_eq!((map.node_of(98), map.node_of(99)), (Some(&node("a", 7000)), Some(&node("c", 1))));
+        map.moved(99, node("d", 1));
+        assert_eq!((map.node_of(99), map.nodes().count()), (Some(&node("d", 1)), 3), "the last word counts alone");
         assert!(SlotMap::parse(&Value::Array(vec![range(0, 99, "a", 70000)]), &asked).is_none());
         assert!(SlotMap::parse(&Value::Nil, &asked).is_none());
     }

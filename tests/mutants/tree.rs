@@ -41,6 +41,7 @@ pub(crate) const REAL: Stage = Stage {
         ("hostile", &[]),
         ("lost_keepers", &[]),
         ("old_connections", &[]),
+        ("many_slots", &[]),
         ("order", &[]),
         ("outages", &["order_outlives", "just_before_the_release"]),
         ("refusals", &["never_answers"]),

@@ -52,6 +52,7 @@ pub struct Builder {
     environment: Vec<(String, OsString)>,
     alone: bool,
     plain: bool,
+    folder: Option<&'static str>,
 }
 
 impl Builder {
@@ -135,6 +136,12 @@ impl Builder {
         self.alone()
     }
 
+    /// What the name of its folder begins with.
+    pub fn folder(mut self, prefix: &'static str) -> Self {
+        self.folder = Some(prefix);
+        self
+    }
+
     /// Starts the server and waits until it answers.
     #[track_caller]
     pub fn start(self) -> RedisServer {
@@ -152,7 +159,8 @@ impl Builder {
 
     #[track_caller]
     fn start_in(self, topology: Topology, user: Option<(&str, &str)>) -> RedisServer {
-        let dir = tempfile::Builder::new().prefix("fairlock-").tempdir().expect("a folder for redis-server");
+        let prefix = self.folder.unwrap_or("fairlock-");
+        let dir = tempfile::Builder::new().prefix(prefix).tempdir().expect("a folder for redis-server");
         let owned = |(user, password): (&str, &str)| (user.to_owned(), password.to_owned());
         let login = user.or(self.password.as_deref().map(|password| ("default", password))).map(owned);
         let process = Mutex::new(None);

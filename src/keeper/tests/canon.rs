@@ -278,11 +278,12 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         refusals,
         patience,
         suspects,
+        given_up,
         closed,
         closing,
         to_leave,
     } = machine;
     assert!(effects.is_empty(), "effects are carried out at once");
     (connected, can_kill, sessions, waiters, leases, farewells, calls, requests).hash(notes);
-    (timers, refusals, patience, suspects, closed, closing, to_leave).hash(notes);
+    (timers, refusals, patience, suspects, given_up, closed, closing, to_leave).hash(notes);
 }

@@ -266,6 +266,26 @@ fn silence_is_looked_at_twice_and_then_the_connection_is_given_up() {
     assert!(!reconnects(&machine.effects(at(6.0))));
 }
 
+#[test]
+fn who_gave_up_in_vain_is_more_patient_until_there_is_an_answer() {
+    let (mut machine, spec) = start(LockOptions::new().liveness(seconds(3.0)));
+    acquire(&mut machine, 0.0, &spec, 1);
+    let mut now = 0.0;
+    for patience in [1.0, 2.0, 4.0, 5.0, 5.0] {
+        assert_eq!((machine.patience(), sent(&mut machine, now).len()), (seconds(patience), 1));
+        now += patience;
+        tick(&mut machine, now);
+        assert!(!reconnects(&machine.effects(at(now))), "each connection is looked at twice");
+        now += 0.05;
+        tick(&mut machine, now);
+        assert!(reconnects(&machine.effects(at(now))));
+        connect(&mut machine, now);
+    }
+    let (request, _) = one_sent(&mut machine, now);
+    answer(&mut machine, now, request, queued(4, seconds(60.0)));
+    assert_eq!(machine.patience(), seconds(1.0));
+}
+
 /// The ticket with which a waiter returns whose claim was over when it was to be confirmed.
 #[track_caller]
 fn returns_after_its_claim(mut machine: Machine, now: f64) -> u64 {
