@@ -73,7 +73,6 @@ impl Target {
         let (login, hosts) = authority.rsplit_once('@').map_or(("", authority), |(login, hosts)| (login, hosts));
         let endpoint = |login: &str, host: &str, path: &str| match host {
             "" => Err(bad("a host is missing")),
-            host if login.is_empty() => Endpoint::parse(&format!("{plain}://{host}/{path}")),
             host => Endpoint::parse(&format!("{plain}://{login}@{host}/{path}")),
         };
         match kind {
@@ -248,6 +247,40 @@ mod tests {
         let (master, sentinel) = (sentinels.master.info.redis_settings(), sentinels.sentinels[0].info.redis_settings());
         assert_eq!((master.username(), master.password(), master.db()), (Some("u"), Some("p@"), 3));
         assert_eq!((sentinel.username(), sentinel.password(), sentinel.db()), (None, Some("x"), 0));
+        let url = "redis+sentinel://a/m?sentinel_user=s&sentinel_password=x";
+        let Target::Sentinel(sentinels) = Target::parse(url).unwrap() else { panic!("sentinels") };
+        let (master, sentinel) = (sentinels.master.info.redis_settings(), sentinels.sentinels[0].info.redis_settings());
+        assert_eq!((master.username(), master.password()), (None, None));
+        assert_eq!((sentinel.username(), sentinel.password()), (Some("s"), Some("x")));
+    }
+
+    #[test]
+    fn a_login_is_for_the_servers_of_the_locks() {
+        for url in ["redis://h", "redis+cluster://h,i", "redis+sentinel://h/m"] {
+            let mut target = Target::parse(url).unwrap();
+            target.set_login("u", "p");
+            let servers = match &target {
+                Target::Server(server) => std::slice::from_ref(server),
+                Target::Cluster(seeds) => seeds,
+                Target::Sentinel(sentinels) => {
+                    assert_eq!(sentinels.sentinels[0].info.redis_settings().username(), None);
+                    std::slice::from_ref(&sentinels.master)
+                }
+            };
+            for server in servers {
+                let settings = server.info.redis_settings();
+                assert_eq!((settings.username(), settings.password()), (Some("u"), Some("p")), "{url}");
+            }
+        }
+        assert_eq!(Endpoint::parse("redis://u:secret@h:1").unwrap().to_string(), "h:1");
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn what_encrypts_needs_a_feature() {
+        for url in ["rediss://h", "valkeys://h", "rediss+cluster://h"] {
+            assert!(shown(url).contains("feature `tls`"), "{url}");
+        }
     }
 
     #[test]
