@@ -36,7 +36,11 @@ pub fn master_of_all_replicas_killed(set_up: &Sentinels, hits: u64) -> Fault<'_>
         let old = set_up.master();
         Struck::during(&[Trouble::Silent, Trouble::LostPlaces], || {
             unlink(old, &replicas(set_up, old));
+            let granted = |crew: &Crew| crew.history().waits().iter().filter(|wait| wait.token.is_some()).count();
+            let before = granted(crew);
             crew.rest(Duration::from_secs(1));
+            // What replicas have acknowledged may still be on its way to the one who is granted.
+            assert!(granted(crew) <= before + 1, "granted, and no replica has it");
             let concerned = killed(crew, old, &replicas(set_up, old));
             set_up.await_failover(old);
             old.restart();
