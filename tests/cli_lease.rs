@@ -43,6 +43,18 @@ fn when_fairlock_is_killed_a_stubborn_command_is_killed() {
 }
 
 #[test]
+fn when_fairlock_is_killed_the_command_is_dead_before_the_next_grant() {
+    let redis = Redis::start();
+    // Nothing but the end of the lease can be the reason.
+    let holder = redis.run("x", &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
+    let command = holder.number();
+    let witness = witness(&redis, command);
+    redis.await_waiting("x", 1);
+    holder.signal(Signal::KILL);
+    assert_eq!(witness.line(), "dead");
+}
+
+#[test]
 fn when_the_command_is_ended_what_is_left_of_its_group_is_too() {
     let redis = Redis::start();
     let script =

@@ -25,7 +25,7 @@ use std::time::Instant;
 use list::Mutant;
 use results::Results;
 use support::say;
-use tree::{ENCRYPTED, PURE, REAL, Stage, Tree, Verdict};
+use tree::{PURE, REAL, SPECIAL, Stage, Tree, Verdict};
 
 /// Promises that rest on the scripts, on the client, or on both: of each at least two breaks.
 const ON_SCRIPTS: [u8; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
@@ -37,7 +37,7 @@ fn the_list_is_up_to_date_and_breaks_every_promise_twice() {
     let stale: Vec<_> =
         mutants.iter().filter_map(|mutant| Some(format!("{}: {}", mutant.name, mutant.applied().err()?))).collect();
     assert!(stale.is_empty(), "{stale:#?}");
-    let unknown = |target: &String| !REAL.has(target) && !ENCRYPTED.has(target);
+    let unknown = |target: &String| !REAL.has(target) && SPECIAL.iter().all(|stage| !stage.has(target));
     let unknown: Vec<_> = mutants.iter().filter_map(|mutant| mutant.by.as_ref()).filter(|by| unknown(by)).collect();
     assert!(unknown.is_empty(), "these are in no stage: {unknown:?}");
     let mut names: Vec<_> = mutants.iter().map(|mutant| &mutant.name).collect();
@@ -170,8 +170,8 @@ fn healthy(tree: &Tree, todo: &[&Mutant]) {
     let start = Instant::now();
     assert_eq!(scripts::judge(None).unwrap(), None, "the scripts fail as they are");
     say(format_args!("the scripts as they are: nothing found in {:.1} s", start.elapsed().as_secs_f64()));
-    let encrypted = todo.iter().any(|mutant| mutant.by.as_deref().is_some_and(|target| ENCRYPTED.has(target)));
-    for stage in [&PURE, &REAL].into_iter().chain(encrypted.then_some(&ENCRYPTED)) {
+    let named = |stage: &&Stage| todo.iter().any(|mutant| mutant.by.as_deref().is_some_and(|target| stage.has(target)));
+    for stage in [&PURE, &REAL].into_iter().chain(SPECIAL.into_iter().filter(named)) {
         let took = tree.passes(stage).unwrap_or_else(|error| panic!("{error}"));
         say(format_args!("the fast suite {}: passed in {:.1} s", stage.name, took.as_secs_f64()));
     }

@@ -58,6 +58,12 @@ pub(crate) const REAL: Stage = Stage {
 pub(crate) const ENCRYPTED: Stage =
     Stage { name: "with encryption", targets: &[("tls", &["the_command_line"])], twice: true };
 
+/// The same for the command line.
+pub(crate) const COMMAND: Stage = Stage { name: "with the command line", targets: &[("cli_lease", &[])], twice: true };
+
+/// Those that are tried for some breaks alone.
+pub(crate) const SPECIAL: [&Stage; 2] = [&ENCRYPTED, &COMMAND];
+
 /// Longer than any test waits for what should happen.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
@@ -121,7 +127,8 @@ impl Tree {
     fn suite(&self, stages: [&Stage; 2], likely: Option<&str>) -> Verdict {
         let mut by_chance = Vec::new();
         let is_likely = |target: &&Target| likely == Some(target.0);
-        let likely: Vec<Target> = REAL.targets.iter().chain(ENCRYPTED.targets).filter(is_likely).copied().collect();
+        let special = SPECIAL.iter().flat_map(|stage| stage.targets);
+        let likely: Vec<Target> = REAL.targets.iter().chain(special).filter(is_likely).copied().collect();
         for (targets, twice) in [(&*likely, true)].into_iter().chain(stages.map(|stage| (stage.targets, stage.twice))) {
             match self.part(targets, twice, &mut by_chance) {
                 Verdict::Survived(_) => {}
@@ -173,6 +180,7 @@ impl Tree {
             match *target {
                 "lib" => cargo.arg("--lib"),
                 "tls" => cargo.args(["--features", "tls", "--test", "tls"]),
+                "cli_lease" => cargo.args(["--features", "cli", "--test", "cli_lease"]),
                 target => cargo.args(["--test", target]),
             };
         }
@@ -182,6 +190,7 @@ impl Tree {
         }
         let artifacts = output.stdout.split(|byte| *byte == b'\n').filter_map(|line| {
             let message: serde_json::Value = serde_json::from_slice(line).ok()?;
+            message["profile"]["test"].as_bool().filter(|is_test| *is_test)?;
             let (name, executable) = (message["target"]["name"].as_str()?, message["executable"].as_str()?);
             let name = if message["target"]["kind"][0] == "lib" { "lib" } else { name };
             Some((name.to_owned(), PathBuf::from(executable)))
