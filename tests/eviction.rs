@@ -4,7 +4,9 @@
 
 mod support;
 
-use fairlock::{Client, LostReason, RenewError};
+use std::time::Duration;
+
+use fairlock::{Client, LockOptions, LostReason, RenewError};
 use redis::cmd;
 use support::{RedisServer, keys_left, log::Log, soon};
 
@@ -19,7 +21,8 @@ async fn whoever_connects_is_warned_and_hears_that_its_lock_was_evicted() {
     let logging = tracing::subscriber::set_default(log.clone());
     let [evicted, stranger] =
         [Client::connect(&server.url()).await.unwrap(), Client::connect(&server.url()).await.unwrap()];
-    let guard = evicted.lock("lock").unwrap().acquire().await.unwrap();
+    let renewed_soon = LockOptions::new().lease(Duration::from_secs(30)).renew_every(Duration::from_secs(1));
+    let guard = evicted.lock_with("lock", renewed_soon).unwrap().acquire().await.unwrap();
     drop(logging);
     let log = log.text();
     assert!(log.contains("may evict keys of locks") && log.contains("volatile-lru"), "{log}");
@@ -33,12 +36,9 @@ async fn whoever_connects_is_warned_and_hears_that_its_lock_was_evicted() {
     // The server knows of no lease any more.
     let other = soon(stranger.lock("lock").unwrap().acquire()).await.unwrap();
     assert!(other.token() > guard.token());
-    // At its next renewal, long before its deadline.
-    match soon(guard.renew()).await {
-        Err(RenewError::Lost(lost)) => assert_eq!(lost.reason, LostReason::Ended, "{lost}"),
-        other => panic!("{other:?}"),
-    }
+    // At its next renewal, which nobody asks for, and not at its deadline.
     assert_eq!(soon(guard.lost()).await.reason, LostReason::Ended);
+    assert!(matches!(soon(guard.renew()).await, Err(RenewError::Lost(_))));
     other.check().unwrap();
     other.release().await.unwrap();
     drop(guard);

@@ -24,6 +24,9 @@ pub(super) struct Farewell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Leave,
+    /// All that was asked was refused, and so there should be nothing to be given back. A server that goes on refusing must
+    /// not have a list of these made longer and longer.
+    LeaveInCase,
     Release,
 }
 
@@ -47,7 +50,7 @@ impl Machine {
         if !self.connected || farewell.request.is_some() {
             return;
         }
-        if farewell.kind == Kind::Leave {
+        if farewell.kind != Kind::Release {
             return self.to_leave.push(id);
         }
         let call = Call::Release { keys: farewell.keys.clone(), id: wire_id(&self.client, id) };
@@ -116,7 +119,7 @@ impl Machine {
     pub(super) fn farewell_refused(&mut self, now: Time, id: Id, again: Time, for_good: bool) {
         let Some(farewell) = self.farewells.get_mut(&id) else { return };
         farewell.request = None;
-        if for_good && farewell.until <= now {
+        if (for_good || farewell.kind == Kind::LeaveInCase) && farewell.until <= now {
             self.forget_farewell(id);
         } else {
             self.timers.set(Timer::Farewell(id), again);

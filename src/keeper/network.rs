@@ -328,7 +328,7 @@ impl Network {
                 if let Some(&slot) = self.slots.get(channel.as_str())
                     && self.routes.get(&slot).is_some_and(|route| route.open && route.place == place)
                 {
-                    self.close(slot, &"its slot left the node".into());
+                    self.close(slot, "its slot left the node".into());
                     self.discover();
                 }
             }
@@ -453,11 +453,11 @@ impl Network {
         self.discover();
     }
 
-    fn close(&mut self, slot: Slot, cause: &Arc<str>) {
-        if let Some(route) = self.routes.get_mut(&slot)
-            && std::mem::replace(&mut route.open, false)
-        {
-            self.news.push_back(News::Disconnected { slot, cause: cause.clone() });
+    /// Who waits for a route hears what is in the way, too.
+    fn close(&mut self, slot: Slot, cause: Arc<str>) {
+        if let Some(route) = self.routes.get_mut(&slot) {
+            route.open = false;
+            self.news.push_back(News::Disconnected { slot, cause });
         }
     }
 
@@ -465,8 +465,7 @@ impl Network {
     fn moved(&mut self, slot: Slot, to: Node) {
         let Some(route) = self.routes.get_mut(&slot) else { return };
         let again = std::mem::replace(&mut route.moved, true);
-        route.open = false;
-        self.news.push_back(News::Disconnected { slot, cause: format!("its slot moved to {to}").into() });
+        self.close(slot, format!("its slot moved to {to}").into());
         self.map.moved(slot, to);
         // Nodes that name each other would be asked in turn without an end: the others are asked first, with a pause.
         if again {

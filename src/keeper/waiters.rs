@@ -34,7 +34,9 @@ pub(super) struct Waiter {
     pub(super) epoch: u64,
     pub(super) rank: Option<u64>,
     announced: bool,
-    /// Whether the server may know of it, also where no request is under way: it answered one, or one was cut off.
+    /// Whether the server may know of it.
+    sent: bool,
+    /// Whether that is likely: it answered a request, or one was cut off. All others were refused.
     pub(super) known: bool,
     /// Its acquire is to be sent, or was sent and is not answered.
     due: bool,
@@ -81,6 +83,7 @@ impl Machine {
             epoch: 0,
             rank: None,
             announced: false,
+            sent: false,
             known: false,
             told: false,
             due: true,
@@ -120,6 +123,7 @@ impl Machine {
         let request = self.send(now, What::Acquire(id), call);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(request);
+            waiter.sent = true;
             waiter.due = true;
         }
     }
@@ -410,9 +414,10 @@ impl Machine {
     pub(super) fn abandon(&mut self, now: Time, id: Id) {
         let Some(waiter) = self.remove_waiter(id) else { return };
         let name = waiter.spec.name().clone();
-        if waiter.known || waiter.request.is_some() {
+        if waiter.sent {
             let until = now + waiter.spec.liveness + waiter.spec.buffer;
-            self.bid_farewell(now, id, waiter.spec.keys.clone(), Kind::Leave, None, until);
+            let kind = if waiter.known || waiter.request.is_some() { Kind::Leave } else { Kind::LeaveInCase };
+            self.bid_farewell(now, id, waiter.spec.keys.clone(), kind, None, until);
         }
         self.leave_session(&name);
     }

@@ -19,8 +19,9 @@ impl History {
                 let lower = other.ticket.is_some_and(|its| its < ticket);
                 let not_before = other.token.is_none_or(|its| its > hold.token);
                 let waiting = other.gone().is_none_or(|gone| hold.granted < gone);
-                let back = waiting && !other.was_away(terms, hold.granted);
-                lower && not_before && back && !self.admits_overtaking(terms, other, &hold)
+                // What is looked up last takes its time, for each pair of a long history.
+                let wronged = lower && not_before && waiting;
+                wronged && !other.was_away(terms, hold.granted) && !self.admits_overtaking(terms, other, &hold)
             });
             if let Some(other) = overtaken {
                 let its = other.ticket.unwrap_or_default();

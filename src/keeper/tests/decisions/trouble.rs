@@ -61,9 +61,9 @@ fn who_leaves_as_the_connection_breaks_leaves_over_the_next() {
     assert!(matches!(one_sent(&mut machine, 2.0).1, Call::Leave { .. }));
 }
 
-/// What was refused was not executed: there is nothing to be given back. What was cut off may have been.
+/// What was refused was not executed, if servers tell the truth: it is worth asking for a while. What was cut off may have been.
 #[test]
-fn who_was_refused_leaves_nothing_behind() {
+fn who_was_refused_gives_nothing_back_for_ever() {
     for cut in [false, true] {
         let (mut machine, spec) = start(LockOptions::new());
         acquire_in(&mut machine, 0.0, &spec, 1, Mode::Wait, Some(seconds(1.0)));
@@ -86,8 +86,14 @@ fn who_was_refused_leaves_nothing_behind() {
         fail(&mut machine, 0.5, asked.unwrap(), Failure::Refused("OOM".into()));
         machine.timers.clear(&Timer::Acquire(1));
         tick(&mut machine, 1.0);
-        assert_eq!(machine.farewells.len(), usize::from(cut));
-        assert_eq!(machine.sessions.len(), usize::from(cut));
+        // The server goes on to refuse, for longer than a session without a heartbeat lasts.
+        for (asked, refused, left) in [(1.0, 11.0, 1), (12.9, 13.1, usize::from(cut))] {
+            tick(&mut machine, asked);
+            let (request, call) = one_sent(&mut machine, asked);
+            assert!(matches!(call, Call::Leave { .. }), "{call:?}");
+            fail(&mut machine, refused, request, Failure::Refused("OOM".into()));
+            assert_eq!((machine.farewells.len(), machine.sessions.len()), (left, left));
+        }
     }
 }
 
