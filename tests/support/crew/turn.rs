@@ -119,11 +119,14 @@ impl Turn {
             Way::Block => acquire.blocking(),
             Way::Enqueue | Way::Position => {
                 let place = call.attend(async {
-                    let waiting = enqueue.await?;
+                    let mut waiting = enqueue.await?;
                     call.queued(waiting.ticket());
                     if self.way == Way::Position {
-                        // Without an answer it waits all the same.
-                        let _ = waiting.position().await;
+                        // Without an answer it waits all the same, and no longer than its timeout.
+                        tokio::select! {
+                            _ = waiting.position() => {}
+                            granted = &mut waiting => return granted,
+                        }
                     }
                     waiting.await
                 });
