@@ -138,6 +138,26 @@ fn order_excuses_strangers_who_come_first_to_an_emptied_server() {
     rejected(late.order(&in_trouble(Trouble::LostData, 26, 28)), "b.1");
     // Before the loss there is no excuse.
     rejected(history(text).order(&in_trouble(Trouble::LostData, 35, 36)), "b.1");
+    // If the server went on to refuse some, these had no time; if it was well, or that was long ago, they had.
+    let refused = |from, to| {
+        let mut terms = in_trouble(Trouble::LostData, 26, 28);
+        terms.admitted.push(Admitted { trouble: Trouble::Silent, from_ns: from, to_ns: to });
+        terms
+    };
+    assert_eq!(late.order(&refused(29, 58)), Ok(()));
+    rejected(late.order(&refused(20, 28)), "b.1");
+    let long_after = changed(
+        text,
+        &[
+            ("30 d d.1", "190 d d.1"),
+            ("31 d d.1 queued", "191 d d.1 queued"),
+            ("31 d d.1 granted", "192 d d.1 granted"),
+            ("32 d d.1", "193 d d.1"),
+            ("40 b", "200 b"),
+            ("41 b", "201 b"),
+        ],
+    );
+    rejected(long_after.order(&refused(29, 58)), "b.1");
     // A process that was here before is no stranger, whatever it wants next.
     let known =
         changed(text, &[("30 d d.1 called", "15 d d.0 called\n16 d d.0 queued 200\n60 d d.0 left\n30 d d.1 called")]);

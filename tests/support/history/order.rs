@@ -36,11 +36,18 @@ impl History {
 
     /// At a server that has lost its data a stranger can be granted before anybody who was there before is back: one whose
     /// process had nothing left of what it wanted of the lock when the data was lost, and so soon that nobody had to be back.
+    ///
+    /// And one that the server refused, or did not hear, for the rest of the recovery could not return in time.
     fn admits_overtaking(&self, terms: &Terms, overtaken: &Wait, by: &Hold<'_>) -> bool {
-        terms.losses().any(|loss| {
-            let of_before = overtaken.called_ns <= loss.to_ns;
-            let soon = (loss.from_ns..=loss.to_ns + nanos(terms.liveness)).contains(&by.granted);
-            of_before && soon && !self.remembers(by.wait, loss)
+        let liveness = nanos(terms.liveness);
+        terms.losses().filter(|loss| overtaken.called_ns <= loss.to_ns && loss.from_ns <= by.granted).any(|loss| {
+            let soon = by.granted <= loss.to_ns + liveness;
+            let open_until = loss.to_ns + terms.recovery();
+            let kept_away = terms.silences().any(|silence| {
+                let after = silence.to_ns > loss.to_ns && silence.from_ns <= open_until;
+                after && by.granted <= silence.to_ns.max(open_until) + liveness
+            });
+            kept_away || soon && !self.remembers(by.wait, loss)
         })
     }
 }
