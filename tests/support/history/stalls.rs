@@ -42,16 +42,25 @@ impl History {
         let Some(first) = self.waits().first() else { return Vec::new() };
         let end = self.waits().iter().filter_map(Wait::waited_until).max().unwrap_or_default();
 
+        // A history of hours has tens of thousands of both: who cannot matter to a gap is not looked at for each of them.
+        let befallen = |wait: &&Wait| wait.died_ns.or(wait.untaken_ns).is_some() || !wait.pauses.is_empty();
+        let befallen: Vec<&Wait> = self.waits().iter().filter(befallen).collect();
+        let mut waits = self.waits();
         let mut stalls = Vec::new();
         let (mut from, mut before): (u64, Option<&Hold<'_>>) = (first.called_ns, None);
         for next in grants.iter().map(Some).chain([None]) {
             let to = next.map_or(end, |next| next.granted);
             if from < to {
                 let gap = Gap { from, to, before, next };
+                while let Some((first, rest)) = waits.split_first()
+                    && first.waited_until().is_some_and(|until| until <= from)
+                {
+                    waits = rest;
+                }
                 stalls.push(Stall {
                     from_ns: from,
-                    waited: self.waited(&gap),
-                    allowed: self.allowed(&gap, terms),
+                    waited: gap.waited(waits),
+                    allowed: gap.allowed(&befallen, terms),
                     next: next.map(|next| next.wait.waiter.clone()),
                 });
             }
@@ -63,47 +72,6 @@ impl History {
         }
         stalls
     }
-
-    /// How much of a gap somebody who lives waited.
-    fn waited(&self, gap: &Gap<'_>) -> Duration {
-        let (mut waited, mut counted_to) = (0, gap.from);
-        // By the time of their calls, so that what overlaps is counted once.
-        for wait in self.waits() {
-            let from = wait.called_ns.max(counted_to);
-            let to = wait.waited_until().unwrap_or(u64::MAX).min(gap.to);
-            if from < to {
-                waited += to - from;
-                counted_to = to;
-            }
-        }
-        Duration::from_nanos(waited)
-    }
-
-    fn allowed(&self, gap: &Gap<'_>, terms: &Terms) -> Duration {
-        let mut until = gap.from + terms.heartbeat();
-        if gap.before.is_some_and(|before| before.wait.released_ns.is_none()) {
-            until = until.max(gap.from + terms.lease_ns());
-        }
-        for wait in self.waits().iter().filter(|wait| wait.stands_before(gap)) {
-            let deaths = wait.died_ns.into_iter().chain(wait.pauses.iter().map(|(paused, _)| *paused));
-            for death in deaths.filter(|&death| death <= gap.to && wait.waits_at(death)) {
-                until = until.max(death + terms.window());
-            }
-            // A grant that nobody took lasts a lease.
-            if wait.untaken_ns.is_some_and(|untaken| untaken >= gap.from) {
-                until += terms.lease_ns();
-            }
-        }
-        for loss in terms.losses().filter(|loss| loss.from_ns <= gap.to) {
-            until = until.max(loss.to_ns + terms.recovery() + terms.heartbeat());
-        }
-        // While the server is silent the time of leases and sessions stands still, but for two heartbeats.
-        let reach = gap.from.saturating_sub(terms.window().max(terms.lease_ns()));
-        for silence in terms.silences().filter(|silence| silence.from_ns <= gap.to && silence.to_ns >= reach) {
-            until += silence.to_ns - silence.from_ns + 2 * terms.heartbeat();
-        }
-        Duration::from_nanos(until - gap.from + nanos(terms.slack))
-    }
 }
 
 /// The time from one hold to the next.
@@ -112,6 +80,50 @@ struct Gap<'a> {
     to: u64,
     before: Option<&'a Hold<'a>>,
     next: Option<&'a Hold<'a>>,
+}
+
+impl Gap<'_> {
+    /// How much of it somebody who lives waited, of these.
+    fn waited(&self, waits: &[Wait]) -> Duration {
+        let (mut waited, mut counted_to) = (0, self.from);
+        // By the time of their calls, so that what overlaps is counted once.
+        for wait in waits.iter().take_while(|wait| wait.called_ns < self.to) {
+            let from = wait.called_ns.max(counted_to);
+            let to = wait.waited_until().unwrap_or(u64::MAX).min(self.to);
+            if from < to {
+                waited += to - from;
+                counted_to = to;
+            }
+        }
+        Duration::from_nanos(waited)
+    }
+
+    /// `befallen`: those who died, stood still, or did not take what they were granted.
+    fn allowed(&self, befallen: &[&Wait], terms: &Terms) -> Duration {
+        let mut until = self.from + terms.heartbeat();
+        if self.before.is_some_and(|before| before.wait.released_ns.is_none()) {
+            until = until.max(self.from + terms.lease_ns());
+        }
+        for wait in befallen.iter().filter(|wait| wait.stands_before(self)) {
+            let deaths = wait.died_ns.into_iter().chain(wait.pauses.iter().map(|(paused, _)| *paused));
+            for death in deaths.filter(|&death| death <= self.to && wait.waits_at(death)) {
+                until = until.max(death + terms.window());
+            }
+            // A grant that nobody took lasts a lease.
+            if wait.untaken_ns.is_some_and(|untaken| untaken >= self.from) {
+                until += terms.lease_ns();
+            }
+        }
+        for loss in terms.losses().filter(|loss| loss.from_ns <= self.to) {
+            until = until.max(loss.to_ns + terms.recovery() + terms.heartbeat());
+        }
+        // While the server is silent the time of leases and sessions stands still, but for two heartbeats.
+        let reach = self.from.saturating_sub(terms.window().max(terms.lease_ns()));
+        for silence in terms.silences().filter(|silence| silence.from_ns <= self.to && silence.to_ns >= reach) {
+            until += silence.to_ns - silence.from_ns + 2 * terms.heartbeat();
+        }
+        Duration::from_nanos(until - self.from + nanos(terms.slack))
+    }
 }
 
 impl Wait {
