@@ -138,8 +138,9 @@ fn what_many_threads_record_is_read_back_whole() {
     let history = History::read(&path).unwrap();
     assert_eq!(history.waits().len(), 800);
     assert_eq!(history.check(), Ok(()));
-    let whole =
-        |wait: &support::history::Wait| wait.died_ns.is_some() && wait.ticket.is_some() && wait.timeout_ns == Some(7);
+    let whole = |wait: &support::history::Wait| {
+        wait.left_ns.is_some() && wait.died_ns.is_none() && wait.ticket.is_some() && wait.timeout_ns == Some(7)
+    };
     assert!(history.waits().iter().all(whole));
 }
 

@@ -206,10 +206,15 @@ impl<'a> Line<'a> {
         (event.of_process() == (waiter == "-")).then_some(Line { at, process, waiter, event })
     }
 
-    /// What happens to a whole process happens to all of its acquires, also to those that are called before it is over.
+    /// What happens to a whole process happens to all of its acquires that have not ended, also to those that are called
+    /// before it is over.
     fn befall(&self, until: Option<u64>, waits: &mut BTreeMap<&str, Wait>) {
         let called_by = until.unwrap_or(self.at);
-        for wait in waits.values_mut().filter(|wait| wait.process == self.process && wait.called_ns <= called_by) {
+        let concerned = |wait: &&mut Wait| {
+            let ends = [wait.released_ns, wait.lost_ns, wait.left_ns, wait.untaken_ns, wait.returned_ns];
+            wait.process == self.process && wait.called_ns <= called_by && ends.iter().all(Option::is_none)
+        };
+        for wait in waits.values_mut().filter(concerned) {
             if self.event == Event::Paused {
                 wait.pauses.push((self.at.max(wait.called_ns), until.unwrap_or(u64::MAX)));
             } else {
