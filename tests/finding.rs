@@ -67,6 +67,17 @@ fn listened_to(node: &RedisServer) -> Vec<String> {
     cmd("PUBSUB").arg("SHARDCHANNELS").query(&mut node.raw()).unwrap()
 }
 
+/// The ids of the connections of this kind.
+fn connections(node: &RedisServer, kind: &str) -> BTreeSet<u64> {
+    let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", kind]).query(&mut node.raw()).unwrap();
+    list.split_whitespace().filter_map(|word| word.strip_prefix("id=")?.parse().ok()).collect()
+}
+
+/// Those that have subscribed.
+fn listeners(node: &RedisServer) -> BTreeSet<u64> {
+    connections(node, "pubsub")
+}
+
 /// A call is redirected before anything else shows that the slot has gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_sent_on_is_made_where_the_slot_is() {
@@ -153,10 +164,7 @@ async fn what_an_old_subscription_confirms_does_not_count_for_the_next() {
     let owner = cluster.owner(cluster.slot("x"));
     let proxy = cluster.put_proxy_before(owner);
     let guard = soon(lock(&cluster.url(), "x").await.acquire()).await.unwrap();
-    let for_commands = || -> BTreeSet<u64> {
-        let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", "normal"]).query(&mut owner.raw()).unwrap();
-        list.split_whitespace().filter_map(|word| word.strip_prefix("id=")?.parse().ok()).collect()
-    };
+    let for_commands = || connections(owner, "normal");
     let before = for_commands();
     let confirmation = proxy.fault_times(1, Target::reply("ssubscribe").command(), Act::Hold);
     let mut waiter = Child::spawn("wait", &[&cluster.url()]);
@@ -302,19 +310,15 @@ async fn a_call_that_is_sent_on_and_back_is_made_again() {
     let cluster = cluster();
     let slot = cluster.slot("x");
     let (from, to) = (cluster.owner(slot), cluster.another_master(cluster.owner(slot)));
-    let listeners = || -> Vec<String> {
-        let list: String = cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut from.raw()).unwrap();
-        list.split_whitespace().filter(|word| word.starts_with("id=")).map(str::to_owned).collect()
-    };
     let lock = lock(&cluster.url(), "x").await;
     soon(soon(lock.acquire()).await.unwrap().release()).await.unwrap();
-    let before = listeners();
+    let before = listeners(from);
     assert_eq!(before.len(), 1);
     let () = cmd("FLUSHALL").query(&mut from.raw()).unwrap();
     set_slot(from, slot, &["MIGRATING", &id_of(to)]);
     let acquiring = tokio::spawn(async move { lock.acquire().await });
     eventually_async("it is sent back", SOON, async || sent_on(to, "MOVED") >= 5).await;
-    assert_eq!(listeners(), before, "the connection was taken for dead");
+    assert_eq!(listeners(from), before, "the connection was taken for dead");
     set_slot(from, slot, &["STABLE"]);
     soon(soon(acquiring).await.unwrap().unwrap().release()).await.unwrap();
 }
@@ -396,6 +400,7 @@ async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentine
     sentinel.names(&new);
     soon(guard.renew()).await.unwrap();
     soon(guard.release()).await.unwrap();
+    eventually("its client has gone with it", SOON, || listeners(&new).is_empty());
 
     // A replica is not asked, whoever names it: what it knows may be old. It would answer one who only reads.
     let lock = lock_by(&sentinels).await;
@@ -403,7 +408,7 @@ async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentine
     let mut raw = sentinel.0.raw();
     let asked = Named::asked(&mut raw);
     let killed: u32 = cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut new.raw()).unwrap();
-    assert!(killed >= 1);
+    assert_eq!(killed, 1);
     let mut inspecting = tokio::spawn(async move { lock.inspect().await });
     eventually_async("it asks the sentinel again and again", SOON, async || Named::asked(&mut raw) >= asked + 3).await;
     let early = tokio::time::timeout(Duration::ZERO, &mut inspecting).await;

@@ -504,7 +504,6 @@ impl Machine {
         };
         match (what, fault) {
             (What::Acquire(id), Some(fault)) => self.refuse(now, id, Refusal::Fault(fault)),
-            // It was not executed.
             (What::Acquire(id), None) => self.acquire_refused(id, again),
             (What::Position(_, call) | What::Call(call), Some(fault)) => {
                 if self.end_call(call) {
