@@ -82,10 +82,11 @@ pub(super) enum Replied {
     },
 }
 
-/// At once, then after 10 ms, doubled up to about a second, half of it by chance.
-pub(super) fn back_off(attempts: u32) -> Duration {
+/// At once, then after 10 ms, doubled up to 640 ms, half of it by chance; but never for more than a quarter of the patience
+/// of those who wait: a pause that outlasts a session or a lease costs it, although the server was there in between.
+pub(super) fn back_off(attempts: u32, patience: Duration) -> Duration {
     let ceiling = if attempts == 0 { 0 } else { 5_u64 << attempts.min(7) };
-    Duration::from_millis(ceiling / 2 + fastrand::u64(0..=ceiling / 2))
+    Duration::from_millis(ceiling / 2 + fastrand::u64(0..=ceiling / 2)).min(patience / 4)
 }
 
 impl Link {

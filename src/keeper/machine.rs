@@ -497,6 +497,8 @@ impl Machine {
         self.cause = Some(failure.cause().clone());
         self.refusals = self.refusals.saturating_add(1);
         let again = now + self.back_off();
+        // A pause that outlasts a session or a lease costs it, although the server was ready in between.
+        let soon = again.min(now + self.patience / 4);
         let fault = match failure {
             Failure::WrongType(message) => Some(Fault::WrongType { name: lock.clone(), message: message.clone() }),
             Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),
@@ -518,7 +520,7 @@ impl Machine {
             (What::Heartbeat(name), fault) => {
                 if let Some(session) = self.sessions.get_mut(&name) {
                     session.heartbeat = None;
-                    self.timers.set(Timer::Heartbeat(name.clone()), again);
+                    self.timers.set(Timer::Heartbeat(name.clone()), soon);
                 }
                 if let Some(fault) = fault {
                     let waiters: Vec<Id> =
@@ -528,7 +530,7 @@ impl Machine {
                     }
                 }
             }
-            (What::Renew(id), _) => self.renew_refused(id, again, failure.cause()),
+            (What::Renew(id), _) => self.renew_refused(id, soon, failure.cause()),
             (What::Confirm(id), _) => {
                 if let Some(waiter) = self.waiters.get_mut(&id) {
                     waiter.request = None;

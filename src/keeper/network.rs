@@ -61,7 +61,7 @@ pub(super) enum News {
 struct Route {
     /// Where its hand-offs come to.
     channel: Arc<str>,
-    /// How long connecting may take.
+    /// How soon an answer is needed.
     patience: Duration,
     place: Place,
     open: bool,
@@ -343,14 +343,14 @@ impl Network {
         if self.links.get(&place).is_some_and(|link| link.connecting || link.connection.is_some()) {
             return;
         }
-        let patience = self.patience(&place);
+        let needed = self.patience(|route| route.place == place);
         let link = self.links.entry(place.clone()).or_default();
         // Longer each time that this was in vain: the network may be slow and the server alive.
-        let patience = (patience * (1 << link.attempts.min(3))).min(ANSWER_TIMEOUT);
+        let patience = (needed.max(LEAST_PATIENCE) * (1 << link.attempts.min(3))).min(ANSWER_TIMEOUT);
         link.connecting = true;
         link.generation += 1;
         let (generation, previous) = (link.generation, link.previous.clone());
-        let pause = back_off(link.attempts);
+        let pause = back_off(link.attempts, needed);
         link.attempts = link.attempts.saturating_add(1);
         let say = |place: &Place| {
             let (say, place) = (self.say.clone(), place.clone());
@@ -372,13 +372,10 @@ impl Network {
         }));
     }
 
-    /// How long connecting may take: as long as the most impatient of those who want to go there can wait.
-    fn patience(&self, place: &Place) -> Duration {
-        let there = self.routes.values().filter(|route| route.place == *place);
-        match there.map(|route| route.patience).min() {
-            Some(patience) if !self.first => patience.max(LEAST_PATIENCE),
-            _ => ANSWER_TIMEOUT,
-        }
+    /// How long the most impatient of those who use these routes can wait.
+    fn patience(&self, of: impl Fn(&Route) -> bool) -> Duration {
+        let patience = self.routes.values().filter(|route| of(route)).map(|route| route.patience).min();
+        patience.filter(|_| !self.first).unwrap_or(ANSWER_TIMEOUT)
     }
 
     fn made(&mut self, place: &Place, generation: u64, made: Made) {
@@ -416,12 +413,7 @@ impl Network {
             self.first = false;
             return self.news.push_back(News::First(Err(error)));
         }
-        let waiting: Vec<Slot> =
-            self.closed().filter(|(_, route)| route.place == *place).map(|(slot, _)| slot).collect();
-        for slot in &waiting {
-            self.news.push_back(News::Disconnected { slot: *slot, cause: cause.clone() });
-        }
-        if !waiting.is_empty() || !self.is_cluster() {
+        if self.close_all(place, &cause) || !self.is_cluster() {
             self.connect(place.clone());
         }
         self.discover();
@@ -444,13 +436,17 @@ impl Network {
         link.subscribing.clear();
         // What was not sent yet is not sent any more.
         link.replies.clear();
-        for (slot, route) in self.routes.iter_mut().filter(|(_, route)| route.place == *place) {
-            // Who waits for a route hears what is in the way, too.
-            route.open = false;
-            self.news.push_back(News::Disconnected { slot: *slot, cause: cause.clone() });
-        }
+        self.close_all(place, cause);
         self.connect(place.clone());
         self.discover();
+    }
+
+    /// Closes all routes to this place. True if there are any.
+    fn close_all(&mut self, place: &Place, cause: &Arc<str>) -> bool {
+        let there = self.routes.iter().filter(|(_, route)| route.place == *place);
+        let there: Vec<Slot> = there.map(|(slot, _)| *slot).collect();
+        there.iter().for_each(|slot| self.close(*slot, cause.clone()));
+        !there.is_empty()
     }
 
     /// Who waits for a route hears what is in the way, too.
@@ -554,7 +550,7 @@ impl Network {
         let mut nodes: Vec<Endpoint> = nodes.into_values().collect();
         fastrand::shuffle(&mut nodes);
         nodes.truncate(ASKED);
-        let pause = back_off(self.discoveries);
+        let pause = back_off(self.discoveries, self.patience(|route| !route.open));
         self.discoveries = self.discoveries.saturating_add(1);
         let patience = if self.first { ANSWER_TIMEOUT } else { LEAST_PATIENCE };
         let timeout = ConnectError::Unreachable {
@@ -583,9 +579,7 @@ impl Network {
             Err(error) if std::mem::take(&mut self.first) => return self.news.push_back(News::First(Err(error))),
             Err(error) => {
                 let cause: Arc<str> = error.to_string().into();
-                for slot in &closed {
-                    self.news.push_back(News::Disconnected { slot: *slot, cause: cause.clone() });
-                }
+                closed.iter().for_each(|slot| self.close(*slot, cause.clone()));
             }
         }
         // A node that does not answer may have been replaced by now.

@@ -198,6 +198,28 @@ fn many_who_are_refused_do_not_ask_again_in_step() {
     assert!(pauses.len() > 4, "{pauses:?}");
 }
 
+/// The pauses after refusals double, but not beyond what a session or a lease can spare.
+#[test]
+fn who_lives_or_holds_and_is_refused_asks_again_before_it_is_too_late() {
+    let brief = || LockOptions::new().lease(seconds(3.0)).liveness(seconds(3.0));
+    let mut waits = start(brief()).0;
+    acquire(&mut waits, 0.0, &start(brief()).1, 1);
+    let (request, _) = one_sent(&mut waits, 0.0);
+    answer(&mut waits, 0.0, request, queued(9, seconds(60.0)));
+    for (mut machine, mut now) in [(waits, 1.0), (holding(brief()), 1.2)] {
+        let longest = (0..10).map(|_| {
+            tick(&mut machine, now);
+            let (request, call) = one_sent(&mut machine, now);
+            assert!(matches!(call, Call::Heartbeat { .. } | Call::Renew { .. }), "{call:?}");
+            fail(&mut machine, now, request, Failure::Refused("BUSY".into()));
+            let pause = machine.next_due().unwrap().since(at(now));
+            now += pause.as_secs_f64();
+            pause
+        });
+        assert_eq!(longest.max(), Some(seconds(0.25)));
+    }
+}
+
 #[test]
 fn a_try_that_stopped_at_its_batch_limit_goes_on() {
     let (mut machine, spec) = start(LockOptions::new());
