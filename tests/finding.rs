@@ -67,10 +67,11 @@ fn listened_to(node: &RedisServer) -> Vec<String> {
     cmd("PUBSUB").arg("SHARDCHANNELS").query(&mut node.raw()).unwrap()
 }
 
-/// The ids of the connections of this kind.
+/// The ids of the connections of this kind, without those by which sentinels watch.
 fn connections(node: &RedisServer, kind: &str) -> BTreeSet<u64> {
     let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", kind]).query(&mut node.raw()).unwrap();
-    list.split_whitespace().filter_map(|word| word.strip_prefix("id=")?.parse().ok()).collect()
+    let of_clients = list.lines().filter(|line| !line.contains(" name=sentinel-"));
+    of_clients.filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok()).collect()
 }
 
 /// Those that have subscribed.
@@ -407,8 +408,9 @@ async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentine
     sentinel.names(&old);
     let mut raw = sentinel.0.raw();
     let asked = Named::asked(&mut raw);
-    let killed: u32 = cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut new.raw()).unwrap();
-    assert_eq!(killed, 1);
+    let there = listeners(&new);
+    assert_eq!(there.len(), 1);
+    let () = cmd("CLIENT").arg("KILL").arg("ID").arg(there.first()).query(&mut new.raw()).unwrap();
     let mut inspecting = tokio::spawn(async move { lock.inspect().await });
     eventually_async("it asks the sentinel again and again", SOON, async || Named::asked(&mut raw) >= asked + 3).await;
     let early = tokio::time::timeout(Duration::ZERO, &mut inspecting).await;
