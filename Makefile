@@ -11,7 +11,8 @@ help:
 	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and by Sentinel and Cluster; ROWS='valkey-9 least' for some"
 	@echo "make test-acl    the tests, every client with the rights that the README names and no more"
 	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000;"
-	@echo "                 or processes under all faults at random, judged in the end: make soak MINUTES=60"
+	@echo "                 or processes under all faults at random, judged in the end: make soak MINUTES=60;"
+	@echo "                 or under failovers and moves of slots too: make soak MINUTES=60 AT=sentinels, or AT=cluster"
 	@echo "make whims       processes under random whims and deaths, as often as you like: make whims CASES=50"
 	@echo "make mutants     breaks scripts and client in many ways, one at a time, and sees the tests find each"
 	@echo "make mutants-generic  the same with whatever cargo-mutants thinks of, in the parts without I/O; see docs/mutants.md"
@@ -42,7 +43,9 @@ test-acl:
 
 soak: STEPS ?= 2000000
 soak:
-ifdef MINUTES
+ifdef AT
+	$(with_redis) FAIRLOCK_MINUTES=$(or $(MINUTES),10) cargo test --release --test faults_topologies soak_at_$(AT) -- --ignored --exact --nocapture
+else ifdef MINUTES
 	$(with_redis) FAIRLOCK_MINUTES=$(MINUTES) cargo test --release --test faults soak -- --ignored --exact --nocapture
 else
 	$(with_redis) STEPS=$(STEPS) cargo test --release --test scripts_model

@@ -9,12 +9,12 @@
 mod strikes;
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use strikes::{promotion, slots, wire};
+use strikes::{connections, data, promotion, silence, slots, wire};
 use support::{
     Cluster, Proxy, RedisServer, SOON, Sentinels, child, cluster,
-    crew::{self, Crew, Fault, Report, Setup, clock, seeds},
+    crew::{self, Crew, Fault, Report, Setup, clock, fault, seeds},
     history::Trouble,
     keys_left, run,
     sentinel::{self, MASTER},
@@ -174,4 +174,71 @@ fn a_way_to_the_master_of_a_sentinel_that_loses_and_cuts_and_delays_and_delivers
         on_the_way(seed, &format!("redis-sentinel://127.0.0.1:{}/{MASTER}", sentinel.port()), &proxy);
         keys_left(&server);
     }
+}
+
+#[test]
+#[ignore = "takes long: make test-all"]
+fn a_way_to_a_sentinel_that_loses_and_cuts_and_delays() {
+    for seed in seeds(&[41]) {
+        let server = RedisServer::builder().plain().tcp().start();
+        let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel");
+        let sentinel = sentinel.config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", server.port())).start();
+        let proxy = Proxy::start(&sentinel).tcp();
+        let crew = crew_of(&format!("redis-sentinel://127.0.0.1:{}/{MASTER}", proxy.port()), seed);
+        suffer(crew.slack(Duration::from_secs(6)), vec![wire::asked_in_vain(&proxy, &server, 12)]);
+        keys_left(&server);
+    }
+}
+
+/// Rounds of faults and deaths for as long as it is told to, which begin with these of the server that grants, and end with
+/// the others, each set in an order of its own. `make soak MINUTES=… AT=sentinels`, or `AT=cluster`
+fn soak<'a>(url: &str, mut round: impl FnMut() -> (&'a RedisServer, Vec<Vec<Fault<'a>>>)) {
+    let minutes: f64 = std::env::var("FAIRLOCK_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    let until = Instant::now() + Duration::from_secs_f64(60.0 * minutes);
+    let seed = seeds(&[fastrand::u64(..)])[0];
+    println!("seed {seed}");
+    // For each set of faults, as in `faults.rs`.
+    let crew = crew_of(url, seed).slack(Duration::from_secs(6)).patience(Duration::from_secs(900));
+    let mut crew = crew.start();
+    while Instant::now() < until {
+        let (server, then) = round();
+        crew.suffer(vec![
+            connections::killed(server, 1),
+            connections::scripts_flushed(server, 10, 1),
+            silence::stopped(server, silence::briefly, 1),
+            silence::paused(server, silence::briefly, 1),
+            data::flushed(server, 1),
+            fault::holders_killed(1),
+            fault::waiters_killed(1),
+            fault::holders_paused(1),
+            fault::processes_paused_briefly(1),
+        ]);
+        then.into_iter().for_each(|faults| crew.suffer(faults));
+        crew.work(20);
+    }
+    crew.finish();
+}
+
+#[test]
+#[ignore = "takes as many minutes as it is told to"]
+fn soak_at_sentinels() {
+    let set_up = sentinels().start();
+    soak(&set_up.url(), || {
+        let killed = promotion::master_killed(&set_up, 1);
+        (set_up.master(), vec![vec![killed, promotion::master_cut_off(&set_up, Trouble::LostData, 1)]])
+    });
+    keys_left(set_up.master());
+}
+
+#[test]
+#[ignore = "takes as many minutes as it is told to"]
+fn soak_at_cluster() {
+    let cluster = cluster().replicas().start();
+    let slot = slot(&cluster);
+    soak(&cluster.url(), || {
+        let moved = slots::migrated(&cluster, slot, 3);
+        // Where it is when it is to be killed is known when that strikes.
+        (cluster.owner(slot), vec![vec![moved, promotion::master_of_slot_killed(&cluster, slot, 1)]])
+    });
+    keys_left(cluster.owner(slot));
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use redis::cmd;
+
 use crate::support::{
-    Act, Proxy, SOON, Target,
+    Act, Proxy, RedisServer, SOON, Target,
     crew::{Crew, Fault, Struck},
     eventually,
     history::Trouble,
@@ -97,6 +99,32 @@ pub fn delivered_late(proxy: &Proxy, taken: bool, hits: u64) -> Fault<'_> {
             }
             assert!(late == 0, "the server has taken what was given up: {lifted:?} {counts:?}");
             refused
+        })
+    })
+}
+
+/// All lose their connections to the master, and their questions for it, or the answers, are cut, lost, late, or refused on
+/// the way to the only sentinel. A hit is such a question.
+pub fn asked_in_vain<'a>(to_sentinel: &'a Proxy, master: &'a RedisServer, hits: u64) -> Fault<'a> {
+    const QUESTION: &str = "get-master-addr-by-name";
+    Fault::new("sentinels asked in vain", hits, |crew| {
+        let (target, act) = match crew.rng().u64(..5) {
+            0 => (Target::request(QUESTION), Act::Swallow),
+            1 => (Target::reply(QUESTION), Act::Swallow),
+            2 => (Target::reply(QUESTION), Act::Cut(crew.rng().usize(1..24))),
+            3 => (Target::reply(QUESTION), Act::Delay(Duration::from_millis(crew.rng().u64(1..300)))),
+            _ => (Target::request(QUESTION), Act::Answer("ERR not now")),
+        };
+        Struck::during(&[Trouble::Silent], || {
+            let fault = to_sentinel.fault_times(2, target, act);
+            for kind in ["normal", "pubsub"] {
+                let () = cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query(&mut master.raw()).unwrap();
+            }
+            fault.await_struck();
+            // Who is granted the lock from now on has found the master.
+            crew.work(2);
+            fault.lift();
+            fault.struck()
         })
     })
 }
