@@ -143,11 +143,14 @@ async fn a_network_that_is_slow_to_connect_is_given_longer() {
     let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let client = soon(Client::connect(&proxy.url())).await.unwrap();
-    let lock = client.lock_with("lock", often()).unwrap();
-    soon(soon(lock.acquire()).await.unwrap().release()).await.unwrap();
-    proxy.fault(Target::request("hello").command(), Act::Delay(Duration::from_millis(1500)));
+    let guard = soon(connect(&server).await.lock("lock").unwrap().acquire()).await.unwrap();
+    // While it waits it needs answers soon.
+    let waiting = soon(client.lock_with("lock", often()).unwrap().enqueue()).await.unwrap();
+    let delay = proxy.fault(Target::request("hello").command(), Act::Delay(Duration::from_millis(1500)));
     proxy.cut();
-    soon(soon(lock.acquire()).await.unwrap().release()).await.unwrap();
+    delay.await_struck();
+    soon(guard.release()).await.unwrap();
+    soon(soon(waiting).await.unwrap().release()).await.unwrap();
     keys_left(&server);
 }
 

@@ -22,7 +22,9 @@ use crate::options::Spec;
 /// A heartbeat.
 const TICK: u64 = 50 * MS;
 
-/// How many of them a message is under way at most: no longer than everybody expects, or longer than a lease.
+/// How many of them a message is under way at most: it arrives before the next, or no later than everybody expects, or
+/// takes longer than a lease.
+const PROMPT: u64 = 0;
 const SOON: u64 = 1;
 const LATE: u64 = 4;
 /// A connection is made at once, or after so many: longer than a session lives.
@@ -344,6 +346,7 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
     let two_and_one = |budget| Explored::new(&[2, 1], true, budget);
     let three = |budget| Explored::new(&[1, 1, 1], true, budget);
     let slow = |budget| Explored { delay: LATE, ..one_each(budget) };
+    let prompt = |waiters: &[u64], budget| Explored { delay: PROMPT, ..Explored::new(waiters, true, budget) };
     let worlds = vec![
         ("2 waiters, messages slower than a lease", slow(NONE)),
         ("2 waiters, messages slower than a lease, a crash", slow(Budget { crashes: 1, ..NONE })),
@@ -366,6 +369,24 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
             three(Budget { doubled: 1, lost_pushes: 1, ..NONE })
         }),
         ("3 waiters of 3 clients, a caller who gives up", three(Budget { abandoned: 1, ..NONE })),
+        ("3 waiters of 3 clients, prompt messages, a crash, one lost", {
+            prompt(&[1, 1, 1], Budget { crashes: 1, lost_pushes: 1, ..NONE })
+        }),
+        ("3 waiters of 3 clients, prompt messages, all data lost", {
+            prompt(&[1, 1, 1], Budget { flushes: 1, ..NONE })
+        }),
+        ("3 waiters of 3 clients, prompt messages, a broken connection", {
+            prompt(&[1, 1, 1], Budget { cuts: 1, ..NONE })
+        }),
+        ("4 waiters of 2 clients, prompt messages, a crash, one lost", {
+            prompt(&[2, 2], Budget { crashes: 1, lost_pushes: 1, ..NONE })
+        }),
+        ("4 waiters of 2 clients, prompt messages, all data lost", prompt(&[2, 2], Budget { flushes: 1, ..NONE })),
+        ("4 waiters of 3 clients, prompt messages, a caller who gives up", {
+            prompt(&[2, 1, 1], Budget { abandoned: 1, ..NONE })
+        }),
+        ("4 waiters of 4 clients, prompt messages", prompt(&[1, 1, 1, 1], NONE)),
+        ("4 waiters of 4 clients, prompt messages, a crash", { prompt(&[1, 1, 1, 1], Budget { crashes: 1, ..NONE }) }),
         ("4 waiters of 2 clients", Explored::new(&[2, 2], true, NONE)),
         ("4 waiters of 3 clients", Explored::new(&[2, 1, 1], true, NONE)),
     ];
