@@ -5,12 +5,27 @@ use std::time::Duration;
 
 use super::farewells::Kind;
 use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, RequestId, Timer, What, margin};
-use super::replicas::Unsecured;
-use super::waiters::notice_of;
+use super::waiters::{Waiter, notice_of};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::Spec;
 use crate::server::{About, Answer, Call, Word, wire_id};
+
+/// How long a lease lasts, as the server has said.
+#[derive(Debug, Clone, Copy, Hash)]
+pub(super) struct Term {
+    /// When it ends for sure by our own clock.
+    pub(super) deadline: Time,
+    /// How much was left of it.
+    pub(super) span: Duration,
+}
+
+impl Term {
+    /// So much was left after what was sent then, whenever the answer came.
+    pub(super) fn since(sent: Time, span: Duration) -> Self {
+        Self { deadline: sent + span - margin(span), span }
+    }
+}
 
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Lease {
@@ -28,32 +43,23 @@ pub(super) struct Lease {
     lost: bool,
     pub(super) request: Option<RequestId>,
     /// What the server has prolonged it to, while replicas are asked whether they have that.
-    pub(super) unsecured: Option<Unsecured>,
+    pub(super) unsecured: Option<Term>,
     /// Callers of `renew` that await the next answer.
     pub(super) calls: Vec<CallId>,
     cause: Option<Arc<str>>,
 }
 
 impl Machine {
-    #[allow(clippy::too_many_arguments)] // What a waiter knew becomes what a lease knows.
-    pub(super) fn grant(
-        &mut self,
-        now: Time,
-        id: Id,
-        spec: Arc<Spec>,
-        about: About,
-        token: u64,
-        ticket: u64,
-        epoch: u64,
-        deadline: Time,
-        span: Duration,
-        confirmed: bool,
-    ) {
+    /// The lock is handed out to a waiter.
+    pub(super) fn grant(&mut self, now: Time, id: Id, waiter: Waiter, token: u64, Term { deadline, span }: Term) {
+        let Waiter { spec, about, ticket, epoch, told, .. } = waiter;
+        let ticket = if ticket == 0 { token } else { ticket };
         self.expect_within(spec.lease / 3);
         self.timers.set(Timer::Taken(id), now + spec.lease);
         self.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
         let lease = Lease {
-            confirmed,
+            // Of one that a message told of, some is over by now.
+            confirmed: !told && span + margin(span) >= spec.lease,
             notice: notice_of(&spec, span),
             spec,
             about,
@@ -132,14 +138,14 @@ impl Machine {
         match answer.word {
             Word::Renewed => {
                 lease.epoch = answer.epoch;
-                let unsecured = Unsecured { deadline: sent + answer.left - margin(answer.left), span: answer.left };
+                let term = Term::since(sent, answer.left);
                 if lease.spec.replicas == 0 {
-                    return self.prolonged(now, id, unsecured);
+                    return self.prolonged(now, id, term);
                 }
                 let spec = lease.spec.clone();
                 let request = self.replicate(now, id, &spec.keys, spec.replicas, spec.lease);
                 if let Some(lease) = self.leases.get_mut(&id) {
-                    (lease.request, lease.unsecured) = (Some(request), Some(unsecured));
+                    (lease.request, lease.unsecured) = (Some(request), Some(term));
                 }
             }
             Word::Broken => self.lose(now, id, LostReason::Broken),
@@ -148,7 +154,7 @@ impl Machine {
     }
 
     /// A renewal counts.
-    pub(super) fn prolonged(&mut self, now: Time, id: Id, Unsecured { deadline, span }: Unsecured) {
+    pub(super) fn prolonged(&mut self, now: Time, id: Id, Term { deadline, span }: Term) {
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else { return };
         // What was under way may have asked for less than a full lease: then the caller's goes after it.
         let full = span + margin(span) >= lease.spec.lease;

@@ -497,8 +497,7 @@ impl Machine {
         self.cause = Some(failure.cause().clone());
         self.refusals = self.refusals.saturating_add(1);
         let again = now + self.back_off();
-        // A pause that outlasts a session or a lease costs it, although the server was ready in between.
-        let soon = again.min(now + self.patience / 4);
+        let soon = self.in_time(now, again);
         let fault = match failure {
             Failure::WrongType(message) => Some(Fault::WrongType { name: lock.clone(), message: message.clone() }),
             Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),

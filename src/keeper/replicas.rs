@@ -8,17 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::leases::Term;
 use super::machine::{Effect, Id, Machine, RequestId, Sent, Timer, What};
 use super::waiters::notice_of;
 use crate::clock::Time;
 use crate::server::{Failure, LockKeys};
-
-/// What is made sure of: a lease that ends then, with so much left of it when the server said so.
-#[derive(Debug, Clone, Copy, Hash)]
-pub(super) struct Unsecured {
-    pub(super) deadline: Time,
-    pub(super) span: Duration,
-}
 
 impl Machine {
     /// Asks how many replicas have what was written so far.
@@ -50,7 +44,7 @@ impl Machine {
     }
 
     /// The server has granted the lock: make sure that replicas have the grant.
-    pub(super) fn secure_grant(&mut self, now: Time, id: Id, token: u64, unsecured: Unsecured) {
+    pub(super) fn secure_grant(&mut self, now: Time, id: Id, token: u64, term: Term) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         if waiter.unsecured.is_some() || !self.connected {
             return;
@@ -61,7 +55,7 @@ impl Machine {
         let request = self.replicate(now, id, &spec.keys, spec.replicas, spec.lease);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.claim = Some(token);
-            waiter.unsecured = Some(unsecured);
+            waiter.unsecured = Some(term);
             waiter.request = Some(request);
         }
     }
@@ -69,11 +63,11 @@ impl Machine {
     fn on_grant_replicated(&mut self, now: Time, request: RequestId, id: Id, result: Result<u32, Failure>) {
         let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.request == Some(request)) else { return };
         waiter.request = None;
-        let (Some(token), Some(unsecured)) = (waiter.claim, waiter.unsecured.take()) else { return };
+        let (Some(token), Some(term)) = (waiter.claim, waiter.unsecured.take()) else { return };
         match shortage(result, waiter.spec.replicas) {
-            None if unsecured.deadline > now + notice_of(&waiter.spec, unsecured.span) => {
+            None if term.deadline > now + notice_of(&waiter.spec, term.span) => {
                 self.refusals = 0;
-                self.resolve(now, id, token, unsecured.deadline, unsecured.span);
+                self.resolve(now, id, token, term);
             }
             None => self.confirm(now, id, token),
             Some(shortage) => {
@@ -88,13 +82,13 @@ impl Machine {
     fn on_renewal_replicated(&mut self, now: Time, request: RequestId, id: Id, result: Result<u32, Failure>) {
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.request == Some(request)) else { return };
         lease.request = None;
-        let Some(unsecured) = lease.unsecured.take() else { return };
+        let Some(term) = lease.unsecured.take() else { return };
         match shortage(result, lease.spec.replicas) {
-            None => self.prolonged(now, id, unsecured),
+            None => self.prolonged(now, id, term),
             Some(shortage) => {
                 self.refusals = self.refusals.saturating_add(1);
                 let again = now + self.back_off();
-                self.renew_refused(id, again, &shortage);
+                self.renew_refused(id, self.in_time(now, again), &shortage);
             }
         }
     }

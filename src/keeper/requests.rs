@@ -43,6 +43,11 @@ impl Machine {
         Duration::from_millis(ceiling / 2 + self.random.u64(0..=ceiling / 2))
     }
 
+    /// A pause that outlasts a session or a lease costs it, although the server was ready in between.
+    pub(super) fn in_time(&self, now: Time, again: Time) -> Time {
+        again.min(now + self.patience / 4)
+    }
+
     pub(super) fn call(&mut self, now: Time, call: CallId, pending: Pending) {
         self.calls.insert(call, pending);
         self.timers.set(Timer::Call(call), now + ANSWER_TIMEOUT);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::farewells::Kind;
-use super::machine::{ANSWER_TIMEOUT, Effect, Id, Machine, Refusal, RequestId, Timer, What, margin};
-use super::replicas::Unsecured;
+use super::leases::Term;
+use super::machine::{ANSWER_TIMEOUT, Effect, Id, Machine, Refusal, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
@@ -42,11 +42,11 @@ pub(super) struct Waiter {
     due: bool,
     pub(super) request: Option<RequestId>,
     /// A message told of its grant, and no answer since: the lease may have begun long before.
-    told: bool,
+    pub(super) told: bool,
     /// The token of a grant that is being confirmed.
     pub(super) claim: Option<u64>,
     /// What the server has granted, while replicas are asked whether they have it.
-    pub(super) unsecured: Option<Unsecured>,
+    pub(super) unsecured: Option<Term>,
     /// What they said when it was too few.
     pub(super) shortage: Option<Arc<str>>,
 }
@@ -193,7 +193,7 @@ impl Machine {
                 {
                     waiter.ticket = holder.ticket;
                 }
-                self.claimed(now, id, answer.granted_token, sent + answer.left, answer.left);
+                self.claimed(now, id, answer.granted_token, Term::since(sent, answer.left));
             }
             Word::Queued => {
                 self.kept_alive(&name, sent);
@@ -267,7 +267,7 @@ impl Machine {
             Some((sent, liveness)) if token > session.last_token => {
                 waiter.told = true;
                 let span = liveness.min(waiter.spec.liveness).min(waiter.spec.lease);
-                self.claimed(now, id, token, sent + span, span);
+                self.claimed(now, id, token, Term::since(sent, span));
             }
             _ => self.confirm(now, id, token),
         }
@@ -288,7 +288,7 @@ impl Machine {
         }
         if self.waiters.contains_key(&id) {
             self.granted_from(id, holder.ticket);
-            return self.claimed(now, id, holder.token, sent + left, left);
+            return self.claimed(now, id, holder.token, Term::since(sent, left));
         }
         self.bid_farewell(now, id, keys.clone(), Kind::Release, None, now + left);
     }
@@ -300,36 +300,29 @@ impl Machine {
         }
     }
 
-    /// The server has granted the lock until `ends` at least. Hand it out, or make sure of it first if little is left.
-    fn claimed(&mut self, now: Time, id: Id, token: u64, ends: Time, span: Duration) {
+    /// The server has granted the lock. Hand it out, or make sure of it first if little is left.
+    fn claimed(&mut self, now: Time, id: Id, token: u64, term: Term) {
         let Some(waiter) = self.waiters.get(&id) else { return };
-        let deadline = ends - margin(span);
-        let notice = notice_of(&waiter.spec, span);
-        if deadline <= now + notice {
+        let notice = notice_of(&waiter.spec, term.span);
+        if term.deadline <= now + notice {
             return self.confirm(now, id, token);
         }
-        self.hand_out(now, id, token, deadline, span);
+        self.hand_out(now, id, token, term);
     }
 
-    fn hand_out(&mut self, now: Time, id: Id, token: u64, deadline: Time, span: Duration) {
+    fn hand_out(&mut self, now: Time, id: Id, token: u64, term: Term) {
         match self.waiters.get(&id) {
-            Some(waiter) if waiter.spec.replicas > 0 => {
-                self.secure_grant(now, id, token, Unsecured { deadline, span });
-            }
-            _ => self.resolve(now, id, token, deadline, span),
+            Some(waiter) if waiter.spec.replicas > 0 => self.secure_grant(now, id, token, term),
+            _ => self.resolve(now, id, token, term),
         }
     }
 
-    pub(super) fn resolve(&mut self, now: Time, id: Id, token: u64, deadline: Time, span: Duration) {
-        let Some(waiter) = self.waiters.get(&id) else { return };
-        let name = waiter.spec.name().clone();
+    pub(super) fn resolve(&mut self, now: Time, id: Id, token: u64, term: Term) {
         if let Some(waiter) = self.remove_waiter(id) {
-            let ticket = if waiter.ticket == 0 { token } else { waiter.ticket };
-            // Of one that a message told of, some is over by now.
-            let confirmed = !waiter.told && span + margin(span) >= waiter.spec.lease;
-            self.grant(now, id, waiter.spec, waiter.about, token, ticket, waiter.epoch, deadline, span, confirmed);
+            let name = waiter.spec.name().clone();
+            self.grant(now, id, waiter, token, term);
+            self.plan_heartbeat(now, &name);
         }
-        self.plan_heartbeat(now, &name);
     }
 
     pub(super) fn confirm(&mut self, now: Time, id: Id, token: u64) {
@@ -367,10 +360,10 @@ impl Machine {
         match answer.word {
             Word::Renewed => {
                 waiter.epoch = answer.epoch;
-                let deadline = sent + answer.left - margin(answer.left);
-                if deadline > now {
+                let term = Term::since(sent, answer.left);
+                if term.deadline > now {
                     // Be it as little as it is: asking again would not give more.
-                    self.hand_out(now, id, token, deadline, answer.left);
+                    self.hand_out(now, id, token, term);
                 } else {
                     let message =
                         format!("it answers more slowly than a lease of {:?} lasts", waiter.spec.lease).into();

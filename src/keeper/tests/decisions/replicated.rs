@@ -113,6 +113,25 @@ fn a_grant_that_took_its_replicas_too_long_is_confirmed_anew() {
 }
 
 #[test]
+fn a_renewal_that_lacks_replicas_is_repeated_before_its_lease_is_over() {
+    let (mut machine, request, _) = securing(two().lease(seconds(3.0)));
+    have(&mut machine, 0.2, request, 2);
+    machine.effects(at(0.2));
+    let mut now = 1.2;
+    let pauses = (0..7).map(|_| {
+        tick(&mut machine, now);
+        let (request, _) = one_sent(&mut machine, now);
+        answer(&mut machine, now, request, lease(Word::Renewed, seconds(3.0)));
+        let (request, ..) = asked(&machine.effects(at(now)))[0];
+        have(&mut machine, now, request, 1);
+        let pause = machine.next_due().unwrap().since(at(now));
+        now += pause.as_secs_f64();
+        pause
+    });
+    assert_eq!(pauses.max(), Some(seconds(0.25)));
+}
+
+#[test]
 fn a_renewal_counts_once_enough_have_it() {
     let (mut machine, request, _) = securing(two());
     have(&mut machine, 0.2, request, 2);
