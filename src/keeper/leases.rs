@@ -155,6 +155,7 @@ impl Machine {
 
     /// A renewal counts.
     pub(super) fn prolonged(&mut self, now: Time, id: Id, Term { deadline, span }: Term) {
+        self.refusals = 0;
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else { return };
         // What was under way may have asked for less than a full lease: then the caller's goes after it.
         let full = span + margin(span) >= lease.spec.lease;

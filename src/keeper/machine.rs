@@ -450,8 +450,8 @@ impl Machine {
             Ok(answer) => answer,
             Err(failure) => return self.on_failure(now, what, lock, &failure),
         };
-        // A confirmation that replicas do not have yet is no success.
-        if !matches!(what, What::Confirm(_)) {
+        // What replicas do not have yet is no success.
+        if !matches!(what, What::Confirm(_) | What::Renew(_)) {
             self.refusals = 0;
         }
         self.cause = None;

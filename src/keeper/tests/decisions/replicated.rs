@@ -118,17 +118,21 @@ fn a_renewal_that_lacks_replicas_is_repeated_before_its_lease_is_over() {
     have(&mut machine, 0.2, request, 2);
     machine.effects(at(0.2));
     let mut now = 1.2;
-    let pauses = (0..7).map(|_| {
+    let mut pause_after = |replicas| {
         tick(&mut machine, now);
         let (request, _) = one_sent(&mut machine, now);
         answer(&mut machine, now, request, lease(Word::Renewed, seconds(3.0)));
         let (request, ..) = asked(&machine.effects(at(now)))[0];
-        have(&mut machine, now, request, 1);
+        have(&mut machine, now, request, replicas);
+        machine.effects(at(now));
         let pause = machine.next_due().unwrap().since(at(now));
         now += pause.as_secs_f64();
         pause
-    });
-    assert_eq!(pauses.max(), Some(seconds(0.25)));
+    };
+    assert_eq!((0..7).map(|_| pause_after(1)).max(), Some(seconds(0.25)));
+    // Success ends the row.
+    assert_eq!(pause_after(2), seconds(1.0));
+    assert!(pause_after(1) <= seconds(0.02));
 }
 
 #[test]
