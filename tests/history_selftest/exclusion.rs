@@ -121,6 +121,30 @@ fn exclusion_excuses_strangers_alone_where_data_was_lost() {
     assert_eq!(history.exclusion(&divided), Ok(()));
 }
 
+/// b was granted the lock before the data was lost, and hears of it when c has it, a stranger to the emptied server.
+#[test]
+fn who_hears_late_of_a_grant_from_before_a_loss_was_granted_first() {
+    let text = "
+999990 x - clock 1000 20
+1005000 b b.1 called
+1006000 b b.1 queued 1005
+1060000 c c.1 called
+1060900 c c.1 granted 1060
+1450000 b b.1 granted 1041
+1455000 b b.1 lost
+1460000 c c.1 released
+1999990 x - clock 2000 20
+";
+    let lost = Terms { lease: Duration::from_nanos(500_000), ..in_trouble(Trouble::LostData, 1_050_000, 1_051_000) };
+    assert_eq!(history(text).exclusion(&lost), Ok(()));
+    assert_eq!(history(text).tokens_rise(&lost), Ok(()));
+    rejected(history(text).exclusion(&calm()), "two hold at once");
+    // Granted when the data had been lost.
+    rejected(changed(text, &[("granted 1041", "granted 1059")]).exclusion(&lost), "two hold at once");
+    // c may have been granted before b.
+    rejected(changed(text, &[("1060000 c", "1040000 c")]).tokens_rise(&lost), "did not rise from c.1");
+}
+
 #[test]
 fn tokens_must_rise() {
     rejected(good_but(&[("granted 204", "granted 203")]).tokens_rise(&calm()), "did not rise from b.1");

@@ -2,7 +2,7 @@
 
 /// How much clocks of one machine may differ in their pace. Far more than a time service slews.
 const DRIFT: f64 = 0.001;
-/// Marks further away say less than nearer ones.
+/// Marks that are further away say less.
 const NEAR_US: u64 = 2_000_000;
 
 /// The server's clock said `server_us` at some moment between `asked` and `answered`.
@@ -36,29 +36,34 @@ impl ServerClock {
         self.runs.is_empty()
     }
 
-    /// The latest moment at which the server can have given this stamp, where that is certain.
+    /// The latest moment at which the server can have given this stamp, where it did so between these two.
     ///
-    /// Stamps are times of the server's clock, unless it was set back: then they only count on. So nothing is certain of a
-    /// stamp that lies at or behind a time to which the clock was set back, nor of one which no run contains.
-    pub(super) fn latest(&self, stamp: u64) -> Option<u64> {
-        let ends = |run: &[Mark]| Some((run.first()?.server_us, run.last()?.server_us));
-        for pair in self.runs.windows(2) {
-            let (_, before) = ends(&pair[0])?;
-            let (after, _) = ends(&pair[1])?;
-            if after < before && stamp >= after {
-                return None;
-            }
-        }
-        let last = self.runs.len().checked_sub(1)?;
-        let (_, run) = self.runs.iter().enumerate().find(|(number, run)| {
-            ends(run).is_some_and(|(from, to)| {
-                let before = *number == 0 && stamp < from && from - stamp <= NEAR_US;
-                let after = *number == last && stamp > to && stamp - to <= NEAR_US;
-                before || after || (from..=to).contains(&stamp)
-            })
-        })?;
-        run.iter().filter(|mark| mark.server_us.abs_diff(stamp) <= NEAR_US).map(|mark| mark.latest(stamp)).min()
+    /// A stamp is the time of the server's clock, or more: where that was set back, stamps count on. So it was given in a run
+    /// of the clock that had not passed it yet, and before that run reached it, or ended. Between two runs the clock may
+    /// have been set more than once, and shown anything.
+    pub(super) fn latest(&self, stamp: u64, since: u64, until: u64) -> Option<u64> {
+        let concerns = |from: u64, to: u64| from <= until && since <= to;
+        let last = |number: usize| self.runs.get(number)?.last();
+        let first = |number: usize| self.runs.get(number)?.first();
+        let in_runs = self.runs.iter().enumerate().filter_map(|(number, run)| {
+            let begins = number.checked_sub(1).and_then(last).map_or(0, |mark| mark.asked);
+            let ends = first(number + 1).map_or(u64::MAX, |mark| mark.answered);
+            let reached = concerns(begins, ends).then(|| reached(run, stamp))??;
+            (begins <= reached).then_some(reached.min(ends))
+        });
+        let between = (1..self.runs.len()).filter_map(|number| {
+            let ends = first(number)?.answered;
+            concerns(last(number - 1)?.asked, ends).then_some(ends)
+        });
+        in_runs.chain(between).max()
     }
+}
+
+/// When this run of the clock reached a time, at the latest.
+fn reached(run: &[Mark], stamp: u64) -> Option<u64> {
+    let nearest = run.partition_point(|mark| mark.server_us + NEAR_US < stamp).min(run.len() - 1);
+    let near = run[nearest..].iter().take_while(|mark| mark.server_us <= stamp + NEAR_US);
+    near.chain(run.get(nearest)).map(|mark| mark.latest(stamp)).min()
 }
 
 impl Mark {

@@ -19,14 +19,23 @@ impl History {
             }
         }
         // Who was told at once that its grant is over may have noticed it after the next one did.
-        let believed: Vec<&Hold<'_>> = holds.iter().filter(|hold| hold.believed()).collect();
-        let by_two = [Trouble::Divided, Trouble::LostData];
-        let of_two = |pair: &[&Hold<'_>]| {
-            pair.iter().all(|hold| by_two.iter().all(|&trouble| terms.there_was(trouble, hold.granted)))
+        let believed = holds.iter().filter(|hold| hold.believed());
+        let of_two = |hold: &Hold<'_>| {
+            [Trouble::Divided, Trouble::LostData].iter().all(|&trouble| terms.there_was(trouble, hold.granted))
         };
-        match believed.windows(2).find(|pair| pair[1].token <= pair[0].token && !of_two(pair)) {
-            Some(pair) => Err(format!("the token did not rise from {} to {}", pair[0], pair[1])),
-            None => Ok(()),
+        let mut highest: Option<&Hold<'_>> = None;
+        for hold in believed {
+            let Some(before) = highest.filter(|before| hold.token <= before.token) else {
+                highest = Some(hold);
+                continue;
+            };
+            // Where data was lost, both may believe, and the older one may have noticed later.
+            let in_order = hold.granted < before.wait.called_ns;
+            let by_two = of_two(before) && of_two(hold);
+            if !in_order && !by_two {
+                return Err(format!("the token did not rise from {before} to {hold}"));
+            }
         }
+        Ok(())
     }
 }

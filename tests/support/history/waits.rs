@@ -177,7 +177,7 @@ impl History {
     pub(super) fn holds(&self) -> Vec<Hold<'_>> {
         let hold = |wait: &'_ Wait| {
             let (token, from) = (wait.token?, wait.granted_ns?);
-            let granted = self.clock.latest(token).map_or(from, |at| at.min(from));
+            let granted = self.clock.latest(token, wait.called_ns, from).map_or(from, |at| at.min(from));
             Some((token, from, wait.hold_end(from).max(from), granted))
         };
         let mut holds: Vec<Hold<'_>> = self
