@@ -348,8 +348,6 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
     let slow = |budget| Explored { delay: LATE, ..one_each(budget) };
     let prompt = |waiters: &[u64], budget| Explored { delay: PROMPT, ..Explored::new(waiters, true, budget) };
     let worlds = vec![
-        ("2 waiters, messages slower than a lease", slow(NONE)),
-        ("2 waiters, messages slower than a lease, a crash", slow(Budget { crashes: 1, ..NONE })),
         ("2 waiters, a broken connection", one_each(Budget { cuts: 1, ..NONE })),
         ("2 waiters, a dead connection", one_each(Budget { deaf: 1, ..NONE })),
         ("2 waiters, a connection that cannot be killed", unkilled),
@@ -387,6 +385,9 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
         }),
         ("4 waiters of 4 clients, prompt messages", prompt(&[1, 1, 1, 1], NONE)),
         ("4 waiters of 4 clients, prompt messages, a crash", { prompt(&[1, 1, 1, 1], Budget { crashes: 1, ..NONE }) }),
+        // None of these was seen to end.
+        ("2 waiters, messages slower than a lease", slow(NONE)),
+        ("2 waiters, messages slower than a lease, a crash", slow(Budget { crashes: 1, ..NONE })),
         ("4 waiters of 2 clients", Explored::new(&[2, 2], true, NONE)),
         ("4 waiters of 3 clients", Explored::new(&[2, 1, 1], true, NONE)),
     ];
