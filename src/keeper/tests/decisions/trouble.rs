@@ -445,17 +445,17 @@ fn a_waiter_whose_grant_is_being_confirmed_does_not_return_to_the_queue() {
 fn who_was_stopped_at_a_batch_limit_goes_on() {
     // A heartbeat: by another at once.
     let mut machine = waiting(LockOptions::new(), 0, seconds(0.5));
-    let (heartbeat, now) = loop {
+    let heartbeat = (0..10).find_map(|_| {
         let due = machine.next_due().unwrap();
         machine.handle(due, Event::Tick);
-        let heartbeats = machine.effects(due).into_iter().find_map(|effect| match effect {
-            Effect::Send { request, call: Call::Heartbeat { .. } } => Some(request),
+        machine.effects(due).into_iter().find_map(|effect| match effect {
+            Effect::Send { request, call: Call::Heartbeat { .. } } => {
+                Some((request, due.since(Time(0)).as_secs_f64() - 1000.0))
+            }
             _ => None,
-        });
-        if let Some(request) = heartbeats {
-            break (request, due.since(Time(0)).as_secs_f64() - 1000.0);
-        }
-    };
+        })
+    });
+    let (heartbeat, now) = heartbeat.expect("a heartbeat");
     answer(&mut machine, now, heartbeat, Answer { again: true, ..alive(0, seconds(0.5)) });
     let (_, call) = one_sent(&mut machine, now);
     assert!(matches!(call, Call::Heartbeat { .. }), "{call:?}");
