@@ -479,6 +479,7 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
     answer(&mut machine, 0.2, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     assert!(goes_on(&machine.effects(at(0.2))));
     assert_eq!(machine.farewells.len(), 2);
+    assert!(machine.farewells.keys().all(|id| *id > Id::MAX - 10), "they are counted from the other end");
 }
 
 #[test]
