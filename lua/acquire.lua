@@ -1,13 +1,15 @@
 -- acquire: take the lock, or join its queue, or return to it with the ticket of before. Sending it twice changes nothing.
 -- KEYS: queue sessions leases entries state
--- ARGV: id wait claim lease_us liveness_us buffer_us heartbeat_us channel label owner ticket epoch floor left_us
+-- ARGV: id wait claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner ticket epoch floor left_us last_token pace_us
 --   wait: 1 join the queue, 0 only try · claim: 1 grant no more than a claim · ticket: 0 for a new one
---   epoch: under which the ticket was confirmed, 0 for none · left_us: what the caller knows of the current lease
+--   secret: what messages to the caller repeat · epoch: under which the ticket was confirmed, 0 for none
+--   floor left_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
 -- REPLY: granted left_us | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | refused
-local id, wait, claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, label, owner, ticket, their_epoch, floor, left_us =
+local id, wait, claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, left_us, last_token, pace_us =
   unpack(ARGV)
 lease_us, liveness_us, buffer_us, heartbeat_us = tonumber(lease_us), tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
 ticket, their_epoch, floor, left_us = tonumber(ticket), tonumber(their_epoch), tonumber(floor), tonumber(left_us)
+last_token, pace_us = tonumber(last_token), tonumber(pace_us)
 -- include begin
 local client, word, told = client_of(id), 'refused', {}
 local brought, last = ticket, stamp
@@ -15,6 +17,8 @@ local brought, last = ticket, stamp
 if not believed then
   -- include answer
 end
+-- A lease that it knows to be older than the last grant is not restored.
+if now < recover_until then token = math.max(token, last_token) end
 
 if holder == id and (not held or held[CUT]) then
   -- It was granted before data was lost; what came after it is not known. The waiter returns to its place.
@@ -23,7 +27,7 @@ end
 if epoch == 0 then epoch = next_stamp() end
 
 if holder ~= id then
-  contender, entry, ends = id, {lease_us, liveness_us, channel, label, owner}, now + lease_us
+  contender, entry, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
   if claim == '1' then ends = math.min(ends, now + liveness_us) end
   joins, place = wait == '1', math.huge -- who only tries comes after all who wait
   if joins then

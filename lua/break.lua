@@ -1,5 +1,6 @@
 -- break: an operator ends a lease. Its holder is told, and the lease is not renewed any more: it ends when the holder
--- answers, or at its end. Saying it again tells again. `force` ends it at once, whether the holder knows or not.
+-- answers, or at its end. Saying it again tells again. `force` ends it at once, whether the holder knows or not; with
+-- token 0 it ends a recovery, but for the time in which waiters return to their places.
 -- KEYS: queue sessions leases entries state
 -- ARGV: token force
 -- REPLY: told left_us | ended | unknown
@@ -9,7 +10,7 @@ local their_token, force = tonumber(ARGV[1]), ARGV[2]
 local client, word, told = '', 'unknown', {'left_us', 0}
 if held and held[TOKEN] == their_token then
   word, told = 'told', {'left_us', holder_end - now}
-  messages[1] = {held[CHANNEL], 'break', holder, their_token, held[TICKET], holder_end - now}
+  messages[1] = {held, 'break', holder, holder_end - now}
   -- In a recovery a lease comes back if no newer token is known. One that was ended on purpose must not.
   token = math.max(token, their_token + 1)
   stamp = math.max(stamp, token)
@@ -20,6 +21,9 @@ if held and held[TOKEN] == their_token then
     held[BROKEN], held[CUT] = true, held[CUT] or false
     put_entry(holder, held)
   end
+elseif their_token == 0 and force == '1' and now < recover_until then
+  word = 'ended'
+  recover_until = math.min(recover_until, now + 3 * pace)
 end
 -- include promote
 local lenient = true

@@ -10,7 +10,7 @@ local page = {}
 local waiters = redis.call('ZRANGEBYSCORE', queue, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, count)
 for i = 1, #waiters, 2 do
   local id, ticket = waiters[i], tonumber(waiters[i + 1])
-  local its_entry = entry_of(id) or {0, 0, '', '', ''}
+  local its_entry = entry_of(id) or {0, 0, '', '', '', ''}
   local alive_until = tonumber(redis.call('ZSCORE', sessions, client_of(id)) or 0)
   page[#page + 1] = {id, ticket, its_entry[LABEL], its_entry[OWNER], math.max(raw - ticket, 0), alive_until > now and '1' or '0'}
 end

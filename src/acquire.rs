@@ -27,7 +27,8 @@ impl Plan {
         check_text("the label", &self.label)?;
         check_text("the owner", &self.owner)?;
         self.timeout.map_or(Ok(()), check_timeout)?;
-        let about = About { label: self.label.clone(), owner: self.owner.clone() };
+        let secret = uuid::Uuid::new_v4().simple().to_string().into();
+        let about = About { secret, label: self.label.clone(), owner: self.owner.clone() };
         Ok(self.handle.acquire(self.spec.clone(), about, mode, self.timeout)?)
     }
 }

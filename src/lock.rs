@@ -97,6 +97,10 @@ impl Lock {
     /// Ends the lease with this token at once and grants the lock to the next waiter, **whether its holder knows or
     /// not**: two may believe to hold the lock until the holder is told. One round trip.
     ///
+    /// With token 0 it ends a recovery ([`LockState::recovering_for`]): nobody waits any more for the holder from before the
+    /// loss of data, only for the waiters to return to their places. For an operator who knows that there is no such
+    /// holder.
+    ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
     pub async fn force_break_lease(&self, token: u64) -> Result<Broken, Fault> {

@@ -27,6 +27,7 @@ pub struct LockOptions {
     renewal: Renewal,
     max_hold: Option<Duration>,
     replicas: u32,
+    confirm_grants: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +47,7 @@ impl Default for LockOptions {
             renewal: Renewal::Third,
             max_hold: None,
             replicas: 0,
+            confirm_grants: false,
         }
     }
 }
@@ -98,6 +100,18 @@ impl LockOptions {
         self
     }
 
+    /// Hand out a grant only once its whole lease is confirmed (default: as soon as it is made).
+    ///
+    /// A waiter is granted the lock by the script that releases it. What it is given is a *claim*, no longer than its
+    /// liveness, so that a waiter that died meanwhile costs little; a guard confirms its claim a tenth of a second after
+    /// the grant. Use this where the work that follows cannot be stopped again in the time that a claim leaves: it costs
+    /// one round trip for each grant that was waited for, before the guard is returned. A claim that came too late to be
+    /// confirmed is no grant: the wait goes on in its old place.
+    pub fn confirm_grants(mut self, confirm: bool) -> Self {
+        self.confirm_grants = confirm;
+        self
+    }
+
     /// Count a grant or a renewal only once this many replicas have it (default 0).
     ///
     /// Redis replicates asynchronously: without this, a failover can forget a grant, and two hold the lock until the older
@@ -142,6 +156,7 @@ impl LockOptions {
             renew_every,
             max_hold: self.max_hold,
             replicas: self.replicas,
+            confirm_grants: self.confirm_grants,
         }))
     }
 }
@@ -158,6 +173,8 @@ pub(crate) struct Spec {
     pub(crate) max_hold: Option<Duration>,
     /// How many replicas must have a grant or a renewal before it counts.
     pub(crate) replicas: u32,
+    /// Whether only a confirmed lease is handed out.
+    pub(crate) confirm_grants: bool,
 }
 
 impl Spec {
@@ -226,6 +243,7 @@ mod tests {
             renew_every,
             max_hold,
             replicas: 0,
+            confirm_grants: false,
         };
         let all = LockOptions::new().lease(seconds(100)).liveness(seconds(11)).buffer(seconds(12)).notice(seconds(13));
         assert_eq!(*check(all.clone()).unwrap(), spec(100, 11, 12, 13, Some(seconds(100) / 3), None));
@@ -233,6 +251,8 @@ mod tests {
         assert_eq!(*check(every).unwrap(), spec(100, 11, 12, 13, Some(seconds(14)), Some(seconds(15))));
         let replicated = Spec { replicas: 2, ..spec(100, 11, 12, 13, Some(seconds(100) / 3), None) };
         assert_eq!(*check(all.clone().replicas(2)).unwrap(), replicated);
+        let confirmed = Spec { confirm_grants: true, ..spec(100, 11, 12, 13, Some(seconds(100) / 3), None) };
+        assert_eq!(*check(all.clone().confirm_grants(true)).unwrap(), confirmed);
         assert_eq!(*check(all.manual_renewal()).unwrap(), spec(100, 11, 12, 13, None, None));
         assert_eq!(*check(LockOptions::new()).unwrap(), spec(30, 10, 2, 3, Some(seconds(10)), None));
         assert_eq!(&**check(LockOptions::new()).unwrap().name(), "x");

@@ -144,12 +144,18 @@ fn replies_are_read_as_they_were_meant() {
 
 #[test]
 fn messages_are_read_as_they_were_meant_or_not_at_all() {
-    let strategy =
-        (any::<bool>(), "[^ ]+", [0..=MOST, 0..=MOST], 0..=MOST, ".*", vec((any::<usize>(), any::<u8>()), 1..4));
-    check(3000, &strategy, |(grant, id, [token, ticket], left, queue, changes)| {
+    let strategy = (
+        any::<bool>(),
+        "[^ ]+",
+        [0..=MOST, 0..=MOST],
+        0..=MOST,
+        ("[^ ]*", ".*"),
+        vec((any::<usize>(), any::<u8>()), 1..4),
+    );
+    check(3000, &strategy, |(grant, id, [token, ticket], left, (secret, queue), changes)| {
         let kind = if grant { "grant" } else { "break" };
-        let message = format!("{kind} {id} {token} {ticket} {left} {queue}");
-        prop_assert_eq!(read_push(message.as_bytes()), Some((grant, id, [token, ticket], queue)));
+        let message = format!("{kind} {id} {token} {ticket} {left} {secret} {queue}");
+        prop_assert_eq!(read_push(message.as_bytes()), Some((grant, id, [token, ticket], [secret, queue])));
         let mut mutated = message.into_bytes();
         for (at, byte) in changes {
             let at = at % mutated.len();
@@ -159,11 +165,14 @@ fn messages_are_read_as_they_were_meant_or_not_at_all() {
                 _ => mutated[at] = byte,
             }
         }
-        if let Some((grant, id, numbers, queue)) = read_push(&mutated) {
+        if let Some((grant, id, numbers, [secret, queue])) = read_push(&mutated) {
             // Nothing of what is read was not said.
             let said = String::from_utf8(mutated).unwrap();
             prop_assert!(said.starts_with(if grant { "grant " } else { "break " }), "{said:?}");
-            prop_assert!(said.contains(&format!(" {id} ")) && said.ends_with(&format!(" {queue}")), "{said:?}");
+            prop_assert!(
+                said.contains(&format!(" {id} ")) && said.ends_with(&format!(" {secret} {queue}")),
+                "{said:?}"
+            );
             let said = |number: &u64| *number <= MOST && said.contains(&number.to_string());
             prop_assert!(numbers.iter().all(said), "{numbers:?}");
         }

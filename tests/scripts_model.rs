@@ -25,7 +25,7 @@ fn compare(batch: usize) {
     let config = Config {
         failure_persistence: Some(Box::new(regressions())),
         source_file: Some(file!()),
-        max_shrink_iters: 20_000,
+        max_shrink_iters: 2_000,
         ..config(steps)
     };
     // `make test` takes the same ways each time, so that it fails for a change and not by chance; `make soak` takes new ones.
@@ -76,7 +76,10 @@ fn whoever_stands_behind_the_dead_is_next() {
             let ids = vec![format!("{client}.1")];
             ask(seconds * 1_000_000, &Request::Heartbeat { client: client.to_owned(), terms, ids });
         }
-        let found = ask(12_000_000, &Request::Release { id: "holder.1".into() }).found.lock;
+        let found =
+            ask(12_000_000, &Request::Release { id: "holder.1".into(), token: 0, terms, memory: Memory::default() })
+                .found
+                .lock;
         assert_eq!(found.lease.as_ref().map(|(id, _)| id.as_str()), Some("first.1"), "behind {dead} who are dead");
         assert_eq!(found.queue.len(), 1, "{:?}", found.queue);
     }

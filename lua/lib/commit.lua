@@ -1,21 +1,24 @@
 -- commit: makes the planned writes in the one order that is safe in a slot that is migrating (a script that empties a
 -- key and touches it again is cut in the middle): add, set TTLs, remove with one command per key, publish. A `lenient`
 -- script begins with a write that memory limits do not refuse, which lets the rest of it through.
-local DAY_MS, HOUR_MS = 86400000, '3600000'
+local DAY_MS, HOUR_MS = 86400000, 3600000
 local stands = holder ~= '' or waiting > 0
 -- Stamps that are ahead of TIME since it was set back must be remembered until it has caught up.
 local left_us = math.max(recover_until - now, stamp - raw, 0)
-local ttl = HOUR_MS
+-- An idle lock is forgotten after an hour if it was granted once only: a million names may be used like that. Otherwise
+-- after a day, because tokens must rise over a clock that jumps forwards and back.
+local idle_ms = grants > 1 and DAY_MS or HOUR_MS
+local ttl
 if stands then
   left_us = math.max(left_us, math.max(holder_end, last_session) - now)
   ttl = string.format('%.0f', DAY_MS + math.ceil(left_us / 1000))
-elseif left_us > 0 then
-  ttl = string.format('%.0f', HOUR_MS + math.ceil(left_us / 1000))
+else
+  ttl = string.format('%.0f', idle_ms + math.ceil(left_us / 1000))
 end
 if lenient then redis.call('PEXPIRE', state, ttl) end
 
 if stands or epoch > 0 then
-  local numbers = struct.pack(NUMBERS, stamp, token, epoch, now, skew, pace, pace_until, recover_until)
+  local numbers = struct.pack(NUMBERS, stamp, token, epoch, now, skew, pace, pace_until, recover_until, grants)
   redis.call('HSET', state, 'numbers', numbers)
 end
 if holder ~= '' and (holder ~= found_holder or holder_end ~= found_end) then
@@ -55,10 +58,12 @@ else
 end
 -- A client without the right to a channel must not undo what was written: heartbeats cover for a lost message.
 for i = 1, #messages do
-  local channel, kind, its_id, its_token, its_ticket, left_us = unpack(messages[i])
+  local its_entry, kind, its_id, left_us = unpack(messages[i])
+  local channel = its_entry[CHANNEL]
   -- Redis turns whole numbers below 2^53 into exact text by itself, in commands and in replies; Lua alone would not. Only
   -- the numbers are formatted: %s ends a text at its first NUL, and a name may have one.
-  local message = kind .. ' ' .. its_id .. string.format(' %.0f %.0f %.0f ', its_token, its_ticket, left_us) .. queue
+  local message = kind .. ' ' .. its_id .. string.format(' %.0f %.0f %.0f ', its_entry[TOKEN], its_entry[TICKET], left_us)
+    .. its_entry[SECRET] .. ' ' .. queue
   -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none, and all nodes are told.
   local sent = string.find(channel, '{', 1, true) and redis.pcall('SPUBLISH', channel, message)
   if type(sent) ~= 'number' then redis.pcall('PUBLISH', channel, message) end

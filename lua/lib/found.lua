@@ -1,9 +1,9 @@
 -- found: what stands there. Everything is read before anything is written.
-local NUMBERS = '<dddddddd' -- one field, because every number written as text would cost as much as a command
-local stamp, token, epoch, seen, skew, pace, pace_until, recover_until = 0, 0, 0, 0, 0, 0, 0, 0
+local NUMBERS = '<ddddddddd' -- one field, because every number written as text would cost as much as a command
+local stamp, token, epoch, seen, skew, pace, pace_until, recover_until, grants = 0, 0, 0, 0, 0, 0, 0, 0, 0
 local found = redis.call('HGET', state, 'numbers')
 if found then
-  stamp, token, epoch, seen, skew, pace, pace_until, recover_until = struct.unpack(NUMBERS, found)
+  stamp, token, epoch, seen, skew, pace, pace_until, recover_until, grants = struct.unpack(NUMBERS, found)
 end
 
 local waiting = redis.call('ZCARD', queue)
@@ -20,7 +20,7 @@ local holder, holder_end = lease[1] or '', tonumber(lease[2] or 0)
 local found_holder, found_end = holder, holder_end
 
 -- What an entry is made of. The place of each value is part of the layout.
-local LEASE, LIVENESS, CHANNEL, LABEL, OWNER, TOKEN, TICKET, BROKEN, CUT = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER, TOKEN, TICKET, BROKEN, CUT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local function entry_of(id)
   local packed = redis.call('HGET', entries, id)
   return packed and cmsgpack.unpack(packed)
@@ -29,7 +29,7 @@ local function client_of(id) return string.match(id, '^[^.]*') end
 
 -- The holder's entry. Read in every case: a key of another type must be found before the first write. Where it was
 -- lost, the last token still tells which lease this is.
-local held = entry_of(holder) or holder ~= '' and token > 0 and {0, 0, '', '', '', token, token} or nil
+local held = entry_of(holder) or holder ~= '' and token > 0 and {0, 0, '', '', '', '', token, token} or nil
 if held then
   -- And where the state was lost, the entry still tells the last token.
   token = math.max(token, held[TOKEN])

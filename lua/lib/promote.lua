@@ -37,12 +37,12 @@ if free then
     if queued then leaving[#leaving + 1], leaving[contender], waiting = contender, true, waiting - 1 end
   end
   if grantee then
-    holder, token = grantee, next_stamp()
+    holder, token, grants = grantee, next_stamp(), grants + 1
     -- Its ticket is its place in the queue again, should it not hear of its grant in time. Who only tries has none.
     held[TOKEN], held[TICKET] = token, math.min(its_place, token)
     put_entry(holder, held)
     if holder ~= contender then
-      messages[#messages + 1] = {held[CHANNEL], 'grant', holder, token, held[TICKET], holder_end - now}
+      messages[#messages + 1] = {held, 'grant', holder, holder_end - now}
     end
   end
 end

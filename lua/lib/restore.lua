@@ -1,8 +1,10 @@
 -- restore: a request that brings a ticket or a lease from before shows whether the server lost data. `brought` is that
 -- ticket or token, `last` the last one given, `their_epoch` the epoch under which the server last confirmed it (0:
--- never), `floor` the highest stamp that the client ever saw, `left_us` what it knows of the current lease.
+-- never). What the client knows of the lock: `floor`, the highest stamp that it ever saw; `last_token`, the last grant
+-- that it heard of; `left_us`, how long that lease, or a recovery that waits for it, may last; `pace_us`, the longest
+-- heartbeat interval among the waiters.
 local ABSURD_US = 86400000000
-local highest = math.max(their_epoch, brought, floor)
+local highest = math.max(their_epoch, brought, floor, last_token)
 -- What this server gave is not absurd, whatever its clock shows now. Beyond that TIME judges, and not the last stamp:
 -- one absurd stamp that was believed would make room for the next.
 local believed = highest <= stamp or highest <= raw + ABSURD_US
@@ -14,9 +16,15 @@ if believed then
   local rolled_back = their_epoch > epoch or (their_epoch == epoch or nameless) and beyond
   local made_anew = their_epoch < epoch and not nameless and recover_until == 0
   stamp = math.max(stamp, highest)
+  -- The lease that it knows of is over if the lock was granted again since.
+  if last_token < token then left_us = 0 end
   if rolled_back or made_anew then
     epoch = next_stamp()
-    recover_until = math.max(recover_until, now + math.max(liveness_us, left_us))
+    -- Every waiter needs the time to notice: the slowest sends a heartbeat once in a pace.
+    recover_until = math.max(recover_until, now + math.max(liveness_us, 3 * math.max(pace, pace_us), left_us))
+  elseif their_epoch < epoch and not nameless and now < recover_until then
+    -- Another client opened the recovery, and may have known of a shorter lease.
+    recover_until = math.max(recover_until, now + left_us)
   end
   if rolled_back and holder ~= '' then
     -- A lease from before the loss may be long over. Its holder, if it still is one, re-asserts it. In a state made

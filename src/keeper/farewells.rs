@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::machine::{CallId, Id, Machine, Outcome, RequestId, Timer, What};
 use crate::clock::Time;
@@ -27,7 +28,12 @@ pub(super) enum Kind {
     /// All that was asked was refused, and so there should be nothing to be given back. A server that goes on refusing must
     /// not have a list of these made longer and longer.
     LeaveInCase,
-    Release,
+    /// The lease of this token (0 if it is not known), which was last confirmed under this epoch.
+    Release {
+        token: u64,
+        epoch: u64,
+        liveness: Duration,
+    },
 }
 
 impl Machine {
@@ -50,10 +56,17 @@ impl Machine {
         if !self.connected || farewell.request.is_some() {
             return;
         }
-        if farewell.kind != Kind::Release {
-            return self.to_leave.push(id);
-        }
-        let call = Call::Release { keys: farewell.keys.clone(), id: wire_id(&self.client, id) };
+        let Kind::Release { token, epoch, liveness } = farewell.kind else { return self.to_leave.push(id) };
+        let Some(session) = self.sessions.get(&farewell.keys.name) else { return };
+        let call = Call::Release {
+            keys: farewell.keys.clone(),
+            id: wire_id(&self.client, id),
+            token,
+            liveness,
+            epoch,
+            floor: session.floor,
+            pace: session.pace,
+        };
         let request = self.send(now, What::Release(id), call);
         if let Some(farewell) = self.farewells.get_mut(&id) {
             farewell.request = Some(request);

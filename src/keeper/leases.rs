@@ -9,7 +9,10 @@ use super::waiters::{Waiter, notice_of};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::Spec;
-use crate::server::{About, Answer, Call, Word, wire_id};
+use crate::server::{About, Answer, Call, LockKeys, Push, Word, wire_id};
+
+/// How soon after a grant by hand-off its holder asks for the whole lease.
+const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 
 /// How long a lease lasts, as the server has said.
 #[derive(Debug, Clone, Copy, Hash)]
@@ -24,6 +27,11 @@ impl Term {
     /// So much was left after what was sent then, whenever the answer came.
     pub(super) fn since(sent: Time, span: Duration) -> Self {
         Self { deadline: sent + span - margin(span), span }
+    }
+
+    /// Whether it is as long as a lease, and so no claim, unless a message told of it: then some of it is over.
+    pub(super) fn is_whole(&self, spec: &Spec) -> bool {
+        self.span + margin(self.span) >= spec.lease
     }
 }
 
@@ -51,7 +59,8 @@ pub(super) struct Lease {
 
 impl Machine {
     /// The lock is handed out to a waiter.
-    pub(super) fn grant(&mut self, now: Time, id: Id, waiter: Waiter, token: u64, Term { deadline, span }: Term) {
+    pub(super) fn grant(&mut self, now: Time, id: Id, waiter: Waiter, token: u64, term: Term) {
+        let Term { deadline, span } = term;
         let Waiter { spec, about, ticket, epoch, told, .. } = waiter;
         let ticket = if ticket == 0 { token } else { ticket };
         self.expect_within(spec.lease / 3);
@@ -59,7 +68,7 @@ impl Machine {
         self.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
         let lease = Lease {
             // Of one that a message told of, some is over by now.
-            confirmed: !told && span + margin(span) >= spec.lease,
+            confirmed: !told && term.is_whole(&spec),
             notice: notice_of(&spec, span),
             spec,
             about,
@@ -82,8 +91,9 @@ impl Machine {
         let Some(lease) = self.leases.get(&id) else { return };
         self.timers.set(Timer::Notice(id), lease.deadline - lease.notice);
         let renew_at = match (lease.confirmed, lease.spec.renew_every) {
-            // The full lease is asked for by a third of the claim, in manual mode too.
-            (false, _) => Some(now + lease.deadline.since(now) / 3),
+            // The whole lease is asked for soon, in manual mode too: a claim protects nobody for long. Not at once: a hold
+            // that ends before costs no request.
+            (false, _) => Some(now + CONFIRM_AFTER.min(lease.deadline.since(now) / 3)),
             (true, Some(every)) => Some(lease.deadline + margin(span) - lease.spec.lease + every),
             (true, None) => None,
         };
@@ -114,6 +124,7 @@ impl Machine {
             epoch: lease.epoch,
             floor: session.floor,
             left,
+            pace: session.pace,
         };
         let request = self.send(now, What::Renew(id), call);
         if let Some(lease) = self.leases.get_mut(&id) {
@@ -154,11 +165,12 @@ impl Machine {
     }
 
     /// A renewal counts.
-    pub(super) fn prolonged(&mut self, now: Time, id: Id, Term { deadline, span }: Term) {
+    pub(super) fn prolonged(&mut self, now: Time, id: Id, term: Term) {
+        let Term { deadline, span } = term;
         self.refusals = 0;
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else { return };
         // What was under way may have asked for less than a full lease: then the caller's goes after it.
-        let full = span + margin(span) >= lease.spec.lease;
+        let full = term.is_whole(&lease.spec);
         lease.confirmed |= full;
         lease.cause = None;
         let calls = if full { std::mem::take(&mut lease.calls) } else { Vec::new() };
@@ -201,6 +213,15 @@ impl Machine {
         self.lose(now, id, reason);
     }
 
+    /// An operator broke a lease. Whoever may publish can say so; only the scripts know the secret.
+    pub(super) fn on_break_pushed(&mut self, now: Time, id: Id, push: &Push, keys: &LockKeys) {
+        let Some(lease) = self.leases.get(&id) else { return };
+        let (same_lock, same_lease) = (lease.spec.keys.name == keys.name, lease.token == push.token);
+        if same_lock && same_lease && *lease.about.secret == *push.secret {
+            self.lose(now, id, LostReason::Broken);
+        }
+    }
+
     /// Declares a lease lost, which is final. It is given back when its holder lets go, and at its deadline at the latest.
     pub(super) fn lose(&mut self, now: Time, id: Id, reason: LostReason) {
         let Some(lease) = self.leases.get_mut(&id) else { return };
@@ -237,7 +258,8 @@ impl Machine {
             self.timers.set(Timer::AnswerBy(id), lease.deadline.max(now));
         }
         let name = lease.spec.name().clone();
-        self.bid_farewell(now, id, lease.spec.keys.clone(), Kind::Release, call, lease.deadline);
+        let kind = Kind::Release { token: lease.token, epoch: lease.epoch, liveness: lease.spec.liveness };
+        self.bid_farewell(now, id, lease.spec.keys.clone(), kind, call, lease.deadline);
         self.leave_session(&name);
     }
 }

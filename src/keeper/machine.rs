@@ -547,17 +547,13 @@ impl Machine {
     }
 
     fn on_push(&mut self, now: Time, push: &Push) {
-        let Some(id) = is_of(&self.client, &push.id) else { return };
+        let (Some(id), Some(keys)) = (is_of(&self.client, &push.id), LockKeys::of_queue(&self.prefix, &push.queue))
+        else {
+            return;
+        };
         match push.kind {
-            PushKind::Break => {
-                if self.leases.get(&id).is_some_and(|lease| lease.token == push.token) {
-                    self.lose(now, id, LostReason::Broken);
-                }
-            }
-            PushKind::Grant => {
-                let Some(keys) = LockKeys::of_queue(&self.prefix, &push.queue) else { return };
-                self.on_grant_pushed(now, id, push, keys);
-            }
+            PushKind::Break => self.on_break_pushed(now, id, push, &keys),
+            PushKind::Grant => self.on_grant_pushed(now, id, push, keys),
         }
     }
 

@@ -80,7 +80,8 @@ impl Machine {
         if answer.again {
             // Somebody must go on where the script stopped: a release of an id that nobody has.
             let nobody = Id::MAX - self.next_request;
-            self.bid_farewell(now, nobody, keys.clone(), Kind::Release, None, now);
+            let kind = Kind::Release { token: 0, epoch: 0, liveness: Duration::ZERO };
+            self.bid_farewell(now, nobody, keys.clone(), kind, None, now);
         }
         if !self.end_call(call) {
             return;

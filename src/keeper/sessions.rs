@@ -28,7 +28,8 @@ pub(super) struct Session {
     pub(super) order: BTreeSet<(u64, Id)>,
     /// Those among them that must re-enter.
     reentry: BTreeSet<(u64, Id)>,
-    pub(super) reentering: usize,
+    /// Those whose return is under way.
+    pub(super) reentering: BTreeSet<Id>,
     pub(super) liveness: Duration,
     pub(super) buffer: Duration,
     pub(super) epoch: u64,
@@ -38,6 +39,10 @@ pub(super) struct Session {
     pub(super) last_token: u64,
     pub(super) lease_until: Time,
     recover_until: Time,
+    /// The longest heartbeat interval among the waiters that a reply named.
+    pub(super) pace: Duration,
+    /// How long the last heartbeat took, if that was longer than heartbeats should be apart.
+    slow: Duration,
     /// When the last answered request was sent that kept the session alive, and the liveness that it named.
     pub(super) answered: Option<(Time, Duration)>,
     pub(super) heartbeat: Option<RequestId>,
@@ -45,9 +50,19 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// How far apart the server is to expect this client's heartbeats: the next one waits for the answer to the last.
+    pub(super) fn heartbeat_interval(&self) -> Duration {
+        self.slow.max(self.liveness / 3)
+    }
+
+    /// Until when the last lease that this client knows of may be held: a recovery waits for one.
+    pub(super) fn known_until(&self) -> Time {
+        self.lease_until.max(self.recover_until)
+    }
+
     pub(super) fn disconnected(&mut self) {
         self.heartbeat = None;
-        self.reentering = 0;
+        self.reentering.clear();
     }
 }
 
@@ -58,7 +73,7 @@ impl Machine {
             members: 0,
             order: BTreeSet::new(),
             reentry: BTreeSet::new(),
-            reentering: 0,
+            reentering: BTreeSet::new(),
             liveness: Duration::ZERO,
             buffer: Duration::ZERO,
             epoch: 0,
@@ -66,6 +81,8 @@ impl Machine {
             last_token: 0,
             lease_until: Time(0),
             recover_until: Time(0),
+            pace: Duration::ZERO,
+            slow: Duration::ZERO,
             answered: None,
             heartbeat: None,
             heartbeat_sent: Time(0),
@@ -87,8 +104,10 @@ impl Machine {
         let Some(session) = self.sessions.get_mut(name) else { return false };
         session.floor = session.floor.max(answer.stamp);
         session.last_token = session.last_token.max(answer.token);
-        // Other data knows nothing of a lease that may still be held.
-        let known = if session.epoch == answer.epoch { Time(0) } else { session.lease_until };
+        session.pace = session.pace.max(answer.pace);
+        // Other data knows nothing of a lease that may still be held, nor of a recovery that waits for one.
+        let same = session.epoch == answer.epoch && answer.epoch != 0;
+        let known = if same { Time(0) } else { session.known_until() };
         session.lease_until = known.max(now + answer.lease_left);
         session.recover_until = now + answer.recover_left;
         let before = std::mem::replace(&mut session.epoch, answer.epoch);
@@ -112,7 +131,7 @@ impl Machine {
         if let Some(rank) = self.waiters.get(first).and_then(|waiter| waiter.rank)
             && rank < ASKING
         {
-            let free = session.lease_until.max(session.recover_until).max(now);
+            let free = session.known_until().max(now);
             let ask = free + STAGGER * rank as u32 + Duration::from_millis(1);
             due = due.min(ask.max(session.heartbeat_sent + SPACING));
         }
@@ -130,7 +149,7 @@ impl Machine {
             client: self.client.clone(),
             liveness: session.liveness,
             buffer: session.buffer,
-            heartbeat: session.liveness / 3,
+            heartbeat: session.heartbeat_interval(),
             ids: session.order.iter().take(NAMED).map(|&(_, id)| wire_id(&self.client, id)).collect(),
         };
         let request = self.send(now, What::Heartbeat(name.clone()), call);
@@ -142,6 +161,8 @@ impl Machine {
     pub(super) fn on_heartbeat(&mut self, now: Time, sent: Time, name: &Arc<str>, answer: &Answer) {
         let Some(session) = self.sessions.get_mut(name) else { return };
         session.heartbeat = None;
+        let took = now.since(sent);
+        session.slow = if took > session.liveness / 3 { took } else { Duration::ZERO };
         if answer.word == Word::Unknown {
             session.reentry = session.order.clone();
             self.reenter(now, name);
@@ -190,7 +211,7 @@ impl Machine {
     pub(super) fn reenter(&mut self, now: Time, name: &Arc<str>) {
         while self.connected
             && let Some(session) = self.sessions.get_mut(name)
-            && session.reentering < REENTRY_BATCH
+            && session.reentering.len() < REENTRY_BATCH
             && let Some((_, id)) = session.reentry.pop_first()
         {
             if self.waiters.get(&id).is_some_and(|waiter| waiter.request.is_none() && waiter.claim.is_none())
@@ -198,7 +219,7 @@ impl Machine {
             {
                 self.send_acquire(now, id, call);
                 if let Some(session) = self.sessions.get_mut(name) {
-                    session.reentering += 1;
+                    session.reentering.insert(id);
                 }
             }
         }

@@ -108,14 +108,16 @@ impl Machine {
             lease: waiter.spec.lease,
             liveness: session.liveness,
             buffer: session.buffer,
-            heartbeat: session.liveness / 3,
+            heartbeat: session.heartbeat_interval(),
             about: waiter.about.clone(),
             ticket: waiter.ticket,
             // A newcomer speaks for those of this client who were here before it: it must not be taken for a stranger
             // by a server that lost their places.
             epoch: if waiter.ticket == 0 { session.epoch } else { waiter.epoch },
             floor: session.floor,
-            left: session.lease_until.since(now),
+            left: session.known_until().since(now),
+            last_token: session.last_token,
+            pace: session.pace,
         })
     }
 
@@ -147,7 +149,7 @@ impl Machine {
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = None;
             if let Some(session) = self.sessions.get_mut(waiter.spec.name()) {
-                session.reentering = session.reentering.saturating_sub(1);
+                session.reentering.remove(&id);
             }
             self.timers.set(Timer::Acquire(id), again);
         }
@@ -175,10 +177,8 @@ impl Machine {
         if waiter.request == Some(request) {
             waiter.request = None;
             waiter.due = false;
-            if waiter.ticket != 0
-                && let Some(session) = self.sessions.get_mut(&name)
-            {
-                session.reentering = session.reentering.saturating_sub(1);
+            if let Some(session) = self.sessions.get_mut(&name) {
+                session.reentering.remove(&id);
             }
         }
         if waiter.claim.is_some() {
@@ -220,7 +220,7 @@ impl Machine {
                 waiter.due = true;
                 if let Some(session) = self.sessions.get_mut(&name) {
                     session.order.remove(&(ticket, id));
-                    session.floor = 0;
+                    (session.floor, session.last_token) = (0, 0);
                 }
                 self.resume(now, id);
             }
@@ -258,10 +258,15 @@ impl Machine {
             return;
         }
         let token = push.token;
-        self.granted_from(id, push.ticket);
-        let Some(waiter) = self.waiters.get_mut(&id) else {
-            return self.bid_farewell(now, id, Arc::new(keys), Kind::Release, None, now);
+        let Some(waiter) = self.waiters.get(&id) else {
+            // Nobody here can tell whether it is true. What there may be is given back, once.
+            return self.bid_farewell(now, id, Arc::new(keys), Kind::LeaveInCase, None, now);
         };
+        if waiter.spec.keys.name != keys.name || *waiter.about.secret != *push.secret {
+            return;
+        }
+        self.granted_from(id, push.ticket);
+        let Some(waiter) = self.waiters.get_mut(&id) else { return };
         let Some(session) = self.sessions.get(waiter.spec.name()) else { return };
         match session.answered {
             Some((sent, liveness)) if token > session.last_token => {
@@ -283,14 +288,22 @@ impl Machine {
         left: Duration,
         keys: &Arc<LockKeys>,
     ) {
-        if self.leases.contains_key(&id) || self.farewells.contains_key(&id) {
+        if let Some(lease) = self.leases.get(&id) {
+            // Under another token it is from before a loss of data: the server has to hear of this one.
+            if lease.token != holder.token {
+                self.renew(now, id);
+            }
+            return;
+        }
+        if self.farewells.contains_key(&id) {
             return;
         }
         if self.waiters.contains_key(&id) {
             self.granted_from(id, holder.ticket);
             return self.claimed(now, id, holder.token, Term::since(sent, left));
         }
-        self.bid_farewell(now, id, keys.clone(), Kind::Release, None, now + left);
+        let kind = Kind::Release { token: holder.token, epoch: 0, liveness: Duration::ZERO };
+        self.bid_farewell(now, id, keys.clone(), kind, None, now + left);
     }
 
     /// It was granted from this place in the queue, perhaps before it heard that it stood there.
@@ -303,8 +316,9 @@ impl Machine {
     /// The server has granted the lock. Hand it out, or make sure of it first if little is left.
     fn claimed(&mut self, now: Time, id: Id, token: u64, term: Term) {
         let Some(waiter) = self.waiters.get(&id) else { return };
-        let notice = notice_of(&waiter.spec, term.span);
-        if term.deadline <= now + notice {
+        let spec = &waiter.spec;
+        let first = spec.confirm_grants && (waiter.told || !term.is_whole(spec));
+        if first || term.deadline <= now + notice_of(spec, term.span) {
             return self.confirm(now, id, token);
         }
         self.hand_out(now, id, token, term);
@@ -332,7 +346,9 @@ impl Machine {
         }
         waiter.claim = Some(token);
         (waiter.known, waiter.told) = (true, false);
-        let Some(session) = self.sessions.get(waiter.spec.name()) else { return };
+        let Some(session) = self.sessions.get_mut(waiter.spec.name()) else { return };
+        // The answer to a return that is under way will be of no interest.
+        session.reentering.remove(&id);
         if !self.connected {
             return;
         }
@@ -346,6 +362,7 @@ impl Machine {
             epoch: session.epoch,
             floor: session.floor,
             left: Duration::ZERO,
+            pace: session.pace,
         };
         let request = self.send(now, What::Confirm(id), call);
         if let Some(waiter) = self.waiters.get_mut(&id) {
@@ -422,9 +439,7 @@ impl Machine {
         self.timers.clear(&Timer::Acquire(id));
         if let Some(session) = self.sessions.get_mut(waiter.spec.name()) {
             session.order.remove(&(waiter.ticket, id));
-            if waiter.request.is_some() && waiter.ticket != 0 {
-                session.reentering = session.reentering.saturating_sub(1);
-            }
+            session.reentering.remove(&id);
             if session.order.is_empty() {
                 self.timers.clear(&Timer::Heartbeat(waiter.spec.name().clone()));
             }

@@ -18,6 +18,8 @@ pub(crate) struct Answer {
     pub(crate) waiting: u64,
     pub(crate) lease_left: Duration,
     pub(crate) recover_left: Duration,
+    /// The longest heartbeat interval among those who wait.
+    pub(crate) pace: Duration,
     /// The lease that this client holds at this lock.
     pub(crate) holder: Option<HolderSeen>,
     /// The script stopped at its batch limit.
@@ -90,6 +92,7 @@ impl Answer {
                 b"waiting" => answer.waiting = number(value)?,
                 b"lease_left_us" => answer.lease_left = span(value)?,
                 b"recover_left_us" => answer.recover_left = span(value)?,
+                b"pace_us" => answer.pace = span(value)?,
                 b"holder" => answer.holder.get_or_insert_default().id = text(value)?,
                 b"holder_token" => answer.holder.get_or_insert_default().token = number(value)?,
                 b"holder_ticket" => answer.holder.get_or_insert_default().ticket = number(value)?,
@@ -164,7 +167,7 @@ fn span(value: &Value) -> Option<Duration> {
     number(value).map(Duration::from_micros)
 }
 
-/// A message that a script published to this client: `grant ID TOKEN TICKET LEFT_US QUEUE`.
+/// A message that a script published to this client: `grant ID TOKEN TICKET LEFT_US SECRET QUEUE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Push {
     pub(crate) kind: PushKind,
@@ -172,6 +175,8 @@ pub(crate) struct Push {
     pub(crate) token: u64,
     /// Where it stood in the queue, or the token if it never did.
     pub(crate) ticket: u64,
+    /// What the waiter or holder named when it acquired. Whoever does not know it cannot make such a message.
+    pub(crate) secret: String,
     /// The key of the lock's queue. It stands last because a name may contain spaces.
     pub(crate) queue: String,
 }
@@ -184,7 +189,7 @@ pub(crate) enum PushKind {
 
 impl Push {
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
-        let mut words = std::str::from_utf8(payload).ok()?.splitn(6, ' ');
+        let mut words = std::str::from_utf8(payload).ok()?.splitn(7, ' ');
         let kind = match words.next()? {
             "grant" => PushKind::Grant,
             "break" => PushKind::Break,
@@ -193,8 +198,8 @@ impl Push {
         let id = words.next()?.to_owned();
         let mut number = || words.next()?.parse().ok().filter(|number| *number <= MOST);
         let (token, ticket, _left_us) = (number()?, number()?, number()?);
-        let queue = words.next()?.to_owned();
-        Some(Self { kind, id, token, ticket, queue })
+        let (secret, queue) = (words.next()?.to_owned(), words.next()?.to_owned());
+        Some(Self { kind, id, token, ticket, secret, queue })
     }
 }
 
@@ -266,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_push_is_parsed_whole_or_not_at_all() {
-        let push = Push::parse(b"grant abc.7 123 45 6700 fairlock:{a b c}:queue").unwrap();
+        let push = Push::parse(b"grant abc.7 123 45 6700 s3cret fairlock:{a b c}:queue").unwrap();
         assert_eq!(
             push,
             Push {
@@ -274,22 +279,23 @@ mod tests {
                 id: "abc.7".into(),
                 token: 123,
                 ticket: 45,
+                secret: "s3cret".into(),
                 queue: "fairlock:{a b c}:queue".into()
             }
         );
-        let told = Push::parse(b"break abc.7 123 45 6700 fairlock:{a b c}:queue").unwrap();
+        let told = Push::parse(b"break abc.7 123 45 6700 s3cret fairlock:{a b c}:queue").unwrap();
         assert_eq!(told, Push { kind: PushKind::Break, ..push });
         for bad in [
             "",
             "grant",
             "grant a",
-            "grant a b 1 2 q",
-            "grant a 1 x 2 q",
-            "grant a 1 2 x q",
-            "grant a 1 9007199254740993 2 q",
-            "grant a 1 2 3",
-            "gift a 1 2 3 q",
-            "grant a -1 2 3 q",
+            "grant a b 1 2 s q",
+            "grant a 1 x 2 s q",
+            "grant a 1 2 x s q",
+            "grant a 1 9007199254740993 2 s q",
+            "grant a 1 2 3 s",
+            "gift a 1 2 3 s q",
+            "grant a -1 2 3 s q",
             "\u{0}",
         ] {
             assert_eq!(Push::parse(bad.as_bytes()), None, "{bad:?}");

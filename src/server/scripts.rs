@@ -50,9 +50,12 @@ pub(crate) fn assemble(file: &str, read: &dyn Fn(&str, &str) -> String) -> Strin
     assembled
 }
 
-/// What the server keeps of a waiter or holder for people to see.
+/// What the server keeps of a waiter or holder beside its options.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct About {
+    /// The scripts repeat it in messages to this waiter or holder: nobody else can make one up.
+    pub(crate) secret: Arc<str>,
+    /// For people to see.
     pub(crate) label: Arc<str>,
     pub(crate) owner: Arc<str>,
 }
@@ -74,6 +77,8 @@ pub(crate) enum Call {
         epoch: u64,
         floor: u64,
         left: Duration,
+        last_token: u64,
+        pace: Duration,
     },
     Heartbeat {
         keys: Arc<LockKeys>,
@@ -93,10 +98,16 @@ pub(crate) enum Call {
         epoch: u64,
         floor: u64,
         left: Duration,
+        pace: Duration,
     },
     Release {
         keys: Arc<LockKeys>,
         id: String,
+        token: u64,
+        liveness: Duration,
+        epoch: u64,
+        floor: u64,
+        pace: Duration,
     },
     Leave {
         keys: Arc<LockKeys>,
@@ -161,6 +172,8 @@ impl Call {
                 epoch,
                 floor,
                 left,
+                last_token,
+                pace,
                 ..
             } => {
                 put("id", id.as_bytes());
@@ -171,12 +184,15 @@ impl Call {
                 number(&mut put, "buffer_us", us(*buffer));
                 number(&mut put, "heartbeat_us", us(*heartbeat));
                 put("channel", channel.as_bytes());
+                put("secret", about.secret.as_bytes());
                 put("label", about.label.as_bytes());
                 put("owner", about.owner.as_bytes());
                 number(&mut put, "ticket", *ticket);
                 number(&mut put, "epoch", *epoch);
                 number(&mut put, "floor", *floor);
                 number(&mut put, "left_us", us(*left));
+                number(&mut put, "last_token", *last_token);
+                number(&mut put, "pace_us", us(*pace));
             }
             Call::Heartbeat { client, liveness, buffer, heartbeat, ids, .. } => {
                 put("client", client.as_bytes());
@@ -185,19 +201,28 @@ impl Call {
                 number(&mut put, "heartbeat_us", us(*heartbeat));
                 ids.iter().for_each(|id| put("ids...", id.as_bytes()));
             }
-            Call::Renew { id, token, lease, liveness, about, epoch, floor, left, .. } => {
+            Call::Renew { id, token, lease, liveness, about, epoch, floor, left, pace, .. } => {
                 put("id", id.as_bytes());
                 number(&mut put, "token", *token);
                 number(&mut put, "lease_us", us(*lease));
                 number(&mut put, "liveness_us", us(*liveness));
                 put("channel", channel.as_bytes());
+                put("secret", about.secret.as_bytes());
                 put("label", about.label.as_bytes());
                 put("owner", about.owner.as_bytes());
                 number(&mut put, "epoch", *epoch);
                 number(&mut put, "floor", *floor);
                 number(&mut put, "left_us", us(*left));
+                number(&mut put, "pace_us", us(*pace));
             }
-            Call::Release { id, .. } => put("id", id.as_bytes()),
+            Call::Release { id, token, liveness, epoch, floor, pace, .. } => {
+                put("id", id.as_bytes());
+                number(&mut put, "token", *token);
+                number(&mut put, "liveness_us", us(*liveness));
+                number(&mut put, "epoch", *epoch);
+                number(&mut put, "floor", *floor);
+                number(&mut put, "pace_us", us(*pace));
+            }
             Call::Leave { ids, .. } => ids.iter().for_each(|id| put("ids...", id.as_bytes())),
             Call::Inspect { after, count, .. } => {
                 number(&mut put, "after", *after);
@@ -235,7 +260,7 @@ mod tests {
 
     fn every_call() -> Vec<Call> {
         let keys = Arc::new(LockKeys::new("fairlock", "n"));
-        let about = About { label: "l".into(), owner: "o".into() };
+        let about = About { secret: "s".into(), label: "l".into(), owner: "o".into() };
         let (id, second) = (String::from("c.1"), Duration::from_secs(1));
         vec![
             Call::Acquire {
@@ -252,6 +277,8 @@ mod tests {
                 epoch: 1,
                 floor: 1,
                 left: second,
+                last_token: 1,
+                pace: second,
             },
             Call::Heartbeat {
                 keys: keys.clone(),
@@ -271,8 +298,17 @@ mod tests {
                 epoch: 1,
                 floor: 1,
                 left: second,
+                pace: second,
             },
-            Call::Release { keys: keys.clone(), id: id.clone() },
+            Call::Release {
+                keys: keys.clone(),
+                id: id.clone(),
+                token: 1,
+                liveness: second,
+                epoch: 1,
+                floor: 1,
+                pace: second,
+            },
             Call::Leave { keys: keys.clone(), ids: vec![id] },
             Call::Inspect { keys: keys.clone(), after: 0, count: 1 },
             Call::Break { keys, token: 1, force: false },

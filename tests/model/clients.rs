@@ -10,7 +10,7 @@ pub struct Client {
     pub waiters: Vec<Waiter>,
     pub holds: Vec<Hold>,
     /// Ids to be given back, until the server has answered.
-    pub farewells: Vec<String>,
+    pub farewells: Vec<Farewell>,
     /// The server's data is another, or it does not know a waiter: all re-enter.
     pub uneasy: bool,
     /// Whether its newcomers speak for those who were here before: they name the client's epoch.
@@ -19,6 +19,9 @@ pub struct Client {
     epoch: u64,
     floor: u64,
     lease_until: u64,
+    recover_until: u64,
+    last_token: u64,
+    pace: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -27,6 +30,14 @@ pub struct Waiter {
     wait: bool,
     claim: bool,
     pub ticket: u64,
+    epoch: u64,
+}
+
+/// What is given back: a lease, or whatever this id was given meanwhile.
+#[derive(Clone, Debug)]
+pub struct Farewell {
+    pub id: String,
+    token: u64,
     epoch: u64,
 }
 
@@ -53,6 +64,9 @@ impl Client {
             epoch: 0,
             floor: 0,
             lease_until: 0,
+            recover_until: 0,
+            last_token: 0,
+            pace: 0,
         }
     }
 
@@ -61,7 +75,8 @@ impl Client {
     pub fn acquire(&mut self, now: u64, wait: bool, claim: bool) -> Request {
         if self.waiters.is_empty() && self.holds.is_empty() && self.farewells.is_empty() {
             // Who wants nothing of a lock forgets all about it.
-            (self.epoch, self.floor, self.lease_until) = (0, 0, 0);
+            (self.epoch, self.floor, self.lease_until, self.recover_until) = (0, 0, 0, 0);
+            (self.last_token, self.pace) = (0, 0);
         }
         self.next += 1;
         let id = format!("{}.{}", self.name, self.next);
@@ -73,7 +88,8 @@ impl Client {
     pub fn enter(&self, now: u64, index: usize) -> Request {
         let Waiter { id, wait, claim, ticket, epoch } = self.waiters[index].clone();
         let epoch = if ticket == 0 && self.speaks { self.epoch } else { epoch };
-        let memory = Memory { epoch, floor: self.floor, left: self.lease_until.saturating_sub(now) };
+        let left = self.lease_until.max(self.recover_until).saturating_sub(now);
+        let memory = Memory { left, last_token: self.last_token, ..self.memory(epoch) };
         Request::Acquire { id, wait, claim, terms: self.terms, ticket, memory }
     }
 
@@ -92,20 +108,39 @@ impl Client {
 
     pub fn renew(&self, now: u64, index: usize) -> Request {
         let Hold { id, token, epoch, until } = self.holds[index].clone();
-        let memory = Memory { epoch, floor: self.floor, left: until.saturating_sub(now) };
+        let memory = Memory { left: until.saturating_sub(now), ..self.memory(epoch) };
         Request::Renew { id, token, terms: self.terms, memory }
     }
 
     pub fn release(&mut self, index: usize) -> Request {
-        let id = self.holds.remove(index).id;
-        self.farewells.push(id.clone());
-        Request::Release { id }
+        let Hold { id, token, epoch, .. } = self.holds.remove(index);
+        let farewell = Farewell { id, token, epoch };
+        self.farewells.push(farewell.clone());
+        self.give_back(&farewell)
+    }
+
+    pub fn give_back(&self, farewell: &Farewell) -> Request {
+        let Farewell { id, token, epoch } = farewell.clone();
+        Request::Release { id, token, terms: self.terms, memory: self.memory(epoch) }
+    }
+
+    /// What every request brings of the client's knowledge.
+    fn memory(&self, epoch: u64) -> Memory {
+        Memory { epoch, floor: self.floor, left: 0, last_token: 0, pace: self.pace }
+    }
+
+    fn no_longer_wants(&mut self, id: &str) {
+        self.farewells.push(Farewell { id: id.to_owned(), token: 0, epoch: 0 });
+    }
+
+    fn gives_back(&self, id: &str) -> bool {
+        self.farewells.iter().any(|farewell| farewell.id == id)
     }
 
     pub fn leave(&mut self, from: usize, count: usize) -> Request {
         let to = self.waiters.len().min(from + count);
         let ids: Vec<String> = self.waiters.drain(from..to).map(|waiter| waiter.id).collect();
-        self.farewells.extend(ids.iter().cloned());
+        ids.iter().for_each(|id| self.no_longer_wants(id));
         Request::Leave { ids }
     }
 
@@ -115,6 +150,9 @@ impl Client {
         let number = |field| answer.number(field).unwrap_or_default();
         self.floor = self.floor.max(number("stamp"));
         self.lease_until = sent + number("lease_left_us");
+        self.recover_until = sent + number("recover_left_us");
+        self.last_token = self.last_token.max(number("token"));
+        self.pace = self.pace.max(number("pace_us"));
         let epoch = number("epoch");
         self.uneasy |= std::mem::replace(&mut self.epoch, epoch) != epoch;
         match request {
@@ -130,8 +168,8 @@ impl Client {
                 }
             }
             Request::Release { .. } | Request::Leave { .. } if number("again") == 1 => {}
-            Request::Release { id } => self.farewells.retain(|other| other != id),
-            Request::Leave { ids } => self.farewells.retain(|other| !ids.contains(other)),
+            Request::Release { id, .. } => self.farewells.retain(|other| other.id != *id),
+            Request::Leave { ids } => self.farewells.retain(|other| !ids.contains(&other.id)),
             Request::Inspect { .. } | Request::Break { .. } => {}
         }
         if let Some(holder) = answer.fields.get("holder") {
@@ -142,8 +180,8 @@ impl Client {
     fn learn_of_acquire(&mut self, sent: u64, id: &str, answer: &Answer, epoch: u64) {
         let number = |field| answer.number(field).unwrap_or_default();
         let Some(index) = self.waiters.iter().position(|waiter| waiter.id == id) else {
-            if answer.word == "queued" && !self.farewells.iter().any(|other| other == id) {
-                self.farewells.push(id.to_owned());
+            if answer.word == "queued" && !self.gives_back(id) {
+                self.no_longer_wants(id);
             }
             return;
         };
@@ -157,19 +195,19 @@ impl Client {
             "busy" => drop(self.waiters.remove(index)),
             _ => {
                 (waiter.ticket, waiter.epoch) = (0, 0);
-                self.floor = 0;
+                (self.floor, self.last_token) = (0, 0);
             }
         }
     }
 
     /// A grant, in a reply or by push. What nobody here wants is given back.
     pub fn granted(&mut self, id: &str, token: u64, until: u64) {
-        let known = self.holds.iter().any(|hold| hold.id == id) || self.farewells.iter().any(|other| other == id);
+        let known = self.holds.iter().any(|hold| hold.id == id) || self.gives_back(id);
         if client_of(id) != self.name || known {
             return;
         }
         match self.waiters.iter().position(|waiter| waiter.id == id) {
-            None => self.farewells.push(id.to_owned()),
+            None => self.no_longer_wants(id),
             Some(index) => {
                 let epoch = self.waiters.remove(index).epoch.max(self.epoch);
                 self.holds.push(Hold { id: id.to_owned(), token, epoch, until });

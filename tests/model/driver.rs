@@ -22,7 +22,7 @@ local entries, ttls = redis.call('HGETALL', KEYS[4]), {}
 for i = 2, #entries, 2 do entries[i] = cmsgpack.unpack(entries[i]) end
 for i = 1, #KEYS do ttls[i] = redis.call('PTTL', KEYS[i]) end
 local numbers = redis.call('HGET', KEYS[5], 'numbers')
-local state = numbers and {struct.unpack('<dddddddd', numbers)} or {}
+local state = numbers and {struct.unpack('<ddddddddd', numbers)} or {}
 return {pairs_of(KEYS[1]), pairs_of(KEYS[2]), pairs_of(KEYS[3]), entries, state, ttls}";
 
 /// What stands on the server.
@@ -144,6 +144,12 @@ impl Driver {
         self.ask(&[cmd("DEL").arg(&self.keys[kind % KINDS.len()]).clone()]);
     }
 
+    /// Deletes the key of this kind, as the server does when its time is over.
+    pub fn expire(&mut self, kind: &str) {
+        let index = KINDS.iter().position(|other| *other == kind).expect("a kind");
+        self.delete(index);
+    }
+
     pub fn save(&mut self) -> Saved {
         let dumps: Vec<Cmd> = self.keys.iter().map(|key| cmd("DUMP").arg(key).clone()).collect();
         let replies = self.ask(&dumps).into_iter().enumerate();
@@ -227,7 +233,7 @@ fn encode(request: &Request) -> (&'static str, Vec<String>) {
     let numbers = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>();
     let people = |id: &str| {
         let about = about(id);
-        vec![about.channel, about.label, about.owner]
+        vec![about.channel, about.secret, about.label, about.owner]
     };
     let session = |terms: &Terms| numbers(&[terms.liveness, terms.buffer, terms.heartbeat]);
     match request {
@@ -235,7 +241,14 @@ fn encode(request: &Request) -> (&'static str, Vec<String>) {
             let mut arguments = vec![id.clone()];
             arguments.extend(numbers(&[u64::from(*wait), u64::from(*claim), terms.lease]));
             arguments.extend(session(terms).into_iter().chain(people(id)));
-            arguments.extend(numbers(&[*ticket, memory.epoch, memory.floor, memory.left]));
+            arguments.extend(numbers(&[
+                *ticket,
+                memory.epoch,
+                memory.floor,
+                memory.left,
+                memory.last_token,
+                memory.pace,
+            ]));
             ("acquire", arguments)
         }
         Request::Heartbeat { client, terms, ids } => {
@@ -245,10 +258,14 @@ fn encode(request: &Request) -> (&'static str, Vec<String>) {
         Request::Renew { id, token, terms, memory } => {
             let mut arguments = vec![id.clone()];
             arguments.extend(numbers(&[*token, terms.lease, terms.liveness]).into_iter().chain(people(id)));
-            arguments.extend(numbers(&[memory.epoch, memory.floor, memory.left]));
+            arguments.extend(numbers(&[memory.epoch, memory.floor, memory.left, memory.pace]));
             ("renew", arguments)
         }
-        Request::Release { id } => ("release", vec![id.clone()]),
+        Request::Release { id, token, terms, memory } => {
+            let first = std::iter::once(id.clone());
+            let rest = numbers(&[*token, terms.liveness, memory.epoch, memory.floor, memory.pace]);
+            ("release", first.chain(rest).collect())
+        }
         Request::Leave { ids } => ("leave", ids.clone()),
         Request::Inspect { after, count } => ("inspect", numbers(&[*after, *count as u64])),
         Request::Break { token, force } => ("break", numbers(&[*token, u64::from(*force)])),
@@ -281,7 +298,7 @@ fn found(value: &Value) -> Found {
         entries: items(entries).chunks_exact(2).map(|pair| (text(&pair[0]), entry(&pair[1]))).collect(),
         state: State::default(),
     };
-    if let [stamp, token, epoch, seen, skew, pace, pace_until, recover_until, ..] = items(state) {
+    if let [stamp, token, epoch, seen, skew, pace, pace_until, recover_until, grants, ..] = items(state) {
         lock.state = State {
             stamp: number(stamp),
             token: number(token),
@@ -291,6 +308,7 @@ fn found(value: &Value) -> Found {
             pace: number(pace),
             pace_until: number(pace_until),
             recover_until: number(recover_until),
+            grants: number(grants),
         };
     }
     let ttls = KINDS.iter().zip(items(ttls)).map(|(kind, ttl)| match ttl {
@@ -306,12 +324,13 @@ fn entry(value: &Value) -> Entry {
         lease: number(&parts[0]),
         liveness: number(&parts[1]),
         channel: text(&parts[2]),
-        label: text(&parts[3]),
-        owner: text(&parts[4]),
-        token: parts.get(5).map_or(0, number),
-        ticket: parts.get(6).map_or(0, number),
-        broken: parts.get(7).is_some_and(is_true),
-        cut: parts.get(8).is_some_and(is_true),
+        secret: text(&parts[3]),
+        label: text(&parts[4]),
+        owner: text(&parts[5]),
+        token: parts.get(6).map_or(0, number),
+        ticket: parts.get(7).map_or(0, number),
+        broken: parts.get(8).is_some_and(is_true),
+        cut: parts.get(9).is_some_and(is_true),
     }
 }
 

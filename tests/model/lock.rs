@@ -33,6 +33,8 @@ pub struct Entry {
     pub lease: u64,
     pub liveness: u64,
     pub channel: String,
+    /// What messages to it repeat, so that nobody else can make them.
+    pub secret: String,
     pub label: String,
     pub owner: String,
     /// A holder's.
@@ -59,6 +61,8 @@ pub struct State {
     pub pace: u64,
     pub pace_until: u64,
     pub recover_until: u64,
+    /// How often the lock was granted: one that was granted once is soon forgotten.
+    pub grants: u64,
 }
 
 /// What a waiter asks for.
@@ -84,8 +88,12 @@ pub struct Memory {
     pub epoch: u64,
     /// The highest stamp that it saw.
     pub floor: u64,
-    /// What it knows of the current lease's remaining time.
+    /// How much longer the last lease that it knows of may last, or a recovery that waits for it.
     pub left: u64,
+    /// The token of that lease.
+    pub last_token: u64,
+    /// The longest heartbeat interval among those who wait.
+    pub pace: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +101,7 @@ pub enum Request {
     Acquire { id: String, wait: bool, claim: bool, terms: Terms, ticket: u64, memory: Memory },
     Heartbeat { client: String, terms: Terms, ids: Vec<String> },
     Renew { id: String, token: u64, terms: Terms, memory: Memory },
-    Release { id: String },
+    Release { id: String, token: u64, terms: Terms, memory: Memory },
     Leave { ids: Vec<String> },
     Inspect { after: u64, count: usize },
     Break { token: u64, force: bool },
@@ -103,7 +111,7 @@ impl Request {
     /// Who asks; nobody, where an operator does.
     pub fn client(&self) -> &str {
         match self {
-            Request::Acquire { id, .. } | Request::Renew { id, .. } | Request::Release { id } => client_of(id),
+            Request::Acquire { id, .. } | Request::Renew { id, .. } | Request::Release { id, .. } => client_of(id),
             Request::Heartbeat { client, .. } => client,
             Request::Leave { ids } => client_of(&ids[0]),
             Request::Inspect { .. } | Request::Break { .. } => "",
@@ -137,7 +145,7 @@ pub fn client_of(id: &str) -> &str {
 /// What callers of this id tell about themselves; they can be told apart by it.
 pub fn about(id: &str) -> Entry {
     let (channel, label) = (format!("to:{}", client_of(id)), format!("job {id}"));
-    Entry { channel, label, owner: id.to_uppercase(), ..Entry::default() }
+    Entry { channel, secret: format!("secret-of-{id}"), label, owner: id.to_uppercase(), ..Entry::default() }
 }
 
 impl Lock {
@@ -152,7 +160,7 @@ impl Lock {
             }
             Request::Heartbeat { client, terms, ids } => turn.heartbeat(client, terms, ids),
             Request::Renew { id, token, terms, memory } => turn.renew(id, *token, terms, memory),
-            Request::Release { id } => turn.release(id),
+            Request::Release { id, token, terms, memory } => turn.release(id, *token, terms, memory),
             Request::Leave { ids } => turn.leave(ids),
             Request::Inspect { after, count } => turn.inspect(*after, *count),
             Request::Break { token, force } => turn.break_lease(*token, *force),
@@ -355,6 +363,7 @@ impl Turn {
         let ticket = place.min(token);
         self.lock.remove_waiter(id);
         self.lock.state.token = token;
+        self.lock.state.grants += 1;
         self.lock.entries.insert(id.to_owned(), Entry { token, ticket, broken: false, cut: false, ..entry });
         self.lock.lease = Some((id.to_owned(), end));
         token
@@ -378,9 +387,9 @@ impl Turn {
                 && session > self.now
             {
                 let end = (self.now + entry.lease).min(self.now + entry.liveness).min(session);
-                let channel = entry.channel.clone();
+                let (channel, secret) = (entry.channel.clone(), entry.secret.clone());
                 let token = self.grant(&id, entry, ticket, end);
-                self.messages.push((channel, format!("grant {id} {token} {ticket} {}", end - self.now)));
+                self.messages.push((channel, format!("grant {id} {token} {ticket} {} {secret}", end - self.now)));
                 return false;
             }
         }
@@ -392,12 +401,12 @@ impl Turn {
 
     /// False if what the client brings is too absurd to be believed.
     fn restore(&mut self, brought: Brought, memory: &Memory, liveness: u64) -> bool {
-        let Memory { epoch, floor, left } = *memory;
-        let (brought, last) = match brought {
-            Brought::Ticket(ticket) => (ticket, self.lock.state.stamp),
-            Brought::Token(token) => (token, self.lock.state.token),
+        let Memory { epoch, floor, mut left, last_token, pace } = *memory;
+        let (brought, last, last_token) = match brought {
+            Brought::Ticket(ticket) => (ticket, self.lock.state.stamp, last_token),
+            Brought::Token(token) => (token, self.lock.state.token, token),
         };
-        let highest = epoch.max(brought).max(floor);
+        let highest = epoch.max(brought).max(floor).max(last_token);
         // What the server gave itself is not absurd, even if its clock was set back since.
         if highest > (self.time + ABSURD).max(self.lock.state.stamp) {
             return false;
@@ -410,9 +419,18 @@ impl Turn {
         };
         let made_anew = (1..state.epoch).contains(&epoch) && state.recover_until == 0;
         state.stamp = state.stamp.max(highest);
+        if last_token < state.token {
+            // That lease is over: the lock was granted again since.
+            left = 0;
+        }
+        if !rolled_back && !made_anew && (1..state.epoch).contains(&epoch) && self.now < state.recover_until {
+            // Another opened the recovery, and may have known of a shorter lease.
+            state.recover_until = state.recover_until.max(self.now + left);
+        }
         if rolled_back || made_anew {
+            let slowest = 3 * pace.max(state.pace);
             self.lock.state.epoch = self.next_stamp();
-            let until = self.lock.state.recover_until.max(self.now + liveness.max(left));
+            let until = self.lock.state.recover_until.max(self.now + liveness.max(slowest).max(left));
             self.lock.state.recover_until = until;
             if rolled_back && let Some((_, end)) = &mut self.lock.lease {
                 *end = until.min(*end);
@@ -435,6 +453,10 @@ impl Turn {
     ) -> Option<Answer> {
         if !self.restore(Brought::Ticket(ticket), memory, terms.liveness) {
             return None;
+        }
+        if self.recovering() {
+            // A lease that it knows to be older than the last grant is not restored.
+            self.lock.state.token = self.lock.state.token.max(memory.last_token);
         }
         let client = client_of(id);
         let entry = Entry { lease: terms.lease, liveness: terms.liveness, ..about(id) };
@@ -542,10 +564,31 @@ impl Turn {
         self.lock.state.token < token || (self.lock.state.token == token && !others)
     }
 
-    fn release(&mut self, id: &str) -> Option<Answer> {
-        let word = self.give_up(id);
+    fn release(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
+        let believed = self.restore(Brought::Token(token), memory, terms.liveness);
+        let newest = token > 0 && token >= self.lock.state.token;
+        let mut word = self.give_up(id);
+        if believed && newest && self.recovering() {
+            // The recovery waited for this lease. What remains is for those who wait to return.
+            self.pass_over(token);
+            self.shorten_recovery(terms.liveness.max(3 * memory.pace));
+            if word == "unknown" {
+                word = "released";
+            }
+        }
         self.promote(u64::MAX);
         Some(self.answer(word, client_of(id), &[]))
+    }
+
+    /// The recovery ends after this time, or that in which the slowest returns.
+    fn shorten_recovery(&mut self, to: u64) {
+        let until = self.now + to.max(3 * self.lock.state.pace);
+        let until = self.lock.state.recover_until.min(until);
+        self.lock.state.recover_until = until;
+        let cut = self.lock.held().is_some_and(|(_, _, held)| held.cut);
+        if let Some((_, end)) = self.lock.lease.as_mut().filter(|_| cut) {
+            *end = until.min(*end);
+        }
     }
 
     fn leave(&mut self, ids: &[String]) -> Option<Answer> {
@@ -577,11 +620,16 @@ impl Turn {
 
     fn break_lease(&mut self, token: u64, force: bool) -> Option<Answer> {
         let Some((id, end, held)) = self.lock.held().filter(|(_, _, held)| held.token == token) else {
+            let ends_recovery = token == 0 && force && self.recovering();
+            if ends_recovery {
+                let until = self.now + 3 * self.lock.state.pace;
+                self.lock.state.recover_until = self.lock.state.recover_until.min(until);
+            }
             self.promote(u64::MAX);
-            return Some(self.answer("unknown", "", &[("left_us", 0)]));
+            return Some(self.answer(if ends_recovery { "ended" } else { "unknown" }, "", &[("left_us", 0)]));
         };
         let left = end - self.now;
-        self.messages.push((held.channel, format!("break {id} {token} {} {left}", held.ticket)));
+        self.messages.push((held.channel, format!("break {id} {token} {} {left} {}", held.ticket, held.secret)));
         if force {
             self.lock.end_lease();
         } else {
@@ -625,6 +673,7 @@ impl Turn {
             ("stamp", state.stamp),
             ("token", state.token),
             ("waiting", queue.len() as u64),
+            ("pace_us", state.pace),
             ("lease_left_us", lease_end.saturating_sub(self.now)),
             ("recover_left_us", state.recover_until.saturating_sub(self.now)),
         ];

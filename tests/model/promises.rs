@@ -17,7 +17,7 @@ macro_rules! ensure {
 }
 
 /// What was seen of one lock since it was made.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Witness {
     before: Found,
     /// The server's clock at the turn that left `before`; none after data was lost.
@@ -34,6 +34,8 @@ pub struct Witness {
     pace: u64,
     /// Ids and tokens of leases that were given back, or that an operator ended.
     over: BTreeSet<(String, u64)>,
+    /// How often the lock was granted since its data began. None: it came back from before.
+    grants: Option<u32>,
 }
 
 /// One turn as seen from outside.
@@ -48,9 +50,38 @@ pub struct Turn<'a> {
     pub batch: usize,
 }
 
+impl Default for Witness {
+    fn default() -> Self {
+        Self {
+            before: Found::default(),
+            told_time: None,
+            top_token: 0,
+            returned: None,
+            told: None,
+            heartbeats: BTreeMap::new(),
+            pace: 0,
+            over: BTreeSet::new(),
+            grants: Some(0),
+        }
+    }
+}
+
 impl Witness {
+    /// Keys went because the server's clock came to the end of their time. What was in use counts as lost, and so does an
+    /// idle lock that was granted once at most, or was left for a day: I3 makes an exception for a clock that jumps so far
+    /// forwards and back. All others must be remembered.
+    pub fn expired(&mut self, time: u64, found: Found) {
+        let left_for_long = self.told_time.is_none_or(|told| time >= told + DAY_US);
+        if self.before.lock.stands() || left_for_long || self.grants.is_some_and(|grants| grants < 2) {
+            return self.data_lost(found);
+        }
+        self.before = found;
+        (self.told_time, self.told, self.grants) = (None, None, Some(0));
+    }
+
     /// Data was lost, and this is what stands now.
     pub fn data_lost(&mut self, found: Found) {
+        self.grants = (found.lock == Lock::default()).then_some(0);
         self.before = found;
         self.told_time = None;
         self.told = None;
@@ -88,7 +119,7 @@ impl Witness {
             self.stays_over(turn)?;
         }
         self.garbage(turn)?;
-        leftovers(&self.before.lock, &outcome.found)?;
+        self.leftovers(&outcome.found)?;
         self.before = outcome.found.clone();
         if keeps_time {
             self.told_time = Some(turn.time);
@@ -103,12 +134,13 @@ impl Witness {
 
     /// The highest stamp that somebody brings, unless it is beyond belief.
     fn believed(&self, turn: &Turn) -> Option<u64> {
-        let (Request::Acquire { ticket: brought, memory, .. } | Request::Renew { token: brought, memory, .. }) =
-            turn.request
+        let (Request::Acquire { ticket: brought, memory, .. }
+        | Request::Renew { token: brought, memory, .. }
+        | Request::Release { token: brought, memory, .. }) = turn.request
         else {
             return None;
         };
-        let highest = memory.floor.max(*brought).max(memory.epoch);
+        let highest = memory.floor.max(*brought).max(memory.epoch).max(memory.last_token);
         let known = self.before.lock.entries.values().map(|entry| entry.token);
         let known = known.chain(self.before.lock.queue.iter().map(|(ticket, _)| *ticket)).max().unwrap_or_default();
         (highest <= known.max(self.before.lock.state.stamp).max(turn.time + DAY_US)).then_some(highest)
@@ -164,7 +196,7 @@ impl Witness {
         let reopened = before.state.epoch != after.state.epoch;
         let cut = reopened || held.is_none_or(|held| held.cut);
         let may_end = match turn.request {
-            Request::Release { id } => id == holder,
+            Request::Release { id, .. } => id == holder,
             Request::Leave { ids } => ids.contains(holder),
             Request::Break { token: theirs, force } => *force && *theirs == token,
             Request::Renew { token: theirs, .. } => *theirs > token && after.state.seen < after.state.recover_until,
@@ -174,9 +206,12 @@ impl Witness {
         match &after.lease {
             Some((other, new_end)) if other == holder => {
                 let renewed = matches!(turn.request, Request::Renew { id, .. } if id == holder);
-                ensure!(new_end == end || renewed || may_end || reopened, "the lease of {holder} was moved");
+                // A recovery that has nobody to wait for any more takes what stands from before with it.
+                let shortened = matches!(turn.request, Request::Release { .. }) && cut && new_end < end;
+                let may_move = renewed || may_end || reopened || shortened;
+                ensure!(new_end == end || may_move, "the lease of {holder} was moved");
                 let broken = held.is_some_and(|held| held.broken) && !reopened;
-                ensure!(new_end == end || !broken, "the broken lease of {holder} was prolonged");
+                ensure!(new_end <= end || !broken, "the broken lease of {holder} was prolonged");
                 ensure!(new_end >= end || cut, "the lease of {holder} was made shorter");
             }
             _ => ensure!(may_end, "the live lease of {holder} was taken"),
@@ -209,6 +244,7 @@ impl Witness {
         ensure!(token > floor, "token {token} after {floor}");
         ensure!(token > before.state.token, "token {token} after {}", before.state.token);
         self.top_token = self.top_token.max(token);
+        self.grants.iter_mut().for_each(|grants| *grants += 1);
         ensure!(now >= after.state.recover_until, "a grant during recovery");
 
         let (caller, asked) = match turn.request {
@@ -302,7 +338,9 @@ impl Witness {
     /// enough; leases from before the loss end with it, and those granted after it do not.
     fn recovery(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
-        let (Request::Acquire { id, terms, memory, .. } | Request::Renew { id, terms, memory, .. }) = turn.request
+        let (Request::Acquire { id, terms, memory, .. }
+        | Request::Renew { id, terms, memory, .. }
+        | Request::Release { id, terms, memory, .. }) = turn.request
         else {
             return Ok(());
         };
@@ -310,7 +348,15 @@ impl Witness {
             return Ok(());
         }
         if memory.epoch > before.state.epoch {
-            let least = after.state.seen + terms.liveness.max(memory.left);
+            let last_token = match turn.request {
+                Request::Renew { token, .. } | Request::Release { token, .. } => *token,
+                _ => memory.last_token,
+            };
+            // Of a lease that is not the last one nothing is left.
+            let held = before.lease.as_ref().and_then(|(holder, _)| Some(before.entries.get(holder)?.token));
+            let known = before.state.token.max(held.unwrap_or_default());
+            let left = if last_token < known { 0 } else { memory.left };
+            let least = after.state.seen + terms.liveness.max(3 * memory.pace).max(left);
             ensure!(after.state.epoch > memory.epoch, "the loss went unnoticed");
             ensure!(after.state.recover_until >= least, "the recovery ends before {least}");
             let (stands, end) = after.lease.as_ref().map_or((false, 0), |(holder, end)| (before.holds(holder), *end));
@@ -321,6 +367,7 @@ impl Witness {
         } else if (1..before.state.epoch).contains(&memory.epoch)
             && let Some((holder, end)) = &before.lease
             && let Some((now_holder, now_end)) = &after.lease
+            && before.entries.get(holder).is_none_or(|held| !held.cut)
         {
             ensure!(now_holder != holder || now_end >= end || now_holder == id, "a lease from after the loss was cut");
         }
@@ -350,6 +397,11 @@ impl Witness {
         if let Request::Renew { id, token, .. } = turn.request {
             let is_over = self.over.contains(&(id.clone(), *token));
             ensure!(answer.word != "renewed" || !is_over, "the lease of {id} was over and came back");
+        }
+        if let Request::Release { id, token, .. } = turn.request
+            && answer.word == "released"
+        {
+            self.over.insert((id.clone(), *token));
         }
         let Some((holder, _)) = &before.lease else { return Ok(()) };
         let ended = match turn.request {
@@ -413,6 +465,42 @@ impl Witness {
         }
         Ok(())
     }
+
+    /// I9: every key goes by itself, those of a lock in use not within a day; and an idle lock leaves its state only, which
+    /// remembers what must not come again (I3): for a day, or for an hour if the lock was granted once.
+    fn leftovers(&self, found: &Found) -> Result<(), String> {
+        let Found { lock, ttls, .. } = found;
+        let longest = |of: &Lock| {
+            let ends = of.sessions.values().copied().chain(of.lease.iter().map(|(_, end)| *end));
+            let longest =
+                ends.chain([of.state.recover_until]).max().unwrap_or_default().saturating_sub(lock.state.seen);
+            // Stamps that are ahead of the server's clock must not come again when the clock is there.
+            let ahead = of.state.stamp as i64 - (of.state.seen as i64 - of.state.skew);
+            (longest as i64).max(ahead) / 1000
+        };
+        let least = longest(lock) - MOMENT_MS;
+        let most = longest(lock).max(longest(&self.before.lock)) + MOMENT_MS;
+        let idle = match (self.grants, self.returned) {
+            (Some(2..), _) => DAY_MS..=DAY_MS,
+            (Some(_), None) => HOUR_MS..=HOUR_MS,
+            _ => HOUR_MS..=DAY_MS,
+        };
+        for (key, ttl) in ttls {
+            ensure!(*ttl > 0, "{key} has no end");
+            if lock.stands() {
+                ensure!((DAY_MS + least..=DAY_MS + most).contains(ttl), "{key} goes after {ttl} ms");
+            } else {
+                let expected = (idle.start() + least..=idle.end() + most).contains(ttl);
+                ensure!(*key == "state" && expected, "{key} is left, for {ttl} ms");
+            }
+        }
+        let expected: BTreeMap<&str, bool> =
+            [("queue", !lock.queue.is_empty()), ("leases", lock.lease.is_some()), ("state", lock.stands())].into();
+        for (key, expected) in expected {
+            ensure!(!expected || ttls.contains_key(key), "{key} is missing");
+        }
+        Ok(())
+    }
 }
 
 /// I10: what the second of two equal requests may change is the clock, and the end of a lease that it renews.
@@ -429,36 +517,6 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
     Ok(())
 }
 
-/// I9: every key goes by itself, those of a lock in use not within a day; and an idle lock leaves its state only, which
-/// remembers what must not come again (I3).
-fn leftovers(before: &Lock, found: &Found) -> Result<(), String> {
-    let Found { lock, ttls, .. } = found;
-    let longest = |of: &Lock| {
-        let ends = of.sessions.values().copied().chain(of.lease.iter().map(|(_, end)| *end));
-        let longest = ends.chain([of.state.recover_until]).max().unwrap_or_default().saturating_sub(lock.state.seen);
-        // Stamps that are ahead of the server's clock must not come again when the clock is there.
-        let ahead = of.state.stamp as i64 - (of.state.seen as i64 - of.state.skew);
-        (longest as i64).max(ahead) / 1000
-    };
-    let least = longest(lock) - MOMENT_MS;
-    let most = longest(lock).max(longest(before)) + MOMENT_MS;
-    for (key, ttl) in ttls {
-        ensure!(*ttl > 0, "{key} has no end");
-        if lock.stands() {
-            ensure!((DAY_MS + least..=DAY_MS + most).contains(ttl), "{key} goes after {ttl} ms");
-        } else {
-            let expected = (HOUR_MS + least..=HOUR_MS + most).contains(ttl);
-            ensure!(*key == "state" && expected, "{key} is left, for {ttl} ms");
-        }
-    }
-    let expected: BTreeMap<&str, bool> =
-        [("queue", !lock.queue.is_empty()), ("leases", lock.lease.is_some()), ("state", lock.stands())].into();
-    for (key, expected) in expected {
-        ensure!(!expected || ttls.contains_key(key), "{key} is missing");
-    }
-    Ok(())
-}
-
 /// Whether this waiter counts: it can be granted the lock, and its session goes on.
 fn alive(lock: &Lock, id: &str, now: u64) -> bool {
     lock.entries.contains_key(id) && lock.sessions.get(client_of(id)).is_some_and(|end| *end > now)
@@ -467,7 +525,7 @@ fn alive(lock: &Lock, id: &str, now: u64) -> bool {
 /// Whether the request is about this id, by its owner.
 fn named(request: &Request, id: &str) -> bool {
     match request {
-        Request::Release { id: named } | Request::Renew { id: named, .. } => named == id,
+        Request::Release { id: named, .. } | Request::Renew { id: named, .. } => named == id,
         Request::Leave { ids } => ids.iter().any(|named| named == id),
         _ => false,
     }

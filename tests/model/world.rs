@@ -1,6 +1,6 @@
 //! What may happen to one lock, and a world in which it happens to the scripts and to the model alike.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 
@@ -175,6 +175,8 @@ pub struct World<'a> {
     born: usize,
     history: Vec<Request>,
     saved: Vec<(Saved, Lock)>,
+    /// When the server's clock comes to the end of each key's time.
+    ends: BTreeMap<&'static str, u64>,
     /// The clock of those who wait. Nobody sets it.
     now: u64,
     /// Of the server's clock against it.
@@ -191,6 +193,8 @@ pub struct World<'a> {
 #[derive(Debug)]
 enum Event {
     Fault(Op),
+    /// Keys went because their time was over.
+    Expired,
     Asked(Request, Option<Answer>),
 }
 
@@ -208,6 +212,7 @@ impl<'a> World<'a> {
             born: 0,
             history: vec![],
             saved: vec![],
+            ends: BTreeMap::new(),
             now: START,
             offset: 0,
             batch: case.batch,
@@ -291,6 +296,8 @@ impl<'a> World<'a> {
 
     fn data_lost(&mut self) {
         let found = self.driver.found();
+        let time = self.time();
+        self.ends = found.ttls.iter().map(|(key, ttl)| (*key, time.saturating_add_signed(ttl * 1000))).collect();
         self.witness.data_lost(found);
     }
 
@@ -327,7 +334,7 @@ impl<'a> World<'a> {
             What::Release(which) if holds > 0 => client.release(which % holds),
             What::Leave { from, count } if waiters > 0 => client.leave(from % waiters, count),
             What::Farewell(which) if !client.farewells.is_empty() => {
-                Request::Release { id: client.farewells[which % client.farewells.len()].clone() }
+                client.give_back(&client.farewells[which % client.farewells.len()])
             }
             What::Break { current, force } => {
                 let held = self.model.entries.values().find(|entry| entry.token > 0);
@@ -340,7 +347,7 @@ impl<'a> World<'a> {
             }
             What::Boast => {
                 let (id, floor) = (format!("{}.boast", client.name), time + 25 * HOUR);
-                let memory = Memory { epoch: 1, floor, left: SECOND };
+                let memory = Memory { epoch: 1, floor, left: SECOND, last_token: floor, pace: 0 };
                 match client.holds.first() {
                     Some(hold) => {
                         Request::Renew { id: hold.id.clone(), token: hold.token, terms: client.terms, memory }
@@ -369,16 +376,37 @@ impl<'a> World<'a> {
         Ok(outcome.answer)
     }
 
+    /// Keys whose time is over by the server's clock go, as they would if it were not the test that sets it.
+    fn expire(&mut self, time: u64) {
+        let over: Vec<&str> = self.ends.iter().filter(|(_, end)| **end <= time).map(|(key, _)| *key).collect();
+        if over.is_empty() {
+            return;
+        }
+        for key in over {
+            self.driver.expire(key);
+            self.ends.remove(key);
+        }
+        let found = self.driver.found();
+        self.model = found.lock.clone();
+        self.log.push((time, Event::Expired));
+        self.witness.expired(time, found);
+    }
+
     /// One step: the request goes to the scripts and to the model, and everything is compared.
     fn send(&mut self, request: Request, pushes: bool) -> Checked<Outcome> {
         self.steps += 1;
         let time = self.time();
+        self.expire(time);
         self.log.push((time, Event::Asked(request.clone(), None)));
         let before = self.model.clone();
         let (answer, messages) = self.model.turn(time, &request, self.batch, self.driver.queue());
         let outcome = self.driver.run(time, self.batch, &request)?;
         self.log.pop();
         self.log.push((time, Event::Asked(request.clone(), Some(outcome.answer.clone()))));
+        if !matches!(request, Request::Inspect { .. }) {
+            let ends = outcome.found.ttls.iter().map(|(key, ttl)| (*key, time.saturating_add_signed(ttl * 1000)));
+            self.ends = ends.collect();
+        }
 
         if self.by_model {
             if outcome.answer != answer {
@@ -416,8 +444,9 @@ impl<'a> World<'a> {
 
     /// This client does what is to be done: gives back, renews, re-enters, says that it is alive.
     fn settle(&mut self, who: usize) -> Checked {
-        for id in self.clients[who].farewells.clone() {
-            self.ask(who, Request::Release { id }, Fate::Answered)?;
+        for farewell in self.clients[who].farewells.clone() {
+            let request = self.clients[who].give_back(&farewell);
+            self.ask(who, request, Fate::Answered)?;
         }
         for index in (0..self.clients[who].holds.len()).rev() {
             if index < self.clients[who].holds.len() {
@@ -486,6 +515,7 @@ impl<'a> World<'a> {
             let seconds = (*time as i64 - START as i64) as f64 / 1e6;
             story += &match event {
                 Event::Fault(op) => format!("{seconds:>14.6} {op:?}\n"),
+                Event::Expired => format!("{seconds:>14.6} keys expired\n"),
                 Event::Asked(request, None) => format!("{seconds:>14.6} {request:?} -> ?\n"),
                 Event::Asked(request, Some(answer)) => format!("{seconds:>14.6} {request:?} -> {}\n", answer.word),
             };

@@ -32,7 +32,7 @@ pub(super) fn acquire_in(
     mode: Mode,
     timeout: Option<Duration>,
 ) {
-    let about = About { label: "l".into(), owner: "o".into() };
+    let about = About { secret: "s".into(), label: "l".into(), owner: "o".into() };
     let command = Command::Acquire { id, spec: spec.clone(), about, mode, timeout, called: at(now) };
     machine.handle(at(now), Event::Command(command));
 }

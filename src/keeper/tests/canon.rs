@@ -191,7 +191,7 @@ impl World {
                 notes.words.push(self.now - *at);
             }
             notes.words.push(u64::MAX);
-            for (at, Push { kind, id, token, ticket, queue: _ }, of) in &link.pushes {
+            for (at, Push { kind, id, token, ticket, secret: _, queue: _ }, of) in &link.pushes {
                 notes.words.push(*kind as u64);
                 id.hash(notes);
                 notes.stamp(*token);
@@ -236,6 +236,7 @@ impl World {
             waiting,
             lease_left,
             recover_left,
+            pace,
             holder,
             again,
             left,
@@ -249,7 +250,7 @@ impl World {
         for number in [epoch, stamp, token, granted_token, ticket] {
             notes.stamp(*number);
         }
-        (waiting, lease_left, recover_left, again, left, rank).hash(notes);
+        (waiting, lease_left, recover_left, pace, again, left, rank).hash(notes);
         if let Some(holder) = holder {
             holder.id.hash(notes);
             notes.stamp(holder.token);

@@ -118,6 +118,7 @@ impl Model for Explored {
             renew_every: Some(ms(50)),
             max_hold: None,
             replicas: 0,
+            confirm_grants: false,
         };
         world.specs = vec![vec![Arc::new(spec)]];
         world.clients.iter_mut().for_each(|client| client.ever = true);

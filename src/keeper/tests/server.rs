@@ -120,20 +120,40 @@ fn us(span: std::time::Duration) -> u64 {
 
 fn request_of(call: &Call) -> Request {
     match call.clone() {
-        Call::Acquire { id, wait, claim, lease, liveness, buffer, heartbeat, ticket, epoch, floor, left, .. } => {
+        Call::Acquire {
+            id,
+            wait,
+            claim,
+            lease,
+            liveness,
+            buffer,
+            heartbeat,
+            ticket,
+            epoch,
+            floor,
+            left,
+            last_token,
+            pace,
+            ..
+        } => {
             let (lease, liveness, buffer, heartbeat) = (us(lease), us(liveness), us(buffer), us(heartbeat));
             let terms = Terms { lease, liveness, buffer, heartbeat };
-            Request::Acquire { id, wait, claim, terms, ticket, memory: Memory { epoch, floor, left: us(left) } }
+            let memory = Memory { epoch, floor, left: us(left), last_token, pace: us(pace) };
+            Request::Acquire { id, wait, claim, terms, ticket, memory }
         }
         Call::Heartbeat { client, liveness, buffer, heartbeat, ids, .. } => {
             let terms = Terms { lease: 0, liveness: us(liveness), buffer: us(buffer), heartbeat: us(heartbeat) };
             Request::Heartbeat { client: client.to_string(), terms, ids }
         }
-        Call::Renew { id, token, lease, liveness, epoch, floor, left, .. } => {
+        Call::Renew { id, token, lease, liveness, epoch, floor, left, pace, .. } => {
             let terms = Terms { lease: us(lease), liveness: us(liveness), ..Terms::default() };
-            Request::Renew { id, token, terms, memory: Memory { epoch, floor, left: us(left) } }
+            let memory = Memory { epoch, floor, left: us(left), pace: us(pace), ..Memory::default() };
+            Request::Renew { id, token, terms, memory }
         }
-        Call::Release { id, .. } => Request::Release { id },
+        Call::Release { id, token, liveness, epoch, floor, pace, .. } => {
+            let terms = Terms { liveness: us(liveness), ..Terms::default() };
+            Request::Release { id, token, terms, memory: Memory { epoch, floor, pace: us(pace), ..Memory::default() } }
+        }
         Call::Leave { ids, .. } => Request::Leave { ids },
         Call::Inspect { after, count, .. } => Request::Inspect { after, count: count as usize },
         Call::Break { token, force, .. } => Request::Break { token, force },

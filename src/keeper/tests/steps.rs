@@ -8,7 +8,7 @@ use super::world::{MS, World};
 use crate::clock::Time;
 use crate::keeper::machine::{Command, Id};
 use crate::keeper::waiters::Mode;
-use crate::server::{About, Failure};
+use crate::server::{About, Failure, wire_id};
 
 /// One thing that happens. The first number names a client, the others choose among what there is, whatever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -379,7 +379,9 @@ impl super::clients::Client {
         }
         let id = self.take_number();
         let called = if self.ever { Time(BOOT_NS) } else { self.clock(now) };
-        let about = About { label: "".into(), owner: "".into() };
+        // As the model of the server makes them up.
+        let secret = super::model::about(&wire_id(&self.name, id)).secret.into();
+        let about = About { secret, label: "".into(), owner: "".into() };
         let timeout_at = timeout.map(|timeout| called + timeout);
         let answer_by = (mode != Mode::Wait).then_some(called + Duration::from_secs(5));
         let by = timeout_at.into_iter().chain(answer_by).min();

@@ -393,7 +393,7 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
     let with = |replicas, lease, liveness, renew_every, max_hold: Option<u64>| {
         let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(60), ms(lease / 10));
         let (keys, max_hold) = (keys.clone(), max_hold.map(ms));
-        Arc::new(Spec { keys, lease, liveness, buffer, notice, renew_every, max_hold, replicas })
+        Arc::new(Spec { keys, lease, liveness, buffer, notice, renew_every, max_hold, replicas, confirm_grants: false })
     };
     let spec = |lease, liveness, renew_every, max_hold| with(0, lease, liveness, renew_every, max_hold);
     vec![

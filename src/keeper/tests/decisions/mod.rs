@@ -1,6 +1,7 @@
 //! What one machine sends and tells, and when, to the microsecond. The worlds show that the promises hold; these show
 //! that they are kept in the way that is meant, and not in a lazier or a busier one.
 
+mod forged;
 mod giving_back;
 mod holding;
 mod late;
@@ -51,7 +52,10 @@ pub(super) fn alive(rank: u64, lease_left: Duration) -> Answer {
 /// Of a lease from the place that `queued` tells.
 pub(super) fn pushed(machine: &mut Machine, now: f64, kind: PushKind, id: Id, token: u64) {
     let queue = LockKeys::new("fairlock", "x").keys[0].clone();
-    machine.handle(at(now), Event::Push(Push { kind, id: format!("client.{id}"), token, ticket: 6, queue }));
+    machine.handle(
+        at(now),
+        Event::Push(Push { kind, id: format!("client.{id}"), token, ticket: 6, secret: "s".into(), queue }),
+    );
 }
 
 pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: Id, token: u64) {

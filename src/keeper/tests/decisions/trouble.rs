@@ -18,6 +18,10 @@ fn calls(effects: Vec<Effect>) -> Vec<(RequestId, Call)> {
     effects.into_iter().filter_map(send).collect()
 }
 
+fn inspect(call: CallId) -> Command {
+    Command::Inspect { call, keys: Arc::new(LockKeys::new("fairlock", "x")), after: 0, count: 1 }
+}
+
 fn is_renewal(call: &Call) -> bool {
     matches!(call, Call::Renew { .. })
 }
@@ -381,6 +385,97 @@ fn a_lease_that_an_answer_names_is_taken_or_given_back() {
     let releases = |(_, call): &(RequestId, Call)| matches!(call, Call::Release { id, .. } if id == "client.40");
     assert!(calls(effects).iter().any(releases));
     assert_eq!(machine.gives_back_until(), Some(at(3.5 + 8.0)));
+}
+
+/// Its server was rolled back, and names a grant from before: it has to hear of the one that is held.
+#[test]
+fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
+    for (token, renews) in [(7, false), (6, true)] {
+        let mut machine = holding(LockOptions::new());
+        machine.handle(at(1.0), Event::Command(inspect(5)));
+        let (request, _) = one_sent(&mut machine, 1.0);
+        let mut answered = lease(Word::State, seconds(8.0));
+        let holder = answered.holder.get_or_insert_default();
+        (holder.id, holder.token) = ("client.1".into(), token);
+        answer(&mut machine, 1.1, request, answered);
+        let sent = calls(machine.effects(at(1.1)));
+        assert_eq!(sent.iter().any(|(_, call)| is_renewal(call)), renews, "{sent:?}");
+    }
+}
+
+/// A second loss of data may come before the recovery from the first is over.
+#[test]
+fn whoever_returns_tells_how_long_a_recovery_was_to_last() {
+    let mut machine = waiting(LockOptions::new(), 1, seconds(20.0));
+    // The heartbeat finds an empty server, and the return opens a recovery there.
+    tick(&mut machine, 3.4);
+    let (request, _) = one_sent(&mut machine, 3.4);
+    answer(&mut machine, 3.5, request, Answer { epoch: 0, stamp: 0, token: 0, ..lease(Word::Unknown, Duration::ZERO) });
+    let (request, call) = one_sent(&mut machine, 3.5);
+    let Call::Acquire { left, last_token, .. } = call else { panic!("{call:?}") };
+    assert_eq!((left, last_token), (seconds(20.1 - 3.5), 7));
+    let pace = seconds(5.0);
+    let recovering = Answer { epoch: 8, recover_left: seconds(16.6), pace, ..queued(0, Duration::ZERO) };
+    answer(&mut machine, 3.6, request, recovering);
+    machine.effects(at(3.6));
+    // So does the next.
+    disconnect(&mut machine, 4.0);
+    connect(&mut machine, 5.0);
+    let first = sent(&mut machine, 5.0).remove(0).1;
+    let Call::Acquire { left, epoch: 8, pace: told, .. } = first else { panic!("{first:?}") };
+    assert_eq!((left, told), (seconds(3.6 + 16.6 - 5.0), pace));
+}
+
+/// The answers that an empty server gives before anybody has told it more do not make a client forget.
+#[test]
+fn an_empty_server_makes_nobody_forget_a_lease() {
+    let mut machine = waiting(LockOptions::new(), 1, seconds(20.0));
+    for now in [1.0, 2.0] {
+        machine.handle(at(now), Event::Command(inspect(5)));
+        let (request, _) = sent(&mut machine, now).remove(0);
+        let empty = Answer { epoch: 0, stamp: 0, token: 0, ..lease(Word::State, Duration::ZERO) };
+        answer(&mut machine, now + 0.1, request, empty);
+    }
+    machine.effects(at(2.1));
+    disconnect(&mut machine, 4.0);
+    connect(&mut machine, 5.0);
+    let first = sent(&mut machine, 5.0).remove(0).1;
+    let Call::Acquire { left, .. } = first else { panic!("{first:?}") };
+    assert_eq!(left, seconds(20.1 - 5.0));
+}
+
+/// Returns are made in batches, and each that is over makes room for the next.
+#[test]
+fn a_return_that_is_overtaken_by_a_confirmation_makes_room() {
+    let (mut machine, sent_first) = many_return(70);
+    assert_eq!(sent_first.len(), 64);
+    // A message as old as an answer has to be confirmed.
+    grant_pushed(&mut machine, 3.6, 1, 7);
+    let (confirm, call) = sent(&mut machine, 3.6).remove(0);
+    assert!(is_renewal(&call), "{call:?}");
+    answer(&mut machine, 3.7, sent_first[0].0, Answer { ticket: 10, ..queued(0, seconds(30.0)) });
+    answer(&mut machine, 3.8, confirm, lease(Word::Renewed, seconds(30.0)));
+    let name: Arc<str> = "x".into();
+    assert_eq!(machine.sessions[&name].reentering.len(), 63);
+    for (request, _) in &sent_first[1..] {
+        answer(&mut machine, 3.9, *request, Answer { ticket: 11, ..queued(0, seconds(30.0)) });
+    }
+    assert_eq!(machine.sessions[&name].reentering.len(), 6, "the last six were sent");
+}
+
+/// The lock clock stands still for longer than two heartbeats: it has to know how far apart they are.
+#[test]
+fn a_client_behind_a_slow_network_says_how_far_apart_its_heartbeats_are() {
+    let mut machine = waiting(LockOptions::new().liveness(seconds(0.6)), 9, seconds(60.0));
+    let mut now = 0.2;
+    for expected in [0.2, 0.25, 0.25] {
+        tick(&mut machine, now);
+        let (request, call) = one_sent(&mut machine, now);
+        let Call::Heartbeat { heartbeat, .. } = call else { panic!("{call:?}") };
+        assert_eq!(heartbeat, seconds(expected));
+        now += 0.25;
+        answer(&mut machine, now, request, alive(9, seconds(60.0)));
+    }
 }
 
 #[test]

@@ -1,0 +1,48 @@
+//! Messages that no script made: whoever may publish can send them, and they change nothing.
+
+use super::*;
+use crate::server::Push;
+
+fn message(machine: &mut Machine, kind: PushKind, lock: &str, secret: &str) -> Vec<Effect> {
+    let queue = LockKeys::new("fairlock", lock).keys[0].clone();
+    // With a token far ahead, as one would choose who wants to be believed.
+    let push = Push { kind, id: "client.1".into(), token: 1 << 52, ticket: 6, secret: secret.into(), queue };
+    machine.handle(at(1.0), Event::Push(push));
+    machine.effects(at(1.0))
+}
+
+#[test]
+fn a_grant_is_believed_if_it_names_the_lock_and_the_secret_of_the_waiter() {
+    for (lock, secret, believed) in [("x", "s", true), ("x", "", false), ("x", "S", false), ("y", "s", false)] {
+        let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
+        let effects = message(&mut machine, PushKind::Grant, lock, secret);
+        assert_eq!(granted(&effects).is_some(), believed, "{lock} {secret:?}");
+        assert!(believed || effects.is_empty(), "{effects:?}");
+    }
+}
+
+#[test]
+fn a_lease_is_broken_by_a_message_if_it_names_the_lock_and_the_secret_of_the_holder() {
+    for (lock, secret, believed) in [("x", "s", true), ("x", "", false), ("y", "s", false)] {
+        let mut machine = holding(LockOptions::new());
+        let queue = LockKeys::new("fairlock", lock).keys[0].clone();
+        let push =
+            Push { kind: PushKind::Break, id: "client.1".into(), token: 7, ticket: 6, secret: secret.into(), queue };
+        machine.handle(at(1.0), Event::Push(push));
+        assert_eq!(lost(&machine.effects(at(1.0))) == Some(&LostReason::Broken), believed, "{lock} {secret:?}");
+    }
+}
+
+/// What is told of an id that nobody here has any more may be true: it is given back, but not again and again.
+#[test]
+fn a_grant_that_nobody_waits_for_is_given_back_once() {
+    let (mut machine, _) = start(LockOptions::new());
+    message(&mut machine, PushKind::Grant, "z", "s").iter().for_each(|effect| {
+        let Effect::Send { request, call: Call::Leave { ids, .. } } = effect else { panic!("{effect:?}") };
+        assert_eq!(ids[..], ["client.1"]);
+        let refusal = crate::server::Failure::Refused("NOPERM".into());
+        machine.handle(at(1.1), Event::Answered { request: *request, result: Err(refusal) });
+    });
+    machine.effects(at(1.1));
+    assert!(machine.farewells.is_empty() && machine.sessions.is_empty(), "{machine:?}");
+}
