@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::args::{Run, Server};
+use crate::clock::Moment;
 use crate::exit::{self, Failure, say};
 use crate::job::{Job, Plan};
 use crate::protocol::Report;
@@ -40,12 +41,26 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
             client: &client,
             name: &args.name,
             label: args.label.clone().unwrap_or_else(|| wait::default_label(&args.command[0])),
-            options: LockOptions::new().lease(args.lease).notice(timing.notice).replicas(args.replicas),
+            // The command cannot be stopped in the time that a claim leaves: it begins with a whole lease.
+            options: LockOptions::new()
+                .lease(args.lease)
+                .notice(timing.notice)
+                .confirm_grants(true)
+                .replicas(args.replicas),
             timeout: args.timeout,
             no_wait: args.no_wait,
         };
-        let (client, guard) = wait::for_lock(&request, &mut events, terminal.as_ref()).await?;
-        let (term_at, kill_at) = timing.of(&guard.held());
+        let (client, guard, term_at, kill_at) = loop {
+            let (client, guard) = wait::for_lock(&request, &mut events, terminal.as_ref()).await?;
+            let (term_at, kill_at) = timing.of(&guard.held());
+            if Moment::now() < term_at {
+                break (client, guard, term_at, kill_at);
+            }
+            // This process was stopped, or its machine slept, after the lease was confirmed: nothing has begun yet.
+            say("the lock was granted too late to be used; waiting again");
+            give_back(guard, true, &mut events).await;
+            client.close().await;
+        };
         // At a plain terminal the command takes the place of fairlock's group in the foreground.
         let foreground = terminal.as_ref().filter(|terminal| terminal.is_for_command()).map(Terminal::own_group);
         let plan = Plan {
