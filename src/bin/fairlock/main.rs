@@ -17,6 +17,8 @@ mod job;
 mod local;
 mod local_folder;
 mod lookup;
+mod nested;
+mod progress;
 mod protocol;
 mod run;
 mod shim;
@@ -28,6 +30,7 @@ mod terminal;
 mod text;
 mod timing;
 mod wait;
+mod watch;
 
 use std::process::ExitCode;
 
