@@ -33,6 +33,14 @@ use `sudo fairlock run …` instead.
 Signals: INT, TERM, HUP and QUIT sent to fairlock go to the command's process group; USR1, USR2, ALRM and WINCH to the \
 command alone. At a terminal Ctrl-C and Ctrl-Z reach the command directly; while it is stopped, its lease runs out.";
 
+const STATUS_HELP: &str = "\
+With --json, `state` is one of
+  held         somebody holds the lock
+  breaking     somebody holds it, and the lease is not renewed any more because it was broken
+  free         nobody holds it; if `waiting` is not zero, the first waiter is next
+  recovering   nobody holds it, and nothing is granted for `recovering_for_ms` at most: the server lost data, and waits \
+for the clients that were there before";
+
 const LOCAL_HELP: &str = "\
 The private server of --local listens on a unix socket in a folder of mode 0700, and on no port. The folder is \
 FAIRLOCK_LOCAL_DIR, or else fairlock/ in XDG_RUNTIME_DIR (or in /run/user/UID), in XDG_STATE_HOME, or in ~/.local/state; \
@@ -80,6 +88,7 @@ pub(crate) enum Task {
     /// Wait for the lock, and run a command while holding it
     Run(Run),
     /// Show who holds a lock, and who waits for it
+    #[command(after_help = STATUS_HELP)]
     Status(Status),
     /// The private server that --local uses
     #[command(after_help = LOCAL_HELP)]
