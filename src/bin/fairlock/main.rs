@@ -30,6 +30,7 @@ mod terminal;
 mod text;
 mod timing;
 mod wait;
+mod warnings;
 mod watch;
 
 use std::process::ExitCode;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
+    warnings::show();
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
         Task::Status(status) => status::status(&cli.server, &status),
