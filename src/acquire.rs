@@ -261,7 +261,9 @@ impl From<Failed> for AcquireError {
 impl From<Failed> for TryAcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::Refused(Refusal::Busy { holder, waiting }) => TryAcquireError::Busy { holder, waiting },
+            Failed::Refused(Refusal::Busy { holder, waiting, recovering_for }) => {
+                TryAcquireError::Busy { holder, waiting, recovering_for }
+            }
             Failed::NotTaken(lease) => TryAcquireError::NotTaken { lease },
             other => match AcquireError::from(other) {
                 AcquireError::Option(error) => error.into(),

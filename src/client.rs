@@ -66,7 +66,7 @@ impl Client {
     /// [`OptionError`] if the name or an option cannot work.
     pub fn lock_with(&self, name: &str, options: LockOptions) -> Result<Lock, OptionError> {
         check_name(name)?;
-        let spec = options.check(LockKeys::new(&self.handle.prefix, name))?;
+        let spec = options.of(LockKeys::new(&self.handle.prefix, name))?;
         Ok(Lock::new(self.handle.clone(), spec, self.label.clone()))
     }
 

@@ -27,7 +27,7 @@ pub enum OptionError {
         value: String,
     },
     /// A duration is zero, too short or absurdly long.
-    #[error("{option} is {value:?}: it must be between {least:?} and {most:?}")]
+    #[error("{option} is {}: it must be between {least:?} and {}", in_days(.value), in_days(.most))]
     Duration {
         /// The option's name.
         option: &'static str,
@@ -210,13 +210,15 @@ pub enum AcquireError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryAcquireError {
-    /// Somebody else holds the lock or is before us.
-    #[error("busy: {}, {waiting} waiting", held_by(.holder))]
+    /// Somebody else holds the lock or is before us, or the server lost data and grants nothing for a while.
+    #[error("busy: {}, {waiting} waiting", held_by(.holder, .recovering_for))]
     Busy {
         /// Who holds it, if anybody does: there may be only waiters.
         holder: Option<Box<Holder>>,
         /// How many wait.
         waiting: u64,
+        /// For how long at most nothing is granted, because the server lost data and waits for its clients to return.
+        recovering_for: Option<Duration>,
     },
     /// The lock was granted, but its future was not polled for a whole lease, so it was given back.
     #[error(
@@ -321,6 +323,16 @@ pub enum RunError {
     Lost(#[from] Lost),
 }
 
+/// A long time in days: nobody knows how long so many seconds are.
+fn in_days(duration: &Duration) -> String {
+    const DAY: u64 = 24 * 3600;
+    match duration.as_secs() / DAY {
+        0 | 1 => format!("{duration:?}"),
+        days if duration.subsec_nanos() == 0 && duration.as_secs().is_multiple_of(DAY) => format!("{days} days"),
+        days => format!("more than {days} days"),
+    }
+}
+
 fn because(cause: &Option<Arc<str>>) -> String {
     cause.as_ref().map_or_else(String::new, |cause| format!(" (last error: {cause})"))
 }
@@ -329,9 +341,10 @@ fn at(position: &Option<u64>) -> String {
     position.map_or_else(String::new, |position| format!(", last known at position {position} of the queue"))
 }
 
-fn held_by(holder: &Option<Box<Holder>>) -> String {
-    match holder {
-        Some(holder) => format!("held by {:?} for another {:?} unless renewed", holder.label, holder.remaining),
-        None => "free, but others are first".into(),
+fn held_by(holder: &Option<Box<Holder>>, recovering_for: &Option<Duration>) -> String {
+    match (holder, recovering_for) {
+        (Some(holder), _) => format!("held by {:?} for another {:?} unless renewed", holder.label, holder.remaining),
+        (None, Some(longest)) => format!("nothing is granted for up to {longest:?} because the server lost data"),
+        (None, None) => "free, but others are first".into(),
     }
 }

@@ -313,7 +313,7 @@ mod tests {
     use crate::server::LockKeys;
 
     fn lease_until(deadline: Time) -> Shared {
-        Shared::new(LockOptions::new().check(LockKeys::new("fairlock", "x")).unwrap(), 1, 7, 6, deadline)
+        Shared::new(LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap(), 1, 7, 6, deadline)
     }
 
     // While the machine slept, or the keeper did not run.

@@ -73,9 +73,9 @@ impl Lock {
             let outcome =
                 self.handle.call(self.spec.name(), |call| Command::Inspect { call, keys, after, count: PAGE }).await?;
             let Outcome::State(page) = outcome else { return Ok(state) };
+            state.recovering_for = page.recovering_for();
             state.holder = page.held.map(|holder| *holder);
             state.waiting = page.waiting;
-            state.recovering_for = (!page.recover_left.is_zero()).then_some(page.recover_left);
             let more = page.page.len() == PAGE as usize;
             after = page.page.last().map_or(after, |waiter| waiter.ticket);
             state.queue.extend(page.page);

@@ -125,7 +125,17 @@ impl LockOptions {
         self
     }
 
-    pub(crate) fn check(&self, keys: LockKeys) -> Result<Arc<Spec>, OptionError> {
+    /// Whether a lock of this name can have these options; [`Client::lock_with`](crate::Client::lock_with) asks the same.
+    /// No client and no server is needed for this.
+    ///
+    /// # Errors
+    /// [`OptionError`] if the name or an option cannot work.
+    pub fn check(&self, name: &str) -> Result<(), OptionError> {
+        check_name(name)?;
+        self.of(LockKeys::new("", name)).map(drop)
+    }
+
+    pub(crate) fn of(&self, keys: LockKeys) -> Result<Arc<Spec>, OptionError> {
         within("the lease", self.lease, LEAST, MOST)?;
         within("the liveness", self.liveness, LEAST, MOST)?;
         within("the buffer", self.buffer, Duration::ZERO, MOST)?;
@@ -227,7 +237,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
     fn check(options: LockOptions) -> Result<Arc<Spec>, OptionError> {
-        options.check(LockKeys::new("fairlock", "x"))
+        options.of(LockKeys::new("fairlock", "x"))
     }
 
     // Every option is set to what no other is.

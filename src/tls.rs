@@ -1,5 +1,8 @@
 //! Certificates for connections that are encrypted.
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
 /// Whom to believe, and what to show, where a URL says `rediss://`.
 ///
 /// Without any of this, the certificate of the server must be one that this machine trusts.
@@ -26,6 +29,16 @@ impl Tls {
     pub fn client_certificate(mut self, pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
         self.client = Some((pem.into(), key_pem.into()));
         self
+    }
+
+    /// What is missing in them. Without any authority no server would be believed, and nobody would know why.
+    pub(crate) fn missing(&self) -> Option<&'static str> {
+        let none = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).next().is_none();
+        if self.ca.as_deref().is_some_and(none) {
+            return Some("the file of the certificate authority contains no certificate in PEM form");
+        }
+        let own = self.client.as_ref().is_some_and(|(certificate, _)| none(certificate));
+        own.then_some("the file of the client's certificate contains none in PEM form")
     }
 
     pub(crate) fn certificates(&self) -> redis::TlsCertificates {

@@ -50,6 +50,26 @@ fn a_command_that_died_by_a_signal_is_reported_as_shells_do() {
 }
 
 #[test]
+fn the_same_warning_is_said_once() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--lease", "1h"], "echo; exec sleep 1000");
+    holder.line();
+    let waiter = redis.run("x", &[], "true");
+    assert!(waiter.complaint().contains("position 1"));
+    redis.cut();
+    let first = waiter.complaint();
+    assert!(first.contains("the connection was lost"), "{first}");
+    let mut cut = 0;
+    while cut < 8 {
+        cut += eventually("somebody is back", || Some(redis.cut()).filter(|cut| *cut > 0));
+    }
+    holder.signal(Signal::TERM);
+    let ended = waiter.finish();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(!ended.stderr.contains(&first), "{ended:?}");
+}
+
+#[test]
 fn wrong_usage_is_125_and_help_is_not() {
     let code = |arguments: &[&str]| fairlock().args(arguments).output().unwrap().status.code().unwrap();
     for wrong in [
@@ -71,13 +91,57 @@ fn wrong_usage_is_125_and_help_is_not() {
     for code in ["122", "123", "124", "125", "126", "127", "128+N"] {
         assert!(help.contains(code), "the help explains {code}");
     }
+    assert!(!help.contains("operator"), "nothing in the command line is for one: {help}");
 }
 
+/// A server that cannot be reached would be tried again and again if it were asked first.
 #[test]
-fn options_that_cannot_work_are_125() {
+fn what_cannot_work_is_refused_before_a_server_is_asked() {
+    for (arguments, says) in [
+        (&["run", "", "--", "true"][..], "the lock's name is empty"),
+        (&["status", ""], "the lock's name is empty"),
+        (&["run", "a{b", "--", "true"], "contains a brace"),
+        (&["run", "x", "--lease", "1ns", "--", "true"], "must be between 50ms and 30 days"),
+        (
+            &["run", "x", "--lease", "10000y", "--", "true"],
+            "the lease is 3652500 days: it must be between 50ms and 30 days",
+        ),
+        (&["run", "x", "--timeout", "10000000y", "--", "true"], "must be at most 366 days"),
+        (&["run", "x", "--timeout", "367d", "--", "true"], "must be at most 366 days"),
+    ] {
+        let ended =
+            Process::spawn(fairlock().args(["--redis", "unix:///nonexistent/redis.sock"]).args(arguments)).finish();
+        assert_eq!(ended.code, 125, "{ended:?}");
+        assert!(ended.stderr.contains(says) && !ended.stderr.contains("trying again"), "{arguments:?}: {ended:?}");
+    }
     let redis = Redis::start();
-    assert_eq!(redis.run("", &[], "true").finish().code, 125);
-    assert_eq!(redis.run("x", &["--lease", "1ns"], "true").finish().code, 125);
+    assert_eq!(redis.run("x", &["--timeout", "366d"], "true").finish().code, 0);
+}
+
+/// Every key of a lock may be dropped by such a server.
+#[tokio::test]
+async fn what_the_library_warns_of_is_said() {
+    let server = RedisServer::builder().config("maxmemory 100mb").config("maxmemory-policy allkeys-lru").start();
+    let redis = Redis::of(server);
+    let warned = |said: &str| {
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("fairlock: the server may evict keys of locks"), "{said}");
+        assert!(said.contains("maxmemory-policy allkeys-lru"), "{said}");
+    };
+    let ended = redis.run("x", &[], "echo it ran").finish();
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "it ran\n"), "{ended:?}");
+    warned(&ended.stderr);
+    let status = redis.fairlock().args(["status", "x", "--json"]).output().unwrap();
+    warned(&String::from_utf8(status.stderr).unwrap());
+    // Where the command line has words of its own, for a lease that is lost, there are none besides.
+    let holder = redis.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    warned(&holder.complaint());
+    let lock = fairlock::Client::connect(&redis.url()).await.unwrap().lock("x").unwrap();
+    lock.break_lease(redis.state("x")["holder"]["token"].as_u64().unwrap()).await.unwrap();
+    let ended = holder.finish();
+    assert_eq!((ended.code, ended.stderr.lines().count()), (123, 1), "{ended:?}");
+    assert!(ended.stderr.starts_with("fairlock: the lease on x is lost"), "{ended:?}");
 }
 
 /// A server that cannot be reached would make each of these wait for ever if it were asked first.

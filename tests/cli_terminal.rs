@@ -199,45 +199,6 @@ fn the_modes_of_a_killed_command_are_undone() {
 }
 
 #[test]
-fn the_wait_is_shown_in_one_line_and_can_be_interrupted() {
-    let redis = Redis::start();
-    let holder = redis.run("x", &["--label", "the holder"], "echo; exec sleep 1000");
-    holder.line();
-    let mut terminal = open(&redis);
-    terminal.enter("$F run x -- true; echo code $?");
-    terminal.expect("\r\x1b[Kfairlock: waiting for x: position 1, held by the holder");
-    let between = terminal.expect("\r\x1b[Kfairlock: waiting for x: position 1, held by the holder");
-    assert!(!between.contains('\n'), "rewritten in place: {between:?}");
-    terminal.keys("\x03");
-    terminal.expect("\r\x1b[K");
-    assert_eq!(terminal.number_after("code "), 130);
-    redis.await_waiting("x", 0);
-
-    terminal.enter("$F run x -- echo granted; echo code $?");
-    terminal.expect("held by the holder");
-    holder.signal(Signal::TERM);
-    terminal.expect("\r\x1b[K");
-    terminal.expect("granted");
-    assert_eq!(terminal.number_after("code "), 0);
-}
-
-#[test]
-fn ctrl_z_stops_the_wait_and_fg_goes_on_waiting() {
-    let redis = Redis::start();
-    let holder = redis.run("x", &[], "echo; exec sleep 1000");
-    holder.line();
-    let mut terminal = open(&redis);
-    terminal.enter("$F run x -- echo granted");
-    redis.await_waiting("x", 1);
-    terminal.keys("\x1a");
-    terminal.expect("PROMPT> ");
-    terminal.enter("fg");
-    terminal.expect("run x");
-    holder.signal(Signal::TERM);
-    terminal.expect("granted");
-}
-
-#[test]
 fn a_hang_up_ends_the_command() {
     let redis = Redis::start();
     let mut terminal = open(&redis);

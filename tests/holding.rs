@@ -220,7 +220,7 @@ async fn everybody_sees_who_holds_and_who_waits() {
         Err(error @ TryAcquireError::Busy { .. }) => {
             let said = error.to_string();
             assert!(said.contains("the client") && said.contains("2 waiting"), "{said}");
-            let TryAcquireError::Busy { holder, waiting } = error else { unreachable!() };
+            let TryAcquireError::Busy { holder, waiting, .. } = error else { unreachable!() };
             let holder = holder.unwrap();
             assert_eq!((holder.token, holder.owner, waiting), (guard.token(), owner, 2));
             assert!(holder.remaining <= lease && holder.remaining > Duration::ZERO);

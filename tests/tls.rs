@@ -167,6 +167,23 @@ fn certificates_without_encryption_are_an_error() {
     assert!(error.to_string().contains("rediss"), "{error}");
 }
 
+/// With an authority that is none, no server would ever be believed.
+#[test]
+fn certificates_that_are_not_there_are_refused_before_connecting() {
+    let own = Authority::new().issues("client");
+    for (tls, says) in [
+        (Tls::new().ca_certificate(""), "of the certificate authority"),
+        (Tls::new().ca_certificate("no certificate"), "of the certificate authority"),
+        (Tls::new().ca_certificate(&*own.key), "of the certificate authority"),
+        (Tls::new().client_certificate(&*own.key, &*own.key), "of the client's certificate"),
+    ] {
+        for url in ["rediss://127.0.0.1:1/", "rediss+cluster://127.0.0.1:1", "rediss+sentinel://127.0.0.1:1/m"] {
+            let error = Client::builder().url(url).tls(tls.clone()).connect_lazy().unwrap_err();
+            assert!(matches!(error, ConnectError::Certificate { .. }) && error.to_string().contains(says), "{error}");
+        }
+    }
+}
+
 #[cfg(feature = "cli")]
 #[test]
 fn the_command_line_takes_certificates_from_files() {
@@ -187,6 +204,10 @@ fn the_command_line_takes_certificates_from_files() {
     };
     let output = fairlock(&encrypted.certificates.files.path().join("ca.pem").to_string_lossy());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "held\n", "{output:?}");
+    let output = fairlock(&key.to_string_lossy());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(125) && said.contains("no certificate in PEM form"), "{output:?}");
+    assert_eq!(said.lines().count(), 1, "it is not tried again: {said}");
     let output = fairlock("/nowhere/ca.pem");
     assert!(output.status.code() == Some(125), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/ca.pem"), "{output:?}");

@@ -157,7 +157,7 @@ pub(crate) enum Effect {
 #[derive(Debug, Clone)]
 pub(crate) enum Refusal {
     Timeout { waited: Duration, position: Option<u64>, cause: Option<Arc<str>> },
-    Busy { holder: Option<Box<Holder>>, waiting: u64 },
+    Busy { holder: Option<Box<Holder>>, waiting: u64, recovering_for: Option<Duration> },
     Fault(Fault),
 }
 

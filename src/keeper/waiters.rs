@@ -208,7 +208,8 @@ impl Machine {
                 self.resume(now, id);
             }
             Word::Busy => {
-                let why = Refusal::Busy { holder: answer.held.clone(), waiting: answer.waiting };
+                let recovering_for = answer.recovering_for();
+                let why = Refusal::Busy { holder: answer.held.clone(), waiting: answer.waiting, recovering_for };
                 self.remove_waiter(id);
                 self.leave_session(&name);
                 self.effects.push(Effect::Refused { id, why });

@@ -33,6 +33,13 @@ pub(crate) struct Answer {
     pub(crate) page: Vec<QueuedWaiter>,
 }
 
+impl Answer {
+    /// How long nothing is granted, at the most, while the server waits for those who were there before it lost data.
+    pub(crate) fn recovering_for(&self) -> Option<Duration> {
+        (!self.recover_left.is_zero()).then_some(self.recover_left)
+    }
+}
+
 /// A lease of this client as a reply names it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct HolderSeen {

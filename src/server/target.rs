@@ -120,9 +120,12 @@ impl Target {
             if !matches!(endpoint.info.addr(), ConnectionAddr::TcpTls { .. }) {
                 return Err(bad("certificates are given, and its scheme does not begin with rediss"));
             }
-            let client = redis::Client::build_with_tls(endpoint.info.clone(), tls.certificates()).map_err(|error| {
-                ConnectError::Certificate { address: endpoint.address.clone(), cause: error.to_string() }
-            })?;
+            let bad = |cause| ConnectError::Certificate { address: endpoint.address.clone(), cause };
+            if let Some(missing) = tls.missing() {
+                return Err(bad(missing.into()));
+            }
+            let client = redis::Client::build_with_tls(endpoint.info.clone(), tls.certificates())
+                .map_err(|error| bad(error.to_string()))?;
             endpoint.info = client.get_connection_info().clone();
         }
         Ok(())

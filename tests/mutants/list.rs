@@ -8,6 +8,8 @@
 //! + place = (ticket > 0 and ticket) or next_stamp()
 //! ```
 //!
+//! `[]` is what breaks no promise, but what the command line tells its user.
+//!
 //! A line `by holding` beside the file names the target of tests that should notice, where that is not the scripts' model or
 //! the keeper's own tests: it is tried alone first, which saves building the others.
 //!
@@ -85,7 +87,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Mutant>, String> {
         if let Some(header) = line.strip_prefix('[') {
             let (promises, name) = header.split_once("] ").ok_or_else(|| wrong("[I1 I2] and a name"))?;
             let promises: Option<_> =
-                promises.split(' ').map(|promise| promise.strip_prefix('I')?.parse().ok()).collect();
+                promises.split_whitespace().map(|promise| promise.strip_prefix('I')?.parse().ok()).collect();
             let promises = promises.ok_or_else(|| wrong("promises are I1 to I12"))?;
             mutants.push(Mutant { promises, name: name.to_owned(), ..Mutant::default() });
             continue;

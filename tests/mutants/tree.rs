@@ -59,8 +59,18 @@ pub(crate) const ENCRYPTED: Stage =
     Stage { name: "with encryption", targets: &[("tls", &["the_command_line"])], twice: true };
 
 /// The same for the command line.
-pub(crate) const COMMAND: Stage =
-    Stage { name: "with the command line", targets: &[("cli_lease", &[]), ("cli_grants", &[])], twice: true };
+pub(crate) const COMMAND: Stage = Stage {
+    name: "with the command line",
+    targets: &[
+        ("cli_lease", &[]),
+        ("cli_grants", &[]),
+        ("cli_nested", &[]),
+        ("cli_run", &[]),
+        ("cli_status", &[]),
+        ("cli_wait", &[]),
+    ],
+    twice: true,
+};
 
 /// Those that are tried for some breaks alone.
 pub(crate) const SPECIAL: [&Stage; 2] = [&ENCRYPTED, &COMMAND];
@@ -181,7 +191,7 @@ impl Tree {
             match *target {
                 "lib" => cargo.arg("--lib"),
                 "tls" => cargo.args(["--features", "tls", "--test", "tls"]),
-                command if command.starts_with("cli_") => cargo.args(["--features", "cli", "--test", command]),
+                target if target.starts_with("cli_") => cargo.args(["--features", "cli", "--test", target]),
                 target => cargo.args(["--test", target]),
             };
         }

@@ -58,6 +58,16 @@ impl Redis {
         self.0.cont();
     }
 
+    /// All data of the server is lost.
+    pub(crate) fn flush(&self) {
+        let () = redis::cmd("FLUSHALL").query(&mut self.0.raw()).unwrap();
+    }
+
+    /// Ends the connections of all clients, and returns how many there were.
+    pub(crate) fn cut(&self) -> u64 {
+        redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).query(&mut self.0.raw()).unwrap()
+    }
+
     /// The binary under test, with this server in its environment.
     pub(crate) fn fairlock(&self) -> Command {
         let mut command = fairlock();

@@ -14,21 +14,33 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Far more than anything takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+const ROWS: u16 = 24;
+
 /// A terminal with a job-control shell in it.
 pub(crate) struct Terminal {
     shell: Child,
     keyboard: std::fs::File,
-    screen: Receiver<Vec<u8>>,
-    seen: String,
+    output: Receiver<Vec<u8>>,
+    /// What no `expect` has passed yet.
+    seen: Vec<u8>,
+    /// What stands on the screen after all of the output so far.
+    screen: vt100::Parser,
 }
 
 impl Terminal {
     /// Starts bash, as a user would have it, with these variables.
     pub(crate) fn open(variables: &[(&str, &str)]) -> Self {
+        Self::open_with(80, variables)
+    }
+
+    /// The same, so many columns wide.
+    pub(crate) fn open_with(columns: u16, variables: &[(&str, &str)]) -> Self {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
+        let size = rustix::termios::Winsize { ws_row: ROWS, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&master, size).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let path = Path::new(OsStr::new(name.to_str().unwrap()));
         let slave = || Stdio::from(std::fs::File::options().read(true).write(true).open(path).unwrap());
@@ -43,14 +55,15 @@ impl Terminal {
             .spawn()
             .expect("the tests need setsid and bash");
         let mut reader = std::fs::File::from(master.try_clone().unwrap());
-        let (sender, screen) = channel();
+        let (sender, output) = channel();
         thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = reader.read(&mut buffer) {
                 let _ = sender.send(buffer[..length].to_vec());
             }
         });
-        let mut terminal = Self { shell, keyboard: master.into(), screen, seen: String::new() };
+        let screen = vt100::Parser::new(ROWS.try_into().unwrap(), columns.try_into().unwrap(), 0);
+        let mut terminal = Self { shell, keyboard: master.into(), output, seen: Vec::new(), screen };
         terminal.expect("PROMPT> ");
         // Without an echo, what is on the screen was printed by a program.
         terminal.command("stty -echo");
@@ -73,21 +86,41 @@ impl Terminal {
         self.expect("PROMPT> ")
     }
 
-    /// Waits until the text appears, and returns what was on the screen before it.
+    /// Waits until the text appears, and returns what was printed before it.
     #[track_caller]
     pub(crate) fn expect(&mut self, text: &str) -> String {
         let began = Instant::now();
         loop {
-            if let Some(at) = self.seen.find(text) {
-                let before = self.seen[..at].to_owned();
+            if let Some(at) = self.seen.windows(text.len()).position(|window| window == text.as_bytes()) {
+                let before = String::from_utf8_lossy(&self.seen[..at]).into_owned();
                 self.seen.drain(..at + text.len());
                 return before;
             }
-            match self.screen.recv_timeout(PATIENCE.saturating_sub(began.elapsed())) {
-                Ok(more) => self.seen += &String::from_utf8_lossy(&more),
-                Err(_) => panic!("{text:?} did not appear in {:?}", self.seen),
-            }
+            assert!(self.hear(began), "{text:?} did not appear in {:?}", String::from_utf8_lossy(&self.seen));
         }
+    }
+
+    /// Waits until the screen shows what is looked for, and returns all of it. It is looked at after every change.
+    #[track_caller]
+    pub(crate) fn await_screen(&mut self, mut shows: impl FnMut(&str) -> bool) -> String {
+        let began = Instant::now();
+        loop {
+            let screen = self.screen.screen().contents();
+            if shows(&screen) {
+                return screen;
+            }
+            assert!(self.hear(began), "it is not on the screen:\n{screen}");
+        }
+    }
+
+    /// Takes in what is printed next. False: nothing was.
+    fn hear(&mut self, began: Instant) -> bool {
+        let more = self.output.recv_timeout(PATIENCE.saturating_sub(began.elapsed()));
+        if let Ok(more) = &more {
+            self.seen.extend(more);
+            self.screen.process(more);
+        }
+        more.is_ok()
     }
 
     /// Waits for a line that begins with `mark` and returns the rest of it, as a number.

@@ -19,9 +19,11 @@ Exit codes of `run`:
 
 const RUN_HELP: &str = "\
 The command finds the lock's name in FAIRLOCK_NAME and its fencing token, a number that rises with every grant, in \
-FAIRLOCK_TOKEN. Whatever the command writes to should refuse a lower token than it has seen.
+FAIRLOCK_TOKEN. Whatever the command writes to should refuse a lower token than it has seen. FAIRLOCK_HELD tells a \
+`fairlock run` inside of the command what is held already: it refuses (125) to wait for a lock that this job itself \
+holds, since that would never end.
 
-The command never outlives its lease. When the lease is lost (Redis cannot be reached, or an operator broke it) the \
+The command never outlives its lease. When the lease is lost, for instance because Redis cannot be reached, the \
 command's process group is sent TERM, and KILL at the latest --kill-after later and before the lease ends. The same \
 happens when fairlock itself is killed, stopped or frozen. Some things are beyond its reach: when the command exits by \
 itself, processes that it left behind (daemons, background children) are not waited for and not ended; neither are \
@@ -30,6 +32,14 @@ use `sudo fairlock run …` instead.
 
 Signals: INT, TERM, HUP and QUIT sent to fairlock go to the command's process group; USR1, USR2, ALRM and WINCH to the \
 command alone. At a terminal Ctrl-C and Ctrl-Z reach the command directly; while it is stopped, its lease runs out.";
+
+const STATUS_HELP: &str = "\
+With --json, `state` is one of
+  held         somebody holds the lock
+  breaking     somebody holds it, and the lease is not renewed any more because it was broken
+  free         nobody holds it; if `waiting` is not zero, the first waiter is next
+  recovering   nobody holds it, and nothing is granted for `recovering_for_ms` at most: the server lost data, and waits \
+for the clients that were there before";
 
 const LOCAL_HELP: &str = "\
 The private server of --local listens on a unix socket in a folder of mode 0700, and on no port. The folder is \
@@ -78,6 +88,7 @@ pub(crate) enum Task {
     /// Wait for the lock, and run a command while holding it
     Run(Run),
     /// Show who holds a lock, and who waits for it
+    #[command(after_help = STATUS_HELP)]
     Status(Status),
     /// The private server that --local uses
     #[command(after_help = LOCAL_HELP)]
@@ -92,8 +103,8 @@ pub(crate) enum Task {
 pub(crate) struct Run {
     /// The name of the lock
     pub(crate) name: String,
-    /// How long to wait for the lock, such as 90s or 1h [default: for ever]
-    #[arg(long, value_parser = positive, conflicts_with = "no_wait", value_name = "TIME")]
+    /// How long to wait for the lock, such as 90s or 1h, at most 366 days [default: for ever]
+    #[arg(long, value_parser = timeout, conflicts_with = "no_wait", value_name = "TIME")]
     pub(crate) timeout: Option<Duration>,
     /// How long the lock stays taken when this machine dies; renewed while the command runs
     #[arg(long, value_parser = positive, default_value = "30s", value_name = "TIME")]
@@ -142,4 +153,10 @@ fn positive(text: &str) -> Result<Duration, String> {
         Ok(duration) => Ok(duration),
         Err(error) => Err(error.to_string()),
     }
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    const DAYS: u64 = 366;
+    let at_most = Duration::from_secs(DAYS * 24 * 3600);
+    positive(text).and_then(|time| if time > at_most { Err(format!("must be at most {DAYS} days")) } else { Ok(time) })
 }

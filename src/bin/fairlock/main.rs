@@ -17,6 +17,8 @@ mod job;
 mod local;
 mod local_folder;
 mod lookup;
+mod nested;
+mod progress;
 mod protocol;
 mod run;
 mod shim;
@@ -28,6 +30,8 @@ mod terminal;
 mod text;
 mod timing;
 mod wait;
+mod warnings;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
+    warnings::show();
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
         Task::Status(status) => status::status(&cli.server, &status),

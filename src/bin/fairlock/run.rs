@@ -10,6 +10,7 @@ use crate::args::{Run, Server};
 use crate::clock::Moment;
 use crate::exit::{self, Failure, say};
 use crate::job::{Job, Plan};
+use crate::nested::{self, Ancestors};
 use crate::protocol::Report;
 use crate::supervise::Supervisor;
 use crate::terminal::Terminal;
@@ -25,6 +26,12 @@ pub(crate) enum Event {
 
 pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
     let program = lookup::find(&args.command[0])?;
+    let timing = Timing::new(args.lease, args.kill_after);
+    // The command cannot be stopped in the time that a claim leaves: it begins with a whole lease.
+    let options =
+        LockOptions::new().lease(args.lease).notice(timing.notice).confirm_grants(true).replicas(args.replicas);
+    options.check(&args.name).map_err(|error| Failure::own(error.to_string()))?;
+    let ancestors = Ancestors::of_this_process();
     let client = connect::client(server)?;
     // Before any other thread is there, and after the private server, which must not inherit the mask.
     let mask = signals::block().map_err(|error| Failure::because("cannot block signals", error))?;
@@ -36,19 +43,14 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
     let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
     runtime.block_on(async {
         let terminal = Terminal::open();
-        let timing = Timing::new(args.lease, args.kill_after);
         let request = wait::Request {
             client: &client,
             name: &args.name,
             label: args.label.clone().unwrap_or_else(|| wait::default_label(&args.command[0])),
-            // The command cannot be stopped in the time that a claim leaves: it begins with a whole lease.
-            options: LockOptions::new()
-                .lease(args.lease)
-                .notice(timing.notice)
-                .confirm_grants(true)
-                .replicas(args.replicas),
+            options,
             timeout: args.timeout,
             no_wait: args.no_wait,
+            ancestors: &ancestors,
         };
         let (client, guard, term_at, kill_at) = loop {
             let (client, guard) = wait::for_lock(&request, &mut events, terminal.as_ref()).await?;
@@ -66,7 +68,11 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
         let plan = Plan {
             program: &program,
             words: &args.command,
-            environment: [("FAIRLOCK_NAME", args.name.clone()), ("FAIRLOCK_TOKEN", guard.token().to_string())],
+            environment: [
+                ("FAIRLOCK_NAME", args.name.clone()),
+                ("FAIRLOCK_TOKEN", guard.token().to_string()),
+                (nested::VARIABLE, ancestors.with(&args.name, guard.token())),
+            ],
             kill_after: args.kill_after,
             term_at,
             kill_at,

@@ -1,42 +1,59 @@
 //! `fairlock status`: who holds a lock, and who waits for it.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
+use std::fmt::{Display, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
-use fairlock::LockState;
+use fairlock::{LockOptions, LockState};
 use serde_json::{Value, json};
 
 use crate::args::{Server, Status};
 use crate::connect;
 use crate::exit::Failure;
 use crate::text::{printable, printable_json, seconds};
+use crate::wait::no_grants;
 
 pub(crate) fn status(server: &Server, args: &Status) -> Result<u8, Failure> {
+    let own = |error: &dyn Display| Failure::own(error.to_string());
+    LockOptions::new().check(&args.name).map_err(|error| own(&error))?;
     let client = connect::client(server)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
     let state = runtime.block_on(async {
-        let client = client.connect().await.map_err(|error| Failure::own(error.to_string()))?;
-        let lock = client.lock(&args.name).map_err(|error| Failure::own(error.to_string()))?;
-        lock.inspect().await.map_err(|error| Failure::own(error.to_string()))
+        let client = client.connect().await.map_err(|error| own(&error))?;
+        let lock = client.lock(&args.name).map_err(|error| own(&error))?;
+        lock.inspect().await.map_err(|error| own(&error))
     })?;
     let json = || printable_json(&as_json(&args.name, &state).to_string()) + "\n";
     let text = if args.json { json() } else { as_text(&args.name, &state) };
-    // A reader that has seen enough, as `head` has, is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(0)
+    let mut stdout = std::io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // A reader that has seen enough, as `head` has, is no failure.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::because("cannot write to stdout", error)),
+        _ => Ok(0),
+    }
 }
 
 fn as_text(name: &str, state: &LockState) -> String {
     let mut text = printable(name);
-    match &state.holder {
-        None => text.push_str(" is free\n"),
-        Some(holder) => {
+    match (&state.holder, state.recovering_for) {
+        (None, Some(longest)) => {
+            let _ = writeln!(text, " is {}", no_grants(longest));
+        }
+        (None, None) if state.waiting > 0 => text.push_str(" is held by nobody, and its first waiter is next\n"),
+        (None, None) => text.push_str(" is free\n"),
+        (Some(holder), recovering) => {
             let who = who(&holder.label, &holder.owner, &holder.id);
             let (since, left) = (seconds(holder.held_for), seconds(holder.remaining));
-            let _ = writeln!(text, " is held by {who}");
-            let _ = writeln!(text, "  for {since}; token {}; the lease ends in {left} unless renewed", holder.token);
+            let end = if holder.broken {
+                format!("the lease was broken: it is not renewed, and ends in {left} at the latest")
+            } else {
+                format!("the lease ends in {left} unless renewed")
+            };
+            let _ = writeln!(text, " is held by {who}\n  for {since}; token {}; {end}", holder.token);
+            if let Some(longest) = recovering {
+                let _ = writeln!(text, "  {}", no_grants(longest));
+            }
         }
     }
     if state.waiting > 0 {
@@ -64,6 +81,7 @@ fn as_json(name: &str, state: &LockState) -> Value {
         json!({
             "id": holder.id, "token": holder.token, "label": holder.label, "owner": holder.owner,
             "remaining_ms": milliseconds(holder.remaining), "held_for_ms": milliseconds(holder.held_for),
+            "broken": holder.broken,
         })
     });
     let waiter = |waiter: &fairlock::QueuedWaiter| {
@@ -73,7 +91,20 @@ fn as_json(name: &str, state: &LockState) -> Value {
         })
     };
     let queue: Vec<Value> = state.queue.iter().map(waiter).collect();
-    json!({ "name": name, "holder": holder, "waiting": state.waiting, "queue": queue })
+    json!({
+        "name": name, "state": word(state), "recovering_for_ms": state.recovering_for.map(milliseconds),
+        "holder": holder, "waiting": state.waiting, "queue": queue,
+    })
+}
+
+/// What the lock is in a word. Free is what nobody holds; there may be waiters, of whom the first is next.
+fn word(state: &LockState) -> &'static str {
+    match (&state.holder, state.recovering_for) {
+        (Some(holder), _) if holder.broken => "breaking",
+        (Some(_), _) => "held",
+        (None, Some(_)) => "recovering",
+        (None, None) => "free",
+    }
 }
 
 fn milliseconds(duration: Duration) -> u64 {

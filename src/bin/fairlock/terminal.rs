@@ -1,10 +1,10 @@
-//! The terminal: who is in its foreground, and the line that is rewritten in place.
+//! The terminal: who is in its foreground, and its modes.
 
 use std::fs::File;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 use rustix::process::{Pid, getpgrp, getpid};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetpgrp};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
 /// The controlling terminal, seen from fairlock's process group.
 ///
@@ -73,55 +73,5 @@ pub(crate) fn come_to_foreground(group: Pid) {
         && tcgetpgrp(&tty).is_ok_and(|now| now == group)
     {
         let _ = tcsetpgrp(&tty, getpid());
-    }
-}
-
-/// One line on stderr that tells how the wait goes: rewritten in place where somebody watches, and otherwise (in a log,
-/// or in the background of a terminal) printed when it says something new.
-pub(crate) struct ProgressLine {
-    last: String,
-    drawn: bool,
-}
-
-impl ProgressLine {
-    pub(crate) fn new() -> Self {
-        Self { last: String::new(), drawn: false }
-    }
-
-    /// `news` is what matters, `clock` what changes all the time.
-    pub(crate) fn show(&mut self, terminal: Option<&Terminal>, news: &str, clock: &str) {
-        let mut stderr = std::io::stderr();
-        if stderr.is_terminal() && terminal.is_some_and(Terminal::is_ours) {
-            // A terminal that does not know its size says zero.
-            let width = tcgetwinsize(&stderr)
-                .map(|size| usize::from(size.ws_col))
-                .ok()
-                .filter(|width| *width > 0)
-                .unwrap_or(80);
-            // A line that fills the last column may wrap, and could then not be rewritten.
-            let line: String = format!("fairlock: {news} {clock}").chars().take(width.max(20) - 1).collect();
-            let _ = write!(stderr, "\r\x1b[K{line}");
-            let _ = stderr.flush();
-            self.drawn = true;
-        } else if self.last != news {
-            self.erase();
-            crate::exit::say(news);
-        }
-        self.last = news.to_owned();
-    }
-
-    /// Leaves the terminal as if the line had never been there.
-    pub(crate) fn erase(&mut self) {
-        if std::mem::take(&mut self.drawn) {
-            let mut stderr = std::io::stderr();
-            let _ = write!(stderr, "\r\x1b[K");
-            let _ = stderr.flush();
-        }
-    }
-}
-
-impl Drop for ProgressLine {
-    fn drop(&mut self) {
-        self.erase();
     }
 }

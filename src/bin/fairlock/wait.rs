@@ -5,22 +5,18 @@ use std::future::IntoFuture as _;
 use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{
-    AcquireError, Client, ClientBuilder, ConnectError, Fault, Guard, Holder, Lock, LockOptions, TryAcquireError,
-    Waiting,
-};
+use fairlock::{AcquireError, Client, ClientBuilder, ConnectError, Guard, Holder, LockOptions, TryAcquireError};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::exit::{self, Failure, say};
+use crate::nested::Ancestors;
 use crate::run::Event;
-use crate::signals;
-use crate::terminal::{ProgressLine, Terminal};
+use crate::terminal::Terminal;
 use crate::text::{printable, seconds};
-
-/// A wait that ends sooner than this is not worth a word.
-const SILENT: Duration = Duration::from_millis(200);
+use crate::watch::watch;
+use crate::{progress, signals};
 
 pub(crate) struct Request<'a> {
     pub(crate) client: &'a ClientBuilder,
@@ -29,6 +25,7 @@ pub(crate) struct Request<'a> {
     pub(crate) options: LockOptions,
     pub(crate) timeout: Option<Duration>,
     pub(crate) no_wait: bool,
+    pub(crate) ancestors: &'a Ancestors,
 }
 
 /// What others see of us: where to look, and what for.
@@ -68,7 +65,10 @@ pub(crate) async fn interruption(events: &mut UnboundedReceiver<Event>) -> Signa
     loop {
         match events.recv().await {
             Some(Event::Signal(signal)) if signals::ends(signal) => return signal,
-            Some(Event::Signal(Signal::SIGTSTP)) => signals::stop_here(false),
+            Some(Event::Signal(Signal::SIGTSTP)) => {
+                progress::erase();
+                signals::stop_here(false);
+            }
             Some(_) => {}
             None => std::future::pending().await,
         }
@@ -102,7 +102,7 @@ async fn obtain(
         }
     };
     let waiting = waiting.map_err(|error| not_granted(request, &error))?;
-    watch(waiting, &lock, began, terminal).await.map_err(|error| not_granted(request, &error))
+    watch(request, waiting, &lock, began, terminal).await
 }
 
 /// A server that cannot be reached now may be back before the timeout; what it refuses, it will refuse again.
@@ -128,90 +128,38 @@ fn is_unreachable(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Unreachable { .. })
 }
 
-/// Waits for the grant, and shows the wait.
-async fn watch(
-    mut waiting: Waiting,
-    lock: &Lock,
-    began: Instant,
-    terminal: Option<&Terminal>,
-) -> Result<Guard, AcquireError> {
-    let mut line = ProgressLine::new();
-    let mut view = View { position: 0, news: String::new(), holder_known: false };
-    let mut next_draw = began + SILENT;
-    let mut next_look = next_draw;
-    loop {
-        tokio::select! {
-            biased;
-            granted = &mut waiting => return granted,
-            () = sleep_until(next_draw) => {}
-        }
-        if Instant::now() >= next_look {
-            let position = waiting.position();
-            tokio::select! {
-                biased;
-                granted = &mut waiting => return granted,
-                () = view.look(position, lock) => {}
-            }
-            // The front of the queue moves soon; whoever stands far behind need not ask the server every second.
-            next_look = Instant::now() + Duration::from_millis(500 * view.position.clamp(2, 30));
-        }
-        if !view.news.is_empty() {
-            line.show(terminal, &view.news, &format!("(waited {})", seconds(began.elapsed())));
-        }
-        next_draw = Instant::now() + Duration::from_secs(1);
-    }
-}
-
-/// What is known of the wait.
-struct View {
-    position: u64,
-    holder_known: bool,
-    news: String,
-}
-
-impl View {
-    async fn look(&mut self, position: impl Future<Output = Result<u64, Fault>>, lock: &Lock) {
-        let name = printable(lock.name());
-        match position.await {
-            // Granted: the guard is on its way.
-            Ok(0) => {}
-            Ok(position) if position == self.position && self.holder_known => {}
-            Ok(position) => {
-                // The holder changes only when the queue moves, so it is not asked for in between.
-                let holder = lock.inspect().await.ok().and_then(|state| state.holder);
-                self.position = position;
-                self.holder_known = holder.is_some();
-                let by = holder.map(|holder| format!(", held by {}", describe(&holder))).unwrap_or_default();
-                self.news = format!("waiting for {name}: position {position}{by}");
-            }
-            Err(_) => {
-                self.position = 0;
-                self.news = format!("waiting for {name}: Redis does not answer");
-            }
-        }
-    }
-}
-
-fn describe(holder: &Holder) -> String {
+pub(crate) fn describe(holder: &Holder) -> String {
     printable(if holder.label.is_empty() { &holder.id } else { &holder.label })
+}
+
+/// What is said of a lock while the server waits for the clients that were there before it lost data.
+pub(crate) fn no_grants(longest: Duration) -> String {
+    let longest = seconds(longest.max(Duration::from_secs(1)));
+    format!("recovering: the server lost data, and grants nothing for up to {longest}, until its clients are back")
 }
 
 fn not_now(request: &Request<'_>, error: &TryAcquireError) -> Failure {
     let name = printable(request.name);
     match error {
-        TryAcquireError::Busy { holder, waiting, .. } => {
-            let holder = holder.as_ref().map_or_else(
-                || "is taken".to_owned(),
-                |holder| format!("has been held by {} for {}", describe(holder), seconds(holder.held_for)),
-            );
-            let queue = if *waiting > 0 { format!(", {waiting} waiting") } else { String::new() };
-            Failure::new(exit::BUSY, format!("{name} {holder}{queue}"))
+        TryAcquireError::Busy { holder, waiting, recovering_for, .. } => {
+            let why = match (holder, recovering_for) {
+                (Some(holder), _) => {
+                    if let Err(nested) = request.ancestors.check(request.name, holder.token) {
+                        return nested;
+                    }
+                    format!("has been held by {} for {}", describe(holder), seconds(holder.held_for))
+                }
+                (None, Some(longest)) => format!("is {}", no_grants(*longest)),
+                (None, None) => "is held by nobody, and others are first".to_owned(),
+            };
+            let queue = if *waiting > 0 { format!("; {waiting} waiting") } else { String::new() };
+            Failure::new(exit::BUSY, format!("{name} {why}{queue}"))
         }
         other => Failure::own(other.to_string()),
     }
 }
 
-fn not_granted(request: &Request<'_>, error: &AcquireError) -> Failure {
+pub(crate) fn not_granted(request: &Request<'_>, error: &AcquireError) -> Failure {
     let name = printable(request.name);
     match error {
         AcquireError::Timeout { waited, position, cause, .. } => {

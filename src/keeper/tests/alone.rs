@@ -17,7 +17,7 @@ pub(super) fn at(seconds: f64) -> Time {
 pub(super) fn start(options: LockOptions) -> (Machine, Arc<Spec>) {
     let mut machine = Machine::new("client".into(), "fairlock".into(), 1);
     machine.handle(at(0.0), Event::Connected { can_kill: true });
-    (machine, options.check(LockKeys::new("fairlock", "x")).unwrap())
+    (machine, options.of(LockKeys::new("fairlock", "x")).unwrap())
 }
 
 pub(super) fn acquire(machine: &mut Machine, now: f64, spec: &Arc<Spec>, id: Id) {

@@ -10,7 +10,7 @@ use crate::options::{LockOptions, Spec};
 use crate::server::{Call, Failure};
 
 fn other_lock(options: LockOptions) -> Arc<Spec> {
-    options.check(LockKeys::new("fairlock", "y")).unwrap()
+    options.of(LockKeys::new("fairlock", "y")).unwrap()
 }
 
 fn calls(effects: Vec<Effect>) -> Vec<(RequestId, Call)> {

@@ -1,0 +1,59 @@
+//! What the library warns of reaches the user: one line on stderr, once.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::{Mutex, PoisonError};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+use crate::{exit, progress};
+
+/// From now on. Nothing that the library does afterwards is lost.
+pub(crate) fn show() {
+    // An error says that there is a subscriber, and nobody else in this program makes one.
+    let _ = tracing::subscriber::set_global_default(Warnings::default());
+}
+
+#[derive(Default)]
+struct Warnings {
+    said: Mutex<BTreeSet<String>>,
+}
+
+impl Subscriber for Warnings {
+    /// What happens to a lock the command line tells in its own words, so it takes only what does not name one.
+    fn enabled(&self, about: &Metadata<'_>) -> bool {
+        let of_ours = about.target().starts_with("fairlock") && about.fields().field("lock").is_none();
+        of_ours && *about.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut message = Message::default();
+        event.record(&mut message);
+        let is_new = self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(message.0.clone());
+        if is_new {
+            progress::erase();
+            exit::say(message.0);
+        }
+    }
+
+    // There are no spans to be followed.
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
