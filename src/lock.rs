@@ -85,6 +85,18 @@ impl Lock {
         }
     }
 
+    /// What keeps this client from the lock's server at the moment: the last error since the last answer. None if the server
+    /// answers, and while a first answer is awaited. No round trip.
+    ///
+    /// For telling people why an acquire still waits: it waits for a server that is away or busy for as long as its
+    /// timeout allows.
+    ///
+    /// # Errors
+    /// [`Fault::Forked`] or [`Fault::KeeperPanicked`].
+    pub async fn trouble(&self) -> Result<Option<Arc<str>>, Fault> {
+        self.handle.trouble(self.spec.name()).await
+    }
+
     /// Ends the lease with this token for an operator: its holder is told, and the lease is not renewed any more. It ends
     /// when the holder lets go, or when it runs out. Calling it again tells the holder again. One round trip.
     ///

@@ -242,6 +242,7 @@ impl Keeper {
             News::Push { slot, push } => self.feed(slot, Event::Push(push)),
             News::Connected { slot, can_kill } => self.feed(slot, Event::Connected { can_kill }),
             News::Disconnected { slot, cause } => self.feed(slot, Event::Disconnected { cause }),
+            News::Denied { slot, error } => self.feed(slot, Event::Denied { error }),
             News::First(result) => {
                 let wanted = result.is_ok();
                 if let Some(first) = self.first.take() {
@@ -268,6 +269,11 @@ impl Keeper {
                     self.callers.remove(id);
                 }
                 (lock, command)
+            }
+            Message::Trouble { lock, reply } => {
+                let machine = self.machines.get(&self.network.slot(&lock));
+                let _ = reply.send(machine.and_then(Machine::trouble));
+                return;
             }
             Message::Close { call, reply } => return self.close(call, reply),
             Message::End => {
