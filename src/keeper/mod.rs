@@ -37,7 +37,9 @@
 //! **Trouble.** Any error of the connection means that the outcome of all that was under way is unknown. The connection
 //! is made anew, the old one is killed first so that nothing of it can run late (I10), and everything is asked again. The
 //! first waiter of each lock re-enters before the heartbeat, which says nothing of what was known: a server that was
-//! rolled back may still know them all, and must hear what it has forgotten before it grants anything (I7).
+//! rolled back may still know them all, and must hear what it has forgotten before it grants anything (I7). An error of
+//! connecting that waiting does not mend ends calls and acquires at once; a waiter keeps its place over what an operator
+//! mends at the server (I8; the table is docs/errors.md).
 
 mod farewells;
 mod handle;

@@ -46,7 +46,8 @@ impl Endpoint {
             },
             error = hangs => return Err(error),
         };
-        let without_a_word = error.kind() == ErrorKind::Io && !error.is_connection_refusal();
+        // A connection that was made, and ended. Without one there is nobody to be asked.
+        let without_a_word = error.is_connection_dropped() && !error.is_connection_refusal();
         let heard = if without_a_word { self.knock(encrypted).await } else { None };
         Err(heard.unwrap_or_else(|| self.explain_socket(&error)))
     }

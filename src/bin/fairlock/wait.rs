@@ -197,7 +197,8 @@ impl View {
             }
             Err(_) => {
                 self.position = 0;
-                self.news = format!("waiting for {name}: Redis does not answer");
+                let why = trouble(lock).await.unwrap_or_else(|| "Redis does not answer".to_owned());
+                self.news = format!("waiting for {name}: {}", printable(&why));
             }
         }
     }
