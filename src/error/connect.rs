@@ -187,6 +187,6 @@ impl ConnectError {
 
     /// Whether this tells of whatever has a node's address now, rather than of the cluster: nodes come and go.
     pub(crate) fn is_of_a_stranger(&self) -> bool {
-        matches!(self, Self::NotRedis { .. } | Self::Encryption { .. } | Self::NotCluster { .. })
+        matches!(self, Self::NotRedis { .. } | Self::Encryption { .. } | Self::NotCluster { .. } | Self::TooOld { .. })
     }
 }
