@@ -142,7 +142,7 @@ fn a_server_that_cannot_be_reached() {
         .finish()
     };
     assert_eq!(run(&["--no-wait"]).code, 125);
-    let waited = run(&["--timeout", "300ms"]);
+    let waited = run(&["--timeout", "3s"]);
     assert_eq!(waited.code, 124, "it may come back before the timeout: {waited:?}");
     assert!(waited.stderr.lines().next().unwrap().contains("trying again"), "it says so meanwhile: {waited:?}");
     assert_eq!(
