@@ -81,7 +81,8 @@ builder!(TryAcquire);
 builder!(Enqueue);
 
 impl Acquire {
-    /// Gives up after this time (default: waits for ever). It returns by then also when the server cannot be reached.
+    /// Gives up after this time (default: waits for ever). It returns by then also when the server cannot be reached. What
+    /// waiting does not mend, such as a wrong password, ends it at once with [`Fault::Connect`] or [`Fault::Refused`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.plan.timeout = Some(timeout);
         self
@@ -315,7 +316,7 @@ impl Future for TryAcquireFuture {
     }
 }
 
-/// The future of an [`Enqueue`]. It resolves within 5 seconds.
+/// The future of an [`Enqueue`]. It resolves when the server has given the place, or by its timeout.
 ///
 /// # Cancel safety
 /// Dropped, it leaves the queue.

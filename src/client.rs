@@ -31,7 +31,8 @@ impl Client {
     /// Connects to the server, or servers, that a URL names; see [`ClientBuilder::url`]. About three round trips.
     ///
     /// # Errors
-    /// [`ConnectError`] if the server cannot be reached within 5 seconds or cannot be used.
+    /// [`ConnectError`] within 5 seconds if the server cannot be reached or cannot be used. Whether waiting may help,
+    /// [`ConnectError::is_transient`] tells.
     ///
     /// # Cancel safety
     /// If the future is dropped, the connection is closed again.
@@ -39,7 +40,9 @@ impl Client {
         Self::builder().url(url).connect().await
     }
 
-    /// A client that connects in the background when it is first used, and waits for a server that is not there yet.
+    /// A client that connects in the background when it is first used, and waits for a server that is not there yet. An
+    /// acquire waits until its timeout; a server that cannot be used, whoever waits, fails it at once with
+    /// [`Fault::Connect`](crate::Fault::Connect).
     ///
     /// # Errors
     /// [`ConnectError::Url`] if the URL is not understood.
@@ -183,7 +186,7 @@ impl ClientBuilder {
     /// Connects, see [`Client::connect`].
     ///
     /// # Errors
-    /// [`ConnectError`] if the server cannot be reached within 5 seconds or cannot be used, or a setting cannot work.
+    /// [`ConnectError`] within 5 seconds if the server cannot be reached or cannot be used, or a setting cannot work.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let (first, connected) = oneshot::channel();
         let client = self.start(Some(first))?;

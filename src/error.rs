@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use crate::inspect::Holder;
 
+mod connect;
+
+pub use connect::ConnectError;
+
 /// A name or an option that cannot work. Nothing was sent to the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -61,82 +65,6 @@ pub enum OptionError {
     },
 }
 
-/// Connecting failed. Nothing was left on the server.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// The URL cannot be understood.
-    #[error(
-        "the URL is not understood ({reason}): use redis://[user:password@]host[:port][/db], unix:///path/to/socket, \
-         redis+sentinel://host[:port],…/MASTER or redis+cluster://host[:port],…"
-    )]
-    Url {
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// An option cannot work.
-    #[error(transparent)]
-    Option(#[from] OptionError),
-    /// Nobody answers there.
-    #[error("no Redis server answers at {address} ({cause}): check that it runs and that the address is right")]
-    Unreachable {
-        /// Where it was tried.
-        address: String,
-        /// What the system said.
-        cause: String,
-    },
-    /// A certificate is missing, not valid or not believed, on our side or at the server.
-    #[error("no encrypted connection to {address} ({cause}): check the certificates on both sides")]
-    Certificate {
-        /// Where it was tried.
-        address: String,
-        /// What is wrong.
-        cause: String,
-    },
-    /// The server refuses the user or the password.
-    #[error("the server at {address} refuses the user or the password ({cause}): check them in the URL")]
-    Authentication {
-        /// Where it was tried.
-        address: String,
-        /// What the server said.
-        cause: String,
-    },
-    /// The server cannot do what the lock needs.
-    #[error(
-        "the server at {address} is too old ({version}): Redis 6.0 or Valkey is needed, for RESP3 and for scripts with effects"
-    )]
-    TooOld {
-        /// Where it was tried.
-        address: String,
-        /// What it says of itself.
-        version: String,
-    },
-    /// The user may not do what the lock needs.
-    #[error(
-        "the user lacks a right at {address} ({cause}): the README lists the commands, keys and channels that are needed"
-    )]
-    MissingRight {
-        /// Where it was tried.
-        address: String,
-        /// What the server said.
-        cause: String,
-    },
-    /// The server does not run scripts.
-    #[error("the server at {address} does not run Lua scripts ({cause}): the lock is made of them")]
-    NoScripting {
-        /// Where it was tried.
-        address: String,
-        /// What the server said.
-        cause: String,
-    },
-    /// The thread of the client could not be started.
-    #[error("the client's thread could not be started: {cause}")]
-    Thread {
-        /// What the system said.
-        cause: String,
-    },
-}
-
 /// Reasons that any call can fail for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -150,8 +78,11 @@ pub enum Fault {
     /// The client's thread died of a bug.
     #[error("the client's thread has panicked: all of its leases are lost; connect again, and report this as a bug")]
     KeeperPanicked,
-    /// The server gave no answer in time.
-    #[error("no answer from the server within {waited:?}{}", because(.cause))]
+    /// The server cannot be used, and waiting does not mend that.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The server gave no answer in time, or refused this each time that it was asked.
+    #[error("{}", unavailable(.waited, .cause))]
     Unavailable {
         /// How long it was waited for.
         waited: Duration,
@@ -181,7 +112,7 @@ pub enum Fault {
 #[non_exhaustive]
 pub enum AcquireError {
     /// Its time was over before its turn came.
-    #[error("not granted within {waited:?}{}{}", at(.position), because(.cause))]
+    #[error("not granted within {}{}{}", brief(.waited), at(.position), because(.cause))]
     Timeout {
         /// How long it waited.
         waited: Duration,
@@ -333,6 +264,26 @@ fn in_days(duration: &Duration) -> String {
     }
 }
 
+/// A duration for people, who need no nanoseconds.
+pub(crate) fn brief(duration: &Duration) -> String {
+    let rounded = match duration {
+        short if short.as_secs() == 0 => Duration::from_millis(short.as_millis().try_into().unwrap_or(0)),
+        middling if middling.as_secs() < 10 => {
+            Duration::from_millis((middling.as_millis() / 100 * 100).try_into().unwrap_or(0))
+        }
+        long => Duration::from_secs(long.as_secs()),
+    };
+    format!("{rounded:?}")
+}
+
+fn unavailable(waited: &Duration, cause: &Option<Arc<str>>) -> String {
+    let waited = brief(waited);
+    match cause {
+        Some(cause) => format!("the server did not serve this within {waited}: {cause}"),
+        None => format!("no answer from the server within {waited}"),
+    }
+}
+
 fn because(cause: &Option<Arc<str>>) -> String {
     cause.as_ref().map_or_else(String::new, |cause| format!(" (last error: {cause})"))
 }
@@ -343,8 +294,12 @@ fn at(position: &Option<u64>) -> String {
 
 fn held_by(holder: &Option<Box<Holder>>, recovering_for: &Option<Duration>) -> String {
     match (holder, recovering_for) {
-        (Some(holder), _) => format!("held by {:?} for another {:?} unless renewed", holder.label, holder.remaining),
-        (None, Some(longest)) => format!("nothing is granted for up to {longest:?} because the server lost data"),
+        (Some(holder), _) => {
+            format!("held by {:?} for another {} unless renewed", holder.label, brief(&holder.remaining))
+        }
+        (None, Some(longest)) => {
+            format!("nothing is granted for up to {} because the server lost data", brief(longest))
+        }
         (None, None) => "free, but others are first".into(),
     }
 }

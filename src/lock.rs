@@ -29,7 +29,8 @@ impl Lock {
     }
 
     /// Waits for its turn, for ever unless a [`timeout`](Acquire::timeout) is set, and holds the lock. One round trip if
-    /// the lock is free, otherwise one to join the queue, and one message when the turn comes.
+    /// the lock is free, otherwise one to join the queue, and one message when the turn comes. It waits for a server that is
+    /// away or busy, too, see [`trouble`](Self::trouble).
     pub fn acquire(&self) -> Acquire {
         Acquire::new(self.handle.clone(), self.spec.clone(), self.label.clone())
     }
@@ -39,7 +40,8 @@ impl Lock {
         TryAcquire::new(self.handle.clone(), self.spec.clone(), self.label.clone())
     }
 
-    /// Joins the queue and returns with a ticket, before the lock is granted. One round trip.
+    /// Joins the queue and returns with a ticket, before the lock is granted. One round trip. Like an acquire it waits for a
+    /// server that is away or busy: for ever unless a [`timeout`](Enqueue::timeout) is set.
     pub fn enqueue(&self) -> Enqueue {
         Enqueue::new(self.handle.clone(), self.spec.clone(), self.label.clone())
     }
@@ -83,6 +85,18 @@ impl Lock {
                 return Ok(state);
             }
         }
+    }
+
+    /// What keeps this client from the lock's server at the moment: the last error since the last answer. None if the server
+    /// answers, and while a first answer is awaited. No round trip.
+    ///
+    /// For telling people why an acquire still waits: it waits for a server that is away or busy for as long as its
+    /// timeout allows.
+    ///
+    /// # Errors
+    /// [`Fault::Forked`] or [`Fault::KeeperPanicked`].
+    pub async fn trouble(&self) -> Result<Option<Arc<str>>, Fault> {
+        self.handle.trouble(self.spec.name()).await
     }
 
     /// Ends the lease with this token for an operator: its holder is told, and the lease is not renewed any more. It ends

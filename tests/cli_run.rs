@@ -8,6 +8,7 @@ mod support;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use support::RedisServer;
 use support::cli::{Process, Redis, Signal, eventually, fairlock, lives};
@@ -205,13 +206,41 @@ fn a_server_that_cannot_be_reached() {
         .finish()
     };
     assert_eq!(run(&["--no-wait"]).code, 125);
-    let waited = run(&["--timeout", "300ms"]);
+    let waited = run(&["--timeout", "3s"]);
     assert_eq!(waited.code, 124, "it may come back before the timeout: {waited:?}");
     assert!(waited.stderr.lines().next().unwrap().contains("trying again"), "it says so meanwhile: {waited:?}");
     assert_eq!(
         fairlock().args(["--redis", "unix:///nonexistent/redis.sock", "status", "x"]).output().unwrap().status.code(),
         Some(125)
     );
+}
+
+/// As at a boot where it is slower than cron.
+#[test]
+fn a_server_that_starts_late_is_waited_for_and_that_is_said_once() {
+    let server = RedisServer::start();
+    server.kill();
+    let redis = Redis::of(server);
+    let waiter = redis.run("x", &["--timeout", "10m"], "echo it ran");
+    assert!(waiter.complaint().contains("trying again"));
+    // Longer than any call without a timeout waits for an answer.
+    std::thread::sleep(Duration::from_secs(6));
+    redis.restart();
+    let finished = waiter.finish();
+    assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (0, "it ran\n", ""));
+}
+
+#[test]
+fn a_server_that_will_never_serve_is_not_waited_for() {
+    let server = RedisServer::builder().plain().tcp().start();
+    let url = format!("{}99", server.tcp_url());
+    for options in [&[][..], &["--no-wait"]] {
+        let mut run = fairlock();
+        run.args(["--redis", &url, "run", "x"]).args(options).args(["--", "echo", "it ran"]);
+        let ended = Process::spawn(&mut run).finish();
+        assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
+        assert!(ended.stderr.contains("DB index is out of range") && ended.stderr.lines().count() == 1, "{ended:?}");
+    }
 }
 
 #[test]

@@ -154,6 +154,19 @@ async fn who_cannot_show_the_right_certificate_is_refused() {
     assert!(matches!(garbled, ConnectError::Certificate { .. }), "{garbled:?}");
 }
 
+/// Each side would wait for the other, or hang up.
+#[tokio::test]
+async fn where_one_side_alone_encrypts_the_error_says_which() {
+    let encrypted = Encrypted::start("127.0.0.1");
+    let error = soon(Client::connect(&encrypted.url().replace("rediss", "redis"))).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Encryption { expected: true, .. }), "{error:?}");
+    assert!(error.to_string().contains("begin with rediss"), "{error}");
+    let plain = RedisServer::builder().plain().tcp().password("sesame").start();
+    let error = soon(Client::connect(&format!("rediss://127.0.0.1:{}/", plain.port()))).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Encryption { expected: false, .. }), "{error:?}");
+    assert!(!error.is_transient());
+}
+
 #[tokio::test]
 async fn a_server_of_another_name_is_not_believed() {
     let encrypted = Encrypted::start("elsewhere.example");

@@ -42,6 +42,11 @@ pub(crate) enum Message {
         lock: Arc<str>,
         command: Command,
     },
+    /// What is in the way of the server of the lock of this name?
+    Trouble {
+        lock: Arc<str>,
+        reply: oneshot::Sender<Option<Arc<str>>>,
+    },
     /// Ends all that this client has at all locks.
     Close {
         call: CallId,
@@ -153,6 +158,13 @@ impl Handle {
     ) -> Result<Outcome, Fault> {
         let lock = lock.clone();
         self.ask(|call, reply| Message::Call { lock, call, command: command(call), reply }).await
+    }
+
+    /// Asks the keeper what is in the way of the server of this lock.
+    pub(crate) async fn trouble(&self, lock: &Arc<str>) -> Result<Option<Arc<str>>, Fault> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Message::Trouble { lock: lock.clone(), reply })?;
+        tokio::task::unconstrained(answer).await.map_err(|_| Fault::KeeperPanicked)
     }
 
     /// Ends all that this client has.

@@ -12,6 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, Stream};
+use tokio::time::Instant;
 
 use super::machine::RequestId;
 use crate::error::ConnectError;
@@ -129,10 +130,11 @@ pub(super) async fn next_reply(links: &mut BTreeMap<Place, Link>) -> (Place, Rep
     .await
 }
 
-/// Finds the server and connects to it.
+/// Finds the server, by then, and connects to it.
 pub(super) async fn make(
     target: &Target,
     place: &Place,
+    by: Instant,
     channel: Option<&str>,
     previous: Option<Previous>,
     incoming: impl Fn(Incoming) + Send + Sync + 'static,
@@ -140,16 +142,23 @@ pub(super) async fn make(
 ) -> Made {
     let endpoint = match (target, place) {
         (Target::Server(server), _) => server.clone(),
-        (Target::Sentinel(sentinels), _) => sentinels.master().await?,
+        (Target::Sentinel(sentinels), _) => sentinels.master(by).await?,
         (Target::Cluster(seeds), place) => match (seeds.first(), place) {
             (Some(seed), Some(node)) => seed.at(node),
             _ => return Err(ConnectError::Url { reason: "a cluster has nodes".into() }),
         },
     };
     let connected = endpoint.connect(channel, previous, incoming).await?;
-    if connected.is_replica && matches!(target, Target::Sentinel(_)) {
-        let cause = "sentinels name it as the master, and it says that it is a replica".into();
-        return Err(ConnectError::Unreachable { address: endpoint.to_string(), cause });
+    // In a cluster the nodes tell who is a master.
+    let no_master = match target {
+        Target::Sentinel(_) if connected.is_replica => {
+            Some("sentinels name it as the master, and it says that it is a replica")
+        }
+        Target::Server(_) if connected.read_only => Some("it is a read-only replica"),
+        _ => None,
+    };
+    if let Some(cause) = no_master {
+        return Err(ConnectError::NotReady { address: endpoint.to_string(), cause: cause.into() });
     }
     let sharded = connected.shards && matches!(target, Target::Cluster(_));
     let subscriber = if sharded { Some(endpoint.open(of_subscriber).await?) } else { None };

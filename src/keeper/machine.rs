@@ -10,7 +10,7 @@ use super::sessions::Session;
 use super::timers::Timers;
 use super::waiters::{Mode, Waiter};
 use crate::clock::Time;
-use crate::error::{Fault, LostReason};
+use crate::error::{ConnectError, Fault, LostReason, brief};
 use crate::inspect::{Broken, Holder};
 use crate::options::Spec;
 use crate::server::{About, Answer, Call, Failure, LockKeys, Push, PushKind, StatePage, Word, is_of};
@@ -82,6 +82,10 @@ pub(crate) enum Event {
     },
     Disconnected {
         cause: Arc<str>,
+    },
+    /// Connecting failed, and waiting does not mend that.
+    Denied {
+        error: ConnectError,
     },
     Answered {
         request: RequestId,
@@ -306,6 +310,7 @@ impl Machine {
             Event::Command(command) => self.command(now, command),
             Event::Connected { can_kill } => self.on_connected(now, can_kill),
             Event::Disconnected { cause } => self.on_disconnected(cause),
+            Event::Denied { error } => self.on_denied(now, &error),
             Event::Answered { request, result } => self.on_answer(now, request, result),
             Event::Replicated { request, result } => self.on_replicated(now, request, result),
             Event::Push(push) => self.on_push(now, &push),
@@ -442,6 +447,25 @@ impl Machine {
         }
     }
 
+    /// The server cannot be used. Whoever has no place hears that at once; a place is given up only for what an operator
+    /// cannot mend at the server.
+    fn on_denied(&mut self, now: Time, error: &ConnectError) {
+        let fault = Fault::Connect(error.clone());
+        let hears = |waiter: &Waiter| waiter.ticket == 0 || !error.keeps_places();
+        let waiters: Vec<Id> = self.waiters.iter().filter(|(_, waiter)| hears(waiter)).map(|(id, _)| *id).collect();
+        waiters.into_iter().for_each(|id| self.refuse(now, id, Refusal::Fault(fault.clone())));
+        let calls: Vec<CallId> = self.calls.keys().copied().collect();
+        for call in calls {
+            self.end_call(call);
+            self.done(call, Outcome::Fault(fault.clone()));
+        }
+    }
+
+    /// What keeps this client from the server's answers, as far as it is known.
+    pub(crate) fn trouble(&self) -> Option<Arc<str>> {
+        self.cause.clone().or_else(|| self.waiters.values().find_map(|waiter| waiter.shortage.clone()))
+    }
+
     fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Answer, Failure>) {
         let Some(Sent { what, keys, at }) = self.requests.remove(&request) else { return };
         let lock = &keys.name;
@@ -501,7 +525,9 @@ impl Machine {
         let fault = match failure {
             Failure::WrongType(message) => Some(Fault::WrongType { name: lock.clone(), message: message.clone() }),
             Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),
-            Failure::Refused(_) => None,
+            // An operator may give back a right: whoever has a place keeps it, and what is to be given back is kept too.
+            Failure::Denied(message) if self.has_no_place(&what) => Some(Fault::Refused { message: message.clone() }),
+            Failure::Denied(_) | Failure::Refused(_) => None,
         };
         match (what, fault) {
             (What::Acquire(id), Some(fault)) => self.refuse(now, id, Refusal::Fault(fault)),
@@ -546,6 +572,15 @@ impl Machine {
         }
     }
 
+    /// Whether a request is that of a caller who loses nothing by an error.
+    fn has_no_place(&self, what: &What) -> bool {
+        match what {
+            What::Acquire(id) => self.waiters.get(id).is_none_or(|waiter| waiter.ticket == 0),
+            What::Position(..) | What::Call(_) => true,
+            _ => false,
+        }
+    }
+
     fn on_push(&mut self, now: Time, push: &Push) {
         let (Some(id), Some(keys)) = (is_of(&self.client, &push.id), LockKeys::of_queue(&self.prefix, &push.queue))
         else {
@@ -580,7 +615,7 @@ impl Machine {
             // Answers may have come while this thread did not run: it takes them in before it judges.
             Timer::Stall if !std::mem::replace(&mut self.suspects, true) => self.timers.set(Timer::Stall, now + GRACE),
             Timer::Stall => {
-                self.on_disconnected(format!("the server has not answered for {:?}", self.patience()).into());
+                self.on_disconnected(format!("the server has not answered for {}", brief(&self.patience())).into());
                 // More would not make it longer.
                 self.given_up += u32::from(self.patience() < ANSWER_TIMEOUT);
                 self.effects.push(Effect::Reconnect);

@@ -37,7 +37,9 @@
 //! **Trouble.** Any error of the connection means that the outcome of all that was under way is unknown. The connection
 //! is made anew, the old one is killed first so that nothing of it can run late (I10), and everything is asked again. The
 //! first waiter of each lock re-enters before the heartbeat, which says nothing of what was known: a server that was
-//! rolled back may still know them all, and must hear what it has forgotten before it grants anything (I7).
+//! rolled back may still know them all, and must hear what it has forgotten before it grants anything (I7). An error of
+//! connecting that waiting does not mend ends calls and acquires at once; a waiter keeps its place over what an operator
+//! mends at the server (I8; the table is docs/errors.md).
 
 mod farewells;
 mod handle;
@@ -242,6 +244,7 @@ impl Keeper {
             News::Push { slot, push } => self.feed(slot, Event::Push(push)),
             News::Connected { slot, can_kill } => self.feed(slot, Event::Connected { can_kill }),
             News::Disconnected { slot, cause } => self.feed(slot, Event::Disconnected { cause }),
+            News::Denied { slot, error } => self.feed(slot, Event::Denied { error }),
             News::First(result) => {
                 let wanted = result.is_ok();
                 if let Some(first) = self.first.take() {
@@ -268,6 +271,11 @@ impl Keeper {
                     self.callers.remove(id);
                 }
                 (lock, command)
+            }
+            Message::Trouble { lock, reply } => {
+                let machine = self.machines.get(&self.network.slot(&lock));
+                let _ = reply.send(machine.and_then(Machine::trouble));
+                return;
             }
             Message::Close { call, reply } => return self.close(call, reply),
             Message::End => {

@@ -14,20 +14,22 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, pending};
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 
 use super::handle::Notes;
 use super::links::{Boxed, LEAST_PATIENCE, Link, Made, Place, Question, Replied, back_off, make, next_reply};
 use super::machine::{ANSWER_TIMEOUT, RequestId};
-use crate::error::ConnectError;
+use crate::error::{ConnectError, brief};
 use crate::server::{
     Answer, Call, Connection, Endpoint, Failure, Incoming, LockKeys, Node, Push, Reply, Slot, SlotMap, Target,
     discover, slot_of,
 };
 
-/// How many nodes of a cluster are asked at once who serves what.
-const ASKED: usize = 3;
+/// How long a node of a cluster may be silent before the first attempt to connect tries another one beside it.
+const NEXT_TRY: Duration = Duration::from_millis(250);
 
 /// What the machine of a slot is to hear.
 pub(super) enum News {
@@ -52,6 +54,11 @@ pub(super) enum News {
     Push {
         slot: Slot,
         push: Push,
+    },
+    /// The server of this slot cannot be used, and waiting does not mend that.
+    Denied {
+        slot: Slot,
+        error: ConnectError,
     },
     /// The outcome of the first attempt to connect.
     First(Result<(), ConnectError>),
@@ -80,8 +87,9 @@ pub(super) struct Network {
     links: BTreeMap<Place, Link>,
     map: SlotMap,
     news: VecDeque<News>,
-    /// Somebody awaits the outcome of the first attempt.
-    first: bool,
+    first: Option<First>,
+    /// When another node of a cluster is tried beside those that have not answered the first attempt yet.
+    next_try: Option<Boxed<()>>,
     made: FuturesUnordered<Boxed<(Place, u64, Made)>>,
     discovering: Option<Boxed<Result<SlotMap, ConnectError>>>,
     /// Discoveries since all routes were open and led to answers: that one node answers tells nothing of another.
@@ -91,12 +99,20 @@ pub(super) struct Network {
     say: UnboundedSender<(Place, u64, Incoming)>,
 }
 
+/// The first attempt to connect, whose outcome somebody awaits.
+struct First {
+    by: Instant,
+    /// The most telling so far of the nodes that have failed.
+    error: Option<ConnectError>,
+}
+
 /// What the network itself has to act upon.
 enum Happening {
     Reply(Place, Replied),
     Incoming(Place, u64, Incoming),
     Made(Place, u64, Made),
     Discovered(Result<SlotMap, ConnectError>),
+    NextTry,
 }
 
 impl Network {
@@ -112,7 +128,8 @@ impl Network {
             links: BTreeMap::new(),
             map: SlotMap::default(),
             news: VecDeque::new(),
-            first,
+            first: first.then(|| First { by: Instant::now() + ANSWER_TIMEOUT, error: None }),
+            next_try: None,
             made: FuturesUnordered::new(),
             discovering: None,
             discoveries: 0,
@@ -209,7 +226,7 @@ impl Network {
             if let Some(news) = self.news.pop_front() {
                 return news;
             }
-            let Self { links, incoming, made, discovering, .. } = self;
+            let Self { links, incoming, made, discovering, next_try, .. } = self;
             // Answers before pushes: a push is judged by the answers that came before it.
             let happening = tokio::select! {
                 biased;
@@ -219,7 +236,9 @@ impl Network {
                     Happening::Made(place, generation, outcome)
                 }
                 Some(found) = async { Some(discovering.as_mut()?.await) } => Happening::Discovered(found),
-                else => std::future::pending().await,
+                () = async { next_try.as_mut().map_or_else(|| Either::Left(pending()), Either::Right).await } => {
+                    Happening::NextTry
+                }
             };
             match happening {
                 Happening::Reply(place, Replied::Call { slot, request, call, reply }) => {
@@ -238,6 +257,10 @@ impl Network {
                 Happening::Discovered(found) => {
                     self.discovering = None;
                     self.discovered(found);
+                }
+                Happening::NextTry => {
+                    self.next_try = None;
+                    self.try_another();
                 }
             }
         }
@@ -266,7 +289,8 @@ impl Network {
             Reply::Replica(cause) if matches!(self.target, Target::Sentinel(_)) => self.fail(place, &cause),
             Reply::Replica(cause) => self.refuse(slot, request, cause),
             Reply::Elsewhere { node, .. } if !self.is_cluster() => {
-                self.refuse(slot, request, format!("it is one node of a cluster, and sends on to {node}").into());
+                let cause = format!("it is one node of a cluster, and sends on to {node}: use redis+cluster://");
+                self.news.push_back(News::Answered { slot, request, result: Err(Failure::Rejected(cause.into())) });
             }
             Reply::Elsewhere { node, asking } => {
                 let Some(route) = self.routes.get(&slot) else { return };
@@ -345,12 +369,14 @@ impl Network {
         }
         let needed = self.patience(|route| route.place == place);
         let link = self.links.entry(place.clone()).or_default();
+        let pause = back_off(link.attempts, needed);
         // Longer each time that this was in vain: the network may be slow and the server alive.
         let patience = (needed.max(LEAST_PATIENCE) * (1 << link.attempts.min(3))).min(ANSWER_TIMEOUT);
+        // All that the first attempt consists of has one time together.
+        let by = self.first.as_ref().map_or_else(|| Instant::now() + pause + patience, |first| first.by);
         link.connecting = true;
         link.generation += 1;
         let (generation, previous) = (link.generation, link.previous.clone());
-        let pause = back_off(link.attempts, needed);
         link.attempts = link.attempts.saturating_add(1);
         let say = |place: &Place| {
             let (say, place) = (self.say.clone(), place.clone());
@@ -363,10 +389,9 @@ impl Network {
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
-            let making = make(&target, &place, channel.as_deref(), previous, incoming, of_subscriber);
-            let made = tokio::time::timeout(patience, making).await.unwrap_or_else(|_| {
-                let address = place.as_ref().map_or_else(|| format!("{target:?}"), Node::to_string);
-                Err(ConnectError::Unreachable { address, cause: format!("no answer within {patience:?}") })
+            let making = make(&target, &place, by, channel.as_deref(), previous, incoming, of_subscriber);
+            let made = tokio::time::timeout_at(by, making).await.unwrap_or_else(|_| {
+                Err(ConnectError::silent(place.as_ref().map_or_else(|| format!("{target:?}"), Node::to_string)))
             });
             (place, generation, made)
         }));
@@ -375,7 +400,7 @@ impl Network {
     /// How long the most impatient of those who use these routes can wait.
     fn patience(&self, of: impl Fn(&Route) -> bool) -> Duration {
         let patience = self.routes.values().filter(|route| of(route)).map(|route| route.patience).min();
-        patience.filter(|_| !self.first).unwrap_or(ANSWER_TIMEOUT)
+        patience.filter(|_| self.first.is_none()).unwrap_or(ANSWER_TIMEOUT)
     }
 
     fn made(&mut self, place: &Place, generation: u64, made: Made) {
@@ -394,7 +419,8 @@ impl Network {
                 link.subscriber = subscriber;
                 link.previous = connected.previous;
                 link.can_kill = connected.can_kill;
-                if std::mem::take(&mut self.first) {
+                if self.first.take().is_some() {
+                    self.next_try = None;
                     self.news.push_back(News::First(Ok(())));
                 }
                 self.open_all(place);
@@ -404,19 +430,43 @@ impl Network {
     }
 
     fn not_connected(&mut self, place: &Place, error: ConnectError) {
-        let cause: Arc<str> = error.to_string().into();
-        if self.first {
-            let untried = self.map.nodes().find(|node| !self.links.contains_key(&Some((*node).clone()))).cloned();
-            if let (Some(node), ConnectError::Unreachable { .. }) = (untried, &error) {
-                return self.connect(Some(node));
+        if let Some(first) = &mut self.first {
+            let of_this_node = error.is_transient() || place.is_some() && error.is_of_a_stranger();
+            if first.error.as_ref().is_none_or(|before| error.rank() < before.rank()) {
+                first.error = Some(error);
             }
-            self.first = false;
-            return self.news.push_back(News::First(Err(error)));
+            if of_this_node && (self.try_another() || self.links.values().any(|link| link.connecting)) {
+                return;
+            }
+            self.next_try = None;
+            let error = self.first.take().and_then(|first| first.error);
+            return self.news.extend(error.map(|error| News::First(Err(error))));
         }
-        if self.close_all(place, &cause) || !self.is_cluster() {
+        let there: Vec<Slot> = self.routes.iter().filter(|(_, r)| r.place == *place).map(|(slot, _)| *slot).collect();
+        if self.close_all(place, &error.to_string().into()) || !self.is_cluster() {
             self.connect(place.clone());
         }
+        // What has the address of a node now says nothing of the cluster.
+        if place.is_none() || !error.is_of_a_stranger() {
+            self.deny(there, &error);
+        }
         self.discover();
+    }
+
+    /// Tries the next node of a cluster beside those that have not answered the first attempt. False: there is none.
+    fn try_another(&mut self) -> bool {
+        let untried = self.map.nodes().find(|node| !self.links.contains_key(&Some((*node).clone()))).cloned();
+        let Some(node) = untried.filter(|_| self.first.is_some()) else { return false };
+        self.connect(Some(node));
+        self.next_try = Some(Box::pin(tokio::time::sleep(NEXT_TRY)));
+        true
+    }
+
+    /// These routes lead to a server that cannot be used, unless that may pass.
+    fn deny(&mut self, slots: Vec<Slot>, error: &ConnectError) {
+        if !error.is_transient() {
+            self.news.extend(slots.into_iter().map(|slot| News::Denied { slot, error: error.clone() }));
+        }
     }
 
     fn closed(&self) -> impl Iterator<Item = (Slot, &Route)> {
@@ -513,7 +563,7 @@ impl Network {
             link.replies.push(Box::pin(async move {
                 let result = match subscribed.await {
                     Ok(result) => result,
-                    Err(_) => Err(Reply::Gone(format!("the server has not answered for {patience:?}").into())),
+                    Err(_) => Err(Reply::Gone(format!("the server has not answered for {}", brief(&patience)).into())),
                 };
                 Replied::Subscribe { slot, result }
             }));
@@ -531,10 +581,16 @@ impl Network {
                 let to = self.whole(node, place);
                 self.moved(slot, to);
             }
-            Reply::Result(Err(Failure::Refused(cause) | Failure::Rejected(cause) | Failure::WrongType(cause)))
-            | Reply::Gone(cause)
-            | Reply::Replica(cause) => self.fail(place, &cause),
             Reply::Result(Ok(_)) => {}
+            Reply::Result(Err(failure)) => {
+                self.fail(place, failure.cause());
+                if let Failure::Denied(cause) = failure {
+                    let server = self.links.get(place).and_then(|link| link.endpoint.as_ref());
+                    let (address, cause) = (server.map(Endpoint::to_string).unwrap_or_default(), cause.to_string());
+                    self.deny(vec![slot], &ConnectError::MissingRight { address, cause });
+                }
+            }
+            Reply::Gone(cause) | Reply::Replica(cause) => self.fail(place, &cause),
         }
     }
 
@@ -549,19 +605,14 @@ impl Network {
         nodes.extend(seeds.iter().map(|seed| (seed.to_string(), seed.clone())));
         let mut nodes: Vec<Endpoint> = nodes.into_values().collect();
         fastrand::shuffle(&mut nodes);
-        nodes.truncate(ASKED);
         let pause = back_off(self.discoveries, self.patience(|route| !route.open));
         self.discoveries = self.discoveries.saturating_add(1);
-        let patience = if self.first { ANSWER_TIMEOUT } else { LEAST_PATIENCE };
-        let timeout = ConnectError::Unreachable {
-            address: format!("{:?}", Target::Cluster(nodes.clone())),
-            cause: format!("no answer within {patience:?}"),
-        };
+        let by = self.first.as_ref().map_or_else(|| Instant::now() + pause + LEAST_PATIENCE, |first| first.by);
         self.discovering = Some(Box::pin(async move {
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
-            tokio::time::timeout(patience, discover(nodes)).await.unwrap_or(Err(timeout))
+            discover(nodes, by).await
         }));
     }
 
@@ -570,16 +621,17 @@ impl Network {
         match found {
             Ok(map) => {
                 self.map = map;
-                let any = self.map.nodes().next().cloned();
-                if self.first {
-                    self.connect(any);
-                }
+                self.try_another();
                 closed.iter().for_each(|slot| self.open(*slot));
             }
-            Err(error) if std::mem::take(&mut self.first) => return self.news.push_back(News::First(Err(error))),
+            Err(error) if self.first.take().is_some() => return self.news.push_back(News::First(Err(error))),
             Err(error) => {
                 let cause: Arc<str> = error.to_string().into();
                 closed.iter().for_each(|slot| self.close(*slot, cause.clone()));
+                // A cluster that was found is not doubted because something else has the addresses of its nodes.
+                if self.map.nodes().next().is_none() || !error.is_of_a_stranger() {
+                    self.deny(closed.clone(), &error);
+                }
             }
         }
         // A node that does not answer may have been replaced by now.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::farewells::Kind;
 use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, Pending, RequestId, Sent, Timer, What};
 use crate::clock::Time;
+use crate::error::brief;
 use crate::inspect::Broken;
 use crate::server::{Answer, Call, LockKeys, Word};
 
@@ -34,7 +35,7 @@ impl Machine {
             return Some("there is no connection to the server yet".into());
         }
         let silent = now.since(self.requests.values().map(|sent| sent.at).min()?);
-        (silent >= WORTH_A_WORD).then(|| format!("the server has not answered for {silent:?}").into())
+        (silent >= WORTH_A_WORD).then(|| format!("the server has not answered for {}", brief(&silent)).into())
     }
 
     pub(super) fn back_off(&mut self) -> Duration {

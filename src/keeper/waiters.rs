@@ -15,7 +15,7 @@ use crate::server::{About, Answer, Call, HolderSeen, LockKeys, Push, Word, wire_
 pub(crate) enum Mode {
     /// Wait, for ever or for its timeout.
     Wait,
-    /// Wait, but the ticket must come within the answer timeout.
+    /// The same, and hear of the ticket.
     Enqueue,
     /// Take the lock now or not at all.
     Try,
@@ -69,7 +69,7 @@ impl Machine {
         session.buffer = session.buffer.max(spec.buffer);
         self.expect_within(spec.liveness / 3);
         let timeout = timeout.map(|timeout| called + timeout);
-        let answer_by = (mode != Mode::Wait).then_some(called + ANSWER_TIMEOUT);
+        let answer_by = (mode == Mode::Try).then_some(called + ANSWER_TIMEOUT);
         if let Some(at) = timeout.into_iter().chain(answer_by).min() {
             self.timers.set(Timer::Timeout(id), at);
         }
@@ -245,10 +245,6 @@ impl Machine {
         let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.mode != Mode::Try) else { return };
         waiter.ticket = ticket;
         if !std::mem::replace(&mut waiter.announced, true) {
-            match waiter.timeout {
-                Some(timeout) => self.timers.set(Timer::Timeout(id), timeout),
-                None => self.timers.clear(&Timer::Timeout(id)),
-            }
             self.effects.push(Effect::Queued { id, ticket });
         }
     }

@@ -11,6 +11,7 @@ use redis::{
 };
 
 use super::keys::LockKeys;
+use super::refusals::{Meaning, meaning, said};
 use super::reply::{Answer, Failure, Push};
 use super::scripts::{Call, SCRIPTS};
 use super::target::{Endpoint, Node};
@@ -41,6 +42,8 @@ pub(crate) struct Connected {
     /// Whether late requests of an old connection are ruled out.
     pub(crate) can_kill: bool,
     pub(crate) is_replica: bool,
+    /// A replica may be told to take writes.
+    pub(crate) read_only: bool,
     /// Whether it knows sharded pub/sub.
     pub(crate) shards: bool,
     /// Something that its operator should know.
@@ -93,8 +96,7 @@ impl Endpoint {
                 Ok::<(), redis::aio::SendError>(())
             });
         let client = redis::Client::open(self.info.clone()).map_err(|error| self.explain(&error))?;
-        let inner =
-            client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| self.explain(&error))?;
+        let inner = self.knocking(client.get_multiplexed_async_connection_with_config(&config)).await?;
         Ok(Connection { inner, digests: self.digests.clone() })
     }
 
@@ -146,6 +148,7 @@ impl Endpoint {
             can_kill: killed.is_ok() && this.is_some(),
             previous: this,
             is_replica: field(&replication, "role").is_some_and(|role| role != "master"),
+            read_only: field(&replication, "slave_read_only") == Some("1"),
             shards: version >= 7,
             warning: eviction(&memory),
         })
@@ -155,9 +158,7 @@ impl Endpoint {
     /// connecting is tried again. What is forbidden stays so.
     fn for_good(&self, reply: &Result<Value, RedisError>) -> Result<(), ConnectError> {
         match reply {
-            Err(error) if error.code() != Some("NOPERM") && matches!(Failure::of(error), Some(Failure::Refused(_))) => {
-                Err(self.explain(error))
-            }
+            Err(error) if matches!(Failure::of(error), Some(Failure::Refused(_))) => Err(self.explain(error)),
             _ => Ok(()),
         }
     }
@@ -173,29 +174,31 @@ impl Endpoint {
     }
 
     fn explain_script(&self, error: &RedisError) -> ConnectError {
-        match error.kind() {
-            ErrorKind::Server(ServerErrorKind::ResponseError) if error.to_string().contains("unknown command") => {
-                ConnectError::NoScripting { address: self.address.clone(), cause: error.to_string() }
-            }
-            _ => self.explain(error),
+        match self.explain(error) {
+            ConnectError::Refused { address, cause } => ConnectError::NoScripting { address, cause },
+            other => other,
         }
     }
 
-    pub(crate) fn explain(&self, error: &RedisError) -> ConnectError {
-        let (address, cause) = (self.address.clone(), error.to_string());
-        match (error.kind(), error.code()) {
-            (ErrorKind::RESP3NotSupported, _) => {
-                ConnectError::TooOld { address, version: "it does not know RESP3".into() }
+    pub(super) fn explain(&self, error: &RedisError) -> ConnectError {
+        self.explain_as(meaning(error), said(error))
+    }
+
+    /// What the server said, with what it means for us.
+    pub(super) fn explain_as(&self, meaning: Meaning, cause: String) -> ConnectError {
+        let address = self.address.clone();
+        match meaning {
+            Meaning::Passing | Meaning::ReadOnly => ConnectError::NotReady { address, cause },
+            Meaning::Login => ConnectError::Authentication { address, cause },
+            Meaning::Denied => ConnectError::MissingRight { address, cause },
+            Meaning::Database => ConnectError::Database { address, cause },
+            Meaning::NotCluster => ConnectError::NotCluster { address, cause },
+            Meaning::Hello => {
+                let version = "it does not know the command HELLO, unless that is renamed".into();
+                ConnectError::TooOld { address, version }
             }
-            (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => {
-                ConnectError::Authentication { address, cause }
-            }
-            (_, Some("NOPERM")) => ConnectError::MissingRight { address, cause },
-            // What either side refuses during the handshake reaches us as an error of the socket.
-            _ if cause.contains("ertificate") || cause.contains("fatal alert") => {
-                ConnectError::Certificate { address, cause }
-            }
-            _ => ConnectError::Unreachable { address, cause },
+            Meaning::Rejected | Meaning::WrongType => ConnectError::Refused { address, cause },
+            Meaning::Broken => ConnectError::Unreachable { address, cause },
         }
     }
 }
@@ -306,14 +309,9 @@ impl Reply {
         {
             return Reply::Elsewhere { node, asking: error.kind() == ErrorKind::Server(ServerErrorKind::Ask) };
         }
-        // The latter is what a replica says to everything whose link is down, where it is set up that way.
-        let of_replicas = [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown].map(ErrorKind::Server);
         match Failure::of(error) {
             None => Reply::Gone(error.to_string().into()),
-            // Up to Redis 6.2 a script's error is a general one that quotes this.
-            Some(Failure::Refused(cause)) if of_replicas.contains(&error.kind()) || cause.contains("READONLY") => {
-                Reply::Replica(cause)
-            }
+            Some(Failure::Refused(cause)) if meaning(error) == Meaning::ReadOnly => Reply::Replica(cause),
             Some(failure) => Reply::Result(Err(failure)),
         }
     }

@@ -3,6 +3,8 @@
 mod connection;
 mod discovery;
 mod keys;
+mod knock;
+mod refusals;
 mod reply;
 mod scripts;
 mod target;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{RedisError, ServerErrorKind, Value};
+use redis::{RedisError, Value};
 
+use super::refusals::{Meaning, meaning, said};
 use crate::inspect::{Holder, QueuedWaiter};
 
 /// The reply of a script: a word, and what every reply tells.
@@ -215,6 +216,8 @@ impl Push {
 pub(crate) enum Failure {
     /// The server is alive and refused it for now.
     Refused(Arc<str>),
+    /// The user may not do that, as long as an operator does not give it the right.
+    Denied(Arc<str>),
     /// A key of the lock has another type.
     WrongType(Arc<str>),
     /// The server does not understand the request; asking again would not help.
@@ -224,49 +227,22 @@ pub(crate) enum Failure {
 impl Failure {
     /// None: it is the connection that broke.
     pub(crate) fn of(error: &RedisError) -> Option<Self> {
-        let message = || Arc::from(error.to_string());
-        let text = error.to_string();
-        // Up to Redis 6.2 an error of a command inside of a script arrives as a general one that quotes it.
-        let says = |word: &str| text.contains(word);
-        if says("WRONGTYPE") {
-            return Some(Failure::WrongType(message()));
-        }
-        let passing = [
-            "OOM command",
-            "READONLY",
-            "MISCONF",
-            "NOREPLICAS",
-            "NOAUTH",
-            "NOPERM",
-            "BUSY",
-            "UNKILLABLE",
-            "non local key",
-        ];
-        if passing.into_iter().any(says) {
-            return Some(Failure::Refused(message()));
-        }
-        match error.kind() {
-            redis::ErrorKind::Server(
-                ServerErrorKind::BusyLoading
-                | ServerErrorKind::TryAgain
-                | ServerErrorKind::Ask
-                | ServerErrorKind::Moved
-                | ServerErrorKind::ClusterDown
-                | ServerErrorKind::MasterDown
-                | ServerErrorKind::ReadOnly
-                | ServerErrorKind::NoPerm
-                | ServerErrorKind::NoScript,
-            )
-            | redis::ErrorKind::AuthenticationFailed => Some(Failure::Refused(message())),
-            redis::ErrorKind::Server(_) => Some(Failure::Rejected(message())),
-            redis::ErrorKind::Extension => Some(Failure::Refused(message())),
-            _ => None,
-        }
+        let said: Arc<str> = said(error).into();
+        Some(match meaning(error) {
+            Meaning::Broken => return None,
+            Meaning::Passing | Meaning::ReadOnly => Failure::Refused(said),
+            Meaning::Login => Failure::Denied(said),
+            Meaning::Denied => Failure::Denied(format!("{said}; the README lists the rights that are needed").into()),
+            Meaning::WrongType => Failure::WrongType(said),
+            Meaning::Database | Meaning::NotCluster | Meaning::Hello | Meaning::Rejected => Failure::Rejected(said),
+        })
     }
 
     pub(crate) fn cause(&self) -> &Arc<str> {
         match self {
-            Failure::Refused(cause) | Failure::WrongType(cause) | Failure::Rejected(cause) => cause,
+            Failure::Refused(cause) | Failure::Denied(cause) | Failure::WrongType(cause) | Failure::Rejected(cause) => {
+                cause
+            }
         }
     }
 }
@@ -405,8 +381,6 @@ mod tests {
             "READONLY You can't write against a read only replica.",
             "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
             "NOREPLICAS Not enough good replicas to write.",
-            "NOAUTH Authentication required.",
-            "NOPERM this user has no permissions to run the 'evalsha' command",
             "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
             "UNKILLABLE Sorry the script already executed write commands against the dataset.",
             "ERR Error running script: @user_script:1: Script attempted to access a non local key in a cluster node",
@@ -424,6 +398,11 @@ mod tests {
             assert!(matches!(failure, Failure::Refused(_)), "{failure:?}");
             let (_, what) = passing.split_once(' ').unwrap();
             assert!(failure.cause().contains(what), "{failure:?} has lost {what:?}");
+        }
+        for denied in
+            ["NOAUTH Authentication required.", "NOPERM this user has no permissions to run the 'evalsha' command"]
+        {
+            assert!(matches!(said(denied), Failure::Denied(_)), "{:?}", said(denied));
         }
         for line in [
             "WRONGTYPE Operation against a key holding the wrong kind of value",

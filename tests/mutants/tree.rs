@@ -34,6 +34,7 @@ pub(crate) const REAL: Stage = Stage {
         ("cancellation", &["dropped_", "what_is_given_back"]),
         ("costs", &[]),
         ("deaths", &["a_dead_holder_before"]),
+        ("connect_errors", &[]),
         ("finding", &[]),
         ("full_server", &[]),
         ("goodbyes", &["two_hundred"]),

@@ -54,6 +54,10 @@ impl Redis {
         self.0.stop();
     }
 
+    pub(crate) fn restart(&self) {
+        self.0.restart();
+    }
+
     pub(crate) fn resume(&self) {
         self.0.cont();
     }

@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod crew;
 pub mod faults;
 pub mod history;
+pub mod impostor;
 pub mod log;
 pub mod process;
 pub mod proxy;

@@ -103,7 +103,8 @@ pub(crate) enum Task {
 pub(crate) struct Run {
     /// The name of the lock
     pub(crate) name: String,
-    /// How long to wait for the lock, such as 90s or 1h, at most 366 days [default: for ever]
+    /// How long to wait for the lock, and for a server that is not there yet, such as 90s or 1h, at most 366 days
+    /// [default: for ever]
     #[arg(long, value_parser = timeout, conflicts_with = "no_wait", value_name = "TIME")]
     pub(crate) timeout: Option<Duration>,
     /// How long the lock stays taken when this machine dies; renewed while the command runs

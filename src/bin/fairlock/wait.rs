@@ -5,18 +5,23 @@ use std::future::IntoFuture as _;
 use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{AcquireError, Client, ClientBuilder, ConnectError, Guard, Holder, LockOptions, TryAcquireError};
+use fairlock::{
+    AcquireError, Client, ClientBuilder, Enqueue, Guard, Holder, Lock, LockOptions, TryAcquireError, Waiting,
+};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::exit::{self, Failure, say};
 use crate::nested::Ancestors;
 use crate::run::Event;
 use crate::terminal::Terminal;
 use crate::text::{printable, seconds};
-use crate::watch::watch;
+use crate::watch::{SILENT, watch};
 use crate::{progress, signals};
+
+/// With `--no-wait` there is an answer by then.
+const ANSWER: Duration = Duration::from_secs(5);
 
 pub(crate) struct Request<'a> {
     pub(crate) client: &'a ClientBuilder,
@@ -86,46 +91,57 @@ async fn obtain(
     let lock =
         client.lock_with(request.name, request.options.clone()).map_err(|error| Failure::own(error.to_string()))?;
     if request.no_wait {
-        return lock.try_acquire().label(&request.label).await.map_err(|error| not_now(request, &error));
+        let attempt = lock.try_acquire().label(&request.label).into_future();
+        return match timeout_at(began + ANSWER, attempt).await {
+            Ok(result) => result.map_err(|error| not_now(request, &error)),
+            Err(_) => {
+                let cause = trouble(&lock).await.unwrap_or_else(|| "no answer".to_owned());
+                Err(Failure::own(format!("the server did not serve this within {}: {cause}", seconds(ANSWER))))
+            }
+        };
     }
     let mut enqueue = lock.enqueue().label(&request.label);
     if let Some(all) = request.timeout {
         // What connecting took is part of the wait.
         enqueue = enqueue.timeout(all.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
     }
-    let mut enqueue = pin!(enqueue.into_future());
-    let waiting = tokio::select! {
-        waiting = &mut enqueue => waiting,
-        () = sleep_until(began + Duration::from_secs(2)) => {
-            say("waiting for an answer from Redis");
-            enqueue.await
-        }
-    };
-    let waiting = waiting.map_err(|error| not_granted(request, &error))?;
+    let waiting = queue(enqueue, &lock).await.map_err(|error| not_granted(request, &error))?;
     watch(request, waiting, &lock, began, terminal).await
 }
 
-/// A server that cannot be reached now may be back before the timeout; what it refuses, it will refuse again.
+/// Without time to wait, whatever is in the way is the answer. Otherwise the acquire itself waits for what may pass, and
+/// fails at once for what will not.
 async fn connect(request: &Request<'_>) -> Result<Client, Failure> {
-    let first = match request.timeout {
-        // The first attempt must not outlast the timeout.
-        Some(all) => timeout(all, request.client.clone().connect()).await.ok(),
-        None => Some(request.client.clone().connect().await),
-    };
-    let cause = match first {
-        Some(Ok(client)) => return Ok(client),
-        Some(Err(error)) if request.no_wait || !is_unreachable(&error) => {
-            return Err(Failure::own(error.to_string()));
-        }
-        Some(Err(error)) => error.to_string(),
-        None => "Redis has not answered in time".to_owned(),
-    };
-    say(format_args!("{cause}; trying again"));
-    request.client.clone().connect_lazy().map_err(|error| Failure::own(error.to_string()))
+    let client = request.client.clone();
+    let client = if request.no_wait { client.connect().await } else { client.connect_lazy() };
+    client.map_err(|error| Failure::own(error.to_string()))
 }
 
-fn is_unreachable(error: &ConnectError) -> bool {
-    matches!(error, ConnectError::Unreachable { .. })
+/// Waits for a place in the queue, and says what is in the way of it: once, and again when that is something else.
+async fn queue(enqueue: Enqueue, lock: &Lock) -> Result<Waiting, AcquireError> {
+    let mut enqueue = pin!(enqueue.into_future());
+    let mut said = None;
+    let patience = Instant::now() + Duration::from_secs(2);
+    let mut pause = SILENT;
+    loop {
+        tokio::select! {
+            biased;
+            waiting = &mut enqueue => return waiting,
+            () = sleep(pause) => {}
+        }
+        let silent = || (Instant::now() >= patience).then(|| "Redis does not answer".to_owned());
+        let news = trouble(lock).await.or_else(silent).filter(|news| said.as_ref() != Some(news));
+        if let Some(news) = news {
+            say(format_args!("{news}; trying again"));
+            said = Some(news);
+        }
+        pause = Duration::from_millis(500);
+    }
+}
+
+/// What is in the way of an answer.
+pub(crate) async fn trouble(lock: &Lock) -> Option<String> {
+    lock.trouble().await.ok().flatten().map(|trouble| trouble.to_string())
 }
 
 pub(crate) fn describe(holder: &Holder) -> String {

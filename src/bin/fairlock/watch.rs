@@ -10,10 +10,10 @@ use crate::exit::Failure;
 use crate::progress::ProgressLine;
 use crate::terminal::Terminal;
 use crate::text::{printable, seconds};
-use crate::wait::{Request, describe, not_granted};
+use crate::wait::{Request, describe, not_granted, trouble};
 
 /// A wait that ends sooner than this is not worth a word.
-const SILENT: Duration = Duration::from_millis(200);
+pub(crate) const SILENT: Duration = Duration::from_millis(200);
 /// How many looks at an unchanged position a holder is taken to be the same for. Only a loss of data changes it then.
 const LOOKS: u32 = 10;
 
@@ -62,7 +62,8 @@ enum Seen {
         holder: Option<(String, u64)>,
         recovering_for: Option<Duration>,
     },
-    NoAnswer,
+    /// With what is in the way of one.
+    NoAnswer(String),
 }
 
 /// Looks at the queue, from `when` on. The holder changes when the queue moves, so it is not asked for at the position at
@@ -72,20 +73,28 @@ async fn look_at(when: Instant, position: impl Future<Output = Result<u64, Fault
     match position.await {
         Ok(0) => Seen::Granted,
         Ok(position) if position == known => Seen::Unchanged,
-        Ok(position) => lock.inspect().await.map_or(Seen::NoAnswer, |state| Seen::Place {
-            position,
-            holder: state.holder.map(|holder| (describe(&holder), holder.token)),
-            recovering_for: state.recovering_for,
-        }),
-        Err(_) => Seen::NoAnswer,
+        Ok(position) => match lock.inspect().await {
+            Ok(state) => Seen::Place {
+                position,
+                holder: state.holder.map(|holder| (describe(&holder), holder.token)),
+                recovering_for: state.recovering_for,
+            },
+            Err(_) => no_answer(lock).await,
+        },
+        Err(_) => no_answer(lock).await,
     }
+}
+
+async fn no_answer(lock: &Lock) -> Seen {
+    let why = trouble(lock).await.unwrap_or_else(|| "Redis does not answer".to_owned());
+    Seen::NoAnswer(printable(&why))
 }
 
 /// What is known of the wait.
 enum View {
     Unknown,
     Place { position: u64, holder: Option<String>, recovering_until: Option<Instant>, looks: u32 },
-    NoAnswer,
+    NoAnswer(String),
 }
 
 impl View {
@@ -96,7 +105,7 @@ impl View {
         }
         Ok(match seen {
             Seen::Granted | Seen::Unchanged => self,
-            Seen::NoAnswer => View::NoAnswer,
+            Seen::NoAnswer(why) => View::NoAnswer(why),
             Seen::Place { position, holder, recovering_for } => {
                 if let Some((_, token)) = &holder {
                     request.ancestors.check(request.name, *token)?;
@@ -130,7 +139,7 @@ impl View {
         };
         match self {
             View::Unknown => format!("{clock} for {name}"),
-            View::NoAnswer => format!("{clock}, Redis does not answer; for {name}"),
+            View::NoAnswer(why) => format!("{clock} for {name}: {why}"),
             View::Place { position, holder: Some(holder), .. } => {
                 format!("{clock}, position {position} for {name}, held by {holder}")
             }
@@ -146,7 +155,7 @@ impl View {
     fn news(&self, name: &str) -> String {
         match self {
             View::Unknown => String::new(),
-            View::NoAnswer => format!("waiting for {name}: Redis does not answer"),
+            View::NoAnswer(why) => format!("waiting for {name}: {why}"),
             View::Place { position, holder: Some(holder), .. } => {
                 format!("waiting for {name}: position {position}, held by {holder}")
             }

@@ -383,7 +383,7 @@ impl super::clients::Client {
         let secret = super::model::about(&wire_id(&self.name, id)).secret.into();
         let about = About { secret, label: "".into(), owner: "".into() };
         let timeout_at = timeout.map(|timeout| called + timeout);
-        let answer_by = (mode != Mode::Wait).then_some(called + Duration::from_secs(5));
+        let answer_by = (mode == Mode::Try).then_some(called + Duration::from_secs(5));
         let by = timeout_at.into_iter().chain(answer_by).min();
         let acquire = Acquire { lock, mode, ticket: None, by, timeout: timeout_at, known: false, wanted: true };
         self.acquires.insert(id, acquire);

@@ -1,6 +1,7 @@
 //! What one machine sends and tells, and when, to the microsecond. The worlds show that the promises hold; these show
 //! that they are kept in the way that is meant, and not in a lazier or a busier one.
 
+mod denied;
 mod forged;
 mod giving_back;
 mod holding;

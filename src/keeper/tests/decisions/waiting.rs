@@ -109,8 +109,8 @@ fn timeouts_count_from_the_call_and_need_no_server() {
     for (mode, timeout, due) in [
         (Mode::Wait, Some(7.0), Some(7.0)),
         (Mode::Enqueue, Some(3.0), Some(3.0)),
-        (Mode::Enqueue, None, Some(5.0)),
-        (Mode::Enqueue, Some(9.0), Some(5.0)),
+        (Mode::Enqueue, Some(9.0), Some(9.0)),
+        (Mode::Enqueue, None, None),
         (Mode::Try, None, Some(5.0)),
         (Mode::Wait, None, None),
     ] {
@@ -140,7 +140,6 @@ fn a_timeout_tells_the_position_and_leaves() {
     let (request, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, request, queued(4, seconds(60.0)));
     machine.effects(at(0.1));
-    // It has its ticket: now its own timeout counts.
     tick(&mut machine, 9.0);
     let effects = machine.effects(at(9.0));
     let timeout =

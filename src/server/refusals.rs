@@ -1,0 +1,159 @@
+//! What servers say when they refuse a request, and what it means: the one place that knows their words.
+
+use redis::{ErrorKind, RedisError};
+
+use self::Meaning::{Broken, Database, Denied, Hello, Login, NotCluster, Passing, ReadOnly, Rejected, WrongType};
+
+/// What a server means by an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Nothing: the connection broke, or what came over it is not Redis's protocol.
+    Broken,
+    /// It refuses for the moment.
+    Passing,
+    /// It refuses writes: it is a replica, or lost its master.
+    ReadOnly,
+    /// A user or a password is missing or wrong.
+    Login,
+    /// The user lacks a right.
+    Denied,
+    /// A key has another type.
+    WrongType,
+    /// It has no database of that number.
+    Database,
+    /// It is no node of a cluster.
+    NotCluster,
+    /// It does not know HELLO.
+    Hello,
+    /// It will refuse this request each time.
+    Rejected,
+}
+
+/// The words by which each meaning is known; the first that is found decides. A word in capitals begins the message. But up
+/// to Redis 6.2 the error of a command in a script arrives as `ERR Error running script … -OOM command not allowed`, and
+/// the library drops the first word of a refusal of SELECT: so the words are looked for everywhere in a message that
+/// begins with `ERR`.
+const WORDS: &[(&str, Meaning)] = &[
+    // A command that is unknown, renamed or disabled is quoted with its arguments, in which any other word may occur. Up
+    // to Redis 6.2 the command is in backquotes, from 7.0 on in apostrophes.
+    ("unknown command `HELLO`", Hello),
+    ("unknown command 'HELLO'", Hello),
+    ("unknown command", Rejected),
+    ("WRONGTYPE", WrongType),
+    ("OOM ", Passing),
+    ("MISCONF", Passing),
+    ("NOREPLICAS", Passing),
+    ("BUSY", Passing),
+    ("is busy running a script", Passing), // SELECT
+    ("UNKILLABLE", Passing),
+    ("LOADING", Passing),
+    ("is loading the dataset", Passing), // SELECT
+    ("max number of clients", Passing),
+    // A slot that is moving; the first is said by scripts, in all versions.
+    ("non local key", Passing),
+    ("TRYAGAIN", Passing),
+    ("ASK ", Passing),
+    ("MOVED ", Passing),
+    ("CLUSTERDOWN", Passing),
+    ("NOSCRIPT", Passing),
+    ("READONLY", ReadOnly),
+    ("MASTERDOWN", ReadOnly),
+    ("NOAUTH", Login),
+    ("WRONGPASS", Login),
+    ("NOPERM", Denied),
+    // From a script: in 7.0 alone without NOPERM.
+    ("The user executing the script", Denied),
+    ("no permissions to run", Denied), // SELECT
+    ("DB index is out of range", Database),
+    ("SELECT is not allowed in cluster mode", Database),
+    ("cluster support disabled", NotCluster),
+    // Protected mode: refused for the address that the client comes from.
+    ("DENIED", Rejected),
+];
+
+/// What the server means by this error.
+pub(super) fn meaning(error: &RedisError) -> Meaning {
+    match error.kind() {
+        ErrorKind::RESP3NotSupported => return Hello,
+        ErrorKind::AuthenticationFailed => return Login,
+        ErrorKind::Server(_) | ErrorKind::Extension => {}
+        _ => return Broken,
+    }
+    let said = said(error);
+    let unknown = if said.starts_with("ERR") { Rejected } else { Passing };
+    meaning_of(&said).unwrap_or(unknown)
+}
+
+/// The same of a line that came without a request.
+pub(super) fn meaning_of(said: &str) -> Option<Meaning> {
+    let anywhere = said.starts_with("ERR");
+    let says = |word: &str| said.starts_with(word) || anywhere && said.contains(word);
+    WORDS.iter().find(|(word, _)| says(word)).map(|(_, meaning)| *meaning)
+}
+
+/// The error as the server worded it, or as the system did.
+pub(super) fn said(error: &RedisError) -> String {
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {}", detail.trim_end()),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn error(line: &str) -> RedisError {
+        redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap().extract_error().unwrap_err()
+    }
+
+    // As servers say it, of the versions that are named.
+    #[test]
+    fn the_words_of_servers_are_understood() {
+        for (line, means) in [
+            ("ERR unknown command `HELLO`, with args beginning with: `3`, ", Hello), // 5, 6
+            ("ERR unknown command 'HELLO', with args beginning with: '3' ", Hello),  // 7
+            ("ERR unknown command 'SUBSCRIBE', with args beginning with: 'OOM BUSY NOPERM' ", Rejected), // 7
+            ("ERR Unknown Redis command called from script script: 0a, on @user_script:1.", Rejected), // 7
+            ("ERR wrong number of arguments for 'evalsha' command", Rejected),
+            ("DENIED Redis is running in protected mode because protected mode is enabled", Rejected),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", WrongType),
+            ("ERR Error running script (call to f_0a): @user_script:7: WRONGTYPE Operation against a key", WrongType), // 6
+            ("OOM command not allowed when used memory > 'maxmemory'.", Passing),
+            ("ERR Error running script: @user_script:7: -OOM command not allowed when used memory", Passing), // 6
+            ("ERR max number of clients reached", Passing),
+            ("ERR Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", Passing),
+            ("ERR Script attempted to access a non local key in a cluster node", Passing),
+            ("LATER a word that nobody knows yet", Passing),
+            ("READONLY You can't write against a read only replica.", ReadOnly),
+            (
+                "ERR Error running script: @user_script:1: -READONLY You can't write against a read only replica.",
+                ReadOnly,
+            ), // 6
+            ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", ReadOnly),
+            ("NOAUTH HELLO must be called with the client already authenticated", Login),
+            ("WRONGPASS invalid username-password pair or user is disabled.", Login),
+            ("NOPERM this user has no permissions to run the 'evalsha' command", Denied), // 6, 7.0
+            ("NOPERM User w has no permissions to run the 'eval' command", Denied),       // 7.2
+            ("ERR Error running script: @user_script:1: -NOPERM The user executing the script can't run this", Denied), // 6
+            ("ERR The user executing the script can't run this command or subcommand script: 0a", Denied), // 7.0
+            ("NOPERM ACL failure in script: User w has no permissions to run the 'zadd' command", Denied), // 7.2
+            ("ERR DB index is out of range", Database),
+            ("ERR SELECT is not allowed in cluster mode", Database),
+            ("ERR This instance has cluster support disabled", NotCluster),
+        ] {
+            assert_eq!(meaning(&error(line)), means, "{line}");
+            assert_eq!(said(&error(line)), line.trim_end());
+        }
+        assert_eq!(meaning(&std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()), Broken);
+    }
+
+    // A name of a lock, a channel or a prefix may hold any word.
+    #[test]
+    fn what_a_server_quotes_is_not_what_it_means() {
+        let quoted = "NOPERM this user has no permissions to access one of the keys: OOM WRONGTYPE";
+        assert_eq!(meaning(&error(quoted)), Denied);
+        assert_eq!(meaning(&error("LATER the key BUSY WRONGTYPE")), Passing);
+    }
+}
