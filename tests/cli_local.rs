@@ -397,6 +397,7 @@ fn a_server_that_ends_while_it_reads_its_data_is_explained() {
     assert_eq!(&asked.join().unwrap(), b"PING\r\n");
     assert_eq!(finished.code, 125);
     assert!(finished.stderr.contains("Bad file format"), "the end of the server's log: {finished:?}");
+    assert_eq!(finished.stderr.lines().count(), 1, "nobody waited for an answer of that server: {finished:?}");
 }
 
 #[test]

@@ -22,8 +22,9 @@ const START: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long a server without an answer counts as one that begins or ends.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often a server that is gone again and again is started.
+/// How often a server that is gone again and again is started, and the most that grows to while that fails.
 const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Starts the server unless it runs; in front, this process becomes the server as soon as no other is in its place.
 pub(crate) fn start(in_front: bool) -> Result<u8, Failure> {
@@ -116,18 +117,20 @@ pub(crate) fn share_or_start() -> Result<Folder, Failure> {
 /// group of the job that started it, and other jobs wait and hold then.
 pub(crate) fn keep_running() {
     let watch = || {
-        let mut complaint = String::new();
+        let mut pause = PAUSE;
         loop {
             let began = Instant::now();
             match watch_over_server() {
-                Ok(()) => complaint.clear(),
-                Err(failure) if failure.message == complaint => {}
+                Ok(()) => pause = PAUSE,
                 Err(failure) => {
-                    say(&failure.message);
-                    complaint = failure.message;
+                    // Once: it is the same trouble that is met again, though the server's log has another time.
+                    if pause == PAUSE {
+                        say(&failure.message);
+                    }
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
-            std::thread::sleep(PAUSE.saturating_sub(began.elapsed()));
+            std::thread::sleep(pause.saturating_sub(began.elapsed()));
         }
     };
     // Without it the command runs as well.
