@@ -65,6 +65,7 @@ pub(crate) const COMMAND: Stage = Stage {
     targets: &[
         ("cli_lease", &[]),
         ("cli_grants", &[]),
+        ("cli_local", &[]),
         ("cli_nested", &[]),
         ("cli_run", &[]),
         ("cli_status", &[]),

@@ -42,10 +42,20 @@ With --json, `state` is one of
 for the clients that were there before";
 
 const LOCAL_HELP: &str = "\
-The private server of --local listens on a unix socket in a folder of mode 0700, and on no port. The folder is \
-FAIRLOCK_LOCAL_DIR, or else fairlock/ in XDG_RUNTIME_DIR (or in /run/user/UID), in XDG_STATE_HOME, or in ~/.local/state; \
-a server that already answers in one of these is shared. Jobs that must meet although some run from cron and some \
-from a login are safest with FAIRLOCK_LOCAL_DIR set to one folder on a local disk.";
+All jobs of a user on a machine share one private server, whatever their environment: those of cron, of a login, and of \
+a systemd unit. Jobs of root, also by sudo, share root's. The server listens on a unix socket, and on no port, in \
+.local/state/fairlock in the home folder that the user database (passwd) names; HOME and the XDG variables have no say. \
+FAIRLOCK_LOCAL_DIR names another folder, on a local disk: give it to all jobs or to none, because jobs with it and jobs \
+without it do not meet. The folder must be the user's own, of mode 0700. If it is removed while the server runs, no other \
+server is started until the jobs that hold its locks have ended.
+
+The server outlives the job that started it, but not that job's control group: a systemd unit with KillMode=control-group, \
+the default, takes the server along when it ends. Jobs that wait or hold a lock then start it again at once, and keep \
+their places and leases. A unit of its own keeps the server apart from all jobs:
+
+  [Service]
+  ExecStart=/usr/local/bin/fairlock local start --foreground
+  Restart=on-failure";
 
 /// Hold a fair distributed lock on Redis while a command runs: who asked first is served first.
 #[derive(Debug, Parser)]
@@ -138,6 +148,12 @@ pub(crate) struct Status {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LocalAction {
+    /// Start the private server, unless it runs
+    Start {
+        /// Be the server instead of starting it in the background, as soon as no other runs
+        #[arg(long)]
+        foreground: bool,
+    },
     /// End the private server
     Stop {
         /// Also while others are connected, whose commands are then ended when their leases run out

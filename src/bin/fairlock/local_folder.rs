@@ -1,17 +1,16 @@
 //! The folder of the private server: where it is, and that nobody else can reach into it.
 
-use std::ffi::OsString;
 use std::fs::{DirBuilder, Metadata};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::process::geteuid;
+use nix::unistd::{User, geteuid};
 
 use crate::exit::Failure;
 use crate::text::printable;
 
-/// The folder that overrides all others.
+/// The variable that names another folder.
 const OVERRIDE: &str = "FAIRLOCK_LOCAL_DIR";
 /// What fits into a socket's address, with its closing zero: 108 bytes on Linux, 104 elsewhere.
 const LONGEST_SOCKET_PATH: usize = if cfg!(any(target_os = "linux", target_os = "android")) { 107 } else { 103 };
@@ -21,8 +20,35 @@ const LONGEST_SOCKET_PATH: usize = if cfg!(any(target_os = "linux", target_os = 
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
+    /// The folder of this user. All jobs of a user must meet there, so only the user's number counts, and not what cron,
+    /// a login, `su` and `sudo -E` put into their environments: HOME may be another user's, and a folder of XDG_RUNTIME_DIR is
+    /// removed at the last log-out, with jobs still running.
+    pub(crate) fn find() -> Result<Self, Failure> {
+        let path = match std::env::var_os(OVERRIDE).filter(|path| !path.is_empty()).map(PathBuf::from) {
+            None => home()?.join(".local/state/fairlock"),
+            Some(path) if path.is_absolute() => path,
+            Some(path) => {
+                return Err(Failure::own(format!(
+                    "{OVERRIDE} is {}: it must be an absolute path, or jobs that start elsewhere would not meet",
+                    printable(&path.to_string_lossy())
+                )));
+            }
+        };
+        Ok(Self(without_links_above(&path)))
+    }
+
+    /// A folder that was found by an earlier stage.
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// The path for messages.
+    pub(crate) fn shown(&self) -> String {
+        printable(&self.0.to_string_lossy())
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -43,6 +69,11 @@ impl Folder {
         self.0.join("server.lock")
     }
 
+    /// Exists after `fairlock local stop`, until somebody needs the server again. Jobs that run on leave it stopped.
+    pub(crate) fn stop_mark(&self) -> PathBuf {
+        self.0.join("stopped")
+    }
+
     /// The URL of the server's socket.
     pub(crate) fn url(&self) -> String {
         let mut url = "unix://".to_owned();
@@ -58,23 +89,42 @@ impl Folder {
 
     /// Makes the folder if it is missing, and refuses it if others could use it.
     pub(crate) fn prepare(&self) -> Result<(), Failure> {
-        let shown = printable(&self.0.to_string_lossy());
+        let shown = self.shown();
         if self.socket().as_os_str().len() > LONGEST_SOCKET_PATH {
             return Err(Failure::own(format!(
                 "{shown}: too long for a unix socket's path ({LONGEST_SOCKET_PATH} bytes with the file name); \
                  set {OVERRIDE} to a shorter folder"
             )));
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(|error| {
-            Failure::own(format!("cannot make the folder {shown}: {error}; {OVERRIDE} sets another"))
-        })?;
+        if self.0.symlink_metadata().is_err() {
+            self.refuse_strange_place()?;
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(|error| {
+                Failure::own(format!("cannot make the folder {shown}: {error}; {OVERRIDE} sets another"))
+            })?;
+        }
         self.check()
+    }
+
+    /// Refuses to make the folder within another user's: that user could move it away, and what root leaves there is in
+    /// that user's way.
+    fn refuse_strange_place(&self) -> Result<(), Failure> {
+        let above = self.0.ancestors().skip(1).find_map(|above| Some((above, above.metadata().ok()?)));
+        match above {
+            Some((above, about)) if about.uid() != 0 && !is_ours(&about) => Err(Failure::own(format!(
+                "cannot make the folder {} for user {}: {} belongs to user {}; set {OVERRIDE} to a folder of your own",
+                self.shown(),
+                geteuid(),
+                printable(&above.to_string_lossy()),
+                about.uid()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a folder that is not ours alone: whoever can write there could put another server in its place, and
     /// whoever can read there could talk to ours.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let shown = printable(&self.0.to_string_lossy());
+        let shown = self.shown();
         let about = self.0.symlink_metadata().map_err(|error| Failure::own(format!("{shown}: {error}")))?;
         if !about.is_dir() {
             return Err(Failure::own(format!("{shown}: not a folder (a link is not followed)")));
@@ -95,31 +145,23 @@ impl Folder {
     }
 }
 
-/// Where the server may be, the first choice first. A job from cron has no XDG_RUNTIME_DIR and a login has, and both must
-/// find the same server: so a server that runs in any of these is shared, and the usual place is tried by its number.
-pub(crate) fn candidates() -> Result<Vec<Folder>, Failure> {
-    if let Some(folder) = variable(OVERRIDE) {
-        let folder = std::path::absolute(folder).map_err(|error| Failure::because(OVERRIDE, error))?;
-        return Ok(vec![Folder(folder)]);
+/// The home folder that the user database names.
+fn home() -> Result<PathBuf, Failure> {
+    let user = geteuid();
+    let because = |why: &str| Failure::own(format!("{why}: set {OVERRIDE} to a folder for the private server"));
+    match User::from_uid(user) {
+        Ok(Some(entry)) if entry.dir.is_absolute() => Ok(entry.dir),
+        Ok(_) => Err(because(&format!("the user database names no home folder of user {user}"))),
+        Err(error) => Err(because(&format!("cannot look up the home folder of user {user}: {error}"))),
     }
-    let mut folders = Vec::new();
-    let run_time = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| format!("/run/user/{}", geteuid().as_raw()).into());
-    // After `su` this may be another user's.
-    if run_time.is_absolute() && run_time.metadata().is_ok_and(|about| about.is_dir() && is_ours(&about)) {
-        folders.push(Folder(run_time.join("fairlock")));
-    }
-    let home = variable("HOME").filter(|home| home.is_absolute());
-    let state =
-        variable("XDG_STATE_HOME").filter(|state| state.is_absolute()).or(home.map(|home| home.join(".local/state")));
-    folders.extend(state.map(|state| Folder(state.join("fairlock"))));
-    if folders.is_empty() {
-        return Err(Failure::own(format!("no folder for the private server: set {OVERRIDE}, or HOME")));
-    }
-    Ok(folders)
 }
 
-fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).filter(|value| *value != OsString::new()).map(PathBuf::from)
+/// The path by which everybody knows the folder, through whatever links they came. The folder itself may be missing.
+fn without_links_above(path: &Path) -> PathBuf {
+    match (path.parent(), path.file_name()) {
+        (Some(above), Some(name)) => above.canonicalize().unwrap_or_else(|_| without_links_above(above)).join(name),
+        _ => path.to_owned(),
+    }
 }
 
 fn is_ours(about: &Metadata) -> bool {

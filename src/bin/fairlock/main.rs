@@ -16,6 +16,7 @@ mod exit;
 mod job;
 mod local;
 mod local_folder;
+mod local_server;
 mod lookup;
 mod nested;
 mod progress;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         match word.to_str() {
             Some(shim::WORD) => return shim::main(words),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
-            Some(stage::SERVER_WORD) => return stage::become_server(words),
+            Some(local_server::WORD) => return local_server::main(words),
             _ => {}
         }
     }
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
         Task::Status(status) => status::status(&cli.server, &status),
+        Task::Local { action: LocalAction::Start { foreground } } => local::start(foreground),
         Task::Local { action: LocalAction::Stop { force } } => local::stop(force),
         Task::Local { action: LocalAction::Status } => local::status(),
     };

@@ -15,7 +15,7 @@ use crate::protocol::Report;
 use crate::supervise::Supervisor;
 use crate::terminal::Terminal;
 use crate::timing::Timing;
-use crate::{connect, lookup, signals, wait};
+use crate::{connect, local, lookup, signals, wait};
 
 /// What fairlock hears from outside while it waits and while it holds.
 pub(crate) enum Event {
@@ -39,6 +39,10 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
     let on_signal = hear.clone();
     signals::listen(move |signal| drop(on_signal.send(Event::Signal(signal))))
         .map_err(|error| Failure::because("cannot listen to signals", error))?;
+    if server.local {
+        // Its threads must leave the signals to the listener, so not before they are blocked.
+        local::keep_running();
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
     runtime.block_on(async {
