@@ -59,7 +59,11 @@ pub(crate) const ENCRYPTED: Stage =
     Stage { name: "with encryption", targets: &[("tls", &["the_command_line"])], twice: true };
 
 /// The same for the command line.
-pub(crate) const COMMAND: Stage = Stage { name: "with the command line", targets: &[("cli_lease", &[])], twice: true };
+pub(crate) const COMMAND: Stage = Stage {
+    name: "with the command line",
+    targets: &[("cli_lease", &[]), ("cli_descendants", &[]), ("cli_terminal", &[]), ("cli_unheard", &[])],
+    twice: true,
+};
 
 /// Those that are tried for some breaks alone.
 pub(crate) const SPECIAL: [&Stage; 2] = [&ENCRYPTED, &COMMAND];
@@ -180,7 +184,7 @@ impl Tree {
             match *target {
                 "lib" => cargo.arg("--lib"),
                 "tls" => cargo.args(["--features", "tls", "--test", "tls"]),
-                "cli_lease" => cargo.args(["--features", "cli", "--test", "cli_lease"]),
+                target if target.starts_with("cli_") => cargo.args(["--features", "cli", "--test", target]),
                 target => cargo.args(["--test", target]),
             };
         }

@@ -65,7 +65,8 @@ pub(crate) fn become_server(mut arguments: impl Iterator<Item = OsString>) -> Ex
     ExitCode::from(OWN_FAILURE)
 }
 
-/// The kernel kills this process, also after it became another program, when its parent dies.
+/// The kernel kills this process, also after it became another program, when its parent dies. Its children are not
+/// killed with it: the shim or fairlock ends those, see `descendants.rs`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn die_with_parent() -> std::io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
@@ -97,10 +98,4 @@ fn close_inherited() {
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
         let _ = nix::unistd::close(descriptor);
     }
-}
-
-/// Names this process in `ps` and `top`, which would else show the `exe` of `/proc/self/exe`.
-pub(crate) fn name_process() {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = rustix::thread::set_name(c"fairlock");
 }

@@ -1,7 +1,7 @@
 //! The terminal: who is in its foreground, and the line that is rewritten in place.
 
 use std::fs::File;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 use rustix::process::{Pid, getpgrp, getpid};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetpgrp};
@@ -90,7 +90,7 @@ impl ProgressLine {
 
     /// `news` is what matters, `clock` what changes all the time.
     pub(crate) fn show(&mut self, terminal: Option<&Terminal>, news: &str, clock: &str) {
-        let mut stderr = std::io::stderr();
+        let stderr = std::io::stderr();
         if stderr.is_terminal() && terminal.is_some_and(Terminal::is_ours) {
             // A terminal that does not know its size says zero.
             let width = tcgetwinsize(&stderr)
@@ -100,8 +100,7 @@ impl ProgressLine {
                 .unwrap_or(80);
             // A line that fills the last column may wrap, and could then not be rewritten.
             let line: String = format!("fairlock: {news} {clock}").chars().take(width.max(20) - 1).collect();
-            let _ = write!(stderr, "\r\x1b[K{line}");
-            let _ = stderr.flush();
+            crate::stderr::write_if_free(&format!("\r\x1b[K{line}"));
             self.drawn = true;
         } else if self.last != news {
             self.erase();
@@ -113,9 +112,9 @@ impl ProgressLine {
     /// Leaves the terminal as if the line had never been there.
     pub(crate) fn erase(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            let mut stderr = std::io::stderr();
-            let _ = write!(stderr, "\r\x1b[K");
-            let _ = stderr.flush();
+            crate::stderr::write("\r\x1b[K");
+            // The command may be the next to write there.
+            crate::stderr::flush(crate::stderr::A_MOMENT);
         }
     }
 }
