@@ -5,6 +5,8 @@
 
 mod support;
 
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
 use support::cli::{
     Process, Redis, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat,
 };
@@ -84,7 +86,34 @@ fn when_fairlock_is_stopped_the_command_is_dead_before_the_next_grant() {
     holder.signal(Signal::STOP);
     assert_eq!(witness.line(), "dead");
     holder.signal(Signal::CONT);
-    assert_eq!(holder.finish().code, 123);
+    let finished = holder.finish();
+    assert_eq!(finished.code, 123);
+    assert!(finished.stderr.contains("the lease on x is lost"), "{finished:?}");
+}
+
+/// As when fairlock was stopped between the grant and the start.
+#[test]
+fn when_the_lease_is_over_the_shim_starts_no_command() {
+    use std::io::{BufRead as _, BufReader};
+    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    send_descriptor(&near, std::io::stdin().as_fd());
+    let mut shim = fairlock();
+    // KILL_AFTER, TERM_AT and KILL_AT, and no terminal to be in the foreground of.
+    shim.args(["__shim", "0", "0", "0", "0", "", "/bin/echo", "echo", "it ran"]);
+    let ended = shim.stdin(std::process::Stdio::from(OwnedFd::from(far))).output().unwrap();
+    // It keeps the far end open.
+    drop(shim);
+    let reports: Vec<String> = BufReader::new(near).lines().map_while(Result::ok).collect();
+    assert_eq!((reports, ended.stdout), (vec!["too late".to_owned()], Vec::new()));
+}
+
+fn send_descriptor(socket: &std::os::unix::net::UnixStream, descriptor: BorrowedFd<'_>) {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor];
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    sendmsg(socket, &[std::io::IoSlice::new(b"F")], &mut ancillary, SendFlags::empty()).unwrap();
 }
 
 #[test]

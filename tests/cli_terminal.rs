@@ -49,6 +49,65 @@ fn ctrl_c_reaches_the_command_exactly_once() {
     }
 }
 
+/// As without fairlock: the terminal sends the signal to the script as well, and it finds that its command died of it.
+#[test]
+fn ctrl_c_and_ctrl_backslash_end_the_script_around_fairlock() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    terminal.command("ulimit -c 0");
+    // A bash ignores Ctrl-\\, and goes on after any command that died of it.
+    for (shell, keys) in [("sh", &[("\x03", 130), ("\x1c", 131)][..]), ("bash", &[("\x03", 130)])] {
+        for &(key, code) in keys {
+            let step = "$F run x -- sh -c \"echo pid \\$\\$; exec sleep 1000\"";
+            terminal.enter(&format!("{shell} -c '{step}; echo next step'"));
+            terminal.number_after("pid ");
+            terminal.keys(key);
+            let screen = terminal.expect("PROMPT> ");
+            assert!(!screen.contains("next step"), "{shell} {key:?}: {screen}");
+            assert_eq!(redis.state("x")["holder"], serde_json::Value::Null, "the lock was given back before");
+            terminal.enter("echo code $?");
+            assert_eq!(terminal.number_after("code "), code, "{shell}");
+        }
+    }
+}
+
+#[test]
+fn ctrl_c_while_waiting_ends_the_script_around_fairlock() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    let mut terminal = open(&redis);
+    terminal.command("ulimit -c 0");
+    for (shell, keys) in [("sh", &["\x03", "\x1c"][..]), ("bash", &["\x03"])] {
+        for key in keys {
+            terminal.enter(&format!("{shell} -c '$F run x -- true; echo next step'"));
+            terminal.expect("waiting for x");
+            terminal.keys(key);
+            let screen = terminal.expect("PROMPT> ");
+            assert!(!screen.contains("next step"), "{shell} {key:?}: {screen}");
+        }
+    }
+}
+
+#[test]
+fn a_script_goes_on_after_a_command_that_handled_ctrl_c_and_after_a_signal_that_was_not_typed() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    // The script ignores no signal, and would die of an INT to its group.
+    let script = |step: &str| format!("perl -e 'system(@ARGV); print STDERR qq(next step\\n)' $F run x -- {step}");
+    terminal.enter(&script("perl -e '$SIG{INT} = sub { exit 0 }; print STDERR qq(ready\\n); sleep 1000'"));
+    terminal.expect("ready");
+    terminal.keys("\x03");
+    terminal.expect("next step");
+    terminal.expect("PROMPT> ");
+
+    terminal.enter(&script("sh -c 'echo pid $$; exec sleep 1000'"));
+    let command = terminal.number_after("pid ");
+    signal(parent(parent(command)), Signal::INT);
+    terminal.expect("next step");
+    terminal.expect("PROMPT> ");
+}
+
 #[test]
 fn the_command_reads_from_the_terminal_and_gives_it_back() {
     let redis = Redis::start();

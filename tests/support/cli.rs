@@ -126,8 +126,15 @@ pub(crate) struct Process {
 impl Process {
     #[track_caller]
     pub(crate) fn spawn(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (stdout, stderr) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+        Self::spawn_speaking_to(Stdio::piped(), command)
+    }
+
+    /// Its stderr is this, and what it says there is lost.
+    #[track_caller]
+    pub(crate) fn spawn_speaking_to(stderr: Stdio, command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let stdout = lines(child.stdout.take().unwrap());
+        let stderr = child.stderr.take().map_or_else(|| channel().1, lines);
         Self { child, stdout, stderr }
     }
 
@@ -155,6 +162,13 @@ impl Process {
 
     pub(crate) fn signal(&self, number: Signal) {
         signal(self.id(), number);
+    }
+
+    /// The shim, while the command with this number runs.
+    pub(crate) fn shim(&self, command: u32) -> u32 {
+        let shim = parent(command);
+        assert_eq!(parent(shim), self.id());
+        shim
     }
 
     /// The exit code, or 128 + N if a signal ended fairlock itself. Both outputs must be closed by then, too.

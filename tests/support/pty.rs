@@ -6,6 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,10 @@ const ROWS: u16 = 24;
 pub(crate) struct Terminal {
     shell: Child,
     keyboard: std::fs::File,
+    /// The programs' side.
+    tty: std::fs::File,
+    /// Held while nobody looks at the screen.
+    eyes: Arc<Mutex<()>>,
     output: Receiver<Vec<u8>>,
     /// What no `expect` has passed yet.
     seen: Vec<u8>,
@@ -43,7 +48,8 @@ impl Terminal {
         rustix::termios::tcsetwinsize(&master, size).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let path = Path::new(OsStr::new(name.to_str().unwrap()));
-        let slave = || Stdio::from(std::fs::File::options().read(true).write(true).open(path).unwrap());
+        let open = || std::fs::File::options().read(true).write(true).open(path).unwrap();
+        let slave = || Stdio::from(open());
         let shell = Command::new("setsid")
             .args(["--ctty", "env", "--default-signal", "bash", "--norc", "--noprofile", "--noediting", "-i"])
             .env("PS1", "PROMPT> ")
@@ -56,14 +62,17 @@ impl Terminal {
             .expect("the tests need setsid and bash");
         let mut reader = std::fs::File::from(master.try_clone().unwrap());
         let (sender, output) = channel();
+        let eyes = Arc::new(Mutex::new(()));
+        let open_eyes = Arc::clone(&eyes);
         thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = reader.read(&mut buffer) {
+                drop(open_eyes.lock());
                 let _ = sender.send(buffer[..length].to_vec());
             }
         });
         let screen = vt100::Parser::new(ROWS.try_into().unwrap(), columns.try_into().unwrap(), 0);
-        let mut terminal = Self { shell, keyboard: master.into(), output, seen: Vec::new(), screen };
+        let mut terminal = Self { shell, keyboard: master.into(), tty: open(), eyes, output, seen: Vec::new(), screen };
         terminal.expect("PROMPT> ");
         // Without an echo, what is on the screen was printed by a program.
         terminal.command("stty -echo");
@@ -73,6 +82,25 @@ impl Terminal {
     /// The keyboard: text, or control characters such as "\x03".
     pub(crate) fn keys(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Stops the output, as Ctrl-S does, only that it has happened when this returns.
+    pub(crate) fn stop_output(&self) {
+        rustix::termios::tcflow(&self.tty, rustix::termios::Action::OOff).unwrap();
+    }
+
+    /// From now on nobody looks at the screen, until the guard is dropped.
+    pub(crate) fn close_eyes(&self) -> MutexGuard<'_, ()> {
+        self.eyes.lock().unwrap()
+    }
+
+    /// Waits until whatever writes to the terminal blocks.
+    pub(crate) fn await_stuck(&self) {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        super::eventually("the terminal takes nothing more", PATIENCE, || {
+            poll(&mut [PollFd::new(&self.tty, PollFlags::OUT)], Some(&at_once)) == Ok(0)
+        });
     }
 
     pub(crate) fn enter(&mut self, line: &str) {

@@ -10,7 +10,7 @@ const EXIT_CODES: &str = "\
 Exit codes of `run`:
   The command's own exit code, or 128+N when signal N ended it. Otherwise:
   122    the lock is held, and --no-wait was given
-  123    the lease was lost, and the command was ended because of it
+  123    the lease was lost, and the command was ended because of it or not started
   124    the lock was not granted within --timeout
   125    fairlock itself failed, or was called wrongly (the other subcommands too)
   126    the command was found and cannot be executed
@@ -23,15 +23,20 @@ FAIRLOCK_TOKEN. Whatever the command writes to should refuse a lower token than 
 `fairlock run` inside of the command what is held already: it refuses (125) to wait for a lock that this job itself \
 holds, since that would never end.
 
-The command never outlives its lease. When the lease is lost, for instance because Redis cannot be reached, the \
-command's process group is sent TERM, and KILL at the latest --kill-after later and before the lease ends. The same \
-happens when fairlock itself is killed, stopped or frozen. Some things are beyond its reach: when the command exits by \
-itself, processes that it left behind (daemons, background children) are not waited for and not ended; neither are \
-processes that moved to a process group of their own; and a command that changes its user (sudo) may not be signalled: \
-use `sudo fairlock run …` instead.
+The command never outlives its lease. When the lease is lost, for instance because Redis cannot be reached, \
+the command and all its descendants are sent TERM, and KILL at the latest --kill-after later and before the lease ends. The \
+same happens when fairlock itself is killed, stopped or frozen. Descendants that left the command's process group \
+(setsid, timeout) are found on Linux only. When the command exits by itself, processes that it left behind (daemons, \
+background children) are not waited for and not ended.
+
+Beyond its reach are processes that run as another user (instead of sudo in the command, use `sudo fairlock run …`), and \
+those that somebody else starts for the command (docker run, systemd-run). Between fairlock and the command is a \
+process called lease-shim. If both are stopped, nothing ends the command; if both are killed at the same instant, the \
+kernel kills the command, but not its descendants.
 
 Signals: INT, TERM, HUP and QUIT sent to fairlock go to the command's process group; USR1, USR2, ALRM and WINCH to the \
-command alone. At a terminal Ctrl-C and Ctrl-Z reach the command directly; while it is stopped, its lease runs out.";
+command alone. At a terminal Ctrl-C and Ctrl-Z reach the command directly; while it is stopped, its lease runs out. When \
+the command dies of Ctrl-C or Ctrl-\\, so does fairlock after it gave the lock back, and the script around it.";
 
 const STATUS_HELP: &str = "\
 With --json, `state` is one of

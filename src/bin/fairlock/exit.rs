@@ -1,8 +1,10 @@
 //! How fairlock ends: its exit codes, and the one way in which it speaks to its user.
 
 use std::fmt::Display;
-use std::io::Write as _;
 
+use nix::sys::signal::Signal;
+
+use crate::stderr;
 use crate::text::printable;
 
 /// The lock is held by somebody else, and `--no-wait` was given.
@@ -28,11 +30,18 @@ pub(crate) fn by_signal(signal: i32) -> u8 {
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) message: String,
+    /// The signal that is the reason.
+    pub(crate) signal: Option<Signal>,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), signal: None }
+    }
+
+    /// This signal says to end.
+    pub(crate) fn signalled(signal: Signal, message: impl Into<String>) -> Self {
+        Self { code: by_signal(signal as i32), message: message.into(), signal: Some(signal) }
     }
 
     /// A failure of fairlock itself.
@@ -46,15 +55,15 @@ impl Failure {
     }
 }
 
-/// Writes one line to stderr, where nothing in it can drive a terminal: parts of it may be a server's words. Unlike `eprintln!` it does not panic when stderr is gone, as it is after a hang-up: what
-/// fairlock has to do for its command then matters more than the line.
+/// Says one line on stderr, where nothing in it can drive a terminal: parts of it may be a server's words. It never
+/// waits for a reader.
 pub(crate) fn say(message: impl Display) {
-    let _ = writeln!(std::io::stderr(), "fairlock: {}", printable(&message.to_string()));
+    stderr::write(&format!("fairlock: {}\n", printable(&message.to_string())));
 }
 
 /// Says what is wrong with the arguments, which it quotes.
 pub(crate) fn say_wrong_call(error: &clap::Error) {
     let plain = error.render().to_string();
     let lines: String = plain.lines().map(|line| printable(line) + "\n").collect();
-    let _ = std::io::stderr().write_all(lines.as_bytes());
+    stderr::write(&lines);
 }

@@ -15,8 +15,8 @@ use nix::unistd::Pid;
 
 use crate::clock::Moment;
 use crate::protocol::{self, Order, Report};
-use crate::shim;
 use crate::signals::Mask;
+use crate::{descendants, shim};
 
 /// What to run, and under which conditions.
 pub(crate) struct Plan<'a> {
@@ -37,6 +37,8 @@ pub(crate) struct Job {
     shim: Child,
     socket: UnixStream,
     command: Option<Watched>,
+    /// The children from before the shim: the private server, and those of a shell that became fairlock by `exec`.
+    before: Vec<i32>,
 }
 
 impl Job {
@@ -47,8 +49,13 @@ impl Job {
         mut hear: impl FnMut(Option<Report>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (socket, far_end) = UnixStream::pair()?;
+        // If the shim is killed, what it adopted comes to us.
+        descendants::adopt()?;
+        let before = descendants::present();
         let mut command = this_binary();
         command
+            // `killall -9 fairlock` must not take the shim along.
+            .arg0(shim::NAME)
             .arg(shim::WORD)
             .arg(plan.kill_after.as_nanos().min(u128::from(u64::MAX)).to_string())
             .arg(plan.term_at.0.to_string())
@@ -76,7 +83,7 @@ impl Job {
             }
             hear(None);
         })?;
-        let mut shim = command.spawn()?;
+        let mut shim = descendants::spawn(&mut command)?;
         // The last copy of the far end here: from now on the end of the shim is the end of the stream.
         drop(command);
         // Without its stdin the command does not begin.
@@ -86,7 +93,7 @@ impl Job {
             return Err(error);
         }
         let _ = begin.send(());
-        Ok(Self { shim, socket, command: None })
+        Ok(Self { shim, socket, command: None, before })
     }
 
     /// Remembers the command's process, once the shim has told it.
@@ -117,19 +124,19 @@ impl Job {
     }
 
     /// Kills what is left of the command after a shim that died without a last word: the kernel killed the command, but
-    /// not the rest of its group.
+    /// none of its descendants, which are fairlock's children now.
     pub(crate) fn end_orphans(&self) -> Orphans {
-        let Some(command) = &self.command else {
-            return Orphans::Gone;
-        };
-        let group = Pid::from_raw(command.pid);
-        // The group's number is not given to another as long as anybody is in it.
-        let left = killpg(group, Signal::SIGKILL) != Err(nix::Error::ESRCH);
-        if !command.is_gone() {
-            let _ = kill(group, Signal::SIGKILL);
-            return Orphans::Command;
+        let mut left = descendants::signal_children(Some(Signal::SIGKILL), &self.before).alive;
+        if let Some(command) = &self.command {
+            let group = Pid::from_raw(command.pid);
+            // The group's number is not given to another as long as anybody is in it.
+            left |= killpg(group, Signal::SIGKILL) != Err(nix::Error::ESRCH);
+            if !command.is_gone() {
+                let _ = kill(group, Signal::SIGKILL);
+                return Orphans::Command;
+            }
         }
-        if left { Orphans::Group } else { Orphans::Gone }
+        if left { Orphans::Others } else { Orphans::Gone }
     }
 }
 
@@ -138,8 +145,8 @@ impl Job {
 pub(crate) enum Orphans {
     /// The command itself.
     Command,
-    /// Others of its group.
-    Group,
+    /// Its descendants.
+    Others,
     Gone,
 }
 

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! fairlock run        waits in the queue, renews the lease, has the terminal   run.rs, wait.rs, supervise.rs
-//!   └─ shim           knows the deadline; ends the command when fairlock is silent    shim.rs
+//!   └─ lease-shim     knows the deadline; ends the command when fairlock is silent    shim.rs
 //!        └─ command   begins as a stage that ties its life to the shim's, then execs  stage.rs
 //! ```
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@
 mod args;
 mod clock;
 mod connect;
+mod descendants;
 mod exit;
 mod job;
 mod local;
@@ -26,6 +27,7 @@ mod shim;
 mod signals;
 mod stage;
 mod status;
+mod stderr;
 mod supervise;
 mod terminal;
 mod text;
@@ -41,6 +43,12 @@ use clap::Parser as _;
 use exit::{Failure, OWN_FAILURE};
 
 fn main() -> ExitCode {
+    let code = be_what_is_asked_for();
+    stderr::flush(stderr::LAST_WORDS);
+    code
+}
+
+fn be_what_is_asked_for() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if let Some(word) = words.next() {
         // The inner stages are not part of the interface, so clap and its help never see them.
@@ -73,8 +81,11 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => ExitCode::from(code),
-        Err(Failure { code, message }) => {
+        Err(Failure { code, message, signal }) => {
             exit::say(&message);
+            if let Some(signal) = signal.filter(|signal| signals::is_typed(*signal)) {
+                signals::die_by(signal);
+            }
             ExitCode::from(code)
         }
     }

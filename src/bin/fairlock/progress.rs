@@ -1,15 +1,14 @@
 //! The line on stderr that tells how the wait goes: rewritten in place where somebody watches, and otherwise (in a log, or
 //! in the background of a terminal) printed when there is something new.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::exit;
 use crate::terminal::Terminal;
+use crate::{exit, stderr};
 
 /// The last columns stay free. The terminal shows `^C` behind the line, and a line that reaches the last column may wrap:
 /// its first row could not be rewritten any more.
@@ -29,12 +28,13 @@ impl ProgressLine {
 
     /// `live` is for a terminal, which may cut its end, and `news` for a log, once.
     pub(crate) fn show(&mut self, terminal: Option<&Terminal>, live: &str, news: &str) {
-        let stderr = std::io::stderr();
-        if stderr.is_terminal() && terminal.is_some_and(Terminal::is_ours) {
+        let screen = std::io::stderr();
+        if screen.is_terminal() && terminal.is_some_and(Terminal::is_ours) {
             // A terminal that does not know its size says zero.
-            let width = tcgetwinsize(&stderr).map_or(0, |size| usize::from(size.ws_col));
+            let width = tcgetwinsize(&screen).map_or(0, |size| usize::from(size.ws_col));
             let room = if width == 0 { 80 } else { width }.saturating_sub(FREE);
-            write_now(&format!("\r\x1b[K{}", head(&format!("fairlock: {live}"), room)));
+            let line = format!("\r\x1b[K{}", head(&format!("fairlock: {live}"), room));
+            stderr::write_if_free(&line);
             DRAWN.store(true, Ordering::Relaxed);
             news.clone_into(&mut self.told);
         } else if self.told != news {
@@ -54,17 +54,9 @@ impl Drop for ProgressLine {
 /// Leaves the terminal as if the line had never been there: for what is said next, or for the shell.
 pub(crate) fn erase() {
     if DRAWN.swap(false, Ordering::Relaxed) {
-        write_now("\r\x1b[K");
-    }
-}
-
-/// Writes to the terminal, unless it takes nothing at the moment, as after Ctrl-S: the wait must go on.
-fn write_now(text: &str) {
-    let mut stderr = std::io::stderr();
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let takes_more = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&at_once));
-    if takes_more.is_ok_and(|ready| ready > 0) {
-        let _ = stderr.write_all(text.as_bytes());
+        stderr::write("\r\x1b[K");
+        // The command may be the next to write there.
+        stderr::flush(stderr::A_MOMENT);
     }
 }
 

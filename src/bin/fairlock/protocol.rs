@@ -40,7 +40,9 @@ pub(crate) enum Report {
     Exited { code: i32, forced: bool },
     /// The command died by a signal. The shim's last word.
     Killed { signal: i32, forced: bool },
-    /// The command could not be started.
+    /// The lease was over before the command was started, so it was not. The shim's last word.
+    TooLate,
+    /// The command could not be started. The shim's last word.
     Failed { cause: String },
 }
 
@@ -85,6 +87,7 @@ impl fmt::Display for Report {
             Self::Stopped { signal } => writeln!(f, "stopped {signal}"),
             Self::Exited { code, forced } => writeln!(f, "exited {code} {forced}"),
             Self::Killed { signal, forced } => writeln!(f, "killed {signal} {forced}"),
+            Self::TooLate => writeln!(f, "too late"),
             Self::Failed { cause } => writeln!(f, "failed {}", cause.replace('\n', " ")),
         }
     }
@@ -102,6 +105,7 @@ impl FromStr for Report {
             ["started", pid] => Self::Started { pid: number(pid)? },
             ["stopped", signal] => Self::Stopped { signal: number(signal)? },
             ["exited", code, forced] => Self::Exited { code: number(code)?, forced: number(forced)? },
+            ["too", "late"] => Self::TooLate,
             ["killed", signal, forced] => Self::Killed { signal: number(signal)?, forced: number(forced)? },
             _ => return Err(Garbled),
         })
@@ -165,6 +169,7 @@ mod tests {
             Report::Stopped { signal: 20 },
             Report::Exited { code: 3, forced: false },
             Report::Killed { signal: 9, forced: true },
+            Report::TooLate,
             Report::Failed { cause: "no more processes: try later".to_owned() },
         ];
         for report in reports {

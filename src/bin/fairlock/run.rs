@@ -12,7 +12,7 @@ use crate::exit::{self, Failure, say};
 use crate::job::{Job, Plan};
 use crate::nested::{self, Ancestors};
 use crate::protocol::Report;
-use crate::supervise::Supervisor;
+use crate::supervise::{Ended, Supervisor};
 use crate::terminal::Terminal;
 use crate::timing::Timing;
 use crate::{connect, local, lookup, signals, wait};
@@ -95,9 +95,15 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
             Err(error) => Err(Failure::because("cannot start the command's shim", error)),
         };
         // Whatever happened, the command is dead here, and only now may somebody else have the lock.
-        give_back(guard, matches!(result, Ok(exit::LOST)), &mut events).await;
+        give_back(guard, matches!(result, Ok(Ended { code: exit::LOST, .. })), &mut events).await;
         let _ = tokio::time::timeout(Duration::from_secs(1), client.close()).await;
-        result
+        result.map(|ended| {
+            if let Some(signal) = ended.interrupted {
+                signals::tell_job(signal);
+                signals::die_by(signal);
+            }
+            ended.code
+        })
     })
 }
 

@@ -1,12 +1,15 @@
 //! The shim: the process between fairlock and the command, which ends the command in time when fairlock cannot.
 //!
-//! It knows the lease's deadline, and learns of every renewal. It ends the command's process group with TERM, later
-//! KILL, when fairlock orders it, when fairlock is gone (its end of the socket is closed, however it died), or when the
-//! deadline comes and fairlock has not spoken (it is stopped or frozen, or Redis is out of reach).
+//! It knows the lease's deadline, and learns of every renewal. It ends the command and all its descendants with TERM,
+//! later KILL, when fairlock orders it, when fairlock is gone (its end of the socket is closed, however it died), or when
+//! the deadline comes and fairlock has not spoken (it is stopped or frozen, or Redis is out of reach).
 //!
 //! It has a process group of its own and blocks all signals, so that neither the terminal nor a well-meant `kill` ends it
-//! before its command. Only SIGKILL can: then the kernel kills the command, see `stage.rs`. A stopped shim is killed by
-//! fairlock at the deadline. So nothing short of stopping both leaves the command alone with a lease that is over.
+//! before its command; and another name than fairlock, so that `killall -9 fairlock` does not. If it is killed all the
+//! same, the kernel kills the command with it, see `stage.rs`, and fairlock its descendants, see `descendants.rs`. If it
+//! is stopped, fairlock kills it at the deadline; and when fairlock dies, the kernel continues it.
+//!
+//! It acts first and speaks after, and never waits for a reader of its words or reports.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
@@ -22,18 +25,20 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
-use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
+use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid};
 
 use crate::clock::{Alarm, Moment};
 use crate::exit::{OWN_FAILURE, say};
 use crate::protocol::{self, Order, Report};
-use crate::{job, signals, stage};
+use crate::{descendants, job, signals, stage, stderr};
 
 /// The word that makes this binary a shim: `fairlock __shim KILL_AFTER_NS TERM_AT KILL_AT FOREGROUND MASK COMMAND…`,
 /// where `FOREGROUND MASK COMMAND…` is for the stage.
 pub(crate) const WORD: &str = "__shim";
+/// What `ps` shows, and what `pkill` and `killall` go by.
+pub(crate) const NAME: &str = "lease-shim";
 
-/// How often an ending group is looked at once its leader is gone.
+/// How often the others are looked at once the command itself is gone.
 const SWEEP: Duration = Duration::from_millis(20);
 /// How long killed processes may take to vanish before the shim stops looking.
 const VANISH: Duration = Duration::from_secs(1);
@@ -52,7 +57,8 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
     signals::block_all()?;
     // A caller that ignores SIGCHLD would make the kernel throw the command's exit status away.
     signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::new(AtomicBool::new(false)))?;
-    stage::name_process();
+    outlive_fairlock()?;
+    descendants::adopt()?;
     let mut number =
         || arguments.next().and_then(|word| word.to_str()?.parse().ok()).ok_or(std::io::ErrorKind::InvalidInput);
     let (kill_after, term_at, kill_at) = (Duration::from_nanos(number()?), Moment(number()?), Moment(number()?));
@@ -61,9 +67,12 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
 
     if Moment::now() >= term_at {
         // fairlock was stopped between the grant and this. The lease is over, and nothing has begun.
-        protocol::send(&socket, Report::Exited { code: 0, forced: true });
+        protocol::send(&socket, Report::TooLate);
         return Ok(());
     }
+    let (events, inbox) = mpsc::channel();
+    let on_child = events.clone();
+    signals::listen_to_children(move || drop(on_child.send(Event::Child)))?;
     let mut command = job::this_binary();
     command.arg(stage::COMMAND_WORD).arg(std::process::id().to_string()).args(arguments);
     // Spawned by the main thread, which lives as long as the shim: the kernel ties the command to the thread.
@@ -79,9 +88,7 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
     protocol::send(&socket, Report::Started { pid });
 
     let alarm = Arc::new(Alarm::new()?);
-    let (events, inbox) = mpsc::channel();
     hear_fairlock(socket.try_clone()?, events.clone());
-    watch_command(pid, events.clone());
     ring(Arc::clone(&alarm), events);
     let mut shim = Shim {
         socket,
@@ -100,6 +107,8 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
             return Ok(());
         };
         if let Some(last_word) = shim.handle(event) {
+            // fairlock does not let it live any longer than that.
+            stderr::flush(stderr::LAST_WORDS);
             protocol::send(&shim.socket, last_word);
             return Ok(());
         }
@@ -109,8 +118,8 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
 enum Event {
     Order(Order),
     FairlockGone,
-    Stopped(i32),
-    CommandGone,
+    /// A child ended or stopped: the command, or a descendant that was adopted.
+    Child,
     Alarm,
 }
 
@@ -121,13 +130,10 @@ struct Shim {
     term_at: Moment,
     kill_at: Moment,
     ending: Option<Ending>,
-    /// How the command itself ended, while others of its group are still there.
-    status: Option<Status>,
+    /// How the command itself ended, while its descendants are still there.
+    status: Option<WaitStatus>,
     complained: bool,
 }
-
-/// How a command ended. None if the kernel has not kept it, because somebody else collected the process.
-struct Status(Option<WaitIdStatus>);
 
 /// The command is being ended: TERM has been sent.
 struct Ending {
@@ -155,19 +161,11 @@ impl Shim {
             Event::Order(Order::Signal { number, whole_group }) => self.pass_on(number, whole_group),
             Event::Order(Order::Continue) => self.signal_all(Signal::SIGCONT),
             Event::FairlockGone => {
-                if self.ending.is_none() {
+                if self.end() {
                     say("fairlock was killed; ending its command");
                 }
-                self.end();
             }
-            Event::Stopped(signal) => {
-                protocol::send(&self.socket, Report::Stopped { signal });
-                // A stopped command cannot act on the TERM that it was sent.
-                if self.ending.is_some() {
-                    self.signal_all(Signal::SIGCONT);
-                }
-            }
-            Event::CommandGone => self.reap(),
+            Event::Child => self.collect(),
             Event::Alarm => {}
         }
         self.act(Moment::now())
@@ -179,27 +177,38 @@ impl Shim {
         }
         let Some(ending) = &mut self.ending else {
             // The command exited by itself. What it left behind is its own affair.
-            return self.status.as_ref().map(|status| last_word(status, false));
+            return self.status.map(|status| last_word(status, false));
         };
         let due = now >= ending.kill_at;
         if due && !ending.killed {
             ending.killed = true;
             self.signal_all(Signal::SIGKILL);
         }
-        let status = self.status.as_ref()?;
+        // Those that were children of the killed are our children now, and next.
+        let left = descendants::signal_children(due.then_some(Signal::SIGKILL), &[]);
+        if let (true, Some(pid)) = (due, left.foreign) {
+            self.complain(pid);
+        }
+        let status = self.status?;
         let waited_enough = due && now >= self.ending.as_ref()?.kill_at.after(VANISH);
-        (waited_enough || group_is_empty(self.pid)).then(|| last_word(status, true))
+        let gone = group_is_empty(self.pid) && !left.alive;
+        (waited_enough || gone).then(|| last_word(status, true))
     }
 
-    /// Begins to end the command.
-    fn end(&mut self) {
+    /// Begins to end the command with its descendants. False if there is nothing to begin.
+    fn end(&mut self) -> bool {
         // A command that has just exited by itself was not ended by us.
         if self.ending.is_some() || self.status.is_some() || exited(self.pid) {
-            return;
+            return false;
         }
         self.ending = Some(Ending { kill_at: self.kill_at.min(Moment::now().after(self.kill_after)), killed: false });
         self.signal_all(Signal::SIGTERM);
         self.signal_all(Signal::SIGCONT);
+        for pid in descendants::outside(self.pid) {
+            let _ = kill(pid, Signal::SIGTERM);
+            let _ = kill(pid, Signal::SIGCONT);
+        }
+        true
     }
 
     fn pass_on(&mut self, number: i32, whole_group: bool) {
@@ -218,23 +227,39 @@ impl Shim {
         let sent = killpg(self.pid, signal);
         let moved = self.status.is_none() && nix::unistd::getpgid(Some(self.pid)).is_ok_and(|group| group != self.pid);
         let sent = if moved { kill(self.pid, signal) } else { sent };
-        if sent == Err(nix::Error::EPERM) && !self.complained {
-            self.complained = true;
-            say("may not signal the command, which has changed its user: it cannot be ended");
+        if sent == Err(nix::Error::EPERM) {
+            self.complain(self.pid);
         }
     }
 
-    fn reap(&mut self) {
-        let pid = rustix::process::Pid::from_raw(self.pid.as_raw());
-        let status = pid.and_then(|pid| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).ok().flatten());
-        self.status = Some(Status(status));
+    fn complain(&mut self, pid: Pid) {
+        if !std::mem::replace(&mut self.complained, true) {
+            let who = if pid == self.pid { "the command".to_owned() } else { format!("process {pid} of the command") };
+            say(format_args!("may not signal {who}, which has changed its user: it cannot be ended"));
+        }
+    }
+
+    /// Collects the children that have ended, and takes note of what happened to the command.
+    fn collect(&mut self) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            if pid.as_raw_nonzero().get() != self.pid.as_raw() {
+                continue;
+            }
+            let Some(signal) = status.stopping_signal() else {
+                self.status = Some(status);
+                continue;
+            };
+            protocol::send(&self.socket, Report::Stopped { signal });
+            // A stopped command cannot act on the TERM that it was sent.
+            if self.ending.is_some() {
+                self.signal_all(Signal::SIGCONT);
+            }
+        }
     }
 }
 
-fn last_word(Status(status): &Status, forced: bool) -> Report {
-    let code = status.as_ref().and_then(WaitIdStatus::exit_status);
-    let signal = status.as_ref().and_then(WaitIdStatus::terminating_signal);
-    match (code, signal) {
+fn last_word(status: WaitStatus, forced: bool) -> Report {
+    match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => Report::Exited { code, forced },
         (None, Some(signal)) => Report::Killed { signal, forced },
         (None, None) => Report::Failed { cause: "the command's exit status is not known".to_owned() },
@@ -243,6 +268,18 @@ fn last_word(Status(status): &Status, forced: bool) -> Report {
 
 fn group_is_empty(group: Pid) -> bool {
     killpg(group, None) == Err(nix::Error::ESRCH)
+}
+
+/// The kernel continues this process when fairlock dies, if somebody has stopped it: else nobody would end the command.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn outlive_fairlock() -> std::io::Result<()> {
+    rustix::thread::set_name(c"lease-shim")?;
+    Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::CONT))?)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn outlive_fairlock() -> std::io::Result<()> {
+    Ok(())
 }
 
 /// Has the command exited, reaped or not?
@@ -261,32 +298,6 @@ fn hear_fairlock(socket: UnixStream, events: Sender<Event>) {
             let _ = events.send(Event::Order(order));
         }
         let _ = events.send(Event::FairlockGone);
-    });
-}
-
-/// Tells when the command stops or exits, and leaves it to the main thread to reap it: until then its number, which is
-/// its process group's, stays its own.
-fn watch_command(pid: i32, events: Sender<Event>) {
-    thread::spawn(move || {
-        let Some(pid) = rustix::process::Pid::from_raw(pid) else {
-            return;
-        };
-        let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
-        loop {
-            match waitid(WaitId::Pid(pid), look) {
-                Ok(Some(status)) if status.stopped() => {
-                    let consume = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-                    if let Ok(Some(stop)) = waitid(WaitId::Pid(pid), consume) {
-                        let _ = events.send(Event::Stopped(stop.stopping_signal().unwrap_or(0)));
-                    }
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                _ => {
-                    let _ = events.send(Event::CommandGone);
-                    return;
-                }
-            }
-        }
     });
 }
 

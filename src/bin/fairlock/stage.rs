@@ -42,7 +42,8 @@ pub(crate) fn become_command(arguments: impl Iterator<Item = OsString>) -> ExitC
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
 }
 
-/// The kernel kills this process, also after it became another program, when its parent dies.
+/// The kernel kills this process, also after it became another program, when its parent dies. Its children are not
+/// killed with it: the shim or fairlock ends those, see `descendants.rs`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn die_with_parent() -> std::io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
@@ -52,10 +53,4 @@ fn die_with_parent() -> std::io::Result<()> {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn die_with_parent() -> std::io::Result<()> {
     Ok(())
-}
-
-/// Names this process in `ps` and `top`, which would else show the `exe` of `/proc/self/exe`.
-pub(crate) fn name_process() {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = rustix::thread::set_name(c"fairlock");
 }

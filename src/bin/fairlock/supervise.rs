@@ -20,6 +20,19 @@ use crate::timing::Timing;
 /// than this without a SIGCONT in between, fairlock was not stopped.
 const MOST_TOUCHES: u32 = 3;
 
+/// How the command ended.
+pub(crate) struct Ended {
+    pub(crate) code: u8,
+    /// The signal of the keyboard that it died of, and that reached nobody but the command: Ctrl-C, or Ctrl-\\.
+    pub(crate) interrupted: Option<Signal>,
+}
+
+impl From<u8> for Ended {
+    fn from(code: u8) -> Self {
+        Self { code, interrupted: None }
+    }
+}
+
 /// What is known while the command runs.
 pub(crate) struct Supervisor<'a> {
     job: Job,
@@ -35,6 +48,10 @@ pub(crate) struct Supervisor<'a> {
     told: (Moment, Moment),
     lost: bool,
     told_lost: bool,
+    /// The user knows that the lease is lost.
+    said_lost: bool,
+    /// The last signal that fairlock got for the whole command.
+    passed_on: Option<Signal>,
     /// How often the command touched the terminal from the background since fairlock was last continued.
     touches: u32,
     name: &'a str,
@@ -64,13 +81,15 @@ impl<'a> Supervisor<'a> {
             told,
             lost: false,
             told_lost: false,
+            said_lost: false,
+            passed_on: None,
             touches: 0,
             name,
         }
     }
 
-    /// Returns the exit code once the command is dead.
-    pub(crate) async fn watch(mut self, events: &mut UnboundedReceiver<Event>) -> Result<u8, Failure> {
+    /// Returns once the command is dead.
+    pub(crate) async fn watch(mut self, events: &mut UnboundedReceiver<Event>) -> Result<Ended, Failure> {
         let held = self.held.clone();
         let result = loop {
             self.tell_shim();
@@ -86,14 +105,16 @@ impl<'a> Supervisor<'a> {
             }
         };
         self.job.shim_is_done();
+        let mut had = false;
         if let Some(terminal) = &mut self.terminal {
-            let had = terminal.take_back();
+            had = terminal.take_back();
             // A command that ended by itself left the modes as it wanted them.
-            if had && !matches!(result, Ok(code) if code < exit::BUSY) {
+            if had && !matches!(result, Ok(Ended { code: ..exit::BUSY, .. })) {
                 terminal.restore_modes();
             }
         }
-        result
+        // Without the terminal it was no key that ended the command.
+        result.map(|ended| Ended { interrupted: ended.interrupted.filter(|_| had), ..ended })
     }
 
     /// Keeps the shim's deadlines in step with the lease, and steps in when it has missed one.
@@ -110,6 +131,7 @@ impl<'a> Supervisor<'a> {
             self.told = (term_at, kill_at);
         }
         if Moment::now() > self.told.1.after(self.timing.margin / 2) {
+            // The shim is stopped, or fairlock was and hears only now that the shim has done it.
             self.lost = true;
             self.job.kill_shim();
         }
@@ -117,7 +139,24 @@ impl<'a> Supervisor<'a> {
 
     fn on_lost(&mut self) {
         self.lost = true;
-        say(format_args!("the lease on {} is lost; ending the command", printable(self.name)));
+        self.tell_shim();
+        // Otherwise the shim may find that it is too late to start it.
+        if self.job.group().is_some() {
+            self.say_lost("ending the command");
+        }
+    }
+
+    /// Every way to the exit code of a lost lease, which comes with a word why.
+    fn ended_with_lease(&mut self, and: &str) -> Ended {
+        self.lost = true;
+        self.say_lost(and);
+        exit::LOST.into()
+    }
+
+    fn say_lost(&mut self, and: &str) {
+        if !std::mem::replace(&mut self.said_lost, true) {
+            say(format_args!("the lease on {} is lost; {and}", printable(self.name)));
+        }
     }
 
     fn on_signal(&mut self, signal: Signal) {
@@ -136,12 +175,15 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn pass_on(&self, signal: Signal, whole_group: bool) {
+    fn pass_on(&mut self, signal: Signal, whole_group: bool) {
+        if whole_group {
+            self.passed_on = Some(signal);
+        }
         self.job.order(Order::Signal { number: signal as i32, whole_group });
     }
 
-    fn on_report(&mut self, report: Report) -> Option<Result<u8, Failure>> {
-        let (code, forced) = match report {
+    fn on_report(&mut self, report: Report) -> Option<Result<Ended, Failure>> {
+        Some(match report {
             Report::Started { pid } => {
                 self.job.started(pid);
                 return None;
@@ -150,38 +192,40 @@ impl<'a> Supervisor<'a> {
                 self.on_stop(Signal::try_from(signal).unwrap_or(Signal::SIGSTOP));
                 return None;
             }
-            Report::Failed { cause } => {
-                return Some(Err(Failure::because("cannot run the command", cause)));
-            }
-            Report::Exited { code, forced } => (u8::try_from(code).unwrap_or(exit::OWN_FAILURE), forced),
-            Report::Killed { signal, forced } => (exit::by_signal(signal), forced),
-        };
-        if !forced {
-            return Some(Ok(code));
-        }
-        if !self.lost {
+            Report::Failed { cause } => Err(Failure::because("cannot run the command", cause)),
+            Report::TooLate => Ok(self.ended_with_lease("the command was not started")),
             // The shim's clock was first, or fairlock was stopped when the lease ran out.
-            self.on_lost();
-        }
-        Some(Ok(exit::LOST))
+            Report::Exited { forced: true, .. } | Report::Killed { forced: true, .. } => {
+                Ok(self.ended_with_lease("the command was ended"))
+            }
+            Report::Exited { code, .. } => Ok(u8::try_from(code).unwrap_or(exit::OWN_FAILURE).into()),
+            Report::Killed { signal, .. } => Ok(Ended {
+                code: exit::by_signal(signal),
+                interrupted: Signal::try_from(signal)
+                    .ok()
+                    .filter(|signal| signals::is_typed(*signal))
+                    // Whoever sent it to fairlock has chosen who gets it.
+                    .filter(|signal| self.passed_on != Some(*signal)),
+            }),
+        })
     }
 
     /// The shim was killed, and the kernel killed the command with it, if it could.
-    async fn on_shim_gone(&mut self) -> Result<u8, Failure> {
+    async fn on_shim_gone(&mut self) -> Result<Ended, Failure> {
         // Once the shim is collected, the kernel has sent the command its signal, whether or not we know the command yet.
         self.job.shim_is_done();
         for round in 0.. {
             match self.job.end_orphans() {
                 Orphans::Gone => break,
-                // Dead already, perhaps, and only not collected by whoever adopted them.
-                Orphans::Group if round >= 100 => break,
+                // Dead already, perhaps, and only not collected by whoever adopted them; or the kernel cannot kill them.
+                Orphans::Others if round >= 100 => break,
                 Orphans::Command if round == 100 => say("the command cannot be ended; waiting until it exits"),
                 _ => {}
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         if self.lost {
-            Ok(exit::LOST)
+            Ok(self.ended_with_lease("the command was killed"))
         } else {
             Err(Failure::own("the command's shim was killed, and the command with it"))
         }

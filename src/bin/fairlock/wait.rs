@@ -62,7 +62,7 @@ pub(crate) async fn for_lock(
         let _ = timeout(Duration::from_secs(1), client.close()).await;
     }
     let message = format!("{interrupted} while waiting for {}", printable(request.name));
-    Err(Failure::new(exit::by_signal(interrupted as i32), message))
+    Err(Failure::signalled(interrupted, message))
 }
 
 /// Resolves when a signal says to give up. Ctrl-Z stops fairlock, which may keep its place when it is continued.
