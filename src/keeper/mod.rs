@@ -77,7 +77,7 @@ use crate::guard::{Armed, Shared};
 use crate::server::{Slot, Target};
 use crate::wakers::Wakers;
 
-/// While a lease is held the loop looks at the clock at least this often: a sleep does not count suspended time.
+/// While something is due the loop looks at the clock at least this often: a sleep does not count suspended time.
 const LOOK: Duration = Duration::from_secs(1);
 /// Events that are taken in before their effects are carried out.
 const BATCH: usize = 256;
@@ -123,6 +123,11 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     };
     let keeper = thread.map_err(thread_error)?.thread().id();
     Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, end, notes)))
+}
+
+/// How long the loop sleeps if nothing happens.
+fn nap(now: Time, due: Option<Time>) -> Duration {
+    due.map_or(Duration::from_secs(3600), |due| due.since(now).min(LOOK))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -190,12 +195,8 @@ impl Keeper {
             if self.finished() {
                 return;
             }
-            let now = Time::now();
-            let mut nap = self.due.first().map_or(Duration::from_secs(3600), |(due, _)| due.since(now));
-            if !lock(&self.leases).is_empty() {
-                nap = nap.min(LOOK);
-            }
-            sleep.as_mut().reset(tokio::time::Instant::now() + nap);
+            let due = self.due.first().map(|&(due, _)| due);
+            sleep.as_mut().reset(tokio::time::Instant::now() + nap(Time::now(), due));
             tokio::select! {
                 biased;
                 news = self.network.next() => if !self.heard(news) { return },
