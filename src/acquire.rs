@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use crate::error::{AcquireError, Fault, OptionError, RunError, TryAcquireError};
 use crate::guard::{Guard, Held};
 use crate::keeper::{Acquiring, Command, Handle, Mode, Outcome, Refusal};
 use crate::options::{Spec, check_text, check_timeout};
 use crate::server::About;
+use crate::wakers::Relayed;
 
 /// What every kind of acquire can be told.
 #[derive(Debug, Clone)]
@@ -93,7 +96,7 @@ impl Acquire {
     /// # Errors
     /// As when awaited.
     pub fn blocking(self) -> Result<Guard, AcquireError> {
-        pollster::block_on(self.into_future())
+        Ok(pollster::block_on(Resolving::new(self.plan, Mode::Wait))?)
     }
 
     /// Acquires, runs the job while holding the lock, and releases, see [`Lock::run`](crate::Lock::run).
@@ -141,7 +144,7 @@ impl Enqueue {
     /// # Errors
     /// As when awaited.
     pub fn blocking(self) -> Result<Waiting, AcquireError> {
-        pollster::block_on(self.into_future())
+        pollster::block_on(Queueing::new(self.plan))
     }
 }
 
@@ -151,7 +154,7 @@ impl TryAcquire {
     /// # Errors
     /// As when awaited.
     pub fn blocking(self) -> Result<Guard, TryAcquireError> {
-        pollster::block_on(self.into_future())
+        Ok(pollster::block_on(Resolving::new(self.plan, Mode::Try))?)
     }
 }
 
@@ -159,7 +162,7 @@ impl IntoFuture for Acquire {
     type Output = Result<Guard, AcquireError>;
     type IntoFuture = AcquireFuture;
     fn into_future(self) -> AcquireFuture {
-        AcquireFuture { inner: Resolving::new(self.plan, Mode::Wait) }
+        AcquireFuture { inner: Resolving::new(self.plan, Mode::Wait).relayed() }
     }
 }
 
@@ -167,7 +170,7 @@ impl IntoFuture for TryAcquire {
     type Output = Result<Guard, TryAcquireError>;
     type IntoFuture = TryAcquireFuture;
     fn into_future(self) -> TryAcquireFuture {
-        TryAcquireFuture { inner: Resolving::new(self.plan, Mode::Try) }
+        TryAcquireFuture { inner: Resolving::new(self.plan, Mode::Try).relayed() }
     }
 }
 
@@ -175,7 +178,8 @@ impl IntoFuture for Enqueue {
     type Output = Result<Waiting, AcquireError>;
     type IntoFuture = EnqueueFuture;
     fn into_future(self) -> EnqueueFuture {
-        EnqueueFuture { inner: Some(Resolving::new(self.plan, Mode::Enqueue)) }
+        let wakers = self.plan.handle.wakers.clone();
+        EnqueueFuture { inner: wakers.relay(Queueing::new(self.plan)) }
     }
 }
 
@@ -205,6 +209,10 @@ impl Resolving {
         Self { plan, mode, acquiring: None }
     }
 
+    fn relayed(self) -> Relayed<Self> {
+        self.plan.handle.wakers.clone().relay(self)
+    }
+
     fn started(&mut self) -> Result<&mut Acquiring, AcquireError> {
         // What was started before a fork is answered in the parent alone.
         if self.plan.handle.is_forked() {
@@ -216,8 +224,11 @@ impl Resolving {
         };
         Ok(self.acquiring.insert(acquiring))
     }
+}
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Guard, Failed>> {
+impl Future for Resolving {
+    type Output = Result<Guard, Failed>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let handle = self.plan.handle.clone();
         handle.say_notes();
         let acquiring = match self.started() {
@@ -289,13 +300,13 @@ impl From<OptionError> for Failed {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct AcquireFuture {
-    inner: Resolving,
+    inner: Relayed<Resolving>,
 }
 
 impl Future for AcquireFuture {
     type Output = Result<Guard, AcquireError>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.inner.poll(context).map_err(AcquireError::from)
+        self.inner.poll_unpin(context).map_err(AcquireError::from)
     }
 }
 
@@ -306,13 +317,13 @@ impl Future for AcquireFuture {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct TryAcquireFuture {
-    inner: Resolving,
+    inner: Relayed<Resolving>,
 }
 
 impl Future for TryAcquireFuture {
     type Output = Result<Guard, TryAcquireError>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.inner.poll(context).map_err(TryAcquireError::from)
+        self.inner.poll_unpin(context).map_err(TryAcquireError::from)
     }
 }
 
@@ -323,10 +334,29 @@ impl Future for TryAcquireFuture {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct EnqueueFuture {
-    inner: Option<Resolving>,
+    inner: Relayed<Queueing>,
 }
 
 impl Future for EnqueueFuture {
+    type Output = Result<Waiting, AcquireError>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.poll_unpin(context)
+    }
+}
+
+/// An acquire from its first poll to its ticket.
+#[derive(Debug)]
+struct Queueing {
+    inner: Option<Resolving>,
+}
+
+impl Queueing {
+    fn new(plan: Plan) -> Self {
+        Self { inner: Some(Resolving::new(plan, Mode::Enqueue)) }
+    }
+}
+
+impl Future for Queueing {
     type Output = Result<Waiting, AcquireError>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(resolving) = self.inner.as_mut() else { return Poll::Pending };
@@ -336,13 +366,13 @@ impl Future for EnqueueFuture {
         {
             acquiring.ticket = None;
             return Poll::Ready(match self.inner.take() {
-                Some(inner) => Ok(Waiting { ticket, inner }),
+                Some(inner) => Ok(Waiting { ticket, inner: inner.relayed() }),
                 None => Err(Fault::Closed.into()),
             });
         }
         // No ticket will come, so there is a reason for it.
         acquiring.ticket = None;
-        resolving.poll(context).map(|result| match result {
+        resolving.poll_unpin(context).map(|result| match result {
             Ok(_) => Err(Fault::Closed.into()),
             Err(failed) => Err(failed.into()),
         })
@@ -357,7 +387,7 @@ impl Future for EnqueueFuture {
 #[must_use = "the place in the queue is given up as soon as this is dropped"]
 pub struct Waiting {
     ticket: u64,
-    inner: Resolving,
+    inner: Relayed<Resolving>,
 }
 
 impl Waiting {
@@ -374,8 +404,8 @@ impl Waiting {
     /// # Cancel safety
     /// The future may be dropped at any time. It borrows nothing, so that it can be awaited beside the wait itself.
     pub fn position(&self) -> impl Future<Output = Result<u64, Fault>> + Send + use<> {
-        let handle = self.inner.plan.handle.clone();
-        let waiter = self.inner.acquiring.as_ref().map(|acquiring| (acquiring.id, acquiring.lock.clone()));
+        let handle = self.inner.future.plan.handle.clone();
+        let waiter = self.inner.future.acquiring.as_ref().map(|acquiring| (acquiring.id, acquiring.lock.clone()));
         async move {
             let Some((id, lock)) = waiter else { return Ok(0) };
             match handle.call(&lock, |call| Command::Position { call, id }).await? {
@@ -389,14 +419,14 @@ impl Waiting {
     ///
     /// # Errors
     /// As when awaited.
-    pub fn blocking(self) -> Result<Guard, AcquireError> {
-        pollster::block_on(self)
+    pub fn blocking(mut self) -> Result<Guard, AcquireError> {
+        Ok(pollster::block_on(&mut self.inner.future)?)
     }
 }
 
 impl Future for Waiting {
     type Output = Result<Guard, AcquireError>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.inner.poll(context).map_err(AcquireError::from)
+        self.inner.poll_unpin(context).map_err(AcquireError::from)
     }
 }

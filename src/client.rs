@@ -190,7 +190,7 @@ impl ClientBuilder {
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let (first, connected) = oneshot::channel();
         let client = self.start(Some(first))?;
-        match connected.await {
+        match client.handle.wakers.relay(connected).await {
             Ok(result) => result?,
             Err(_) => return Err(ConnectError::Thread { cause: "it ended at once".into() }),
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
@@ -14,6 +15,7 @@ use crate::clock::Time;
 use crate::error::{Fault, Lost, LostReason, ReleaseError, RenewError};
 use crate::keeper::{Command, Handle, Message, Outcome};
 use crate::options::Spec;
+use crate::wakers::Wakers;
 
 /// A lease as keeper, guard and views see it.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ pub(crate) struct Shared {
     deadline: AtomicU64,
     taken: AtomicU8,
     lost: watch::Sender<Option<LostReason>>,
+    wakers: Arc<Wakers>,
 }
 
 const WAITING: u8 = 0;
@@ -33,7 +36,7 @@ const TAKEN: u8 = 1;
 const RECLAIMED: u8 = 2;
 
 impl Shared {
-    pub(crate) fn new(spec: Arc<Spec>, id: u64, token: u64, ticket: u64, deadline: Time) -> Self {
+    pub(crate) fn new(spec: Arc<Spec>, id: u64, token: u64, ticket: u64, deadline: Time, wakers: Arc<Wakers>) -> Self {
         Self {
             spec,
             id,
@@ -43,6 +46,7 @@ impl Shared {
             deadline: AtomicU64::new(deadline.0),
             taken: AtomicU8::new(WAITING),
             lost: watch::Sender::new(None),
+            wakers,
         }
     }
 
@@ -103,13 +107,14 @@ impl Shared {
 
     async fn lost(self: Arc<Self>) -> Lost {
         let mut changes = self.lost.subscribe();
-        let mut change = pin!(tokio::task::unconstrained(changes.wait_for(Option::is_some)));
+        let change = pin!(tokio::task::unconstrained(changes.wait_for(Option::is_some)));
+        let mut change = self.wakers.relay(change);
         let reason = poll_fn(|context| {
             // No keeper runs in a forked process, and nobody wakes what was polled before the fork.
             if self.is_forked() {
                 return Poll::Ready(LostReason::Forked);
             }
-            Poll::Ready(match ready!(change.as_mut().poll(context)) {
+            Poll::Ready(match ready!(change.poll_unpin(context)) {
                 Ok(reason) => reason.clone().unwrap_or(LostReason::Ended),
                 // The sender lives in `self`.
                 Err(_) => LostReason::Ended,
@@ -313,7 +318,8 @@ mod tests {
     use crate::server::LockKeys;
 
     fn lease_until(deadline: Time) -> Shared {
-        Shared::new(LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap(), 1, 7, 6, deadline)
+        let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
+        Shared::new(spec, 1, 7, 6, deadline, Wakers::of_this_process().unwrap())
     }
 
     // While the machine slept, or the keeper did not run.

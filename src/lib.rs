@@ -12,6 +12,7 @@ mod options;
 mod server;
 #[cfg(feature = "tls")]
 mod tls;
+mod wakers;
 
 pub use acquire::{Acquire, AcquireFuture, Enqueue, EnqueueFuture, TryAcquire, TryAcquireFuture, Waiting};
 pub use client::{Client, ClientBuilder};

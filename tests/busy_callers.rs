@@ -1,17 +1,24 @@
-//! Renewal does not depend on the caller (I12): not on its processor time, its runtime, or its subscriber of events.
+//! Renewal does not depend on the caller (I12): not on its processor time, its runtime, its subscriber of events, or its
+//! wakers.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod support;
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    future::IntoFuture as _,
+    pin::Pin,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    task::{Context, Wake, Waker},
     thread,
     time::{Duration, Instant},
 };
 
-use fairlock::{Client, LockOptions};
-use support::{Child, RedisServer, SOON, child, keys_left};
+use fairlock::{Client, LockOptions, LostReason};
+use support::{Child, RedisServer, SOON, child, keys_left, soon};
 use tracing::span;
 
 /// Long enough that a keeper is given its turn on a machine whose every core is burnt by several tests.
@@ -125,4 +132,142 @@ async fn a_caller_that_burns_all_cores_keeps_its_lease() {
 #[tokio::test]
 async fn a_subscriber_that_blocks_on_the_callers_events_loses_no_lease() {
     keeps_its_lease("block in events", "blocked in an event", SHORT).await;
+}
+
+/// A waker that blocks whoever calls it until this is opened.
+#[derive(Default)]
+struct Gate {
+    /// How many are inside, and whether it is open.
+    state: Mutex<(u32, bool)>,
+    changed: Condvar,
+}
+
+impl Wake for Gate {
+    fn wake(self: Arc<Self>) {
+        let mut state = self.state.lock().unwrap();
+        state.0 += 1;
+        self.changed.notify_all();
+        // A test that has failed never opens it.
+        drop(self.changed.wait_timeout_while(state, SOON, |(_, open)| !*open).unwrap());
+    }
+}
+
+impl Gate {
+    fn await_inside(&self, number: u32) {
+        let state = self.state.lock().unwrap();
+        let waited = self.changed.wait_timeout_while(state, SOON, |(inside, _)| *inside < number);
+        assert!(!waited.unwrap().1.timed_out(), "there are not {number} inside of the waker");
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.changed.notify_all();
+    }
+}
+
+/// A waker that panics.
+#[derive(Default)]
+struct Panics(AtomicU32);
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        std::panic::resume_unwind(Box::new("a waker panics"));
+    }
+}
+
+/// Begins to wait with this waker, and is not polled again.
+fn wait_with<F: Future + Unpin>(waker: &Waker, future: &mut F) {
+    assert!(Pin::new(future).poll(&mut Context::from_waker(waker)).is_pending());
+}
+
+/// What a caller awaits is told while wakers of others of the same client block, each of them for longer than a lease.
+#[tokio::test]
+async fn wakers_that_block_cost_nobody_a_lease_nor_a_wake_up() {
+    const BLOCKED: usize = 4;
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let held = client.lock_with("held", options(LEASE)).unwrap().acquire().await.unwrap();
+    let broken = client.lock_with("broken", options(LEASE)).unwrap();
+    let guard = broken.acquire().await.unwrap();
+
+    let gate = Arc::new(Gate::default());
+    let waker = Waker::from(gate.clone());
+    let other = Client::connect(&server.url()).await.unwrap();
+    let mut waits = Vec::new();
+    for number in 0..BLOCKED {
+        let name = format!("wanted {number}");
+        let wanted = other.lock(&name).unwrap().acquire().await.unwrap();
+        let mut waiting = client.lock(&name).unwrap().enqueue().await.unwrap();
+        wait_with(&waker, &mut waiting);
+        waits.push(waiting);
+        wanted.release().await.unwrap();
+    }
+    // A call, while the server cannot have answered it, and one who awaits the loss of a lease.
+    server.stop();
+    let mut renewal = Box::pin(guard.renew());
+    wait_with(&waker, &mut renewal);
+    server.cont();
+    let mut lost = Box::pin(guard.lost());
+    wait_with(&waker, &mut lost);
+    broken.break_lease(guard.token()).await.unwrap();
+    gate.await_inside(BLOCKED as u32 + 2);
+
+    assert_eq!(soon(guard.lost()).await.reason, LostReason::Broken);
+    soon(client.lock("free").unwrap().acquire()).await.unwrap().release().await.unwrap();
+    let lost = tokio::time::timeout(3 * LEASE / 2, held.lost()).await;
+    assert!(lost.is_err(), "{lost:?} while wakers of others blocked");
+    held.check().unwrap();
+
+    gate.open();
+    for waiting in waits {
+        soon(waiting).await.unwrap().release().await.unwrap();
+    }
+    drop(renewal);
+    drop((held, guard));
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_waker_that_panics_harms_nobody_else() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let held = client.lock("held").unwrap().acquire().await.unwrap();
+    let other = Client::connect(&server.url()).await.unwrap().lock("wanted").unwrap();
+    let wanted = other.acquire().await.unwrap();
+
+    let panics = Arc::new(Panics::default());
+    let waker = Waker::from(panics.clone());
+    let mut acquire = client.lock("wanted").unwrap().acquire().into_future();
+    wait_with(&waker, &mut acquire);
+    let mut lost = Box::pin(wanted.lost());
+    wait_with(&waker, &mut lost);
+    // Without a word of the keeper: the one who lets go is not the one who awaits that.
+    drop(wanted);
+    support::eventually("both have panicked", SOON, || panics.0.load(Ordering::Relaxed) == 2);
+
+    assert_eq!(soon(lost).await.reason, LostReason::Released);
+    soon(acquire).await.unwrap().release().await.unwrap();
+    soon(held.renew()).await.unwrap();
+    soon(held.release()).await.unwrap();
+    keys_left(&server);
+}
+
+/// A keeper that ends tells it all the same.
+#[tokio::test]
+async fn a_waker_that_blocks_keeps_no_news_of_a_dead_keeper_from_others() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let acquire = async |name: &str| client.lock_with(name, options(SHORT)).unwrap().acquire().await.unwrap();
+    let guards = [acquire("a").await, acquire("b").await];
+    let gate = Arc::new(Gate::default());
+    let waker = Waker::from(gate.clone());
+    let mut blocked = guards.iter().map(|guard| Box::pin(guard.lost())).collect::<Vec<_>>();
+    blocked.iter_mut().for_each(|lost| wait_with(&waker, lost));
+    let told = tokio::spawn(guards[1].lost());
+
+    client.panic_keeper();
+    gate.await_inside(2);
+    assert_eq!(soon(told).await.unwrap().reason, LostReason::KeeperPanicked);
+    gate.open();
 }

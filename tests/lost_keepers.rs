@@ -78,7 +78,7 @@ async fn a_keeper_that_panics_takes_every_lease_with_it() {
 }
 
 /// In the child process of the fork. The keeper did not come along.
-fn forked(client: Client, lock: Lock, guards: [Guard; 3], waiting: [Waiting; 3]) {
+fn forked(url: &str, client: Client, lock: Lock, guards: [Guard; 3], waiting: [Waiting; 3]) {
     let [guard, released, dropped] = guards;
     let [awaited, asked, abandoned] = waiting;
     block_on(fails_everywhere(&lock, Fault::Forked));
@@ -92,6 +92,11 @@ fn forked(client: Client, lock: Lock, guards: [Guard; 3], waiting: [Waiting; 3])
     assert!(matches!(awaited.blocking(), Err(AcquireError::Fault(Fault::Forked))));
     block_on(client.close());
     drop((dropped, abandoned, asked, guard, lock, client));
+
+    // It has what it makes itself.
+    let client = block_on(Client::connect(url)).unwrap();
+    let own = block_on(client.lock("of the child").unwrap().acquire()).unwrap();
+    block_on(own.release()).unwrap();
 }
 
 /// Waits for the end of a forked process, and makes an end if there is none.
@@ -124,7 +129,7 @@ fn fork_while_holding(url: &str) {
         fork::Fork::Child => {
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 assert_eq!(block_on(polled).reason, LostReason::Forked);
-                forked(client, lock, guards, waiting);
+                forked(url, client, lock, guards, waiting);
             }));
             std::process::exit(i32::from(outcome.is_err()));
         }

@@ -7,7 +7,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use fairlock::{AcquireError, Client, Lock, LockOptions, LostReason};
-use support::{Cluster, RedisServer, SOON, eventually, keys_left, soon};
+use support::{Cluster, Proxy, RedisServer, SOON, eventually, keys_left, soon};
 
 /// A master and its replica, linked.
 fn pair() -> (RedisServer, RedisServer) {
@@ -58,6 +58,25 @@ async fn while_too_few_have_it_the_waiter_keeps_its_place_and_nobody_is_held_up(
     assert_eq!(guard.ticket(), ticket);
     soon(guard.release()).await.unwrap();
     drop(soon(second).await.unwrap());
+}
+
+/// The address that the client knows leads to another master, while the connection to the old one lives: what that one
+/// grants has no replica, however many the other has.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_of_another_server_at_the_same_address_do_not_count() {
+    let old = RedisServer::builder().master().start();
+    let (new, replica) = pair();
+    let proxy = Proxy::start(&old);
+    let options = LockOptions::new().replicas(1);
+    let lock = Client::connect(&proxy.url()).await.unwrap().lock_with("x", options).unwrap();
+    proxy.lead_to(&new);
+    let guard = soon(lock.acquire()).await.unwrap();
+    for server in [&new, &replica] {
+        let leases: u64 = redis::cmd("ZCARD").arg("fairlock:{x}:leases").query(&mut server.raw()).unwrap();
+        assert_eq!(leases, 1, "who granted it is asked nothing any more");
+    }
+    soon(guard.release()).await.unwrap();
+    keys_left(&new);
 }
 
 /// The connection to the server breaks while replicas are asked.

@@ -1,8 +1,8 @@
 //! Many clients under a scheduler's whims, judged by the history of what happened to them (I1 to I9).
 //!
 //! Four processes with eight waiters each wait for one lock, as tasks and as threads, by every way that there is; they hold
-//! it for random times, block their runtimes, cancel at random awaits, drop guards, panic while they hold it. Meanwhile
-//! processes are killed and stopped, and connections are cut.
+//! it for random times, block their runtimes, cancel at random awaits, drop guards, panic while they hold it, and the wakers
+//! of some block or panic. Meanwhile processes are killed and stopped, and connections are cut.
 //!
 //! The ordinary run takes fixed seeds. `FAIRLOCK_CASES=100` takes so many random ones, `FAIRLOCK_SEED=7` this one. A seed
 //! fixes what everybody wants to do and what befalls whom, not how the machine schedules it. A run that fails names its
@@ -64,10 +64,21 @@ fn nobody_is_wronged_by_the_whims_of_others() {
     for seed in seeds(&[1]) {
         let report = run(seed, |crew, _| crew.work(300));
         // Each whim was somebody's, and those that want the lock got it.
-        for whim in ["acquire", "enqueue", "position", "run", "drops", "panics", "abandons", "releases", "blocks"] {
+        for whim in [
+            "acquire",
+            "enqueue",
+            "position",
+            "run",
+            "drops",
+            "panics",
+            "abandons",
+            "releases",
+            "blocks",
+            "wakerblocks",
+        ] {
             assert!(report.whims.get(whim).is_some_and(|(_, grants)| *grants > 0), "nobody {whim}: {report}");
         }
-        for whim in ["try", "block", "timeout", "aborted"] {
+        for whim in ["try", "block", "timeout", "aborted", "wakerpanics"] {
             assert!(report.whims.contains_key(whim), "nobody {whim}: {report}");
         }
     }

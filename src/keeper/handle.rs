@@ -17,6 +17,7 @@ use crate::error::Fault;
 use crate::guard::Armed;
 use crate::options::Spec;
 use crate::server::About;
+use crate::wakers::Wakers;
 
 /// How long the last handle waits until what is pending is given back.
 const LAST_DROP: Duration = Duration::from_millis(250);
@@ -107,6 +108,7 @@ impl Notes {
 /// What all handles of a client share. The last one to go ends the keeper.
 pub(crate) struct Handle {
     messages: UnboundedSender<Message>,
+    pub(crate) wakers: Arc<Wakers>,
     client: Arc<str>,
     pub(crate) prefix: Arc<str>,
     keeper: ThreadId,
@@ -125,13 +127,15 @@ impl std::fmt::Debug for Handle {
 impl Handle {
     pub(super) fn new(
         messages: UnboundedSender<Message>,
+        wakers: Arc<Wakers>,
         client: Arc<str>,
         prefix: Arc<str>,
         keeper: ThreadId,
         end: Arc<End>,
         notes: Arc<Notes>,
     ) -> Self {
-        Self { messages, client, prefix, keeper, process: std::process::id(), next: AtomicU64::new(1), end, notes }
+        let (process, next) = (std::process::id(), AtomicU64::new(1));
+        Self { messages, wakers, client, prefix, keeper, process, next, end, notes }
     }
 
     pub(crate) fn client_id(&self) -> &Arc<str> {
@@ -176,7 +180,7 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         let call = self.next.fetch_add(1, Ordering::Relaxed);
         self.send(message(call, reply))?;
-        match tokio::task::unconstrained(answer).await {
+        match self.wakers.relay(tokio::task::unconstrained(answer)).await {
             Ok(Outcome::Fault(fault)) => Err(fault),
             Ok(outcome) => Ok(outcome),
             Err(_) => Err(Fault::KeeperPanicked),

@@ -2,7 +2,8 @@
 //!
 //! Sharded subscriptions have a connection of their own: on one that also carries commands the library would take the
 //! unsubscription that nobody asked for as a reply to a command, and every later reply for that of the next. WAIT has one,
-//! because it blocks whatever comes after it.
+//! because it blocks whatever comes after it. An address may lead to another server by the time that this one is made, whose
+//! replicas know nothing of the grants: it is used only if it leads to the same run of the same server.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::{Future, poll_fn};
@@ -70,6 +71,8 @@ pub(super) enum Replied {
         result: Result<u32, Failure>,
         waiting: Option<Connection>,
     },
+    /// The address leads to another server now, whose replicas say nothing of this one's grants.
+    Moved,
     Call {
         slot: Slot,
         request: RequestId,
@@ -99,21 +102,36 @@ impl Link {
         let replicas = self.asked.iter().map(|question| question.replicas).max().unwrap_or_default();
         let within = self.asked.iter().map(|question| question.within).min().unwrap_or_default();
         let waiting = self.waiting.take();
+        let server = self.previous.as_ref().map(|previous| previous.run_id().to_owned());
         self.replies.push(Box::pin(async move {
             // The connection itself may hang.
             let asked = tokio::time::timeout(within + LEAST_PATIENCE, async {
                 let waiting = match waiting {
                     Some(waiting) => waiting,
-                    None => endpoint.open(|_| ()).await.map_err(|error| Failure::Refused(error.to_string().into()))?,
+                    None => match beside(&endpoint, server).await? {
+                        Some(waiting) => waiting,
+                        None => return Ok(None),
+                    },
                 };
                 let have = waiting.replicas(&keys, replicas, within).await?;
-                Ok((have, waiting))
+                Ok(Some((have, waiting)))
             });
             match asked.await.unwrap_or_else(|_| Err(Failure::Refused("the replicas were asked in vain".into()))) {
-                Ok((have, waiting)) => Replied::Replicas { result: Ok(have), waiting: Some(waiting) },
+                Ok(Some((have, waiting))) => Replied::Replicas { result: Ok(have), waiting: Some(waiting) },
+                Ok(None) => Replied::Moved,
                 Err(failure) => Replied::Replicas { result: Err(failure), waiting: None },
             }
         }));
+    }
+}
+
+/// Another connection to the run of a server that has this id. None: another server answers at its address.
+async fn beside(endpoint: &Endpoint, server: Option<String>) -> Result<Option<Connection>, Failure> {
+    let refused = |error: String| Failure::Refused(error.into());
+    let connection = endpoint.open(|_| ()).await.map_err(|error| refused(error.to_string()))?;
+    match (server, connection.run_id().await.map_err(|error| refused(error.to_string()))?) {
+        (Some(server), Some(run_id)) => Ok((run_id == server).then_some(connection)),
+        _ => Err(refused("without CLIENT ID and INFO nobody knows whose replicas answer: allow them".into())),
     }
 }
 

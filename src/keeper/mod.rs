@@ -28,7 +28,8 @@
 //!
 //! **Holding.** A local deadline is counted from before the request that last prolonged the lease was sent (I4), on a
 //! clock that counts suspended time. Renewals go out from this thread, whatever the caller's threads do (I12). A lease
-//! that cannot be renewed is declared lost a `notice` before its deadline, which is final.
+//! that cannot be renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs here:
+//! their wakers are called on a thread for wakers (`wakers.rs`), and they say themselves what is to be logged.
 //!
 //! **Giving back.** What is given up — a place, a lease, a grant that nobody wants — becomes a *farewell*, which is
 //! repeated until the server has answered (I9). What travels to a caller is an armed lease: dropped on the way, it is
@@ -76,8 +77,9 @@ use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
 use crate::guard::{Armed, Shared};
 use crate::server::{Slot, Target};
+use crate::wakers::Wakers;
 
-/// While a lease is held the loop looks at the clock at least this often: a sleep does not count suspended time.
+/// While something is due the loop looks at the clock at least this often: a sleep does not count suspended time.
 const LOOK: Duration = Duration::from_secs(1);
 /// Events that are taken in before their effects are carried out.
 const BATCH: usize = 256;
@@ -97,16 +99,18 @@ pub(crate) struct Start {
 
 /// Starts the thread. It ends when the last handle is dropped and what was pending is given back.
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
+    let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.to_string() };
+    let wakers = Wakers::of_this_process().map_err(thread_error)?;
     let (messages, inbox) = unbounded_channel();
     let (end, notes) = (Arc::new(End::default()), Arc::new(Notes::default()));
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
     let thread = {
-        let (messages, end, notes) = (messages.clone(), end.clone(), notes.clone());
+        let (messages, end, notes, wakers) = (messages.clone(), end.clone(), notes.clone(), wakers.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
             let leases = Leases::default();
             let run = || -> std::io::Result<()> {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                runtime.block_on(Keeper::new(start, messages, leases.clone(), end.clone(), notes).run(inbox));
+                runtime.block_on(Keeper::new(start, messages, wakers, leases.clone(), end.clone(), notes).run(inbox));
                 Ok(())
             };
             // A panic here must not leave anybody believe in a lease that nobody renews. Calls that wait see their
@@ -119,8 +123,13 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
             end.set();
         })
     };
-    let thread = thread.map_err(|error| ConnectError::Thread { cause: error.to_string() })?;
-    Ok(Arc::new(Handle::new(messages, client, prefix, thread.thread().id(), end, notes)))
+    let keeper = thread.map_err(thread_error)?.thread().id();
+    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, end, notes)))
+}
+
+/// How long the loop sleeps if nothing happens.
+fn nap(now: Time, due: Option<Time>) -> Duration {
+    due.map_or(Duration::from_secs(3600), |due| due.since(now).min(LOOK))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -140,6 +149,8 @@ struct Keeper {
     stirred: BTreeMap<Slot, Option<Time>>,
     /// For leases on their way to callers: dropped on it, they ask to be given back.
     messages: UnboundedSender<Message>,
+    /// For those who await the loss of a lease.
+    wakers: Arc<Wakers>,
     callers: HashMap<Id, Caller>,
     /// With how many machines' outcomes are awaited.
     calls: HashMap<CallId, (oneshot::Sender<Outcome>, usize)>,
@@ -150,7 +161,14 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(start: Start, messages: UnboundedSender<Message>, leases: Leases, end: Arc<End>, notes: Arc<Notes>) -> Self {
+    fn new(
+        start: Start,
+        messages: UnboundedSender<Message>,
+        wakers: Arc<Wakers>,
+        leases: Leases,
+        end: Arc<End>,
+        notes: Arc<Notes>,
+    ) -> Self {
         let (client, prefix) = (start.client, start.prefix);
         Self {
             network: Network::new(start.target, client.clone(), prefix.clone(), notes, start.first.is_some()),
@@ -161,6 +179,7 @@ impl Keeper {
             due: BTreeSet::new(),
             stirred: BTreeMap::new(),
             messages,
+            wakers,
             callers: HashMap::new(),
             calls: HashMap::new(),
             leases,
@@ -178,12 +197,8 @@ impl Keeper {
             if self.finished() {
                 return;
             }
-            let now = Time::now();
-            let mut nap = self.due.first().map_or(Duration::from_secs(3600), |(due, _)| due.since(now));
-            if !lock(&self.leases).is_empty() {
-                nap = nap.min(LOOK);
-            }
-            sleep.as_mut().reset(tokio::time::Instant::now() + nap);
+            let due = self.due.first().map(|&(due, _)| due);
+            sleep.as_mut().reset(tokio::time::Instant::now() + nap(Time::now(), due));
             tokio::select! {
                 biased;
                 news = self.network.next() => if !self.heard(news) { return },
@@ -332,7 +347,7 @@ impl Keeper {
                 }
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
-                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline));
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.wakers.clone()));
                 lock(&self.leases).insert(id, shared.clone());
                 // Nobody there to take it: dropping it gives it back.
                 let armed = Armed::new(shared, self.messages.clone());

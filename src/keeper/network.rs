@@ -247,6 +247,9 @@ impl Network {
                 Happening::Reply(place, Replied::Replicas { result, waiting }) => {
                     self.replicated(&place, &result, waiting);
                 }
+                Happening::Reply(place, Replied::Moved) => {
+                    self.fail(&place, &"its address leads to another server now".into());
+                }
                 Happening::Reply(place, Replied::Subscribe { slot, result }) => {
                     if let Err(reply) = result {
                         self.not_subscribed(&place, slot, reply);

@@ -35,6 +35,13 @@ pub(crate) struct Previous {
     id: u64,
 }
 
+impl Previous {
+    /// Which run of which server it led to.
+    pub(crate) fn run_id(&self) -> &str {
+        &self.run_id
+    }
+}
+
 /// A connection that is set up: old one killed, channel subscribed, scripts loaded.
 pub(crate) struct Connected {
     pub(crate) connection: Connection,
@@ -244,6 +251,12 @@ impl Connection {
             }
             connection.subscribe(channel).await.map_err(|error| Reply::of(&error))
         }
+    }
+
+    /// Which run of which server this leads to, if the server says it.
+    pub(crate) async fn run_id(&self) -> Result<Option<String>, RedisError> {
+        let info = self.ask(&["INFO", "server"]).await?;
+        Ok(payload_text(&info).and_then(|info| field(&info, "run_id").map(str::to_owned)))
     }
 
     /// How many replicas have everything that was written before this is called, once there are so many or the time is

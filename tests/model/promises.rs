@@ -224,7 +224,8 @@ impl Witness {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let now = after.state.seen;
         let Some((id, end)) = &after.lease else { return Ok(()) };
-        let token = after.entries.get(id).map_or(after.state.token, |held| held.token);
+        // A grant leaves an entry. Without one the last token stands for the lease's own, and may rise.
+        let Some(token) = after.entries.get(id).map(|held| held.token) else { return Ok(()) };
         if token == before.entries.get(id).map_or(before.state.token, |held| held.token) && before.holds(id) {
             return Ok(());
         }

@@ -96,13 +96,14 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    server: PathBuf,
     inner: Mutex<Inner>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// The socket to which new connections lead.
+    server: PathBuf,
     rules: Rules,
     counts: Counts,
     connections: Vec<Arc<Connection>>,
@@ -140,7 +141,8 @@ impl Proxy {
     #[track_caller]
     pub fn start(server: &RedisServer) -> Proxy {
         let dir = tempfile::Builder::new().prefix("fairlock-proxy-").tempdir().expect("a folder for a socket");
-        let shared = Arc::new(Shared { server: server.socket(), inner: Mutex::default(), changed: Condvar::new() });
+        let inner = Mutex::new(Inner { server: server.socket(), ..Inner::default() });
+        let shared = Arc::new(Shared { inner, changed: Condvar::new() });
         let mut proxy = Proxy { shared, dir, port: None, login: server.login.clone(), listeners: Vec::new() };
         let listener = UnixListener::bind(proxy.socket()).expect("binding a unix socket");
         proxy.listen(move || listener.accept().map(|(client, _)| client.into()));
@@ -214,6 +216,11 @@ impl Proxy {
     /// New connections are closed at once.
     pub fn refuse(&self) {
         self.shared.lock().refuses = true;
+    }
+
+    /// New connections lead to this server, as those to a virtual address that moved. The others stay where they are.
+    pub fn lead_to(&self, server: &RedisServer) {
+        self.shared.lock().server = server.socket();
     }
 
     /// Ends all connections, at both ends, with all that is held in them.
@@ -293,8 +300,11 @@ impl Shared {
 
     fn take(self: &Arc<Self>, client: OwnedFd) {
         // The server does not hear of who is refused: it would count them.
-        let refused = self.lock().refuses;
-        let server = (!refused).then(|| UnixStream::connect(&self.server)).and_then(Result::ok);
+        let (refused, server) = {
+            let inner = self.lock();
+            (inner.refuses, inner.server.clone())
+        };
+        let server = (!refused).then(|| UnixStream::connect(server)).and_then(Result::ok);
         let Some(server) = server else { return self.count(|counts| counts.refused += 1) };
         let (client, server) = (File::from(client), File::from(OwnedFd::from(server)));
         let connection = Arc::new(Connection { client, server, asked: Mutex::default(), state: Mutex::default() });

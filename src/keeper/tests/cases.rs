@@ -90,3 +90,14 @@ fn a_late_renewal_does_not_revive_what_was_declared_lost() {
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Lost { id: 1, .. })), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Prolonged { .. })), "{effects:?}");
 }
+
+/// A sleep does not count suspended time. An acquire's timeout of an hour is over when the machine wakes a day later.
+#[test]
+fn the_loop_looks_at_the_clock_every_second_while_anything_is_due() {
+    use crate::keeper::{LOOK, nap};
+    let now = at(10.0);
+    assert_eq!(nap(now, Some(at(3610.0))), LOOK);
+    assert_eq!(nap(now, Some(at(10.5))), Duration::from_millis(500));
+    assert_eq!(nap(now, Some(at(9.0))), Duration::ZERO);
+    assert!(nap(now, None) > LOOK);
+}

@@ -28,6 +28,7 @@ mod member;
 mod notes;
 mod report;
 mod turn;
+mod wake;
 
 use std::{
     collections::BTreeMap,

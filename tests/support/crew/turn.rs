@@ -5,7 +5,10 @@ use std::{future::IntoFuture as _, time::Duration};
 use fairlock::{Lock, RunError};
 use fastrand::Rng;
 
-use super::notes::{ANSWER_TIMEOUT, Call, Holding};
+use super::{
+    notes::{ANSWER_TIMEOUT, Call, Holding},
+    wake::Wake,
+};
 
 /// What unwinds a task or a thread when it panics by a whim.
 pub struct Panic;
@@ -46,6 +49,7 @@ pub struct Turn {
     stay: Stay,
     end: End,
     hold: Duration,
+    wake: Wake,
     pub timeout: Option<Duration>,
     /// When its task is aborted, wherever it is then.
     pub abort: Option<Duration>,
@@ -64,12 +68,20 @@ impl Turn {
             drawn if drawn < long_of + 10 => (Stay::Blocks, up_to(rng, Duration::from_millis(300))),
             _ => (Stay::Waits, up_to(rng, Duration::from_millis(20))),
         };
+        let wake = match rng.u32(..30) {
+            // Long enough for leases and places to be lost, and acquires to return late, if that could be.
+            0 => Wake::Blocks(2 * lease),
+            1 => Wake::Panics,
+            _ => Wake::Wakes,
+        };
         let timeout = (rng.u32(..10) < 4).then(|| up_to(rng, Duration::from_millis(2500)));
         Turn {
             way,
             stay,
             end: ends[rng.usize(..ends.len())],
             hold,
+            // On the spot nobody's waker is called, and in a run the job's timers have the same one.
+            wake: if matches!(way, Way::Block | Way::Run) { Wake::Wakes } else { wake },
             // Who blocks the runtime of the one who holds the lock waits for itself, were it not for its timeout.
             timeout: match way {
                 Way::Block => Some(up_to(rng, Duration::from_millis(150))),
@@ -86,7 +98,7 @@ impl Turn {
     pub fn on_thread(self) -> Turn {
         let way = if self.way == Way::Run { Way::Acquire } else { self.way };
         let end = if self.end == End::Abandons { End::Drops } else { self.end };
-        Turn { way, end, abort: None, ..self }
+        Turn { way, end, wake: Wake::Wakes, abort: None, ..self }
     }
 
     /// How long after its call it returns at the latest. A try has no timeout of its own.
@@ -105,7 +117,12 @@ impl Turn {
         let words = format!("{:?}-{:?}-{:?}", self.way, self.stay, self.end).to_lowercase();
         let timeout = if self.timeout.is_some() { "-timeout" } else { "" };
         let abort = if self.abort.is_some() { "-aborted" } else { "" };
-        format!("{words}{timeout}{abort}")
+        let wake = match self.wake {
+            Wake::Wakes => "",
+            Wake::Blocks(_) => "-wakerblocks",
+            Wake::Panics => "-wakerpanics",
+        };
+        format!("{words}{timeout}{abort}{wake}")
     }
 
     pub async fn take(self, lock: &Lock, call: Call) {
@@ -115,10 +132,10 @@ impl Turn {
             (acquire, enqueue) = (acquire.timeout(timeout), enqueue.timeout(timeout));
         }
         let granted = match self.way {
-            Way::Acquire => call.attend(acquire.into_future()).await,
+            Way::Acquire => call.attend(self.wake.around(acquire.into_future())).await,
             Way::Block => acquire.blocking(),
             Way::Enqueue | Way::Position => {
-                let place = call.attend(async {
+                let place = self.wake.around(async {
                     let mut waiting = enqueue.await?;
                     call.queued(waiting.ticket());
                     if self.way == Way::Position {
@@ -130,9 +147,9 @@ impl Turn {
                     }
                     waiting.await
                 });
-                place.await
+                call.attend(place).await
             }
-            Way::Try => match call.attend(lock.try_acquire().into_future()).await {
+            Way::Try => match call.attend(self.wake.around(lock.try_acquire().into_future())).await {
                 Ok(guard) => Ok(guard),
                 Err(error) => return call.try_failed(&error),
             },

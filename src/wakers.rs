@@ -1,0 +1,245 @@
+//! Where callers' wakers are called: on a thread for wakers, one for the process, and never on a keeper (I12).
+//!
+//! A waker is the caller's code. It may block, on a mutex or on the lock of an interpreter, and it may panic. So a keeper
+//! never has one in its hands, not even to clone or to drop it: callers poll the keeper's channels through [`Relayed`],
+//! with a waker of this crate that puts the caller's into a queue. The thread for wakers calls those in the queue one
+//! after the other. A waker that panics ends nothing. While a waker blocks, those behind it wait for [`PATIENCE`]: then a
+//! second thread takes over the queue, and the first ends when its waker returns.
+//!
+//! What a caller is told lies in its channel before its waker is queued, so the order of wakers is of no importance, and
+//! a process that ends before all are called loses nothing.
+//!
+//! `blocking()` polls without this. Its waker wakes the thread that blocks and does nothing else, so a keeper may call it.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+
+/// How long a waker may take while others wait, doubled for each thread that is inside of one: a thousand wakers that
+/// all wait for one mutex must not make a thousand threads.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// The wakers that are to be called, and the threads that call them.
+#[derive(Default)]
+pub(crate) struct Wakers {
+    state: Mutex<State>,
+    /// For the thread whose turn it is: a waker is due.
+    due: Condvar,
+    /// For the thread that watches: a waker is due while another is being called.
+    behind: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Arc<Relay>>,
+    /// What the thread whose turn it is does.
+    doing: Doing,
+    /// Wakers that were called so far.
+    calls: u64,
+    /// Rises when another thread takes over the queue.
+    turn: u64,
+    /// Threads that lost their turn, and are still inside of a waker.
+    stuck: u32,
+    watch: Watch,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    /// Waits, and was not told yet that something is due.
+    Waits,
+    #[default]
+    Comes,
+    Calls,
+}
+
+/// The thread that watches over the one whose turn it is. It is started when it is needed first.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Watch {
+    #[default]
+    Nobody,
+    Sleeps,
+    Looks,
+}
+
+impl State {
+    /// A waker is due while another is being called.
+    fn is_behind(&self) -> bool {
+        self.doing == Doing::Calls && !self.queue.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Wakers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wakers").finish_non_exhaustive()
+    }
+}
+
+impl Wakers {
+    /// Those of this process; the first client starts the thread.
+    pub(crate) fn of_this_process() -> std::io::Result<Arc<Self>> {
+        static SHARED: Mutex<Option<(u32, Arc<Wakers>)>> = Mutex::new(None);
+        let process = std::process::id();
+        // In a process that was forked while another thread had locked this, it stays locked: that process shares none.
+        let mut shared = match SHARED.try_lock() {
+            Ok(shared) => Some(shared),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        // The threads of the parent did not come along.
+        if let Some(Some((of, wakers))) = shared.as_deref()
+            && *of == process
+        {
+            return Ok(wakers.clone());
+        }
+        let wakers = Arc::<Self>::default();
+        wakers.spawn(|wakers| wakers.call_in_turn(0))?;
+        if let Some(shared) = shared.as_deref_mut() {
+            *shared = Some((process, wakers.clone()));
+        }
+        Ok(wakers)
+    }
+
+    /// A future of a keeper's channel, for callers to poll.
+    pub(crate) fn relay<F>(self: &Arc<Self>, future: F) -> Relayed<F> {
+        let relay = Arc::new(Relay { wakers: self.clone(), caller: AtomicWaker::new() });
+        Relayed { waker: relay.clone().into(), relay, future }
+    }
+
+    fn spawn(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> std::io::Result<()> {
+        let wakers = self.clone();
+        std::thread::Builder::new().name("fairlock-wakers".into()).spawn(move || work(&wakers)).map(drop)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(self: &Arc<Self>, relay: Arc<Relay>) {
+        let mut state = self.lock();
+        state.queue.push_back(relay);
+        match state.doing {
+            Doing::Waits => {
+                state.doing = Doing::Comes;
+                self.due.notify_one();
+            }
+            Doing::Comes => {}
+            Doing::Calls => self.watch(&mut state),
+        }
+    }
+
+    /// The thread whose turn it is, until another one takes over.
+    fn call_in_turn(self: &Arc<Self>, turn: u64) {
+        let mut state = self.lock();
+        loop {
+            let Some(relay) = state.queue.pop_front() else {
+                state.doing = Doing::Waits;
+                state = self.due.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            state.doing = Doing::Calls;
+            state.calls += 1;
+            if state.is_behind() {
+                self.watch(&mut state);
+            }
+            drop(state);
+            relay.call();
+            state = self.lock();
+            if state.turn != turn {
+                state.stuck -= 1;
+                return;
+            }
+        }
+    }
+
+    /// Sees to it that the thread whose turn it is is watched.
+    fn watch(self: &Arc<Self>, state: &mut State) {
+        match state.watch {
+            Watch::Looks => {}
+            Watch::Sleeps => {
+                state.watch = Watch::Looks;
+                self.behind.notify_one();
+            }
+            // Without a thread to be had, the next waker that is due asks for one again.
+            Watch::Nobody => {
+                if self.spawn(Self::look_on).is_ok() {
+                    state.watch = Watch::Looks;
+                }
+            }
+        }
+    }
+
+    /// Takes over when a waker blocks while others are due.
+    fn look_on(self: &Arc<Self>) {
+        let mut state = self.lock();
+        loop {
+            let (calls, patience) = (state.calls, PATIENCE * (1 << state.stuck.min(10)));
+            drop(state);
+            std::thread::sleep(patience);
+            state = self.lock();
+            if !state.is_behind() {
+                state.watch = Watch::Sleeps;
+                state = self.behind.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.watch = Watch::Looks;
+            } else if state.calls == calls {
+                state.turn += 1;
+                state.stuck += 1;
+                state.watch = Watch::Nobody;
+                let turn = state.turn;
+                drop(state);
+                return self.call_in_turn(turn);
+            }
+        }
+    }
+}
+
+/// The way to a caller's waker.
+#[derive(Debug)]
+struct Relay {
+    wakers: Arc<Wakers>,
+    caller: AtomicWaker,
+}
+
+impl Wake for Relay {
+    fn wake(self: Arc<Self>) {
+        self.wakers.clone().push(self);
+    }
+}
+
+impl Relay {
+    fn call(self: Arc<Self>) {
+        let called = std::panic::catch_unwind(AssertUnwindSafe(move || self.caller.wake()));
+        // What it panicked with may panic when it is dropped.
+        called.unwrap_or_else(std::mem::forget);
+    }
+}
+
+/// A future whose caller is woken by the thread for wakers, whoever wakes it.
+#[derive(Debug)]
+pub(crate) struct Relayed<F> {
+    relay: Arc<Relay>,
+    /// Leads to `relay`.
+    waker: Waker,
+    pub(crate) future: F,
+}
+
+impl<F: Future + Unpin> Future for Relayed<F> {
+    type Output = F::Output;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        this.relay.caller.register(context.waker());
+        Pin::new(&mut this.future).poll(&mut Context::from_waker(&this.waker))
+    }
+}
+
+impl<F> Drop for Relayed<F> {
+    fn drop(&mut self) {
+        // Here, because a keeper may be the last to let go of the relay.
+        drop(self.relay.caller.take());
+    }
+}
