@@ -95,6 +95,13 @@ fn exclusion_excuses_what_lost_data_cannot_prevent() {
     let late = good_but(&[(OVERLAP.0, "137 b b.1 lost"), stranger]);
     rejected(late.exclusion(&in_trouble(Trouble::LostData, 35, 36)), "two hold at once: b.1");
     assert_eq!(late.exclusion(&in_trouble(Trouble::LostData, 35, 37)), Ok(()));
+    // If c's grant is lost in turn, b's lease goes on.
+    let mut twice = in_trouble(Trouble::LostData, 35, 36);
+    twice.admitted.extend(in_trouble(Trouble::LostData, 45, 46).admitted);
+    let long = good_but(&[(OVERLAP.0, "200 b b.1 lost"), stranger]);
+    assert_eq!(long.exclusion(&twice), Ok(()));
+    twice.admitted[1] = Admitted { trouble: Trouble::LostData, from_ns: 37, to_ns: 38 };
+    rejected(long.exclusion(&twice), "two hold at once: b.1");
     // One excused pair excuses no third.
     let third = good_but(&[OVERLAP, stranger, ("30 a a.1 released", "45 a a.1 released")]);
     rejected(third.exclusion(&in_trouble(Trouble::LostData, 35, 36)), "two hold at once: a.1");
@@ -111,10 +118,30 @@ fn exclusion_excuses_strangers_alone_where_data_was_lost() {
     assert_eq!(good_but(&[OVERLAP, stranger]).exclusion(&lost(36)), Ok(()));
     let another = ("23 c c.1 queued 202", "24 c d.1 called\n25 c d.1 queued 201\n37 c c.1 queued 202\n90 c d.1 left");
     rejected(good_but(&[OVERLAP, another]).exclusion(&lost(36)), "two hold at once: b.1");
-    // After a liveness window everybody has had the time to be back.
-    let at = |granted: u64| ("41 c c.1 granted 204\n50 c c.1", format!("{granted} c c.1 granted 204\n99 c c.1"));
-    rejected(good_but(&[OVERLAP, (at(65).0, &at(65).1)]).exclusion(&lost(36)), "two hold at once: b.1");
-    assert_eq!(good_but(&[OVERLAP, (at(66).0, &at(66).1)]).exclusion(&lost(36)), Ok(()));
+    // After a liveness window everybody has had the time to be back, and b was there all the time.
+    let later = |granted: u64, changes: &[(&str, &str)]| {
+        let at = format!("{granted} c c.1 granted 204\n99 c c.1");
+        good_but(&[&[OVERLAP, ("41 c c.1 granted 204\n50 c c.1", &at)], changes].concat())
+    };
+    rejected(later(65, &[]).exclusion(&lost(36)), "two hold at once: b.1");
+    rejected(later(67, &[]).exclusion(&lost(36)), "two hold at once: b.1");
+    // It was not: its process stood still, or nothing came through.
+    let paused = [("31 b b.1 granted 203", "31 b b.1 granted 203\n34 b - paused\n60 b - resumed\n99 b b.1 held")];
+    assert_eq!(later(67, &paused).exclusion(&lost(36)), Ok(()));
+    rejected(later(65, &paused).exclusion(&lost(36)), "two hold at once: b.1");
+    let mut silent = lost(36);
+    silent.admitted.extend(in_trouble(Trouble::Silent, 40, 50).admitted);
+    assert_eq!(later(67, &[]).exclusion(&silent), Ok(()));
+    rejected(later(65, &[]).exclusion(&silent), "two hold at once: b.1");
+    silent.admitted[1] = Admitted { trouble: Trouble::Silent, from_ns: 68, to_ns: 70 };
+    rejected(later(67, &[]).exclusion(&silent), "two hold at once: b.1");
+    // A stranger may have been the first that the server heard, and then nobody had to wait.
+    let stranger = |called: u64, ended: u64| format!("22 c c.1 called\n{called} d d.1 called\n{ended} d d.1 left");
+    let came = |called, ended| later(67, &[("22 c c.1 called", &stranger(called, ended))]).exclusion(&lost(36));
+    assert_eq!(came(40, 60), Ok(()));
+    assert_eq!(came(30, 36), Ok(()));
+    rejected(came(30, 35), "two hold at once: b.1");
+    rejected(came(67, 90), "two hold at once: b.1");
     // Of two servers, one has lost nothing.
     let mut divided = lost(36);
     divided.admitted.extend(in_trouble(Trouble::Divided, 30, 45).admitted);
@@ -135,7 +162,11 @@ fn who_hears_late_of_a_grant_from_before_a_loss_was_granted_first() {
 1460000 c c.1 released
 1999990 x - clock 2000 20
 ";
-    let lost = Terms { lease: Duration::from_nanos(500_000), ..in_trouble(Trouble::LostData, 1_050_000, 1_051_000) };
+    let lost = Terms {
+        lease: Duration::from_nanos(500_000),
+        liveness: Duration::from_nanos(20_000),
+        ..in_trouble(Trouble::LostData, 1_050_000, 1_051_000)
+    };
     assert_eq!(history(text).exclusion(&lost), Ok(()));
     assert_eq!(history(text).tokens_rise(&lost), Ok(()));
     rejected(history(text).exclusion(&calm()), "two hold at once");
@@ -143,6 +174,40 @@ fn who_hears_late_of_a_grant_from_before_a_loss_was_granted_first() {
     rejected(changed(text, &[("granted 1041", "granted 1059")]).exclusion(&lost), "two hold at once");
     // c may have been granted before b.
     rejected(changed(text, &[("1060000 c", "1040000 c")]).tokens_rise(&lost), "did not rise from c.1");
+}
+
+/// b believes in a lease from before a loss when c is granted the lock, long after the recovery can have begun. Only a stranger
+/// can be the reason; whether d was one, its ticket tells, though it was put on record later.
+#[test]
+fn who_had_a_ticket_before_a_loss_was_no_stranger() {
+    let text = "
+999990 x - clock 1000 20
+1005000 b b.1 called
+1006000 b b.1 granted 1005
+1010000 c c.1 called
+1011000 c c.1 queued 1010
+1012000 d d.1 called
+1400000 c c.1 granted 1390
+1450000 b b.1 released
+1460000 c c.1 released
+1500000 d d.1 queued 1013
+1510000 d d.1 left
+1999990 x - clock 2000 20
+";
+    let lost = Terms {
+        lease: Duration::from_nanos(500_000),
+        liveness: Duration::from_nanos(60_000),
+        ..in_trouble(Trouble::LostData, 1_050_000, 1_051_000)
+    };
+    rejected(history(text).exclusion(&lost), "two hold at once: b.1");
+    // It may not have heard of this one when the data was lost.
+    let late = ("queued 1013", "queued 1045");
+    assert_eq!(changed(text, &[late]).exclusion(&lost), Ok(()));
+    // Whoever is the first that an emptied server hears is granted the lock at once.
+    let granted =
+        |token: u64| changed(text, &[late, ("1510000 d d.1 left", &format!("1500000 d d.1 granted {token}"))]);
+    assert_eq!(granted(1100).exclusion(&lost), Ok(()));
+    rejected(granted(1120).exclusion(&lost), "two hold at once: b.1");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn calm() -> Terms {
 /// Durations as short as the times in these histories: a heartbeat is 10, the window of the dead 45.
 fn terms() -> Terms {
     let ns = Duration::from_nanos;
-    Terms { lease: ns(100), liveness: ns(30), buffer: ns(5), ..Terms::default() }
+    Terms { lease: ns(100), liveness: ns(30), buffer: ns(5), shortest: ns(30), ..Terms::default() }
 }
 
 fn in_trouble(trouble: Trouble, from_ns: u64, to_ns: u64) -> Terms {

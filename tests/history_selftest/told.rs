@@ -111,10 +111,16 @@ fn a_clock_that_was_set_tells_what_is_certain() {
 
 #[test]
 fn told_before_taken_excuses_what_lost_data_cannot_prevent() {
-    let late = changed(TOLD, &[("1040000 a a.1 held", "1440000 a a.1 held")]);
-    let lease = |ns| Terms { lease: Duration::from_nanos(ns), ..in_trouble(Trouble::LostData, 1_020_000, 1_030_000) };
+    let held = ("1040000 a a.1 held", "1440000 a a.1 held");
+    // b comes as a stranger, in time to be the first that the server hears.
+    let late = changed(TOLD, &[held, ("1011000 b b.1 queued 1010", "1450000 b b.1 queued 1035")]);
+    let liveness = Duration::from_nanos(30_000);
+    let lost = Terms { liveness, ..in_trouble(Trouble::LostData, 1_020_000, 1_030_000) };
+    let lease = |ns| Terms { lease: Duration::from_nanos(ns), ..lost.clone() };
     assert_eq!(late.told_before_taken(&lease(410_000)), Ok(()));
     rejected(late.told_before_taken(&lease(409_999)), "a.1");
+    // It had a place before.
+    rejected(changed(TOLD, &[held]).told_before_taken(&lease(410_000)), "a.1");
     let silent = Terms { lease: Duration::from_nanos(500_000), ..in_trouble(Trouble::Silent, 1_020_000, 1_030_000) };
     rejected(late.told_before_taken(&silent), "a.1");
 }

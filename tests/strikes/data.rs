@@ -9,7 +9,7 @@ use crate::support::{
     RedisServer, SOON,
     crew::{
         Crew, Fault, Struck,
-        fault::{concerned, crowded_hold},
+        fault::{concerned, crowded_hold, long_hold},
     },
     eventually,
     history::Trouble,
@@ -27,6 +27,31 @@ pub fn flushed(server: &RedisServer, hits: u64) -> Fault<'_> {
             let () = cmd("FLUSHALL").query(&mut raw).unwrap();
             concerned.min(keys)
         })
+    })
+}
+
+/// FLUSHALL three times within a second: while some are back after one, and others have not noticed it, all is lost again. It
+/// strikes while somebody holds the lock for long, when all others have had the time to come and wait.
+pub fn flushed_thrice(server: &RedisServer, hits: u64) -> Fault<'_> {
+    Fault::new("all data flushed three times within a second", hits, move |crew| {
+        if !long_hold(crew) {
+            return Struck::hits(0);
+        }
+        crew.rest(Duration::from_secs(1));
+        let mut raw = server.raw();
+        let mut struck = Struck::hits(1);
+        for _ in 0..3 {
+            let Struck { hits, admits } = Struck::during(&[Trouble::LostData], || {
+                let keys: u64 = cmd("DBSIZE").query(&mut raw).unwrap();
+                let () = cmd("FLUSHALL").query(&mut raw).unwrap();
+                keys.min(1)
+            });
+            struck.hits = struck.hits.min(hits);
+            struck.admits.extend(admits);
+            let rest = crew.rng().u64(100..450);
+            crew.rest(Duration::from_millis(rest));
+        }
+        struck
     })
 }
 

@@ -9,6 +9,7 @@
 pub mod connections;
 pub mod data;
 pub mod memory;
+pub mod messages;
 pub mod promotion;
 pub mod silence;
 pub mod slots;

@@ -12,6 +12,7 @@
 use std::hash::{Hash, Hasher};
 
 use super::clients::{BOOT_NS, Client};
+use super::losses::{Basis, Past};
 use super::model::Lock;
 use super::server::{EPOCH_US, Reply};
 use super::world::{MS, World};
@@ -115,6 +116,11 @@ impl World {
         for &token in &self.server.tokens {
             notes.stamp(token);
         }
+        for Past { epoch, unspoken, hidden } in &self.server.pasts {
+            notes.stamp(if *unspoken { *epoch } else { 0 });
+            notes.flag(*unspoken);
+            notes.words.push(u64::from(self.server.basis.era - hidden));
+        }
         for client in &self.clients {
             self.client(&mut notes, client, sent);
         }
@@ -167,7 +173,6 @@ impl World {
         notes.local = client.clock(self.now).0;
         notes.last_request = client.machine.next_request;
         machine(notes, &client.machine);
-        let generation = self.server.generation;
         notes.flag(client.paused);
         notes.flag(client.ending);
         notes.words.push(client.next);
@@ -196,7 +201,7 @@ impl World {
                 id.hash(notes);
                 notes.stamp(*token);
                 notes.stamp(*ticket);
-                notes.flag(*of == generation);
+                self.basis(notes, *of);
                 notes.words.push(self.now - *at);
             }
             notes.words.push(u64::MAX);
@@ -216,18 +221,27 @@ impl World {
             notes.flag(guard.lost);
             notes.flag(guard.tended);
             notes.words.push(guard.taken as u64);
-            notes.flag(guard.generation == Some(generation));
+            guard.basis.into_iter().for_each(|basis| self.basis(notes, basis));
         }
         notes.words.push(u64::MAX);
         for of in client.kept.values() {
-            notes.flag(*of == generation);
+            notes.flag(*of == self.server.basis);
         }
+        notes.flag(client.in_touch);
+    }
+
+    /// What the judges make of it.
+    fn basis(&self, notes: &mut Notes, of: Basis) {
+        let now = self.server.basis;
+        notes.flag(of == now);
+        notes.flag(of.jumps == now.jumps);
+        notes.words.push(u64::from(now.era - of.era));
     }
 
     fn reply(&self, notes: &mut Notes, reply: &Reply) {
-        let Reply { request, lock: _, result, generation } = reply;
+        let Reply { request, lock: _, result, basis } = reply;
         request.hash(notes);
-        notes.flag(*generation == self.server.generation);
+        self.basis(notes, *basis);
         let Answer {
             word,
             epoch,

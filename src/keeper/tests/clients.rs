@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::losses::Basis;
 use super::server::Reply;
 use crate::clock::Time;
 use crate::keeper::machine::{CallId, Command, Effect, Id, Machine, RequestId};
@@ -42,12 +43,14 @@ pub(super) struct Client {
     /// How often each acquire was resolved.
     pub(super) resolved: BTreeMap<Id, u32>,
     /// On which data each lock's last answered sign of life rests: so do the claims that follow.
-    pub(super) kept: BTreeMap<Arc<str>, u32>,
+    pub(super) kept: BTreeMap<Arc<str>, Basis>,
     /// Token and ticket of each grant.
     pub(super) granted: Vec<(u64, u64)>,
     /// Enough replicas have just said that they have what was asked for.
     pub(super) replicated: bool,
     pub(super) pace: Pace,
+    /// Nothing has disturbed it since the last loss of data: it was awake and connected, and no message took long.
+    pub(super) in_touch: bool,
 }
 
 /// A connection. What is under way carries the true time at which it was sent.
@@ -57,9 +60,9 @@ pub(super) struct Link {
     pub(super) dead: bool,
     pub(super) out: VecDeque<(u64, RequestId, Call)>,
     pub(super) back: VecDeque<(u64, Reply)>,
-    pub(super) pushes: VecDeque<(u64, Push, u32)>,
+    pub(super) pushes: VecDeque<(u64, Push, Basis)>,
     /// What replicas are asked, with how many of them are needed and the data that it is about.
-    pub(super) questions: VecDeque<(u64, RequestId, u32, u32)>,
+    pub(super) questions: VecDeque<(u64, RequestId, u32, Basis)>,
 }
 
 #[derive(Clone, Debug)]
@@ -96,8 +99,8 @@ pub(super) struct Guard {
     /// The machine speaks of it.
     pub(super) tended: bool,
     pub(super) taken: Taken,
-    /// Of the data on the server that it rests on. None: an operator ended it by force.
-    pub(super) generation: Option<u32>,
+    /// The data on the server that it rests on. None: an operator ended it by force.
+    pub(super) basis: Option<Basis>,
 }
 
 impl Guard {
@@ -145,6 +148,7 @@ impl Client {
             granted: Vec::new(),
             replicated: false,
             pace: Pace::default(),
+            in_touch: false,
         }
     }
 
@@ -230,7 +234,7 @@ impl Client {
     }
 
     /// Takes in what the machine wants done. The error: what it must not want.
-    pub(super) fn carry_out(&mut self, now: u64, generation: u32) -> Result<(), String> {
+    pub(super) fn carry_out(&mut self, now: u64, basis: Basis) -> Result<(), String> {
         // What taking back a lease asks for is carried out in the next round.
         loop {
             let local = self.clock(now);
@@ -239,12 +243,12 @@ impl Client {
                 return Ok(());
             }
             for effect in effects {
-                self.effect(now, local, generation, effect)?;
+                self.effect(now, local, basis, effect)?;
             }
         }
     }
 
-    fn effect(&mut self, now: u64, local: Time, generation: u32, effect: Effect) -> Result<(), String> {
+    fn effect(&mut self, now: u64, local: Time, basis: Basis, effect: Effect) -> Result<(), String> {
         match effect {
             Effect::Send { request, call } => {
                 self.pace.sent += 1;
@@ -255,7 +259,7 @@ impl Client {
             Effect::Replicate { request, replicas, .. } => {
                 self.pace.sent += 1;
                 if let Some(link) = &mut self.link {
-                    link.questions.push_back((now, request, replicas, generation));
+                    link.questions.push_back((now, request, replicas, basis));
                 }
             }
             Effect::Reconnect => {
@@ -282,7 +286,7 @@ impl Client {
                 };
                 let lock = acquire.lock;
                 let tell_by = tell_by(&spec, local, deadline);
-                let (taken, generation) = (Taken::Offered, Some(generation));
+                let (taken, basis) = (Taken::Offered, Some(basis));
                 let guard = Guard {
                     lock,
                     spec,
@@ -293,7 +297,7 @@ impl Client {
                     lost: false,
                     tended: true,
                     taken,
-                    generation,
+                    basis,
                 };
                 self.guards.insert(id, guard);
             }
@@ -308,7 +312,7 @@ impl Client {
                     }
                     guard.deadline = guard.deadline.max(deadline);
                     guard.tell_by = tell_by(&guard.spec, local, guard.deadline);
-                    guard.generation = guard.generation.map(|_| generation);
+                    guard.basis = guard.basis.map(|_| basis);
                 }
             }
             Effect::Lost { id, .. } => {

@@ -3,6 +3,8 @@
 use super::clients::Guard;
 use super::server::Executed;
 use super::world::{MS, World};
+use crate::keeper::machine::What;
+use crate::server::Word;
 
 /// How many requests a second one client may send without a reason: every heartbeat, renewal and repetition of up to
 /// ten locks fits in, no busy loop does.
@@ -36,14 +38,15 @@ impl World {
                 believed.push((guard.lock, who));
             }
         }
-        if let Some(what) = broken {
+        if let Some(what) = broken.or_else(|| self.judge_beliefs_of_before()) {
             self.fail(what);
         }
+        self.watch_touch();
     }
 
     /// Whether what this guard rests on is what the server still has, and no jump of its clock made it shorter.
     fn counts(&self, guard: &Guard) -> bool {
-        let rests_on_what_is_there = guard.generation == Some(self.server.generation) && !self.server.forgot_the_time();
+        let rests_on_what_is_there = guard.basis == Some(self.server.basis) && !self.server.forgot_the_time();
         rests_on_what_is_there && !self.server.forced.contains(&guard.token)
     }
 
@@ -65,6 +68,17 @@ impl World {
         for (call, by) in &client.calls {
             if by.is_some_and(|by| by < local) {
                 broken = Some(format!("{name}: call {call} has no outcome in time (I8)"));
+            }
+        }
+        for session in client.machine.sessions.values() {
+            let under_way = client
+                .machine
+                .requests
+                .values()
+                .filter(|sent| matches!(sent.what, What::Acquire(_)) && sent.keys.name == session.keys.name);
+            if session.reentering.len() > under_way.count() {
+                broken =
+                    Some(format!("{name} counts {} that re-enter, and they do not (I7)", session.reentering.len()));
             }
         }
         if client.machine.next_due().is_some_and(|due| due <= local) {
@@ -93,7 +107,14 @@ impl World {
         let id_of = |lock: &super::model::Lock| lock.lease.as_ref().map(|(id, _)| id.clone());
         let gave_way = executed.renews && id_of(before).is_some() && id_of(before) != id_of(after);
         if before.state.epoch != 0 && before.state.epoch != after.state.epoch || gave_way {
-            self.server.generation += 1;
+            self.server.basis.generation += 1;
+        }
+        if gave_way
+            && executed.answer.word == Word::Renewed
+            && let Some((_, token)) = granted(before)
+        {
+            // Whoever had it did so by the exception for strangers.
+            self.server.forced.insert(token);
         }
         let after = &self.server.locks[executed.lock].1;
         let Some((id, token)) = granted(after).filter(|grant| granted(before).as_ref() != Some(grant)) else { return };
@@ -119,6 +140,7 @@ impl World {
             broken = Some(format!("{id} at {place} is granted before {other} at {ticket} (I2)"));
         }
         self.server.tokens[executed.lock] = top.max(token);
+        let broken = broken.or_else(|| self.judge_places_of_before(executed.lock, &id, place));
         if let Some(what) = broken {
             self.fail(what);
         }

@@ -3,7 +3,7 @@
 //! A [`World`](world::World) has a few clients, each of them a real [`Machine`](super::machine::Machine), one server
 //! (the reference model, with a clock) and a network between them that loses, delays, doubles and reorders. What happens
 //! there is a schedule: plain data, one [`Step`](steps::Step) after the other. After every step the promises are
-//! judged (`judge.rs`), by what callers were told, what the server holds, and true time.
+//! judged (`judge.rs`), by what callers were told, what the server holds, and true time; over losses of data too (`losses.rs`).
 //!
 //! * `properties.rs` runs random schedules, then lets the faults stop and expects everybody to be served, and nothing
 //!   to be left behind when the handles are dropped.
@@ -19,6 +19,7 @@ mod clients;
 mod decisions;
 mod explore;
 mod judge;
+mod losses;
 mod properties;
 mod regressions;
 mod server;

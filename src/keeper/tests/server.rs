@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
+use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Terms};
 use crate::keeper::machine::RequestId;
 use crate::server::{Answer, Call, Failure, LockKeys, Push};
@@ -23,15 +24,17 @@ pub(super) struct Server {
     pub(super) up: bool,
     /// Why it refuses everything, if it does.
     pub(super) refuses: Option<Failure>,
-    /// Counts the losses of data: what was said before one is not held against the server.
-    pub(super) generation: u32,
+    /// What everything that is said now rests on.
+    pub(super) basis: Basis,
+    /// What became of the losses, for each lock.
+    pub(super) pasts: Vec<Past>,
     pub(super) was_set_back: bool,
     pub(super) lost_data: bool,
     /// Something may stand there that only time clears: brought back by a rollback, or refused when it was given back.
     pub(super) untidy: bool,
     /// The highest token ever granted, for each lock.
     pub(super) tokens: Vec<u64>,
-    /// Tokens whose leases an operator ended by force.
+    /// Tokens whose leases an operator ended by force, or somebody who returned with a newer one after a loss.
     pub(super) forced: BTreeSet<u64>,
 }
 
@@ -42,6 +45,8 @@ pub(super) struct Executed {
     /// The ticket with which somebody returns; the highest for one who has none.
     pub(super) brought: u64,
     pub(super) renews: bool,
+    /// Under which epoch somebody remembers the lock, and the highest stamp that it brings; none for verbs that bring none.
+    pub(super) words: Option<(u64, u64)>,
     pub(super) answer: Answer,
     pub(super) pushes: Vec<(String, Push)>,
 }
@@ -52,7 +57,7 @@ pub(super) struct Reply {
     pub(super) request: RequestId,
     pub(super) lock: Arc<str>,
     pub(super) result: Result<Answer, Failure>,
-    pub(super) generation: u32,
+    pub(super) basis: Basis,
 }
 
 impl Server {
@@ -62,14 +67,15 @@ impl Server {
             saved: locks.clone(),
             tokens: vec![0; locks.len()],
             forced: BTreeSet::new(),
-            locks,
             step: 0,
             up: true,
             refuses: None,
-            generation: 0,
+            basis: Basis::default(),
+            pasts: vec![Past::default(); locks.len()],
             was_set_back: false,
             lost_data: false,
             untidy: false,
+            locks,
         }
     }
 
@@ -96,7 +102,12 @@ impl Server {
             _ => u64::MAX,
         };
         let renews = matches!(call, Call::Renew { .. });
-        Executed { lock, before, brought, renews, answer: answer_of(answer), pushes }
+        let words = match call {
+            Call::Acquire { epoch, floor, ticket, .. } => Some((*epoch, *floor.max(ticket))),
+            Call::Renew { epoch, floor, token, .. } => Some((*epoch, *floor.max(token))),
+            _ => None,
+        };
+        Executed { lock, before, brought, renews, words, answer: answer_of(answer), pushes }
     }
 
     /// The exception of I3: tokens may fall, and with them the order in which leases replace each other.

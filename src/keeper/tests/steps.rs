@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::clients::{Acquire, BOOT_NS, Link, Taken};
-use super::server::Server;
 use super::world::{MS, World};
 use crate::clock::Time;
 use crate::keeper::machine::{Command, Id};
@@ -263,31 +262,26 @@ impl World {
             Step::Accept => self.refuse(None),
             Step::Save => self.server.saved = self.server.locks.clone(),
             Step::Flush => {
-                self.lose_data();
-                self.server.locks.iter_mut().for_each(|(_, lock)| *lock = Default::default());
+                let empty = self.server.locks.iter().map(|(keys, _)| (keys.clone(), Default::default())).collect();
+                self.lose_data(empty);
             }
             Step::Rollback => {
-                self.lose_data();
-                self.server.locks = self.server.saved.clone();
+                self.lose_data(self.server.saved.clone());
                 self.server.untidy = true;
             }
             Step::ClockBack(which) => {
                 self.server.step -= (span(which) / 1000) as i64;
                 self.server.was_set_back = true;
+                self.lose_touch(|_| true);
             }
             Step::ClockForth(which) => {
                 self.server.step += (span(which) / 1000) as i64;
                 // What was told before is shorter than was said.
-                self.server.generation += 1;
+                self.server.basis.jumps += 1;
+                self.server.basis.generation += 1;
+                self.lose_touch(|_| true);
             }
         }
-    }
-
-    fn lose_data(&mut self) {
-        let Server { generation, lost_data, .. } = &mut self.server;
-        *generation += 1;
-        *lost_data = true;
-        self.now += MS;
     }
 
     pub(super) fn acquire(&mut self, index: usize, how: u8, timeout: u8) {
@@ -333,7 +327,7 @@ impl World {
             // Whoever holds it is not told before it is taken.
             for guard in self.clients.iter_mut().flat_map(|client| client.guards.values_mut()) {
                 if guard.token == token {
-                    guard.generation = None;
+                    guard.basis = None;
                 }
             }
             self.server.forced.insert(token);
@@ -345,7 +339,10 @@ impl World {
         let Some(link) = &mut self.clients[index].link else { return };
         let Some(nth) = usize::from(which).checked_rem(link.pushes.len()) else { return };
         match step {
-            Step::LosePush(..) => drop(link.pushes.remove(nth)),
+            Step::LosePush(..) => {
+                drop(link.pushes.remove(nth));
+                self.clients[index].in_touch = false;
+            }
             Step::PushTwice(..) => {
                 let again = link.pushes[nth].clone();
                 link.pushes.push_back(again);

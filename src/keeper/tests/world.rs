@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clients::{BOOT_NS, Client, Link};
+use super::losses::Basis;
 use super::server::{Executed, Reply, Server};
 use crate::keeper::machine::{Command, Event};
 use crate::options::Spec;
@@ -89,7 +90,7 @@ impl World {
     // ---- the clients ----
 
     /// Feeds one client with events that arrive together, and carries out what comes of it.
-    pub(super) fn feed(&mut self, index: usize, generation: u32, events: impl IntoIterator<Item = Event>) {
+    pub(super) fn feed(&mut self, index: usize, basis: Basis, events: impl IntoIterator<Item = Event>) {
         let client = &mut self.clients[index];
         if !client.runs() {
             return;
@@ -104,7 +105,7 @@ impl World {
         if self.trace {
             eprintln!("{:>10.3} ms  {} -> {:?}", self.now as f64 / 1e6, client.name, client.machine.effects);
         }
-        if let Err(what) = client.carry_out(self.now, generation) {
+        if let Err(what) = client.carry_out(self.now, basis) {
             self.fail(what);
         }
         self.judge_client(index);
@@ -144,7 +145,7 @@ impl World {
         if events.is_empty() {
             return;
         }
-        self.feed(index, self.server.generation, events);
+        self.feed(index, self.server.basis, events);
         let client = &mut self.clients[index];
         if !client.ending || client.machine.gives_back_until().is_some() {
             client.connect(self.now);
@@ -169,7 +170,7 @@ impl World {
             }
         };
         let lock = call.keys().name.clone();
-        let reply = Reply { request, lock, result, generation: self.server.generation };
+        let reply = Reply { request, lock, result, basis: self.server.basis };
         if let Some(link) = &mut self.clients[index].link {
             link.back.push_back((self.now, reply));
         }
@@ -197,16 +198,15 @@ impl World {
             let name = &w.clients[index].name;
             format!("server, for {name}: {call:?}\n  = {:?}\n  {:?}", executed.answer, w.server.locks[executed.lock].1)
         });
+        self.heed(&executed);
         self.judge_script(&executed);
         let Executed { answer, pushes, .. } = executed;
         for (name, push) in pushes {
-            let now = self.now;
-            let generation = self.server.generation;
-            if let Some(client) = self.clients.iter_mut().find(|client| *client.name == *name)
-                && let Some(link) = client.link.as_mut().filter(|link| !link.dead)
-                && !self.no_pushes
-            {
-                link.pushes.push_back((now, push, generation));
+            let (now, basis) = (self.now, self.server.basis);
+            let Some(client) = self.clients.iter_mut().find(|client| *client.name == *name) else { continue };
+            match client.link.as_mut().filter(|link| !link.dead && !self.no_pushes) {
+                Some(link) => link.pushes.push_back((now, push, basis)),
+                None => client.in_touch = false,
             }
         }
         answer
@@ -219,24 +219,24 @@ impl World {
         }
         let client = &mut self.clients[index];
         let Some(link) = &mut client.link else { return };
-        // Of one generation: what rests on which data must be told apart.
+        // Of one basis: what rests on which data must be told apart.
         let mut replies = Vec::new();
         while let Some((_, reply)) = link.back.front()
             && replies.len() < most
-            && replies.first().is_none_or(|first: &Reply| first.generation == reply.generation)
+            && replies.first().is_none_or(|first: &Reply| first.basis == reply.basis)
         {
             replies.extend(link.back.pop_front().map(|(_, reply)| reply));
         }
-        let Some(generation) = replies.first().map(|reply| reply.generation) else { return };
+        let Some(basis) = replies.first().map(|reply| reply.basis) else { return };
         for reply in &replies {
             if let Ok(answer) = &reply.result
                 && (answer.word == Word::Queued || answer.word == Word::Alive && answer.rank.is_some())
             {
-                client.kept.insert(reply.lock.clone(), generation);
+                client.kept.insert(reply.lock.clone(), basis);
             }
         }
         let events = replies.into_iter().map(|Reply { request, result, .. }| Event::Answered { request, result });
-        self.feed(index, generation, events.collect::<Vec<_>>());
+        self.feed(index, basis, events.collect::<Vec<_>>());
     }
 
     pub(super) fn push(&mut self, index: usize, nth: usize) {
@@ -245,11 +245,11 @@ impl World {
         }
         let client = &mut self.clients[index];
         let Some(link) = &mut client.link else { return };
-        if let Some((_, push, generation)) = link.pushes.remove(nth) {
+        if let Some((_, push, basis)) = link.pushes.remove(nth) {
             // A claim is counted from the last answered sign of life.
             let kept = LockKeys::of_queue("fairlock", &push.queue).and_then(|keys| client.kept.get(&keys.name));
-            let generation = if kept == Some(&generation) { generation } else { u32::MAX };
-            self.feed(index, generation, [Event::Push(push)]);
+            let basis = if kept == Some(&basis) { basis } else { basis.doubted() };
+            self.feed(index, basis, [Event::Push(push)]);
         }
     }
 
@@ -259,14 +259,15 @@ impl World {
         if !client.runs() {
             return;
         }
-        let Some((_, request, needed, generation)) =
+        let Some((_, request, needed, basis)) =
             client.link.as_mut().filter(|link| !link.dead).and_then(|link| link.questions.pop_front())
         else {
             return;
         };
         client.replicated = enough;
+        client.in_touch &= enough;
         let result = Ok(if enough { needed } else { needed - 1 });
-        self.feed(index, generation, [Event::Replicated { request, result }]);
+        self.feed(index, basis, [Event::Replicated { request, result }]);
         self.clients[index].replicated = false;
     }
 
@@ -281,7 +282,7 @@ impl World {
         if can_kill {
             client.limbo.clear();
         }
-        self.feed(index, self.server.generation, [Event::Connected { can_kill }]);
+        self.feed(index, self.server.basis, [Event::Connected { can_kill }]);
     }
 
     /// The client notices that its connection is gone, or that there is none to be had.
@@ -289,7 +290,7 @@ impl World {
         let client = &mut self.clients[index];
         if client.link.is_some() || client.connecting.is_some() {
             let linked = client.link.is_some() && client.runs();
-            self.feed(index, self.server.generation, [Event::Disconnected { cause: "gone".into() }]);
+            self.feed(index, self.server.basis, [Event::Disconnected { cause: "gone".into() }]);
             if linked {
                 let client = &mut self.clients[index];
                 client.unlink();
@@ -299,7 +300,7 @@ impl World {
     }
 
     pub(super) fn tick(&mut self, index: usize) {
-        self.feed(index, self.server.generation, [Event::Tick]);
+        self.feed(index, self.server.basis, [Event::Tick]);
     }
 
     // ---- time ----
@@ -390,19 +391,21 @@ impl World {
 /// Options that differ in what is longer than what, and in how they renew. The first are the most common.
 fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
     let ms = Duration::from_millis;
-    let with = |replicas, lease, liveness, renew_every, max_hold: Option<u64>| {
-        let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(60), ms(lease / 10));
+    let with = |replicas, lease, (liveness, buffer), renew_every, max_hold: Option<u64>| {
+        let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(buffer), ms(lease / 10));
         let (keys, max_hold) = (keys.clone(), max_hold.map(ms));
         Arc::new(Spec { keys, lease, liveness, buffer, notice, renew_every, max_hold, replicas, confirm_grants: false })
     };
-    let spec = |lease, liveness, renew_every, max_hold| with(0, lease, liveness, renew_every, max_hold);
+    let spec = |lease, alive, renew_every, max_hold| with(0, lease, alive, renew_every, max_hold);
     vec![
-        spec(900, 300, Some(ms(300)), None),
-        spec(3000, 300, Some(ms(1000)), None),
-        spec(600, 300, None, None),
-        spec(300, 900, Some(ms(100)), None),
-        spec(600, 300, Some(ms(200)), Some(1500)),
-        with(2, 600, 300, Some(ms(200)), None),
+        spec(900, (300, 60), Some(ms(300)), None),
+        spec(3000, (300, 60), Some(ms(1000)), None),
+        spec(600, (300, 60), None, None),
+        spec(300, (900, 200), Some(ms(100)), None),
+        spec(600, (300, 60), Some(ms(200)), Some(1500)),
+        with(2, 600, (300, 60), Some(ms(200)), None),
+        spec(600, (1500, 20), Some(ms(200)), None),
+        spec(1500, (150, 300), Some(ms(500)), None),
     ]
 }
 

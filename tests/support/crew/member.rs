@@ -12,11 +12,14 @@ use fastrand::Rng;
 
 use super::{
     notes::Notes,
-    turn::{Panic, Turn},
+    turn::{Brief, Panic, Turn},
 };
 
 /// The waiters of a process that are threads.
 const THREADS: usize = 2;
+
+/// How much shorter than those of others some durations are.
+const BRIEF: f64 = 0.6;
 
 /// What a member is told by the conductor.
 #[derive(Clone, Debug)]
@@ -47,13 +50,22 @@ impl Orders {
         history.with_extension("stop")
     }
 
-    pub fn options(&self) -> LockOptions {
-        LockOptions::new().lease(self.lease).liveness(self.liveness).buffer(self.buffer).replicas(self.replicas)
+    pub fn options(&self, brief: Brief) -> LockOptions {
+        let of = |span: Duration, brief| if brief { span.mul_f64(BRIEF) } else { span };
+        // The longest liveness of a process is the one that counts there: some have no long one.
+        let liveness = of(self.liveness, brief.liveness || self.number % 3 == 1);
+        let options = LockOptions::new().lease(of(self.lease, brief.lease)).liveness(liveness);
+        options.buffer(of(self.buffer, brief.buffer)).replicas(self.replicas)
+    }
+
+    /// The shortest liveness that anybody has.
+    pub fn shortest(&self) -> Duration {
+        self.liveness.mul_f64(BRIEF)
     }
 
     /// A pause that may cost a process its place: one in which it could miss more than a heartbeat.
     pub fn long_pause(&self) -> Duration {
-        self.liveness / 3
+        self.shortest() / 3
     }
 
     pub fn to_args(&self) -> Vec<String> {
@@ -109,18 +121,17 @@ pub fn member(args: &[String]) {
     let runtime = runtime.worker_threads(2).enable_all().build().expect("a runtime");
     // The server may be down just now.
     let client = Client::connect_lazy(&orders.url).expect("a client");
-    let lock = client.lock_with(&orders.lock, orders.options()).expect("a lock");
 
     let threads: Vec<_> = (0..THREADS.min(orders.waiters))
         .map(|slot| {
-            let waiter = Waiter::new(&orders, &notes, &lock, slot);
+            let waiter = Waiter::new(&orders, &notes, &client, slot);
             std::thread::spawn(move || waiter.live_on_thread())
         })
         .collect();
     runtime.block_on(async {
         let mut tasks = tokio::task::JoinSet::new();
         for slot in THREADS..orders.waiters {
-            tasks.spawn(Waiter::new(&orders, &notes, &lock, slot).live());
+            tasks.spawn(Waiter::new(&orders, &notes, &client, slot).live());
         }
         while let Some(ended) = tasks.join_next().await {
             ended.expect("a waiter goes on to the end");
@@ -138,17 +149,17 @@ pub fn member(args: &[String]) {
 struct Waiter {
     orders: Arc<Orders>,
     notes: Arc<Notes>,
-    lock: Lock,
+    client: Client,
     slot: usize,
     turns: usize,
     rng: Rng,
 }
 
 impl Waiter {
-    fn new(orders: &Arc<Orders>, notes: &Arc<Notes>, lock: &Lock, slot: usize) -> Waiter {
+    fn new(orders: &Arc<Orders>, notes: &Arc<Notes>, client: &Client, slot: usize) -> Waiter {
         let seed = orders.seed ^ ((orders.number as u64) << 32) ^ ((slot as u64) << 16);
-        let (orders, notes, lock) = (orders.clone(), notes.clone(), lock.clone());
-        Waiter { orders, notes, lock, slot, turns: 0, rng: Rng::with_seed(seed) }
+        let (orders, notes, client) = (orders.clone(), notes.clone(), client.clone());
+        Waiter { orders, notes, client, slot, turns: 0, rng: Rng::with_seed(seed) }
     }
 
     /// What to do next, until nothing is to be begun any more.
@@ -163,10 +174,14 @@ impl Waiter {
         Some((turn, waiter))
     }
 
+    fn lock(&self, turn: &Turn) -> Lock {
+        self.client.lock_with(&self.orders.lock, self.orders.options(turn.brief)).expect("a lock")
+    }
+
     async fn live(mut self) {
         while let Some((turn, waiter)) = self.next() {
             tokio::time::sleep(turn.rest).await;
-            let (lock, notes) = (self.lock.clone(), self.notes.clone());
+            let (lock, notes) = (self.lock(&turn), self.notes.clone());
             // A task of its own, to be aborted and to panic.
             let mut task = tokio::spawn(async move {
                 let call = notes.call(waiter, turn.due());
@@ -192,8 +207,8 @@ impl Waiter {
     fn live_on_thread(mut self) {
         while let Some((turn, waiter)) = self.next() {
             std::thread::sleep(turn.rest);
-            let call = self.notes.call(waiter, turn.due());
-            let ended = std::panic::catch_unwind(AssertUnwindSafe(|| turn.take_on_thread(&self.lock, &call)));
+            let (lock, call) = (self.lock(&turn), self.notes.call(waiter, turn.due()));
+            let ended = std::panic::catch_unwind(AssertUnwindSafe(|| turn.take_on_thread(&lock, &call)));
             match ended {
                 Err(panic) if !panic.is::<Panic>() => std::panic::resume_unwind(panic),
                 _ => {}

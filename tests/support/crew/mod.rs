@@ -40,7 +40,7 @@ use fairlock::Client;
 use fastrand::Rng;
 
 // Not every test binary needs every name.
-use self::{clock::ClockMarks, member::Orders, notes::Notes};
+use self::{clock::ClockMarks, member::Orders, notes::Notes, turn::Brief};
 #[allow(unused_imports)]
 pub use self::{
     fault::{Fault, Struck},
@@ -159,6 +159,7 @@ impl Setup {
             lease: orders.lease,
             liveness: orders.liveness,
             buffer: orders.buffer,
+            shortest: orders.shortest(),
             slack,
             lateness: LATENESS,
             admitted: Vec::new(),
@@ -280,7 +281,7 @@ impl Crew {
     fn sweep(&self) {
         let notes = Notes::open(&self.orders.history, "sweep");
         let client = Client::connect_lazy(&self.orders.url).expect("a client");
-        let lock = client.lock_with(&self.orders.lock, self.orders.options()).expect("a lock");
+        let lock = client.lock_with(&self.orders.lock, self.orders.options(Brief::default())).expect("a lock");
         let call = notes.call("sweep.1".to_owned(), Some(PATIENCE));
         match lock.acquire().timeout(PATIENCE).blocking() {
             Ok(guard) => drop(call.granted(guard)),
@@ -299,6 +300,11 @@ impl Crew {
     pub fn recent(&self) -> History {
         const BYTES: u64 = 1 << 20;
         History::read_latest(&self.orders.history, BYTES).unwrap_or_else(|error| panic!("{}{error}", self.evidence()))
+    }
+
+    /// The name of the lock that they want.
+    pub fn lock(&self) -> &str {
+        &self.orders.lock
     }
 
     pub fn terms(&self) -> &Terms {

@@ -55,6 +55,15 @@ pub struct Turn {
     pub abort: Option<Duration>,
     /// The rest before it.
     pub rest: Duration,
+    pub brief: Brief,
+}
+
+/// Which durations of its options are shorter than those of others in the same queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Brief {
+    pub lease: bool,
+    pub liveness: bool,
+    pub buffer: bool,
 }
 
 impl Turn {
@@ -91,6 +100,7 @@ impl Turn {
             abort: (rng.u32(..10) < 2).then(|| up_to(rng, Duration::from_millis(1500))),
             // So that the lock is free now and then, and wanted by many at other times.
             rest: up_to(rng, Duration::from_millis(1000)),
+            brief: Brief { lease: rng.bool(), liveness: rng.bool(), buffer: rng.bool() },
         }
     }
 

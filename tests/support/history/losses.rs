@@ -1,6 +1,9 @@
 //! What a loss of data excuses, and what not: a client that wanted the lock before it, or had it, remembers, and the first
 //! such client that the server hears shows it what it has forgotten. From then on nothing is granted until all had the time
-//! to return.
+//! to return, and until the lease is over that was lost.
+//!
+//! A stranger, which remembers nothing, can be the first that the server hears: then the server grants the lock as if it
+//! were new.
 
 use super::{
     terms::{Admitted, Terms, Trouble, nanos},
@@ -11,22 +14,74 @@ impl History {
     /// Whether `older` may believe in its lease although the lock was granted to `newer`.
     pub(super) fn admits_belief(&self, terms: &Terms, older: &Hold<'_>, newer: &Hold<'_>) -> bool {
         let reasons = terms.reasons_to_believe(older.granted, older.to, newer.granted);
+        let divided = terms.there_was(Trouble::Divided, newer.granted);
         reasons.into_iter().any(|reason| {
-            // A stranger can come first, and what the server gives it stands. One who remembers has to wait.
-            let too_soon = (reason.from_ns..=reason.from_ns + nanos(terms.liveness)).contains(&newer.granted);
-            let divided = terms.there_was(Trouble::Divided, newer.granted);
-            reason.trouble != Trouble::LostData || !too_soon || divided || !self.remembers(newer.wait, reason)
+            reason.trouble != Trouble::LostData || divided || self.explains_belief(terms, reason, older, newer)
         })
+    }
+
+    fn explains_belief(&self, terms: &Terms, loss: &Admitted, older: &Hold<'_>, newer: &Hold<'_>) -> bool {
+        let within_recovery = (loss.from_ns..=loss.to_ns + nanos(terms.shortest)).contains(&newer.granted);
+        if within_recovery {
+            // A stranger can come first, and what the server gives it stands. One who remembers has to wait.
+            return !self.remembers(newer.wait, loss);
+        }
+        // Whoever was connected all the time has renewed its lease since, unless a stranger kept the loss from being seen.
+        older.wait.was_disturbed(terms, loss.from_ns, newer.granted) || self.a_stranger_came_first(terms, loss)
     }
 
     /// Whether the client of this wait knew when it called, or knew ever since, of something that the server has lost: of a
     /// place in the queue, or of a lease. One that has nothing left forgets the lock, and is a stranger again.
     pub(super) fn remembers(&self, wait: &Wait, loss: &Admitted) -> bool {
+        self.knew(wait, loss, Wait::told)
+    }
+
+    /// Whether somebody whose client knew of nothing that was lost called in time to be the first that the server heard.
+    fn a_stranger_came_first(&self, terms: &Terms, loss: &Admitted) -> bool {
+        let first_by = loss.to_ns + nanos(terms.liveness);
+        // Not all tell when they hear of their tickets; the tickets themselves tell when they were given.
+        let heard_of_its_place = |known: &Wait| {
+            let given = known.ticket.zip(known.waited_until());
+            let given = given.and_then(|(ticket, until)| self.clock.latest(ticket, known.called_ns, until));
+            let heard = given.map(|given| given + terms.heartbeat());
+            heard.into_iter().chain(known.told()).min()
+        };
+        // It was granted the lock at once, unless it left before it heard of that.
+        let at_once = |wait: &Wait| match wait.token.zip(wait.granted_ns) {
+            Some((token, heard)) => {
+                self.clock.latest(token, wait.called_ns, heard).is_none_or(|granted| granted <= first_by)
+            }
+            None => true,
+        };
+        let came = |wait: &&Wait| {
+            wait.called_ns <= first_by && wait.end().is_none_or(|end| end > loss.from_ns) && at_once(wait)
+        };
+        self.waits().iter().filter(came).any(|wait| !self.knew(wait, loss, heard_of_its_place))
+    }
+
+    fn knew(&self, wait: &Wait, loss: &Admitted, since: impl Fn(&Wait) -> Option<u64>) -> bool {
         self.waits().iter().any(|known| {
-            let end = known.released_ns.or(known.lost_ns).or(known.left_ns).or(known.returned_ns).or(known.died_ns);
             known.process == wait.process
-                && known.queued_ns.is_some_and(|queued| queued < loss.from_ns)
-                && end.is_none_or(|end| end > loss.from_ns.max(wait.called_ns))
+                && known.end().is_none_or(|end| end > loss.from_ns.max(wait.called_ns))
+                && since(known).is_some_and(|since| since < loss.from_ns)
         })
+    }
+}
+
+impl Wait {
+    /// When it was on record first that it had a place or the lock.
+    fn told(&self) -> Option<u64> {
+        self.queued_ns.into_iter().chain(self.granted_ns).min()
+    }
+
+    /// From when on its client needs nothing of the lock for its sake.
+    fn end(&self) -> Option<u64> {
+        self.released_ns.or(self.lost_ns).or(self.left_ns).or(self.returned_ns).or(self.died_ns)
+    }
+
+    /// Whether its process or the server stood still meanwhile, or nothing came through between them.
+    fn was_disturbed(&self, terms: &Terms, from: u64, to: u64) -> bool {
+        let stopped = self.pauses.iter().any(|&(paused, resumed)| paused <= to && from <= resumed);
+        stopped || terms.silences().any(|silence| silence.from_ns <= to && from <= silence.to_ns)
     }
 }

@@ -9,6 +9,8 @@ pub struct Terms {
     pub lease: Duration,
     pub liveness: Duration,
     pub buffer: Duration,
+    /// The shortest liveness of anybody, where they differ: the other durations are the longest.
+    pub shortest: Duration,
     /// What a busy machine may take on top of every bound in time but the next.
     pub slack: Duration,
     /// How long after its timeout an acquire may return. What befalls the server is no reason for more.
@@ -84,7 +86,8 @@ impl Terms {
     }
 
     /// What can be the reason that one who was granted the lock before it still believes in its lease although the server,
-    /// for which it was over, granted the lock to another: until its local deadline, which nothing has prolonged since.
+    /// for which it was over, granted the lock to another: until its local deadline, which nothing has prolonged since. If the
+    /// other's grant is lost too in the meantime, nothing shows it any more, and the older lease goes on.
     pub(super) fn reasons_to_believe(
         &self,
         granted: u64,
@@ -93,7 +96,9 @@ impl Terms {
     ) -> impl Iterator<Item = &Admitted> {
         let harmless = [Trouble::Silent, Trouble::LostPlaces, Trouble::Divided];
         self.admitted.iter().filter(move |trouble| !harmless.contains(&trouble.trouble)).filter(move |trouble| {
-            granted <= trouble.to_ns && trouble.from_ns <= other_granted && until <= trouble.to_ns + self.lease_ns()
+            let deadline = trouble.to_ns + self.lease_ns();
+            let goes_on = || self.losses().any(|loss| other_granted <= loss.to_ns && loss.from_ns <= deadline);
+            granted <= trouble.to_ns && trouble.from_ns <= other_granted && (until <= deadline || goes_on())
         })
     }
 }

@@ -1,0 +1,151 @@
+//! What a loss of data leaves of the promises. A client that knew the lost data shows the server what it has forgotten, and
+//! from then on nothing is granted until all had the time to return. So
+//! * I1: nobody is granted a lock while another believes in a lease from before the loss,
+//! * I2 and I7: whoever waited before the loss and stayed in touch with the server is served before whoever came later.
+//!
+//! The exception is a stranger that speaks first: one that had no answer under the lost data, or only such as the server
+//! still knows. The server cannot tell that it lost anything, and grants the lock as if it were new.
+
+use std::sync::Arc;
+
+use super::clients::Client;
+use super::model::Lock;
+use super::server::Executed;
+use super::world::{MS, World};
+use crate::server::{LockKeys, Word};
+
+/// How long a message takes at most between those who are in touch.
+const SOON: u64 = 5 * MS;
+
+/// On which data of the server something rests that a client was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Basis {
+    /// Counts whatever ends what was said before: losses, jumps of the clock, proofs of a loss.
+    pub(super) generation: u32,
+    /// Counts the losses alone.
+    pub(super) era: u32,
+    /// How often the clock jumped forwards, and made leases shorter than was said.
+    pub(super) jumps: u32,
+}
+
+impl Basis {
+    /// Of a grant that is counted from a sign of life from before: it may be over.
+    pub(super) fn doubted(self) -> Self {
+        Self { generation: u32::MAX, ..self }
+    }
+}
+
+/// What became of the losses of a lock's data.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Past {
+    /// The epoch of the data that was lost last.
+    pub(super) epoch: u64,
+    /// Nobody has spoken of before the last loss.
+    pub(super) unspoken: bool,
+    /// The last era in which a stranger spoke first.
+    pub(super) hidden: u32,
+}
+
+impl World {
+    /// The server has this data from now on.
+    pub(super) fn lose_data(&mut self, instead: Vec<(Arc<LockKeys>, Lock)>) {
+        let server = &mut self.server;
+        server.basis.generation += 1;
+        server.basis.era += 1;
+        server.lost_data = true;
+        for ((_, lock), past) in server.locks.iter().zip(&mut server.pasts) {
+            past.epoch = if past.unspoken { past.epoch.max(lock.state.epoch) } else { lock.state.epoch };
+            past.unspoken = true;
+        }
+        server.locks = instead;
+        let (now, well) = (self.now, self.is_well());
+        self.clients.iter_mut().for_each(|client| client.in_touch = well && client.is_prompt(now));
+        self.now += MS;
+    }
+
+    /// Something has disturbed these clients.
+    pub(super) fn lose_touch(&mut self, disturbed: impl Fn(&Client) -> bool) {
+        self.clients.iter_mut().filter(|client| disturbed(client)).for_each(|client| client.in_touch = false);
+    }
+
+    pub(super) fn watch_touch(&mut self) {
+        let (now, well) = (self.now, self.is_well());
+        self.lose_touch(|client| !well || !client.is_prompt(now));
+    }
+
+    fn is_well(&self) -> bool {
+        self.server.up && self.server.refuses.is_none()
+    }
+
+    /// Who speaks first after a loss, and of what.
+    pub(super) fn heed(&mut self, executed: &Executed) {
+        let past = &mut self.server.pasts[executed.lock];
+        if let Some((epoch, highest)) = executed.words.filter(|_| executed.answer.word != Word::Refused)
+            && std::mem::take(&mut past.unspoken)
+            && (epoch != past.epoch || highest.max(epoch) <= executed.before.state.stamp)
+        {
+            past.hidden = self.server.basis.era;
+        }
+    }
+
+    /// I1 over losses: two that believe in leases of one lock, the older of which rests on data that was lost.
+    pub(super) fn judge_beliefs_of_before(&self) -> Option<String> {
+        let Basis { jumps, .. } = self.server.basis;
+        let believed = self.clients.iter().filter(|client| client.alive).flat_map(|client| {
+            let local = client.clock(self.now);
+            let guards = client.guards.iter().filter(move |(_, guard)| guard.is_believed(local));
+            guards.filter_map(move |(id, guard)| Some((client, id, guard, guard.basis?)))
+        });
+        let stands = |token| !self.server.forced.contains(token);
+        let believed: Vec<_> =
+            believed.filter(|(_, _, guard, basis)| basis.jumps == jumps && stands(&guard.token)).collect();
+        if self.server.forgot_the_time() {
+            return None;
+        }
+        believed.iter().find_map(|(client, id, older, before)| {
+            let another = believed.iter().find(|(.., newer, since)| {
+                let same = newer.lock == older.lock && older.token < newer.token;
+                same && before.era < since.era && self.server.pasts[older.lock].hidden <= before.era
+            });
+            another.map(|(other, its, ..)| {
+                format!(
+                    "{}.{id} believes in its lease of before a loss, and so does {}.{its} (I1)",
+                    client.name, other.name
+                )
+            })
+        })
+    }
+
+    /// I2 and I7 over losses: who is not back in the queue yet, and overtaken by a grant to `id`, which stood at `place`.
+    pub(super) fn judge_places_of_before(&self, lock: usize, id: &str, place: u64) -> Option<String> {
+        let (past, basis) = (&self.server.pasts[lock], self.server.basis);
+        if basis.era == 0 || past.unspoken || past.hidden == basis.era {
+            return None;
+        }
+        self.clients.iter().filter(|client| client.in_touch).find_map(|client| {
+            let overtaken = client.acquires.iter().find(|(its, acquire)| {
+                let waits = acquire.lock == lock && acquire.wanted && id != format!("{}.{its}", client.name);
+                waits && acquire.ticket.is_some_and(|ticket| ticket < place)
+            });
+            let (its, acquire) = overtaken?;
+            let ticket = acquire.ticket.unwrap_or_default();
+            let who = format!("{}.{its}", client.name);
+            Some(format!("{id} at {place} is granted before {who} at {ticket}, which is about to return (I2, I7)"))
+        })
+    }
+}
+
+impl Client {
+    /// Whether it is awake and connected, and nothing of it or for it has been under way for long.
+    fn is_prompt(&self, now: u64) -> bool {
+        let Some(link) = self.link.as_ref().filter(|link| !link.dead && self.runs()) else { return false };
+        let under_way = [
+            self.inbox.front().map(|(at, _)| at),
+            link.out.front().map(|(at, ..)| at),
+            link.back.front().map(|(at, _)| at),
+            link.pushes.front().map(|(at, ..)| at),
+            link.questions.front().map(|(at, ..)| at),
+        ];
+        under_way.into_iter().flatten().all(|at| now <= at + SOON)
+    }
+}
