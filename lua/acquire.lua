@@ -1,18 +1,18 @@
 -- acquire: take the lock, or join its queue, or return to it with the ticket of before. Sending it twice changes nothing.
 -- KEYS: queue sessions leases entries state
--- ARGV: id wait claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner ticket epoch floor left_us last_token pace_us
+-- ARGV: id wait claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner ticket epoch floor longest_us last_token pace_us
 --   wait: 1 join the queue, 0 only try · claim: 1 grant no more than a claim · ticket: 0 for a new one
 --   secret: what messages to the caller repeat · epoch: under which the ticket was confirmed, 0 for none
---   floor left_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
+--   floor longest_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
 -- REPLY: granted left_us | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | refused
-local id, wait, claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, left_us, last_token, pace_us =
+local id, wait, claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, longest_us, last_token, pace_us =
   unpack(ARGV)
 lease_us, liveness_us, buffer_us, heartbeat_us = tonumber(lease_us), tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
-ticket, their_epoch, floor, left_us = tonumber(ticket), tonumber(their_epoch), tonumber(floor), tonumber(left_us)
+ticket, their_epoch, floor, longest_us = tonumber(ticket), tonumber(their_epoch), tonumber(floor), tonumber(longest_us)
 last_token, pace_us = tonumber(last_token), tonumber(pace_us)
 -- include begin
 local client, word, told = client_of(id), 'refused', {}
-local brought, last = ticket, stamp
+local brought, last, left_us = ticket, stamp, longest_us
 -- include restore
 if not believed then
   -- include answer

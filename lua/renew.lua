@@ -26,6 +26,7 @@ elseif believed and now < recover_until and left_us > 0
   token = their_token
   holder, holder_end, held = id, now + left_us, {lease_us, liveness_us, channel, secret, label, owner, their_token, their_token}
   put_entry(id, held)
+  longest = math.max(longest, lease_us)
 end
 -- include promote
 local lenient = true

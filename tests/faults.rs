@@ -131,7 +131,6 @@ fn a_server_that_is_flushed() {
 /// Leases that are long beside the liveness, so that the recovery alone would not wait for their renewals; and processes with
 /// one waiter each: a holder's own waiters would hear of the loss before it has to renew.
 #[test]
-#[ignore = "fails until a client remembers a recovery as it does a lease"]
 fn a_server_that_is_flushed_again_and_again() {
     for seed in seeds(&[24]) {
         let server = RedisServer::start();
@@ -142,7 +141,6 @@ fn a_server_that_is_flushed_again_and_again() {
 }
 
 #[test]
-#[ignore = "fails until messages carry a secret"]
 fn a_publisher_that_forges_messages() {
     for seed in seeds(&[25]) {
         let server = RedisServer::start();

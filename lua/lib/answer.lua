@@ -5,5 +5,5 @@ if held and not held[CUT] and client_of(holder) == client then
   told[#told + 1], told[#told + 2] = 'holder_ticket', held[TICKET]
 end
 if again then told[#told + 1], told[#told + 2] = 'again', '1' end
-return {word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', pace,
+return {word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', pace, 'longest_us', longest,
   'lease_left_us', math.max(holder_end - now, 0), 'recover_left_us', math.max(recover_until - now, 0), unpack(told)}

@@ -18,7 +18,8 @@ end
 if lenient then redis.call('PEXPIRE', state, ttl) end
 
 if stands or epoch > 0 then
-  local numbers = struct.pack(NUMBERS, stamp, token, epoch, now, skew, pace, pace_until, recover_until, grants)
+  local numbers = struct.pack(NUMBERS, stamp, token, epoch, now, skew, pace, pace_until, recover_until, recover_for, grants,
+    stands and longest or 0)
   redis.call('HSET', state, 'numbers', numbers)
 end
 if holder ~= '' and (holder ~= found_holder or holder_end ~= found_end) then

@@ -1,9 +1,11 @@
 -- found: what stands there. Everything is read before anything is written.
-local NUMBERS = '<ddddddddd' -- one field, because every number written as text would cost as much as a command
-local stamp, token, epoch, seen, skew, pace, pace_until, recover_until, grants = 0, 0, 0, 0, 0, 0, 0, 0, 0
+local NUMBERS = '<ddddddddddd' -- one field, because every number written as text would cost as much as a command
+local stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest =
+  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 local found = redis.call('HGET', state, 'numbers')
 if found then
-  stamp, token, epoch, seen, skew, pace, pace_until, recover_until, grants = struct.unpack(NUMBERS, found)
+  stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest =
+    struct.unpack(NUMBERS, found)
 end
 
 local waiting = redis.call('ZCARD', queue)

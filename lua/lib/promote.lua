@@ -38,6 +38,7 @@ if free then
   end
   if grantee then
     holder, token, grants = grantee, next_stamp(), grants + 1
+    longest = math.max(longest, held[LEASE])
     -- Its ticket is its place in the queue again, should it not hear of its grant in time. Who only tries has none.
     held[TOKEN], held[TICKET] = token, math.min(its_place, token)
     put_entry(holder, held)
@@ -50,6 +51,7 @@ end
 if joins and holder ~= contender then
   if not queued then waiting = waiting + 1 end
   put_entry(contender, entry) -- also of one who stands in the queue: its entry may have been lost
+  longest = math.max(longest, entry[LEASE])
 end
 if free and waiting > 0 then
   local sessions_found = redis.call('ZRANGEBYSCORE', sessions, '-inf', now, 'LIMIT', '0', BATCH)

@@ -1,8 +1,8 @@
 -- restore: a request that brings a ticket or a lease from before shows whether the server lost data. `brought` is that
 -- ticket or token, `last` the last one given, `their_epoch` the epoch under which the server last confirmed it (0:
 -- never). What the client knows of the lock: `floor`, the highest stamp that it ever saw; `last_token`, the last grant
--- that it heard of; `left_us`, how long that lease, or a recovery that waits for it, may last; `pace_us`, the longest
--- heartbeat interval among the waiters.
+-- that it heard of; `left_us`, how long a lease may last that was granted or renewed just before the loss (for a holder:
+-- what is left of its own); `pace_us`, the longest heartbeat interval among the waiters.
 local ABSURD_US = 86400000000
 local highest = math.max(their_epoch, brought, floor, last_token)
 -- What this server gave is not absurd, whatever its clock shows now. Beyond that TIME judges, and not the last stamp:
@@ -22,9 +22,10 @@ if believed then
     epoch = next_stamp()
     -- Every waiter needs the time to notice: the slowest sends a heartbeat once in a pace.
     recover_until = math.max(recover_until, now + math.max(liveness_us, 3 * math.max(pace, pace_us), left_us))
-  elseif their_epoch < epoch and not nameless and now < recover_until then
-    -- Another client opened the recovery, and may have known of a shorter lease.
-    recover_until = math.max(recover_until, now + left_us)
+    recover_for = recover_until - now
+  elseif their_epoch < epoch and not nameless and now < recover_until and left_us > recover_for then
+    -- Another client opened the recovery, and knew of shorter leases.
+    recover_until, recover_for = recover_until + left_us - recover_for, left_us
   end
   if rolled_back and holder ~= '' then
     -- A lease from before the loss may be long over. Its holder, if it still is one, re-asserts it. In a state made

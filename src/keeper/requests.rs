@@ -62,7 +62,7 @@ impl Machine {
         let (what, request) = match self.calls.get(&call) {
             Some(Pending::Request(request)) => (What::Call(call), request.clone()),
             // A question for a waiter's position is its acquire, sent once more.
-            Some(&Pending::Position(id)) => match self.acquire_call(now, id) {
+            Some(&Pending::Position(id)) => match self.acquire_call(id) {
                 Some(request) => (What::Position(id, call), request),
                 None => return self.on_position(call, 0),
             },

@@ -41,6 +41,8 @@ pub(super) struct Session {
     recover_until: Time,
     /// The longest heartbeat interval among the waiters that a reply named.
     pub(super) pace: Duration,
+    /// The longest lease that anybody may hold, as far as is known here.
+    pub(super) longest: Duration,
     /// How long the last heartbeat took, if that was longer than heartbeats should be apart.
     slow: Duration,
     /// When the last answered request was sent that kept the session alive, and the liveness that it named.
@@ -53,11 +55,6 @@ impl Session {
     /// How far apart the server is to expect this client's heartbeats: the next one waits for the answer to the last.
     pub(super) fn heartbeat_interval(&self) -> Duration {
         self.slow.max(self.liveness / 3)
-    }
-
-    /// Until when the last lease that this client knows of may be held: a recovery waits for one.
-    pub(super) fn known_until(&self) -> Time {
-        self.lease_until.max(self.recover_until)
     }
 
     pub(super) fn disconnected(&mut self) {
@@ -82,6 +79,7 @@ impl Machine {
             lease_until: Time(0),
             recover_until: Time(0),
             pace: Duration::ZERO,
+            longest: Duration::ZERO,
             slow: Duration::ZERO,
             answered: None,
             heartbeat: None,
@@ -105,10 +103,8 @@ impl Machine {
         session.floor = session.floor.max(answer.stamp);
         session.last_token = session.last_token.max(answer.token);
         session.pace = session.pace.max(answer.pace);
-        // Other data knows nothing of a lease that may still be held, nor of a recovery that waits for one.
-        let same = session.epoch == answer.epoch && answer.epoch != 0;
-        let known = if same { Time(0) } else { session.known_until() };
-        session.lease_until = known.max(now + answer.lease_left);
+        session.longest = session.longest.max(answer.longest);
+        session.lease_until = now + answer.lease_left;
         session.recover_until = now + answer.recover_left;
         let before = std::mem::replace(&mut session.epoch, answer.epoch);
         before != 0 && before != answer.epoch
@@ -131,7 +127,7 @@ impl Machine {
         if let Some(rank) = self.waiters.get(first).and_then(|waiter| waiter.rank)
             && rank < ASKING
         {
-            let free = session.known_until().max(now);
+            let free = session.lease_until.max(session.recover_until).max(now);
             let ask = free + STAGGER * rank as u32 + Duration::from_millis(1);
             due = due.min(ask.max(session.heartbeat_sent + SPACING));
         }
@@ -215,7 +211,7 @@ impl Machine {
             && let Some((_, id)) = session.reentry.pop_first()
         {
             if self.waiters.get(&id).is_some_and(|waiter| waiter.request.is_none() && waiter.claim.is_none())
-                && let Some(call) = self.acquire_call(now, id)
+                && let Some(call) = self.acquire_call(id)
             {
                 self.send_acquire(now, id, call);
                 if let Some(session) = self.sessions.get_mut(name) {

@@ -97,7 +97,7 @@ impl Machine {
     }
 
     /// The acquire of this waiter: the first, or the same again with the ticket that it has.
-    pub(super) fn acquire_call(&self, now: Time, id: Id) -> Option<Call> {
+    pub(super) fn acquire_call(&self, id: Id) -> Option<Call> {
         let waiter = self.waiters.get(&id)?;
         let session = self.sessions.get(waiter.spec.name())?;
         Some(Call::Acquire {
@@ -115,7 +115,8 @@ impl Machine {
             // by a server that lost their places.
             epoch: if waiter.ticket == 0 { session.epoch } else { waiter.epoch },
             floor: session.floor,
-            left: session.known_until().since(now),
+            // One may have been granted or renewed since the last answer.
+            longest: session.longest.max(waiter.spec.lease),
             last_token: session.last_token,
             pace: session.pace,
         })
@@ -139,7 +140,7 @@ impl Machine {
         if let Some(token) = waiter.claim {
             self.confirm(now, id, token);
         } else if waiter.due
-            && let Some(call) = self.acquire_call(now, id)
+            && let Some(call) = self.acquire_call(id)
         {
             self.send_acquire(now, id, call);
         }
@@ -173,13 +174,14 @@ impl Machine {
         };
         let name = waiter.spec.name().clone();
         waiter.known = true;
+        // Also if a confirmation has overtaken it.
+        if let Some(session) = self.sessions.get_mut(&name) {
+            session.reentering.remove(&id);
+        }
         // It may also be the answer to a question for its position.
         if waiter.request == Some(request) {
             waiter.request = None;
             waiter.due = false;
-            if let Some(session) = self.sessions.get_mut(&name) {
-                session.reentering.remove(&id);
-            }
         }
         if waiter.claim.is_some() {
             return; // A push came first: its confirmation is under way and will tell.
@@ -343,9 +345,7 @@ impl Machine {
         }
         waiter.claim = Some(token);
         (waiter.known, waiter.told) = (true, false);
-        let Some(session) = self.sessions.get_mut(waiter.spec.name()) else { return };
-        // The answer to a return that is under way will be of no interest.
-        session.reentering.remove(&id);
+        let Some(session) = self.sessions.get(waiter.spec.name()) else { return };
         if !self.connected {
             return;
         }
@@ -390,7 +390,7 @@ impl Machine {
             }
             _ => {
                 // A claim that has expired never resolves an acquire: the waiter re-enters with its ticket.
-                if let Some(call) = self.acquire_call(now, id) {
+                if let Some(call) = self.acquire_call(id) {
                     self.send_acquire(now, id, call);
                 }
             }

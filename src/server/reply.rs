@@ -21,6 +21,8 @@ pub(crate) struct Answer {
     pub(crate) recover_left: Duration,
     /// The longest heartbeat interval among those who wait.
     pub(crate) pace: Duration,
+    /// The longest lease that anybody there may hold or be granted.
+    pub(crate) longest: Duration,
     /// The lease that this client holds at this lock.
     pub(crate) holder: Option<HolderSeen>,
     /// The script stopped at its batch limit.
@@ -101,6 +103,7 @@ impl Answer {
                 b"lease_left_us" => answer.lease_left = span(value)?,
                 b"recover_left_us" => answer.recover_left = span(value)?,
                 b"pace_us" => answer.pace = span(value)?,
+                b"longest_us" => answer.longest = span(value)?,
                 b"holder" => answer.holder.get_or_insert_default().id = text(value)?,
                 b"holder_token" => answer.holder.get_or_insert_default().token = number(value)?,
                 b"holder_ticket" => answer.holder.get_or_insert_default().ticket = number(value)?,

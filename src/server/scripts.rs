@@ -76,7 +76,7 @@ pub(crate) enum Call {
         ticket: u64,
         epoch: u64,
         floor: u64,
-        left: Duration,
+        longest: Duration,
         last_token: u64,
         pace: Duration,
     },
@@ -171,7 +171,7 @@ impl Call {
                 ticket,
                 epoch,
                 floor,
-                left,
+                longest,
                 last_token,
                 pace,
                 ..
@@ -190,7 +190,7 @@ impl Call {
                 number(&mut put, "ticket", *ticket);
                 number(&mut put, "epoch", *epoch);
                 number(&mut put, "floor", *floor);
-                number(&mut put, "left_us", us(*left));
+                number(&mut put, "longest_us", us(*longest));
                 number(&mut put, "last_token", *last_token);
                 number(&mut put, "pace_us", us(*pace));
             }
@@ -276,7 +276,7 @@ mod tests {
                 ticket: 1,
                 epoch: 1,
                 floor: 1,
-                left: second,
+                longest: second,
                 last_token: 1,
                 pace: second,
             },

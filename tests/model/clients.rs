@@ -18,8 +18,8 @@ pub struct Client {
     next: u64,
     epoch: u64,
     floor: u64,
-    lease_until: u64,
-    recover_until: u64,
+    /// The longest lease that anybody at the lock may have.
+    longest: u64,
     last_token: u64,
     pace: u64,
 }
@@ -63,8 +63,7 @@ impl Client {
             next: 0,
             epoch: 0,
             floor: 0,
-            lease_until: 0,
-            recover_until: 0,
+            longest: 0,
             last_token: 0,
             pace: 0,
         }
@@ -72,23 +71,22 @@ impl Client {
 
     // ---- what it asks for; `now` is true time ----
 
-    pub fn acquire(&mut self, now: u64, wait: bool, claim: bool) -> Request {
+    pub fn acquire(&mut self, wait: bool, claim: bool) -> Request {
         if self.waiters.is_empty() && self.holds.is_empty() && self.farewells.is_empty() {
             // Who wants nothing of a lock forgets all about it.
-            (self.epoch, self.floor, self.lease_until, self.recover_until) = (0, 0, 0, 0);
-            (self.last_token, self.pace) = (0, 0);
+            (self.epoch, self.floor, self.longest, self.last_token, self.pace) = (0, 0, 0, 0, 0);
         }
         self.next += 1;
         let id = format!("{}.{}", self.name, self.next);
         self.waiters.push(Waiter { id, wait, claim, ticket: 0, epoch: 0 });
-        self.enter(now, self.waiters.len() - 1)
+        self.enter(self.waiters.len() - 1)
     }
 
     /// The acquire of a waiter: once more, with the ticket that it has.
-    pub fn enter(&self, now: u64, index: usize) -> Request {
+    pub fn enter(&self, index: usize) -> Request {
         let Waiter { id, wait, claim, ticket, epoch } = self.waiters[index].clone();
         let epoch = if ticket == 0 && self.speaks { self.epoch } else { epoch };
-        let left = self.lease_until.max(self.recover_until).saturating_sub(now);
+        let left = self.longest.max(self.terms.lease);
         let memory = Memory { left, last_token: self.last_token, ..self.memory(epoch) };
         Request::Acquire { id, wait, claim, terms: self.terms, ticket, memory }
     }
@@ -149,8 +147,7 @@ impl Client {
     pub fn learn(&mut self, sent: u64, request: &Request, answer: &Answer) {
         let number = |field| answer.number(field).unwrap_or_default();
         self.floor = self.floor.max(number("stamp"));
-        self.lease_until = sent + number("lease_left_us");
-        self.recover_until = sent + number("recover_left_us");
+        self.longest = self.longest.max(number("longest_us"));
         self.last_token = self.last_token.max(number("token"));
         self.pace = self.pace.max(number("pace_us"));
         let epoch = number("epoch");

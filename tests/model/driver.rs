@@ -22,7 +22,7 @@ local entries, ttls = redis.call('HGETALL', KEYS[4]), {}
 for i = 2, #entries, 2 do entries[i] = cmsgpack.unpack(entries[i]) end
 for i = 1, #KEYS do ttls[i] = redis.call('PTTL', KEYS[i]) end
 local numbers = redis.call('HGET', KEYS[5], 'numbers')
-local state = numbers and {struct.unpack('<ddddddddd', numbers)} or {}
+local state = numbers and {struct.unpack('<ddddddddddd', numbers)} or {}
 return {pairs_of(KEYS[1]), pairs_of(KEYS[2]), pairs_of(KEYS[3]), entries, state, ttls}";
 
 /// What stands on the server.
@@ -298,7 +298,9 @@ fn found(value: &Value) -> Found {
         entries: items(entries).chunks_exact(2).map(|pair| (text(&pair[0]), entry(&pair[1]))).collect(),
         state: State::default(),
     };
-    if let [stamp, token, epoch, seen, skew, pace, pace_until, recover_until, grants, ..] = items(state) {
+    if let [stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, ..] =
+        items(state)
+    {
         lock.state = State {
             stamp: number(stamp),
             token: number(token),
@@ -308,7 +310,9 @@ fn found(value: &Value) -> Found {
             pace: number(pace),
             pace_until: number(pace_until),
             recover_until: number(recover_until),
+            recover_for: number(recover_for),
             grants: number(grants),
+            longest: number(longest),
         };
     }
     let ttls = KINDS.iter().zip(items(ttls)).map(|(kind, ttl)| match ttl {

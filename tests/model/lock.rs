@@ -61,8 +61,12 @@ pub struct State {
     pub pace: u64,
     pub pace_until: u64,
     pub recover_until: u64,
+    /// How long the recovery was to last when it was opened.
+    pub recover_for: u64,
     /// How often the lock was granted: one that was granted once is soon forgotten.
     pub grants: u64,
+    /// The longest lease that anybody here may be granted, or hold.
+    pub longest: u64,
 }
 
 /// What a waiter asks for.
@@ -88,9 +92,9 @@ pub struct Memory {
     pub epoch: u64,
     /// The highest stamp that it saw.
     pub floor: u64,
-    /// How much longer the last lease that it knows of may last, or a recovery that waits for it.
+    /// How long a lease may last that was granted just before the loss; for a holder what is left of its own.
     pub left: u64,
-    /// The token of that lease.
+    /// The last grant that it heard of.
     pub last_token: u64,
     /// The longest heartbeat interval among those who wait.
     pub pace: u64,
@@ -320,6 +324,7 @@ impl Turn {
     fn end(mut self, before: &Lock) -> Lock {
         if !self.lock.stands() {
             self.lock.entries.clear();
+            self.lock.state.longest = 0;
         }
         if self.lock.queue.is_empty() {
             self.lock.sessions.clear();
@@ -364,6 +369,7 @@ impl Turn {
         self.lock.remove_waiter(id);
         self.lock.state.token = token;
         self.lock.state.grants += 1;
+        self.lock.state.longest = self.lock.state.longest.max(entry.lease);
         self.lock.entries.insert(id.to_owned(), Entry { token, ticket, broken: false, cut: false, ..entry });
         self.lock.lease = Some((id.to_owned(), end));
         token
@@ -423,15 +429,18 @@ impl Turn {
             // That lease is over: the lock was granted again since.
             left = 0;
         }
-        if !rolled_back && !made_anew && (1..state.epoch).contains(&epoch) && self.now < state.recover_until {
-            // Another opened the recovery, and may have known of a shorter lease.
-            state.recover_until = state.recover_until.max(self.now + left);
+        let returns = !rolled_back && !made_anew && (1..state.epoch).contains(&epoch);
+        if returns && self.now < state.recover_until && left > state.recover_for {
+            // Another opened the recovery, and knew of shorter leases.
+            state.recover_until += left - state.recover_for;
+            state.recover_for = left;
         }
         if rolled_back || made_anew {
             let slowest = 3 * pace.max(state.pace);
             self.lock.state.epoch = self.next_stamp();
             let until = self.lock.state.recover_until.max(self.now + liveness.max(slowest).max(left));
             self.lock.state.recover_until = until;
+            self.lock.state.recover_for = until - self.now;
             if rolled_back && let Some((_, end)) = &mut self.lock.lease {
                 *end = until.min(*end);
                 self.lock.mark_holder(|held| held.cut = true);
@@ -493,6 +502,7 @@ impl Turn {
                 self.grant(id, entry, place, self.now + lease);
             } else {
                 self.refresh(client, terms);
+                self.lock.state.longest = self.lock.state.longest.max(entry.lease);
                 self.lock.queue.insert((place, id.to_owned()));
                 self.lock.entries.insert(id.to_owned(), entry);
             }
@@ -543,6 +553,7 @@ impl Turn {
                 self.lock.end_lease();
                 self.lock.remove_waiter(id);
                 self.lock.state.token = token;
+                self.lock.state.longest = self.lock.state.longest.max(terms.lease);
                 let entry = Entry { lease: terms.lease, liveness: terms.liveness, token, ticket: token, ..about(id) };
                 self.lock.entries.insert(id.to_owned(), entry);
                 self.lock.lease = Some((id.to_owned(), self.now + memory.left));
@@ -674,6 +685,7 @@ impl Turn {
             ("token", state.token),
             ("waiting", queue.len() as u64),
             ("pace_us", state.pace),
+            ("longest_us", state.longest),
             ("lease_left_us", lease_end.saturating_sub(self.now)),
             ("recover_left_us", state.recover_until.saturating_sub(self.now)),
         ];

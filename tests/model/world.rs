@@ -328,8 +328,8 @@ impl<'a> World<'a> {
         let client = &mut self.clients[who];
         let (waiters, holds) = (client.waiters.len(), client.holds.len());
         match *what {
-            What::Acquire { wait, claim } if waiters < 6 => client.acquire(now, wait, claim),
-            What::Enter(which) if waiters > 0 => client.enter(now, which % waiters),
+            What::Acquire { wait, claim } if waiters < 6 => client.acquire(wait, claim),
+            What::Enter(which) if waiters > 0 => client.enter(which % waiters),
             What::Renew(which) if holds > 0 => client.renew(now, which % holds),
             What::Release(which) if holds > 0 => client.release(which % holds),
             What::Leave { from, count } if waiters > 0 => client.leave(from % waiters, count),
@@ -358,7 +358,7 @@ impl<'a> World<'a> {
                 }
             }
             _ if waiters > 0 => client.heartbeat(),
-            _ => client.acquire(now, true, false),
+            _ => client.acquire(true, false),
         }
     }
 
@@ -471,7 +471,7 @@ impl<'a> World<'a> {
         let Some(index) = client.waiters.iter().position(|waiter| waiter.id == id && such(waiter.ticket)) else {
             return Ok(());
         };
-        let request = client.enter(self.now, index);
+        let request = client.enter(index);
         self.ask(who, request, Fate::Answered).map(|_| ())
     }
 

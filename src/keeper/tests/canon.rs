@@ -139,6 +139,8 @@ impl World {
         notes.stamp(state.epoch);
         notes.flag(state.recover_until == 0);
         notes.words.push(state.recover_until.saturating_sub(seen));
+        let recovering = state.recover_until > seen;
+        notes.words.extend([if recovering { state.recover_for } else { 0 }, state.longest]);
         for (ticket, id) in queue {
             notes.stamp(*ticket);
             id.hash(notes);
@@ -251,6 +253,7 @@ impl World {
             lease_left,
             recover_left,
             pace,
+            longest,
             holder,
             again,
             left,
@@ -264,7 +267,7 @@ impl World {
         for number in [epoch, stamp, token, granted_token, ticket] {
             notes.stamp(*number);
         }
-        (waiting, lease_left, recover_left, pace, again, left, rank).hash(notes);
+        (waiting, lease_left, recover_left, pace, longest, again, left, rank).hash(notes);
         if let Some(holder) = holder {
             holder.id.hash(notes);
             notes.stamp(holder.token);

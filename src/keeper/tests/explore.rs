@@ -338,7 +338,6 @@ const NONE: Budget =
     Budget { cuts: 0, deaf: 0, lost_pushes: 0, doubled: 0, abandoned: 0, crashes: 0, late: 0, flushes: 0, saves: 0 };
 
 #[test]
-#[ignore = "fails until a re-entry that is overtaken by a confirmation is not counted any more"]
 fn every_state_of_small_worlds_keeps_the_promises() {
     // Breadth first, which finds the shortest way to whatever is wrong.
     let worlds = vec![

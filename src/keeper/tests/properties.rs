@@ -86,14 +86,12 @@ fn config(cases: u32) -> Config {
 }
 
 #[test]
-#[ignore = "fails until all of `regressions` hold"]
 fn promises_hold_whatever_happens() {
     hold_in("worlds", 4000, steps(400));
 }
 
 /// Several losses of data, some of them within the recovery of another.
 #[test]
-#[ignore = "fails until all of `regressions` hold"]
 fn promises_hold_over_losses() {
     hold_in("worlds that lose data", 1500, losses(60));
 }
@@ -188,7 +186,6 @@ fn order_outlives_every_blow() {
 
 /// The same where clients differ in lease, liveness and buffer, and one loss comes within the recovery of another.
 #[test]
-#[ignore = "fails until a recovery waits for the slowest heartbeat"]
 fn order_of_unlike_clients_outlives_many_losses() {
     let loss = (any::<bool>(), 0..170_u8).prop_map(|(all, rest)| {
         let loss: &[Step] = if all { &[Step::Flush] } else { &[Step::Stop, Step::Rollback, Step::Start] };

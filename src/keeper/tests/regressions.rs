@@ -71,7 +71,6 @@ fn a_broken_lease_that_is_found_in_a_recovery_is_not_asked_about_in_circles() {
 }
 
 #[test]
-#[ignore = "fails until a client remembers a recovery as it does a lease"]
 fn a_second_loss_within_a_recovery_leaves_the_holder_its_lease() {
     let schedule = [
         Acquire { client: 0, how: 4, timeout: 0 },
@@ -87,7 +86,6 @@ fn a_second_loss_within_a_recovery_leaves_the_holder_its_lease() {
 }
 
 #[test]
-#[ignore = "fails until a recovery waits for the slowest heartbeat"]
 fn who_sends_a_heartbeat_seldom_keeps_its_place_over_a_loss() {
     let schedule = [
         Acquire { client: 0, how: 4, timeout: 0 },
@@ -105,7 +103,6 @@ fn who_sends_a_heartbeat_seldom_keeps_its_place_over_a_loss() {
 }
 
 #[test]
-#[ignore = "fails until a re-entry that is overtaken by a confirmation is not counted any more"]
 fn a_re_entry_that_is_overtaken_by_a_confirmation_is_over() {
     let schedule =
         [Acquire { client: 1, how: 20, timeout: 0 }, Acquire { client: 0, how: 0, timeout: 0 }, Flow(13), Pass(190)];
@@ -114,7 +111,6 @@ fn a_re_entry_that_is_overtaken_by_a_confirmation_is_over() {
 
 /// The waiter's last answer is from before the confirmation, and tells of a short claim.
 #[test]
-#[ignore = "fails until a waiter reckons with leases that it has not heard of"]
 fn a_lease_that_was_confirmed_just_before_a_loss_is_waited_for() {
     let schedule = [
         Acquire { client: 0, how: 4, timeout: 0 },
@@ -133,7 +129,6 @@ fn a_lease_that_was_confirmed_just_before_a_loss_is_waited_for() {
 
 /// The same, where the waiter's own lease would be shorter than the holder's.
 #[test]
-#[ignore = "fails until a waiter reckons with leases that are longer than its own"]
 fn a_lease_that_is_longer_than_those_of_the_waiters_is_waited_for() {
     let schedule = [
         Acquire { client: 0, how: 12, timeout: 0 },
@@ -152,7 +147,6 @@ fn a_lease_that_is_longer_than_those_of_the_waiters_is_waited_for() {
 
 /// The waiter's last answer is from before the renewal. Nothing else renews this lease before it is over.
 #[test]
-#[ignore = "fails until a waiter reckons with leases that it has not heard of"]
 fn a_lease_that_was_renewed_by_hand_just_before_a_loss_is_waited_for() {
     let schedule = [
         Acquire { client: 0, how: 8, timeout: 0 },

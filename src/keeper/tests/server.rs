@@ -142,14 +142,14 @@ fn request_of(call: &Call) -> Request {
             ticket,
             epoch,
             floor,
-            left,
+            longest,
             last_token,
             pace,
             ..
         } => {
             let (lease, liveness, buffer, heartbeat) = (us(lease), us(liveness), us(buffer), us(heartbeat));
             let terms = Terms { lease, liveness, buffer, heartbeat };
-            let memory = Memory { epoch, floor, left: us(left), last_token, pace: us(pace) };
+            let memory = Memory { epoch, floor, left: us(longest), last_token, pace: us(pace) };
             Request::Acquire { id, wait, claim, terms, ticket, memory }
         }
         Call::Heartbeat { client, liveness, buffer, heartbeat, ids, .. } => {
