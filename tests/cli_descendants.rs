@@ -8,7 +8,9 @@ mod support;
 
 use std::process::Command;
 
-use support::cli::{Finished, Process, Redis, Signal, await_death, await_state, eventually, lives, signal, stat};
+use support::cli::{
+    Finished, Process, Redis, Signal, await_death, await_state, eventually, lives, parent, signal, stat,
+};
 
 /// Tells its number, and cannot be ended by TERM.
 const LEAF: &str = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done'";
@@ -136,15 +138,24 @@ fn when_the_shim_is_killed() {
     assert_eq!(job.finish().code, 125);
 }
 
+/// Within another fairlock, whose shim adopts this one's. If nobody of the session adopted it, the kernel would continue
+/// it in any case, as it does with every process group that becomes orphaned.
 #[test]
 fn when_the_shim_is_stopped_and_fairlock_killed() {
     let redis = Redis::start();
-    let job = Job::start(&redis, &["--kill-after", "100ms"]);
-    let shim = job.shim();
+    let script = format!("$F run y --kill-after 100ms -- {LEAF}; echo killed; exec sleep 1000");
+    let mut run = redis.fairlock();
+    run.env("F", env!("CARGO_BIN_EXE_fairlock")).args(["run", "x", "--", "sh", "-c", &script]);
+    let outer = Process::spawn(&mut run);
+    let command = outer.number();
+    let shim = parent(command);
+    let fairlock = parent(shim);
+    assert_ne!(fairlock, outer.id());
     signal(shim, Signal::STOP);
     await_state(shim, "T");
-    job.holder().signal(Signal::KILL);
-    job.await_deaths();
+    signal(fairlock, Signal::KILL);
+    assert_eq!(outer.line(), "killed");
+    await_death(command);
 }
 
 #[test]

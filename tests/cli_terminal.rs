@@ -93,15 +93,14 @@ fn ctrl_c_while_waiting_ends_the_script_around_fairlock() {
 fn a_script_goes_on_after_a_command_that_handled_ctrl_c_and_after_a_signal_that_was_not_typed() {
     let redis = Redis::start();
     let mut terminal = open(&redis);
-    // The script ignores no signal, and would die of an INT to its group.
-    let script = |step: &str| format!("perl -e 'system(@ARGV); print STDERR qq(next step\\n)' $F run x -- {step}");
-    terminal.enter(&script("perl -e '$SIG{INT} = sub { exit 0 }; print STDERR qq(ready\\n); sleep 1000'"));
+    let script = |step: &str| format!("sh -c '$F run x -- sh -c \"{step}\"; echo next step'");
+    terminal.enter(&script("trap exit\\ 0 INT; echo ready; sleep 1000 & wait"));
     terminal.expect("ready");
     terminal.keys("\x03");
     terminal.expect("next step");
     terminal.expect("PROMPT> ");
 
-    terminal.enter(&script("sh -c 'echo pid $$; exec sleep 1000'"));
+    terminal.enter(&script("echo pid \\$\\$; exec sleep 1000"));
     let command = terminal.number_after("pid ");
     signal(parent(parent(command)), Signal::INT);
     terminal.expect("next step");
