@@ -43,8 +43,8 @@ pub(super) struct Session {
     pub(super) pace: Duration,
     /// The longest lease that anybody may hold, as far as is known here.
     pub(super) longest: Duration,
-    /// How long the last heartbeat took, if that was longer than heartbeats should be apart.
-    slow: Duration,
+    /// How many times as far apart as they should be heartbeats come, because their answers take so long.
+    slow: u32,
     /// When the last answered request was sent that kept the session alive, and the liveness that it named.
     pub(super) answered: Option<(Time, Duration)>,
     pub(super) heartbeat: Option<RequestId>,
@@ -54,7 +54,7 @@ pub(super) struct Session {
 impl Session {
     /// How far apart the server is to expect this client's heartbeats: the next one waits for the answer to the last.
     pub(super) fn heartbeat_interval(&self) -> Duration {
-        self.slow.max(self.liveness / 3)
+        self.liveness / 3 * self.slow
     }
 
     pub(super) fn disconnected(&mut self) {
@@ -80,7 +80,7 @@ impl Machine {
             recover_until: Time(0),
             pace: Duration::ZERO,
             longest: Duration::ZERO,
-            slow: Duration::ZERO,
+            slow: 1,
             answered: None,
             heartbeat: None,
             heartbeat_sent: Time(0),
@@ -157,8 +157,8 @@ impl Machine {
     pub(super) fn on_heartbeat(&mut self, now: Time, sent: Time, name: &Arc<str>, answer: &Answer) {
         let Some(session) = self.sessions.get_mut(name) else { return };
         session.heartbeat = None;
-        let took = now.since(sent);
-        session.slow = if took > session.liveness / 3 { took } else { Duration::ZERO };
+        let intervals = now.since(sent).as_secs_f64() / (session.liveness / 3).as_secs_f64();
+        session.slow = intervals.ceil().clamp(1.0, 1000.0) as u32;
         if answer.word == Word::Unknown {
             session.reentry = session.order.clone();
             self.reenter(now, name);
