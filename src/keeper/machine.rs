@@ -27,7 +27,7 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long `close` waits for what is to be given back.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How much longer a server that seems to be silent is given.
-const GRACE: Duration = Duration::from_millis(50);
+pub(super) const GRACE: Duration = Duration::from_millis(50);
 
 /// What callers ask for.
 #[derive(Debug, Clone)]

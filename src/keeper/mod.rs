@@ -256,7 +256,9 @@ impl Keeper {
         match news {
             News::Answered { slot, request, result } => self.feed(slot, Event::Answered { request, result }),
             News::Replicated { slot, request, result } => self.feed(slot, Event::Replicated { request, result }),
-            News::Push { slot, push } => self.feed(slot, Event::Push(push)),
+            // Whoever may publish may name any lock: that makes no machine for it.
+            News::Push { slot, push } if self.machines.contains_key(&slot) => self.feed(slot, Event::Push(push)),
+            News::Push { .. } => {}
             News::Connected { slot, can_kill } => self.feed(slot, Event::Connected { can_kill }),
             News::Disconnected { slot, cause } => self.feed(slot, Event::Disconnected { cause }),
             News::Denied { slot, error } => self.feed(slot, Event::Denied { error }),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::machine::{Id, Machine, RequestId, Timer, What};
+use super::machine::{GRACE, Id, Machine, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::server::{Answer, Call, LockKeys, Word, wire_id};
 
@@ -157,8 +157,9 @@ impl Machine {
     pub(super) fn on_heartbeat(&mut self, now: Time, sent: Time, name: &Arc<str>, answer: &Answer) {
         let Some(session) = self.sessions.get_mut(name) else { return };
         session.heartbeat = None;
-        let intervals = now.since(sent).as_secs_f64() / (session.liveness / 3).as_secs_f64();
-        session.slow = intervals.ceil().clamp(1.0, 1000.0) as u32;
+        // Whoever is silent for longer is given up; a longer time is that of this process, which was stopped.
+        let took = now.since(sent).min(self.patience + GRACE);
+        session.slow = (took.as_secs_f64() / (session.liveness / 3).as_secs_f64()).ceil().max(1.0) as u32;
         if answer.word == Word::Unknown {
             session.reentry = session.order.clone();
             self.reenter(now, name);

@@ -67,6 +67,8 @@ impl Machine {
         session.members += 1;
         session.liveness = session.liveness.max(spec.liveness);
         session.buffer = session.buffer.max(spec.buffer);
+        session.longest = session.longest.max(spec.lease);
+        session.pace = session.pace.max(session.liveness / 3);
         self.expect_within(spec.liveness / 3);
         let timeout = timeout.map(|timeout| called + timeout);
         let answer_by = (mode == Mode::Try).then_some(called + ANSWER_TIMEOUT);
@@ -116,7 +118,7 @@ impl Machine {
             epoch: if waiter.ticket == 0 { session.epoch } else { waiter.epoch },
             floor: session.floor,
             // One may have been granted or renewed since the last answer.
-            longest: session.longest.max(waiter.spec.lease),
+            longest: session.longest,
             last_token: session.last_token,
             pace: session.pace,
         })

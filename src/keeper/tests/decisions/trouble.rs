@@ -415,7 +415,7 @@ fn whoever_returns_tells_the_longest_lease_and_the_slowest_heartbeat_that_it_eve
         (request, longest, last_token, pace)
     };
     let (request, longest, last_token, pace) = told(&mut machine, 1.0);
-    assert_eq!((longest, last_token, pace), (seconds(30.0), 7, Duration::ZERO), "its own, of which no reply told");
+    assert_eq!((longest, last_token, pace), (seconds(30.0), 7, seconds(10.0) / 3), "its own, of which no reply told");
     let of_others = Answer { longest: seconds(90.0), pace: seconds(5.0), ..queued(1, seconds(20.0)) };
     answer(&mut machine, 1.1, request, of_others);
     // An emptied server knows nothing of them.
