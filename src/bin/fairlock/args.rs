@@ -84,6 +84,9 @@ pub(crate) struct Server {
     /// A URL with a password is visible to other users in the list of processes; REDIS_URL is not.
     #[arg(long, value_name = "URL", global = true)]
     pub(crate) redis: Option<String>,
+    /// What the names of keys and channels begin with; runs with another one use other locks
+    #[arg(long, value_name = "PREFIX", default_value = "fairlock", global = true)]
+    pub(crate) prefix: String,
     /// Trust this certificate authority, and none besides, where the URL begins with rediss (PEM file)
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) tls_ca: Option<PathBuf>,
@@ -132,6 +135,9 @@ pub(crate) struct Run {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) replicas: u32,
     /// Do not wait: exit with 122 if the lock is taken
+    ///
+    /// After holder and waiters died, this may say so twice before it finds them dead: their silence alone does not tell
+    /// whether they died or the server stood still.
     #[arg(long)]
     pub(crate) no_wait: bool,
     /// What others see as holder or waiter [default: HOST:PID and the command's name]

@@ -12,7 +12,7 @@ use crate::text::printable;
 
 /// A client of that server, to be connected. With `--local` the server runs when this returns.
 pub(crate) fn client(server: &Server) -> Result<ClientBuilder, Failure> {
-    let builder = Client::builder().url(&url(server)?);
+    let builder = Client::builder().url(&url(server)?).prefix(&server.prefix);
     if server.tls_ca.is_none() && server.tls_cert.is_none() {
         return Ok(builder);
     }
