@@ -582,7 +582,9 @@ impl Turn {
         if believed && newest && self.recovering() {
             // The recovery waited for this lease. What remains is for those who wait to return.
             self.pass_over(token);
-            self.shorten_recovery(terms.liveness.max(3 * memory.pace));
+            let state = &self.lock.state;
+            let needed = terms.liveness.max(3 * memory.pace.max(state.pace));
+            self.end_recovery_by(state.recover_until - state.recover_for + needed);
             if word == "unknown" {
                 word = "released";
             }
@@ -591,15 +593,20 @@ impl Turn {
         Some(self.answer(word, client_of(id), &[]))
     }
 
-    /// The recovery ends after this time, or that in which the slowest returns.
-    fn shorten_recovery(&mut self, to: u64) {
-        let until = self.now + to.max(3 * self.lock.state.pace);
-        let until = self.lock.state.recover_until.min(until);
+    /// The recovery ends by then at the latest, or now.
+    fn end_recovery_by(&mut self, by: u64) {
+        let until = self.lock.state.recover_until.min(by.max(self.now));
         self.lock.state.recover_until = until;
         let cut = self.lock.held().is_some_and(|(_, _, held)| held.cut);
         if let Some((_, end)) = self.lock.lease.as_mut().filter(|_| cut) {
             *end = until.min(*end);
         }
+    }
+
+    fn operator_ends_recovery(&mut self) {
+        self.end_recovery_by(self.now + 3 * self.lock.state.pace);
+        // Nobody who returns prolongs it.
+        self.lock.state.recover_for = 30 * ABSURD;
     }
 
     fn leave(&mut self, ids: &[String]) -> Option<Answer> {
@@ -633,8 +640,7 @@ impl Turn {
         let Some((id, end, held)) = self.lock.held().filter(|(_, _, held)| held.token == token) else {
             let ends_recovery = token == 0 && force && self.recovering();
             if ends_recovery {
-                let until = self.now + 3 * self.lock.state.pace;
-                self.lock.state.recover_until = self.lock.state.recover_until.min(until);
+                self.operator_ends_recovery();
             }
             self.promote(u64::MAX);
             return Some(self.answer(if ends_recovery { "ended" } else { "unknown" }, "", &[("left_us", 0)]));
@@ -647,6 +653,9 @@ impl Turn {
             self.lock.mark_holder(|held| held.broken = true);
         }
         self.pass_over(token);
+        if force && self.recovering() {
+            self.operator_ends_recovery();
+        }
         self.promote(u64::MAX);
         Some(self.answer(if force { "ended" } else { "told" }, "", &[("left_us", left)]))
     }
