@@ -28,8 +28,9 @@ elseif their_token == 0 and force == '1' and now < recover_until then
 end
 if word == 'ended' and now < recover_until then
   -- Nobody is waited for any more but the waiters that are on their way back, and nobody prolongs that.
-  recover_until, recover_for = math.min(recover_until, now + 3 * pace), MOST_US
-  if held and held[CUT] then holder_end = math.min(holder_end, recover_until) end
+  local ends_by = now + 3 * pace
+  recover_for = MOST_US
+  -- include cut_short
 end
 -- include promote
 local lenient = true

@@ -18,9 +18,8 @@ if believed and newest and now < recover_until then
   -- The recovery waited for this lease. What remains is for the waiters to return to their places.
   token = math.max(token, their_token + 1)
   stamp = math.max(stamp, token)
-  local opened = recover_until - recover_for
-  recover_until = math.min(recover_until, math.max(now, opened + math.max(liveness_us, 3 * math.max(pace, pace_us))))
-  if held and held[CUT] then holder_end = math.min(holder_end, recover_until) end
+  local ends_by = recover_until - recover_for + math.max(liveness_us, 3 * math.max(pace, pace_us))
+  -- include cut_short
   if word == 'unknown' then word = 'released' end
 end
 -- include promote

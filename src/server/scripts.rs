@@ -19,10 +19,10 @@ macro_rules! files {
 }
 
 /// The scripts in the order of [`Call::script`], then the parts that they include.
-const FILES: [(&str, &str); 19] = files![
+const FILES: [(&str, &str); 20] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break"
     "lib/begin" "lib/keys" "lib/time" "lib/found" "lib/clock" "lib/plan"
-    "lib/restore" "lib/refresh" "lib/give_up" "lib/promote" "lib/commit" "lib/answer"
+    "lib/restore" "lib/cut_short" "lib/refresh" "lib/give_up" "lib/promote" "lib/commit" "lib/answer"
 ];
 
 /// All scripts; [`Call::script`] is the index of the one that a call runs.

@@ -600,6 +600,9 @@ impl Turn {
         let cut = self.lock.held().is_some_and(|(_, _, held)| held.cut);
         if let Some((_, end)) = self.lock.lease.as_mut().filter(|_| cut) {
             *end = until.min(*end);
+            if *end <= self.now {
+                self.lock.end_lease();
+            }
         }
     }
 

@@ -196,9 +196,10 @@ impl Witness {
         let reopened = before.state.epoch != after.state.epoch;
         let cut = reopened || held.is_none_or(|held| held.cut);
         let may_end = match turn.request {
-            Request::Release { id, .. } => id == holder,
+            // A recovery that has nobody to wait for any more takes what stands from before with it.
+            Request::Release { id, .. } => id == holder || cut,
             Request::Leave { ids } => ids.contains(holder),
-            Request::Break { token: theirs, force } => *force && *theirs == token,
+            Request::Break { token: theirs, force } => *force && (*theirs == token || *theirs == 0 && cut),
             Request::Renew { token: theirs, .. } => *theirs > token && after.state.seen < after.state.recover_until,
             Request::Acquire { id, .. } => id == holder && cut,
             _ => false,
@@ -206,9 +207,7 @@ impl Witness {
         match &after.lease {
             Some((other, new_end)) if other == holder => {
                 let renewed = matches!(turn.request, Request::Renew { id, .. } if id == holder);
-                // A recovery that has nobody to wait for any more takes what stands from before with it.
-                let shortened = matches!(turn.request, Request::Release { .. }) && cut && new_end < end;
-                let may_move = renewed || may_end || reopened || shortened;
+                let may_move = renewed || may_end || reopened;
                 ensure!(new_end == end || may_move, "the lease of {holder} was moved");
                 let broken = held.is_some_and(|held| held.broken) && !reopened;
                 ensure!(new_end <= end || !broken, "the broken lease of {holder} was prolonged");
