@@ -408,9 +408,9 @@ impl Turn {
     /// False if what the client brings is too absurd to be believed.
     fn restore(&mut self, brought: Brought, memory: &Memory, liveness: u64) -> bool {
         let Memory { epoch, floor, mut left, last_token, pace } = *memory;
-        let (brought, last, last_token) = match brought {
-            Brought::Ticket(ticket) => (ticket, self.lock.state.stamp, last_token),
-            Brought::Token(token) => (token, self.lock.state.token, token),
+        let (brought, last) = match brought {
+            Brought::Ticket(ticket) => (ticket, self.lock.state.stamp),
+            Brought::Token(token) => (token, self.lock.state.token),
         };
         let highest = epoch.max(brought).max(floor).max(last_token);
         // What the server gave itself is not absurd, even if its clock was set back since.
@@ -541,6 +541,8 @@ impl Turn {
     }
 
     fn renew(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
+        // A holder knows of no later grant than its own.
+        let memory = &Memory { last_token: token, ..*memory };
         let believed = self.restore(Brought::Token(token), memory, terms.liveness);
         let mine = self.lock.held().filter(|(holder, _, held)| holder == id && held.token == token);
         let word = match mine {
@@ -571,12 +573,15 @@ impl Turn {
 
     /// Whether no other lease has been granted since this one.
     fn newest(&self, id: &str, token: u64) -> bool {
-        let others = self.lock.lease.as_ref().is_some_and(|(holder, _)| holder != id);
-        self.lock.state.token < token || (self.lock.state.token == token && !others)
+        let others = self.lock.held().is_some_and(|(holder, _, held)| holder != id && held.token >= token);
+        self.lock.state.token <= token && !others
     }
 
     fn release(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
         let believed = self.restore(Brought::Token(token), memory, terms.liveness);
+        if believed && self.recovering() {
+            self.lock.state.token = self.lock.state.token.max(memory.last_token);
+        }
         let newest = token > 0 && token >= self.lock.state.token;
         let mut word = self.give_up(id);
         if believed && newest && self.recovering() {
