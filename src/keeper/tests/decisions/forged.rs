@@ -37,12 +37,11 @@ fn a_lease_is_broken_by_a_message_if_it_names_the_lock_and_the_secret_of_the_hol
 #[test]
 fn a_grant_that_nobody_waits_for_is_given_back_once() {
     let (mut machine, _) = start(LockOptions::new());
-    message(&mut machine, PushKind::Grant, "z", "s").iter().for_each(|effect| {
-        let Effect::Send { request, call: Call::Leave { ids, .. } } = effect else { panic!("{effect:?}") };
-        assert_eq!(ids[..], ["client.1"]);
-        let refusal = crate::server::Failure::Refused("NOPERM".into());
-        machine.handle(at(1.1), Event::Answered { request: *request, result: Err(refusal) });
-    });
+    let effects = message(&mut machine, PushKind::Grant, "z", "s");
+    let [Effect::Send { request, call: Call::Leave { ids, .. } }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(ids[..], ["client.1"]);
+    let refusal = crate::server::Failure::Refused("NOPERM".into());
+    machine.handle(at(1.1), Event::Answered { request: *request, result: Err(refusal) });
     machine.effects(at(1.1));
     assert!(machine.farewells.is_empty() && machine.sessions.is_empty(), "{machine:?}");
 }
