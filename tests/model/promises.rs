@@ -407,7 +407,8 @@ impl Witness {
         let Some((holder, _)) = &before.lease else { return Ok(()) };
         let ended = match turn.request {
             Request::Release { .. } | Request::Leave { .. } => named(turn.request, holder),
-            Request::Break { .. } => answer.word != "unknown",
+            // Token 0 ends a recovery, and no lease.
+            Request::Break { token, .. } => *token > 0 && answer.word != "unknown",
             _ => false,
         };
         if ended {
