@@ -65,6 +65,7 @@ pub(super) struct Question {
 }
 
 /// What was answered at a server.
+#[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(super) enum Replied {
     /// So many replicas have it, and the connection that this was asked on, if it is still of use.
     Replicas {

@@ -225,7 +225,7 @@ pub(super) struct Sent {
 #[derive(Debug, Clone, Hash)]
 pub(super) enum Pending {
     Position(Id),
-    Request(Call),
+    Request(Box<Call>),
 }
 
 #[derive(Debug, Clone)]
@@ -372,10 +372,10 @@ impl Machine {
             Command::Position { call, id } => self.call(now, call, Pending::Position(id)),
             Command::Renew { call, id } => self.renew_for(now, call, id),
             Command::Inspect { call, keys, after, count } => {
-                self.call(now, call, Pending::Request(Call::Inspect { keys, after, count }))
+                self.call(now, call, Pending::Request(Box::new(Call::Inspect { keys, after, count })))
             }
             Command::Break { call, keys, token, force } => {
-                self.call(now, call, Pending::Request(Call::Break { keys, token, force }))
+                self.call(now, call, Pending::Request(Box::new(Call::Break { keys, token, force })))
             }
         }
     }

@@ -60,7 +60,7 @@ impl Machine {
             return;
         }
         let (what, request) = match self.calls.get(&call) {
-            Some(Pending::Request(request)) => (What::Call(call), request.clone()),
+            Some(Pending::Request(request)) => (What::Call(call), Call::clone(request)),
             // A question for a waiter's position is its acquire, sent once more.
             Some(&Pending::Position(id)) => match self.acquire_call(id) {
                 Some(request) => (What::Position(id, call), request),

@@ -157,9 +157,10 @@ impl Machine {
     pub(super) fn on_heartbeat(&mut self, now: Time, sent: Time, name: &Arc<str>, answer: &Answer) {
         let Some(session) = self.sessions.get_mut(name) else { return };
         session.heartbeat = None;
-        // Whoever is silent for longer is given up; a longer time is that of this process, which was stopped.
-        let took = now.since(sent).min(self.patience + GRACE);
-        session.slow = (took.as_secs_f64() / (session.liveness / 3).as_secs_f64()).ceil().max(1.0) as u32;
+        // A server that is silent for longer is given up: a longer time is that of this process, which was stopped. The
+        // lock clock follows if scripts are no more than two intervals apart.
+        let took = now.since(sent).min(self.patience + GRACE).as_secs_f64();
+        session.slow = (took / (session.liveness * 2 / 3).as_secs_f64()).ceil().max(1.0) as u32;
         if answer.word == Word::Unknown {
             session.reentry = session.order.clone();
             self.reenter(now, name);

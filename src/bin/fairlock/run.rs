@@ -64,8 +64,11 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
             }
             // This process was stopped, or its machine slept, after the lease was confirmed: nothing has begun yet.
             say("the lock was granted too late to be used; waiting again");
-            give_back(guard, true, &mut events).await;
-            client.close().await;
+            let interrupted = give_back(guard, true, &mut events).await;
+            let _ = tokio::time::timeout(Duration::from_secs(1), client.close()).await;
+            if let Some(signal) = interrupted {
+                return Err(wait::interrupted_by(signal, &args.name));
+            }
         };
         // At a plain terminal the command takes the place of fairlock's group in the foreground.
         let foreground = terminal.as_ref().filter(|terminal| terminal.is_for_command()).map(Terminal::own_group);
@@ -107,15 +110,18 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
     })
 }
 
-/// Gives the lock back. A signal ends the wait for a server that does not answer: the lease ends by itself.
-async fn give_back(guard: Guard, lost: bool, events: &mut UnboundedReceiver<Event>) {
+/// Gives the lock back. A signal ends the wait for a server that does not answer, and is returned: the lease ends by itself.
+async fn give_back(guard: Guard, lost: bool, events: &mut UnboundedReceiver<Event>) -> Option<Signal> {
     tokio::select! {
-        released = guard.release() => match released {
-            Err(error) if !lost => say(format_args!("the lock could not be given back, and ends with its lease: {error}")),
-            _ => {}
-        },
+        released = guard.release() => {
+            if let (Err(error), false) = (released, lost) {
+                say(format_args!("the lock could not be given back, and ends with its lease: {error}"));
+            }
+            None
+        }
         signal = wait::interruption(events) => {
             say(format_args!("{signal} before the lock was given back: it ends with its lease"));
+            Some(signal)
         }
     }
 }

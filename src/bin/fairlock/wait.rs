@@ -61,8 +61,12 @@ pub(crate) async fn for_lock(
     if let Some(client) = client {
         let _ = timeout(Duration::from_secs(1), client.close()).await;
     }
-    let message = format!("{interrupted} while waiting for {}", printable(request.name));
-    Err(Failure::signalled(interrupted, message))
+    Err(interrupted_by(interrupted, request.name))
+}
+
+/// The end of a wait by a signal.
+pub(crate) fn interrupted_by(signal: Signal, name: &str) -> Failure {
+    Failure::signalled(signal, format!("{signal} while waiting for {}", printable(name)))
 }
 
 /// Resolves when a signal says to give up. Ctrl-Z stops fairlock, which may keep its place when it is continued.

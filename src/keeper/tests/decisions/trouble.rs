@@ -448,14 +448,18 @@ fn a_return_that_is_overtaken_by_a_confirmation_makes_room() {
 /// The lock clock stands still for longer than two heartbeats: it has to know how far apart they are.
 #[test]
 fn a_client_behind_a_slow_network_says_how_far_apart_its_heartbeats_are() {
-    let mut machine = waiting(LockOptions::new().liveness(seconds(0.6)), 9, seconds(60.0));
-    let mut now = 0.2;
-    for expected in [0.2, 0.4, 0.4] {
+    let (mut machine, spec) = start(LockOptions::new().liveness(seconds(0.06)));
+    acquire(&mut machine, 0.0, &spec, 1);
+    let (request, _) = one_sent(&mut machine, 0.0);
+    answer(&mut machine, 0.01, request, queued(9, seconds(60.0)));
+    let mut now = 0.02;
+    // The clock moves by two intervals for each.
+    for expected in [0.02, 0.06, 0.06] {
         tick(&mut machine, now);
         let (request, call) = one_sent(&mut machine, now);
         let Call::Heartbeat { heartbeat, .. } = call else { panic!("{call:?}") };
         assert_eq!(heartbeat, seconds(expected));
-        now += 0.25;
+        now += 0.1;
         answer(&mut machine, now, request, alive(9, seconds(60.0)));
     }
 }
