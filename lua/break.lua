@@ -1,10 +1,12 @@
 -- break: an operator ends a lease. Its holder is told, and the lease is not renewed any more: it ends when the holder
--- answers, or at its end. Saying it again tells again. `force` ends it at once, whether the holder knows or not; with
--- token 0 it ends a recovery, but for the time in which waiters return to their places.
+-- answers, or at its end. Saying it again tells again. `force` ends it at once, whether the holder knows or not; also if
+-- a recovery is open, which then ends; with token 0 it ends the recovery alone. Those whose heartbeats are known have the
+-- time to return to their places.
 -- KEYS: queue sessions leases entries state
 -- ARGV: token force
 -- REPLY: told left_us | ended | unknown
 local their_token, force = tonumber(ARGV[1]), ARGV[2]
+local MOST_US = 30 * 86400000000 -- no lease is longer
 -- include begin
 
 local client, word, told = '', 'unknown', {'left_us', 0}
@@ -23,7 +25,12 @@ if held and held[TOKEN] == their_token then
   end
 elseif their_token == 0 and force == '1' and now < recover_until then
   word = 'ended'
-  recover_until = math.min(recover_until, now + 3 * pace)
+end
+if word == 'ended' and now < recover_until then
+  -- Nobody is waited for any more but the waiters that are on their way back, and nobody prolongs that.
+  local ends_by = now + 3 * pace
+  recover_for = MOST_US
+  -- include cut_short
 end
 -- include promote
 local lenient = true

@@ -18,8 +18,8 @@ if mine and held[BROKEN] then
 elseif mine and not held[CUT] then
   word = 'renewed'
   holder_end = math.max(holder_end, now + lease_us)
-elseif believed and now < recover_until and left_us > 0
-  and (token < their_token or token == their_token and (holder == '' or holder == id)) then
+elseif believed and now < recover_until and left_us > 0 and token <= their_token
+  and (holder == '' or holder == id or not held or held[TOKEN] < their_token) then
   -- Nothing was granted since. What stands here is from before: an older lease, its own entry in the queue.
   word = 'renewed'
   if redis.call('ZSCORE', queue, id) then leaving[1], leaving[id], waiting = id, true, waiting - 1 end

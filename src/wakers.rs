@@ -15,7 +15,8 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -83,25 +84,23 @@ impl std::fmt::Debug for Wakers {
 impl Wakers {
     /// Those of this process; the first client starts the thread.
     pub(crate) fn of_this_process() -> std::io::Result<Arc<Self>> {
-        static SHARED: Mutex<Option<(u32, Arc<Wakers>)>> = Mutex::new(None);
+        static SHARED: Mutex<Option<Arc<Wakers>>> = Mutex::new(None);
+        static PROCESS: AtomicU32 = AtomicU32::new(0);
         let process = std::process::id();
-        // In a process that was forked while another thread had locked this, it stays locked: that process shares none.
-        let mut shared = match SHARED.try_lock() {
-            Ok(shared) => Some(shared),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        // The threads of the parent did not come along.
-        if let Some(Some((of, wakers))) = shared.as_deref()
-            && *of == process
-        {
-            return Ok(wakers.clone());
+        if PROCESS.compare_exchange(0, process, Ordering::Relaxed, Ordering::Relaxed).is_err_and(|of| of != process) {
+            // A forked process: the threads of its parent did not come along, and one of them may have held the lock.
+            return Self::start();
         }
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*shared {
+            Some(wakers) => Ok(wakers.clone()),
+            None => Ok(shared.insert(Self::start()?).clone()),
+        }
+    }
+
+    fn start() -> std::io::Result<Arc<Self>> {
         let wakers = Arc::<Self>::default();
         wakers.spawn(|wakers| wakers.call_in_turn(0))?;
-        if let Some(shared) = shared.as_deref_mut() {
-            *shared = Some((process, wakers.clone()));
-        }
         Ok(wakers)
     }
 

@@ -109,7 +109,8 @@ fn words_are_kept_for_a_reader_that_comes_late() {
     assert_eq!(holder.line(), "term");
     let mut said = String::new();
     pipe.unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.ends_with(".fairlock: the lease on x is lost; ending the command\n"), "{:?}", said.trim_matches('.'));
+    // What else there was to say may follow.
+    assert!(said.contains(".fairlock: the lease on x is lost; ending the command\n"), "{:?}", said.trim_matches('.'));
     assert_eq!(holder.finish().code, 123);
 }
 

@@ -37,12 +37,14 @@ fn the_wait_is_shown_in_one_line_and_can_be_interrupted() {
     let redis = Redis::start();
     let holder = hold(&redis, "x", "the holder");
     let mut terminal = open(&redis, 80);
-    terminal.enter("$F run x -- true; echo code $?");
+    terminal.enter("$F run x -- true");
     terminal.expect("\r\x1b[Kfairlock: waited 0:0");
     let between = terminal.expect(", position 1 for x, held by the holder");
     assert!(!between.contains('\n'), "rewritten in place: {between:?}");
     terminal.keys("\x03");
     terminal.expect("\r\x1b[K");
+    terminal.expect("PROMPT> ");
+    terminal.enter("echo code $?");
     assert_eq!(terminal.number_after("code "), 130);
     redis.await_waiting("x", 0);
 
@@ -86,12 +88,12 @@ fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
 fn nothing_of_a_full_line_is_left_behind() {
     let redis = Redis::start();
     for columns in [80, 40] {
-        for (key, then) in [("\x03", "code 130"), ("\x1a", "Stopped")] {
+        for (key, then) in [("\x03", "SIGINT while"), ("\x1a", "Stopped")] {
             let name = format!("{columns} 日 {}", then.len());
             let _holder = hold(&redis, &name, &"日本語".repeat(40));
             let mut terminal = open(&redis, columns);
             terminal.command(&format!("N='{name}'; stty echo"));
-            terminal.enter("clear; $F run \"$N\" -- true; echo \"code $?\"");
+            terminal.enter("clear; $F run \"$N\" -- true");
             terminal.await_screen(|screen| rows(screen).first().is_some_and(|row| row.contains("position 1 for")));
             terminal.keys(key);
             let screen = terminal.await_screen(|screen| screen.contains(then));
@@ -115,7 +117,7 @@ fn the_clock_ticks_while_redis_is_dead() {
         shown.extend(clock(screen));
         clock(screen) > Some(18)
     });
-    assert!(screen.contains("Redis does not answer"), "{screen}");
+    assert!(screen.contains("for x: no Redis server answers"), "{screen}");
     assert!(shown.len() > 9, "{shown:?}");
     redis.resume();
 }

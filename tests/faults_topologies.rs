@@ -1,8 +1,8 @@
 //! What befalls set-ups of several servers, while four processes with eight waiters each want one lock (I1 to I9): masters
-//! that die or are cut off under Sentinel and in a cluster, slots that move, and faults on the way to a server. Judged as in
-//! `faults.rs`.
+//! that die or are cut off under Sentinel and in a cluster, an address that moves to another master, slots that move, and
+//! faults on the way to a server. Judged as in `faults.rs`.
 //!
-//! The ordinary run has one failover under Sentinel and the moves of a slot; `make test-all` has all.
+//! The ordinary run has one failover under Sentinel, the moves of an address, and those of a slot; `make test-all` has all.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
@@ -114,6 +114,20 @@ fn a_master_that_is_cut_off_and_whose_grants_wait_for_all_replicas() {
         let set_up = sentinels().start();
         let fault = promotion::master_cut_off(&set_up, Trouble::LostPlaces, 2);
         at_sentinels(seed, &set_up, |crew| crew.replicas(2), fault);
+    }
+}
+
+/// Nobody is told of what the old master grants after the move: the replica of the new master does not count for it.
+#[test]
+fn an_address_that_moves_to_another_master_while_connections_live() {
+    for seed in seeds(&[42]) {
+        let first = RedisServer::builder().master().start();
+        let second = first.replica();
+        let third = second.replica();
+        let address = Proxy::start(&first);
+        let fault = promotion::address_moved(&address, [&first, &second, &third], 4);
+        suffer(crew_of(&address.url(), seed).replicas(1), vec![fault]);
+        [first, second, third].iter().for_each(keys_left);
     }
 }
 

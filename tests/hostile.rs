@@ -198,8 +198,8 @@ async fn strangers_may_call_themselves_anything() {
                 acquire.arg(key("fairlock", &name, what));
             }
             let us = 3_600_000_000_u64;
-            acquire.arg(id).arg(1).arg(0).arg(us).arg(us).arg(0).arg(us).arg(text).arg(text).arg(text);
-            let _: redis::Value = acquire.arg(0).arg(0).arg(0).arg(0).query(&mut raw).unwrap();
+            acquire.arg(id).arg(1).arg(0).arg(us).arg(us).arg(0).arg(us).arg(text).arg(text).arg(text).arg(text);
+            let _: redis::Value = acquire.arg(0).arg(0).arg(0).arg(0).arg(0).arg(0).query(&mut raw).unwrap();
         }
         let lock = client.lock(&name).unwrap();
         let state = lock.inspect().await.unwrap();

@@ -53,8 +53,8 @@ impl Scripts {
     /// An acquire of somebody of whom the server knows nothing, in the order of the script's header.
     fn acquire(&self, id: &str) -> redis::Cmd {
         let minute = "60000000";
-        let about = ["channel", "label", "owner"];
-        let restores = ["0", "0", "0", "0"];
+        let about = ["channel", "secret", "label", "owner"];
+        let restores = ["0"; 6];
         self.call("acquire", &[&[id, "1", "0", minute, minute, minute, minute], &about[..], &restores[..]].concat())
     }
 
@@ -87,7 +87,8 @@ fn a_thousand_arrivals_in_one_write_are_served_in_order() {
         let mut tokens = Vec::new();
         for id in &ids {
             assert_eq!(scripts.holder().as_ref(), Some(id));
-            let reply: Vec<redis::Value> = scripts.call("release", &[id]).query(&mut scripts.raw).unwrap();
+            let reply: Vec<redis::Value> =
+                scripts.call("release", &[&[id.as_str()], &["0"; 7][..]].concat()).query(&mut scripts.raw).unwrap();
             tokens.push(number(&reply, "token"));
         }
         // The last release granted to nobody.

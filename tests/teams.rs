@@ -101,7 +101,7 @@ async fn a_forged_grant_makes_nobody_a_holder() {
     let _: redis::Value = acquire(&id, &channel).query(&mut hostile.raw).unwrap();
     let mut release = redis::cmd("EVALSHA");
     release.arg(fairlock::testing::digest("release")).arg(keys.len()).arg(&keys);
-    release.arg("hostile.1").arg(0).arg(9_000_000).arg(0).arg(0).arg(0);
+    release.arg("hostile.1").arg(0).arg(9_000_000).arg(0).arg(0).arg(0).arg(0).arg(0);
     let _: redis::Value = release.query(&mut hostile.raw).unwrap();
 
     // Answers come after the messages before them.

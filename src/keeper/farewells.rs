@@ -65,6 +65,8 @@ impl Machine {
             liveness,
             epoch,
             floor: session.floor,
+            longest: session.longest,
+            last_token: session.last_token,
             pace: session.pace,
         };
         let request = self.send(now, What::Release(id), call);

@@ -168,7 +168,7 @@ impl Handle {
     pub(crate) async fn trouble(&self, lock: &Arc<str>) -> Result<Option<Arc<str>>, Fault> {
         let (reply, answer) = oneshot::channel();
         self.send(Message::Trouble { lock: lock.clone(), reply })?;
-        tokio::task::unconstrained(answer).await.map_err(|_| Fault::KeeperPanicked)
+        self.wakers.relay(tokio::task::unconstrained(answer)).await.map_err(|_| Fault::KeeperPanicked)
     }
 
     /// Ends all that this client has.

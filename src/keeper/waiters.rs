@@ -43,6 +43,8 @@ pub(super) struct Waiter {
     pub(super) request: Option<RequestId>,
     /// A message told of its grant, and no answer since: the lease may have begun long before.
     pub(super) told: bool,
+    /// A confirmation came so late that little was left of the lease.
+    late: bool,
     /// The token of a grant that is being confirmed.
     pub(super) claim: Option<u64>,
     /// What the server has granted, while replicas are asked whether they have it.
@@ -63,6 +65,8 @@ impl Machine {
         timeout: Option<Duration>,
         called: Time,
     ) {
+        // A message that was made up may have named this id before it was given.
+        self.forget_farewell(id);
         let session = self.session(&spec.keys);
         session.members += 1;
         session.liveness = session.liveness.max(spec.liveness);
@@ -90,6 +94,7 @@ impl Machine {
             told: false,
             due: true,
             request: None,
+            late: false,
             claim: None,
             unsecured: None,
             shortage: None,
@@ -377,8 +382,12 @@ impl Machine {
             Word::Renewed => {
                 waiter.epoch = answer.epoch;
                 let term = Term::since(sent, answer.left);
-                if term.deadline > now {
-                    // Be it as little as it is: asking again would not give more.
+                let notice = notice_of(&waiter.spec, term.span);
+                if term.deadline <= now + notice && !std::mem::replace(&mut waiter.late, true) {
+                    // This process may have been stopped meanwhile: asked again, the server gives a whole lease.
+                    self.confirm(now, id, token);
+                } else if term.deadline > now {
+                    // Be it as little as it is: the server is slow.
                     self.hand_out(now, id, token, term);
                 } else {
                     let message =

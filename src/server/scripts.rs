@@ -19,10 +19,10 @@ macro_rules! files {
 }
 
 /// The scripts in the order of [`Call::script`], then the parts that they include.
-const FILES: [(&str, &str); 19] = files![
+const FILES: [(&str, &str); 20] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break"
     "lib/begin" "lib/keys" "lib/time" "lib/found" "lib/clock" "lib/plan"
-    "lib/restore" "lib/refresh" "lib/give_up" "lib/promote" "lib/commit" "lib/answer"
+    "lib/restore" "lib/cut_short" "lib/refresh" "lib/give_up" "lib/promote" "lib/commit" "lib/answer"
 ];
 
 /// All scripts; [`Call::script`] is the index of the one that a call runs.
@@ -107,6 +107,8 @@ pub(crate) enum Call {
         liveness: Duration,
         epoch: u64,
         floor: u64,
+        longest: Duration,
+        last_token: u64,
         pace: Duration,
     },
     Leave {
@@ -215,12 +217,14 @@ impl Call {
                 number(&mut put, "left_us", us(*left));
                 number(&mut put, "pace_us", us(*pace));
             }
-            Call::Release { id, token, liveness, epoch, floor, pace, .. } => {
+            Call::Release { id, token, liveness, epoch, floor, longest, last_token, pace, .. } => {
                 put("id", id.as_bytes());
                 number(&mut put, "token", *token);
                 number(&mut put, "liveness_us", us(*liveness));
                 number(&mut put, "epoch", *epoch);
                 number(&mut put, "floor", *floor);
+                number(&mut put, "longest_us", us(*longest));
+                number(&mut put, "last_token", *last_token);
                 number(&mut put, "pace_us", us(*pace));
             }
             Call::Leave { ids, .. } => ids.iter().for_each(|id| put("ids...", id.as_bytes())),
@@ -307,6 +311,8 @@ mod tests {
                 liveness: second,
                 epoch: 1,
                 floor: 1,
+                longest: second,
+                last_token: 1,
                 pace: second,
             },
             Call::Leave { keys: keys.clone(), ids: vec![id] },

@@ -119,7 +119,9 @@ impl Client {
 
     pub fn give_back(&self, farewell: &Farewell) -> Request {
         let Farewell { id, token, epoch } = farewell.clone();
-        Request::Release { id, token, terms: self.terms, memory: self.memory(epoch) }
+        let left = self.longest.max(self.terms.lease);
+        let memory = Memory { left, last_token: self.last_token, ..self.memory(epoch) };
+        Request::Release { id, token, terms: self.terms, memory }
     }
 
     /// What every request brings of the client's knowledge.

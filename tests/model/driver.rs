@@ -8,7 +8,7 @@ use std::{
 
 use redis::{Cmd, cmd};
 
-use super::{Answer, Entry, Lock, Message, Request, State, Terms, about};
+use super::{Answer, Entry, Lock, Memory, Message, Request, State, Terms, about};
 use crate::support::{RedisServer, SOON};
 
 const CLOCK: &str = "local function server_time() return tonumber(redis.call('GET', 'test-clock')) end\n";
@@ -263,7 +263,8 @@ fn encode(request: &Request) -> (&'static str, Vec<String>) {
         }
         Request::Release { id, token, terms, memory } => {
             let first = std::iter::once(id.clone());
-            let rest = numbers(&[*token, terms.liveness, memory.epoch, memory.floor, memory.pace]);
+            let Memory { epoch, floor, left, last_token, pace } = *memory;
+            let rest = numbers(&[*token, terms.liveness, epoch, floor, left, last_token, pace]);
             ("release", first.chain(rest).collect())
         }
         Request::Leave { ids } => ("leave", ids.clone()),

@@ -408,9 +408,9 @@ impl Turn {
     /// False if what the client brings is too absurd to be believed.
     fn restore(&mut self, brought: Brought, memory: &Memory, liveness: u64) -> bool {
         let Memory { epoch, floor, mut left, last_token, pace } = *memory;
-        let (brought, last, last_token) = match brought {
-            Brought::Ticket(ticket) => (ticket, self.lock.state.stamp, last_token),
-            Brought::Token(token) => (token, self.lock.state.token, token),
+        let (brought, last) = match brought {
+            Brought::Ticket(ticket) => (ticket, self.lock.state.stamp),
+            Brought::Token(token) => (token, self.lock.state.token),
         };
         let highest = epoch.max(brought).max(floor).max(last_token);
         // What the server gave itself is not absurd, even if its clock was set back since.
@@ -541,6 +541,8 @@ impl Turn {
     }
 
     fn renew(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
+        // A holder knows of no later grant than its own.
+        let memory = &Memory { last_token: token, ..*memory };
         let believed = self.restore(Brought::Token(token), memory, terms.liveness);
         let mine = self.lock.held().filter(|(holder, _, held)| holder == id && held.token == token);
         let word = match mine {
@@ -571,18 +573,23 @@ impl Turn {
 
     /// Whether no other lease has been granted since this one.
     fn newest(&self, id: &str, token: u64) -> bool {
-        let others = self.lock.lease.as_ref().is_some_and(|(holder, _)| holder != id);
-        self.lock.state.token < token || (self.lock.state.token == token && !others)
+        let others = self.lock.held().is_some_and(|(holder, _, held)| holder != id && held.token >= token);
+        self.lock.state.token <= token && !others
     }
 
     fn release(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
         let believed = self.restore(Brought::Token(token), memory, terms.liveness);
+        if believed && self.recovering() {
+            self.lock.state.token = self.lock.state.token.max(memory.last_token);
+        }
         let newest = token > 0 && token >= self.lock.state.token;
         let mut word = self.give_up(id);
         if believed && newest && self.recovering() {
             // The recovery waited for this lease. What remains is for those who wait to return.
             self.pass_over(token);
-            self.shorten_recovery(terms.liveness.max(3 * memory.pace));
+            let state = &self.lock.state;
+            let needed = terms.liveness.max(3 * memory.pace.max(state.pace));
+            self.end_recovery_by(state.recover_until - state.recover_for + needed);
             if word == "unknown" {
                 word = "released";
             }
@@ -591,15 +598,23 @@ impl Turn {
         Some(self.answer(word, client_of(id), &[]))
     }
 
-    /// The recovery ends after this time, or that in which the slowest returns.
-    fn shorten_recovery(&mut self, to: u64) {
-        let until = self.now + to.max(3 * self.lock.state.pace);
-        let until = self.lock.state.recover_until.min(until);
+    /// The recovery ends by then at the latest, or now.
+    fn end_recovery_by(&mut self, by: u64) {
+        let until = self.lock.state.recover_until.min(by.max(self.now));
         self.lock.state.recover_until = until;
         let cut = self.lock.held().is_some_and(|(_, _, held)| held.cut);
         if let Some((_, end)) = self.lock.lease.as_mut().filter(|_| cut) {
             *end = until.min(*end);
+            if *end <= self.now {
+                self.lock.end_lease();
+            }
         }
+    }
+
+    fn operator_ends_recovery(&mut self) {
+        self.end_recovery_by(self.now + 3 * self.lock.state.pace);
+        // Nobody who returns prolongs it.
+        self.lock.state.recover_for = 30 * ABSURD;
     }
 
     fn leave(&mut self, ids: &[String]) -> Option<Answer> {
@@ -633,8 +648,7 @@ impl Turn {
         let Some((id, end, held)) = self.lock.held().filter(|(_, _, held)| held.token == token) else {
             let ends_recovery = token == 0 && force && self.recovering();
             if ends_recovery {
-                let until = self.now + 3 * self.lock.state.pace;
-                self.lock.state.recover_until = self.lock.state.recover_until.min(until);
+                self.operator_ends_recovery();
             }
             self.promote(u64::MAX);
             return Some(self.answer(if ends_recovery { "ended" } else { "unknown" }, "", &[("left_us", 0)]));
@@ -647,6 +661,9 @@ impl Turn {
             self.lock.mark_holder(|held| held.broken = true);
         }
         self.pass_over(token);
+        if force && self.recovering() {
+            self.operator_ends_recovery();
+        }
         self.promote(u64::MAX);
         Some(self.answer(if force { "ended" } else { "told" }, "", &[("left_us", left)]))
     }

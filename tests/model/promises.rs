@@ -196,9 +196,10 @@ impl Witness {
         let reopened = before.state.epoch != after.state.epoch;
         let cut = reopened || held.is_none_or(|held| held.cut);
         let may_end = match turn.request {
-            Request::Release { id, .. } => id == holder,
+            // A recovery that has nobody to wait for any more takes what stands from before with it.
+            Request::Release { id, .. } => id == holder || cut,
             Request::Leave { ids } => ids.contains(holder),
-            Request::Break { token: theirs, force } => *force && *theirs == token,
+            Request::Break { token: theirs, force } => *force && (*theirs == token || *theirs == 0 && cut),
             Request::Renew { token: theirs, .. } => *theirs > token && after.state.seen < after.state.recover_until,
             Request::Acquire { id, .. } => id == holder && cut,
             _ => false,
@@ -206,9 +207,7 @@ impl Witness {
         match &after.lease {
             Some((other, new_end)) if other == holder => {
                 let renewed = matches!(turn.request, Request::Renew { id, .. } if id == holder);
-                // A recovery that has nobody to wait for any more takes what stands from before with it.
-                let shortened = matches!(turn.request, Request::Release { .. }) && cut && new_end < end;
-                let may_move = renewed || may_end || reopened || shortened;
+                let may_move = renewed || may_end || reopened;
                 ensure!(new_end == end || may_move, "the lease of {holder} was moved");
                 let broken = held.is_some_and(|held| held.broken) && !reopened;
                 ensure!(new_end <= end || !broken, "the broken lease of {holder} was prolonged");
@@ -350,13 +349,16 @@ impl Witness {
         }
         if memory.epoch > before.state.epoch {
             let last_token = match turn.request {
-                Request::Renew { token, .. } | Request::Release { token, .. } => *token,
+                Request::Renew { token, .. } => *token,
                 _ => memory.last_token,
             };
             // Of a lease that is not the last one nothing is left.
             let held = before.lease.as_ref().and_then(|(holder, _)| Some(before.entries.get(holder)?.token));
             let known = before.state.token.max(held.unwrap_or_default());
-            let left = if last_token < known { 0 } else { memory.left };
+            // And the release of the last one ends the wait for it.
+            let gives_back =
+                matches!(turn.request, Request::Release { token, .. } if *token >= known.max(memory.last_token));
+            let left = if last_token < known || gives_back { 0 } else { memory.left };
             let least = after.state.seen + terms.liveness.max(3 * memory.pace).max(left);
             ensure!(after.state.epoch > memory.epoch, "the loss went unnoticed");
             ensure!(after.state.recover_until >= least, "the recovery ends before {least}");
@@ -385,9 +387,12 @@ impl Witness {
         let held = after.entries.get(id).filter(|held| after.holds(id) && held.token == *token);
         ensure!(!held.is_some_and(|held| !held.broken && !held.cut), "{id} has its lease and was told that it is lost");
         let last = before.lease.as_ref().and_then(|(holder, _)| Some(before.entries.get(holder)?.token));
-        let newest = *token > before.state.token.max(last.unwrap_or_default());
-        let shows =
-            memory.epoch > 0 && memory.epoch == before.state.epoch && memory.left > 0 && self.believed(turn).is_some();
+        // Under the epoch that it knows, or in the recovery that another opened, who may have known of this lease.
+        let older = memory.epoch < before.state.epoch && after.state.seen < before.state.recover_until;
+        let known = before.state.token - u64::from(older && before.state.token == *token);
+        let newest = *token > known && last.is_none_or(|last| *token > last);
+        let in_time = memory.epoch > 0 && (memory.epoch == before.state.epoch || older);
+        let shows = in_time && memory.left > 0 && self.believed(turn).is_some();
         ensure!(!shows || !newest, "{id} was not restored, and nobody had been granted the lock since");
         Ok(())
     }

@@ -1,13 +1,15 @@
-//! A master that falls silent, and a replica that is promoted in its place, without the latest writes.
+//! A master that falls silent, or whose address moves, and a replica that is promoted in its place, without the latest writes.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use super::tell;
+use redis::cmd;
+
+use super::{subscribers, tell};
 use crate::support::{
-    Cluster, RedisServer, SOON, Sentinels,
+    Cluster, Proxy, RedisServer, SOON, Sentinels,
     crew::{Crew, Fault, Struck, clock, fault::concerned},
     eventually,
-    history::Trouble,
+    history::{Trouble, Wait, now_ns},
 };
 
 /// SIGKILL of the master that sentinels know, and no replica knows of the latest grants. It comes back as a replica before
@@ -94,6 +96,55 @@ pub fn master_of_slot_killed(cluster: &Cluster, slot: u16, hits: u64) -> Fault<'
         cluster.await_replica(old);
         struck
     })
+}
+
+/// The replica of a master is promoted, and the address of the master leads new connections there. Half of the clients lose
+/// their connections and find the new master. The other half stays connected to the old master, which grants and has no
+/// replica any more; a client that asks for its replicas must connect anew, to the new master, which has one. A hit is a
+/// client that stayed and is granted the lock afterwards: by the new master, or two hold at once.
+///
+/// `chain`: each of these servers replicates the one before it. The old master becomes the last one.
+pub fn address_moved<'a>(address: &'a Proxy, mut chain: [&'a RedisServer; 3], hits: u64) -> Fault<'a> {
+    Fault::new("the address moved to another master", hits, move |crew| {
+        let [old, new, last] = chain;
+        chain.rotate_left(1);
+        Struck::during(&[Trouble::Silent, Trouble::Divided, Trouble::LostPlaces], || {
+            tell(new, &["REPLICAOF", "NO", "ONE"]);
+            address.lead_to(new);
+            let mut clients: Vec<String> = subscribers(old).into_iter().collect();
+            crew.rng().shuffle(&mut clients);
+            let stay = clients.split_off(clients.len() / 2);
+            for client in clients {
+                tell(old, &["CLIENT", "KILL", "ID", client.trim_start_matches("id=")]);
+            }
+            tell(old, &["CLIENT", "KILL", "TYPE", "normal"]);
+            all_granted(crew);
+            // If grants of the old master count, some of these are among them.
+            crew.work(20);
+            tell(old, &["REPLICAOF", "127.0.0.1", &last.port().to_string()]);
+            for kind in ["normal", "pubsub"] {
+                tell(old, &["CLIENT", "KILL", "TYPE", kind]);
+            }
+            eventually("the old master is a replica", SOON, || {
+                let info: String = cmd("INFO").arg("replication").query(&mut old.raw()).unwrap();
+                info.contains("master_link_status:up")
+            });
+            crew.work(1);
+            stay.len() as u64
+        })
+    })
+}
+
+/// Waits until each process has been granted the lock after this was called.
+#[track_caller]
+fn all_granted(crew: &Crew) {
+    let from = now_ns();
+    eventually("each process is granted the lock", 4 * SOON, || {
+        let history = crew.recent();
+        let since = |wait: &&Wait| wait.granted_ns.is_some_and(|at| at >= from);
+        let granted: BTreeSet<&str> = history.waits().iter().filter(since).map(|wait| wait.process.as_str()).collect();
+        crew.awake().iter().all(|name| granted.contains(name.as_str()))
+    });
 }
 
 fn replicas<'a>(set_up: &'a Sentinels, master: &RedisServer) -> Vec<&'a RedisServer> {

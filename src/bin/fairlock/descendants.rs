@@ -16,9 +16,15 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-/// The one child that `std::process` collects. The lock keeps a child from being collected between the look at its
-/// number and the signal to it.
-static OWN: Mutex<Option<i32>> = Mutex::new(None);
+/// The children that `std::process` collects. The lock keeps a child from being collected between the look at its number
+/// and the signal to it.
+static OWN: Mutex<Vec<Own>> = Mutex::new(Vec::new());
+
+struct Own {
+    pid: i32,
+    /// It is nothing of the command's, and outlives it: the private server.
+    apart: bool,
+}
 
 /// A process, as /proc shows it.
 #[derive(Debug, Clone, Copy)]
@@ -53,16 +59,30 @@ pub(crate) fn adopt() -> io::Result<()> {
 
 /// Starts a child that `collect` leaves to the caller.
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
+    start(command, false)
+}
+
+/// The same for a child that `signal_children` leaves alone as well.
+pub(crate) fn spawn_apart(command: &mut Command) -> io::Result<Child> {
+    start(command, true)
+}
+
+fn start(command: &mut Command, apart: bool) -> io::Result<Child> {
     let mut own = own();
     let child = command.spawn()?;
-    *own = Some(child.id().cast_signed());
+    own.push(Own { pid: child.id().cast_signed(), apart });
     Ok(child)
 }
 
-/// Collects the children that have ended, except for the one from `spawn`.
+/// The caller has collected this child: its number may soon be another's.
+pub(crate) fn collected(child: &Child) {
+    own().retain(|own| own.pid != child.id().cast_signed());
+}
+
+/// Collects the children that have ended, except for those from `spawn`.
 pub(crate) fn collect() {
     let own = own();
-    for child in children().filter(|child| child.dead && Some(child.pid) != *own) {
+    for child in children().filter(|child| child.dead && own.iter().all(|own| own.pid != child.pid)) {
         if let Some(pid) = rustix::process::Pid::from_raw(child.pid) {
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         }
@@ -76,9 +96,10 @@ pub(crate) fn present() -> Vec<i32> {
 
 /// Signals the children, except for these; without a signal it only looks whether they live.
 pub(crate) fn signal_children(signal: Option<Signal>, except: &[i32]) -> Left {
-    let _own = own();
+    let own = own();
+    let is_apart = |child: &Process| own.iter().any(|own| own.apart && own.pid == child.pid);
     let mut left = Left::default();
-    for child in children().filter(|child| !child.dead && !except.contains(&child.pid)) {
+    for child in children().filter(|child| !child.dead && !except.contains(&child.pid) && !is_apart(child)) {
         let pid = Pid::from_raw(child.pid);
         match kill(pid, signal) {
             Ok(()) => left.alive = true,
@@ -137,7 +158,7 @@ fn own_pid() -> i32 {
     std::process::id().cast_signed()
 }
 
-fn own() -> MutexGuard<'static, Option<i32>> {
+fn own() -> MutexGuard<'static, Vec<Own>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -14,8 +14,8 @@ use crate::exit::{Failure, say};
 use crate::job::this_binary;
 use crate::local_folder::Folder;
 use crate::local_server::{self, Place, become_server, servers_of};
-use crate::lookup;
 use crate::text::printable;
+use crate::{descendants, lookup};
 
 /// How long a server may take until it answers, or until it has ended.
 const START: Duration = Duration::from_secs(10);
@@ -173,7 +173,10 @@ fn bring_up(folder: &Folder) -> Result<Option<Child>, Failure> {
             (Answer::Nothing, None) => child = Some(launch(folder)?),
             (Answer::Nothing, Some(_)) => {}
         }
-        if let Some(status) = child.as_mut().and_then(|server| server.try_wait().ok().flatten()) {
+        if let Some(server) = &mut child
+            && let Some(status) = server.try_wait().ok().flatten()
+        {
+            descendants::collected(server);
             if status.code() != Some(local_server::TAKEN.into()) {
                 let words = last_words(folder);
                 return Err(Failure::own(format!("the private redis-server ended at its start ({status}): {words}")));
@@ -190,6 +193,7 @@ fn bring_up(folder: &Folder) -> Result<Option<Child>, Failure> {
             };
             let _ = server.kill();
             let _ = server.wait();
+            descendants::collected(&server);
             return Err(Failure::own(format!("the private redis-server does not answer: {}", last_words(folder))));
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -223,16 +227,11 @@ fn unreachable(folder: &Folder) -> Failure {
 }
 
 fn launch(folder: &Folder) -> Result<Child, Failure> {
-    this_binary()
-        .arg(local_server::WORD)
-        .arg(folder.path())
-        .arg(find_server()?)
-        // It outlives us, so it must hold nothing that somebody may wait for.
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| Failure::because("cannot start redis-server", error))
+    let mut server = this_binary();
+    server.arg(local_server::WORD).arg(folder.path()).arg(find_server()?);
+    // It outlives us, so it must hold nothing that somebody may wait for.
+    server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    descendants::spawn_apart(&mut server).map_err(|error| Failure::because("cannot start redis-server", error))
 }
 
 fn find_server() -> Result<PathBuf, Failure> {

@@ -1,6 +1,6 @@
 //! `fairlock run`: waits for the lock, and supervises the command while it is held.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlock::{Guard, LockOptions};
 use nix::sys::signal::Signal;
@@ -47,7 +47,8 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
     let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
     runtime.block_on(async {
         let terminal = Terminal::open();
-        let request = wait::Request {
+        let began = Instant::now();
+        let mut request = wait::Request {
             client: &client,
             name: &args.name,
             label: args.label.clone().unwrap_or_else(|| wait::default_label(&args.command[0])),
@@ -58,17 +59,23 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
         };
         let (client, guard, term_at, kill_at) = loop {
             let (client, guard) = wait::for_lock(&request, &mut events, terminal.as_ref()).await?;
+            // This process may have been stopped, or its machine have slept, since the lease was confirmed: then it is renewed.
+            if Moment::now() >= timing.of(&guard.held()).0 {
+                let _ = guard.renew().await;
+            }
             let (term_at, kill_at) = timing.of(&guard.held());
             if Moment::now() < term_at {
                 break (client, guard, term_at, kill_at);
             }
-            // This process was stopped, or its machine slept, after the lease was confirmed: nothing has begun yet.
+            // It is over, and nothing has begun yet.
             say("the lock was granted too late to be used; waiting again");
             let interrupted = give_back(guard, true, &mut events).await;
             let _ = tokio::time::timeout(Duration::from_secs(1), client.close()).await;
             if let Some(signal) = interrupted {
                 return Err(wait::interrupted_by(signal, &args.name));
             }
+            let least = Duration::from_millis(1);
+            request.timeout = args.timeout.map(|all| all.saturating_sub(began.elapsed()).max(least));
         };
         // At a plain terminal the command takes the place of fairlock's group in the foreground.
         let foreground = terminal.as_ref().filter(|terminal| terminal.is_for_command()).map(Terminal::own_group);

@@ -38,8 +38,10 @@ pub(crate) const WORD: &str = "__shim";
 /// What `ps` shows, and what `pkill` and `killall` go by.
 pub(crate) const NAME: &str = "lease-shim";
 
-/// How often the others are looked at once the command itself is gone.
+/// How often the command's descendants are looked at once they are killed.
 const SWEEP: Duration = Duration::from_millis(20);
+/// How often before that.
+const LOOK: Duration = Duration::from_millis(250);
 /// How long killed processes may take to vanish before the shim stops looking.
 const VANISH: Duration = Duration::from_secs(1);
 
@@ -145,8 +147,9 @@ impl Shim {
     fn next_look(&self) -> Moment {
         match &self.ending {
             None => self.term_at,
-            Some(ending) if ending.killed || self.status.is_some() => Moment::now().after(SWEEP),
-            Some(ending) => ending.kill_at,
+            Some(ending) if ending.killed => Moment::now().after(SWEEP),
+            // Each of the others that ends is told by a signal.
+            Some(ending) => ending.kill_at.min(Moment::now().after(LOOK)),
         }
     }
 

@@ -161,9 +161,14 @@ fn request_of(call: &Call) -> Request {
             let memory = Memory { epoch, floor, left: us(left), pace: us(pace), ..Memory::default() };
             Request::Renew { id, token, terms, memory }
         }
-        Call::Release { id, token, liveness, epoch, floor, pace, .. } => {
+        Call::Release { id, token, liveness, epoch, floor, longest, last_token, pace, .. } => {
             let terms = Terms { liveness: us(liveness), ..Terms::default() };
-            Request::Release { id, token, terms, memory: Memory { epoch, floor, pace: us(pace), ..Memory::default() } }
+            Request::Release {
+                id,
+                token,
+                terms,
+                memory: Memory { epoch, floor, left: us(longest), last_token, pace: us(pace) },
+            }
         }
         Call::Leave { ids, .. } => Request::Leave { ids },
         Call::Inspect { after, count, .. } => Request::Inspect { after, count: count as usize },

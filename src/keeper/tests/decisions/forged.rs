@@ -33,6 +33,18 @@ fn a_lease_is_broken_by_a_message_if_it_names_the_lock_and_the_secret_of_the_hol
     }
 }
 
+/// A forged message may name the next acquire, and the connection break before what it led to was answered.
+#[test]
+fn a_forged_grant_of_an_id_to_come_takes_nothing_from_it() {
+    let (mut machine, spec) = start(LockOptions::new());
+    message(&mut machine, PushKind::Grant, "x", "s");
+    disconnect(&mut machine, 1.1);
+    acquire(&mut machine, 1.2, &spec, 1);
+    connect(&mut machine, 1.3);
+    let sent = sent(&mut machine, 1.3);
+    assert!(matches!(&sent[..], [(_, Call::Acquire { .. })]), "{sent:?}");
+}
+
 /// What is told of an id that nobody here has any more may be true: it is given back, but not again and again.
 #[test]
 fn a_grant_that_nobody_waits_for_is_given_back_once() {

@@ -485,8 +485,9 @@ fn a_grant_of_which_little_is_left_is_confirmed_before_it_is_handed_out() {
     }
 }
 
+/// The process may have been stopped while the first was under way. A second one shows that it is the server.
 #[test]
-fn a_confirmation_of_which_nothing_is_left_is_an_error() {
+fn a_second_confirmation_of_which_nothing_is_left_is_an_error() {
     for (took, handed_out) in [(19.898, true), (19.899, false)] {
         let (mut machine, spec) = start(LockOptions::new().lease(seconds(20.0)).liveness(seconds(60.0)));
         acquire(&mut machine, 0.0, &spec, 1);
@@ -494,7 +495,11 @@ fn a_confirmation_of_which_nothing_is_left_is_an_error() {
         answer(&mut machine, 19.0, request, lease(Word::Granted, seconds(20.0)));
         let (request, _) = one_sent(&mut machine, 19.0);
         answer(&mut machine, 19.0 + took, request, lease(Word::Renewed, seconds(20.0)));
-        let effects = machine.effects(at(19.0 + took));
+        let again = 19.0 + took;
+        let (request, call) = one_sent(&mut machine, again);
+        assert!(is_renewal(&call), "{call:?}");
+        answer(&mut machine, again + took, request, lease(Word::Renewed, seconds(20.0)));
+        let effects = machine.effects(at(again + took));
         assert_eq!(granted(&effects).is_some(), handed_out, "{took}");
         assert_eq!(matches!(refused(&effects), Some(Refusal::Fault(Fault::Refused { .. }))), !handed_out, "{took}");
     }
