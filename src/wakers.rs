@@ -242,3 +242,24 @@ impl<F> Drop for Relayed<F> {
         drop(self.relay.caller.take());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("this is the caller's waker");
+        }
+    }
+
+    // Another thread would take over from one that such a waker ends, but more slowly each time.
+    #[test]
+    fn a_waker_that_panics_does_not_end_the_thread_that_calls_it() {
+        let relay = Arc::new(Relay { wakers: Arc::default(), caller: AtomicWaker::new() });
+        relay.caller.register(&Arc::new(Panics).into());
+        relay.call();
+    }
+}

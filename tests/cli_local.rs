@@ -148,9 +148,10 @@ fn stop_ends_it_but_not_under_a_running_command() {
     eventually("it stops", || (local(&["stop"]).code == 0).then_some(()));
     await_death(server);
 
+    // Long enough that a holder that started the server again, after a second, would keep its lease.
     let mut holder = place.fairlock();
     let holder =
-        Process::spawn(holder.args(["run", "--local", "x", "--lease", "2s", "--", "sh", "-c", "echo; sleep 1000"]));
+        Process::spawn(holder.args(["run", "--local", "x", "--lease", "6s", "--", "sh", "-c", "echo; sleep 1000"]));
     holder.line();
     let server = place.server().unwrap();
     assert_eq!(local(&["stop", "--force"]).code, 0);

@@ -412,7 +412,8 @@ impl Witness {
         let Some((holder, _)) = &before.lease else { return Ok(()) };
         let ended = match turn.request {
             Request::Release { .. } | Request::Leave { .. } => named(turn.request, holder),
-            Request::Break { .. } => answer.word != "unknown",
+            // Token 0 ends a recovery, and no lease.
+            Request::Break { token, .. } => *token > 0 && answer.word != "unknown",
             _ => false,
         };
         if ended {
@@ -511,7 +512,9 @@ impl Witness {
 
 /// I10: what the second of two equal requests may change is the clock, and the end of a lease that it renews.
 pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<(), String> {
-    if first.answer.number("again") == Some(1) {
+    // Who ends a recovery leaves three heartbeats of those who are heard of. When it is said again there may be fewer.
+    let ends_recovery = matches!(request, Request::Break { token: 0, force: true });
+    if first.answer.number("again") == Some(1) || ends_recovery {
         return Ok(());
     }
     let (mut one, mut two) = (first.found.lock.essence(), second.found.lock.essence());

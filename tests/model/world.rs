@@ -337,8 +337,9 @@ impl<'a> World<'a> {
                 client.give_back(&client.farewells[which % client.farewells.len()])
             }
             What::Break { current, force } => {
+                // Where nothing is held, token 0 ends a recovery.
                 let held = self.model.entries.values().find(|entry| entry.token > 0);
-                let token = held.filter(|_| current).map_or(self.model.state.stamp, |held| held.token);
+                let token = if current { held.map_or(0, |held| held.token) } else { self.model.state.stamp };
                 Request::Break { token, force }
             }
             What::Inspect { after, count } => {

@@ -143,8 +143,8 @@ impl Tree {
     fn suite(&self, stages: [&Stage; 2], likely: Option<&str>) -> Verdict {
         let mut by_chance = Vec::new();
         let is_likely = |target: &&Target| likely == Some(target.0);
-        let special = SPECIAL.iter().flat_map(|stage| stage.targets);
-        let likely: Vec<Target> = REAL.targets.iter().chain(special).filter(is_likely).copied().collect();
+        let all = [&PURE, &REAL].into_iter().chain(SPECIAL).flat_map(|stage| stage.targets);
+        let likely: Vec<Target> = all.filter(is_likely).copied().collect();
         for (targets, twice) in [(&*likely, true)].into_iter().chain(stages.map(|stage| (stage.targets, stage.twice))) {
             match self.part(targets, twice, &mut by_chance) {
                 Verdict::Survived(_) => {}

@@ -49,12 +49,11 @@ fn a_forged_grant_of_an_id_to_come_takes_nothing_from_it() {
 #[test]
 fn a_grant_that_nobody_waits_for_is_given_back_once() {
     let (mut machine, _) = start(LockOptions::new());
-    message(&mut machine, PushKind::Grant, "z", "s").iter().for_each(|effect| {
-        let Effect::Send { request, call: Call::Leave { ids, .. } } = effect else { panic!("{effect:?}") };
-        assert_eq!(ids[..], ["client.1"]);
-        let refusal = crate::server::Failure::Refused("NOPERM".into());
-        machine.handle(at(1.1), Event::Answered { request: *request, result: Err(refusal) });
-    });
+    let effects = message(&mut machine, PushKind::Grant, "z", "s");
+    let [Effect::Send { request, call: Call::Leave { ids, .. } }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(ids[..], ["client.1"]);
+    let refusal = crate::server::Failure::Refused("NOPERM".into());
+    machine.handle(at(1.1), Event::Answered { request: *request, result: Err(refusal) });
     machine.effects(at(1.1));
     assert!(machine.farewells.is_empty() && machine.sessions.is_empty(), "{machine:?}");
 }
