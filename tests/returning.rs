@@ -48,7 +48,8 @@ async fn the_first_to_return_leaves_the_holder_its_lease() {
     assert!(recovering > Duration::from_secs(10), "{recovering:?} is less than what was left of the lease");
     assert!(guard.check().is_ok());
     drop(waiting);
-    guard.release().await.unwrap_err();
+    // The server has not heard of this lease since, nor of another: it was held to the end.
+    guard.release().await.unwrap();
     drop((holder, waiter, lock));
     keys_left(&server);
 }
