@@ -67,7 +67,8 @@ async fn replicas_of_another_server_at_the_same_address_do_not_count() {
     let old = RedisServer::builder().master().start();
     let (new, replica) = pair();
     let proxy = Proxy::start(&old);
-    let options = LockOptions::new().replicas(1);
+    // The new server holds back grants for as long as a lease may last there that it has not heard of.
+    let options = LockOptions::new().lease(Duration::from_secs(3)).replicas(1);
     let lock = Client::connect(&proxy.url()).await.unwrap().lock_with("x", options).unwrap();
     proxy.lead_to(&new);
     let guard = soon(lock.acquire()).await.unwrap();
