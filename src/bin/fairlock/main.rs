@@ -3,44 +3,31 @@
 //! `fairlock run` is three processes, so that the command never outlives its lease:
 //!
 //! ```text
-//! fairlock run        waits in the queue, renews the lease, has the terminal   run.rs, wait.rs, supervise.rs
-//!   └─ lease-shim     knows the deadline; ends the command when fairlock is silent    shim.rs
-//!        └─ command   begins as a stage that ties its life to the shim's, then execs  stage.rs
+//! fairlock run        waits in the queue, renews the lease, has the terminal   run/
+//!   └─ lease-shim     knows the deadline; ends the command when fairlock is silent    shim/mod.rs
+//!        └─ command   begins as a stage that ties its life to the shim's, then execs  shim/stage.rs
 //! ```
 #![forbid(unsafe_code)]
 
 mod args;
-mod clock;
 mod connect;
-mod descendants;
 mod exit;
-mod job;
 mod local;
-mod local_folder;
-mod local_server;
-mod lookup;
-mod nested;
-mod progress;
-mod protocol;
+mod process;
 mod run;
 mod shim;
-mod signals;
-mod stage;
 mod status;
 mod stderr;
-mod supervise;
-mod terminal;
 mod text;
-mod timing;
-mod wait;
 mod warnings;
-mod watch;
 
 use std::process::ExitCode;
 
 use args::{Cli, LocalAction, Task};
 use clap::Parser as _;
 use exit::{Failure, OWN_FAILURE};
+use process::signals;
+use shim::stage;
 
 fn main() -> ExitCode {
     let code = be_what_is_asked_for();
@@ -53,9 +40,9 @@ fn be_what_is_asked_for() -> ExitCode {
     if let Some(word) = words.next() {
         // The inner stages are not part of the interface, so clap and its help never see them.
         match word.to_str() {
-            Some(shim::WORD) => return shim::main(words),
+            Some(shim::protocol::SHIM_WORD) => return shim::main(words),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
-            Some(local_server::WORD) => return local_server::main(words),
+            Some(local::server::WORD) => return local::server::main(words),
             _ => {}
         }
     }

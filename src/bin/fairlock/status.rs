@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use crate::args::{Server, Status};
 use crate::connect;
 use crate::exit::Failure;
-use crate::text::{printable, printable_json, seconds};
-use crate::wait::no_grants;
+use crate::text::{no_grants, printable, printable_json, seconds};
 
 pub(crate) fn status(server: &Server, args: &Status) -> Result<u8, Failure> {
     let own = |error: &dyn Display| Failure::own(error.to_string());

@@ -42,6 +42,12 @@ pub(crate) fn seconds(duration: Duration) -> String {
     humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string()
 }
 
+/// What is said of a lock while the server waits for the clients that were there before it lost data.
+pub(crate) fn no_grants(longest: Duration) -> String {
+    let longest = seconds(longest.max(Duration::from_secs(1)));
+    format!("recovering: the server lost data, and grants nothing for up to {longest}, until its clients are back")
+}
+
 #[cfg(test)]
 mod tests {
     use super::{printable, printable_json};

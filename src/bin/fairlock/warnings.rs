@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-use crate::{exit, progress};
+use crate::exit;
+use crate::run::progress;
 
 /// From now on. Nothing that the library does afterwards is lost.
 pub(crate) fn show() {

@@ -1,45 +1,25 @@
 //! The wait for the lock: connecting, queueing, telling how it goes, and leaving when interrupted.
 
-use std::ffi::OsStr;
 use std::future::IntoFuture as _;
 use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{
-    AcquireError, Client, ClientBuilder, Enqueue, Guard, Holder, Lock, LockOptions, TryAcquireError, Waiting,
-};
+use fairlock::{AcquireError, Client, Enqueue, Guard, Lock, Waiting};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::exit::{self, Failure, say};
-use crate::nested::Ancestors;
-use crate::run::Event;
-use crate::terminal::Terminal;
-use crate::text::{printable, seconds};
-use crate::watch::{SILENT, watch};
-use crate::{progress, signals};
+use super::events::Event;
+use super::progress;
+use super::request::{Request, interrupted_by, not_granted, not_now, trouble};
+use super::watch::{SILENT, watch};
+use crate::exit::{Failure, say};
+use crate::process::signals;
+use crate::process::terminal::Terminal;
+use crate::text::seconds;
 
 /// With `--no-wait` there is an answer by then.
 const ANSWER: Duration = Duration::from_secs(5);
-
-pub(crate) struct Request<'a> {
-    pub(crate) client: &'a ClientBuilder,
-    pub(crate) name: &'a str,
-    pub(crate) label: String,
-    pub(crate) options: LockOptions,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) no_wait: bool,
-    pub(crate) ancestors: &'a Ancestors,
-}
-
-/// What others see of us: where to look, and what for.
-pub(crate) fn default_label(command: &OsStr) -> String {
-    let machine = rustix::system::uname();
-    let host = machine.nodename().to_string_lossy();
-    let name = std::path::Path::new(command).file_name().unwrap_or(command).to_string_lossy();
-    format!("{host}:{} {}", std::process::id(), name.chars().take(40).collect::<String>())
-}
 
 /// Waits for the lock. A signal ends the wait, and the queue is left before this returns.
 pub(crate) async fn for_lock(
@@ -62,11 +42,6 @@ pub(crate) async fn for_lock(
         let _ = timeout(Duration::from_secs(1), client.close()).await;
     }
     Err(interrupted_by(interrupted, request.name))
-}
-
-/// The end of a wait by a signal.
-pub(crate) fn interrupted_by(signal: Signal, name: &str) -> Failure {
-    Failure::signalled(signal, format!("{signal} while waiting for {}", printable(name)))
 }
 
 /// Resolves when a signal says to give up. Ctrl-Z stops fairlock, which may keep its place when it is continued.
@@ -140,55 +115,5 @@ async fn queue(enqueue: Enqueue, lock: &Lock) -> Result<Waiting, AcquireError> {
             said = Some(news);
         }
         pause = Duration::from_millis(500);
-    }
-}
-
-/// What is in the way of an answer.
-pub(crate) async fn trouble(lock: &Lock) -> Option<String> {
-    lock.trouble().await.ok().flatten().map(|trouble| trouble.to_string())
-}
-
-pub(crate) fn describe(holder: &Holder) -> String {
-    printable(if holder.label.is_empty() { &holder.id } else { &holder.label })
-}
-
-/// What is said of a lock while the server waits for the clients that were there before it lost data.
-pub(crate) fn no_grants(longest: Duration) -> String {
-    let longest = seconds(longest.max(Duration::from_secs(1)));
-    format!("recovering: the server lost data, and grants nothing for up to {longest}, until its clients are back")
-}
-
-fn not_now(request: &Request<'_>, error: &TryAcquireError) -> Failure {
-    let name = printable(request.name);
-    match error {
-        TryAcquireError::Busy { holder, waiting, recovering_for, .. } => {
-            let why = match (holder, recovering_for) {
-                (Some(holder), _) => {
-                    if let Err(nested) = request.ancestors.check(request.name, holder.token) {
-                        return nested;
-                    }
-                    format!("has been held by {} for {}", describe(holder), seconds(holder.held_for))
-                }
-                (None, Some(longest)) => format!("is {}", no_grants(*longest)),
-                (None, None) => "is held by nobody, and others are first".to_owned(),
-            };
-            let queue = if *waiting > 0 { format!("; {waiting} waiting") } else { String::new() };
-            Failure::new(exit::BUSY, format!("{name} {why}{queue}"))
-        }
-        other => Failure::own(other.to_string()),
-    }
-}
-
-pub(crate) fn not_granted(request: &Request<'_>, error: &AcquireError) -> Failure {
-    let name = printable(request.name);
-    match error {
-        AcquireError::Timeout { waited, position, cause, .. } => {
-            let place = position.map(|position| format!(", at position {position}")).unwrap_or_default();
-            let cause = cause.as_ref().map(|cause| format!("; last error: {}", printable(cause))).unwrap_or_default();
-            let waited = humantime::format_duration(request.timeout.unwrap_or(*waited));
-            let message = format!("{name} was not granted within {waited}{place}{cause}");
-            Failure::new(exit::TIMED_OUT, message)
-        }
-        other => Failure::own(other.to_string()),
     }
 }

@@ -6,10 +6,14 @@
 //!
 //! It has a process group of its own and blocks all signals, so that neither the terminal nor a well-meant `kill` ends it
 //! before its command; and another name than fairlock, so that `killall -9 fairlock` does not. If it is killed all the
-//! same, the kernel kills the command with it, see `stage.rs`, and fairlock its descendants, see `descendants.rs`. If it
+//! same, the kernel kills the command with it, see `stage.rs`, and fairlock its descendants, see `process/descendants.rs`. If it
 //! is stopped, fairlock kills it at the deadline; and when fairlock dies, the kernel continues it.
 //!
 //! It acts first and speaks after, and never waits for a reader of its words or reports.
+
+pub(crate) mod job;
+pub(crate) mod protocol;
+pub(crate) mod stage;
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
@@ -27,16 +31,11 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid};
 
-use crate::clock::{Alarm, Moment};
 use crate::exit::{OWN_FAILURE, say};
-use crate::protocol::{self, Order, Report};
-use crate::{descendants, job, signals, stage, stderr};
-
-/// The word that makes this binary a shim: `fairlock __shim KILL_AFTER_NS TERM_AT KILL_AT FOREGROUND MASK COMMAND…`,
-/// where `FOREGROUND MASK COMMAND…` is for the stage.
-pub(crate) const WORD: &str = "__shim";
-/// What `ps` shows, and what `pkill` and `killall` go by.
-pub(crate) const NAME: &str = "lease-shim";
+use crate::process::clock::{Alarm, Moment};
+use crate::process::{descendants, signals, this_binary};
+use crate::stderr;
+use protocol::{Order, Report};
 
 /// How often the command's descendants are looked at once they are killed.
 const SWEEP: Duration = Duration::from_millis(20);
@@ -75,7 +74,7 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
     let (events, inbox) = mpsc::channel();
     let on_child = events.clone();
     signals::listen_to_children(move || drop(on_child.send(Event::Child)))?;
-    let mut command = job::this_binary();
+    let mut command = this_binary();
     command.arg(stage::COMMAND_WORD).arg(std::process::id().to_string()).args(arguments);
     // Spawned by the main thread, which lives as long as the shim: the kernel ties the command to the thread.
     let pid = match command.stdin(Stdio::from(stdin)).process_group(0).spawn() {

@@ -8,8 +8,8 @@ use std::process::{Command, ExitCode};
 use rustix::process::Pid;
 
 use crate::exit::{NOT_EXECUTABLE, NOT_FOUND, OWN_FAILURE, say};
-use crate::signals::Mask;
-use crate::terminal;
+use crate::process::signals::Mask;
+use crate::process::terminal;
 use crate::text::printable;
 
 /// `fairlock __command PARENT FOREGROUND MASK PROGRAM NAME ARGUMENT…` becomes the command.
@@ -43,7 +43,7 @@ pub(crate) fn become_command(arguments: impl Iterator<Item = OsString>) -> ExitC
 }
 
 /// The kernel kills this process, also after it became another program, when its parent dies. Its children are not
-/// killed with it: the shim or fairlock ends those, see `descendants.rs`.
+/// killed with it: the shim or fairlock ends those, see `process/descendants.rs`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn die_with_parent() -> std::io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)

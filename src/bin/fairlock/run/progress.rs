@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::terminal::Terminal;
+use crate::process::terminal::Terminal;
 use crate::{exit, stderr};
 
 /// The last columns stay free. The terminal shows `^C` behind the line, and a line that reaches the last column may wrap:

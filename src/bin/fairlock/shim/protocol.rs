@@ -14,7 +14,13 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 
-use crate::clock::Moment;
+use crate::process::clock::Moment;
+
+/// The word that makes this binary a shim: `fairlock __shim KILL_AFTER_NS TERM_AT KILL_AT FOREGROUND MASK COMMAND…`,
+/// where `FOREGROUND MASK COMMAND…` is for the stage.
+pub(crate) const SHIM_WORD: &str = "__shim";
+/// What `ps` shows, and what `pkill` and `killall` go by.
+pub(crate) const SHIM_NAME: &str = "lease-shim";
 
 /// From fairlock to the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,8 @@
 //! `--local`: a private redis-server for the jobs of one user on one machine, started when it is first needed.
 
+mod folder;
+pub(crate) mod server;
+
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -11,11 +14,10 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
 
 use crate::exit::{Failure, say};
-use crate::job::this_binary;
-use crate::local_folder::Folder;
-use crate::local_server::{self, Place, become_server, servers_of};
+use crate::process::{descendants, lookup, this_binary};
 use crate::text::printable;
-use crate::{descendants, lookup};
+use folder::Folder;
+use server::{Place, become_server, servers_of};
 
 /// How long a server may take until it answers, or until it has ended.
 const START: Duration = Duration::from_secs(10);
@@ -37,7 +39,7 @@ pub(crate) fn start(in_front: bool) -> Result<u8, Failure> {
         say("the private server runs already; taking its place when it ends");
     }
     let failure = become_server(&folder, &program, Place::InTurn);
-    Err(if failure.code == local_server::TAKEN { unreachable(&folder) } else { failure })
+    Err(if failure.code == server::TAKEN { unreachable(&folder) } else { failure })
 }
 
 pub(crate) fn stop(force: bool) -> Result<u8, Failure> {
@@ -177,7 +179,7 @@ fn bring_up(folder: &Folder) -> Result<Option<Child>, Failure> {
             && let Some(status) = server.try_wait().ok().flatten()
         {
             descendants::collected(server);
-            if status.code() != Some(local_server::TAKEN.into()) {
+            if status.code() != Some(server::TAKEN.into()) {
                 let words = last_words(folder);
                 return Err(Failure::own(format!("the private redis-server ended at its start ({status}): {words}")));
             }
@@ -228,7 +230,7 @@ fn unreachable(folder: &Folder) -> Failure {
 
 fn launch(folder: &Folder) -> Result<Child, Failure> {
     let mut server = this_binary();
-    server.arg(local_server::WORD).arg(folder.path()).arg(find_server()?);
+    server.arg(server::WORD).arg(folder.path()).arg(find_server()?);
     // It outlives us, so it must hold nothing that somebody may wait for.
     server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     descendants::spawn_apart(&mut server).map_err(|error| Failure::because("cannot start redis-server", error))

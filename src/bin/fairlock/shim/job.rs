@@ -5,18 +5,18 @@ use std::io::{BufRead as _, BufReader};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use crate::clock::Moment;
-use crate::protocol::{self, Order, Report};
-use crate::signals::Mask;
-use crate::{descendants, shim};
+use super::protocol::{self, Order, Report};
+use crate::process::clock::Moment;
+use crate::process::signals::Mask;
+use crate::process::{descendants, this_binary};
 
 /// What to run, and under which conditions.
 pub(crate) struct Plan<'a> {
@@ -55,8 +55,8 @@ impl Job {
         let mut command = this_binary();
         command
             // `killall -9 fairlock` must not take the shim along.
-            .arg0(shim::NAME)
-            .arg(shim::WORD)
+            .arg0(protocol::SHIM_NAME)
+            .arg(protocol::SHIM_WORD)
             .arg(plan.kill_after.as_nanos().min(u128::from(u64::MAX)).to_string())
             .arg(plan.term_at.0.to_string())
             .arg(plan.kill_at.0.to_string())
@@ -148,15 +148,6 @@ pub(crate) enum Orphans {
     /// Its descendants.
     Others,
     Gone,
-}
-
-/// This very binary, also when its file was replaced or deleted during a long wait.
-pub(crate) fn this_binary() -> Command {
-    let running = PathBuf::from("/proc/self/exe");
-    let path = if running.exists() { running } else { std::env::current_exe().unwrap_or_else(|_| "fairlock".into()) };
-    let mut command = Command::new(path);
-    command.arg0("fairlock");
-    command
 }
 
 /// A process that is not our child.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use fairlock::{Fault, Guard, Lock, Waiting};
 use tokio::time::{Instant, sleep_until};
 
+use super::progress::ProgressLine;
+use super::request::{Request, describe, not_granted, trouble};
 use crate::exit::Failure;
-use crate::progress::ProgressLine;
-use crate::terminal::Terminal;
+use crate::process::terminal::Terminal;
 use crate::text::{printable, seconds};
-use crate::wait::{Request, describe, not_granted, trouble};
 
 /// A wait that ends sooner than this is not worth a word.
 pub(crate) const SILENT: Duration = Duration::from_millis(200);

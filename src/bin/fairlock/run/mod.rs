@@ -1,5 +1,14 @@
 //! `fairlock run`: waits for the lock, and supervises the command while it is held.
 
+mod events;
+mod nested;
+pub(crate) mod progress;
+mod request;
+mod supervise;
+mod timing;
+mod wait;
+mod watch;
+
 use std::time::{Duration, Instant};
 
 use fairlock::{Guard, LockOptions};
@@ -7,22 +16,17 @@ use nix::sys::signal::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::args::{Run, Server};
-use crate::clock::Moment;
 use crate::exit::{self, Failure, say};
-use crate::job::{Job, Plan};
-use crate::nested::{self, Ancestors};
-use crate::protocol::Report;
-use crate::supervise::{Ended, Supervisor};
-use crate::terminal::Terminal;
-use crate::timing::Timing;
-use crate::{connect, local, lookup, signals, wait};
-
-/// What fairlock hears from outside while it waits and while it holds.
-pub(crate) enum Event {
-    Signal(Signal),
-    Shim(Report),
-    ShimGone,
-}
+use crate::process::clock::Moment;
+use crate::process::terminal::Terminal;
+use crate::process::{lookup, signals};
+use crate::shim::job::{Job, Plan};
+use crate::{connect, local};
+use events::Event;
+use nested::Ancestors;
+use request::Request;
+use supervise::{Ended, Supervisor};
+use timing::Timing;
 
 pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
     let program = lookup::find(&args.command[0])?;
@@ -48,10 +52,10 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
     runtime.block_on(async {
         let terminal = Terminal::open();
         let began = Instant::now();
-        let mut request = wait::Request {
+        let mut request = Request {
             client: &client,
             name: &args.name,
-            label: args.label.clone().unwrap_or_else(|| wait::default_label(&args.command[0])),
+            label: args.label.clone().unwrap_or_else(|| request::default_label(&args.command[0])),
             options,
             timeout: args.timeout,
             no_wait: args.no_wait,
@@ -72,7 +76,7 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
             let interrupted = give_back(guard, true, &mut events).await;
             let _ = tokio::time::timeout(Duration::from_secs(1), client.close()).await;
             if let Some(signal) = interrupted {
-                return Err(wait::interrupted_by(signal, &args.name));
+                return Err(request::interrupted_by(signal, &args.name));
             }
             let least = Duration::from_millis(1);
             request.timeout = args.timeout.map(|all| all.saturating_sub(began.elapsed()).max(least));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fairlock::Held;
 
-use crate::clock::Moment;
+use crate::process::clock::Moment;
 
 /// Set once, from `--lease` and `--kill-after`.
 #[derive(Debug, Clone, Copy)]

@@ -6,15 +6,15 @@ use fairlock::Held;
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::clock::Moment;
+use super::events::Event;
+use super::timing::Timing;
 use crate::exit::{self, Failure, say};
-use crate::job::{Job, Orphans};
-use crate::protocol::{Order, Report};
-use crate::run::Event;
-use crate::signals;
-use crate::terminal::Terminal;
+use crate::process::clock::Moment;
+use crate::process::signals;
+use crate::process::terminal::Terminal;
+use crate::shim::job::{Job, Orphans};
+use crate::shim::protocol::{Order, Report};
 use crate::text::{printable, seconds};
-use crate::timing::Timing;
 
 /// A command that touches the terminal from the background is stopped, and fairlock with it. If that happens more often
 /// than this without a SIGCONT in between, fairlock was not stopped.

@@ -7,7 +7,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::{descendants, stderr};
+use super::descendants;
+use crate::stderr;
 
 /// What fairlock passes on, or acts upon.
 const HEARD: [Signal; 10] = [

@@ -12,8 +12,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, Signal};
 
+use super::folder::Folder;
 use crate::exit::{Failure, say};
-use crate::local_folder::Folder;
 use crate::text::printable;
 
 /// `fairlock __server FOLDER PROGRAM` becomes the private server.
@@ -140,8 +140,7 @@ mod proc {
     use rustix::fs::{MemfdFlags, memfd_create};
     use rustix::process::{Pid, geteuid};
 
-    use super::Server;
-    use crate::local_folder::Folder;
+    use super::{Folder, Server};
 
     /// Opens a file without content in memory, whose name tells in `/proc` whose server this is, whatever becomes of the
     /// folder. Without it the server works as well; it is only not found.
@@ -190,8 +189,7 @@ mod proc {
 mod proc {
     use std::os::fd::OwnedFd;
 
-    use super::Server;
-    use crate::local_folder::Folder;
+    use super::{Folder, Server};
 
     pub(super) fn show(_: &Folder) -> Option<OwnedFd> {
         None
