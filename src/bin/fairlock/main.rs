@@ -3,10 +3,13 @@
 //! `fairlock run` is three processes, so that the command never outlives its lease:
 //!
 //! ```text
-//! fairlock run        waits in the queue, renews the lease, has the terminal   run/
+//! fairlock run        waits in the queue, renews the lease, manages the terminal      run/
 //!   └─ lease-shim     knows the deadline; ends the command when fairlock is silent    shim/mod.rs
-//!        └─ command   begins as a stage that ties its life to the shim's, then execs  shim/stage.rs
+//!        └─ command   starts as a stage that ties its life to the shim's, then execs  shim/stage.rs
 //! ```
+//!
+//! `local/` is the private server of `--local`, and `process/` what all of them need from the operating system. Imports
+//! go one way: `run` uses `shim`, `local` and `process`; `shim` and `local` use `process`.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -30,15 +33,15 @@ use process::signals;
 use shim::stage;
 
 fn main() -> ExitCode {
-    let code = be_what_is_asked_for();
+    let code = become_what_is_asked_for();
     stderr::flush(stderr::LAST_WORDS);
     code
 }
 
-fn be_what_is_asked_for() -> ExitCode {
+fn become_what_is_asked_for() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if let Some(word) = words.next() {
-        // The inner stages are not part of the interface, so clap and its help never see them.
+        // The stages are not part of the interface, so clap and its help do not know them.
         match word.to_str() {
             Some(shim::protocol::SHIM_WORD) => return shim::main(words),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
@@ -52,7 +55,7 @@ fn be_what_is_asked_for() -> ExitCode {
             exit::say_wrong_call(&error);
             return ExitCode::from(OWN_FAILURE);
         }
-        // The help, or the version.
+        // The help or the version.
         Err(help) => {
             let _ = help.print();
             return ExitCode::SUCCESS;

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// This very binary, also when its file was replaced or deleted during a long wait.
+/// A command that runs this same binary, even if its file was replaced or deleted during a long wait.
 pub(crate) fn this_binary() -> Command {
     let running = PathBuf::from("/proc/self/exe");
     let path = if running.exists() { running } else { std::env::current_exe().unwrap_or_else(|_| "fairlock".into()) };

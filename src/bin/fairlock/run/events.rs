@@ -1,10 +1,10 @@
-//! The events that a run waits for.
+//! The events that `fairlock run` waits for.
 
 use nix::sys::signal::Signal;
 
 use crate::shim::protocol::Report;
 
-/// What fairlock hears from outside while it waits and while it holds.
+/// An event from outside, while fairlock waits and while it holds the lock.
 pub(crate) enum Event {
     Signal(Signal),
     Shim(Report),

@@ -1,4 +1,4 @@
-//! What a run asks for, and the words for what becomes of it.
+//! The request of a run, and the messages about its outcome.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct Request<'a> {
     pub(crate) ancestors: &'a Ancestors,
 }
 
-/// What others see of us: where to look, and what for.
+/// The label that others see: where the process runs, and which command it is for.
 pub(crate) fn default_label(command: &OsStr) -> String {
     let machine = rustix::system::uname();
     let host = machine.nodename().to_string_lossy();
@@ -28,12 +28,12 @@ pub(crate) fn default_label(command: &OsStr) -> String {
     format!("{host}:{} {}", std::process::id(), name.chars().take(40).collect::<String>())
 }
 
-/// The end of a wait by a signal.
+/// The failure of a wait that a signal ended.
 pub(crate) fn interrupted_by(signal: Signal, name: &str) -> Failure {
     Failure::signalled(signal, format!("{signal} while waiting for {}", printable(name)))
 }
 
-/// What is in the way of an answer.
+/// Why the server does not answer, as far as the client knows.
 pub(crate) async fn trouble(lock: &Lock) -> Option<String> {
     lock.trouble().await.ok().flatten().map(|trouble| trouble.to_string())
 }
@@ -54,7 +54,7 @@ pub(crate) fn not_now(request: &Request<'_>, error: &TryAcquireError) -> Failure
                     format!("has been held by {} for {}", describe(holder), seconds(holder.held_for))
                 }
                 (None, Some(longest)) => format!("is {}", no_grants(*longest)),
-                (None, None) => "is held by nobody, and others are first".to_owned(),
+                (None, None) => "is free, but its waiters are first".to_owned(),
             };
             let queue = if *waiting > 0 { format!("; {waiting} waiting") } else { String::new() };
             Failure::new(exit::BUSY, format!("{name} {why}{queue}"))

@@ -1,4 +1,4 @@
-//! The wait for the lock: connecting, queueing, telling how it goes, and leaving when interrupted.
+//! The wait for the lock: connecting, queueing, reporting, and leaving the queue when interrupted.
 
 use std::future::IntoFuture as _;
 use std::pin::pin;
@@ -18,10 +18,10 @@ use crate::process::signals;
 use crate::process::terminal::Terminal;
 use crate::text::seconds;
 
-/// With `--no-wait` there is an answer by then.
+/// How long `--no-wait` waits for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Waits for the lock. A signal ends the wait, and the queue is left before this returns.
+/// Waits for the lock. A signal ends the wait; the waiter has left the queue when this returns.
 pub(crate) async fn for_lock(
     request: &Request<'_>,
     events: &mut UnboundedReceiver<Event>,
@@ -37,14 +37,14 @@ pub(crate) async fn for_lock(
             return Ok((client, guard));
         }
     };
-    // The place in the queue was given up with the future above; this waits until the server knows.
+    // Dropping the future above gave up the place in the queue. This waits until the server has answered the `leave`.
     if let Some(client) = client {
         let _ = timeout(Duration::from_secs(1), client.close()).await;
     }
     Err(interrupted_by(interrupted, request.name))
 }
 
-/// Resolves when a signal says to give up. Ctrl-Z stops fairlock, which may keep its place when it is continued.
+/// Resolves at a signal that ends the wait. Ctrl-Z stops fairlock, which keeps its place if it is continued in time.
 pub(crate) async fn interruption(events: &mut UnboundedReceiver<Event>) -> Signal {
     loop {
         match events.recv().await {
@@ -75,28 +75,28 @@ async fn obtain(
             Ok(result) => result.map_err(|error| not_now(request, &error)),
             Err(_) => {
                 let cause = trouble(&lock).await.unwrap_or_else(|| "no answer".to_owned());
-                Err(Failure::own(format!("the server did not serve this within {}: {cause}", seconds(ANSWER))))
+                Err(Failure::own(format!("no answer from the server within {}: {cause}", seconds(ANSWER))))
             }
         };
     }
     let mut enqueue = lock.enqueue().label(&request.label);
     if let Some(all) = request.timeout {
-        // What connecting took is part of the wait.
+        // The timeout includes the time for connecting.
         enqueue = enqueue.timeout(all.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
     }
     let waiting = queue(enqueue, &lock).await.map_err(|error| not_granted(request, &error))?;
     watch(request, waiting, &lock, began, terminal).await
 }
 
-/// Without time to wait, whatever is in the way is the answer. Otherwise the acquire itself waits for what may pass, and
-/// fails at once for what will not.
+/// With `--no-wait` any error of connecting is the answer. Otherwise the acquire itself waits out errors that may pass,
+/// and fails at once for others.
 async fn connect(request: &Request<'_>) -> Result<Client, Failure> {
     let client = request.client.clone();
     let client = if request.no_wait { client.connect().await } else { client.connect_lazy() };
     client.map_err(|error| Failure::own(error.to_string()))
 }
 
-/// Waits for a place in the queue, and says what is in the way of it: once, and again when that is something else.
+/// Waits for a place in the queue. Reports what prevents it: once, and again when the cause changes.
 async fn queue(enqueue: Enqueue, lock: &Lock) -> Result<Waiting, AcquireError> {
     let mut enqueue = pin!(enqueue.into_future());
     let mut said = None;
