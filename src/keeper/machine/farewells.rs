@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::machine::{CallId, Id, Machine, Outcome, RequestId, Timer, What};
+use super::{CallId, Id, Machine, Outcome, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::LostReason;
-use crate::server::{Answer, Call, LockKeys, Word, wire_id};
+use crate::protocol::{Answer, Call, LockKeys, Word, wire_id};
 
 /// What is given back: repeated until the server has answered.
 #[derive(Debug, Clone, Hash)]
-pub(super) struct Farewell {
-    pub(super) keys: Arc<LockKeys>,
+pub(in crate::keeper) struct Farewell {
+    pub(in crate::keeper) keys: Arc<LockKeys>,
     pub(super) kind: Kind,
     pub(super) call: Option<CallId>,
     pub(super) request: Option<RequestId>,

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::leases::Term;
-use super::machine::{Effect, Id, Machine, RequestId, Sent, Timer, What};
 use super::waiters::notice_of;
+use super::{Effect, Id, Machine, RequestId, Sent, Timer, What};
 use crate::clock::Time;
-use crate::server::{Failure, LockKeys};
+use crate::protocol::{Failure, LockKeys};
 
 impl Machine {
     /// Asks how many replicas have what was written so far.

@@ -1,19 +1,28 @@
 //! The decisions of the keeper, as a state machine without I/O: events and a clock in, requests and results out.
 
+mod farewells;
+mod leases;
+mod replicas;
+mod requests;
+mod sessions;
+mod timers;
+mod waiters;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::farewells::Farewell;
-use super::leases::Lease;
-use super::sessions::Session;
-use super::timers::Timers;
-use super::waiters::{Mode, Waiter};
+use self::farewells::Farewell;
+use self::leases::Lease;
+use self::sessions::Session;
+use self::timers::Timers;
+pub(crate) use self::waiters::Mode;
+use self::waiters::Waiter;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason, brief};
 use crate::inspect::{Broken, Holder};
 use crate::options::Spec;
-use crate::server::{About, Answer, Call, Failure, LockKeys, Push, PushKind, StatePage, Word, is_of};
+use crate::protocol::{About, Answer, Call, Failure, LockKeys, Push, PushKind, StatePage, Word, is_of};
 
 /// The number of a waiter or holder: the second half of its id on the wire.
 pub(crate) type Id = u64;
@@ -218,7 +227,7 @@ pub(super) enum What {
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Sent {
     pub(super) what: What,
-    pub(super) keys: Arc<LockKeys>,
+    pub(in crate::keeper) keys: Arc<LockKeys>,
     pub(super) at: Time,
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::farewells::Kind;
-use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, Pending, RequestId, Sent, Timer, What};
+use super::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, Pending, RequestId, Sent, Timer, What};
 use crate::clock::Time;
 use crate::error::brief;
 use crate::inspect::Broken;
-use crate::server::{Answer, Call, LockKeys, Word};
+use crate::protocol::{Answer, Call, LockKeys, Word};
 
 impl Machine {
     pub(super) fn send(&mut self, now: Time, what: What, call: Call) -> RequestId {

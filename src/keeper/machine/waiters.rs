@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::farewells::Kind;
 use super::leases::Term;
-use super::machine::{ANSWER_TIMEOUT, Effect, Id, Machine, Refusal, RequestId, Timer, What};
+use super::{ANSWER_TIMEOUT, Effect, Id, Machine, Refusal, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
-use crate::server::{About, Answer, Call, HolderSeen, LockKeys, Push, Word, wire_id};
+use crate::protocol::{About, Answer, Call, HolderSeen, LockKeys, Push, Word, wire_id};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
@@ -22,7 +22,7 @@ pub(crate) enum Mode {
 }
 
 #[derive(Debug, Clone, Hash)]
-pub(super) struct Waiter {
+pub(in crate::keeper) struct Waiter {
     pub(super) spec: Arc<Spec>,
     pub(super) about: About,
     mode: Mode,

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::machine::{GRACE, Id, Machine, RequestId, Timer, What};
+use super::{GRACE, Id, Machine, RequestId, Timer, What};
 use crate::clock::Time;
-use crate::server::{Answer, Call, LockKeys, Word, wire_id};
+use crate::protocol::{Answer, Call, LockKeys, Word, wire_id};
 
 /// How many waiters a heartbeat names.
 const NAMED: usize = 16;
@@ -20,8 +20,8 @@ const ASKING: u64 = 4;
 const SPACING: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Hash)]
-pub(super) struct Session {
-    pub(super) keys: Arc<LockKeys>,
+pub(in crate::keeper) struct Session {
+    pub(in crate::keeper) keys: Arc<LockKeys>,
     /// Waiters, leases and farewells that are about this lock.
     pub(super) members: usize,
     /// The waiters whose tickets are known, in the order of these.
@@ -29,7 +29,7 @@ pub(super) struct Session {
     /// Those among them that must re-enter.
     reentry: BTreeSet<(u64, Id)>,
     /// Those whose return is under way.
-    pub(super) reentering: BTreeSet<Id>,
+    pub(in crate::keeper) reentering: BTreeSet<Id>,
     pub(super) liveness: Duration,
     pub(super) buffer: Duration,
     pub(super) epoch: u64,

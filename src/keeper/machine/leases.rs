@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::farewells::Kind;
-use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, RequestId, Timer, What, margin};
 use super::waiters::{Waiter, notice_of};
+use super::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, RequestId, Timer, What, margin};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::Spec;
-use crate::server::{About, Answer, Call, LockKeys, Push, Word, wire_id};
+use crate::protocol::{About, Answer, Call, LockKeys, Push, Word, wire_id};
 
 /// How soon after a grant by hand-off its holder asks for the whole lease.
 const CONFIRM_AFTER: Duration = Duration::from_millis(100);
@@ -18,7 +18,7 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, Copy, Hash)]
 pub(super) struct Term {
     /// When it ends for sure by our own clock.
-    pub(super) deadline: Time,
+    pub(in crate::keeper) deadline: Time,
     /// How much was left of it.
     pub(super) span: Duration,
 }
@@ -36,14 +36,14 @@ impl Term {
 }
 
 #[derive(Debug, Clone, Hash)]
-pub(super) struct Lease {
+pub(in crate::keeper) struct Lease {
     pub(super) spec: Arc<Spec>,
     about: About,
     pub(super) token: u64,
     pub(super) epoch: u64,
     granted: Time,
     /// When it ends for sure by our own clock, if it is not renewed.
-    pub(super) deadline: Time,
+    pub(in crate::keeper) deadline: Time,
     /// How long before that its holder is told.
     notice: Duration,
     /// Whether it is a full lease, and no claim.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::clock::Time;
 
 #[derive(Debug, Clone, Hash)]
-pub(super) struct Timers<K> {
+pub(in crate::keeper) struct Timers<K> {
     order: BTreeSet<(Time, K)>,
     at: BTreeMap<K, Time>,
 }
@@ -21,7 +21,7 @@ impl<K: Ord + Clone> Timers<K> {
         self.order.insert((time, key));
     }
 
-    pub(super) fn clear(&mut self, key: &K) {
+    pub(in crate::keeper) fn clear(&mut self, key: &K) {
         if let Some(time) = self.at.remove(key) {
             self.order.remove(&(time, key.clone()));
         }
