@@ -9,8 +9,6 @@
 #[path = "../kit/mod.rs"]
 mod kit;
 mod locks;
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,7 +20,7 @@ use kit::{
     wire::Wire,
 };
 use locks::{Lock, VERBS, Verb};
-use support::RedisServer;
+use testkit::RedisServer;
 
 const BEFORE: &str = "575393b";
 /// Locks in one pipeline.
