@@ -1,4 +1,4 @@
-//! A job that holds a lock does not wait for it: `run` inside of `run`.
+//! A job does not wait for a lock that it holds: `run` inside `run`.
 // In a test a panic is the message.
 use crate::shared::{Process, Redis, Signal};
 

@@ -1,4 +1,4 @@
-//! `docs/track-record.md` names tests and mutants. A name that nothing has is a pointer that has gone stale.
+//! `docs/track-record.md` names tests and mutants; all of them must exist.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The means of the tests, tested: a test is worth no more than the server, the fault or the judge that it relies on. And
-//! the form of the source: imports without circles.
+//! The test kit, tested: a test is worth no more than the server, the fault or the judge that it relies on. Also the
+//! form of the source: imports without circles.
 
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
