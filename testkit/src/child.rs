@@ -41,8 +41,8 @@ const TERMINATOR: &str = "\u{1f}";
 /// The beginning of an event's line, which distinguishes it from output of the test harness.
 const EVENT: &str = "@event ";
 
-/// The body of the `#[test] fn child()` that each test file with helpers has. In the test run itself it does nothing; in a
-/// helper process it plays the role and ends the process.
+/// The body of the `#[test] fn child()` that each test file with helpers has. In the test run itself it does nothing;
+/// in a helper process it plays the role and ends the process.
 pub fn main(play: impl FnOnce(&str, &[String])) {
     let Ok(role) = env::var(ROLE) else { return };
     let args = env::var(ARGS).unwrap_or_default();
