@@ -12,7 +12,7 @@ use redis::{Connection, cmd};
 use testkit::texts::HOSTILE;
 use testkit::{RedisServer, SOON, keys_left, soon};
 
-/// Nothing here is found by a heartbeat: who waits is woken by the message, or hangs.
+/// No heartbeat comes in time here: a message wakes the waiter, or the test hangs.
 fn long() -> LockOptions {
     LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
 }
@@ -25,7 +25,7 @@ fn key(prefix: &str, name: &str, what: &str) -> Vec<u8> {
     format!("{prefix}:{{{name}}}:{what}").into_bytes()
 }
 
-/// The part of a key that decides on its slot, by the rule of Redis Cluster.
+/// The part of a key that determines its slot, by the rule of Redis Cluster.
 fn hash_tag(key: &[u8]) -> &[u8] {
     let tag = key.split(|&byte| byte == b'{').nth(1).and_then(|rest| {
         let end = rest.iter().position(|&byte| byte == b'}')?;
@@ -34,14 +34,14 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// Every name is a lock of its own: all are held at once, each hands over with a message of its own, and tells what its
-/// holders and waiters call themselves, byte by byte.
+/// Every name is a separate lock: all are held at once, each is handed over with its own message, and each shows the
+/// labels of its holders and waiters byte by byte.
 async fn carried_faithfully(server: &RedisServer, prefix: &str) {
     let mut raw = server.raw();
     let canary = "somebody else's";
     let _: () = cmd("SET").arg(canary).arg(1).query(&mut raw).unwrap();
     let before = keys(&mut raw);
-    // Who waits is another client than who holds, and hears of its turn by a message alone.
+    // The waiter belongs to another client than the holder, and hears of its turn only by a message.
     let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
     let other = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
     let mut all = Vec::new();
@@ -87,13 +87,13 @@ async fn hostile_names_labels_and_owners_are_carried_faithfully() {
 
 #[tokio::test]
 async fn under_hostile_prefixes_too() {
-    // Plain: who has the least rights has none to keys of other prefixes.
+    // With a plain server, because the user with least rights has none to keys of other prefixes.
     let server = RedisServer::builder().plain().start();
     let mut held = Vec::new();
     for prefix in HOSTILE.iter().copied().chain(["", ":", "fairlock:"]) {
         let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
         let lock = client.lock_with("lock", long()).unwrap();
-        // Held under all the prefixes before, the name is free under this one.
+        // Held under all the earlier prefixes, the name is free under this one.
         let guard = lock.try_acquire().await.unwrap_or_else(|error| panic!("{prefix:?}: {error}"));
         let other = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
         let waiting = other.lock_with("lock", long()).unwrap().enqueue().await.unwrap();
@@ -162,7 +162,7 @@ async fn what_cannot_be_carried_is_refused() {
     }
     let refused = Client::builder().url(&server.url()).label(&mega).connect().await.unwrap_err();
     assert!(matches!(refused, ConnectError::Option(OptionError::TooLong { .. })), "{refused:?}");
-    // Numbers that are no token, also where Lua's would round them: nobody loses anything.
+    // Numbers that are no token, also where Lua's numbers would round them: no holder loses its lease.
     let guard = lock.acquire().await.unwrap();
     for token in [0, 1, guard.token() - 1, guard.token() + 1, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, u64::MAX] {
         assert_eq!(lock.break_lease(token).await.unwrap(), Broken::Unknown, "{token}");
@@ -174,10 +174,10 @@ async fn what_cannot_be_carried_is_refused() {
     keys_left(&server);
 }
 
-/// Whoever speaks the protocol by other means may call itself anything: it is shown, and does no harm.
+/// Another client of the protocol may send any label: it is shown, and does no harm.
 #[tokio::test]
 async fn strangers_may_call_themselves_anything() {
-    // Plain: who has the least rights has none to channels of any name.
+    // With a plain server, because the user with least rights has none to arbitrary channels.
     let server = RedisServer::builder().plain().start();
     let mut raw = server.raw();
     let client = Client::connect(&server.url()).await.unwrap();
