@@ -1,9 +1,10 @@
-//! Where processes run: placements of client and server on cores, and priorities.
+//! What the kernel knows of processes: the cores on which they run, priorities, counters, and the clock that they share.
 
 use std::fs;
 
 use rustix::process::{Pid, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Where client and server run. A ratio means something only together with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,4 +99,10 @@ pub fn counted(process: u32) -> Counted {
 fn value(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// The clock that all processes of a machine share.
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -28,11 +28,14 @@ impl Helper {
     pub fn start_by(program: &[&str], role: &str, arguments: &[&str]) -> Helper {
         let this = std::env::current_exe().expect("the path of this program");
         let this = this.to_str().expect("a path of letters");
-        let words: Vec<&str> =
-            program.iter().copied().chain([this, ROLE, role]).chain(arguments.iter().copied()).collect();
+        Helper::of_program(&[program, &[this, ROLE, role], arguments].concat())
+    }
+
+    /// Any program that speaks by lines.
+    pub fn of_program(words: &[&str]) -> Helper {
         let mut command = Command::new(words[0]);
-        let mut child =
-            command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starting a helper");
+        let child = command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.unwrap_or_else(|error| panic!("starting {words:?}: {error}"));
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         Helper { child, input, output }

@@ -1,12 +1,10 @@
 //! The way of a lock from one process to another: from the release to the moment at which the next holder goes on. Beside it
 //! the same scripts on bare sockets, and a message through the server.
 
-use rustix::time::{ClockId, clock_gettime};
-
 use crate::kit::{
     bare::Bare,
     client::{acquire, block_on, connect, release},
-    place::{PLACEMENTS, Placement},
+    place::{PLACEMENTS, Placement, now_ns},
     roles::{Helper, say, serve},
     stats::{median, ratio},
     table::Table,
@@ -80,12 +78,6 @@ fn median_of(mut hand_off: impl FnMut() -> f64) -> f64 {
 fn since(start: u64, helper: &mut Helper) -> f64 {
     let went_on: u64 = helper.hear().parse().expect("a time");
     went_on.saturating_sub(start) as f64 / 1000.0
-}
-
-/// The clock that all processes of a machine share.
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// The helper: waits once for each line that it is told, says when it begins, and then at which time it went on.
