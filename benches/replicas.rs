@@ -26,6 +26,7 @@ const SENT: [&str; 3] = ["eval", "evalsha", "wait"];
 
 fn main() {
     let rounds = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(15);
+    let _urgent = kit::place::Urgent::become_so();
     let master = RedisServer::builder().master().start();
     let _replicas: Vec<RedisServer> = (0..REPLICAS).map(|_| master.replica()).collect();
     let mut measured: Vec<Measured> = (0..=REPLICAS).map(|replicas| Measured::new(&master, replicas)).collect();

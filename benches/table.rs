@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         let known: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
         assert!(known.contains(&name.as_str()), "no group {name:?}: there are {known:?}");
     }
+    let _urgent = kit::place::Urgent::become_so();
     let mut table = Table::default();
     for group in GROUPS.iter().filter(|group| names.is_empty() || names.iter().any(|name| *name == group.name)) {
         let start = Instant::now();

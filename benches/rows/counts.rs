@@ -6,6 +6,7 @@ use crate::kit::{
     client::{acquire, connect, release},
     place::{Placement, counted},
     roles::{Helper, serve},
+    stats::median,
     table::Table,
 };
 use crate::support::RedisServer;
@@ -23,16 +24,19 @@ fn switches(rounds: usize, server: &RedisServer, url: &str, table: &mut Table) {
     let mut helper = Helper::start("cycles", &[url]);
     helper.ask("10");
     Placement::Split.put(server.pid(), &[helper.pid()]);
-    let (mut switches, mut cpu_us) = (Vec::new(), Vec::new());
+    let [mut sleeps, mut preemptions, mut cpu_us] = [const { Vec::new() }; 3];
     for _ in 0..rounds {
         let before = counted(helper.pid());
         helper.ask(&CYCLES.to_string());
         let after = counted(helper.pid());
-        switches.push((after.switches - before.switches) as f64 / CYCLES as f64);
+        let of_a_cycle = |after: u64, before: u64| (after - before) as f64 / CYCLES as f64;
+        sleeps.push(of_a_cycle(after.sleeps, before.sleeps));
+        preemptions.push(of_a_cycle(after.preemptions, before.preemptions));
         cpu_us.push((after.cpu_ms - before.cpu_ms) * 1000.0 / CYCLES as f64);
     }
-    let [switches, cpu_us] = [switches, cpu_us].map(|values| crate::kit::stats::median(&values));
-    table.row("context switches of a cycle", switches, &format!("{cpu_us:.0} µs of CPU, split"));
+    let [sleeps, preemptions, cpu_us] = [sleeps, preemptions, cpu_us].map(|values| median(&values));
+    let made = format!("split; preempted {preemptions:.1} times besides; {cpu_us:.0} µs of CPU");
+    table.row("context switches of a cycle", sleeps, &made);
     helper.end();
 }
 
