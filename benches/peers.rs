@@ -6,8 +6,6 @@
 #![allow(unreachable_pub, clippy::expect_used, clippy::unwrap_used)]
 
 mod kit;
-#[path = "../tests/support/mod.rs"]
-mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,7 +19,7 @@ use kit::{
     stats::{each, median, quantile, ratio},
     table::Table,
 };
-use support::RedisServer;
+use testkit::RedisServer;
 
 const CYCLES: usize = 500;
 const PROCESSES: usize = 4;

@@ -6,8 +6,6 @@
 #![allow(unreachable_pub, clippy::expect_used, clippy::unwrap_used)]
 
 mod kit;
-#[path = "../tests/support/mod.rs"]
-mod support;
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,7 +14,7 @@ use std::time::Instant;
 use fairlock::{Guard, Lock, LockOptions};
 use kit::client::{acquire, connect, release};
 use kit::stats::{each, median, quantile, us};
-use support::{RedisServer, watch::Counter};
+use testkit::{RedisServer, watch::Counter};
 
 const REPLICAS: u32 = 2;
 const TIMES: usize = 200;

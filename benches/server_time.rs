@@ -5,8 +5,6 @@
 mod kit;
 #[path = "rows/server_time/mod.rs"]
 mod server_time;
-#[path = "../tests/support/mod.rs"]
-mod support;
 
 use std::process::ExitCode;
 

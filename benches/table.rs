@@ -5,8 +5,6 @@
 
 mod kit;
 mod rows;
-#[path = "../tests/support/mod.rs"]
-mod support;
 
 use std::process::ExitCode;
 use std::time::Instant;

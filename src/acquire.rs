@@ -12,7 +12,7 @@ use crate::error::{AcquireError, Fault, OptionError, RunError, TryAcquireError};
 use crate::guard::{Guard, Held};
 use crate::keeper::{Acquiring, Command, Handle, Mode, Outcome, Refusal};
 use crate::options::{Spec, check_text, check_timeout};
-use crate::server::About;
+use crate::protocol::About;
 use crate::wakers::Relayed;
 
 /// What every kind of acquire can be told.

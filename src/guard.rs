@@ -315,7 +315,7 @@ impl Held {
 mod tests {
     use super::*;
     use crate::options::LockOptions;
-    use crate::server::LockKeys;
+    use crate::protocol::LockKeys;
 
     fn lease_until(deadline: Time) -> Shared {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();

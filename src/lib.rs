@@ -9,6 +9,7 @@ mod inspect;
 mod keeper;
 mod lock;
 mod options;
+mod protocol;
 mod server;
 #[cfg(feature = "tls")]
 mod tls;

@@ -9,7 +9,7 @@ use crate::kit::{
     stats::median,
     table::Table,
 };
-use crate::support::RedisServer;
+use testkit::RedisServer;
 
 const CYCLES: u64 = 1000;
 

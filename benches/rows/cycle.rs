@@ -11,7 +11,7 @@ use crate::kit::{
     table::Table,
     wire::{Wire, encode},
 };
-use crate::support::RedisServer;
+use testkit::RedisServer;
 
 const CYCLES: usize = 300;
 

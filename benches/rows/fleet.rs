@@ -15,7 +15,7 @@ use crate::kit::{
     table::Table,
     wire::Wire,
 };
-use crate::support::RedisServer;
+use testkit::RedisServer;
 
 const LOCKS: usize = 1000;
 const PROCESSES: usize = 8;

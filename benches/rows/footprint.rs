@@ -11,7 +11,7 @@ use crate::kit::{
     table::Table,
     wire::Wire,
 };
-use crate::support::RedisServer;
+use testkit::RedisServer;
 
 pub fn measure(_rounds: usize, table: &mut Table) {
     let server = RedisServer::builder().tcp().plain().start();

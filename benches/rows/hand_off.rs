@@ -10,7 +10,7 @@ use crate::kit::{
     table::Table,
     wire::{Wire, encode},
 };
-use crate::support::RedisServer;
+use testkit::RedisServer;
 
 const TIMES: usize = 100;
 

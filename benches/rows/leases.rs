@@ -11,7 +11,7 @@ use crate::kit::{
     roles::{Helper, serve},
     table::Table,
 };
-use crate::support::RedisServer;
+use testkit::RedisServer;
 
 const LEASES: usize = 10_000;
 const LEASE: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use crate::kit::{
     table::Table,
     wire::Wire,
 };
-use crate::support::RedisServer;
+use testkit::RedisServer;
 
 const INTERVAL: Duration = Duration::from_millis(200);
 const WATCHED: Duration = Duration::from_secs(15);

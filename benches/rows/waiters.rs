@@ -15,7 +15,7 @@ use crate::kit::{
     table::Table,
     wire::Wire,
 };
-use crate::support::RedisServer;
+use testkit::RedisServer;
 
 const MANY: usize = 100_000;
 const FEW: usize = 10;

@@ -12,7 +12,7 @@ use crate::kit::{
     table::Table,
     wire::Wire,
 };
-use crate::support::RedisServer;
+use testkit::RedisServer;
 
 const ZOMBIES: usize = 100_000;
 const BATCH: usize = 1000;

@@ -10,13 +10,12 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::lock;
-use super::machine::{CallId, Command, Id, Outcome, Refusal};
-use super::waiters::Mode;
+use super::machine::{CallId, Command, Id, Mode, Outcome, Refusal};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::guard::Armed;
 use crate::options::Spec;
-use crate::server::About;
+use crate::protocol::About;
 use crate::wakers::Wakers;
 
 /// How long the last handle waits until what is pending is given back.

@@ -3,7 +3,7 @@
 //! # How it works
 //!
 //! ```text
-//!  handles ──messages──▶ loop (this file) ──events──▶ Machine (machine.rs, sessions.rs, waiters.rs, leases.rs)
+//!  handles ──messages──▶ loop (this file) ──events──▶ Machine (machine/)
 //!     ▲                    │      ▲                      │
 //!     └──armed leases──────┘      └──────effects─────────┘
 //!                          │
@@ -42,20 +42,13 @@
 //! connecting that waiting does not mend ends calls and acquires at once; a waiter keeps its place over what an operator
 //! mends at the server (I8; the table is docs/errors.md).
 
-mod farewells;
 mod handle;
-mod leases;
 mod links;
 mod machine;
 mod network;
-mod replicas;
-mod requests;
-mod sessions;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
-mod timers;
-mod waiters;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -67,8 +60,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
-pub(crate) use machine::{Command, Outcome, Refusal, margin};
-pub(crate) use waiters::Mode;
+pub(crate) use machine::{Command, Mode, Outcome, Refusal, margin};
 
 use self::handle::End;
 use self::machine::{CallId, Effect, Event, Id, Machine};

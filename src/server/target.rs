@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion};
 
-use super::scripts::{SCRIPTS, Source};
 use crate::error::ConnectError;
+use crate::protocol::{SCRIPTS, Source};
 
 /// A server of several, as the others name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

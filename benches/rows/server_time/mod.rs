@@ -13,8 +13,8 @@ use crate::kit::{
     table::Table,
     wire::Wire,
 };
-use crate::support::RedisServer;
 use locks::{Lock, VERBS, Verb};
+use testkit::RedisServer;
 
 const BEFORE: &str = "575393b";
 /// Locks in one pipeline.

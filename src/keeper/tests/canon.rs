@@ -17,7 +17,7 @@ use super::model::Lock;
 use super::server::{EPOCH_US, Reply};
 use super::world::{MS, World};
 use crate::keeper::machine::Machine;
-use crate::server::{Answer, Push};
+use crate::protocol::{Answer, Push};
 
 /// What lies further back than this has no more effect: longer than every span of an explored world.
 const LONG_AGO: u64 = 200 * MS;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::alone::*;
 use crate::keeper::machine::*;
 use crate::options::LockOptions;
-use crate::server::{Answer, Call, Failure, Word};
+use crate::protocol::{Answer, Call, Failure, Word};
 
 #[test]
 fn a_release_that_fails_for_good_after_its_deadline_is_answered() {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::losses::Basis;
 use super::server::Reply;
 use crate::clock::Time;
+use crate::keeper::machine::Mode;
 use crate::keeper::machine::{CallId, Command, Effect, Id, Machine, RequestId};
-use crate::keeper::waiters::Mode;
 use crate::options::Spec;
-use crate::server::{Call, Push};
+use crate::protocol::{Call, Push};
 
 /// What a client's clock shows when a world begins, in ns.
 pub(super) const BOOT_NS: u64 = 1 << 61;

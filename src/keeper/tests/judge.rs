@@ -4,7 +4,7 @@ use super::clients::Guard;
 use super::server::Executed;
 use super::world::{MS, World};
 use crate::keeper::machine::What;
-use crate::server::Word;
+use crate::protocol::Word;
 
 /// How many requests a second one client may send without a reason: every heartbeat, renewal and repetition of up to
 /// ten locks fits in, no busy loop does.

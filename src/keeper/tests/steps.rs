@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::clients::{Acquire, BOOT_NS, Link, Taken};
 use super::world::{MS, World};
 use crate::clock::Time;
+use crate::keeper::machine::Mode;
 use crate::keeper::machine::{Command, Id};
-use crate::keeper::waiters::Mode;
-use crate::server::{About, Failure, wire_id};
+use crate::protocol::{About, Failure, wire_id};
 
 /// One thing that happens. The first number names a client, the others choose among what there is, whatever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

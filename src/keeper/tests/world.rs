@@ -8,7 +8,7 @@ use super::losses::Basis;
 use super::server::{Executed, Reply, Server};
 use crate::keeper::machine::{Command, Event};
 use crate::options::Spec;
-use crate::server::{Call, Failure, LockKeys, Word};
+use crate::protocol::{Call, Failure, LockKeys, Word};
 
 pub(super) const MS: u64 = 1_000_000;
 /// How long anything takes on its way while nothing disturbs it.
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    fn run(&mut self, index: usize, call: &Call) -> crate::server::Answer {
+    fn run(&mut self, index: usize, call: &Call) -> crate::protocol::Answer {
         self.now += self.script;
         let executed = self.server.execute(self.now, call);
         self.tell(|w| {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::error::{ConnectError, Fault};
-use crate::keeper::waiters::Mode;
-use crate::server::Failure;
+use crate::keeper::machine::Mode;
+use crate::protocol::Failure;
 
 fn deny(machine: &mut Machine, now: f64, error: &ConnectError) {
     machine.handle(at(now), Event::Disconnected { cause: error.to_string().into() });

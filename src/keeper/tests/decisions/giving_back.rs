@@ -6,7 +6,7 @@ use super::*;
 use crate::error::Fault;
 use crate::inspect::Broken;
 use crate::options::LockOptions;
-use crate::server::Call;
+use crate::protocol::Call;
 
 // ---- giving back ----
 

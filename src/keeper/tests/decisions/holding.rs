@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::Fault;
 use crate::options::LockOptions;
-use crate::server::Call;
+use crate::protocol::Call;
 
 #[test]
 fn a_lease_counts_from_its_request_and_is_renewed_every_third() {

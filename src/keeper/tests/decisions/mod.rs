@@ -17,7 +17,7 @@ use crate::clock::Time;
 use crate::error::LostReason;
 use crate::keeper::machine::*;
 use crate::options::LockOptions;
-use crate::server::{Answer, Call, HolderSeen, LockKeys, Push, PushKind, Word};
+use crate::protocol::{Answer, Call, HolderSeen, LockKeys, Push, PushKind, Word};
 
 pub(super) fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)

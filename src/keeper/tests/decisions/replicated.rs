@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::keeper::waiters::Mode;
+use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
-use crate::server::{Call, Failure};
+use crate::protocol::{Call, Failure};
 
 fn asked(effects: &[Effect]) -> Vec<(RequestId, u32, Duration)> {
     let ask = |effect: &Effect| match effect {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::error::Fault;
-use crate::keeper::waiters::Mode;
+use crate::keeper::machine::Mode;
 use crate::options::{LockOptions, Spec};
-use crate::server::{Call, Failure};
+use crate::protocol::{Call, Failure};
 
 fn other_lock(options: LockOptions) -> Arc<Spec> {
     options.of(LockKeys::new("fairlock", "y")).unwrap()

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::error::Fault;
-use crate::keeper::waiters::Mode;
+use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
-use crate::server::{Call, Failure};
+use crate::protocol::{Call, Failure};
 
 // ---- heartbeats ----
 
