@@ -116,6 +116,17 @@ fn closing_waits_a_second_for_what_is_given_back() {
     assert!(matches!(outcome(&machine.effects(at(1.2)), 10), Some(Outcome::Break(Err(Fault::Closed)))));
 }
 
+#[test]
+fn closing_answers_the_questions_that_wait_for_the_server() {
+    let (mut machine, spec) = start(LockOptions::new());
+    let keys = spec.keys.clone();
+    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(8), keys, after: 0, count: 10 }));
+    machine.handle(at(0.1), Event::Command(Command::Close { question: QuestionId(9) }));
+    let effects = machine.effects(at(0.1));
+    assert!(matches!(outcome(&effects, 8), Some(Outcome::Page(Err(Fault::Closed)))), "{effects:?}");
+    assert!(matches!(outcome(&effects, 9), Some(Outcome::Closed)), "{effects:?}");
+}
+
 // ---- questions ----
 
 #[test]
