@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: help setup test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench demo
+.PHONY: help setup test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make test        all tests, each on private Redis servers"
@@ -20,7 +20,8 @@ help:
 	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make fuzz        feeds random bytes to every parser, with a nightly compiler: make fuzz SECONDS=600"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
-	@echo "make bench       the benchmarks"
+	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
+	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas"
 	@echo "make setup       only what the other targets need: a redis-server and the crates"
 
 setup:
@@ -78,8 +79,15 @@ fuzz:
 deny:
 	./scripts/deny.sh
 
+# ROWS chooses groups of rows, and with a number the rounds, as in ROWS='5 cycle hand_off'.
 bench:
-	$(with_redis) cargo bench --features cli
+	$(with_redis) cargo bench --bench table -- $(ROWS)
+
+bench-replicas:
+	$(with_redis) cargo bench --bench replicas
+
+bench-peers:
+	$(with_redis) ./benches/peers/run.sh $(ROWS)
 
 demo:
 	./scripts/demo/demo.sh

@@ -2,18 +2,12 @@
 //!
 //! Pipelined: the same verb for many locks in one go, by `INFO commandstats`. After idle gaps: one call at a time with a
 //! pause before it, by SLOWLOG; caches are cold then, and this is what a lock that is used now and then costs.
-//! `cargo bench --bench server_time -- ROUNDS`.
 
-#![allow(unreachable_pub, clippy::expect_used, clippy::unwrap_used)]
-
-#[path = "../kit/mod.rs"]
-mod kit;
 mod locks;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use kit::{
+use crate::kit::{
     scripts::Scripts,
     stats::{median, midmean},
     table::Table,
@@ -26,21 +20,19 @@ const BEFORE: &str = "575393b";
 /// Locks in one pipeline.
 const LOCKS: usize = 100;
 /// Calls of each verb and side after an idle gap, in a round.
-const GAPS: usize = 10;
+const GAPS: usize = 15;
 
 /// The scripts of before, and the scripts of this build.
 const SIDES: usize = 2;
 
-fn main() -> ExitCode {
-    let rounds = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(31);
+pub fn measure(rounds: usize, table: &mut Table) {
     let server = RedisServer::builder().tcp().plain().config("slowlog-max-len 1000000").start();
     let mut wire = Wire::connect(server.port());
-    let mut table = Table::default();
     let old = match Scripts::of_commit(BEFORE, "before", &mut wire) {
         Ok(scripts) => scripts,
         Err(reason) => {
             table.skipped(&format!("server time beside the scripts of {BEFORE}"), &reason);
-            return ExitCode::SUCCESS;
+            return;
         }
     };
     let sides = [old, Scripts::of_this_build("now", &mut wire)];
@@ -55,13 +47,13 @@ fn main() -> ExitCode {
         let order: [usize; SIDES] = std::array::from_fn(|turn| (round + turn) % SIDES);
         in_pipelines(&mut locks, &order, &mut wire, &mut pipelined);
         after_idle_gaps(&mut locks, &order, &mut wire, &mut idle);
+        // One of each hand-off.
         let messages = SIDES * (LOCKS + GAPS);
         (0..messages).for_each(|_| drop(ears.receive()));
     }
     println!("server time in µs, {rounds} rounds in turn: {BEFORE}, now, ratio");
-    pipelined.report("pipelined", median, &mut table);
-    idle.report("after idle gaps", midmean, &mut table);
-    table.verdict()
+    pipelined.report("pipelined", median, table);
+    idle.report("after idle gaps", midmean, table);
 }
 
 fn in_pipelines(locks: &mut [[Lock; SIDES]], order: &[usize], wire: &mut Wire, measured: &mut Measured) {
