@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use crate::error::{AcquireError, Fault, OptionError, RunError, TryAcquireError};
+use crate::error::{AcquireError, Fault, InvalidOption, RunError, TryAcquireError};
 use crate::guard::{Guard, Held};
 use crate::keeper::{Acquiring, Command, Handle, Mode, Outcome, Refusal};
 use crate::options::{Spec, check_text, check_timeout};
@@ -287,8 +287,8 @@ impl From<Failed> for TryAcquireError {
     }
 }
 
-impl From<OptionError> for Failed {
-    fn from(error: OptionError) -> Self {
+impl From<InvalidOption> for Failed {
+    fn from(error: InvalidOption) -> Self {
         Failed::Other(error.into())
     }
 }

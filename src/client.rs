@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::error::{ConnectError, OptionError};
+use crate::error::{ConnectError, InvalidOption};
 use crate::keeper::{self, Handle};
 use crate::lock::Lock;
 use crate::options::{LockOptions, check_braces, check_name, check_text};
@@ -58,16 +58,16 @@ impl Client {
     /// The lock of this name, with the usual options. No round trip.
     ///
     /// # Errors
-    /// [`OptionError`] if the name is empty, longer than 512 bytes or contains a brace.
-    pub fn lock(&self, name: &str) -> Result<Lock, OptionError> {
+    /// [`InvalidOption`] if the name is empty, longer than 512 bytes or contains a brace.
+    pub fn lock(&self, name: &str) -> Result<Lock, InvalidOption> {
         self.lock_with(name, LockOptions::default())
     }
 
     /// The lock of this name, with these options. No round trip.
     ///
     /// # Errors
-    /// [`OptionError`] if the name or an option cannot work.
-    pub fn lock_with(&self, name: &str, options: LockOptions) -> Result<Lock, OptionError> {
+    /// [`InvalidOption`] if the name or an option cannot work.
+    pub fn lock_with(&self, name: &str, options: LockOptions) -> Result<Lock, InvalidOption> {
         check_name(name)?;
         let spec = options.of(LockKeys::new(&self.handle.prefix, name))?;
         Ok(Lock::new(self.handle.clone(), spec, self.label.clone()))
@@ -84,7 +84,7 @@ impl Client {
     }
 
     /// Makes the client's thread panic: for tests of what comes after.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(feature = "__test-hooks")]
     #[doc(hidden)]
     pub fn panic_keeper(&self) {
         self.handle.panic();

@@ -12,7 +12,7 @@ pub use connect::ConnectError;
 /// A name or an option that cannot work. Nothing was sent to the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum OptionError {
+pub enum InvalidOption {
     /// The name of the lock is empty.
     #[error("the lock's name is empty: give it a name such as \"reports:nightly\"")]
     EmptyName,
@@ -131,7 +131,7 @@ pub enum AcquireError {
     },
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] InvalidOption),
     /// A reason that any call can fail for.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -161,7 +161,7 @@ pub enum TryAcquireError {
     },
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] InvalidOption),
     /// A reason that any call can fail for.
     #[error(transparent)]
     Fault(#[from] Fault),

@@ -17,16 +17,16 @@ mod wakers;
 pub use acquire::{Acquire, AcquireFuture, Enqueue, EnqueueFuture, TryAcquire, TryAcquireFuture, Waiting};
 pub use client::{Client, ClientBuilder};
 pub use error::{
-    AcquireError, ConnectError, Fault, Lost, LostReason, OptionError, ReleaseError, RenewError, RunError,
+    AcquireError, ConnectError, Fault, InvalidOption, Lost, LostReason, ReleaseError, RenewError, RunError,
     TryAcquireError,
 };
 pub use guard::{Guard, Held};
-pub use inspect::{Broken, Holder, LockState, QueuedWaiter};
+pub use inspect::{BreakOutcome, Holder, LockState, QueuedWaiter};
 pub use lock::Lock;
 pub use options::LockOptions;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 
-#[cfg(feature = "test-hooks")]
+#[cfg(feature = "__test-hooks")]
 #[doc(hidden)]
 pub mod testing;

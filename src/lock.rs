@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::acquire::{Acquire, Enqueue, TryAcquire};
 use crate::error::{Fault, RunError};
 use crate::guard::Held;
-use crate::inspect::{Broken, LockState};
+use crate::inspect::{BreakOutcome, LockState};
 use crate::keeper::{Command, Handle, Outcome};
 use crate::options::Spec;
 
@@ -104,7 +104,7 @@ impl Lock {
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
-    pub async fn break_lease(&self, token: u64) -> Result<Broken, Fault> {
+    pub async fn break_lease(&self, token: u64) -> Result<BreakOutcome, Fault> {
         self.break_with(token, false).await
     }
 
@@ -117,15 +117,15 @@ impl Lock {
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
-    pub async fn force_break_lease(&self, token: u64) -> Result<Broken, Fault> {
+    pub async fn force_break_lease(&self, token: u64) -> Result<BreakOutcome, Fault> {
         self.break_with(token, true).await
     }
 
-    async fn break_with(&self, token: u64, force: bool) -> Result<Broken, Fault> {
+    async fn break_with(&self, token: u64, force: bool) -> Result<BreakOutcome, Fault> {
         let keys = self.spec.keys.clone();
         match self.handle.call(self.spec.name(), |call| Command::Break { call, keys, token, force }).await? {
             Outcome::Broken(broken) => Ok(broken),
-            _ => Ok(Broken::Unknown),
+            _ => Ok(BreakOutcome::Unknown),
         }
     }
 }

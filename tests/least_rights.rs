@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use fairlock::{Broken, Client, LockOptions, TryAcquireError};
+use fairlock::{BreakOutcome, Client, LockOptions, TryAcquireError};
 use support::{
     RedisServer, SOON, eventually_async, keys_left,
     run::{Topology, least_rights, takes_setinfo, version},
@@ -27,7 +27,7 @@ async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn st
     second.position().await?; // It is the first to return; the others follow.
     drop(guard);
     let guard = soon(first).await?;
-    assert!(matches!(lock.break_lease(guard.token()).await?, Broken::Told { .. }));
+    assert!(matches!(lock.break_lease(guard.token()).await?, BreakOutcome::Told { .. }));
     soon(guard.lost()).await;
     drop(guard);
     soon(second).await?.release().await?;

@@ -1,6 +1,6 @@
 //! Why a client cannot use its server, and whether waiting mends that.
 
-use super::OptionError;
+use super::InvalidOption;
 
 /// Connecting failed. Nothing was left on the server.
 ///
@@ -19,7 +19,7 @@ pub enum ConnectError {
     },
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] InvalidOption),
     /// No server answers: the name does not resolve, nobody listens, or the connection ends without a word.
     #[error("no Redis server answers at {address} ({cause}): check that it runs and that the address is right")]
     Unreachable {

@@ -55,7 +55,7 @@ pub(crate) enum Message {
     },
     /// The last handle is gone.
     End,
-    #[cfg(feature = "test-hooks")]
+    #[cfg(feature = "__test-hooks")]
     Panic,
 }
 
@@ -219,7 +219,7 @@ impl Handle {
         }
     }
 
-    #[cfg(feature = "test-hooks")]
+    #[cfg(feature = "__test-hooks")]
     pub(crate) fn panic(&self) {
         let _ = self.messages.send(Message::Panic);
     }

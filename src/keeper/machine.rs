@@ -11,7 +11,7 @@ use super::timers::Timers;
 use super::waiters::{Mode, Waiter};
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason, brief};
-use crate::inspect::{Broken, Holder};
+use crate::inspect::{BreakOutcome, Holder};
 use crate::options::Spec;
 use crate::server::{About, Answer, Call, Failure, LockKeys, Push, PushKind, StatePage, Word, is_of};
 
@@ -175,7 +175,7 @@ pub(crate) enum Outcome {
     /// The release may or may not have reached the server.
     Unknown(Option<Arc<str>>),
     State(StatePage),
-    Broken(Broken),
+    Broken(BreakOutcome),
     Closed,
     Fault(Fault),
 }

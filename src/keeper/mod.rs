@@ -299,7 +299,7 @@ impl Keeper {
                 self.ending = true;
                 return;
             }
-            #[cfg(feature = "test-hooks")]
+            #[cfg(feature = "__test-hooks")]
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
         let slot = self.network.slot(&lock);

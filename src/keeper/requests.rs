@@ -7,7 +7,7 @@ use super::farewells::Kind;
 use super::machine::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, Pending, RequestId, Sent, Timer, What};
 use crate::clock::Time;
 use crate::error::brief;
-use crate::inspect::Broken;
+use crate::inspect::BreakOutcome;
 use crate::server::{Answer, Call, LockKeys, Word};
 
 impl Machine {
@@ -89,9 +89,9 @@ impl Machine {
         }
         let outcome = match answer.word {
             Word::State => Outcome::State(answer),
-            Word::Told => Outcome::Broken(Broken::Told { remaining: answer.left }),
-            Word::Ended => Outcome::Broken(Broken::Ended),
-            _ => Outcome::Broken(Broken::Unknown),
+            Word::Told => Outcome::Broken(BreakOutcome::Told { remaining: answer.left }),
+            Word::Ended => Outcome::Broken(BreakOutcome::Ended),
+            _ => Outcome::Broken(BreakOutcome::Unknown),
         };
         self.done(call, outcome);
     }

@@ -14,6 +14,6 @@ pub(crate) use discovery::{Slot, SlotMap, discover, slot_of};
 pub(crate) use keys::{LockKeys, is_of, wire_id};
 pub(crate) use reply::{Answer, Failure, HolderSeen, Push, PushKind, StatePage, Word};
 pub(crate) use scripts::{About, Call};
-#[cfg(feature = "test-hooks")]
+#[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::{SCRIPTS, assemble};
 pub(crate) use target::{Endpoint, Node, Target};
