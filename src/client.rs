@@ -91,11 +91,19 @@ impl Client {
     }
 }
 
+/// Where the server is, as the builder was told.
+#[derive(Clone)]
+enum Server {
+    Url(String),
+    Sentinel { sentinels: Vec<String>, master: String },
+    Cluster { nodes: Vec<String> },
+}
+
 /// Settings of a [`Client`].
 #[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
-    url: String,
+    server: Server,
     login: Option<(String, String)>,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
@@ -106,7 +114,7 @@ pub struct ClientBuilder {
 impl std::fmt::Debug for ClientBuilder {
     /// Without the URL: it may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let server = Target::parse(&self.url).ok();
+        let server = self.target().ok();
         f.debug_struct("ClientBuilder")
             .field("server", &server)
             .field("prefix", &self.prefix)
@@ -118,7 +126,7 @@ impl std::fmt::Debug for ClientBuilder {
 impl Default for ClientBuilder {
     fn default() -> Self {
         Self {
-            url: "redis://127.0.0.1/".into(),
+            server: Server::Url("redis://127.0.0.1/".into()),
             login: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -139,22 +147,23 @@ impl ClientBuilder {
     ///
     /// With `rediss` for `redis` (and the feature `tls`) the connections are encrypted, see `tls`.
     pub fn url(mut self, url: &str) -> Self {
-        self.url = url.into();
+        self.server = Server::Url(url.into());
         self
     }
 
-    /// The master of this name, as these sentinels (`host:port`) know it: the same as a URL of `redis+sentinel://`.
-    pub fn sentinel<S: AsRef<str>>(self, sentinels: impl IntoIterator<Item = S>, master: &str) -> Self {
-        let hosts: Vec<S> = sentinels.into_iter().collect();
-        let hosts: Vec<&str> = hosts.iter().map(AsRef::as_ref).collect();
-        self.url(&format!("redis+sentinel://{}/{master}", hosts.join(",")))
+    /// The master of this name, as these sentinels (`host` or `host:port`, default port 26379) know it; they are asked
+    /// again after every loss of the connection. In the place of a [`url`](Self::url).
+    pub fn sentinel<S: Into<String>>(mut self, sentinels: impl IntoIterator<Item = S>, master: &str) -> Self {
+        let sentinels = sentinels.into_iter().map(Into::into).collect();
+        self.server = Server::Sentinel { sentinels, master: master.into() };
+        self
     }
 
-    /// A Redis Cluster of which these (`host:port`) are some nodes: the same as a URL of `redis+cluster://`.
-    pub fn cluster<S: AsRef<str>>(self, nodes: impl IntoIterator<Item = S>) -> Self {
-        let hosts: Vec<S> = nodes.into_iter().collect();
-        let hosts: Vec<&str> = hosts.iter().map(AsRef::as_ref).collect();
-        self.url(&format!("redis+cluster://{}", hosts.join(",")))
+    /// A Redis Cluster of which these (`host` or `host:port`, default port 6379) are some nodes. In the place of a
+    /// [`url`](Self::url).
+    pub fn cluster<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> Self {
+        self.server = Server::Cluster { nodes: nodes.into_iter().map(Into::into).collect() };
+        self
     }
 
     /// As whom to go to the servers of the locks (not to sentinels): instead of user and password in the URL.
@@ -163,7 +172,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Certificates for connections of `rediss://`, with the feature `tls`.
+    /// Encrypts the connections to [`sentinel`](Self::sentinel)s and their master, or to the nodes of a
+    /// [`cluster`](Self::cluster), and says which certificates to use. A [`url`](Self::url) says by itself whether
+    /// connections are encrypted: there this is for a scheme that begins with `rediss`, and an error with any other.
+    ///
+    /// Needs the feature `tls`.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::Tls) -> Self {
         self.tls = Some(tls);
@@ -206,22 +219,39 @@ impl ClientBuilder {
         self.start(None)
     }
 
-    fn start(self, first: Option<oneshot::Sender<Result<(), ConnectError>>>) -> Result<Client, ConnectError> {
-        check_text("the prefix", &self.prefix)?;
-        check_braces("the prefix", &self.prefix)?;
-        let label = self.label.unwrap_or_else(|| {
-            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            format!("{host}:{}", std::process::id())
-        });
-        check_text("the label", &label)?;
-        let mut target = Target::parse(&self.url)?;
+    fn target(&self) -> Result<Target, ConnectError> {
+        #[cfg(feature = "tls")]
+        let encrypted = self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        let encrypted = false;
+        let mut target = match &self.server {
+            Server::Url(url) => Target::parse(url)?,
+            Server::Sentinel { sentinels, master } => Target::sentinel(sentinels, master, encrypted)?,
+            Server::Cluster { nodes } => Target::cluster(nodes, encrypted)?,
+        };
         if let Some((user, password)) = &self.login {
             target.set_login(user, password);
         }
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
+            if let (Server::Url(url), false) = (&self.server, target.is_encrypted()) {
+                let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme).to_owned();
+                return Err(ConnectError::NotEncrypted { scheme });
+            }
             target.set_tls(tls)?;
         }
+        Ok(target)
+    }
+
+    fn start(self, first: Option<oneshot::Sender<Result<(), ConnectError>>>) -> Result<Client, ConnectError> {
+        check_text("the prefix", &self.prefix)?;
+        check_braces("the prefix", &self.prefix)?;
+        let label = self.label.clone().unwrap_or_else(|| {
+            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            format!("{host}:{}", std::process::id())
+        });
+        check_text("the label", &label)?;
+        let target = self.target()?;
         let client: Arc<str> = uuid::Uuid::new_v4().simple().to_string().into();
         let start = keeper::Start { target: target.clone(), client, prefix: self.prefix.into(), first };
         Ok(Client { handle: keeper::start(start)?, target: Arc::new(target), label: label.into() })

@@ -17,6 +17,24 @@ pub enum ConnectError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An address that was given to [`ClientBuilder::sentinel`](crate::ClientBuilder::sentinel) or
+    /// [`ClientBuilder::cluster`](crate::ClientBuilder::cluster) cannot be understood.
+    #[error("the address {address:?} is not understood ({reason}): use host or host:port, an IPv6 address in brackets")]
+    Address {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// [`ClientBuilder::tls`](crate::ClientBuilder::tls) was called, and the URL asks for connections that are not
+    /// encrypted.
+    #[error(
+        "the URL scheme is `{scheme}`, but certificates were given: use a scheme that begins with `rediss`, or give none"
+    )]
+    NotEncrypted {
+        /// The scheme of the URL.
+        scheme: String,
+    },
     /// An option cannot work.
     #[error(transparent)]
     Option(#[from] InvalidOption),
