@@ -1,5 +1,6 @@
 //! Connecting, and the handle that all locks of a client share.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -7,6 +8,7 @@ use tokio::sync::oneshot;
 use crate::error::{ConnectError, InvalidOption};
 use crate::keeper::{self, Handle};
 use crate::lock::Lock;
+use crate::operation::Operation;
 use crate::options::{LockOptions, check_braces, check_name, check_text};
 use crate::server::{LockKeys, Target};
 
@@ -36,8 +38,16 @@ impl Client {
     ///
     /// # Cancel safety
     /// If the future is dropped, the connection is closed again.
-    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::builder().url(url).connect().await
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = fairlock::Client::connect("redis://127.0.0.1/").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn connect(url: &str) -> Operation<impl Future<Output = Result<Self, ConnectError>> + Send + use<>> {
+        Self::builder().url(url).connect()
     }
 
     /// A client that connects in the background when it is first used, and waits for a server that is not there yet. An
@@ -78,9 +88,12 @@ impl Client {
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client is closed all the same.
-    pub async fn close(&self) {
-        // An error says that the keeper is gone: so is everything that it kept.
-        let _ = self.handle.close().await;
+    pub fn close(&self) -> Operation<impl Future<Output = ()> + Send + use<>> {
+        let handle = self.handle.clone();
+        Operation::relayed(&self.handle.wakers, async move {
+            // An error says that the keeper is gone: so is everything that it kept.
+            let _ = handle.close().await;
+        })
     }
 
     /// Makes the client's thread panic: for tests of what comes after.
@@ -200,15 +213,19 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// [`ConnectError`] within 5 seconds if the server cannot be reached or cannot be used, or a setting cannot work.
-    pub async fn connect(self) -> Result<Client, ConnectError> {
-        let (first, connected) = oneshot::channel();
-        let client = self.start(Some(first))?;
-        match client.handle.wakers.relay(connected).await {
-            Ok(result) => result?,
-            Err(_) => return Err(ConnectError::Thread { cause: "it ended at once".into() }),
-        }
-        client.handle.say_notes();
-        Ok(client)
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the connection is closed again.
+    pub fn connect(self) -> Operation<impl Future<Output = Result<Client, ConnectError>> + Send + use<>> {
+        Operation::of_others(async move {
+            let (first, connected) = oneshot::channel();
+            let client = self.start(Some(first))?;
+            match Operation::relayed(&client.handle.wakers, connected).await {
+                Ok(result) => result?,
+                Err(_) => return Err(ConnectError::Thread { cause: "it ended at once".into() }),
+            }
+            Ok(client)
+        })
     }
 
     /// Connects when first used, see [`Client::connect_lazy`].

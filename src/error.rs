@@ -108,7 +108,7 @@ pub enum Fault {
 }
 
 /// An acquire did not get the lock. Its place in the queue was given up.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// Its time was over before its turn came.
@@ -129,6 +129,9 @@ pub enum AcquireError {
         /// The lease.
         lease: Duration,
     },
+    /// Its [`Canceller`](crate::Canceller) was told to end it.
+    #[error("the acquire was cancelled by its own program")]
+    Cancelled,
     /// An option cannot work.
     #[error(transparent)]
     Option(#[from] InvalidOption),
@@ -138,7 +141,7 @@ pub enum AcquireError {
 }
 
 /// A try did not get the lock.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryAcquireError {
     /// Somebody else holds the lock or is before us, or the server lost data and grants nothing for a while.
@@ -159,6 +162,9 @@ pub enum TryAcquireError {
         /// The lease.
         lease: Duration,
     },
+    /// Its [`Canceller`](crate::Canceller) was told to end it.
+    #[error("the acquire was cancelled by its own program")]
+    Cancelled,
     /// An option cannot work.
     #[error(transparent)]
     Option(#[from] InvalidOption),
@@ -243,7 +249,7 @@ pub enum RenewError {
 }
 
 /// A job under [`run`](crate::Lock::run) was not run, or not to its end under the lease.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The lock was not acquired, the job was not started.

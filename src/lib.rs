@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod acquire;
+mod cancel;
 mod client;
 mod clock;
 mod error;
@@ -8,13 +9,15 @@ mod guard;
 mod inspect;
 mod keeper;
 mod lock;
+mod operation;
 mod options;
 mod server;
 #[cfg(feature = "tls")]
 mod tls;
 mod wakers;
 
-pub use acquire::{Acquire, AcquireFuture, Enqueue, EnqueueFuture, TryAcquire, TryAcquireFuture, Waiting};
+pub use acquire::{Acquire, Enqueue, TryAcquire, Waiting};
+pub use cancel::Canceller;
 pub use client::{Client, ClientBuilder};
 pub use error::{
     AcquireError, ConnectError, Fault, InvalidOption, Lost, LostReason, ReleaseError, RenewError, RunError,
@@ -23,6 +26,7 @@ pub use error::{
 pub use guard::{Guard, Held};
 pub use inspect::{BreakOutcome, Holder, LockState, QueuedWaiter};
 pub use lock::Lock;
+pub use operation::Operation;
 pub use options::LockOptions;
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -200,8 +200,9 @@ fn within(option: &'static str, value: Duration, least: Duration, most: Duration
     Ok(())
 }
 
-pub(crate) fn check_timeout(timeout: Duration) -> Result<(), InvalidOption> {
-    within("the timeout", timeout, Duration::from_millis(1), MOST_TIMEOUT)
+/// A timeout that timers can have: more than none, and no longer than anybody waits.
+pub(crate) fn in_bounds(timeout: Duration) -> Duration {
+    timeout.clamp(Duration::from_millis(1), MOST_TIMEOUT)
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), InvalidOption> {
@@ -289,10 +290,20 @@ mod tests {
             }
             check(with(new(), 30 * DAY + Duration::from_nanos(1))).unwrap_err();
         }
-        check_timeout(MS).unwrap();
-        check_timeout(366 * DAY).unwrap();
-        check_timeout(MS / 2).unwrap_err();
-        check_timeout(366 * DAY + MS).unwrap_err();
+    }
+
+    #[test]
+    fn timeouts_are_brought_within_bounds() {
+        for (given, used) in [
+            (Duration::ZERO, MS),
+            (MS / 2, MS),
+            (MS, MS),
+            (366 * DAY, 366 * DAY),
+            (366 * DAY + MS, 366 * DAY),
+            (Duration::MAX, 366 * DAY),
+        ] {
+            assert_eq!(in_bounds(given), used);
+        }
     }
 
     // The last renewal that can help is sent an interval after the one before, and must be answered before the notice.

@@ -1,6 +1,5 @@
 //! The callers' side of the keeper: messages to it, and what awaits its answers.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
@@ -83,25 +82,25 @@ impl End {
     }
 }
 
-/// What the keeper has to say to people. A subscriber's code could block it, so callers say it when they come by.
-#[derive(Default)]
-pub(crate) struct Notes(Mutex<VecDeque<(bool, String)>>);
+/// What the keeper has to say to people. A subscriber's code could block it, so the thread for wakers says it.
+pub(crate) struct Notes {
+    wakers: Arc<Wakers>,
+    client: Arc<str>,
+}
 
 impl Notes {
-    const MOST: usize = 32;
+    pub(super) fn new(wakers: Arc<Wakers>, client: Arc<str>) -> Self {
+        Self { wakers, client }
+    }
 
     pub(super) fn warn(&self, text: String) {
-        self.add(true, text);
+        let client = self.client.clone();
+        self.wakers.say(move || tracing::warn!(%client, "{text}"));
     }
 
     pub(super) fn info(&self, text: String) {
-        self.add(false, text);
-    }
-
-    fn add(&self, warning: bool, text: String) {
-        let mut notes = lock(&self.0);
-        notes.truncate(Self::MOST - 1);
-        notes.push_back((warning, text));
+        let client = self.client.clone();
+        self.wakers.say(move || tracing::info!(%client, "{text}"));
     }
 }
 
@@ -115,7 +114,6 @@ pub(crate) struct Handle {
     process: u32,
     next: AtomicU64,
     end: Arc<End>,
-    notes: Arc<Notes>,
 }
 
 impl std::fmt::Debug for Handle {
@@ -132,10 +130,9 @@ impl Handle {
         prefix: Arc<str>,
         keeper: ThreadId,
         end: Arc<End>,
-        notes: Arc<Notes>,
     ) -> Self {
         let (process, next) = (std::process::id(), AtomicU64::new(1));
-        Self { messages, wakers, client, prefix, keeper, process, next, end, notes }
+        Self { messages, wakers, client, prefix, keeper, process, next, end }
     }
 
     pub(crate) fn client_id(&self) -> &Arc<str> {
@@ -168,7 +165,7 @@ impl Handle {
     pub(crate) async fn trouble(&self, lock: &Arc<str>) -> Result<Option<Arc<str>>, Fault> {
         let (reply, answer) = oneshot::channel();
         self.send(Message::Trouble { lock: lock.clone(), reply })?;
-        self.wakers.relay(tokio::task::unconstrained(answer)).await.map_err(|_| Fault::KeeperPanicked)
+        tokio::task::unconstrained(answer).await.map_err(|_| Fault::KeeperPanicked)
     }
 
     /// Ends all that this client has.
@@ -180,7 +177,7 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         let call = self.next.fetch_add(1, Ordering::Relaxed);
         self.send(message(call, reply))?;
-        match self.wakers.relay(tokio::task::unconstrained(answer)).await {
+        match tokio::task::unconstrained(answer).await {
             Ok(Outcome::Fault(fault)) => Err(fault),
             Ok(outcome) => Ok(outcome),
             Err(_) => Err(Fault::KeeperPanicked),
@@ -205,18 +202,6 @@ impl Handle {
         let lock = spec.name().clone();
         self.send(Message::Acquire { id, spec, about, mode, timeout, called: Time::now(), caller })?;
         Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone() })
-    }
-
-    /// Says what the keeper had to say. On the caller's side, because a subscriber may block.
-    pub(crate) fn say_notes(&self) {
-        let notes = std::mem::take(&mut *lock(&self.notes.0));
-        for (warning, text) in notes {
-            if warning {
-                tracing::warn!(client = %self.client, "{text}");
-            } else {
-                tracing::info!(client = %self.client, "{text}");
-            }
-        }
     }
 
     #[cfg(feature = "__test-hooks")]

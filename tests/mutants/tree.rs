@@ -42,6 +42,7 @@ pub(crate) const REAL: Stage = Stage {
         ("hostile", &[]),
         ("lost_keepers", &[]),
         ("old_connections", &[]),
+        ("operations", &["as_long_as_it_is_told"]),
         ("many_slots", &[]),
         ("order", &[]),
         ("outages", &["order_outlives", "just_before_the_release"]),
