@@ -12,10 +12,10 @@ use futures_util::FutureExt;
 use crate::cancel::{Cancelled, Canceller};
 use crate::error::{AcquireError, Fault, InvalidOption, ReleaseError, RunError, TryAcquireError};
 use crate::guard::{Guard, Held};
-use crate::keeper::{Acquiring, Command, Handle, Mode, Outcome, Refusal};
+use crate::keeper::{Acquiring, Handle, Mode, Refusal};
 use crate::operation::Operation;
 use crate::options::{Spec, check_text, in_bounds};
-use crate::server::About;
+use crate::protocol::About;
 use crate::wakers::poll;
 
 /// What every kind of acquire can be told.
@@ -439,7 +439,7 @@ impl From<Failed> for AcquireError {
             Failed::Refused(Refusal::Fault(fault)) => fault.into(),
             // A try, because it had no time to wait.
             Failed::Refused(Refusal::Busy { .. }) => {
-                AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
+                Fault::Refused { message: "it says that the lock is busy to an acquire that waits".into() }.into()
             }
             Failed::NotTaken(lease) => AcquireError::NotTaken { lease },
             Failed::Invalid(error) => error.into(),
@@ -537,10 +537,7 @@ impl Waiting {
         };
         Operation::relayed(&self.attempt.plan.handle.wakers, async move {
             let Some((id, lock)) = waiter else { return Ok(0) };
-            match handle.call(&lock, |call| Command::Position { call, id }).await? {
-                Outcome::Position(position) => Ok(position),
-                _ => Ok(0),
-            }
+            handle.position(&lock, id).await
         })
     }
 

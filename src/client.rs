@@ -10,7 +10,8 @@ use crate::keeper::{self, Handle};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::options::{LockOptions, check_braces, check_name, check_text};
-use crate::server::{LockKeys, Target};
+use crate::protocol::LockKeys;
+use crate::server::Target;
 
 /// A connection to a Redis server, and the thread that keeps its leases and places.
 ///

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock::Time;
 use crate::error::{Fault, Lost, LostReason, ReleaseError, RenewError};
-use crate::keeper::{Command, Handle, Message, Outcome};
+use crate::keeper::{Command, Handle, Message, Release, Renewal};
 use crate::operation::Operation;
 use crate::options::Spec;
 use crate::wakers::{Wakers, poll};
@@ -194,7 +194,7 @@ impl Drop for Armed {
         if self.armed && !self.shared.is_forked() {
             self.shared.lose(LostReason::Released);
             let (lock, id) = (self.shared.spec.name().clone(), self.shared.id);
-            let _ = self.messages.send(Message::Command { lock, command: Command::Release { call: None, id } });
+            let _ = self.messages.send(Message::Command { lock, command: Command::Release { question: None, id } });
         }
     }
 }
@@ -314,9 +314,9 @@ impl Guard {
         let (handle, shared) = (self.handle.clone(), self.armed.shared.clone());
         Operation::relayed(&self.handle.wakers, async move {
             shared.check()?;
-            match handle.call(shared.spec.name(), |call| Command::Renew { call, id: shared.id }).await? {
-                Outcome::Lost(reason) => Err(shared.lost_with(reason).into()),
-                _ => Ok(()),
+            match handle.renew(shared.spec.name(), shared.id).await? {
+                Renewal::Renewed => Ok(()),
+                Renewal::Lost(reason) => Err(shared.lost_with(reason).into()),
             }
         })
     }
@@ -339,15 +339,13 @@ impl Guard {
             let shared = self.armed.shared.clone();
             self.armed.armed = false;
             shared.lose(LostReason::Released);
-            let outcome =
-                self.handle.call(shared.spec.name(), |call| Command::Release { call: Some(call), id: shared.id }).await;
+            let outcome = self.handle.release(shared.spec.name(), shared.id).await;
             tracing::debug!(lock = &**shared.spec.name(), token = shared.token, ?outcome, "released");
             held?;
             match outcome? {
-                Outcome::Released => Ok(()),
-                Outcome::Unknown(cause) => Err(ReleaseError::Unknown { cause }),
-                Outcome::Lost(reason) => Err(shared.lost_with(reason).into()),
-                _ => Ok(()),
+                Release::Released => Ok(()),
+                Release::Lost(reason) => Err(shared.lost_with(reason).into()),
+                Release::Unknown(cause) => Err(ReleaseError::Unknown { cause }),
             }
         })
     }
@@ -436,7 +434,7 @@ impl fmt::Debug for Held {
 mod tests {
     use super::*;
     use crate::options::LockOptions;
-    use crate::server::LockKeys;
+    use crate::protocol::LockKeys;
 
     fn lease_until(deadline: Time) -> Shared {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();

@@ -11,6 +11,7 @@ mod keeper;
 mod lock;
 mod operation;
 mod options;
+mod protocol;
 mod server;
 #[cfg(feature = "tls")]
 mod tls;

@@ -8,7 +8,7 @@ use crate::acquire::{Acquire, Enqueue, TryAcquire};
 use crate::error::{Fault, RunError};
 use crate::guard::Held;
 use crate::inspect::{BreakOutcome, LockState};
-use crate::keeper::{Command, Handle, Outcome};
+use crate::keeper::Handle;
 use crate::operation::Operation;
 use crate::options::Spec;
 
@@ -85,16 +85,13 @@ impl Lock {
         let mut state = LockState::default();
         let mut after = 0;
         loop {
-            let keys = self.spec.keys.clone();
-            let outcome =
-                self.handle.call(self.spec.name(), |call| Command::Inspect { call, keys, after, count: PAGE }).await?;
-            let Outcome::State(page) = outcome else { return Ok(state) };
-            state.recovering_for = page.recovering_for();
-            state.holder = page.held.map(|holder| *holder);
+            let page = self.handle.inspect(&self.spec.keys, after, PAGE).await?;
+            state.recovering_for = page.recovering_for;
+            state.holder = page.holder;
             state.waiting = page.waiting;
-            let more = page.page.len() == PAGE as usize;
-            after = page.page.last().map_or(after, |waiter| waiter.ticket);
-            state.queue.extend(page.page);
+            let more = page.queue.len() == PAGE as usize;
+            after = page.queue.last().map_or(after, |waiter| waiter.ticket);
+            state.queue.extend(page.queue);
             if !more {
                 return Ok(state);
             }
@@ -145,10 +142,6 @@ impl Lock {
     }
 
     async fn break_with(&self, token: u64, force: bool) -> Result<BreakOutcome, Fault> {
-        let keys = self.spec.keys.clone();
-        match self.handle.call(self.spec.name(), |call| Command::Break { call, keys, token, force }).await? {
-            Outcome::Broken(broken) => Ok(broken),
-            _ => Ok(BreakOutcome::Unknown),
-        }
+        self.handle.break_lease(&self.spec.keys, token, force).await
     }
 }

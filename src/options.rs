@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::InvalidOption;
 use crate::keeper::margin;
-use crate::server::LockKeys;
+use crate::protocol::LockKeys;
 
 const LEAST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(30 * 24 * 3600);

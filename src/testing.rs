@@ -3,7 +3,8 @@
 use redis::Value;
 
 use crate::inspect::{Holder, QueuedWaiter};
-use crate::server::{Answer, Push, PushKind, SCRIPTS, Target, assemble};
+use crate::protocol::{Answer, Push, PushKind, SCRIPTS, assemble};
+use crate::server::Target;
 
 /// The clock by which local deadlines are kept, in nanoseconds.
 pub fn local_clock_ns() -> u64 {

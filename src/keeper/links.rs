@@ -17,9 +17,8 @@ use tokio::time::Instant;
 
 use super::machine::RequestId;
 use crate::error::ConnectError;
-use crate::server::{
-    Call, Connected, Connection, Endpoint, Failure, Incoming, LockKeys, Node, Previous, Reply, Slot, Target,
-};
+use crate::protocol::{Call, Failure, LockKeys};
+use crate::server::{Connected, Connection, Endpoint, Incoming, Node, Previous, Reply, Slot, Target};
 
 /// The least time that connecting may take: a lost packet must not outlast a short lease, nor a slow network fail.
 pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);

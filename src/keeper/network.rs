@@ -23,10 +23,8 @@ use super::handle::Notes;
 use super::links::{Boxed, LEAST_PATIENCE, Link, Made, Place, Question, Replied, back_off, make, next_reply};
 use super::machine::{ANSWER_TIMEOUT, RequestId};
 use crate::error::{ConnectError, brief};
-use crate::server::{
-    Answer, Call, Connection, Endpoint, Failure, Incoming, LockKeys, Node, Push, Reply, Slot, SlotMap, Target,
-    discover, slot_of,
-};
+use crate::protocol::{Answer, Call, Failure, LockKeys, Push};
+use crate::server::{Connection, Endpoint, Incoming, Node, Reply, Slot, SlotMap, Target, discover, slot_of};
 
 /// How long a node of a cluster may be silent before the first attempt to connect tries another one beside it.
 const NEXT_TRY: Duration = Duration::from_millis(250);

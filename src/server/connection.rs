@@ -10,12 +10,10 @@ use redis::{
     AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, PushInfo, PushKind as Kind, RedisError, ServerErrorKind, Value,
 };
 
-use super::keys::LockKeys;
 use super::refusals::{Meaning, meaning, said};
-use super::reply::{Answer, Failure, Push};
-use super::scripts::{Call, SCRIPTS};
 use super::target::{Endpoint, Node};
 use crate::error::ConnectError;
+use crate::protocol::{Answer, Call, Failure, LockKeys, Push, SCRIPTS};
 
 /// What comes in without having been asked for.
 #[derive(Debug)]

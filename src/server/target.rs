@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use percent_encoding::percent_decode_str;
 use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion};
 
-use super::scripts::{SCRIPTS, Source};
 use crate::error::ConnectError;
+use crate::protocol::{SCRIPTS, Source};
 
 const SERVER_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Time;
+use crate::keeper::machine::Mode;
 use crate::keeper::machine::*;
-use crate::keeper::waiters::Mode;
 use crate::options::{LockOptions, Spec};
-use crate::server::{About, Answer, Call, Failure, LockKeys, Word};
+use crate::protocol::{About, Answer, Call, Failure, LockKeys, Word};
 
 pub(super) fn at(seconds: f64) -> Time {
     Time((1e6 * (1000.0 + seconds)).round() as u64 * 1000)

@@ -16,7 +16,7 @@ use stateright::{Checker, CheckerBuilder, Model, Property};
 use super::clients::Taken;
 use super::steps::Step;
 use super::world::{MS, Plan, World};
-use crate::keeper::waiters::Mode;
+use crate::keeper::machine::Mode;
 use crate::options::Spec;
 
 /// A heartbeat.

@@ -4,7 +4,7 @@ use super::clients::Guard;
 use super::server::Executed;
 use super::world::{MS, World};
 use crate::keeper::machine::What;
-use crate::server::Word;
+use crate::protocol::Word;
 
 /// How many requests a second one client may send without a reason: every heartbeat, renewal and repetition of up to
 /// ten locks fits in, no busy loop does.
@@ -65,9 +65,9 @@ impl World {
                 broken = Some(format!("{name}.{id} is past its timeout (I8)"));
             }
         }
-        for (call, by) in &client.calls {
+        for (question, by) in &client.questions {
             if by.is_some_and(|by| by < local) {
-                broken = Some(format!("{name}: call {call} has no outcome in time (I8)"));
+                broken = Some(format!("{name}: {question:?} has no answer in time (I8)"));
             }
         }
         for session in client.machine.sessions.values() {

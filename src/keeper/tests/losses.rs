@@ -12,7 +12,7 @@ use super::clients::Client;
 use super::model::Lock;
 use super::server::Executed;
 use super::world::{MS, World};
-use crate::server::{LockKeys, Word};
+use crate::protocol::{LockKeys, Word};
 
 /// How long a message takes at most between those who are in touch.
 const SOON: u64 = 5 * MS;

@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 
 use super::steps::Step;
 use super::world::{MS, Plan, World};
-use crate::keeper::waiters::Mode;
+use crate::keeper::machine::Mode;
 
 fn cases(ordinary: u32) -> u32 {
     std::env::var("FAIRLOCK_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(ordinary)

@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use redis::Value;
-
 use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Terms};
 use crate::keeper::machine::RequestId;
-use crate::server::{Answer, Call, Failure, LockKeys, Push};
+use crate::protocol::{Answer, Call, Failure, LockKeys, Plain, Push};
 
 /// What the server's clock shows when a world begins, in µs: no small number, and below 2^53.
 pub(super) const EPOCH_US: u64 = 1 << 50;
@@ -178,14 +176,14 @@ fn request_of(call: &Call) -> Request {
 
 /// The model's answer as it comes over the wire, parsed by the real parser.
 fn answer_of(answer: model::Answer) -> Answer {
-    let bulk = |text: String| Value::BulkString(text.into_bytes());
+    let bulk = |text: String| Plain::Text(text);
     let mut items = vec![bulk(answer.word)];
     for (name, value) in answer.fields {
         items.extend([bulk(name), bulk(value)]);
     }
     if !answer.page.is_empty() {
-        let row = |row: Vec<String>| Value::Array(row.into_iter().map(bulk).collect());
-        items.extend([bulk("page".into()), Value::Array(answer.page.into_iter().map(row).collect())]);
+        let row = |row: Vec<String>| Plain::List(row.into_iter().map(bulk).collect());
+        items.extend([bulk("page".into()), Plain::List(answer.page.into_iter().map(row).collect())]);
     }
-    Answer::parse(&Value::Array(items)).expect("an answer that the client understands")
+    Answer::parse(&Plain::List(items)).expect("an answer that the client understands")
 }

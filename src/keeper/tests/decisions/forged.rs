@@ -1,7 +1,7 @@
 //! Messages that no script made: whoever may publish can send them, and they change nothing.
 
 use super::*;
-use crate::server::Push;
+use crate::protocol::Push;
 
 fn message(machine: &mut Machine, kind: PushKind, lock: &str, secret: &str) -> Vec<Effect> {
     let queue = LockKeys::new("fairlock", lock).keys[0].clone();
@@ -52,7 +52,7 @@ fn a_grant_that_nobody_waits_for_is_given_back_once() {
     let effects = message(&mut machine, PushKind::Grant, "z", "s");
     let [Effect::Send { request, call: Call::Leave { ids, .. } }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(ids[..], ["client.1"]);
-    let refusal = crate::server::Failure::Refused("NOPERM".into());
+    let refusal = crate::protocol::Failure::Refused("NOPERM".into());
     machine.handle(at(1.1), Event::Answered { request: *request, result: Err(refusal) });
     machine.effects(at(1.1));
     assert!(machine.farewells.is_empty() && machine.sessions.is_empty(), "{machine:?}");

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::keeper::waiters::Mode;
+use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
-use crate::server::Call;
+use crate::protocol::Call;
 
 /// A machine whose acquire was given up before it was answered; it has said that it leaves.
 fn gave_up(mode: Mode) -> (Machine, RequestId, RequestId) {

@@ -1,0 +1,43 @@
+//! Deadlines of the state machine: one per key, the earliest first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::clock::Time;
+
+#[derive(Debug, Clone, Hash)]
+pub(in crate::keeper) struct Timers<K> {
+    order: BTreeSet<(Time, K)>,
+    at: BTreeMap<K, Time>,
+}
+
+impl<K: Ord + Clone> Timers<K> {
+    pub(super) fn new() -> Self {
+        Self { order: BTreeSet::new(), at: BTreeMap::new() }
+    }
+
+    pub(super) fn set(&mut self, key: K, time: Time) {
+        self.clear(&key);
+        self.at.insert(key.clone(), time);
+        self.order.insert((time, key));
+    }
+
+    pub(in crate::keeper) fn clear(&mut self, key: &K) {
+        if let Some(time) = self.at.remove(key) {
+            self.order.remove(&(time, key.clone()));
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<Time> {
+        self.order.first().map(|&(time, _)| time)
+    }
+
+    /// The first key whose time has come.
+    pub(super) fn pop(&mut self, now: Time) -> Option<K> {
+        if self.next()? > now {
+            return None;
+        }
+        let (_, key) = self.order.pop_first()?;
+        self.at.remove(&key);
+        Some(key)
+    }
+}

@@ -1,0 +1,20 @@
+//! What the keeper's machine and the scripts say to each other: keys, requests, replies, messages. Pure types; how they
+//! travel is of no concern here.
+
+mod failure;
+mod keys;
+mod push;
+mod reply;
+mod request;
+mod scripts;
+
+pub(crate) use failure::Failure;
+pub(crate) use keys::{LockKeys, is_of, wire_id};
+pub(crate) use push::{Push, PushKind};
+#[cfg(test)]
+pub(crate) use reply::Plain;
+pub(crate) use reply::{Answer, HolderSeen, Value, Word};
+pub(crate) use request::{About, Call};
+#[cfg(feature = "__test-hooks")]
+pub(crate) use scripts::assemble;
+pub(crate) use scripts::{SCRIPTS, Source};

@@ -1,0 +1,79 @@
+//! What scripts publish to a client, parsed once at the edge.
+
+use super::reply::MOST;
+
+/// A message that a script published to this client: `grant ID TOKEN TICKET LEFT_US SECRET QUEUE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Push {
+    pub(crate) kind: PushKind,
+    pub(crate) id: String,
+    pub(crate) token: u64,
+    /// Where it stood in the queue, or the token if it never did.
+    pub(crate) ticket: u64,
+    /// What the waiter or holder named when it acquired. Whoever does not know it cannot make such a message.
+    pub(crate) secret: String,
+    /// The key of the lock's queue. It stands last because a name may contain spaces.
+    pub(crate) queue: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PushKind {
+    Grant,
+    Break,
+}
+
+impl Push {
+    pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(payload).ok()?.splitn(7, ' ');
+        let kind = match words.next()? {
+            "grant" => PushKind::Grant,
+            "break" => PushKind::Break,
+            _ => return None,
+        };
+        let id = words.next()?.to_owned();
+        let mut number = || words.next()?.parse().ok().filter(|number| *number <= MOST);
+        let (token, ticket, _left_us) = (number()?, number()?, number()?);
+        let (secret, queue) = (words.next()?.to_owned(), words.next()?.to_owned());
+        Some(Self { kind, id, token, ticket, secret, queue })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_push_is_parsed_whole_or_not_at_all() {
+        let push = Push::parse(b"grant abc.7 123 45 6700 s3cret fairlock:{a b c}:queue").unwrap();
+        assert_eq!(
+            push,
+            Push {
+                kind: PushKind::Grant,
+                id: "abc.7".into(),
+                token: 123,
+                ticket: 45,
+                secret: "s3cret".into(),
+                queue: "fairlock:{a b c}:queue".into()
+            }
+        );
+        let told = Push::parse(b"break abc.7 123 45 6700 s3cret fairlock:{a b c}:queue").unwrap();
+        assert_eq!(told, Push { kind: PushKind::Break, ..push });
+        for bad in [
+            "",
+            "grant",
+            "grant a",
+            "grant a b 1 2 s q",
+            "grant a 1 x 2 s q",
+            "grant a 1 2 x s q",
+            "grant a 1 9007199254740993 2 s q",
+            "grant a 1 2 3 s",
+            "gift a 1 2 3 s q",
+            "grant a -1 2 3 s q",
+            "\u{0}",
+        ] {
+            assert_eq!(Push::parse(bad.as_bytes()), None, "{bad:?}");
+        }
+        assert_eq!(Push::parse(&[0xff, 0xfe]), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! The scripts. A contract test holds header, body and call together.
+
+use std::sync::LazyLock;
+
+/// One script as it is sent to the server.
+pub(crate) struct Source {
+    #[cfg_attr(not(any(test, feature = "__test-hooks")), allow(dead_code))]
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+}
+
+macro_rules! files {
+    ($($name:literal)*) => { [$(($name, include_str!(concat!("../../lua/", $name, ".lua")))),*] };
+}
+
+/// The scripts in the order of [`Call::script`], then the parts that they include.
+const FILES: [(&str, &str); 20] = files![
+    "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break"
+    "lib/begin" "lib/keys" "lib/time" "lib/found" "lib/clock" "lib/plan"
+    "lib/restore" "lib/cut_short" "lib/refresh" "lib/give_up" "lib/promote" "lib/commit" "lib/answer"
+];
+
+/// All scripts; [`Call::script`] is the index of the one that a call runs.
+pub(crate) static SCRIPTS: LazyLock<[Source; 7]> = LazyLock::new(|| {
+    std::array::from_fn(|index| {
+        let name = FILES[index].0;
+        Source { name, text: assemble(name, &|_, text| text.to_owned()).leak() }
+    })
+});
+
+/// The text of a script, with its parts in the places of the lines `-- include NAME`, each as `read` makes it of the file.
+///
+/// Parts are text and no functions: a function would be made anew on every run, and so would a box for every variable
+/// that it shares with others.
+pub(crate) fn assemble(file: &str, read: &dyn Fn(&str, &str) -> String) -> String {
+    // A test assembles all of them.
+    let (_, text) = FILES.iter().find(|(name, _)| *name == file).unwrap_or_else(|| panic!("no part {file}"));
+    let mut assembled = String::new();
+    for line in read(file, text).lines() {
+        match line.trim_start().strip_prefix("-- include ") {
+            Some(part) => assembled += &assemble(&format!("lib/{part}"), read),
+            None => assembled.extend([line, "\n"]),
+        }
+    }
+    assembled
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::reply::Word;
+    use super::super::request::every_call;
+    use super::*;
+
+    fn after<'a>(text: &'a str, marker: &str) -> &'a str {
+        let start = text.find(marker).unwrap_or_else(|| panic!("no {marker:?}")) + marker.len();
+        text[start..].lines().next().unwrap().trim()
+    }
+
+    /// The names that the body binds: from `unpack(ARGV)` or from `ARGV[n]`, in order.
+    fn bound(body: &str) -> Vec<String> {
+        let code = body.replace("=\n  unpack(ARGV)", "= unpack(ARGV)");
+        let Some(line) = code.lines().find(|line| line.starts_with("local ") && line.contains("ARGV")) else {
+            return vec![];
+        };
+        let names = line.trim_start_matches("local ").split('=').next().unwrap();
+        names.split(',').map(|name| name.trim().to_owned()).collect()
+    }
+
+    // The whole contract in one place: header, body, and what is sent.
+    #[test]
+    fn header_body_and_call_agree() {
+        let calls = every_call();
+        assert_eq!(calls.len(), SCRIPTS.len());
+        for (index, call) in calls.iter().enumerate() {
+            assert_eq!(call.script(), index);
+            let Source { name, text } = &SCRIPTS[index];
+            let body = FILES[index].1;
+            assert_eq!(*name, FILES[index].0);
+            assert!(body.starts_with(&format!("-- {name}: ")), "{name}: the header comes first");
+
+            assert_eq!(after(body, "-- KEYS:"), "queue sessions leases entries state", "{name}");
+            assert!(text.contains(
+                "local queue, sessions, leases, entries, state = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]"
+            ));
+            for (key, what) in call.keys().keys.iter().zip(after(body, "-- KEYS:").split(' ')) {
+                assert_eq!(key, &format!("fairlock:{{n}}:{what}"));
+            }
+
+            let header: Vec<&str> = after(body, "-- ARGV:").split(' ').collect();
+            let mut sent = Vec::new();
+            call.arguments("c", |argument, _| sent.push(argument));
+            assert_eq!(sent, header, "{name}: the call against the header");
+            let named: Vec<&str> =
+                header.iter().filter(|n| !n.ends_with("...")).map(|n| n.strip_prefix("their_").unwrap_or(n)).collect();
+            let bound = bound(body);
+            let bound: Vec<&str> = bound.iter().map(|n| n.strip_prefix("their_").unwrap_or(n)).collect();
+            assert_eq!(bound, named, "{name}: the body against the header");
+
+            // Every word that the body answers is in the header, and the client knows it.
+            let replies: Vec<&str> =
+                after(body, "-- REPLY:").split('|').map(|r| r.split_whitespace().next().unwrap()).collect();
+            for word in &replies {
+                assert!(Word::NAMES.contains(word), "{name}: the client does not know {word:?}");
+                assert!(text.contains(&format!("'{word}'")), "{name} never answers {word:?}");
+            }
+            // The right side of what sets the word, up to the values that go with it.
+            let sets = text.lines().filter(|line| line.contains("word") && line.contains(" = "));
+            for line in sets.filter_map(|line| line.split(" = ").nth(1)) {
+                for word in
+                    line.split('{').next().unwrap().split('\'').skip(1).step_by(2).filter(|word| !word.is_empty())
+                {
+                    let passing = *name == "leave"; // it gives up many, and says so of all of them at once
+                    assert!(passing || replies.contains(&word), "{name} answers {word:?}, its header does not say so");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn scripts_follow_the_rules() {
+        for (Source { name, text }, (_, body)) in SCRIPTS.iter().zip(FILES) {
+            assert!(!text.starts_with("#!"), "{name}: a shebang defeats the order of writes on Redis 7");
+            assert_eq!(text.matches("'TIME'").count(), 1, "{name}: the clock is read in one place");
+            assert!(!text.contains("EXPIREAT"), "{name}: TTLs are relative");
+            assert!(!text.contains("tostring"), "{name}: Lua would print 1.7e+15");
+            match *name {
+                "acquire" => assert!(body.contains("lenient = false"), "acquire must be refused when memory is out"),
+                "inspect" => assert!(!body.contains("-- include commit"), "inspect writes nothing"),
+                _ => assert!(body.contains("lenient = true"), "{name} must go on when memory is out"),
+            }
+            let others = text.replace(&assemble("lib/commit", &|_, text| text.to_owned()), "");
+            for write in ["HSET", "HDEL", "ZADD", "ZREM", "DEL", "PEXPIRE", "PUBLISH"] {
+                assert!(!others.contains(&format!("call('{write}'")), "{name}: {write} belongs to commit.lua");
+            }
+        }
+    }
+}
