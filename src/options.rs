@@ -1,9 +1,9 @@
-//! Options of a lock, and the checks that keep what cannot work from being sent.
+//! The options of a lock, and the checks that refuse impossible ones.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::OptionError;
+use crate::error::InvalidOption;
 use crate::keeper::margin;
 use crate::protocol::LockKeys;
 
@@ -13,10 +13,10 @@ const MOST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 3600);
 const MOST_NAME: usize = 512;
 const MOST_TEXT: usize = 4096;
 
-/// How a lock is held and waited for. Checked by [`Client::lock_with`](crate::Client::lock_with).
+/// How a lock is held and waited for. [`Client::lock_with`](crate::Client::lock_with) checks the options.
 ///
-/// The liveness of all waiters of one lock should be alike: the longest sets the pace at which the lock's clock may
-/// advance after an outage, so that short ones lose part of their protection.
+/// All waiters of one lock should have similar liveness: the longest sets the pace at which the lock's clock may
+/// advance after an outage, so those with a short one lose part of their protection.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct LockOptions {
@@ -58,13 +58,13 @@ impl LockOptions {
         Self::default()
     }
 
-    /// How long a holder may keep the lock without a renewal (default 30 s). A holder that dies costs what is left of it.
+    /// How long a holder keeps the lock without a renewal (default 30 s). A holder that dies costs what is left of it.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long a waiting process counts as alive without a word (default 10 s). It sends one every third of this.
+    /// How long a waiter counts as alive without a heartbeat (default 10 s). Clients send one for every third of this.
     pub fn liveness(mut self, liveness: Duration) -> Self {
         self.liveness = liveness;
         self
@@ -100,42 +100,42 @@ impl LockOptions {
         self
     }
 
-    /// Hand out a grant only once its whole lease is confirmed (default: as soon as it is made).
+    /// Hand out a grant only once its whole lease is confirmed (default: at once).
     ///
-    /// A waiter is granted the lock by the script that releases it. What it is given is a *claim*, no longer than its
-    /// liveness, so that a waiter that died meanwhile costs little; a guard confirms its claim a tenth of a second after
-    /// the grant. Use this where the work that follows cannot be stopped again in the time that a claim leaves: it costs
-    /// one round trip for each grant that was waited for, before the guard is returned. A claim that came too late to be
+    /// The script that releases a lock grants it to the next waiter. That waiter's first lease is a *claim*, no longer
+    /// than its liveness, so that a waiter that died meanwhile costs little; a guard confirms its claim a tenth of a
+    /// second after the grant. Use this option if the work that follows cannot be stopped within a claim: it costs one
+    /// round trip for each grant that was waited for, before the guard is returned. A claim that comes too late to be
     /// confirmed is no grant: the wait goes on in its old place.
     pub fn confirm_grants(mut self, confirm: bool) -> Self {
         self.confirm_grants = confirm;
         self
     }
 
-    /// Count a grant or a renewal only once this many replicas have it (default 0).
+    /// Count a grant or a renewal only once this many replicas have acknowledged it (default 0).
     ///
-    /// Redis replicates asynchronously: without this, a failover can forget a grant, and two hold the lock until the older
-    /// is told. With all replicas here, whichever becomes the master knows of every grant that was handed out. With fewer, a
-    /// replica that lacks the last grants may still be chosen. Costs one more script and a WAIT, two round trips, for each
-    /// grant and each renewal, shared by those that come together; they go over a connection of their own, so that they hold
-    /// up nobody's renewals. While too few replicas answer, a waiter keeps its place, also as the first; its error at its
-    /// timeout says so.
+    /// Redis replicates asynchronously: without this option a failover can forget a grant, and two processes hold the
+    /// lock until the older holder is told. With the number of all replicas, any promoted replica knows every grant
+    /// that was handed out; with fewer, a replica that lacks the last grants may be promoted. It costs one more script
+    /// and a WAIT, two round trips, for each grant and each renewal, shared by those that come together. They use a
+    /// separate connection, so that they delay no renewals. While too few replicas answer, a waiter keeps its place,
+    /// even as the first; its error at its timeout says so.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// Whether a lock of this name can have these options; [`Client::lock_with`](crate::Client::lock_with) asks the same.
-    /// No client and no server is needed for this.
+    /// Checks whether a lock of this name can have these options, as [`Client::lock_with`](crate::Client::lock_with)
+    /// does. No client and no server is needed.
     ///
     /// # Errors
-    /// [`OptionError`] if the name or an option cannot work.
-    pub fn check(&self, name: &str) -> Result<(), OptionError> {
+    /// [`InvalidOption`] if the name or an option cannot work.
+    pub fn check(&self, name: &str) -> Result<(), InvalidOption> {
         check_name(name)?;
         self.of(LockKeys::new("", name)).map(drop)
     }
 
-    pub(crate) fn of(&self, keys: LockKeys) -> Result<Arc<Spec>, OptionError> {
+    pub(crate) fn of(&self, keys: LockKeys) -> Result<Arc<Spec>, InvalidOption> {
         within("the lease", self.lease, LEAST, MOST)?;
         within("the liveness", self.liveness, LEAST, MOST)?;
         within("the buffer", self.buffer, Duration::ZERO, MOST)?;
@@ -152,7 +152,7 @@ impl LockOptions {
         let every = renew_every.unwrap_or_default();
         // Clocks drift, and an answer takes a while.
         if every + notice + margin(self.lease) * 2 >= self.lease {
-            return Err(OptionError::RenewalTooLate { every, notice, lease: self.lease });
+            return Err(InvalidOption::RenewalTooLate { every, notice, lease: self.lease });
         }
         if let Some(longest) = self.max_hold {
             within("the longest hold", longest, LEAST, MOST)?;
@@ -171,7 +171,7 @@ impl LockOptions {
     }
 }
 
-/// Options that were checked, together with the lock they are for.
+/// Checked options, together with the lock that they are for.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Spec {
     pub(crate) keys: Arc<LockKeys>,
@@ -193,37 +193,38 @@ impl Spec {
     }
 }
 
-fn within(option: &'static str, value: Duration, least: Duration, most: Duration) -> Result<(), OptionError> {
+fn within(option: &'static str, value: Duration, least: Duration, most: Duration) -> Result<(), InvalidOption> {
     if value < least || value > most {
-        return Err(OptionError::Duration { option, value, least, most });
+        return Err(InvalidOption::Duration { option, value, least, most });
     }
     Ok(())
 }
 
-pub(crate) fn check_timeout(timeout: Duration) -> Result<(), OptionError> {
-    within("the timeout", timeout, Duration::from_millis(1), MOST_TIMEOUT)
+/// A timeout that timers can have: more than zero, and no longer than anybody waits.
+pub(crate) fn in_bounds(timeout: Duration) -> Duration {
+    timeout.clamp(Duration::from_millis(1), MOST_TIMEOUT)
 }
 
-pub(crate) fn check_name(name: &str) -> Result<(), OptionError> {
+pub(crate) fn check_name(name: &str) -> Result<(), InvalidOption> {
     if name.is_empty() {
-        return Err(OptionError::EmptyName);
+        return Err(InvalidOption::EmptyName);
     }
     if name.len() > MOST_NAME {
-        return Err(OptionError::NameTooLong { length: name.len() });
+        return Err(InvalidOption::NameTooLong { length: name.len() });
     }
     check_braces("the lock's name", name)
 }
 
-pub(crate) fn check_braces(what: &'static str, value: &str) -> Result<(), OptionError> {
+pub(crate) fn check_braces(what: &'static str, value: &str) -> Result<(), InvalidOption> {
     if value.contains(['{', '}']) {
-        return Err(OptionError::Brace { what, value: value.into() });
+        return Err(InvalidOption::Brace { what, value: value.into() });
     }
     Ok(())
 }
 
-pub(crate) fn check_text(what: &'static str, text: &str) -> Result<(), OptionError> {
+pub(crate) fn check_text(what: &'static str, text: &str) -> Result<(), InvalidOption> {
     if text.len() > MOST_TEXT {
-        return Err(OptionError::TooLong { what, length: text.len() });
+        return Err(InvalidOption::TooLong { what, length: text.len() });
     }
     Ok(())
 }
@@ -236,11 +237,11 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    fn check(options: LockOptions) -> Result<Arc<Spec>, OptionError> {
+    fn check(options: LockOptions) -> Result<Arc<Spec>, InvalidOption> {
         options.of(LockKeys::new("fairlock", "x"))
     }
 
-    // Every option is set to what no other is.
+    // Every option has a value that no other option has.
     #[test]
     fn options_arrive_where_they_belong() {
         let seconds = Duration::from_secs;
@@ -285,17 +286,27 @@ mod tests {
             check(with(new(), most)).unwrap();
             if !least.is_zero() {
                 let error = check(with(new(), least - Duration::from_nanos(1))).unwrap_err();
-                assert!(matches!(error, OptionError::Duration { .. }), "{error:?}");
+                assert!(matches!(error, InvalidOption::Duration { .. }), "{error:?}");
             }
             check(with(new(), 30 * DAY + Duration::from_nanos(1))).unwrap_err();
         }
-        check_timeout(MS).unwrap();
-        check_timeout(366 * DAY).unwrap();
-        check_timeout(MS / 2).unwrap_err();
-        check_timeout(366 * DAY + MS).unwrap_err();
     }
 
-    // The last renewal that can help is sent an interval after the one before, and must be answered before the notice.
+    #[test]
+    fn timeouts_are_brought_within_bounds() {
+        for (given, used) in [
+            (Duration::ZERO, MS),
+            (MS / 2, MS),
+            (MS, MS),
+            (366 * DAY, 366 * DAY),
+            (366 * DAY + MS, 366 * DAY),
+            (Duration::MAX, 366 * DAY),
+        ] {
+            assert_eq!(in_bounds(given), used);
+        }
+    }
+
+    // The last useful renewal is sent an interval after the one before, and must be answered before the notice.
     #[test]
     fn a_renewal_must_come_before_the_notice() {
         let lease = Duration::from_secs(10);
@@ -303,7 +314,7 @@ mod tests {
         let with = |every| check(LockOptions::new().lease(lease).notice(notice).renew_every(every));
         let latest = lease - notice - spare;
         with(latest - MS).unwrap();
-        assert!(matches!(with(latest), Err(OptionError::RenewalTooLate { .. })));
+        assert!(matches!(with(latest), Err(InvalidOption::RenewalTooLate { .. })));
         with(latest + MS).unwrap_err();
     }
 
@@ -311,13 +322,13 @@ mod tests {
     fn names_and_texts_have_bounds() {
         check_name("x").unwrap();
         check_name(&"x".repeat(512)).unwrap();
-        assert!(matches!(check_name(&"x".repeat(513)), Err(OptionError::NameTooLong { length: 513 })));
-        assert!(matches!(check_name(""), Err(OptionError::EmptyName)));
+        assert!(matches!(check_name(&"x".repeat(513)), Err(InvalidOption::NameTooLong { length: 513 })));
+        assert!(matches!(check_name(""), Err(InvalidOption::EmptyName)));
         for braces in ["{", "}", "a{b}c"] {
-            assert!(matches!(check_name(braces), Err(OptionError::Brace { .. })), "{braces:?}");
+            assert!(matches!(check_name(braces), Err(InvalidOption::Brace { .. })), "{braces:?}");
         }
         check_text("the label", "{}").unwrap();
         check_text("the label", &"x".repeat(4096)).unwrap();
-        assert!(matches!(check_text("the label", &"x".repeat(4097)), Err(OptionError::TooLong { length: 4097, .. })));
+        assert!(matches!(check_text("the label", &"x".repeat(4097)), Err(InvalidOption::TooLong { length: 4097, .. })));
     }
 }

@@ -1,11 +1,11 @@
-//! Certificates for connections that are encrypted.
+//! Certificates for encrypted connections.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-/// Whom to believe, and what to show, where a URL says `rediss://`.
+/// Which authorities to trust, and which certificate to show, on encrypted connections.
 ///
-/// Without any of this, the certificate of the server must be one that this machine trusts.
+/// By default the server's certificate must be one that this machine trusts.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Tls {
@@ -14,12 +14,12 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// What the machine trusts, and no certificate of our own.
+    /// The authorities that the machine trusts, and no client certificate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trust this certificate authority (PEM), and none besides.
+    /// Trust only this certificate authority (PEM).
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca = Some(pem.into());
         self
@@ -49,7 +49,7 @@ impl Tls {
 }
 
 impl std::fmt::Debug for Tls {
-    /// Without what is in them.
+    /// Without the contents.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tls")
             .field("ca_certificate", &self.ca.is_some())

@@ -1,0 +1,77 @@
+//! Cancelling acquires from any thread.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+
+/// Cancels acquires from any thread: those that were given it with [`cancelled_by`](crate::Acquire::cancelled_by), both
+/// under way and later ones. Clones are the same canceller.
+///
+/// An awaited acquire is cancelled by dropping its future. This is for acquires that wait on the spot.
+///
+/// # Examples
+/// ```no_run
+/// use fairlock::{AcquireError, Canceller, Client};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let lock = Client::connect_lazy("redis://127.0.0.1/")?.lock("reports:nightly")?;
+/// let canceller = Canceller::new();
+/// let worker = std::thread::spawn({
+///     let canceller = canceller.clone();
+///     move || lock.acquire().cancelled_by(&canceller).blocking()
+/// });
+/// canceller.cancel();
+/// assert!(matches!(worker.join().unwrap(), Err(AcquireError::Cancelled)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Canceller {
+    cancelled: Arc<AtomicBool>,
+    changed: Arc<Notify>,
+}
+
+impl Canceller {
+    /// A canceller that was not used yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cancels its acquires: they leave the queue and fail with
+    /// [`AcquireError::Cancelled`](crate::AcquireError::Cancelled). Final.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether [`cancel`](Self::cancel) was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn watch(&self) -> Cancelled {
+        // From here on no call of `cancel` is missed.
+        Cancelled { changed: Box::pin(self.changed.clone().notified_owned()), canceller: self.clone() }
+    }
+}
+
+/// An acquire's view of its canceller.
+#[derive(Debug)]
+pub(crate) struct Cancelled {
+    changed: Pin<Box<OwnedNotified>>,
+    canceller: Canceller,
+}
+
+impl Cancelled {
+    /// Resolves when `cancel` was called.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self.canceller.is_cancelled() {
+            true => Poll::Ready(()),
+            false => crate::wakers::poll(&mut self.changed, context),
+        }
+    }
+}
