@@ -1,4 +1,4 @@
-//! The errors of each operation. Every message says what was found, what it means, or what to change.
+//! What can go wrong, per operation. Every message says what to change or what it means.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,16 +30,16 @@ pub enum InvalidOption {
         /// The text.
         value: String,
     },
-    /// A duration is zero, too short, or too long.
+    /// A duration is zero, too short or absurdly long.
     #[error("{option} is {}: it must be between {least:?} and {}", in_days(.value), in_days(.most))]
     Duration {
         /// The option's name.
         option: &'static str,
         /// What was given.
         value: Duration,
-        /// The minimum.
+        /// The least that works.
         least: Duration,
-        /// The maximum.
+        /// The most that is accepted.
         most: Duration,
     },
     /// A renewal would come too late to be of use.
@@ -65,7 +65,7 @@ pub enum InvalidOption {
     },
 }
 
-/// Failures that are common to all operations.
+/// Reasons that any call can fail for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -75,21 +75,21 @@ pub enum Fault {
     /// The handle belongs to the parent process.
     #[error("this handle was made in the parent process, before a fork: connect again in the child")]
     Forked,
-    /// The client's thread has panicked, which is a bug.
+    /// The client's thread died of a bug.
     #[error("the client's thread has panicked: all of its leases are lost; connect again, and report this as a bug")]
     KeeperPanicked,
     /// The server cannot be used, and waiting does not mend that.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The server gave no answer in time, or refused the request each time.
+    /// The server gave no answer in time, or refused this each time that it was asked.
     #[error("{}", unavailable(.waited, .cause))]
     Unavailable {
-        /// How long the client waited.
+        /// How long it was waited for.
         waited: Duration,
         /// The last error, if there was one.
         cause: Option<Arc<str>>,
     },
-    /// A key of the lock is in use with another type.
+    /// A key of the lock is in use for something else.
     #[error(
         "a key of the lock {name:?} holds another type ({message}): remove that key, or use another name or prefix"
     )]
@@ -111,19 +111,19 @@ pub enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Its timeout came before its turn.
+    /// Its time was over before its turn came.
     #[error("not granted within {}{}{}", brief(.waited), at(.position), because(.cause))]
     Timeout {
         /// How long it waited.
         waited: Duration,
-        /// The last known position in the queue: 1 for the first waiter.
+        /// The last position in the queue that was known, 1 for the next one to be granted.
         position: Option<u64>,
         /// The last error, if the server could not be reached.
         cause: Option<Arc<str>>,
     },
-    /// The lock was granted, but its future was not polled for a whole lease, so it was released.
+    /// The lock was granted, but its future was not polled for a whole lease, so it was given back.
     #[error(
-        "the lock was granted but its future was not polled for {lease:?}, so it was released: poll the future, or use a longer lease"
+        "the lock was granted but nobody took it for {lease:?}, so it was given back: poll the future, or use a longer lease"
     )]
     NotTaken {
         /// The lease.
@@ -135,7 +135,7 @@ pub enum AcquireError {
     /// An option cannot work.
     #[error(transparent)]
     Option(#[from] InvalidOption),
-    /// A failure that is common to all operations.
+    /// A reason that any call can fail for.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -144,19 +144,19 @@ pub enum AcquireError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryAcquireError {
-    /// Another process holds the lock or waits for it, or the server lost data and grants nothing for a while.
+    /// Somebody else holds the lock or is before us, or the server lost data and grants nothing for a while.
     #[error("busy: {}, {waiting} waiting", held_by(.holder, .recovering_for))]
     Busy {
-        /// The holder, if there is one: there may be waiters only.
+        /// Who holds it, if anybody does: there may be only waiters.
         holder: Option<Box<Holder>>,
-        /// The number of waiters.
+        /// How many wait.
         waiting: u64,
-        /// For how long nothing is granted at most, because the server lost data and waits for its clients to return.
+        /// For how long at most nothing is granted, because the server lost data and waits for its clients to return.
         recovering_for: Option<Duration>,
     },
-    /// The lock was granted, but its future was not polled for a whole lease, so it was released.
+    /// The lock was granted, but its future was not polled for a whole lease, so it was given back.
     #[error(
-        "the lock was granted but its future was not polled for {lease:?}, so it was released: poll the future, or use a longer lease"
+        "the lock was granted but nobody took it for {lease:?}, so it was given back: poll the future, or use a longer lease"
     )]
     NotTaken {
         /// The lease.
@@ -168,7 +168,7 @@ pub enum TryAcquireError {
     /// An option cannot work.
     #[error(transparent)]
     Option(#[from] InvalidOption),
-    /// A failure that is common to all operations.
+    /// A reason that any call can fail for.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -195,22 +195,22 @@ pub enum LostReason {
         /// The last error, if there was one.
         cause: Option<Arc<str>>,
     },
-    /// The lease has ended on the server.
-    #[error("it has ended on the server")]
+    /// The server says that it is over.
+    #[error("the server says that it has ended")]
     Ended,
     /// An operator broke it.
     #[error("an operator broke it")]
     Broken,
-    /// It was held for the configured `max_hold`.
-    #[error("it was held for the configured `max_hold`")]
+    /// It was held for as long as `max_hold` allows.
+    #[error("it reached its longest hold")]
     MaxHold,
     /// The client was closed.
     #[error("the client was closed")]
     Closed,
-    /// It was released, with `release` or by dropping its guard.
-    #[error("it was released")]
+    /// It was given back, by a release or by dropping its guard.
+    #[error("it was given back")]
     Released,
-    /// The client's thread has panicked, which is a bug.
+    /// The client's thread died of a bug.
     #[error("the client's thread has panicked")]
     KeeperPanicked,
     /// The guard belongs to the parent process.
@@ -222,16 +222,16 @@ pub enum LostReason {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The lease had ended before: another process may have held the lock meanwhile.
+    /// The lease had ended before: somebody else may have held the lock meanwhile.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// No answer came before the deadline of the lease. The client goes on repeating the release in the background.
+    /// No answer came before the local deadline of the lease. The client goes on trying in the background.
     #[error("it is not known whether the release reached the server{}; the lease ends by itself", because(.cause))]
     Unknown {
         /// The last error, if there was one.
         cause: Option<Arc<str>>,
     },
-    /// A failure that is common to all operations.
+    /// A reason that any call can fail for.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -243,12 +243,12 @@ pub enum RenewError {
     /// The lease is lost.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// A failure that is common to all operations.
+    /// A reason that any call can fail for.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
-/// A job of [`run`](crate::Lock::run) was not run, or not to its end under the lease.
+/// A job under [`run`](crate::Lock::run) was not run, or not to its end under the lease.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -260,7 +260,7 @@ pub enum RunError {
     Lost(#[from] Lost),
 }
 
-/// A long time in days, which are easier to read than ten digits of seconds.
+/// A long time in days: nobody knows how long so many seconds are.
 fn in_days(duration: &Duration) -> String {
     const DAY: u64 = 24 * 3600;
     match duration.as_secs() / DAY {
@@ -270,7 +270,7 @@ fn in_days(duration: &Duration) -> String {
     }
 }
 
-/// A duration for people, without nanoseconds.
+/// A duration for people, who need no nanoseconds.
 pub(crate) fn brief(duration: &Duration) -> String {
     let rounded = match duration {
         short if short.as_secs() == 0 => Duration::from_millis(short.as_millis().try_into().unwrap_or(0)),
@@ -285,7 +285,7 @@ pub(crate) fn brief(duration: &Duration) -> String {
 fn unavailable(waited: &Duration, cause: &Option<Arc<str>>) -> String {
     let waited = brief(waited);
     match cause {
-        Some(cause) => format!("the server refused the request for {waited}: {cause}"),
+        Some(cause) => format!("the server did not serve this within {waited}: {cause}"),
         None => format!("no answer from the server within {waited}"),
     }
 }
@@ -306,6 +306,6 @@ fn held_by(holder: &Option<Box<Holder>>, recovering_for: &Option<Duration>) -> S
         (None, Some(longest)) => {
             format!("nothing is granted for up to {} because the server lost data", brief(longest))
         }
-        (None, None) => "free, but its waiters are first".into(),
+        (None, None) => "free, but others are first".into(),
     }
 }

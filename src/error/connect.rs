@@ -4,7 +4,7 @@ use super::InvalidOption;
 
 /// Connecting failed. Nothing was left on the server.
 ///
-/// `docs/errors.md` says for each of these whether an acquire waits for it to pass or fails at once.
+/// `docs/errors.md` says for each of these who waits for it to pass, and who is told at once.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -38,27 +38,27 @@ pub enum ConnectError {
     /// An option cannot work.
     #[error(transparent)]
     Option(#[from] InvalidOption),
-    /// No server answers: the name does not resolve, nothing listens, or the connection ends without a reason.
+    /// No server answers: the name does not resolve, nobody listens, or the connection ends without a word.
     #[error("no Redis server answers at {address} ({cause}): check that it runs and that the address is right")]
     Unreachable {
-        /// The address.
+        /// Where it was tried.
         address: String,
-        /// The system's error.
+        /// What the system said.
         cause: String,
     },
-    /// The server answers but refuses to work for the moment: it loads its data, runs a long script, has too many
+    /// The server answers, and refuses to work for the moment: it loads its data, runs a long script, has too many
     /// clients, or is a replica.
-    #[error("the server at {address} cannot serve locks now ({cause}): wait, or correct that at the server")]
+    #[error("the server at {address} cannot serve locks now ({cause}): wait, or mend that at the server")]
     NotReady {
-        /// The address.
+        /// Where it was tried.
         address: String,
-        /// The server's error.
+        /// What the server said.
         cause: String,
     },
-    /// A certificate is missing, invalid or not trusted, on either side.
+    /// A certificate is missing, not valid or not believed, on our side or at the server.
     #[error("no encrypted connection to {address} ({cause}): check the certificates on both sides")]
     Certificate {
-        /// The address.
+        /// Where it was tried.
         address: String,
         /// What is wrong.
         cause: String,
@@ -66,22 +66,22 @@ pub enum ConnectError {
     /// The server refuses the user or the password.
     #[error("the server at {address} refuses the user or the password ({cause}): check them in the URL")]
     Authentication {
-        /// The address.
+        /// Where it was tried.
         address: String,
-        /// The server's error.
+        /// What the server said.
         cause: String,
     },
-    /// The user lacks a right that the lock needs.
+    /// The user may not do what the lock needs.
     #[error(
         "the user lacks a right at {address} ({cause}): the README lists the commands, keys and channels that are needed"
     )]
     MissingRight {
-        /// The address.
+        /// Where it was tried.
         address: String,
-        /// The server's error.
+        /// What the server said.
         cause: String,
     },
-    /// The sentinels answer but know no master of this name.
+    /// The sentinels answer, and do not know a master of this name.
     #[error("the sentinel at {address} knows no master {name:?}: check the name in the URL, or let it monitor one")]
     UnknownMaster {
         /// The sentinel.
@@ -94,27 +94,27 @@ pub enum ConnectError {
         "the server at {address} refuses the database ({cause}): use another number at the end of the URL, or none"
     )]
     Database {
-        /// The address.
+        /// Where it was tried.
         address: String,
-        /// The server's error.
+        /// What the server said.
         cause: String,
     },
     /// The URL names a cluster, and the server is not one of its nodes.
-    #[error("the server at {address} is not a node of a cluster ({cause}): write redis:// instead of redis+cluster://")]
+    #[error("the server at {address} is not a node of a cluster ({cause}): write redis:// for redis+cluster://")]
     NotCluster {
-        /// The address.
+        /// Where it was tried.
         address: String,
-        /// The server's error.
+        /// What the server said.
         cause: String,
     },
     /// The URL names sentinels, and the server is not one.
     #[error(
-        "the server at {address} is not a sentinel ({cause}): write redis:// instead of redis+sentinel://, or use a sentinel's port"
+        "the server at {address} is not a sentinel ({cause}): write redis:// for redis+sentinel://, or a sentinel's port"
     )]
     NotSentinel {
-        /// The address.
+        /// Where it was tried.
         address: String,
-        /// The server's error.
+        /// What the server said.
         cause: String,
     },
     /// Only one side encrypts its connections.
@@ -123,15 +123,15 @@ pub enum ConnectError {
         if *.expected { "takes only" } else { "takes no" }, if *.expected { "rediss" } else { "redis" }
     )]
     Encryption {
-        /// The address.
+        /// Where it was tried.
         address: String,
-        /// Whether the server requires it.
+        /// Whether the server expects it.
         expected: bool,
     },
-    /// Another program than Redis answers.
-    #[error("the program at {address} is not a Redis server ({cause}): check the host and the port")]
+    /// Something answers, and it is not Redis.
+    #[error("what answers at {address} is not a Redis server ({cause}): check the host and the port")]
     NotRedis {
-        /// The address.
+        /// Where it was tried.
         address: String,
         /// What is wrong with the answer.
         cause: String,
@@ -141,41 +141,39 @@ pub enum ConnectError {
         "the server at {address} is too old ({version}): Redis 6.0 or Valkey is needed, for RESP3 and for scripts with effects"
     )]
     TooOld {
-        /// The address.
+        /// Where it was tried.
         address: String,
-        /// The version that it reports.
+        /// What it says of itself.
         version: String,
     },
     /// The server does not run scripts.
-    #[error(
-        "the server at {address} does not run Lua scripts ({cause}), which fairlock needs: allow EVAL and EVALSHA, or use another server"
-    )]
+    #[error("the server at {address} does not run Lua scripts ({cause}): the lock is made of them")]
     NoScripting {
-        /// The address.
+        /// Where it was tried.
         address: String,
-        /// The server's error.
+        /// What the server said.
         cause: String,
     },
     /// The server refuses a request that every client makes.
     #[error(
-        "the server at {address} refuses a request that fairlock needs ({cause}): enable the command, or use another server"
+        "the server at {address} refuses a request that fairlock needs ({cause}): give the command back, or use another server"
     )]
     Refused {
-        /// The address.
+        /// Where it was tried.
         address: String,
-        /// The server's error.
+        /// What the server said.
         cause: String,
     },
     /// The thread of the client could not be started.
     #[error("the client's thread could not be started: {cause}")]
     Thread {
-        /// The system's error.
+        /// What the system said.
         cause: String,
     },
 }
 
 impl ConnectError {
-    /// The text does not contain the time, so that a report of each new error has this one once.
+    /// The words are the same however long it was, so that whoever tells of each new error tells of this once.
     pub(crate) fn silent(address: String) -> Self {
         Self::Unreachable { address, cause: "no answer in time".into() }
     }
@@ -186,14 +184,14 @@ impl ConnectError {
         matches!(self, Self::Unreachable { .. } | Self::NotReady { .. })
     }
 
-    /// Of the errors of several servers the lowest explains most: permanent before transient, and an answer before
-    /// silence.
+    /// Of the errors of several servers the lowest tells most: what will not pass before what may, and the words of a server
+    /// that answers before the silence of another.
     pub(crate) fn rank(&self) -> (bool, bool) {
         (self.is_transient(), matches!(self, Self::Unreachable { .. }))
     }
 
-    /// Whether an operator mends this at the server without a change to this client: a user that is disabled and
-    /// enabled again, a certificate that is renewed. A waiter keeps its place meanwhile.
+    /// Whether an operator mends this at the server, and this client need not change: a user that is disabled and enabled
+    /// again, a certificate that is renewed. A waiter that has a place in the queue keeps it meanwhile.
     pub(crate) fn keeps_places(&self) -> bool {
         self.is_transient()
             || matches!(
@@ -205,7 +203,7 @@ impl ConnectError {
             )
     }
 
-    /// Whether this may come from another program that has a node's former address, and not from the cluster.
+    /// Whether this tells of whatever has a node's address now, rather than of the cluster: nodes come and go.
     pub(crate) fn is_of_a_stranger(&self) -> bool {
         matches!(self, Self::NotRedis { .. } | Self::Encryption { .. } | Self::NotCluster { .. } | Self::TooOld { .. })
     }
