@@ -17,9 +17,9 @@ pub fn digest(name: &str) -> String {
     script.map(|script| redis::Script::new(script.text).get_hash().to_owned()).unwrap_or_default()
 }
 
-/// Name and text of every script, with another reading of the clock in the place of the server's.
-pub fn scripts(server_time: &str) -> Vec<(&'static str, String)> {
-    scripts_of(|file, text| if file == "lua/lib/time.lua" { server_time.to_owned() } else { text.to_owned() })
+/// Name and text of every script, with another reading of the clock, `local raw = …`, in the place of the server's.
+pub fn scripts(clock: &str) -> Vec<(&'static str, String)> {
+    scripts_of(|file, text| if file == "lua/lib/time.lua" { clock.to_owned() } else { text.to_owned() })
 }
 
 /// Name and text of every script, put together from files that were changed on purpose.
@@ -28,10 +28,10 @@ pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, Str
     SCRIPTS.iter().map(|script| (script.name, assemble(script.name, &read))).collect()
 }
 
-/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the key of the queue.
+/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the first key of the lock.
 pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], [String; 2])> {
-    let Push { kind, id, token, ticket, secret, queue } = Push::parse(payload)?;
-    Some((kind == PushKind::Grant, id, [token, ticket], [secret, queue]))
+    let Push { kind, id, token, ticket, secret, lock } = Push::parse(payload)?;
+    Some((kind == PushKind::Grant, id, [token, ticket], [secret, lock]))
 }
 
 /// A script's reply as the client reads it.

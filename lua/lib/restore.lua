@@ -19,7 +19,8 @@ if believed then
   -- The lease that it knows of is over if the lock was granted again since.
   if last_token < token then left_us = 0 end
   if rolled_back or made_anew then
-    epoch = next_stamp()
+    stamp = math.max(raw, stamp + 1)
+    epoch = stamp
     -- Every waiter needs the time to notice: the slowest sends a heartbeat once in a pace.
     recover_until = math.max(recover_until, now + math.max(liveness_us, 3 * math.max(pace, pace_us), left_us))
     recover_for = recover_until - now
@@ -30,10 +31,6 @@ if believed then
   if rolled_back and holder ~= '' then
     -- A lease from before the loss may be long over. Its holder, if it still is one, re-asserts it. In a state made
     -- anew the lease was granted after the loss and stays.
-    holder_end = math.min(holder_end, recover_until)
-    if held then
-      held[BROKEN], held[CUT] = held[BROKEN] or false, true
-      put_entry(holder, held)
-    end
+    holder_end, cut = math.min(holder_end, recover_until), 1
   end
 end

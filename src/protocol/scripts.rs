@@ -14,9 +14,9 @@ macro_rules! files {
 }
 
 /// The scripts in the order of [`Call::script`], then the parts that they include.
-const FILES: [(&str, &str); 20] = files![
+const FILES: [(&str, &str); 22] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break"
-    "lib/begin" "lib/keys" "lib/time" "lib/found" "lib/clock" "lib/plan"
+    "lib/keys" "lib/begin" "lib/state" "lib/time" "lib/clock" "lib/plan" "lib/lost" "lib/tell_holder"
     "lib/restore" "lib/cut_short" "lib/refresh" "lib/give_up" "lib/promote" "lib/commit" "lib/answer"
 ];
 
@@ -79,10 +79,8 @@ mod tests {
             assert_eq!(*name, FILES[index].0);
             assert!(body.starts_with(&format!("-- {name}: ")), "{name}: the header comes first");
 
-            assert_eq!(after(body, "-- KEYS:"), "queue sessions leases entries state", "{name}");
-            assert!(text.contains(
-                "local queue, sessions, leases, entries, state = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]"
-            ));
+            assert_eq!(after(body, "-- KEYS:"), "lock waiters", "{name}");
+            assert!(text.contains("local lock, waiters = KEYS[1], KEYS[2]"));
             for (key, what) in call.keys().keys.iter().zip(after(body, "-- KEYS:").split(' ')) {
                 assert_eq!(key, &format!("fairlock:{{n}}:{what}"));
             }

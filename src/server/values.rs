@@ -71,9 +71,7 @@ mod tests {
         let heartbeat = Duration::from_secs(5);
         let call = Call::Heartbeat { keys: keys.clone(), client, liveness, buffer, heartbeat, ids };
         let mut expected = redis::cmd("EVALSHA");
-        expected.arg("digest").arg(5);
-        expected.arg("fairlock:{n}:queue").arg("fairlock:{n}:sessions").arg("fairlock:{n}:leases");
-        expected.arg("fairlock:{n}:entries").arg("fairlock:{n}:state");
+        expected.arg("digest").arg(2).arg("fairlock:{n}:lock").arg("fairlock:{n}:waiters");
         expected.arg("c").arg(3).arg(4).arg(5_000_000).arg("c.1").arg("c.2");
         assert_eq!(call.command("EVALSHA", "digest", "channel").get_packed_command(), expected.get_packed_command());
         assert_eq!(call.keys(), &keys);

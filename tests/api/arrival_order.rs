@@ -12,12 +12,10 @@ const ARRIVALS: usize = 1000;
 
 /// The server's own clock, and one that stands still: all arrivals in the same microsecond.
 const CLOCKS: [&str; 2] = [
-    "local function server_time()
-       local time = redis.call('TIME')
-       return time[1] * 1000000 + time[2]
-     end
+    "local time = redis.call('TIME')
+     local raw = time[1] * 1000000 + time[2]
      ",
-    "local function server_time() return 1700000000000000 end
+    "local raw = 1700000000000000
      ",
 ];
 
@@ -38,8 +36,8 @@ impl Scripts {
     fn call(&self, name: &str, arguments: &[&str]) -> redis::Cmd {
         let (_, digest) = self.digests.iter().find(|(script, _)| *script == name).unwrap();
         let mut call = cmd("EVALSHA");
-        call.arg(digest).arg(5);
-        for key in ["queue", "sessions", "leases", "entries", "state"] {
+        call.arg(digest).arg(2);
+        for key in ["lock", "waiters"] {
             call.arg(format!("fairlock:{{raw}}:{key}"));
         }
         call.arg(arguments);

@@ -591,7 +591,7 @@ impl Machine {
     }
 
     fn on_push(&mut self, now: Time, push: &Push) {
-        let (Some(id), Some(keys)) = (is_of(&self.client, &push.id), LockKeys::of_queue(&self.prefix, &push.queue))
+        let (Some(id), Some(keys)) = (is_of(&self.client, &push.id), LockKeys::of_lock(&self.prefix, &push.lock))
         else {
             return;
         };
