@@ -13,7 +13,7 @@ last_token, pace_us = tonumber(last_token), tonumber(pace_us)
 -- include keys
 local client = string.match(id, CLIENT_OF)
 if not client then return redis.error_reply(BAD_ID) end
-local found, own_entry, own_session = unpack(redis.call('HMGET', lock, '', id, client .. '.'))
+local found, own_entry, own_session = unpack(call('HMGET', lock, '', id, client .. '.'))
 local joining = wait == '1'
 -- include begin
 local word, told = 'refused', {}
@@ -23,29 +23,29 @@ if not believed then
   -- include answer
 end
 -- A lease that the caller knows to be older than the last grant is not restored.
-if now < recover_until then token = math.max(token, last_token) end
+if now < recover_until then token = max(token, last_token) end
 
 if holder == id and cut == 1 then
   -- The lease was granted before data was lost; what came after it is not known. The waiter returns to its place.
   holder, holder_end, cut = '', 0, 0
 end
 if epoch == 0 then
-  stamp = math.max(raw, stamp + 1)
+  stamp = max(raw, stamp + 1)
   epoch = stamp
 end
 
 if holder ~= id then
   contender, terms, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
-  if claim == '1' then ends = math.min(ends, now + liveness_us) end
+  if claim == '1' then ends = min(ends, now + liveness_us) end
   joins, place = joining, math.huge -- a try comes after all waiters
   if joins then
     queued = own_entry and id ~= found_holder and not lost
     if queued then
-      place = tonumber(redis.call('ZSCORE', waiters, id))
+      place = tonumber(call('ZSCORE', waiters, id))
     elseif ticket > 0 then
       place = ticket
     else
-      stamp = math.max(raw, stamp + 1)
+      stamp = max(raw, stamp + 1)
       place = stamp
     end
     if waiting > 0 or holder ~= '' or now < recover_until then
@@ -61,7 +61,7 @@ local lenient = false -- a server without memory lets nobody in
 if holder == id then
   word, told = 'granted', {'left_us', holder_end - now, 'granted_token', holder_token}
 elseif joins then
-  word, told = 'queued', {'ticket', place, 'rank', redis.call('ZRANK', waiters, id)}
+  word, told = 'queued', {'ticket', place, 'rank', call('ZRANK', waiters, id)}
 else
   word = 'busy'
   -- include tell_holder

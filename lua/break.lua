@@ -8,17 +8,17 @@
 local their_token, force = tonumber(ARGV[1]), ARGV[2]
 local MOST_US = 30 * 86400000000 -- no lease is longer
 -- include keys
-local found, joining = redis.call('HGET', lock, ''), false
+local found, joining = call('HGET', lock, ''), false
 -- include begin
 
 local client, word, told = '', 'unknown', {'left_us', 0}
 if holder ~= '' and holder_token == their_token then
   word, told = 'told', {'left_us', holder_end - now}
-  local entry = cmsgpack.unpack(redis.call('HGET', lock, holder))
+  local entry = cmsgpack.unpack(call('HGET', lock, holder))
   messages[1] = {entry, 'break', holder, holder_token, holder_ticket, holder_end - now}
   -- In a recovery a lease comes back if no newer token is known. A lease that was ended on purpose must not.
-  token = math.max(token, their_token + 1)
-  stamp = math.max(stamp, token)
+  token = max(token, their_token + 1)
+  stamp = max(stamp, token)
   if force == '1' then
     word = 'ended'
     holder, holder_end = '', 0

@@ -7,7 +7,7 @@
 local client, liveness_us, buffer_us, heartbeat_us = unpack(ARGV)
 liveness_us, buffer_us, heartbeat_us = tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
 -- include keys
-local named, joining = redis.call('HMGET', lock, '', client .. '.', unpack(ARGV, 5)), false
+local named, joining = call('HMGET', lock, '', client .. '.', unpack(ARGV, 5)), false
 local found, own_session = named[1], named[2]
 -- include begin
 
@@ -31,5 +31,5 @@ local lenient = true
 -- include commit
 
 local word, told = missing and 'unknown' or 'alive', {}
-if first and not missing and not leaving[first] then told = {'rank', redis.call('ZRANK', waiters, first)} end
+if first and not missing and not leaving[first] then told = {'rank', call('ZRANK', waiters, first)} end
 -- include answer

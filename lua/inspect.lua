@@ -5,7 +5,7 @@
 -- REPLY: state [held_id held_token held_label held_owner held_us held_broken] page {id, ticket, label, owner, waited_us, alive}...
 local after, count = ARGV[1], ARGV[2]
 -- include keys
-local found, joining = redis.call('HGET', lock, ''), false
+local found, joining = call('HGET', lock, ''), false
 -- include state
 -- include time
 -- include clock
@@ -15,13 +15,13 @@ local client, word, told = '', 'state', {}
 if holder ~= '' then told[#told + 1], told[#told + 2] = 'held_broken', broken end
 local page = {}
 if waiting > 0 and not lost then
-  local found_waiters = redis.call('ZRANGEBYSCORE', waiters, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, count)
+  local found_waiters = call('ZRANGEBYSCORE', waiters, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, count)
   for i = 1, #found_waiters, 2 do
     local id, ticket = found_waiters[i], tonumber(found_waiters[i + 1])
-    local entry, session = unpack(redis.call('HMGET', lock, id, string.match(id, CLIENT_OF) .. '.'))
+    local entry, session = unpack(call('HMGET', lock, id, string.match(id, CLIENT_OF) .. '.'))
     local terms = cmsgpack.unpack(entry)
     local alive = struct.unpack(SESSION, session) > now and '1' or '0'
-    page[#page + 1] = {id, ticket, terms[LABEL], terms[OWNER], math.max(raw - ticket, 0), alive}
+    page[#page + 1] = {id, ticket, terms[LABEL], terms[OWNER], max(raw - ticket, 0), alive}
   end
 end
 told[#told + 1], told[#told + 2] = 'page', page

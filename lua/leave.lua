@@ -3,7 +3,7 @@
 -- ARGV: ids...
 -- REPLY: left
 -- include keys
-local named, joining = redis.call('HMGET', lock, '', unpack(ARGV)), false
+local named, joining = call('HMGET', lock, '', unpack(ARGV)), false
 local found = named[1]
 -- include begin
 local client, word, told = '', 'left', {}

@@ -11,12 +11,12 @@ last_token, pace_us = tonumber(last_token), tonumber(pace_us)
 -- include keys
 local client = string.match(id, CLIENT_OF)
 if not client then return redis.error_reply(BAD_ID) end
-local found, own_entry = unpack(redis.call('HMGET', lock, '', id))
+local found, own_entry = unpack(call('HMGET', lock, '', id))
 local joining = false
 -- include begin
 local brought, last, left_us = their_token, token, longest_us
 -- include restore
-if believed and now < recover_until then token = math.max(token, last_token) end
+if believed and now < recover_until then token = max(token, last_token) end
 
 local word, told = 'unknown', {}
 local newest = their_token > 0 and their_token >= token -- no later grant is known
@@ -24,9 +24,9 @@ local newest = their_token > 0 and their_token >= token -- no later grant is kno
 if gave_up then word = gave_up end
 if believed and newest and now < recover_until then
   -- The recovery waited for this lease. What remains is for the waiters to return to their places.
-  token = math.max(token, their_token + 1)
-  stamp = math.max(stamp, token)
-  local ends_by = recover_until - recover_for + math.max(liveness_us, 3 * math.max(pace, pace_us))
+  token = max(token, their_token + 1)
+  stamp = max(stamp, token)
+  local ends_by = recover_until - recover_for + max(liveness_us, 3 * max(pace, pace_us))
   -- include cut_short
   if word == 'unknown' then word = 'released' end
 end

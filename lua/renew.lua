@@ -10,7 +10,7 @@ their_epoch, floor, left_us, pace_us = tonumber(their_epoch), tonumber(floor), t
 -- include keys
 local client = string.match(id, CLIENT_OF)
 if not client then return redis.error_reply(BAD_ID) end
-local found, own_entry = unpack(redis.call('HMGET', lock, '', id))
+local found, own_entry = unpack(call('HMGET', lock, '', id))
 local joining = false
 -- include begin
 local brought, last, last_token = their_token, token, their_token
@@ -22,7 +22,7 @@ if mine and broken == 1 then
   word = 'broken'
 elseif mine and cut == 0 then
   word = 'renewed'
-  holder_end = math.max(holder_end, now + lease_us)
+  holder_end = max(holder_end, now + lease_us)
 elseif believed and now < recover_until and left_us > 0 and token <= their_token
   and (holder == '' or holder == id or holder_token < their_token) then
   -- Nothing was granted since. What is found is from before: an older lease, or the id's own place in the queue.
@@ -31,7 +31,7 @@ elseif believed and now < recover_until and left_us > 0 and token <= their_token
   token = their_token
   holder, holder_end, holder_token, holder_ticket, broken, cut = id, now + left_us, their_token, their_token, 0, 0
   fields[1], fields[2] = id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner})
-  longest = math.max(longest, lease_us)
+  longest = max(longest, lease_us)
 end
 -- include promote
 local lenient = true

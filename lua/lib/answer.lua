@@ -7,4 +7,4 @@ if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
 end
 if again then told[#told + 1], told[#told + 2] = 'again', '1' end
 return {word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', pace, 'longest_us', longest,
-  'lease_left_us', math.max(holder_end - now, 0), 'recover_left_us', math.max(recover_until - now, 0), unpack(told)}
+  'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)}

@@ -8,9 +8,9 @@ do
     pace = 0
   elseif pace > 0 then
     -- A client waits and would have called: a longer silence is an outage or a jump, not evidence that anybody died.
-    now = math.min(now, seen + 2 * pace)
+    now = min(now, seen + 2 * pace)
   end
-  now = math.max(now, seen)
+  now = max(now, seen)
   skew = now - raw
 
   -- From here on `holder` is who has the lock now; `lapsed` is the holder whose lease was found to be over.

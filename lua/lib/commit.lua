@@ -3,16 +3,20 @@
 -- messages. A `lenient` script begins with a write that memory limits do not refuse, which lets the rest of it through.
 -- NEEDS: lenient and all that is planned
 do
-  local DAY_MS, HOUR_MS = 86400000, 3600000
+  local DAY_US, HOUR_US = 86400000000, 3600000000
+  local SLACK_US = HOUR_US / 12 -- a lock in use is given a new TTL that seldom
   local stands = holder ~= '' or waiting > 0
   if waiting == 0 then live_until = 0 end
   if holder == '' then holder_end, holder_token, holder_ticket, broken, cut = 0, 0, 0, 0, 0 end
   -- Stamps that are ahead of TIME since it was set back must be remembered until it has caught up.
-  local rest_us = math.max(recover_until - now, stamp - raw, 0)
-  if stands then rest_us = math.max(rest_us, math.max(holder_end, live_until) - now) end
+  local rest_us = max(recover_until - now, stamp - raw, 0)
+  if stands then rest_us = max(rest_us, max(holder_end, live_until) - now) end
   -- An idle lock is forgotten after an hour if it was granted once only: a million names may be used like that. Otherwise
   -- after a day, because tokens must rise over a clock that jumps forwards and back.
-  local ttl = string.format('%.0f', ((stands or grants > 1) and DAY_MS or HOUR_MS) + math.ceil(rest_us / 1000))
+  local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
+  local new_ttl = not found or lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
+  if new_ttl then ttl_until = needed_until + SLACK_US end
+  local ttl = string.format('%.0f', math.ceil((ttl_until - raw) / 1000))
 
   -- A session goes with its last waiter, an entry with the lease or the place, unless its id has the other now.
   local gone = {}
@@ -25,7 +29,7 @@ do
     local its_client = string.match(id, CLIENT_OF)
     local session = sessions[its_client]
     if not session then
-      session = {struct.unpack(SESSION, redis.call('HGET', lock, its_client .. '.'))}
+      session = {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
       sessions[its_client] = session
     end
     session[2] = session[2] - 1
@@ -38,20 +42,20 @@ do
     end
   end
 
-  if lost then redis.call('DEL', lock, waiters) end
+  if lost then call('DEL', lock, waiters) end
   if lenient then
-    if #gone > 0 then redis.call('HDEL', lock, unpack(gone)) else redis.call('PEXPIRE', lock, ttl) end
+    if #gone > 0 then call('HDEL', lock, unpack(gone)) else call('PEXPIRE', lock, ttl) end
   end
   if stands or epoch > 0 then
     local numbers = struct.pack(NUMBERS, VERSION, broken, cut, stamp, token, epoch, now, skew, pace, pace_until, recover_until,
-      recover_for, grants, stands and longest or 0, waiting, live_until, holder_end, holder_token, holder_ticket) .. holder
-    redis.call('HSET', lock, '', numbers, unpack(fields))
+      recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+    call('HSET', lock, '', numbers, unpack(fields))
   end
-  if not lenient and #gone > 0 then redis.call('HDEL', lock, unpack(gone)) end
-  if joins and not queued and holder ~= contender then redis.call('ZADD', waiters, place, contender) end
-  if not (lenient and #gone == 0) or lost or not found then redis.call('PEXPIRE', lock, ttl) end
-  if waiting > 0 then redis.call('PEXPIRE', waiters, ttl) end
-  if #leaving > 0 then redis.call('ZREM', waiters, unpack(leaving)) end
+  if not lenient and #gone > 0 then call('HDEL', lock, unpack(gone)) end
+  if joins and not queued and holder ~= contender then call('ZADD', waiters, place, contender) end
+  if new_ttl then call('PEXPIRE', lock, ttl) end
+  if waiting > 0 and (new_ttl or found_waiting == 0) then call('PEXPIRE', waiters, ttl) end
+  if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
 
   -- A client without the right to a channel must not undo what was written: heartbeats cover for a lost message.
   for i = 1, #messages do

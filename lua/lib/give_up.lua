@@ -5,8 +5,8 @@ local gave_up
 if holder == id then
   gave_up = 'released'
   -- In a recovery a lease comes back if no newer token is known. A lease that was given back must not.
-  if now < recover_until then token = math.max(token, holder_token + 1) end
-  stamp = math.max(stamp, token)
+  if now < recover_until then token = max(token, holder_token + 1) end
+  stamp = max(stamp, token)
   holder, holder_end = '', 0
 elseif lapsed == id then
   gave_up = 'expired'

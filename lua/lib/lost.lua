@@ -4,14 +4,14 @@
 -- SETS: (planned) all numbers, holder
 if lost then
   -- New stamps go on behind the queue that is dropped.
-  local last = not found and redis.call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
-  stamp = math.max(raw, stamp + 1, tonumber(last or 0) + 1)
+  local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
+  stamp = max(raw, stamp + 1, tonumber(last or 0) + 1)
   epoch = stamp
   if found then
     -- Nobody else is granted the lock before the last lease is over, and the slowest waiter had the time to return.
-    recover_for = math.max(recover_until - now, 3 * pace, live_until - now, holder_end - now, longest)
+    recover_for = max(recover_until - now, 3 * pace, live_until - now, holder_end - now, longest)
     recover_until = now + recover_for
   end
-  waiting, live_until, longest, broken, cut = 0, 0, 0, 0, 0
+  waiting, found_waiting, live_until, longest, broken, cut = 0, 0, 0, 0, 0, 0
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end

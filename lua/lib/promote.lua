@@ -11,7 +11,7 @@ do
     while not mine and not grantee do
       if at > #page then
         -- The first in the queue is nearly always alive, so the first page is small.
-        page = redis.call('ZRANGE', waiters, from, math.min(from == 0 and 4 or BATCH, BATCH) - 1, 'WITHSCORES')
+        page = call('ZRANGE', waiters, from, min(from == 0 and 4 or BATCH, BATCH) - 1, 'WITHSCORES')
         from, at = from + #page / 2, 1
         if #page == 0 then break end
       end
@@ -22,13 +22,13 @@ do
         if not leaving[head] then
           leaving[#leaving + 1], leaving[head], waiting = head, true, waiting - 1
           local its_client = string.match(head, CLIENT_OF)
-          local entry, session = unpack(redis.call('HMGET', lock, head, its_client .. '.'))
+          local entry, session = unpack(call('HMGET', lock, head, its_client .. '.'))
           sessions[its_client] = sessions[its_client] or {struct.unpack(SESSION, session)}
           local alive_until = sessions[its_client][1]
           if alive_until > now then
             -- The claim ends with the session: processes that died together cost one window, not one each.
             grantee, its_terms, its_place = head, cmsgpack.unpack(entry), ticket
-            its_end = math.min(now + its_terms[LEASE], now + its_terms[LIVENESS], alive_until)
+            its_end = min(now + its_terms[LEASE], now + its_terms[LIVENESS], alive_until)
           end
         end
       end
@@ -40,11 +40,11 @@ do
       if queued then leaving[#leaving + 1], leaving[contender], waiting = contender, true, waiting - 1 end
     end
     if grantee then
-      stamp = math.max(raw, stamp + 1)
+      stamp = max(raw, stamp + 1)
       holder, token, grants = grantee, stamp, grants + 1
       -- Its ticket is its place in the queue again, should it not hear of its grant in time. A try has no place.
-      holder_end, holder_token, holder_ticket, broken, cut = its_end, token, math.min(its_place, token), 0, 0
-      longest = math.max(longest, its_terms[LEASE])
+      holder_end, holder_token, holder_ticket, broken, cut = its_end, token, min(its_place, token), 0, 0
+      longest = max(longest, its_terms[LEASE])
       if holder ~= contender then
         messages[#messages + 1] = {its_terms, 'grant', holder, holder_token, holder_ticket, holder_end - now}
       end
@@ -53,7 +53,7 @@ do
 
   if contender and (joins or holder == contender) then
     fields[1], fields[2] = contender, cmsgpack.pack(terms) -- also of a waiter in the queue: its terms may be others now
-    longest = math.max(longest, terms[LEASE])
+    longest = max(longest, terms[LEASE])
     if holder ~= contender and not queued then
       waiting = waiting + 1
       sessions[client][2] = sessions[client][2] + 1

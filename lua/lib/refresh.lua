@@ -4,13 +4,13 @@
 do
   local alive_until, count = 0, 0
   if own_session and not lost then alive_until, count = struct.unpack(SESSION, own_session) end
-  alive_until = math.max(alive_until, now + liveness_us + buffer_us)
+  alive_until = max(alive_until, now + liveness_us + buffer_us)
   sessions[client] = {alive_until, count}
-  live_until = math.max(live_until, alive_until)
+  live_until = max(live_until, alive_until)
   -- The pace is that of the slowest client, until its session has ended.
   if heartbeat_us > pace or now >= pace_until then
     pace, pace_until = heartbeat_us, alive_until
   elseif heartbeat_us == pace then
-    pace_until = math.max(pace_until, alive_until)
+    pace_until = max(pace_until, alive_until)
   end
 end

@@ -4,7 +4,7 @@
 -- that it heard of; `left_us`, how long a lease may last that was granted or renewed just before the loss (for a holder:
 -- what is left of its own); `pace_us`, the longest heartbeat interval among the waiters.
 local ABSURD_US = 86400000000
-local highest = math.max(their_epoch, brought, floor, last_token)
+local highest = max(their_epoch, brought, floor, last_token)
 -- What this server gave is not absurd, whatever its clock shows now. Beyond that TIME judges, and not the last stamp:
 -- one absurd stamp that was believed would make room for the next.
 local believed = highest <= stamp or highest <= raw + ABSURD_US
@@ -15,14 +15,14 @@ if believed then
   local beyond = highest > stamp or brought > last and not nameless
   local rolled_back = their_epoch > epoch or (their_epoch == epoch or nameless) and beyond
   local made_anew = their_epoch < epoch and not nameless and recover_until == 0
-  stamp = math.max(stamp, highest)
+  stamp = max(stamp, highest)
   -- The lease that it knows of is over if the lock was granted again since.
   if last_token < token then left_us = 0 end
   if rolled_back or made_anew then
-    stamp = math.max(raw, stamp + 1)
+    stamp = max(raw, stamp + 1)
     epoch = stamp
     -- Every waiter needs the time to notice: the slowest sends a heartbeat once in a pace.
-    recover_until = math.max(recover_until, now + math.max(liveness_us, 3 * math.max(pace, pace_us), left_us))
+    recover_until = max(recover_until, now + max(liveness_us, 3 * max(pace, pace_us), left_us))
     recover_for = recover_until - now
   elseif their_epoch < epoch and not nameless and now < recover_until and left_us > recover_for then
     -- Another client opened the recovery, and knew of shorter leases.
@@ -31,6 +31,6 @@ if believed then
   if rolled_back and holder ~= '' then
     -- A lease from before the loss may be long over. Its holder, if it still is one, re-asserts it. In a state made
     -- anew the lease was granted after the loss and stays.
-    holder_end, cut = math.min(holder_end, recover_until), 1
+    holder_end, cut = min(holder_end, recover_until), 1
   end
 end

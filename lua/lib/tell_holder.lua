@@ -2,7 +2,7 @@
 -- NEEDS: holder told
 -- SETS: told
 if holder ~= '' then
-  local entry = cmsgpack.unpack(redis.call('HGET', lock, holder))
+  local entry = cmsgpack.unpack(call('HGET', lock, holder))
   told = {'held_id', holder, 'held_token', holder_token, 'held_label', entry[LABEL], 'held_owner', entry[OWNER],
-    'held_us', math.max(raw - holder_token, 0)} -- a token is a time: when the lock was granted
+    'held_us', max(raw - holder_token, 0)} -- a token is a time: when the lock was granted
 end

@@ -3,6 +3,6 @@
 -- It is read once per script: up to Redis 7.0 TIME moves on while a script runs.
 local raw
 do
-  local time = redis.call('TIME')
+  local time = call('TIME')
   raw = time[1] * 1000000 + time[2]
 end
