@@ -61,7 +61,8 @@ local lenient = false -- a server without memory lets nobody in
 if holder == id then
   word, told = 'granted', {'left_us', holder_end - now, 'granted_token', holder_token}
 elseif joins then
-  word, told = 'queued', {'ticket', place, 'rank', call('ZRANK', waiters, id)}
+  -- A new ticket is the last.
+  word, told = 'queued', {'ticket', place, 'rank', (queued or ticket > 0) and call('ZRANK', waiters, id) or waiting - 1}
 else
   word = 'busy'
   -- include tell_holder

@@ -1,7 +1,5 @@
 //! For this crate's own tests and for fuzzing: what is inside, as far as they must see it.
 
-use redis::Value;
-
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::protocol::{Answer, Push, PushKind, SCRIPTS, assemble};
 use crate::server::Target;
@@ -54,8 +52,8 @@ pub struct ReadAnswer {
 }
 
 /// Reads a script's reply.
-pub fn read_answer(value: &Value) -> Option<ReadAnswer> {
-    let answer = Answer::parse(value)?;
+pub fn read_answer(packed: &[u8]) -> Option<ReadAnswer> {
+    let answer = Answer::unpack(packed)?;
     Some(ReadAnswer {
         word: format!("{:?}", answer.word).to_lowercase(),
         numbers: [answer.epoch, answer.stamp, answer.token, answer.waiting, answer.granted_token, answer.ticket],

@@ -1,6 +1,6 @@
 -- commit: makes the planned writes in the one order that is safe in a slot that is migrating (a script that empties a
 -- key and touches it again is cut in the middle): the hash, which never empties, additions, TTLs, then one removal,
--- messages. A `lenient` script begins with a write that memory limits do not refuse, which lets the rest of it through.
+-- messages. A `lenient` script goes on when memory is short.
 -- NEEDS: lenient and all that is planned
 do
   local DAY_US, HOUR_US = 86400000000, 3600000000
@@ -16,7 +16,6 @@ do
   local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
   local new_ttl = not found or lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
-  local ttl = string.format('%.0f', math.ceil((ttl_until - raw) / 1000))
 
   -- A session goes with its last waiter, an entry with the lease or the place, unless its id has the other now.
   local gone = {}
@@ -43,18 +42,25 @@ do
   end
 
   if lost then call('DEL', lock, waiters) end
-  if lenient then
-    if #gone > 0 then call('HDEL', lock, unpack(gone)) else call('PEXPIRE', lock, ttl) end
-  end
   if stands or epoch > 0 then
     local numbers = struct.pack(NUMBERS, VERSION, broken, cut, stamp, token, epoch, now, skew, pace, pace_until, recover_until,
       recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
-    call('HSET', lock, '', numbers, unpack(fields))
+    local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
+    if type(written) == 'table' then
+      -- Most likely memory is short. Once a script has written anything, the server lets the rest of it through.
+      if not lenient then return written end
+      call('PEXPIRE', lock, DAY_US / 1000)
+      call('HSET', lock, '', numbers, unpack(fields))
+      new_ttl = true
+    end
   end
-  if not lenient and #gone > 0 then call('HDEL', lock, unpack(gone)) end
+  if #gone > 0 then call('HDEL', lock, unpack(gone)) end
   if joins and not queued and holder ~= contender then call('ZADD', waiters, place, contender) end
-  if new_ttl then call('PEXPIRE', lock, ttl) end
-  if waiting > 0 and (new_ttl or found_waiting == 0) then call('PEXPIRE', waiters, ttl) end
+  if new_ttl or waiting > 0 and found_waiting == 0 then
+    local ttl = string.format('%.0f', math.ceil((ttl_until - raw) / 1000))
+    if new_ttl then call('PEXPIRE', lock, ttl) end
+    if waiting > 0 then call('PEXPIRE', waiters, ttl) end
+  end
   if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
 
   -- A client without the right to a channel must not undo what was written: heartbeats cover for a lost message.

@@ -10,8 +10,8 @@ do
     local page, from, at = {}, 0, 1
     while not mine and not grantee do
       if at > #page then
-        -- The first in the queue is nearly always alive, so the first page is small.
-        page = call('ZRANGE', waiters, from, min(from == 0 and 4 or BATCH, BATCH) - 1, 'WITHSCORES')
+        -- The first in the queue is nearly always alive.
+        page = call('ZRANGE', waiters, from, from == 0 and 0 or BATCH - 1, 'WITHSCORES')
         from, at = from + #page / 2, 1
         if #page == 0 then break end
       end

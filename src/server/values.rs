@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{Cmd, RedisError};
 
 use super::refusals::{Meaning, meaning, said};
-use crate::protocol::{Call, Failure, Value};
+use crate::protocol::{Call, Failure};
 
 impl Call {
     /// The command that runs it: `command` is EVALSHA or EVAL, `script` the digest or the text.
@@ -19,24 +19,6 @@ impl Call {
             cmd.arg(value);
         });
         cmd
-    }
-}
-
-impl Value for redis::Value {
-    fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            redis::Value::BulkString(bytes) => Some(bytes),
-            redis::Value::SimpleString(text) => Some(text.as_bytes()),
-            _ => None,
-        }
-    }
-
-    fn int(&self) -> Option<i64> {
-        if let redis::Value::Int(number) = self { Some(*number) } else { None }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        if let redis::Value::Array(items) = self { Some(items) } else { None }
     }
 }
 

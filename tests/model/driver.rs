@@ -22,7 +22,7 @@ local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
   local name, value = fields[i], fields[i + 1]
   if name == '' then
-    state = {struct.unpack('<BBBdddddddddddddddd', value)}
+    state = {struct.unpack('<BBBddddddddddddddddd', value)}
     state[#state] = string.sub(value, state[#state])
   elseif string.sub(name, -1) == '.' then
     local session = {struct.unpack('<dd', value)}
@@ -281,7 +281,9 @@ fn encode(request: &Request) -> (&'static str, Vec<String>) {
 }
 
 fn answer(value: &Value) -> Answer {
-    let (word, fields) = items(value).split_first().expect("a word");
+    let packed = bytes(value).unwrap_or_else(|| panic!("not packed: {value:?}"));
+    let value = unpacked(&rmpv::decode::read_value(&mut &*packed).expect("MessagePack"));
+    let (word, fields) = items(&value).split_first().expect("a word");
     let mut answer = Answer { word: text(word), ..Answer::default() };
     for field in fields.chunks_exact(2) {
         match text(&field[0]).as_str() {
@@ -292,6 +294,16 @@ fn answer(value: &Value) -> Answer {
         }
     }
     answer
+}
+
+fn unpacked(value: &rmpv::Value) -> Value {
+    match value {
+        rmpv::Value::Array(items) => Value::List(items.iter().map(unpacked).collect()),
+        value => match value.as_i64() {
+            Some(number) => Value::Int(number),
+            None => Value::Text(value.as_slice().expect("a text or a number").to_vec()),
+        },
+    }
 }
 
 fn found(value: &Value) -> Found {
@@ -326,6 +338,7 @@ fn found(value: &Value) -> Found {
         longest,
         waiting,
         live_until,
+        ttl_until,
         holder_end,
         holder_token,
         holder_ticket,
@@ -357,6 +370,7 @@ fn found(value: &Value) -> Found {
             longest: number(longest),
             waiting: number(waiting),
             live_until: number(live_until),
+            ttl_until: number(ttl_until),
         };
     }
     let ttls = KINDS.iter().zip(items(ttls)).map(|(kind, ttl)| match ttl {
