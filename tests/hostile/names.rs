@@ -176,6 +176,8 @@ async fn what_cannot_be_carried_is_refused() {
 #[tokio::test]
 async fn ids_that_could_be_taken_for_other_fields_are_refused() {
     let server = RedisServer::builder().plain().start();
+    // It loads the scripts.
+    let _client = Client::connect(&server.url()).await.unwrap();
     let mut raw = server.raw();
     for id in ["", ".", ".2", "a", "a.", "a.b.2", "a.x", "a.-1", "a.1 ", "a.1.2"] {
         for script in ["acquire", "heartbeat", "renew", "release", "leave"] {
