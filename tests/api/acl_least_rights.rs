@@ -1,7 +1,7 @@
 //! The rights that the README lists are enough, and each of them is needed.
 use std::time::Duration;
 
-use fairlock::{Broken, Client, LockOptions, TryAcquireError};
+use fairlock::{BreakOutcome, Client, LockOptions, TryAcquireError};
 use testkit::{
     RedisServer, SOON, eventually_async, keys_left,
     run::{Topology, least_rights, takes_setinfo, version},
@@ -31,7 +31,7 @@ async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn st
     second.position().await?; // The first to return; the others follow.
     drop(guard);
     let guard = soon(first).await?;
-    assert!(matches!(lock.break_lease(guard.token()).await?, Broken::Told { .. }));
+    assert!(matches!(lock.break_lease(guard.token()).await?, BreakOutcome::Told { .. }));
     soon(guard.lost()).await;
     drop(guard);
     soon(second).await?.release().await?;

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fairlock::{AcquireError, Broken, Client, Fault, LockOptions, LostReason, RenewError, TryAcquireError};
+use fairlock::{AcquireError, BreakOutcome, Client, Fault, LockOptions, LostReason, RenewError, TryAcquireError};
 use redis::cmd;
 use testkit::{
     Act, Child, Proxy, RedisServer, SOON, Target, child, eventually, eventually_async, keys_left, soon, state::State,
@@ -227,5 +227,5 @@ async fn a_closed_client_tells_its_guards_before_it_gives_back() {
     // What could not be given back then is given back now.
     keys_left(&server);
     let other = connect(&server).await.lock_with("lock", long()).unwrap();
-    assert_eq!(other.break_lease(token).await.unwrap(), Broken::Unknown);
+    assert_eq!(other.break_lease(token).await.unwrap(), BreakOutcome::Unknown);
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
 
-use fairlock::{AcquireError, Broken, Client, ConnectError, LockOptions, OptionError};
+use fairlock::{AcquireError, BreakOutcome, Client, ConnectError, InvalidOption, LockOptions};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use redis::{Connection, cmd};
@@ -138,9 +138,9 @@ async fn what_cannot_be_carried_is_refused() {
         let error = client.lock(name).unwrap_err();
         clear(&error);
         let expected = match name.len() {
-            0 => matches!(error, OptionError::EmptyName),
-            513.. => matches!(error, OptionError::NameTooLong { length } if length == name.len()),
-            _ => matches!(error, OptionError::Brace { what: "the lock's name", .. }),
+            0 => matches!(error, InvalidOption::EmptyName),
+            513.. => matches!(error, InvalidOption::NameTooLong { length } if length == name.len()),
+            _ => matches!(error, InvalidOption::Brace { what: "the lock's name", .. }),
         };
         assert!(expected, "{error:?}");
     }
@@ -155,16 +155,16 @@ async fn what_cannot_be_carried_is_refused() {
     let lock = client.lock("lock").unwrap();
     for (label, owner) in [(&*mega, ""), ("", &*mega), (&"l".repeat(4097), ""), ("", &"é".repeat(2049))] {
         let refused = lock.acquire().label(label).owner(owner).await.map(drop).unwrap_err();
-        assert!(matches!(refused, AcquireError::Option(OptionError::TooLong { .. })), "{refused:?}");
+        assert!(matches!(refused, AcquireError::Option(InvalidOption::TooLong { .. })), "{refused:?}");
         clear(&refused);
     }
     let refused = Client::builder().url(&server.url()).label(&mega).connect().await.unwrap_err();
-    assert!(matches!(refused, ConnectError::Option(OptionError::TooLong { .. })), "{refused:?}");
+    assert!(matches!(refused, ConnectError::Option(InvalidOption::TooLong { .. })), "{refused:?}");
     // Numbers that are no token, also where Lua's would round them: nobody loses anything.
     let guard = lock.acquire().await.unwrap();
     for token in [0, 1, guard.token() - 1, guard.token() + 1, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, u64::MAX] {
-        assert_eq!(lock.break_lease(token).await.unwrap(), Broken::Unknown, "{token}");
-        assert_eq!(lock.force_break_lease(token).await.unwrap(), Broken::Unknown, "{token}");
+        assert_eq!(lock.break_lease(token).await.unwrap(), BreakOutcome::Unknown, "{token}");
+        assert_eq!(lock.force_break_lease(token).await.unwrap(), BreakOutcome::Unknown, "{token}");
         guard.renew().await.unwrap();
     }
     guard.release().await.unwrap();
