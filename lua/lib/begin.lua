@@ -1,5 +1,6 @@
--- include keys
+-- begin: what every verb that writes begins with.
+-- include state
 -- include time
--- include found
 -- include clock
 -- include plan
+-- include lost

@@ -13,7 +13,7 @@ use testkit::{
 };
 
 /// Frames that name a lock. The set-up of a connection has none, though it tests whether scripts can be called.
-const OF_LOCKS: &str = ":queue";
+const OF_LOCKS: &str = ":lock";
 
 /// Every frame that is about locks: requests, replies, or the messages of grants.
 fn any(crew: &mut Crew) -> Target {
