@@ -439,7 +439,7 @@ impl From<Failed> for AcquireError {
             Failed::Refused(Refusal::Fault(fault)) => fault.into(),
             // A try, because it had no time to wait.
             Failed::Refused(Refusal::Busy { .. }) => {
-                Fault::Refused { message: "it says that the lock is busy to an acquire that waits".into() }.into()
+                AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
             }
             Failed::NotTaken(lease) => AcquireError::NotTaken { lease },
             Failed::Invalid(error) => error.into(),
