@@ -1,7 +1,10 @@
 //! Certificates for connections that are encrypted.
 
-use rustls::pki_types::CertificateDer;
+use std::sync::Arc;
+
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 /// Whom to believe, and what to show, where a URL says `rediss://`.
 ///
@@ -41,11 +44,36 @@ impl Tls {
         own.then_some("the file of the client's certificate contains none in PEM form")
     }
 
+    /// The client's side of an encrypted connection to this host. The cryptography is chosen for it alone.
+    pub(crate) fn begin(&self, host: &str) -> Result<ClientConnection, String> {
+        let mut roots = RootCertStore::empty();
+        match &self.ca {
+            Some(pem) => roots.add_parsable_certificates(read_certificates(pem)?),
+            None => roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.map_err(|error| error.to_string())?.with_root_certificates(roots);
+        let config = match &self.client {
+            None => config.with_no_client_auth(),
+            Some((chain, key)) => {
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the client's key: {error}"))?;
+                config.with_client_auth_cert(read_certificates(chain)?, key).map_err(|error| error.to_string())?
+            }
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+        ClientConnection::new(Arc::new(config), name).map_err(|error| error.to_string())
+    }
+
     pub(crate) fn certificates(&self) -> redis::TlsCertificates {
         let client_tls =
             self.client.clone().map(|(cert, key)| redis::ClientTlsConfig { client_cert: cert, client_key: key });
         redis::TlsCertificates { client_tls, root_cert: self.ca.clone() }
     }
+}
+
+fn read_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
 impl std::fmt::Debug for Tls {

@@ -42,6 +42,9 @@ pub(crate) struct Endpoint {
     pub(super) address: String,
     /// The digests of the scripts.
     pub(super) digests: Arc<[String]>,
+    /// Whom to believe, and what to show, where the connection is encrypted.
+    #[cfg(feature = "tls")]
+    pub(super) tls: crate::Tls,
 }
 
 /// Where the locks are kept.
@@ -127,6 +130,7 @@ impl Target {
             let client = redis::Client::build_with_tls(endpoint.info.clone(), tls.certificates())
                 .map_err(|error| bad(error.to_string()))?;
             endpoint.info = client.get_connection_info().clone();
+            endpoint.tls = tls.clone();
         }
         Ok(())
     }
@@ -180,7 +184,13 @@ impl Endpoint {
             .set_lib_name("fairlock", env!("CARGO_PKG_VERSION"));
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        Ok(Self { info, address, digests: digests() })
+        Ok(Self {
+            info,
+            address,
+            digests: digests(),
+            #[cfg(feature = "tls")]
+            tls: crate::Tls::new(),
+        })
     }
 
     /// The same user and settings at another address.
@@ -194,7 +204,7 @@ impl Endpoint {
             },
             _ => ConnectionAddr::Tcp(node.host.clone(), node.port),
         };
-        Self { info: self.info.clone().set_addr(address), address: node.to_string(), digests: self.digests.clone() }
+        Self { info: self.info.clone().set_addr(address), address: node.to_string(), ..self.clone() }
     }
 
     /// Its host: where a node speaks of itself, it may leave that out.
