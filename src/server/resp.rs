@@ -213,7 +213,7 @@ impl Scan {
                 _ => return Err(Garbage::NotRedis),
             }
             self.elements += 1;
-            if end > MOST_BYTES || opens > MOST_ELEMENTS - self.elements.min(MOST_ELEMENTS) {
+            if end > MOST_BYTES || self.elements.saturating_add(opens) > MOST_ELEMENTS {
                 return Err(Garbage::TooLarge);
             }
             (self.at, self.looked) = (end, end);
@@ -351,3 +351,7 @@ pub(super) fn put(out: &mut Vec<u8>, words: &[&str]) {
     words.iter().for_each(|word| command.word(word.as_bytes()));
     command.end();
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -298,3 +298,7 @@ fn short(value: &Value<'_>) -> String {
     }
     text
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
