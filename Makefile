@@ -29,10 +29,10 @@ setup:
 test:
 	-./scripts/fetch-servers.sh redis-5.0
 	$(with_redis) cargo test --features cli
-	OPTIONAL=1 TESTS="order costs goodbyes returning holding" ./scripts/test-matrix.sh redis-6.0
+	OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 
 test-all: test
-	$(with_redis) cargo test --features cli --test faults_topologies -- --ignored
+	$(with_redis) cargo test --features cli --test histories sentinels_and_clusters:: -- --ignored
 	$(MAKE) test-matrix
 
 test-matrix:
@@ -44,16 +44,16 @@ test-acl:
 soak: STEPS ?= 2000000
 soak:
 ifdef AT
-	$(with_redis) FAIRLOCK_MINUTES=$(or $(MINUTES),10) cargo test --release --test faults_topologies soak_at_$(AT) -- --ignored --exact --nocapture
+	$(with_redis) FAIRLOCK_MINUTES=$(or $(MINUTES),10) cargo test --release --test histories sentinels_and_clusters::soak_at_$(AT) -- --ignored --exact --nocapture
 else ifdef MINUTES
-	$(with_redis) FAIRLOCK_MINUTES=$(MINUTES) cargo test --release --test faults soak -- --ignored --exact --nocapture
+	$(with_redis) FAIRLOCK_MINUTES=$(MINUTES) cargo test --release --test histories single_server::soak -- --ignored --exact --nocapture
 else
-	$(with_redis) STEPS=$(STEPS) cargo test --release --test scripts_model
+	$(with_redis) STEPS=$(STEPS) cargo test --release --test model
 endif
 
 whims: CASES ?= 10
 whims:
-	$(with_redis) FAIRLOCK_CASES=$(CASES) cargo test --test whims -- --nocapture
+	$(with_redis) FAIRLOCK_CASES=$(CASES) cargo test --test histories random_behaviour:: -- --nocapture
 
 mutants:
 	$(with_redis) cargo test --test mutants -- --ignored --nocapture

@@ -6,15 +6,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod measure;
-#[path = "../tests/support/mod.rs"]
-mod support;
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use fairlock::LockOptions;
 use measure::{Pair, connect, cycle, median};
-use support::RedisServer;
+use testkit::RedisServer;
 
 const CYCLES: u32 = 1000;
 const HAND_OFFS: usize = 300;

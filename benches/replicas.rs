@@ -6,15 +6,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod measure;
-#[path = "../tests/support/mod.rs"]
-mod support;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fairlock::{Lock, LockOptions};
 use measure::{Pair, connect, cycle, median, quantile, timed};
-use support::{RedisServer, watch::Counter};
+use testkit::{RedisServer, watch::Counter};
 
 const REPLICAS: u32 = 2;
 const TIMES: usize = 200;

@@ -10,8 +10,9 @@
 //!
 //! `[]` is what breaks no promise, but what the command line tells its user.
 //!
-//! A line `by holding` beside the file names the target of tests that should notice (`by lib`: those in `src`), where that is
-//! not the scripts' model or the keeper's own tests: it is tried alone first, which saves building the others.
+//! A line `by api::leases` beside the file names the tests that should notice, by their binary and their file there (`by lib`:
+//! those in `src`), where that is not the scripts' model or the keeper's own tests: they are tried alone first, which saves
+//! building the others.
 //!
 //! Lines with `-` are a fragment of the file as it is (it may begin and end in the middle of a line), lines with `+` what
 //! stands there instead; without any, the fragment goes. A fragment that is not there, or more than once, is an error: a

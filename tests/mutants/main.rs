@@ -14,8 +14,6 @@ mod list;
 mod model;
 mod results;
 mod scripts;
-#[path = "../support/mod.rs"]
-mod support;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -24,7 +22,7 @@ use std::time::Instant;
 
 use list::Mutant;
 use results::Results;
-use support::say;
+use testkit::say;
 use tree::{PURE, REAL, SPECIAL, Stage, Tree, Verdict};
 
 /// Promises that rest on the scripts, on the client, or on both: of each at least two breaks.
@@ -41,6 +39,8 @@ fn the_list_is_up_to_date_and_breaks_every_promise_twice() {
     let unknown = |target: &String| stages().all(|stage| !stage.has(target));
     let unknown: Vec<_> = mutants.iter().filter_map(|mutant| mutant.by.as_ref()).filter(|by| unknown(by)).collect();
     assert!(unknown.is_empty(), "these are in no stage: {unknown:?}");
+    let missing: Vec<_> = stages().flat_map(Stage::missing).collect();
+    assert!(missing.is_empty(), "no such files of tests: {missing:?}");
     let mut names: Vec<_> = mutants.iter().map(|mutant| &mutant.name).collect();
     names.sort();
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "two of one name: {names:#?}");

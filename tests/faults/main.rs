@@ -1,0 +1,16 @@
+//! One fault at a time, each with a test of its own: servers that stop, restart, evict or lose data, processes that die,
+//! connections that end, a machine that sleeps.
+
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod data_loss;
+mod eviction;
+mod full_memory;
+mod full_server;
+mod old_connections;
+mod outages;
+mod process_deaths;
+mod reconnects;
+mod suspended_time;
+mod unreachable;
