@@ -7,6 +7,8 @@ mod discovery;
 pub(crate) mod finding;
 #[allow(dead_code)] // The keeper's loop is about to use it.
 mod handshake;
+#[cfg(feature = "test-hooks")]
+mod hooks;
 mod knock;
 mod refusals;
 #[allow(dead_code)] // The keeper's loop is about to use it.
@@ -24,5 +26,7 @@ pub(crate) mod wire;
 
 pub(crate) use connection::{Connected, Connection, Incoming, Reply};
 pub(crate) use discovery::{Slot, SlotMap, discover, slot_of};
+#[cfg(feature = "test-hooks")]
+pub(crate) use hooks::{converse, read_frames, shown_frame};
 pub(crate) use setup::Previous;
 pub(crate) use target::{Endpoint, Node, Target};

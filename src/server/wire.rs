@@ -69,7 +69,7 @@ impl AsFd for Wire {
 
 impl Wire {
     pub(super) fn new(stream: Stream, digests: Arc<[String]>) -> Self {
-        Self { stream, pairing: Pairing { awaited: VecDeque::new(), digests } }
+        Self { stream, pairing: Pairing::new(digests) }
     }
 
     /// Queues a request. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot that is only on its
@@ -82,7 +82,7 @@ impl Wire {
     /// Queues a subscription. It may be asked for again.
     pub(crate) fn subscribe(&mut self, channel: &Arc<str>, sharded: bool) {
         put(&mut self.stream.out, &[if sharded { "SSUBSCRIBE" } else { "SUBSCRIBE" }, channel]);
-        self.pairing.awaited.push_back(Awaited::Subscription(channel.clone()));
+        self.pairing.subscription(channel);
     }
 
     /// Asks how many replicas have everything that was written before, once there are so many or the time is over. It
@@ -127,7 +127,7 @@ impl Wire {
 }
 
 /// What was asked and not answered yet, in the order of the questions.
-struct Pairing {
+pub(super) struct Pairing {
     awaited: VecDeque<Awaited>,
     digests: Arc<[String]>,
 }
@@ -148,7 +148,7 @@ enum Awaited {
 }
 
 /// What a reply is for.
-enum For {
+pub(super) enum For {
     Tag(u64),
     /// WAIT comes after it.
     Replicas {
@@ -158,14 +158,22 @@ enum For {
     },
 }
 
-struct Request {
-    call: Call,
-    channel: Arc<str>,
-    asking: bool,
+pub(super) struct Request {
+    pub(super) call: Call,
+    pub(super) channel: Arc<str>,
+    pub(super) asking: bool,
 }
 
 impl Pairing {
-    fn request(&mut self, of: For, request: Request, by_text: bool, out: &mut Vec<u8>) {
+    pub(super) fn new(digests: Arc<[String]>) -> Self {
+        Self { awaited: VecDeque::new(), digests }
+    }
+
+    pub(super) fn subscription(&mut self, channel: &Arc<str>) {
+        self.awaited.push_back(Awaited::Subscription(channel.clone()));
+    }
+
+    pub(super) fn request(&mut self, of: For, request: Request, by_text: bool, out: &mut Vec<u8>) {
         if request.asking {
             // In one write: it is for the very next command.
             put(out, &["ASKING"]);
@@ -190,7 +198,7 @@ impl Pairing {
 
     /// Takes in a frame. What has to be asked at once, because of it, goes to `out`. The error: from here on nobody knows
     /// which reply belongs to what.
-    fn take(&mut self, value: Value<'_>, out: &mut Vec<u8>) -> Result<Option<Said>, String> {
+    pub(super) fn take(&mut self, value: Value<'_>, out: &mut Vec<u8>) -> Result<Option<Said>, String> {
         match value {
             Value::Push(items) => self.push(&items),
             reply => self.reply(&reply, out),
