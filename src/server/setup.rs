@@ -4,6 +4,7 @@
 //! connection of before, so that nothing of it runs late (I10), loads the scripts, tries whether this user may run them, and
 //! subscribes.
 
+use std::borrow::Cow;
 use std::io;
 
 use redis::ConnectionAddr;
@@ -12,11 +13,11 @@ use super::refusals::{Meaning, meaning_of_error};
 use super::resp::Value;
 use super::socket::{dial, dial_path};
 use super::stream::{Broken, Stream};
-use super::target::{Endpoint, Node, Target};
+use super::target::Endpoint;
 use super::wire::Wire;
 use crate::clock::Time;
 use crate::error::ConnectError;
-use crate::protocol::{Failure, SCRIPTS};
+use crate::protocol::SCRIPTS;
 
 /// A connection of before: what it may still have under way must not run after anything is retried.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,6 +27,14 @@ pub(crate) struct Previous {
 }
 
 impl Previous {
+    /// Of the replies to CLIENT ID and INFO, if the user may ask both.
+    fn of(id: &Value<'_>, info: &str) -> Option<Self> {
+        match (id, field(info, "run_id")) {
+            (Value::Int(id), Some(run_id)) => Some(Self { run_id: run_id.to_owned(), id: id.unsigned_abs() }),
+            _ => None,
+        }
+    }
+
     /// Which run of which server it led to.
     pub(crate) fn run_id(&self) -> &str {
         &self.run_id
@@ -42,57 +51,14 @@ pub(crate) struct Connected {
     pub(crate) shards: bool,
     /// Something that its operator should know.
     pub(crate) warning: Option<String>,
-    is_replica: bool,
+    pub(crate) is_replica: bool,
     /// A replica may be told to take writes.
-    read_only: bool,
-}
-
-/// Finds the server, and connects to it. `place`: which node of a cluster.
-pub(crate) fn make(
-    target: &Target,
-    place: Option<&Node>,
-    channel: Option<&str>,
-    previous: Option<&Previous>,
-    deadline: Time,
-) -> Result<(Endpoint, Connected), ConnectError> {
-    let endpoint = match (target, place) {
-        (Target::Server(server), _) => server.clone(),
-        (Target::Sentinel(sentinels), _) => sentinels.find_master(deadline)?,
-        (Target::Cluster(seeds), place) => match (seeds.first(), place) {
-            (Some(seed), Some(node)) => seed.at(node),
-            _ => return Err(ConnectError::Url { reason: "a cluster has nodes".into() }),
-        },
-    };
-    let connected = endpoint.set_up(channel, previous, deadline)?;
-    // In a cluster the nodes tell who is a master.
-    let no_master = match target {
-        Target::Sentinel(_) if connected.is_replica => {
-            Some("sentinels name it as the master, and it says that it is a replica")
-        }
-        Target::Server(_) if connected.read_only => Some("it is a read-only replica"),
-        _ => None,
-    };
-    match no_master {
-        Some(cause) => Err(ConnectError::NotReady { address: endpoint.to_string(), cause: cause.into() }),
-        None => Ok((endpoint, connected)),
-    }
-}
-
-/// Another connection to the run of a server that has this id. None: another server answers at its address.
-pub(crate) fn beside(endpoint: &Endpoint, server: Option<&str>, deadline: Time) -> Result<Option<Wire>, Failure> {
-    let opened = endpoint.log_in(&[vec!["INFO", "server"]], deadline);
-    let (stream, replies) = opened.map_err(|error| Failure::Refused(error.to_string().into()))?;
-    let info = replies.first().and_then(Value::text).unwrap_or_default();
-    match (server, field(&info, "run_id")) {
-        (Some(server), Some(run_id)) if server == run_id => Ok(Some(Wire::new(stream, endpoint.digests.clone()))),
-        (Some(_), Some(_)) => Ok(None),
-        _ => Err(Failure::Refused("without CLIENT ID and INFO nobody knows whose replicas answer: allow them".into())),
-    }
+    pub(crate) read_only: bool,
 }
 
 impl Endpoint {
-    /// Connects and sets up. `channel` is subscribed when this returns.
-    fn set_up(
+    /// Connects and sets up. `channel` is subscribed when this returns. Blocks until the deadline at most.
+    pub(crate) fn set_up(
         &self,
         channel: Option<&str>,
         previous: Option<&Previous>,
@@ -105,10 +71,7 @@ impl Endpoint {
         replies[..2].iter().try_for_each(|reply| self.settled(reply))?;
         let [server, memory, replication] = [1, 2, 3].map(|reply| replies[reply].text().unwrap_or_default());
         let version = self.check_major_version(&server)?;
-        let this = match (&replies[0], field(&server, "run_id")) {
-            (Value::Int(id), Some(run_id)) => Some(Previous { run_id: run_id.to_owned(), id: id.unsigned_abs() }),
-            _ => None,
-        };
+        let this = Previous::of(&replies[0], &server);
 
         // Ids start again when the server does: there the old connection is gone, and its id may be somebody else's. As
         // long as it runs no id is given twice, so that nothing else need be compared.
@@ -146,6 +109,14 @@ impl Endpoint {
         })
     }
 
+    /// Another connection to the same server, for WAIT, and which run of which server it leads to. It loads no scripts:
+    /// they are there. Blocks until the deadline at most.
+    pub(crate) fn set_up_beside(&self, deadline: Time) -> Result<(Wire, Option<Previous>), ConnectError> {
+        let (stream, replies) = self.log_in(&[vec!["CLIENT", "ID"], vec!["INFO", "server"]], deadline)?;
+        let run = Previous::of(&replies[0], &replies[1].text().unwrap_or_default());
+        Ok((Wire::new(stream, self.digests.clone()), run))
+    }
+
     /// A connection that is logged in, and the answers to these questions. Every reply is there, be it an error.
     pub(super) fn log_in(
         &self,
@@ -154,8 +125,10 @@ impl Endpoint {
     ) -> Result<(Stream, Vec<Value<'static>>), ConnectError> {
         let settings = self.info.redis_settings();
         let mut hello = vec!["HELLO", "3"];
-        if let Some(password) = settings.password() {
-            hello.extend(["AUTH", settings.username().unwrap_or("default"), password]);
+        let password = self.password()?;
+        let user = settings.username().filter(|user| !user.is_empty()).unwrap_or("default");
+        if let Some(password) = &password {
+            hello.extend(["AUTH", user, password]);
         }
         let database = settings.db().to_string();
         let mut commands = vec![hello];
@@ -178,6 +151,18 @@ impl Endpoint {
             return Err(self.explain_line(&refused));
         }
         Ok((stream, replies.split_off(asked)))
+    }
+
+    /// A password in a file may be another by now.
+    fn password(&self) -> Result<Option<Cow<'_, str>>, ConnectError> {
+        let Some(path) = &self.password_file else { return Ok(self.info.redis_settings().password().map(Cow::from)) };
+        match std::fs::read_to_string(path) {
+            Ok(password) => Ok(Some(password.trim_end_matches(['\r', '\n']).to_owned().into())),
+            Err(error) => {
+                let cause = format!("{}: {error}", path.display());
+                Err(ConnectError::Authentication { address: self.address.clone(), cause })
+            }
+        }
     }
 
     fn dial(&self, deadline: Time) -> Result<Stream, ConnectError> {
