@@ -11,6 +11,7 @@ use redis::{
 };
 
 use super::refusals::{Meaning, meaning, said};
+use super::setup::Previous;
 use super::target::{Endpoint, Node};
 use crate::error::ConnectError;
 use crate::protocol::{Answer, Call, Failure, LockKeys, Push, SCRIPTS};
@@ -24,20 +25,6 @@ pub(crate) enum Incoming {
     Unsubscribed(String),
     /// The connection ended.
     Gone,
-}
-
-/// A connection of before: what it may still have under way must not run after anything is retried.
-#[derive(Debug, Clone)]
-pub(crate) struct Previous {
-    run_id: String,
-    id: u64,
-}
-
-impl Previous {
-    /// Which run of which server it led to.
-    pub(crate) fn run_id(&self) -> &str {
-        &self.run_id
-    }
 }
 
 /// A connection that is set up: old one killed, channel subscribed, scripts loaded.
