@@ -182,7 +182,7 @@ impl Endpoint {
 
     /// What the server said, with what it means for us.
     pub(super) fn explain_as(&self, meaning: Meaning, cause: String) -> ConnectError {
-        let address = self.address.clone();
+        let (address, cause) = (self.address.clone(), cause.into());
         match meaning {
             Meaning::Passing | Meaning::ReadOnly => ConnectError::NotReady { address, cause },
             Meaning::Login => ConnectError::Authentication { address, cause },

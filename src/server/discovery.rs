@@ -89,7 +89,7 @@ pub(crate) async fn discover(nodes: Vec<Endpoint>, by: Instant) -> Result<SlotMa
         let cause = || "it knows no node that serves slots".to_owned();
         SlotMap::parse(&reply, &node)
             .filter(|map| map.nodes().next().is_some())
-            .ok_or_else(|| ConnectError::NotReady { address: node.address.clone(), cause: cause() })
+            .ok_or_else(|| ConnectError::NotReady { address: node.address.clone(), cause: cause().into() })
     };
     first_of(&nodes, ask_one, by).await
 }
