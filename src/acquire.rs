@@ -436,12 +436,12 @@ impl From<Failed> for AcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::Refused(Refusal::Timeout { waited, position, cause }) => {
-                AcquireError::Timeout { waited, position, cause }
+                AcquireError::Timeout { waited, position, cause: cause.map(Into::into) }
             }
             Failed::Refused(Refusal::Fault(fault)) => fault.into(),
             // A try, because it had no time to wait.
             Failed::Refused(Refusal::Busy { .. }) => {
-                Fault::Refused { message: "it says that the lock is busy to an acquire that waits".into() }.into()
+                AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
             }
             Failed::NotTaken(lease) => AcquireError::NotTaken { lease },
             Failed::Invalid(error) => error.into(),
@@ -456,7 +456,9 @@ impl From<Failed> for TryAcquireError {
             Failed::Refused(Refusal::Busy { holder, waiting, recovering_for }) => {
                 TryAcquireError::Busy { holder, waiting, recovering_for }
             }
-            Failed::Refused(Refusal::Timeout { waited, cause, .. }) => Fault::Unavailable { waited, cause }.into(),
+            Failed::Refused(Refusal::Timeout { waited, cause, .. }) => {
+                Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()
+            }
             Failed::Refused(Refusal::Fault(fault)) => fault.into(),
             Failed::NotTaken(lease) => TryAcquireError::NotTaken { lease },
             Failed::Invalid(error) => error.into(),

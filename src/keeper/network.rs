@@ -588,7 +588,7 @@ impl Network {
                 if let Failure::Denied(cause) = failure {
                     let server = self.links.get(place).and_then(|link| link.endpoint.as_ref());
                     let (address, cause) = (server.map(Endpoint::to_string).unwrap_or_default(), cause.to_string());
-                    self.deny(vec![slot], &ConnectError::MissingRight { address, cause });
+                    self.deny(vec![slot], &ConnectError::MissingRight { address, cause: cause.into() });
                 }
             }
             Reply::Gone(cause) | Reply::Replica(cause) => self.fail(place, &cause),

@@ -11,6 +11,7 @@ use redis::{
 };
 
 use super::refusals::{Meaning, meaning, said};
+use super::setup::Previous;
 use super::target::{Endpoint, Node};
 use crate::error::ConnectError;
 use crate::protocol::{Answer, Call, Failure, LockKeys, Push, SCRIPTS};
@@ -24,20 +25,6 @@ pub(crate) enum Incoming {
     Unsubscribed(String),
     /// The connection ended.
     Gone,
-}
-
-/// A connection of before: what it may still have under way must not run after anything is retried.
-#[derive(Debug, Clone)]
-pub(crate) struct Previous {
-    run_id: String,
-    id: u64,
-}
-
-impl Previous {
-    /// Which run of which server it led to.
-    pub(crate) fn run_id(&self) -> &str {
-        &self.run_id
-    }
 }
 
 /// A connection that is set up: old one killed, channel subscribed, scripts loaded.
@@ -195,7 +182,7 @@ impl Endpoint {
 
     /// What the server said, with what it means for us.
     pub(super) fn explain_as(&self, meaning: Meaning, cause: String) -> ConnectError {
-        let address = self.address.clone();
+        let (address, cause) = (self.address.clone(), cause.into());
         match meaning {
             Meaning::Passing | Meaning::ReadOnly => ConnectError::NotReady { address, cause },
             Meaning::Login => ConnectError::Authentication { address, cause },

@@ -20,7 +20,7 @@ pub(crate) fn slot_of(name: &str) -> Slot {
 }
 
 /// Which node serves which slots.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SlotMap {
     ranges: Vec<(Slot, Slot, Node)>,
     /// What nodes said since.
@@ -43,19 +43,18 @@ impl SlotMap {
     }
 
     /// The reply to CLUSTER SLOTS: `[[first, last, [host, port, …], replicas…], …]`.
-    fn parse(reply: &Value, asked: &Endpoint) -> Option<Self> {
-        let Value::Array(ranges) = reply else { return None };
-        let range = |range: &Value| {
-            let Value::Array(range) = range else { return None };
-            let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = range.as_slice() else {
-                return None;
-            };
-            let host = master.first().and_then(payload_text).filter(|host| !host.is_empty() && host != "?");
-            let Some(Value::Int(port)) = master.get(1) else { return None };
-            let node = Node { host: host.unwrap_or_else(|| asked.host().to_owned()), port: (*port).try_into().ok()? };
-            Some(((*first).try_into().ok()?, (*last).try_into().ok()?, node))
-        };
-        Some(Self { ranges: ranges.iter().map(range).collect::<Option<_>>()?, moved: BTreeMap::new() })
+    pub(super) fn parse(reply: &impl crate::protocol::Value, asked: &Endpoint) -> Option<Self> {
+        let range = |range: &_| Self::parse_range(range, asked);
+        Some(Self { ranges: reply.list()?.iter().map(range).collect::<Option<_>>()?, moved: BTreeMap::new() })
+    }
+
+    fn parse_range(range: &impl crate::protocol::Value, asked: &Endpoint) -> Option<(Slot, Slot, Node)> {
+        let [first, last, master, ..] = range.list()? else { return None };
+        let [host, port, ..] = master.list()? else { return None };
+        let host = host.bytes().map(String::from_utf8_lossy).filter(|host| !host.is_empty() && host != "?");
+        let host = host.map_or_else(|| asked.host().to_owned(), |host| host.into_owned());
+        let node = Node { host, port: port.int()?.try_into().ok()? };
+        Some((first.int()?.try_into().ok()?, last.int()?.try_into().ok()?, node))
     }
 }
 
@@ -90,7 +89,7 @@ pub(crate) async fn discover(nodes: Vec<Endpoint>, by: Instant) -> Result<SlotMa
         let cause = || "it knows no node that serves slots".to_owned();
         SlotMap::parse(&reply, &node)
             .filter(|map| map.nodes().next().is_some())
-            .ok_or_else(|| ConnectError::NotReady { address: node.address.clone(), cause: cause() })
+            .ok_or_else(|| ConnectError::NotReady { address: node.address.clone(), cause: cause().into() })
     };
     first_of(&nodes, ask_one, by).await
 }

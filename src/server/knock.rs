@@ -61,7 +61,7 @@ impl Endpoint {
         }
         // What either side refuses during the handshake reaches us as an error of the socket.
         if meaning(error) == Meaning::Broken && (cause.contains("ertificate") || cause.contains("fatal alert")) {
-            return ConnectError::Certificate { address, cause };
+            return ConnectError::Certificate { address, cause: cause.into() };
         }
         if cause.contains("InvalidContentType") {
             return self.plain();

@@ -2,6 +2,8 @@
 
 use redis::{ErrorKind, RedisError};
 
+use crate::protocol::Failure;
+
 use self::Meaning::{
     Broken, Database, Denied, Hello, Login, NotCluster, OtherLayout, Passing, ReadOnly, Rejected, WrongType,
 };
@@ -87,6 +89,23 @@ pub(super) fn meaning(error: &RedisError) -> Meaning {
     let said = said(error);
     let unknown = if said.starts_with("ERR") { Rejected } else { Passing };
     meaning_of(&said).unwrap_or(unknown)
+}
+
+/// What the server means by this error, as it worded it.
+pub(super) fn meaning_of_error(said: &str) -> Meaning {
+    meaning_of(said).unwrap_or(if said.starts_with("ERR") { Rejected } else { Passing })
+}
+
+/// Why a request has no answer.
+pub(super) fn failure(said: &str) -> Failure {
+    match meaning_of_error(said) {
+        Broken | Passing | ReadOnly => Failure::Refused(said.into()),
+        Login => Failure::Denied(said.into()),
+        Denied => Failure::Denied(format!("{said}; the README lists the rights that are needed").into()),
+        WrongType => Failure::WrongType(said.into()),
+        OtherLayout => Failure::OtherLayout(said.into()),
+        Database | NotCluster | Hello | Rejected => Failure::Rejected(said.into()),
+    }
 }
 
 /// The same of a line that came without a request.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{Cmd, RedisError};
 
 use super::refusals::{Meaning, meaning, said};
-use crate::protocol::{Call, Failure};
+use crate::protocol::{Call, Failure, Value};
 
 impl Call {
     /// The command that runs it: `command` is EVALSHA or EVAL, `script` the digest or the text.
@@ -19,6 +19,57 @@ impl Call {
             cmd.arg(value);
         });
         cmd
+    }
+}
+
+impl Value for redis::Value {
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            redis::Value::BulkString(bytes) => Some(bytes),
+            redis::Value::SimpleString(text) => Some(text.as_bytes()),
+            _ => None,
+        }
+    }
+
+    fn int(&self) -> Option<i64> {
+        if let redis::Value::Int(number) = self { Some(*number) } else { None }
+    }
+
+    fn list(&self) -> Option<&[Self]> {
+        if let redis::Value::Array(items) = self { Some(items) } else { None }
+    }
+}
+
+/// The same, as fairlock reads it from the wire.
+#[cfg(any(test, feature = "__test-hooks"))]
+impl From<&redis::Value> for super::resp::Value<'static> {
+    fn from(value: &redis::Value) -> Self {
+        let text = |text: &[u8]| Self::Text(text.to_owned().into());
+        let pairs = |pairs: &[(redis::Value, redis::Value)]| {
+            Self::List(pairs.iter().flat_map(|(key, value)| [key.into(), value.into()]).collect())
+        };
+        match value {
+            redis::Value::Nil => Self::Nil,
+            redis::Value::Int(number) => Self::Int(*number),
+            redis::Value::Boolean(truth) => Self::Int((*truth).into()),
+            redis::Value::BulkString(bytes) => text(bytes),
+            redis::Value::SimpleString(said) | redis::Value::VerbatimString { text: said, .. } => text(said.as_bytes()),
+            redis::Value::Okay => text(b"OK"),
+            redis::Value::Double(number) => text(number.to_string().as_bytes()),
+            redis::Value::BigNumber(number) => text(number),
+            redis::Value::Array(items) | redis::Value::Set(items) => Self::List(items.iter().map(Self::from).collect()),
+            redis::Value::Map(items) => pairs(items),
+            redis::Value::Attribute { data, .. } => (&**data).into(),
+            redis::Value::Push { kind, data } => {
+                Self::Push([text(kind.to_string().as_bytes())].into_iter().chain(data.iter().map(Self::from)).collect())
+            }
+            redis::Value::ServerError(error) => {
+                let words = [Some(error.code()), error.details()];
+                let words: Vec<&str> = words.into_iter().flatten().collect();
+                Self::Error(words.join(" ").into_bytes().into())
+            }
+            other => unreachable!("a value of an unknown kind: {other:?}"),
+        }
     }
 }
 
