@@ -4,7 +4,7 @@
 mod discovery;
 mod finding;
 mod handshake;
-#[cfg(feature = "test-hooks")]
+#[cfg(feature = "__test-hooks")]
 mod hooks;
 mod refusals;
 mod resp;
@@ -16,7 +16,7 @@ mod values;
 mod wire;
 
 pub(crate) use discovery::{Slot, SlotMap, slot_of};
-#[cfg(feature = "test-hooks")]
+#[cfg(feature = "__test-hooks")]
 pub(crate) use hooks::{converse, read_frames, shown_frame};
 pub(crate) use setup::{Connected, Previous};
 pub(crate) use target::{Endpoint, Node, Target};

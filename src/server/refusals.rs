@@ -3,9 +3,10 @@
 #[cfg(test)]
 use redis::{ErrorKind, RedisError};
 
+use self::Meaning::{
+    Broken, Database, Denied, Hello, Login, NotCluster, OtherLayout, Passing, ReadOnly, Rejected, WrongType,
+};
 use crate::protocol::Failure;
-
-use self::Meaning::{Broken, Database, Denied, Hello, Login, NotCluster, Passing, ReadOnly, Rejected, WrongType};
 
 /// What a server means by an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(super) enum Meaning {
     Denied,
     /// A key has another type.
     WrongType,
+    /// The scripts found a lock that is kept in another layout.
+    OtherLayout,
     /// It has no database of that number.
     Database,
     /// It is no node of a cluster.
@@ -44,6 +47,7 @@ const WORDS: &[(&str, Meaning)] = &[
     ("unknown command 'HELLO'", Hello),
     ("unknown command", Rejected),
     ("WRONGTYPE", WrongType),
+    ("OTHERLAYOUT", OtherLayout),
     ("OOM ", Passing),
     ("MISCONF", Passing),
     ("NOREPLICAS", Passing),
@@ -101,6 +105,7 @@ pub(super) fn failure(said: &str) -> Failure {
         Login => Failure::Denied(said.into()),
         Denied => Failure::Denied(format!("{said}; the README lists the rights that are needed").into()),
         WrongType => Failure::WrongType(said.into()),
+        OtherLayout => Failure::OtherLayout(said.into()),
         Database | NotCluster | Hello | Rejected => Failure::Rejected(said.into()),
     }
 }

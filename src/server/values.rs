@@ -8,7 +8,6 @@ use redis::{Cmd, RedisError};
 
 #[cfg(test)]
 use super::refusals::{Meaning, meaning, said};
-use crate::protocol::Value;
 #[cfg(test)]
 use crate::protocol::{Call, Failure};
 
@@ -29,26 +28,8 @@ impl Call {
     }
 }
 
-impl Value for redis::Value {
-    fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            redis::Value::BulkString(bytes) => Some(bytes),
-            redis::Value::SimpleString(text) => Some(text.as_bytes()),
-            _ => None,
-        }
-    }
-
-    fn int(&self) -> Option<i64> {
-        if let redis::Value::Int(number) = self { Some(*number) } else { None }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        if let redis::Value::Array(items) = self { Some(items) } else { None }
-    }
-}
-
 /// The same, as fairlock reads it from the wire.
-#[cfg(any(test, feature = "test-hooks"))]
+#[cfg(any(test, feature = "__test-hooks"))]
 impl From<&redis::Value> for super::resp::Value<'static> {
     fn from(value: &redis::Value) -> Self {
         let text = |text: &[u8]| Self::Text(text.to_owned().into());
@@ -91,6 +72,7 @@ impl Failure {
             Meaning::Login => Failure::Denied(said),
             Meaning::Denied => Failure::Denied(format!("{said}; the README lists the rights that are needed").into()),
             Meaning::WrongType => Failure::WrongType(said),
+            Meaning::OtherLayout => Failure::OtherLayout(said),
             Meaning::Database | Meaning::NotCluster | Meaning::Hello | Meaning::Rejected => Failure::Rejected(said),
         })
     }
@@ -112,9 +94,7 @@ mod tests {
         let heartbeat = Duration::from_secs(5);
         let call = Call::Heartbeat { keys: keys.clone(), client, liveness, buffer, heartbeat, ids };
         let mut expected = redis::cmd("EVALSHA");
-        expected.arg("digest").arg(5);
-        expected.arg("fairlock:{n}:queue").arg("fairlock:{n}:sessions").arg("fairlock:{n}:leases");
-        expected.arg("fairlock:{n}:entries").arg("fairlock:{n}:state");
+        expected.arg("digest").arg(2).arg("fairlock:{n}:lock").arg("fairlock:{n}:waiters");
         expected.arg("c").arg(3).arg(4).arg(5_000_000).arg("c.1").arg("c.2");
         assert_eq!(call.command("EVALSHA", "digest", "channel").get_packed_command(), expected.get_packed_command());
         assert_eq!(call.keys(), &keys);
@@ -162,6 +142,8 @@ mod tests {
             assert!(matches!(said(line), Failure::WrongType(_)), "{:?}", said(line));
         }
         assert!(matches!(said("ERR unknown command 'EVALSHA'"), Failure::Rejected(_)));
+        let other = said("OTHERLAYOUT the lock is kept in layout 2");
+        assert!(matches!(other, Failure::OtherLayout(_)), "{other:?}");
         let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
         assert_eq!(Failure::of(&broken), None);
     }
