@@ -11,7 +11,7 @@ use crate::keeper::{self, Handle};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::options::{LockOptions, check_braces, check_name, check_text};
-use crate::protocol::LockKeys;
+use crate::protocol::{LockKeys, random_name};
 use crate::server::Target;
 
 /// A connection to a Redis server, and the thread that keeps its leases and places.
@@ -285,7 +285,7 @@ impl ClientBuilder {
         });
         check_text("the label", &label)?;
         let target = self.target()?;
-        let client: Arc<str> = uuid::Uuid::new_v4().simple().to_string().into();
+        let client: Arc<str> = random_name().into();
         let start = keeper::Start { target: target.clone(), client, prefix: self.prefix.into(), first };
         Ok(Client { handle: keeper::start(start)?, target: Arc::new(target), label: label.into() })
     }

@@ -344,7 +344,7 @@ impl Guard {
             match outcome? {
                 Release::Released => Ok(()),
                 Release::Lost(reason) => Err(shared.lost_with(reason).into()),
-                Release::Unknown(cause) => Err(ReleaseError::Unknown { cause }),
+                Release::Unknown(cause) => Err(ReleaseError::Unknown { cause: cause.map(Into::into) }),
             }
         })
     }

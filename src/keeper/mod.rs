@@ -104,7 +104,7 @@ pub(crate) struct Start {
 
 /// Starts the thread. It ends when the last handle is dropped and what was pending is given back.
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
-    let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.to_string() };
+    let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
     let (messages, inbox) = inbox().map_err(thread_error)?;
     let end = Arc::new(End::default());

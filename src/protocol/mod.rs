@@ -11,7 +11,7 @@ mod request;
 mod scripts;
 
 pub(crate) use failure::Failure;
-pub(crate) use keys::{LockKeys, is_of, wire_id};
+pub(crate) use keys::{LockKeys, is_of, random_name, wire_id};
 pub(crate) use push::{Push, PushKind};
 #[cfg(test)]
 pub(crate) use reply::Plain;

@@ -17,7 +17,7 @@ use super::socket::{await_any, dial, dial_path};
 use super::stream::{Broken, Stream};
 use super::target::Endpoint;
 use crate::clock::Time;
-use crate::error::ConnectError;
+use crate::error::{Cause, ConnectError};
 
 /// How long a server is left to say something by itself, and the other side of an encrypted connection to begin.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ impl Endpoint {
     #[cfg(feature = "tls")]
     pub(super) fn encrypt(&self, mut stream: Stream) -> Result<Stream, ConnectError> {
         if let ConnectionAddr::TcpTls { host, .. } = self.info.addr() {
-            let bad = |cause| ConnectError::Certificate { address: self.address.clone(), cause };
+            let bad = |cause: String| ConnectError::Certificate { address: self.address.clone(), cause: cause.into() };
             stream.encrypt(self.tls.begin(host).map_err(bad)?);
         }
         Ok(stream)
@@ -77,7 +77,7 @@ impl Endpoint {
         let address = self.address.clone();
         Some(match error {
             rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => self.takes_plain(),
-            error => ConnectError::Certificate { address, cause: error.to_string() },
+            error => ConnectError::Certificate { address, cause: Cause::of_tls(error) },
         })
     }
 

@@ -135,16 +135,18 @@ impl Stream {
     fn write(&mut self) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
-            // It takes as much as it has room for.
-            let taken = tls.writer().write(&self.out[self.written..])?;
-            self.written += taken;
-            if taken == 0 && !tls.wants_write() {
-                return Err(io::ErrorKind::WouldBlock.into());
+            // First what is there: after an error nothing else can be said but what was wrong.
+            if tls.wants_write() {
+                return tls.write_tls(&mut self.socket).map(drop);
             }
-            while tls.wants_write() {
-                tls.write_tls(&mut self.socket)?;
-            }
-            return Ok(());
+            // It takes as much as it has room for, and has none while both sides do not agree and much is waiting.
+            return match tls.writer().write(&self.out[self.written..])? {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                taken => {
+                    self.written += taken;
+                    Ok(())
+                }
+            };
         }
         match self.socket.write(&self.out[self.written..])? {
             0 => Err(io::ErrorKind::WriteZero.into()),
@@ -214,12 +216,11 @@ impl Stream {
             if await_any([&*self], flags, deadline)?.is_empty() {
                 return Err(silence().into());
             }
-            let filled = self.fill();
-            // What came before the end counts.
-            if done(self)? {
-                return Ok(());
+            if let Err(error) = self.fill() {
+                // What came before the end counts, and the other side hears what was wrong with it.
+                let _ = self.flush();
+                return if done(self)? { Ok(()) } else { Err(error.into()) };
             }
-            filled.inspect_err(|_| drop(self.flush()))?;
         }
     }
 
@@ -259,3 +260,7 @@ impl Stream {
 fn is_text(value: Option<&Value<'_>>, is: &[u8]) -> bool {
     matches!(value, Some(Value::Text(text)) if **text == *is)
 }
+
+#[cfg(all(test, feature = "tls"))]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -178,7 +178,8 @@ impl Target {
             Target::Cluster(seeds) => seeds.iter_mut().collect(),
         };
         for endpoint in endpoints {
-            let bad = |cause| ConnectError::Certificate { address: endpoint.address.clone(), cause };
+            let bad =
+                |cause: String| ConnectError::Certificate { address: endpoint.address.clone(), cause: cause.into() };
             if let Some(missing) = tls.missing() {
                 return Err(bad(missing));
             }

@@ -352,7 +352,7 @@ impl Routes {
         self.close(slot, cause.clone());
         let again = now + self.back_off(refused, patience);
         self.timers.set(Timer::Subscribe(slot), again);
-        let cause = cause.to_string();
+        let cause = cause.to_string().into();
         match failure {
             Failure::Refused(_) => {}
             Failure::Denied(_) => self.deny(vec![slot], &ConnectError::MissingRight { address, cause }),
