@@ -125,11 +125,3 @@ impl std::fmt::Debug for Tls {
             .finish()
     }
 }
-
-/// The redis crate takes the cryptography that the process has chosen, and panics where it has chosen none.
-pub(crate) fn choose_cryptography() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Somebody else may have been faster, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-}

@@ -1,12 +1,18 @@
 //! Between the protocol and the library that encodes and parses it: requests as commands, replies as values, errors.
 
+#[cfg(test)]
 use std::sync::Arc;
 
+#[cfg(test)]
 use redis::{Cmd, RedisError};
 
+#[cfg(test)]
 use super::refusals::{Meaning, meaning, said};
-use crate::protocol::{Call, Failure, Value};
+#[cfg(test)]
+use crate::protocol::{Call, Failure};
 
+/// As the library encodes it: the tests compare both.
+#[cfg(test)]
 impl Call {
     /// The command that runs it: `command` is EVALSHA or EVAL, `script` the digest or the text.
     pub(crate) fn command(&self, command: &'static str, script: &str, channel: &str) -> Cmd {
@@ -19,24 +25,6 @@ impl Call {
             cmd.arg(value);
         });
         cmd
-    }
-}
-
-impl Value for redis::Value {
-    fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            redis::Value::BulkString(bytes) => Some(bytes),
-            redis::Value::SimpleString(text) => Some(text.as_bytes()),
-            _ => None,
-        }
-    }
-
-    fn int(&self) -> Option<i64> {
-        if let redis::Value::Int(number) = self { Some(*number) } else { None }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        if let redis::Value::Array(items) = self { Some(items) } else { None }
     }
 }
 
@@ -73,6 +61,7 @@ impl From<&redis::Value> for super::resp::Value<'static> {
     }
 }
 
+#[cfg(test)]
 impl Failure {
     /// None: it is the connection that broke.
     pub(crate) fn of(error: &RedisError) -> Option<Self> {
