@@ -13,7 +13,7 @@ use crate::kit::{
 };
 use testkit::RedisServer;
 
-const CYCLES: usize = 300;
+const CYCLES: usize = 600;
 
 /// Times of a cycle in microseconds, a value for each round.
 #[derive(Default)]

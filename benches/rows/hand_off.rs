@@ -12,7 +12,7 @@ use crate::kit::{
 };
 use testkit::RedisServer;
 
-const TIMES: usize = 100;
+const TIMES: usize = 300;
 
 pub fn measure(rounds: usize, table: &mut Table) {
     let server = RedisServer::builder().tcp().plain().start();
