@@ -14,7 +14,7 @@ use std::time::Duration;
 use fairlock::Lock;
 use kit::{
     client::{acquire, connect, release},
-    place::now_ns,
+    place::{PLACEMENTS, Placement, now_ns},
     roles::{self, Helper, serve},
     stats::{each, median, quantile, ratio},
     table::Table,
@@ -63,26 +63,29 @@ fn start_this(server: &RedisServer) -> Helper {
 fn cycles(rounds: usize, server: &RedisServer, table: &mut Table) {
     let mut this = start_this(server);
     for name in ["redislock", "rslock", "redis-fifo-lock"] {
-        let row = format!("cycles per second beside {name}, free");
         let Some(mut peer) = start_peer(name, server) else {
-            table.skipped(&row, "it was not set up, see the lines before");
+            table.skipped(&format!("cycles per second beside {name}"), "it was not set up, see the lines before");
             continue;
         };
-        let cycle = |helper: &mut Helper| helper.ask(&format!("cycles {CYCLES}")).parse::<f64>().expect("a time");
-        let mut times = [const { Vec::new() }; 2];
-        for round in 0..=rounds {
-            let measured = [cycle(&mut this), cycle(&mut peer)];
-            // The first one warms up.
-            if round > 0 {
-                times.iter_mut().zip(measured).for_each(|(times, time)| times.push(time));
+        for placement in PLACEMENTS {
+            placement.put(server.pid(), &[this.pid(), peer.pid()]);
+            let cycle = |helper: &mut Helper| helper.ask(&format!("cycles {CYCLES}")).parse::<f64>().expect("a time");
+            let mut times = [const { Vec::new() }; 2];
+            for round in 0..=rounds {
+                let measured = [cycle(&mut this), cycle(&mut peer)];
+                // The first one warms up.
+                if round > 0 {
+                    times.iter_mut().zip(measured).for_each(|(times, time)| times.push(time));
+                }
             }
-        }
-        let [this, other] = &times;
-        let faster = ratio(other, this);
-        let made = format!("{:.0} beside {:.0}", 1e6 / median(this), 1e6 / median(other));
-        match name {
-            "redis-fifo-lock" => table.note(&row, &format!("{faster:.2} ({made})")),
-            _ => table.row(&row, faster, &made),
+            let [this, other] = &times;
+            let faster = ratio(other, this);
+            let made = format!("{:.0} beside {:.0}", 1e6 / median(this), 1e6 / median(other));
+            let row = format!("cycles per second beside {name}, {}", placement.name());
+            match (name, placement) {
+                ("redislock" | "rslock", Placement::Free) => table.row(&row, faster, &made),
+                _ => table.note(&row, &format!("{faster:.2} ({made})")),
+            }
         }
         peer.end();
     }
@@ -94,6 +97,8 @@ fn hand_offs(rounds: usize, server: &RedisServer, table: &mut Table) {
     let peers: Option<Vec<Helper>> = (0..PROCESSES).map(|_| start_peer("redis-fifo-lock", server)).collect();
     let Some(mut peers) = peers else { return table.skipped(row, "it was not set up, see the lines before") };
     let mut these: Vec<Helper> = (0..PROCESSES).map(|_| start_this(server)).collect();
+    let all: Vec<u32> = these.iter().chain(&peers).map(Helper::pid).collect();
+    Placement::Free.put(server.pid(), &all);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..=rounds {
         let measured = [contended(&mut these), contended(&mut peers)];
