@@ -55,9 +55,6 @@ pub(crate) struct HolderSeen {
     pub(crate) ticket: u64,
 }
 
-/// One page of an inspection.
-pub(crate) type StatePage = Answer;
-
 macro_rules! words {
     ($($variant:ident = $name:literal),* $(,)?) => {
         /// The first word of a reply.

@@ -1,5 +1,5 @@
-//! What cannot work is refused with a typed error that says what to change, and leaves nothing behind: servers that cannot
-//! be used, names and options that make no sense, keys that belong to somebody else.
+//! Servers that cannot be used, names and options that make no sense, keys of another type: each is refused with a
+//! typed error that says what to change, and leaves nothing behind.
 
 use std::{
     future::IntoFuture as _,

@@ -1,5 +1,14 @@
 //! `fairlock run`: waits for the lock, and supervises the command while it is held.
 
+mod events;
+mod nested;
+pub(crate) mod progress;
+mod request;
+mod supervise;
+mod timing;
+mod wait;
+mod watch;
+
 use std::time::{Duration, Instant};
 
 use fairlock::{Guard, LockOptions};
@@ -7,51 +16,46 @@ use nix::sys::signal::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::args::{Run, Server};
-use crate::clock::Moment;
 use crate::exit::{self, Failure, say};
-use crate::job::{Job, Plan};
-use crate::nested::{self, Ancestors};
-use crate::protocol::Report;
-use crate::supervise::{Ended, Supervisor};
-use crate::terminal::Terminal;
-use crate::timing::Timing;
-use crate::{connect, local, lookup, signals, wait};
-
-/// What fairlock hears from outside while it waits and while it holds.
-pub(crate) enum Event {
-    Signal(Signal),
-    Shim(Report),
-    ShimGone,
-}
+use crate::process::clock::Moment;
+use crate::process::terminal::Terminal;
+use crate::process::{lookup, signals};
+use crate::shim::job::{Job, Plan};
+use crate::{connect, local};
+use events::Event;
+use nested::Ancestors;
+use request::Request;
+use supervise::{Ended, Supervisor};
+use timing::Timing;
 
 pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
     let program = lookup::find(&args.command[0])?;
     let timing = Timing::new(args.lease, args.kill_after);
-    // The command cannot be stopped in the time that a claim leaves: it begins with a whole lease.
+    // A claim is too short to stop a command within it, so the command starts with a whole lease.
     let options =
         LockOptions::new().lease(args.lease).notice(timing.notice).confirm_grants(true).replicas(args.replicas);
     options.check(&args.name).map_err(|error| Failure::own(error.to_string()))?;
     let ancestors = Ancestors::of_this_process();
     let client = connect::client(server)?;
-    // Before any other thread is there, and after the private server, which must not inherit the mask.
+    // Before any other thread is started, and after the private server, which must not inherit the mask.
     let mask = signals::block().map_err(|error| Failure::because("cannot block signals", error))?;
     let (hear, mut events) = unbounded_channel();
     let on_signal = hear.clone();
     signals::listen(move |signal| drop(on_signal.send(Event::Signal(signal))))
         .map_err(|error| Failure::because("cannot listen to signals", error))?;
     if server.local {
-        // Its threads must leave the signals to the listener, so not before they are blocked.
+        // After the signals are blocked, because its threads must leave them to the listener.
         local::keep_running();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
+    let runtime = runtime.map_err(|error| Failure::because("cannot start the async runtime", error))?;
     runtime.block_on(async {
         let terminal = Terminal::open();
         let began = Instant::now();
-        let mut request = wait::Request {
+        let mut request = Request {
             client: &client,
             name: &args.name,
-            label: args.label.clone().unwrap_or_else(|| wait::default_label(&args.command[0])),
+            label: args.label.clone().unwrap_or_else(|| request::default_label(&args.command[0])),
             options,
             timeout: args.timeout,
             no_wait: args.no_wait,
@@ -59,7 +63,8 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
         };
         let (client, guard, term_at, kill_at) = loop {
             let (client, guard) = wait::for_lock(&request, &mut events, terminal.as_ref()).await?;
-            // This process may have been stopped, or its machine have slept, since the lease was confirmed: then it is renewed.
+            // If this process was stopped, or the machine suspended, since the lease was confirmed, it is renewed
+            // first.
             if Moment::now() >= timing.of(&guard.held()).0 {
                 let _ = guard.renew().await;
             }
@@ -67,17 +72,17 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
             if Moment::now() < term_at {
                 break (client, guard, term_at, kill_at);
             }
-            // It is over, and nothing has begun yet.
+            // The lease is over, and the command was not started.
             say("the lock was granted too late to be used; waiting again");
-            let interrupted = give_back(guard, true, &mut events).await;
+            let interrupted = release(guard, true, &mut events).await;
             let _ = tokio::time::timeout(Duration::from_secs(1), client.close()).await;
             if let Some(signal) = interrupted {
-                return Err(wait::interrupted_by(signal, &args.name));
+                return Err(request::interrupted_by(signal, &args.name));
             }
             let least = Duration::from_millis(1);
             request.timeout = args.timeout.map(|all| all.saturating_sub(began.elapsed()).max(least));
         };
-        // At a plain terminal the command takes the place of fairlock's group in the foreground.
+        // At a plain terminal the command replaces fairlock's group in the foreground.
         let foreground = terminal.as_ref().filter(|terminal| terminal.is_for_command()).map(Terminal::own_group);
         let plan = Plan {
             program: &program,
@@ -104,8 +109,8 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
             }
             Err(error) => Err(Failure::because("cannot start the command's shim", error)),
         };
-        // Whatever happened, the command is dead here, and only now may somebody else have the lock.
-        give_back(guard, matches!(result, Ok(Ended { code: exit::LOST, .. })), &mut events).await;
+        // In every case the command is dead here. Only now may the lock be granted to another.
+        release(guard, matches!(result, Ok(Ended { code: exit::LOST, .. })), &mut events).await;
         let _ = tokio::time::timeout(Duration::from_secs(1), client.close()).await;
         result.map(|ended| {
             if let Some(signal) = ended.interrupted {
@@ -117,17 +122,17 @@ pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
     })
 }
 
-/// Gives the lock back. A signal ends the wait for a server that does not answer, and is returned: the lease ends by itself.
-async fn give_back(guard: Guard, lost: bool, events: &mut UnboundedReceiver<Event>) -> Option<Signal> {
+/// Releases the lock. If a signal comes before the server answers, it is returned, and the lease expires by itself.
+async fn release(guard: Guard, lost: bool, events: &mut UnboundedReceiver<Event>) -> Option<Signal> {
     tokio::select! {
         released = guard.release() => {
             if let (Err(error), false) = (released, lost) {
-                say(format_args!("the lock could not be given back, and ends with its lease: {error}"));
+                say(format_args!("the lock could not be released and stays held until its lease ends: {error}"));
             }
             None
         }
         signal = wait::interruption(events) => {
-            say(format_args!("{signal} before the lock was given back: it ends with its lease"));
+            say(format_args!("{signal} before the lock was released: it stays held until its lease ends"));
             Some(signal)
         }
     }

@@ -1,4 +1,4 @@
-//! Watches over a running command: signals, job control, and the lease.
+//! Supervises the running command: signals, job control, and the lease.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use fairlock::Held;
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::clock::Moment;
+use super::events::Event;
+use super::timing::Timing;
 use crate::exit::{self, Failure, say};
-use crate::job::{Job, Orphans};
-use crate::protocol::{Order, Report};
-use crate::run::Event;
-use crate::signals;
-use crate::terminal::Terminal;
+use crate::process::clock::Moment;
+use crate::process::signals;
+use crate::process::terminal::Terminal;
+use crate::shim::job::{Job, Orphans};
+use crate::shim::protocol::{Order, Report};
 use crate::text::{printable, seconds};
-use crate::timing::Timing;
 
-/// A command that touches the terminal from the background is stopped, and fairlock with it. If that happens more often
-/// than this without a SIGCONT in between, fairlock was not stopped.
+/// A command that uses the terminal from the background is stopped, and fairlock stops with it. If that happens more
+/// often than this without a SIGCONT in between, fairlock does not stop: its job is orphaned.
 const MOST_TOUCHES: u32 = 3;
 
 /// How the command ended.
 pub(crate) struct Ended {
     pub(crate) code: u8,
-    /// The signal of the keyboard that it died of, and that reached nobody but the command: Ctrl-C, or Ctrl-\\.
+    /// The signal of Ctrl-C or Ctrl-\\ that the command died of, if only the command received it.
     pub(crate) interrupted: Option<Signal>,
 }
 
@@ -33,26 +33,26 @@ impl From<u8> for Ended {
     }
 }
 
-/// What is known while the command runs.
+/// The state while the command runs.
 pub(crate) struct Supervisor<'a> {
     job: Job,
     terminal: Option<Terminal>,
     /// The command wants the terminal whenever fairlock's job is in the foreground.
     wants_terminal: bool,
-    /// Somebody stopped fairlock with SIGTSTP, so it stops when the command has.
+    /// fairlock received SIGTSTP, so it stops once the command has stopped.
     told_to_stop: bool,
     stopped: bool,
     held: Held,
     timing: Timing,
-    /// What the shim knows: when it sends TERM, and when KILL.
+    /// What the shim was told: when to send TERM, and when KILL.
     told: (Moment, Moment),
     lost: bool,
     told_lost: bool,
-    /// The user knows that the lease is lost.
+    /// The user was told that the lease is lost.
     said_lost: bool,
-    /// The last signal that fairlock got for the whole command.
+    /// The last signal that fairlock received and passed on to the whole command.
     passed_on: Option<Signal>,
-    /// How often the command touched the terminal from the background since fairlock was last continued.
+    /// How often the command used the terminal from the background since fairlock was last continued.
     touches: u32,
     name: &'a str,
 }
@@ -108,20 +108,20 @@ impl<'a> Supervisor<'a> {
         let mut had = false;
         if let Some(terminal) = &mut self.terminal {
             had = terminal.take_back();
-            // A command that ended by itself left the modes as it wanted them.
+            // A command that ended by itself left the modes as it wanted them to be.
             if had && !matches!(result, Ok(Ended { code: ..exit::BUSY, .. })) {
                 terminal.restore_modes();
             }
         }
-        // Without the terminal it was no key that ended the command.
+        // If the command did not have the terminal, no key ended it.
         result.map(|ended| Ended { interrupted: ended.interrupted.filter(|_| had), ..ended })
     }
 
-    /// Keeps the shim's deadlines in step with the lease, and steps in when it has missed one.
+    /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one.
     fn tell_shim(&mut self) {
         let (term_at, kill_at) = self.timing.of(&self.held);
         if self.lost {
-            // Losing a lease is final, though it may end sooner than it would have.
+            // A loss is final. It may bring the end forward, but never put it off.
             let kill_at = kill_at.min(self.told.1);
             self.told_lost = self.told_lost || self.job.order(Order::End { kill_at });
             self.told.1 = kill_at;
@@ -131,7 +131,7 @@ impl<'a> Supervisor<'a> {
             self.told = (term_at, kill_at);
         }
         if Moment::now() > self.told.1.after(self.timing.margin / 2) {
-            // The shim is stopped, or fairlock was and hears only now that the shim has done it.
+            // The shim is stopped; or fairlock was stopped, and its report is still to be read.
             self.lost = true;
             self.job.kill_shim();
         }
@@ -140,13 +140,13 @@ impl<'a> Supervisor<'a> {
     fn on_lost(&mut self) {
         self.lost = true;
         self.tell_shim();
-        // Otherwise the shim may find that it is too late to start it.
+        // Without a group the command is not started yet, and the shim may report that it is too late.
         if self.job.group().is_some() {
             self.say_lost("ending the command");
         }
     }
 
-    /// Every way to the exit code of a lost lease, which comes with a word why.
+    /// The exit code of a lost lease, always with its message.
     fn ended_with_lease(&mut self, and: &str) -> Ended {
         self.lost = true;
         self.say_lost(and);
@@ -194,7 +194,7 @@ impl<'a> Supervisor<'a> {
             }
             Report::Failed { cause } => Err(Failure::because("cannot run the command", cause)),
             Report::TooLate => Ok(self.ended_with_lease("the command was not started")),
-            // The shim's clock was first, or fairlock was stopped when the lease ran out.
+            // The shim saw the deadline first, or fairlock was stopped when the lease ran out.
             Report::Exited { forced: true, .. } | Report::Killed { forced: true, .. } => {
                 Ok(self.ended_with_lease("the command was ended"))
             }
@@ -204,20 +204,20 @@ impl<'a> Supervisor<'a> {
                 interrupted: Signal::try_from(signal)
                     .ok()
                     .filter(|signal| signals::is_typed(*signal))
-                    // Whoever sent it to fairlock has chosen who gets it.
+                    // The sender of a signal to fairlock has chosen its receiver.
                     .filter(|signal| self.passed_on != Some(*signal)),
             }),
         })
     }
 
-    /// The shim was killed, and the kernel killed the command with it, if it could.
+    /// The shim was killed. The kernel killed the command with it if it could.
     async fn on_shim_gone(&mut self) -> Result<Ended, Failure> {
-        // Once the shim is collected, the kernel has sent the command its signal, whether or not we know the command yet.
+        // When the shim is collected, the kernel has signalled the command, even if the shim has not reported it yet.
         self.job.shim_is_done();
         for round in 0.. {
             match self.job.end_orphans() {
                 Orphans::Gone => break,
-                // Dead already, perhaps, and only not collected by whoever adopted them; or the kernel cannot kill them.
+                // Perhaps they are dead and not yet collected by their new parent; or the kernel cannot kill them.
                 Orphans::Others if round >= 100 => break,
                 Orphans::Command if round == 100 => say("the command cannot be ended; waiting until it exits"),
                 _ => {}
@@ -231,25 +231,26 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The command was stopped: by Ctrl-Z, by touching the terminal from the background, or by somebody's signal.
+    /// The command was stopped: by Ctrl-Z, by using the terminal from the background, or by a signal.
     fn on_stop(&mut self, signal: Signal) {
         let touched = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
         self.stopped = true;
         self.wants_terminal |= touched;
         if touched && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
-            // It only asked for the terminal, and nobody else in this job has it.
+            // The command only needs the terminal, which no other process of this job has.
             self.resume();
             return;
         }
         let had = self.terminal.as_mut().is_some_and(Terminal::take_back);
         let job_control = had || self.told_to_stop || (self.terminal.is_some() && signal != Signal::SIGSTOP);
-        // Without job control somebody paused the command, and nobody would continue fairlock: it keeps the lease.
+        // Without job control the command was paused on purpose, and no shell would continue fairlock: it keeps the
+        // lease.
         if !job_control || self.lost {
             return;
         }
         self.touches += u32::from(touched);
         if self.touches > 1 && touched {
-            // Continued, and stopped again: there may be no shell left that could give it the terminal.
+            // Continued and stopped again: perhaps no shell is left that could give it the terminal.
             if self.touches > MOST_TOUCHES {
                 self.hang_up();
                 return;
@@ -258,23 +259,23 @@ impl<'a> Supervisor<'a> {
             let left = seconds(self.held.remaining());
             say(format_args!("stopped; the lease on {} ends in {left}, and the command with it", printable(self.name)));
         }
-        // The rest of the job has to stop as well, unless somebody stopped fairlock in particular.
+        // The rest of the job stops as well, unless the signal was for fairlock alone.
         signals::stop_here(had || touched);
         self.told_to_stop = false;
         self.resume();
     }
 
-    /// The command waits for a terminal that nobody can give it any more: fairlock's job is orphaned, so it does not
-    /// stop. The kernel hangs up a stopped job that becomes orphaned, and so does this.
+    /// The command waits for a terminal that no shell can give it any more: fairlock's job is orphaned, so it does not
+    /// stop. The kernel sends HUP to a stopped job that becomes orphaned, and so does fairlock.
     fn hang_up(&mut self) {
         if self.touches == MOST_TOUCHES + 1 {
-            say("the command needs the terminal, and no shell is left to give it: hanging it up");
+            say("the command needs the terminal, and no shell is left to give it: sending it HUP");
             self.pass_on(Signal::SIGHUP, true);
             self.resume();
         }
     }
 
-    /// Continues the command if it was stopped, and gives it the terminal if it wants it and it is ours to give.
+    /// Continues the command if it was stopped. Gives it the terminal if it wants it and fairlock's group has it.
     fn resume(&mut self) {
         if let (true, Some(terminal), Some(group)) = (self.wants_terminal, &mut self.terminal, self.job.group()) {
             terminal.hand_over(group);

@@ -1,4 +1,7 @@
-//! `--local`: a private redis-server for the jobs of one user on one machine, started when it is first needed.
+//! `--local`: the private server, one for the jobs of one user on one machine, started when it is first needed.
+
+mod folder;
+pub(crate) mod server;
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -11,22 +14,21 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
 
 use crate::exit::{Failure, say};
-use crate::job::this_binary;
-use crate::local_folder::Folder;
-use crate::local_server::{self, Place, become_server, servers_of};
+use crate::process::{descendants, lookup, this_binary};
 use crate::text::printable;
-use crate::{descendants, lookup};
+use folder::Folder;
+use server::{Place, become_server, servers_of};
 
-/// How long a server may take until it answers, or until it has ended.
+/// How long a server may take to answer after its start, or to end.
 const START: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(5);
-/// How long a server without an answer counts as one that begins or ends.
+/// How long a server that does not answer counts as starting or ending.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often a server that is gone again and again is started, and the most that grows to while that fails.
+/// The pause between two starts of a server that ends again and again, and the longest pause while starts fail.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Starts the server unless it runs; in front, this process becomes the server as soon as no other is in its place.
+/// Starts the server unless it runs. In the foreground this process becomes the server as soon as no other runs.
 pub(crate) fn start(in_front: bool) -> Result<u8, Failure> {
     if !in_front {
         return share_or_start().map(|folder| show(&format!("running: {}", folder.url())));
@@ -34,10 +36,10 @@ pub(crate) fn start(in_front: bool) -> Result<u8, Failure> {
     let (folder, program) = (Folder::find()?, find_server()?);
     folder.prepare()?;
     if answer(&folder)? != Answer::Nothing {
-        say("the private server runs already; taking its place when it ends");
+        say("the private server runs already; this one takes over when it ends");
     }
     let failure = become_server(&folder, &program, Place::InTurn);
-    Err(if failure.code == local_server::TAKEN { unreachable(&folder) } else { failure })
+    Err(if failure.code == server::TAKEN { unreachable(&folder) } else { failure })
 }
 
 pub(crate) fn stop(force: bool) -> Result<u8, Failure> {
@@ -53,16 +55,15 @@ pub(crate) fn stop(force: bool) -> Result<u8, Failure> {
     if clients.is_some_and(|clients| clients > 1) && !force {
         return Err(Failure::own(format!("the private server in {} is in use: {ENDED}", folder.shown())));
     }
-    // Those that go on without it would start it again.
+    // Without the mark, jobs that go on would start the server again.
     File::create(folder.stop_mark()).map_err(failed)?;
     connection.shut_down().map_err(|error| Failure::because("the private server did not stop", error))?;
     Ok(0)
 }
 
-const ENDED: &str =
-    "commands that hold a lock would be ended; `fairlock local stop --force` stops the server all the same";
+const ENDED: &str = "commands that hold a lock would be ended; `fairlock local stop --force` stops it anyway";
 
-/// Stops a server whose socket is gone, with its folder perhaps.
+/// Stops a server whose socket, and perhaps its folder, was removed.
 fn stop_unreachable(folder: &Folder, force: bool) -> Result<u8, Failure> {
     let servers = servers_of(folder);
     if servers.is_empty() {
@@ -105,7 +106,7 @@ fn show(line: &str) -> u8 {
     0
 }
 
-/// The folder of the server, which answers when this returns.
+/// The folder of the server, which runs when this returns.
 pub(crate) fn share_or_start() -> Result<Folder, Failure> {
     let folder = Folder::find()?;
     let _ = std::fs::remove_file(folder.stop_mark());
@@ -113,8 +114,8 @@ pub(crate) fn share_or_start() -> Result<Folder, Failure> {
     Ok(folder)
 }
 
-/// Starts the server again whenever it is gone, for as long as this process lives: the server ends with the control
-/// group of the job that started it, and other jobs wait and hold then.
+/// Starts the server again whenever it has ended, for as long as this process lives. The server ends with the control
+/// group of the job that started it, while other jobs may wait and hold.
 pub(crate) fn keep_running() {
     let watch = || {
         let mut pause = PAUSE;
@@ -123,7 +124,7 @@ pub(crate) fn keep_running() {
             match watch_over_server() {
                 Ok(()) => pause = PAUSE,
                 Err(failure) => {
-                    // Once: it is the same trouble that is met again, though the server's log has another time.
+                    // Only the first failure of a row is reported.
                     if pause == PAUSE {
                         say(&failure.message);
                     }
@@ -133,12 +134,12 @@ pub(crate) fn keep_running() {
             std::thread::sleep(pause.saturating_sub(began.elapsed()));
         }
     };
-    // Without it the command runs as well.
+    // If the thread cannot be started, the command runs without it.
     let _ = std::thread::Builder::new().name("local server".to_owned()).spawn(watch);
 }
 
-/// Brings the server up unless somebody stopped it, and returns when it is gone. The connection also shows to others that
-/// the server is in use, should its folder be removed.
+/// Starts the server unless it runs or was stopped on purpose, and returns when it has ended. The connection also shows
+/// to others that the server is in use, should its folder be removed.
 fn watch_over_server() -> Result<(), Failure> {
     let folder = Folder::find()?;
     let child = if folder.stop_mark().exists() { None } else { bring_up(&folder)? };
@@ -151,7 +152,7 @@ fn watch_over_server() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns when the server answers, and starts it if there is none.
+/// Starts the server unless it runs. Returns when it answers.
 fn bring_up(folder: &Folder) -> Result<Option<Child>, Failure> {
     if answer(folder)? == Answer::Ready {
         return Ok(None);
@@ -166,9 +167,9 @@ fn bring_up(folder: &Folder) -> Result<Option<Child>, Failure> {
     let mut child: Option<Child> = None;
     loop {
         match (answer(folder)?, &mut child) {
-            // Somebody else may have started it while we waited for the lock.
+            // Another job may have started it while this one waited for the lock.
             (Answer::Ready, _) => return Ok(child),
-            // It reads its journal, which may take long, and may find that it cannot.
+            // It reads its journal, which may take long or fail.
             (Answer::Loading, _) => deadline = Instant::now() + START,
             (Answer::Nothing, None) => child = Some(launch(folder)?),
             (Answer::Nothing, Some(_)) => {}
@@ -177,7 +178,7 @@ fn bring_up(folder: &Folder) -> Result<Option<Child>, Failure> {
             && let Some(status) = server.try_wait().ok().flatten()
         {
             descendants::collected(server);
-            if status.code() != Some(local_server::TAKEN.into()) {
+            if status.code() != Some(server::TAKEN.into()) {
                 let words = last_words(folder);
                 return Err(Failure::own(format!("the private redis-server ended at its start ({status}): {words}")));
             }
@@ -200,8 +201,8 @@ fn bring_up(folder: &Folder) -> Result<Option<Child>, Failure> {
     }
 }
 
-/// A server lives that cannot be reached: somebody removed its socket, or the folder. Whoever is connected may hold a
-/// lock, so it is left alone until nobody is.
+/// Ends a server that cannot be reached because its socket or its folder was removed. Its clients may hold locks, so it
+/// is ended only when it has none.
 fn make_room(folder: &Folder) -> Result<(), Failure> {
     let servers = servers_of(folder);
     if servers.iter().any(|server| server.has_clients()) {
@@ -215,21 +216,22 @@ fn unreachable(folder: &Folder) -> Failure {
     let shown = folder.shown();
     Failure::own(match servers_of(folder).first() {
         Some(server) => format!(
-            "the private server (process {}) still runs, but its socket in {shown} was removed. Commands may hold its locks, so \
-             no other is started: wait until they have ended, or end them with `fairlock local stop --force`",
+            "the private server (process {}) still runs, but its socket in {shown} was removed. Commands may hold its \
+             locks, so no other server is started: wait until they have ended, or end them with `fairlock local stop \
+             --force`",
             server.pid
         ),
         None => format!(
-            "a private server that does not answer has {shown}: it is about to end, or it runs on another machine that shares \
-             this folder. Then set FAIRLOCK_LOCAL_DIR to a folder on a local disk"
+            "a private server that does not answer has locked {shown}. Either it is about to end: try again. Or it \
+             runs on another machine that shares this folder: set FAIRLOCK_LOCAL_DIR to a folder on a local disk"
         ),
     })
 }
 
 fn launch(folder: &Folder) -> Result<Child, Failure> {
     let mut server = this_binary();
-    server.arg(local_server::WORD).arg(folder.path()).arg(find_server()?);
-    // It outlives us, so it must hold nothing that somebody may wait for.
+    server.arg(server::WORD).arg(folder.path()).arg(find_server()?);
+    // The server outlives this process, so it must not hold a descriptor whose end another process awaits.
     server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     descendants::spawn_apart(&mut server).map_err(|error| Failure::because("cannot start redis-server", error))
 }
@@ -260,7 +262,8 @@ enum Answer {
     Nothing,
 }
 
-/// Asks the server of this folder. One that accepts connections and does not answer is no reason to start another.
+/// Asks the server of this folder. A server that accepts connections but does not answer is an error: no other is
+/// started.
 fn answer(folder: &Folder) -> Result<Answer, Failure> {
     if !folder.socket().exists() {
         return Ok(Answer::Nothing);
@@ -271,13 +274,17 @@ fn answer(folder: &Folder) -> Result<Answer, Failure> {
         Ok(answer) if answer.starts_with("-LOADING") => Ok(Answer::Loading),
         Ok(_) => Ok(Answer::Ready),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            Err(Failure::own(format!("the private server in {} hangs", folder.shown())))
+            Err(Failure::own(format!(
+                "the private server in {} hangs: it accepts connections but does not answer within {} s",
+                folder.shown(),
+                ANSWER.as_secs()
+            )))
         }
         Err(_) => Ok(Answer::Nothing),
     }
 }
 
-/// A connection to the private server that needs no more than three commands.
+/// A connection to the private server, for the three commands that are needed here.
 struct Connection(UnixStream);
 
 impl Connection {
@@ -287,7 +294,7 @@ impl Connection {
         Ok(Self(stream))
     }
 
-    /// Sends an inline command, and returns the first piece of the answer: ample for what is asked here.
+    /// Sends an inline command, and returns the first piece of the answer, which is enough for these commands.
     fn ask(&mut self, command: &str) -> std::io::Result<String> {
         self.0.write_all(format!("{command}\r\n").as_bytes())?;
         let mut answer = vec![0; 4096];
@@ -305,10 +312,10 @@ impl Connection {
         }
     }
 
-    /// Returns when the server is gone, however it ended.
+    /// Returns when the server has ended.
     fn await_end(mut self) {
         let _ = self.0.set_read_timeout(None);
-        // It is not asked anything, so it does not say anything.
+        // Without a request nothing is received but the end of the stream.
         let _ = self.0.read(&mut [0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the command before fairlock queues for it: a typing error should not cost an hour's wait and somebody's turn.
+//! Finds the command before fairlock queues, so that a typo does not cost an hour's wait.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,7 +9,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
 use crate::text::printable;
 
-/// The file that `execvp` would run. The path that it returns contains a slash, so it is not looked up again.
+/// The file that `execvp` would run. The returned path contains a slash, so it is not searched for again.
 pub(crate) fn find(command: &OsStr) -> Result<PathBuf, Failure> {
     if command.as_bytes().contains(&b'/') {
         let path = PathBuf::from(command);

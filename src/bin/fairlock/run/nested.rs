@@ -1,28 +1,29 @@
-//! `run` inside of `run`: the locks that this job holds already, by those that started it.
+//! `run` inside `run`: the locks that the ancestors of this job hold.
 //!
-//! A job that waits for a lock which its own parent holds would wait for ever, since the parent waits for the job. Each `run`
-//! tells its command what is held above it. The server has the last word, as the environment may be older than a hold: only
-//! a lease with the inherited token is the parent's. (Another server gives another token, so the same name there is no matter.)
+//! A job that waits for a lock of its own parent would wait for ever, since the parent waits for the job. So each `run`
+//! tells its command which locks are held above it. The server decides, because the environment may be out of date:
+//! only a lease with the inherited token is the parent's. (Another server gives other tokens, so a lock of the same
+//! name there is no conflict.)
 
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::text::printable;
 
-/// A JSON array of objects with name, token and pid, the outermost first.
+/// A JSON array of objects with name, token and pid; the outermost `run` is first.
 pub(crate) const VARIABLE: &str = "FAIRLOCK_HELD";
 
 /// The `run`s that this process descends from.
 pub(crate) struct Ancestors(Vec<Value>);
 
 impl Ancestors {
-    /// Of what is not understood nothing is believed.
+    /// A variable that cannot be parsed names no ancestors.
     pub(crate) fn of_this_process() -> Self {
         let told = std::env::var(VARIABLE).unwrap_or_default();
         Self(serde_json::from_str(&told).unwrap_or_default())
     }
 
-    /// What the command of this process is told.
+    /// The variable for the command of this process.
     pub(crate) fn with(&self, name: &str, token: u64) -> String {
         let mut all = self.0.clone();
         all.push(json!({ "name": name, "token": token, "pid": std::process::id() }));
@@ -34,13 +35,13 @@ impl Ancestors {
         self.0.iter().any(|ancestor| ancestor["name"] == name)
     }
 
-    /// Refuses to wait for the holder with this token if it is one of them.
+    /// Fails if the holder with this token is one of them.
     pub(crate) fn check(&self, name: &str, token: u64) -> Result<(), Failure> {
         let parent = self.0.iter().find(|ancestor| ancestor["name"] == name && ancestor["token"] == token);
         parent.map_or(Ok(()), |parent| {
             let (name, pid) = (printable(name), &parent["pid"]);
             Err(Failure::own(format!(
-                "{name} is already held by this job's parent (pid {pid}): it would wait for itself"
+                "{name} is already held by this job's parent (pid {pid}): the job would wait for itself"
             )))
         })
     }

@@ -1,4 +1,4 @@
-//! The wait as its user sees it: how long it has lasted, how many are before it, and for whom it waits.
+//! The wait as the user sees it: how long it has lasted, the position in the queue, and the holder.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use fairlock::{Fault, Guard, Lock, Waiting};
 use tokio::time::{Instant, sleep_until};
 
+use super::progress::ProgressLine;
+use super::request::{Request, describe, not_granted, trouble};
 use crate::exit::Failure;
-use crate::progress::ProgressLine;
-use crate::terminal::Terminal;
+use crate::process::terminal::Terminal;
 use crate::text::{printable, seconds};
-use crate::wait::{Request, describe, not_granted, trouble};
 
-/// A wait that ends sooner than this is not worth a word.
+/// A shorter wait is not reported.
 pub(crate) const SILENT: Duration = Duration::from_millis(200);
-/// How many looks at an unchanged position a holder is taken to be the same for. Only a loss of data changes it then.
+/// After this many looks at an unchanged position the holder is asked for again: a loss of data may have changed it.
 const LOOKS: u32 = 10;
 
 /// Waits for the grant, and shows the wait.
@@ -27,10 +27,10 @@ pub(crate) async fn watch(
 ) -> Result<Guard, Failure> {
     let mut line = ProgressLine::new();
     let mut view = View::Unknown;
-    // A wait that could never end must be found out before its timeout.
+    // A wait that could never end must be refused before its timeout.
     let first = if request.ancestors.had(lock.name()) { began } else { began + SILENT };
     let mut next_draw = first;
-    // Looking at the queue may take long, for instance while the server hangs. The line is drawn meanwhile.
+    // A look at the queue may take long, for instance while the server hangs. The line is drawn meanwhile.
     let mut look = pin!(look_at(first, waiting.position(), lock, 0));
     loop {
         tokio::select! {
@@ -45,29 +45,29 @@ pub(crate) async fn watch(
         if Instant::now() >= first {
             let (clock, name) = (began.elapsed().as_secs(), printable(lock.name()));
             line.show(terminal, &view.live(clock, &name), &view.news(&name));
-            // When the clock shows another second.
+            // When the clock shows the next second.
             next_draw = began + Duration::from_secs(clock + 1);
         }
     }
 }
 
-/// What a look at the queue brought.
+/// The result of a look at the queue.
 enum Seen {
     /// The lock was granted: the guard is on its way.
     Granted,
-    /// The position that is known, with the holder that is known.
+    /// Position and holder are the known ones.
     Unchanged,
     Place {
         position: u64,
         holder: Option<(String, u64)>,
         recovering_for: Option<Duration>,
     },
-    /// With what is in the way of one.
+    /// There was no answer, for this reason.
     NoAnswer(String),
 }
 
-/// Looks at the queue, from `when` on. The holder changes when the queue moves, so it is not asked for at the position at
-/// which it is `known`.
+/// Looks at the queue, once it is `when`. The holder changes only when the queue moves, so it is not asked for at the
+/// position for which it is `known`.
 async fn look_at(when: Instant, position: impl Future<Output = Result<u64, Fault>>, lock: &Lock, known: u64) -> Seen {
     sleep_until(when).await;
     match position.await {
@@ -90,7 +90,7 @@ async fn no_answer(lock: &Lock) -> Seen {
     Seen::NoAnswer(printable(&why))
 }
 
-/// What is known of the wait.
+/// What is known about the wait.
 enum View {
     Unknown,
     Place { position: u64, holder: Option<String>, recovering_until: Option<Instant>, looks: u32 },
@@ -98,7 +98,7 @@ enum View {
 }
 
 impl View {
-    /// Refuses to go on if the holder waits for us.
+    /// The view after this look. Fails if the holder is an ancestor of this job.
     fn after(mut self, request: &Request<'_>, seen: Seen) -> Result<Self, Failure> {
         if let View::Place { looks, .. } = &mut self {
             *looks += 1;
@@ -124,13 +124,13 @@ impl View {
         }
     }
 
-    /// The front of the queue moves soon; whoever stands far behind need not ask the server every second.
+    /// The interval between looks. The front of the queue moves soon; a waiter far behind need not ask every second.
     fn pause(&self) -> Duration {
         let position = if let View::Place { position, .. } = self { *position } else { 0 };
         Duration::from_millis(500 * position.clamp(2, 30))
     }
 
-    /// For a terminal: what changes stands before the names, which may be long.
+    /// For a terminal: the changing parts come before the names, which may be long.
     fn live(&self, clock: u64, name: &str) -> String {
         let (hours, minutes, seconds) = (clock / 3600, clock / 60 % 60, clock % 60);
         let clock = match hours {
@@ -151,7 +151,7 @@ impl View {
         }
     }
 
-    /// For a log: without what changes all the time.
+    /// For a log: without the parts that change all the time.
     fn news(&self, name: &str) -> String {
         match self {
             View::Unknown => String::new(),

@@ -1,5 +1,4 @@
-//! The clock of every deadline in the command line. It counts while the machine is suspended, so that a laptop that
-//! slept through its lease finds it over.
+//! The clock of every deadline in the command line. It counts suspended time: the lease of a laptop that sleeps ends.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// A moment: nanoseconds on the clock above. All processes of one machine share it.
+/// Nanoseconds on this clock, which all processes of a machine share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) u64);
 
@@ -42,7 +41,7 @@ mod alarm {
 
     use super::Moment;
 
-    /// A timer of the kernel, on the clock that counts suspended time: it rings at once when the machine wakes too late.
+    /// A kernel timer on the clock that counts suspended time. If the machine wakes up too late it rings at once.
     #[derive(Debug)]
     pub(crate) struct Alarm(OwnedFd);
 
@@ -73,7 +72,7 @@ mod alarm {
 mod alarm {
     use super::Moment;
 
-    /// Where the kernel has no such timer, the alarm rings often, and its user looks at the clock.
+    /// Where the kernel has no such timer the alarm rings often, and its user checks the clock.
     #[derive(Debug)]
     pub(crate) struct Alarm;
 

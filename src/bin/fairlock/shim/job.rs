@@ -5,18 +5,18 @@ use std::io::{BufRead as _, BufReader};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use crate::clock::Moment;
-use crate::protocol::{self, Order, Report};
-use crate::signals::Mask;
-use crate::{descendants, shim};
+use super::protocol::{self, Order, Report};
+use crate::process::clock::Moment;
+use crate::process::signals::Mask;
+use crate::process::{descendants, this_binary};
 
 /// What to run, and under which conditions.
 pub(crate) struct Plan<'a> {
@@ -37,26 +37,27 @@ pub(crate) struct Job {
     shim: Child,
     socket: UnixStream,
     command: Option<Watched>,
-    /// The children from before the shim: the private server, and those of a shell that became fairlock by `exec`.
+    /// The children that are older than the shim: the private server, and those of a shell that became fairlock by
+    /// `exec`.
     before: Vec<i32>,
 }
 
 impl Job {
-    /// Starts the shim, which starts the command. `hear` gets the shim's reports, on a thread of its own, and None when
-    /// the shim is gone.
+    /// Starts the shim, which starts the command. A separate thread calls `hear` with each report of the shim, and with
+    /// None when the shim is gone.
     pub(crate) fn start(
         plan: Plan<'_>,
         mut hear: impl FnMut(Option<Report>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (socket, far_end) = UnixStream::pair()?;
-        // If the shim is killed, what it adopted comes to us.
+        // If the shim is killed, fairlock becomes the parent of the processes that the shim had adopted.
         descendants::adopt()?;
         let before = descendants::present();
         let mut command = this_binary();
         command
             // `killall -9 fairlock` must not take the shim along.
-            .arg0(shim::NAME)
-            .arg(shim::WORD)
+            .arg0(protocol::SHIM_NAME)
+            .arg(protocol::SHIM_WORD)
             .arg(plan.kill_after.as_nanos().min(u128::from(u64::MAX)).to_string())
             .arg(plan.term_at.0.to_string())
             .arg(plan.kill_at.0.to_string())
@@ -66,9 +67,9 @@ impl Job {
             .args(plan.words)
             .envs(plan.environment)
             .stdin(Stdio::from(OwnedFd::from(far_end)))
-            // Out of reach of Ctrl-C, and of whoever signals fairlock's group.
+            // Neither Ctrl-C nor a signal to fairlock's group reaches the shim.
             .process_group(0);
-        // Before the shim, so that nothing can fail once the command may run.
+        // The thread starts before the shim, so that nothing can fail once the command may run.
         let reader = BufReader::new(socket.try_clone()?);
         let (begin, begun) = std::sync::mpsc::channel::<()>();
         thread::Builder::new().name("reports".to_owned()).spawn(move || {
@@ -84,7 +85,7 @@ impl Job {
             hear(None);
         })?;
         let mut shim = descendants::spawn(&mut command)?;
-        // The last copy of the far end here: from now on the end of the shim is the end of the stream.
+        // This was the last copy of the far end here: from now on the stream ends when the shim ends.
         drop(command);
         // Without its stdin the command does not begin.
         if let Err(error) = protocol::send_descriptor(&socket, std::io::stdin().as_fd()) {
@@ -96,7 +97,7 @@ impl Job {
         Ok(Self { shim, socket, command: None, before })
     }
 
-    /// Remembers the command's process, once the shim has told it.
+    /// Remembers the command's process, which the shim has reported.
     pub(crate) fn started(&mut self, pid: i32) {
         self.command = Some(Watched::new(pid));
     }
@@ -106,30 +107,30 @@ impl Job {
         self.command.as_ref().and_then(|command| rustix::process::Pid::from_raw(command.pid))
     }
 
-    /// Tells the shim. False if the shim does not listen; the caller may try again.
+    /// Sends an order to the shim. False if the shim does not read; the caller may try again.
     pub(crate) fn order(&self, order: Order) -> bool {
         protocol::send(&self.socket, order)
     }
 
-    /// Ends a shim that did not do its duty. The kernel kills the command with it.
+    /// Kills a shim that missed its deadline. The kernel kills the command with it.
     pub(crate) fn kill_shim(&mut self) {
         let _ = self.shim.kill();
     }
 
-    /// Waits for the end of the shim, after its last word or its death.
+    /// Waits for the end of the shim, after its last message or its death.
     pub(crate) fn shim_is_done(&mut self) {
-        // It has nothing left to do. If somebody stopped it at its last step, it must not stop fairlock too.
+        // The shim has nothing left to do. If it was stopped at its last step, it must not hold up fairlock.
         let _ = self.shim.kill();
         let _ = self.shim.wait();
     }
 
-    /// Kills what is left of the command after a shim that died without a last word: the kernel killed the command, but
-    /// none of its descendants, which are fairlock's children now.
+    /// Kills what is left of the command after a shim that died without a last message. The kernel killed the command,
+    /// but not its descendants, which are fairlock's children now.
     pub(crate) fn end_orphans(&self) -> Orphans {
         let mut left = descendants::signal_children(Some(Signal::SIGKILL), &self.before).alive;
         if let Some(command) = &self.command {
             let group = Pid::from_raw(command.pid);
-            // The group's number is not given to another as long as anybody is in it.
+            // A group's number is not reused while a process is in the group.
             left |= killpg(group, Signal::SIGKILL) != Err(nix::Error::ESRCH);
             if !command.is_gone() {
                 let _ = kill(group, Signal::SIGKILL);
@@ -140,7 +141,7 @@ impl Job {
     }
 }
 
-/// What lives on after the shim.
+/// What is still alive after the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Orphans {
     /// The command itself.
@@ -148,15 +149,6 @@ pub(crate) enum Orphans {
     /// Its descendants.
     Others,
     Gone,
-}
-
-/// This very binary, also when its file was replaced or deleted during a long wait.
-pub(crate) fn this_binary() -> Command {
-    let running = PathBuf::from("/proc/self/exe");
-    let path = if running.exists() { running } else { std::env::current_exe().unwrap_or_else(|_| "fairlock".into()) };
-    let mut command = Command::new(path);
-    command.arg0("fairlock");
-    command
 }
 
 /// A process that is not our child.
@@ -182,7 +174,7 @@ impl Watched {
     fn is_gone(&self) -> bool {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         if let Some(handle) = &self.handle {
-            // The handle stands for this one process, whoever may have its number later.
+            // The handle means this one process, even if its number is reused.
             use rustix::event::{PollFd, PollFlags, Timespec, poll};
             let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
             return poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0);

@@ -1,4 +1,4 @@
-//! The process of the private server: how it begins, and how it is found when its folder does not lead to it any more.
+//! The process of the private server: how it starts, and how it is found when its folder was removed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,25 +12,25 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, Signal};
 
+use super::folder::Folder;
 use crate::exit::{Failure, say};
-use crate::local_folder::Folder;
 use crate::text::printable;
 
 /// `fairlock __server FOLDER PROGRAM` becomes the private server.
 pub(crate) const WORD: &str = "__server";
-/// The exit code of a server-to-be that found another in its place.
+/// The exit code of a process that found another server when it was to become one.
 pub(crate) const TAKEN: u8 = 75;
 
-/// What a server does that is started by a job, and outlives it.
+/// The main function of a server that a job starts and that outlives the job.
 pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let mut word = || PathBuf::from(arguments.next().unwrap_or_default());
     let (folder, program) = (Folder::at(word()), word());
-    // Its own session: neither Ctrl-C nor a hang-up of the terminal that happened to start it reaches it.
+    // In a session of its own, neither Ctrl-C nor a hang-up of the job's terminal reaches the server.
     let failure = match rustix::process::setsid() {
         Err(error) => Failure::because("cannot begin a session", error),
         Ok(_) => {
             close_inherited();
-            // A running job that starts it blocks signals.
+            // A running job that starts the server has signals blocked.
             let _ = SigSet::empty().thread_set_mask();
             become_server(&folder, &program, Place::IfFree)
         }
@@ -39,23 +39,23 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
-/// What a server does whose place is taken.
+/// What to do if another server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It gives up.
+    /// Give up.
     IfFree,
-    /// It waits until the other has ended. Its log goes to stdout.
+    /// Wait until the other server has ended. The log goes to stdout.
     InTurn,
 }
 
-/// Becomes the server of this folder. Returns why it did not.
+/// Becomes the server of this folder. Returns only if that failed.
 pub(crate) fn become_server(folder: &Folder, program: &Path, place: Place) -> Failure {
     let kept = match take_place(folder, place) {
         Ok(kept) => kept,
         Err(failure) => return failure,
     };
     let mut server = Command::new(program);
-    // A socket in a folder that is ours alone, and no port.
+    // A socket in a folder that only this user can reach, and no port.
     server.args(["--port", "0", "--unixsocketperm", "600", "--unixsocket"]).arg(folder.socket());
     server.arg("--dir").arg(folder.path());
     server.arg("--logfile").arg(if place == Place::InTurn { PathBuf::new() } else { folder.log() });
@@ -67,10 +67,11 @@ pub(crate) fn become_server(folder: &Folder, program: &Path, place: Place) -> Fa
     Failure::because(&printable(&program.to_string_lossy()), error)
 }
 
-/// Makes sure that this is the only server of the folder. The server keeps what is returned, by inheriting it.
+/// Makes sure that this is the only server of the folder. The server inherits the returned descriptors and keeps them
+/// open.
 fn take_place(folder: &Folder, place: Place) -> Result<[Option<OwnedFd>; 2], Failure> {
     let failed = |error: std::io::Error| Failure::because(&printable(&folder.server_lock().to_string_lossy()), error);
-    let taken = || Failure::new(TAKEN, format!("another private server has {}", folder.shown()));
+    let taken = || Failure::new(TAKEN, format!("another private server uses {}", folder.shown()));
     let lock = File::options().create(true).truncate(false).write(true).open(folder.server_lock()).map_err(failed)?;
     let operation = match place {
         Place::IfFree => FlockOperation::NonBlockingLockExclusive,
@@ -81,8 +82,8 @@ fn take_place(folder: &Folder, place: Place) -> Result<[Option<OwnedFd>; 2], Fai
         locked => locked.map_err(|error| failed(error.into()))?,
     }
     rustix::io::fcntl_setfd(&lock, rustix::io::FdFlags::empty()).map_err(|error| failed(error.into()))?;
-    // The lock shows nothing of a server whose folder was removed or moved. First this one shows itself, and then it
-    // looks for others: so of two that start at the same time one at least sees the other.
+    // The lock does not show a server whose folder was removed or moved. This process shows itself first and looks for
+    // others then, so of two that start at the same time at least one sees the other.
     let shown = proc::show(folder);
     if proc::servers_of(folder).iter().any(|server| server.pid != rustix::process::getpid()) {
         return Err(taken());
@@ -90,10 +91,10 @@ fn take_place(folder: &Folder, place: Place) -> Result<[Option<OwnedFd>; 2], Fai
     Ok([Some(lock.into()), shown])
 }
 
-/// Closes whatever was inherited besides stdin, stdout and stderr. A server that outlives its caller must hold neither
+/// Closes all inherited descriptors but stdin, stdout and stderr. A server that outlives its caller must hold neither
 /// the caller's pipes, whose readers would wait for ever, nor its file locks.
 fn close_inherited() {
-    // The listing's own descriptor is among them, so it has to be read to its end first.
+    // The descriptor of the listing is among them, so the listing is read to its end first.
     let open: Vec<i32> = std::fs::read_dir("/dev/fd").map_or_else(
         |_| (3..256).collect(),
         |entries| entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect(),
@@ -108,7 +109,7 @@ fn close_inherited() {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Server {
     pub(crate) pid: Pid,
-    /// The one on which it listens, and one for each client.
+    /// How many sockets it has open: one to listen, and one for each client.
     sockets: usize,
 }
 
@@ -117,7 +118,7 @@ impl Server {
         self.sockets > 1
     }
 
-    /// It listens, and nobody is connected.
+    /// It listens and has no clients.
     pub(crate) fn is_idle(self) -> bool {
         self.sockets == 1
     }
@@ -127,7 +128,7 @@ impl Server {
     }
 }
 
-/// Finds the servers of a folder without a look at the folder.
+/// Finds the servers of a folder by their processes, even if the folder was removed.
 pub(crate) use proc::servers_of;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -140,11 +141,10 @@ mod proc {
     use rustix::fs::{MemfdFlags, memfd_create};
     use rustix::process::{Pid, geteuid};
 
-    use super::Server;
-    use crate::local_folder::Folder;
+    use super::{Folder, Server};
 
-    /// Opens a file without content in memory, whose name tells in `/proc` whose server this is, whatever becomes of the
-    /// folder. Without it the server works as well; it is only not found.
+    /// Opens an empty file in memory. Its name in `/proc` says which folder this server belongs to, even if the folder
+    /// is removed. A server without it works, but is not found.
     pub(super) fn show(folder: &Folder) -> Option<OwnedFd> {
         let name = name_of(folder);
         // Newer kernels may insist on the flag, and older ones do not know it.
@@ -185,13 +185,12 @@ mod proc {
     }
 }
 
-/// Elsewhere there is no such list: a server whose folder was removed is not found.
+/// Other systems have no such list: a server whose folder was removed is not found there.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod proc {
     use std::os::fd::OwnedFd;
 
-    use super::Server;
-    use crate::local_folder::Folder;
+    use super::{Folder, Server};
 
     pub(super) fn show(_: &Folder) -> Option<OwnedFd> {
         None

@@ -1,4 +1,4 @@
-//! The terminal: who is in its foreground, and its modes.
+//! The terminal: which process group is in its foreground, and its modes.
 
 use std::fs::File;
 use std::io::IsTerminal as _;
@@ -8,13 +8,13 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr,
 
 /// The controlling terminal, seen from fairlock's process group.
 ///
-/// The command has a process group of its own, so that it can be signalled as a whole. To be usable by it, the terminal
-/// has to be handed over like a shell does, and taken back.
+/// The command has its own process group, so that it can be signalled as a whole. As a shell does, fairlock hands the
+/// terminal over to that group and takes it back.
 pub(crate) struct Terminal {
     tty: File,
     own: Pid,
     modes: Option<Termios>,
-    /// The command's group has the terminal.
+    /// The command's group is in the foreground.
     pub(crate) handed_over: bool,
 }
 
@@ -30,19 +30,19 @@ impl Terminal {
         self.own
     }
 
-    /// Is fairlock's own process group in the foreground?
+    /// Whether fairlock's own process group is in the foreground.
     pub(crate) fn is_ours(&self) -> bool {
         tcgetpgrp(&self.tty).is_ok_and(|group| group == self.own)
     }
 
-    /// Should the command begin in the foreground? Only at a plain terminal. In a pipeline somebody else may need the
-    /// terminal, as the pager in `fairlock run … | less` does: there the command gets it when it asks for it, which it
-    /// does by being stopped with SIGTTIN or SIGTTOU.
+    /// Whether the command starts in the foreground: only at a plain terminal. In a pipeline another process may need
+    /// the terminal, such as the pager in `fairlock run … | less`. There the command gets it on demand: SIGTTIN or
+    /// SIGTTOU stops it when it uses the terminal.
     pub(crate) fn is_for_command(&self) -> bool {
         std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && self.is_ours()
     }
 
-    /// Hands the terminal to the command's group, if it is ours to give.
+    /// Hands the terminal to the command's group if fairlock's group has it.
     pub(crate) fn hand_over(&mut self, group: Pid) -> bool {
         let handed = self.is_ours() && tcsetpgrp(&self.tty, group).is_ok();
         self.handed_over |= handed;
@@ -58,7 +58,7 @@ impl Terminal {
         had
     }
 
-    /// Undoes what a command that was killed could not undo, such as an editor's raw mode.
+    /// Restores the modes that a killed command could not restore, such as an editor's raw mode.
     pub(crate) fn restore_modes(&self) {
         if let Some(modes) = &self.modes {
             let _ = tcsetattr(&self.tty, OptionalActions::Now, modes);
@@ -66,7 +66,7 @@ impl Terminal {
     }
 }
 
-/// Puts the calling process's own group into the foreground, if `group` still has it. For the stage, where SIGTTOU is
+/// Puts the calling process's own group into the foreground if `group` is still there. For the stage, which has SIGTTOU
 /// blocked, so that this works from the background.
 pub(crate) fn come_to_foreground(group: Pid) {
     if let Ok(tty) = File::options().read(true).write(true).open("/dev/tty")

@@ -1,5 +1,5 @@
-//! The line on stderr that tells how the wait goes: rewritten in place where somebody watches, and otherwise (in a log, or
-//! in the background of a terminal) printed when there is something new.
+//! The progress line on stderr: rewritten in place at a terminal; in a log, or in the background of a terminal, printed
+//! when there is news.
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::terminal::Terminal;
+use crate::process::terminal::Terminal;
 use crate::{exit, stderr};
 
-/// The last columns stay free. The terminal shows `^C` behind the line, and a line that reaches the last column may wrap:
-/// its first row could not be rewritten any more.
+/// The last columns stay free. The terminal shows `^C` behind the line, and a line that reaches the last column may
+/// wrap; its first row could not be rewritten then.
 const FREE: usize = 3;
 
-/// Whether the line is on the terminal, of which there is one.
+/// Whether the line is on the terminal. A process has one terminal.
 static DRAWN: AtomicBool = AtomicBool::new(false);
 
 pub(crate) struct ProgressLine {
@@ -26,7 +26,7 @@ impl ProgressLine {
         Self { told: String::new() }
     }
 
-    /// `live` is for a terminal, which may cut its end, and `news` for a log, once.
+    /// `live` is for a terminal, and its end may be cut; `news` is for a log, and is printed once.
     pub(crate) fn show(&mut self, terminal: Option<&Terminal>, live: &str, news: &str) {
         let screen = std::io::stderr();
         if screen.is_terminal() && terminal.is_some_and(Terminal::is_ours) {
@@ -55,16 +55,16 @@ impl Drop for ProgressLine {
 pub(crate) fn erase() {
     if DRAWN.swap(false, Ordering::Relaxed) {
         stderr::write("\r\x1b[K");
-        // The command may be the next to write there.
+        // The command may be the next to write to stderr.
         stderr::flush(stderr::A_MOMENT);
     }
 }
 
-/// As much of the text as fits into so many columns of a terminal.
+/// The beginning of the text that fits into this many columns of a terminal.
 fn head(text: &str, columns: usize) -> &str {
     let mut used = 0;
     let cut = text.char_indices().find(|(at, c)| {
-        // Terminals disagree about sequences: some add up what the characters take, others know what the whole takes.
+        // Terminals disagree about sequences: some add up the widths of the characters, others know that of the whole.
         used += c.width().unwrap_or(1);
         used.max(text[..at + c.len_utf8()].width()) > columns
     });

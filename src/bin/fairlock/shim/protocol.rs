@@ -1,7 +1,7 @@
-//! What fairlock and its shim say to each other, over a socket pair, a line for each message.
+//! The messages between fairlock and its shim, one line each, over a socket pair.
 //!
-//! The socket is the shim's stdin. The command's real stdin travels over it once, in front of everything else: nothing
-//! but stdin, stdout and stderr is inherited, so the command finds no descriptor of fairlock's.
+//! The socket is the shim's stdin. The command's real stdin is sent over it once, before the first message. The command
+//! inherits only stdin, stdout and stderr, and no other descriptor of fairlock.
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -14,14 +14,20 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 
-use crate::clock::Moment;
+use crate::process::clock::Moment;
+
+/// The word that makes this binary a shim: `fairlock __shim KILL_AFTER_NS TERM_AT KILL_AT FOREGROUND MASK COMMAND…`,
+/// where `FOREGROUND MASK COMMAND…` is for the stage.
+pub(crate) const SHIM_WORD: &str = "__shim";
+/// The shim's process name, which `ps` shows and by which `pkill` and `killall` choose.
+pub(crate) const SHIM_NAME: &str = "lease-shim";
 
 /// From fairlock to the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The lease was renewed: end the command from `term_at` on, unless told otherwise, and kill it by `kill_at`.
+    /// The lease was renewed: unless another order comes, send TERM at `term_at` and KILL by `kill_at`.
     Lease { term_at: Moment, kill_at: Moment },
-    /// The lease is lost: end the command now, and kill it by then.
+    /// The lease is lost: send TERM now, and KILL by `kill_at`.
     End { kill_at: Moment },
     /// Pass this signal on.
     Signal { number: i32, whole_group: bool },
@@ -36,13 +42,13 @@ pub(crate) enum Report {
     Started { pid: i32 },
     /// The command was stopped by this signal.
     Stopped { signal: i32 },
-    /// The command exited, by itself or because the shim ended it. The shim's last word.
+    /// The command exited, by itself or because the shim ended it (`forced`). The shim's last message.
     Exited { code: i32, forced: bool },
-    /// The command died by a signal. The shim's last word.
+    /// A signal ended the command. The shim's last message.
     Killed { signal: i32, forced: bool },
-    /// The lease was over before the command was started, so it was not. The shim's last word.
+    /// The lease ended before the command was started, so it was not started. The shim's last message.
     TooLate,
-    /// The command could not be started. The shim's last word.
+    /// The command could not be started. The shim's last message.
     Failed { cause: String },
 }
 
@@ -57,7 +63,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// The other side said something that is not in this protocol.
+/// The other side sent a line that this protocol does not have.
 #[derive(Debug)]
 pub(crate) struct Garbled;
 
@@ -116,8 +122,8 @@ fn number<T: FromStr>(word: &str) -> Result<T, Garbled> {
     word.parse().map_err(|_| Garbled)
 }
 
-/// Sends a message without ever waiting: a stopped shim must not stop fairlock too. False if it could not be sent. (A
-/// closed socket is an error and no signal, since every Rust program ignores SIGPIPE.)
+/// Sends a message without waiting, because a stopped shim must not hold up fairlock. False if it could not be sent. (A
+/// closed socket gives an error and no signal, since every Rust program ignores SIGPIPE.)
 pub(crate) fn send(socket: &UnixStream, message: impl fmt::Display) -> bool {
     let line = message.to_string();
     rustix::net::send(socket, line.as_bytes(), SendFlags::DONTWAIT).is_ok_and(|sent| sent == line.len())

@@ -1,33 +1,33 @@
-//! How the deadlines of the command follow from the lease's.
+//! How the command's deadlines follow from the lease's.
 
 use std::time::Duration;
 
 use fairlock::Held;
 
-use crate::clock::Moment;
+use crate::process::clock::Moment;
 
-/// Set once, from `--lease` and `--kill-after`.
+/// Computed once from `--lease` and `--kill-after`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {
-    /// How long before the lease's end it counts as lost, and the command is sent TERM.
+    /// How long before its end the lease counts as lost. The command is sent TERM then.
     pub(crate) notice: Duration,
-    /// How long before the lease's end the command is killed: what the kernel may need to schedule that.
+    /// How long before the lease's end the command is sent KILL: the time that the kernel may need to end it.
     pub(crate) margin: Duration,
-    /// How often the supervisor looks whether the lease was renewed.
+    /// The interval at which the supervisor checks whether the lease was renewed.
     pub(crate) look: Duration,
 }
 
 impl Timing {
     pub(crate) fn new(lease: Duration, kill_after: Duration) -> Self {
         let margin = (lease / 20).clamp(Duration::from_millis(25), Duration::from_millis(500)).min(lease / 6);
-        // The whole of --kill-after, unless that would leave renewals too little of the lease.
+        // All of --kill-after, unless that would leave too little of the lease for renewals.
         let notice = kill_after.saturating_add(margin).min(lease / 3);
         Self { notice, margin, look: (lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1)) }
     }
 
-    /// When the command is sent TERM, and when KILL, if nothing more is heard.
+    /// When the command is sent TERM and when KILL, unless the lease is renewed.
     pub(crate) fn of(&self, held: &Held) -> (Moment, Moment) {
-        // The clock is read first, so that a delay in between makes the deadline earlier and not later.
+        // The clock is read first, so that a delay in between makes the deadlines earlier and not later.
         let now = Moment::now();
         let end = now.after(held.remaining());
         (end.before(self.notice), end.before(self.margin))

@@ -1,12 +1,12 @@
-//! The command's descendants, also those that left its process group: what `timeout`, `setsid` and the jobs of `set -m`
-//! do.
+//! The command's descendants, including those that left its process group as `timeout`, `setsid` and the jobs of `set
+//! -m` do.
 //!
-//! A process whose parent dies gets another one: the nearest ancestor that asked for it. The shim asks for it, and so
-//! does fairlock, in case that the shim is killed. So a descendant of the command stays a descendant of one of them,
-//! whatever it does to its session and its group.
+//! When a process dies, its children get a new parent: the nearest ancestor that has asked for orphans. The shim asks
+//! for them, and so does fairlock in case the shim is killed. So a descendant of the command stays a descendant of one
+//! of the two, whatever it does to its session and its group.
 //!
-//! To kill them all, the children are killed, then those that became children by that, until none is left. A child's
-//! number is its own until its parent collects it, so no stranger can be killed in its place.
+//! To kill all descendants, the shim kills its children, then the processes that become its children by that, until
+//! none is left. A child's number is not reused before its parent collects it, so no stranger is killed instead.
 
 use std::io;
 use std::process::{Child, Command};
@@ -16,13 +16,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-/// The children that `std::process` collects. The lock keeps a child from being collected between the look at its number
-/// and the signal to it.
+/// The children that `std::process` collects. The mutex keeps a child from being collected between the look at its
+/// number and the signal to it.
 static OWN: Mutex<Vec<Own>> = Mutex::new(Vec::new());
 
 struct Own {
     pid: i32,
-    /// It is nothing of the command's, and outlives it: the private server.
+    /// It is not part of the command and outlives it: the private server.
     apart: bool,
 }
 
@@ -32,37 +32,37 @@ struct Process {
     pid: i32,
     parent: i32,
     group: i32,
-    /// It only waits to be collected.
+    /// It has exited and waits to be collected.
     dead: bool,
 }
 
-/// What is left of some children after a signal.
+/// Which children are left after a signal.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Left {
-    /// Some live, and heard the signal.
+    /// At least one is alive and was signalled.
     pub(crate) alive: bool,
-    /// This one may not be signalled: it runs as another user.
+    /// This child may not be signalled, because it runs as another user.
     pub(crate) foreign: Option<Pid>,
 }
 
-/// Becomes the parent of every descendant that loses its own.
+/// Makes this process the parent of every descendant that loses its own.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn adopt() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Other kernels cannot do it. There a process that left the command's group is out of reach.
+/// Other kernels cannot do that. There a process that left the command's group cannot be found.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn adopt() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a child that `collect` leaves to the caller.
+/// Starts a child that the caller collects, not [`collect`].
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     start(command, false)
 }
 
-/// The same for a child that `signal_children` leaves alone as well.
+/// The same for a child that [`signal_children`] does not signal either.
 pub(crate) fn spawn_apart(command: &mut Command) -> io::Result<Child> {
     start(command, true)
 }
@@ -74,12 +74,12 @@ fn start(command: &mut Command, apart: bool) -> io::Result<Child> {
     Ok(child)
 }
 
-/// The caller has collected this child: its number may soon be another's.
+/// The caller has collected this child, so its number may be reused.
 pub(crate) fn collected(child: &Child) {
     own().retain(|own| own.pid != child.id().cast_signed());
 }
 
-/// Collects the children that have ended, except for those from `spawn`.
+/// Collects the children that have exited, except those from [`spawn`] and [`spawn_apart`].
 pub(crate) fn collect() {
     let own = own();
     for child in children().filter(|child| child.dead && own.iter().all(|own| own.pid != child.pid)) {
@@ -89,12 +89,12 @@ pub(crate) fn collect() {
     }
 }
 
-/// The numbers of the children there are.
+/// The process ids of all current children.
 pub(crate) fn present() -> Vec<i32> {
     children().map(|child| child.pid).collect()
 }
 
-/// Signals the children, except for these; without a signal it only looks whether they live.
+/// Signals the children, except these. Without a signal it only checks which of them are alive.
 pub(crate) fn signal_children(signal: Option<Signal>, except: &[i32]) -> Left {
     let own = own();
     let is_apart = |child: &Process| own.iter().any(|own| own.apart && own.pid == child.pid);
@@ -104,7 +104,7 @@ pub(crate) fn signal_children(signal: Option<Signal>, except: &[i32]) -> Left {
         match kill(pid, signal) {
             Ok(()) => left.alive = true,
             Err(nix::Error::EPERM) => left.foreign = Some(pid),
-            // It has just ended.
+            // It has just exited.
             Err(_) => {}
         }
     }
@@ -128,7 +128,7 @@ pub(crate) fn outside(group: Pid) -> Vec<Pid> {
 }
 
 fn children() -> impl Iterator<Item = Process> {
-    // The kernel tells without a look at /proc that there are none, which is the usual case.
+    // Usually there are none, which the kernel says without a look at /proc.
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let none = matches!(waitid(WaitId::All, look), Err(rustix::io::Errno::CHILD));
     let all = if none { Vec::new() } else { processes() };
@@ -137,7 +137,7 @@ fn children() -> impl Iterator<Item = Process> {
 
 /// All processes; none where there is no /proc.
 fn processes() -> Vec<Process> {
-    // The numbers in the /proc of another PID namespace are those of strangers here.
+    // In the /proc of another PID namespace the same numbers are other processes.
     let itself = std::fs::read_link("/proc/self").ok();
     if itself.and_then(|own| own.to_str()?.parse().ok()) != Some(own_pid()) {
         return Vec::new();

@@ -1,15 +1,20 @@
 //! The shim: the process between fairlock and the command, which ends the command in time when fairlock cannot.
 //!
-//! It knows the lease's deadline, and learns of every renewal. It ends the command and all its descendants with TERM,
-//! later KILL, when fairlock orders it, when fairlock is gone (its end of the socket is closed, however it died), or when
-//! the deadline comes and fairlock has not spoken (it is stopped or frozen, or Redis is out of reach).
+//! The shim knows the lease's deadline and is told of every renewal. It sends TERM and later KILL to the command and
+//! all its descendants in three cases: fairlock orders it; fairlock is gone (its end of the socket is closed, however
+//! it died); the deadline comes without an order (fairlock is stopped or frozen, or Redis cannot be reached).
 //!
-//! It has a process group of its own and blocks all signals, so that neither the terminal nor a well-meant `kill` ends it
-//! before its command; and another name than fairlock, so that `killall -9 fairlock` does not. If it is killed all the
-//! same, the kernel kills the command with it, see `stage.rs`, and fairlock its descendants, see `descendants.rs`. If it
-//! is stopped, fairlock kills it at the deadline; and when fairlock dies, the kernel continues it.
+//! The shim has its own process group and blocks all signals, so that neither the terminal nor a well-meant `kill` ends
+//! it before its command. Its name is not fairlock, so that `killall -9 fairlock` does not end it either. If the shim
+//! is killed nevertheless, the kernel kills the command with it (`stage.rs`), and fairlock kills the descendants
+//! (`process/descendants.rs`). If the shim is stopped, fairlock kills it at the deadline. If fairlock dies while the
+//! shim is stopped, the kernel continues the shim.
 //!
-//! It acts first and speaks after, and never waits for a reader of its words or reports.
+//! The shim acts first and writes messages afterwards. It never waits for a reader of its messages or reports.
+
+pub(crate) mod job;
+pub(crate) mod protocol;
+pub(crate) mod stage;
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
@@ -27,20 +32,15 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid};
 
-use crate::clock::{Alarm, Moment};
 use crate::exit::{OWN_FAILURE, say};
-use crate::protocol::{self, Order, Report};
-use crate::{descendants, job, signals, stage, stderr};
+use crate::process::clock::{Alarm, Moment};
+use crate::process::{descendants, signals, this_binary};
+use crate::stderr;
+use protocol::{Order, Report};
 
-/// The word that makes this binary a shim: `fairlock __shim KILL_AFTER_NS TERM_AT KILL_AT FOREGROUND MASK COMMAND…`,
-/// where `FOREGROUND MASK COMMAND…` is for the stage.
-pub(crate) const WORD: &str = "__shim";
-/// What `ps` shows, and what `pkill` and `killall` go by.
-pub(crate) const NAME: &str = "lease-shim";
-
-/// How often the command's descendants are looked at once they are killed.
+/// The interval of looks at the command's descendants once they are killed.
 const SWEEP: Duration = Duration::from_millis(20);
-/// How often before that.
+/// The interval between TERM and KILL.
 const LOOK: Duration = Duration::from_millis(250);
 /// How long killed processes may take to vanish before the shim stops looking.
 const VANISH: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Result<()> {
     signals::block_all()?;
-    // A caller that ignores SIGCHLD would make the kernel throw the command's exit status away.
+    // If the caller ignores SIGCHLD, the kernel would discard the command's exit status.
     signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::new(AtomicBool::new(false)))?;
     outlive_fairlock()?;
     descendants::adopt()?;
@@ -68,16 +68,16 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
     let stdin = protocol::receive_descriptor(&socket)?;
 
     if Moment::now() >= term_at {
-        // fairlock was stopped between the grant and this. The lease is over, and nothing has begun.
+        // fairlock was stopped after the grant. The lease is over and the command was not started.
         protocol::send(&socket, Report::TooLate);
         return Ok(());
     }
     let (events, inbox) = mpsc::channel();
     let on_child = events.clone();
     signals::listen_to_children(move || drop(on_child.send(Event::Child)))?;
-    let mut command = job::this_binary();
+    let mut command = this_binary();
     command.arg(stage::COMMAND_WORD).arg(std::process::id().to_string()).args(arguments);
-    // Spawned by the main thread, which lives as long as the shim: the kernel ties the command to the thread.
+    // The main thread spawns it and lives as long as the shim: the kernel ties the command's life to this thread.
     let pid = match command.stdin(Stdio::from(stdin)).process_group(0).spawn() {
         Ok(child) => child.id().cast_signed(),
         Err(error) => {
@@ -109,7 +109,7 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
             return Ok(());
         };
         if let Some(last_word) = shim.handle(event) {
-            // fairlock does not let it live any longer than that.
+            // fairlock kills the shim after its last message.
             stderr::flush(stderr::LAST_WORDS);
             protocol::send(&shim.socket, last_word);
             return Ok(());
@@ -132,7 +132,7 @@ struct Shim {
     term_at: Moment,
     kill_at: Moment,
     ending: Option<Ending>,
-    /// How the command itself ended, while its descendants are still there.
+    /// How the command itself ended, while some of its descendants are still alive.
     status: Option<WaitStatus>,
     complained: bool,
 }
@@ -148,12 +148,12 @@ impl Shim {
         match &self.ending {
             None => self.term_at,
             Some(ending) if ending.killed => Moment::now().after(SWEEP),
-            // Each of the others that ends is told by a signal.
+            // The end of a child is also reported by SIGCHLD.
             Some(ending) => ending.kill_at.min(Moment::now().after(LOOK)),
         }
     }
 
-    /// Returns the shim's last word, once there is nothing left to guard.
+    /// Returns the shim's last message once there is nothing left to guard.
     fn handle(&mut self, event: Event) -> Option<Report> {
         match event {
             Event::Order(Order::Lease { term_at, kill_at }) => (self.term_at, self.kill_at) = (term_at, kill_at),
@@ -179,7 +179,7 @@ impl Shim {
             self.end();
         }
         let Some(ending) = &mut self.ending else {
-            // The command exited by itself. What it left behind is its own affair.
+            // The command exited by itself. The processes that it left behind may go on.
             return self.status.map(|status| last_word(status, false));
         };
         let due = now >= ending.kill_at;
@@ -187,7 +187,7 @@ impl Shim {
             ending.killed = true;
             self.signal_all(Signal::SIGKILL);
         }
-        // Those that were children of the killed are our children now, and next.
+        // The children of killed processes are children of the shim now, and next to be killed.
         let left = descendants::signal_children(due.then_some(Signal::SIGKILL), &[]);
         if let (true, Some(pid)) = (due, left.foreign) {
             self.complain(pid);
@@ -198,9 +198,9 @@ impl Shim {
         (waited_enough || gone).then(|| last_word(status, true))
     }
 
-    /// Begins to end the command with its descendants. False if there is nothing to begin.
+    /// Sends TERM to the command and its descendants. False if that was done before, or if the command has exited.
     fn end(&mut self) -> bool {
-        // A command that has just exited by itself was not ended by us.
+        // If the command has just exited by itself, the shim did not end it.
         if self.ending.is_some() || self.status.is_some() || exited(self.pid) {
             return false;
         }
@@ -225,7 +225,7 @@ impl Shim {
         }
     }
 
-    /// Signals the command's process group. As long as the command has not been reaped, its number cannot be another's.
+    /// Signals the command's process group. Until the command is collected its number cannot be reused.
     fn signal_all(&mut self, signal: Signal) {
         let sent = killpg(self.pid, signal);
         let moved = self.status.is_none() && nix::unistd::getpgid(Some(self.pid)).is_ok_and(|group| group != self.pid);
@@ -238,11 +238,11 @@ impl Shim {
     fn complain(&mut self, pid: Pid) {
         if !std::mem::replace(&mut self.complained, true) {
             let who = if pid == self.pid { "the command".to_owned() } else { format!("process {pid} of the command") };
-            say(format_args!("may not signal {who}, which has changed its user: it cannot be ended"));
+            say(format_args!("no permission to signal {who}, which now runs as another user: it cannot be ended"));
         }
     }
 
-    /// Collects the children that have ended, and takes note of what happened to the command.
+    /// Collects the children that have exited, and notes what happened to the command.
     fn collect(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if pid.as_raw_nonzero().get() != self.pid.as_raw() {
@@ -253,7 +253,7 @@ impl Shim {
                 continue;
             };
             protocol::send(&self.socket, Report::Stopped { signal });
-            // A stopped command cannot act on the TERM that it was sent.
+            // A stopped command cannot act on TERM.
             if self.ending.is_some() {
                 self.signal_all(Signal::SIGCONT);
             }
@@ -273,7 +273,7 @@ fn group_is_empty(group: Pid) -> bool {
     killpg(group, None) == Err(nix::Error::ESRCH)
 }
 
-/// The kernel continues this process when fairlock dies, if somebody has stopped it: else nobody would end the command.
+/// If this process is stopped when fairlock dies, the kernel continues it: otherwise nothing would end the command.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn outlive_fairlock() -> std::io::Result<()> {
     rustix::thread::set_name(c"lease-shim")?;
@@ -285,7 +285,7 @@ fn outlive_fairlock() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Has the command exited, reaped or not?
+/// Whether the command has exited, collected or not.
 fn exited(pid: Pid) -> bool {
     let Some(pid) = rustix::process::Pid::from_raw(pid.as_raw()) else {
         return true;
@@ -296,7 +296,7 @@ fn exited(pid: Pid) -> bool {
 
 fn hear_fairlock(socket: UnixStream, events: Sender<Event>) {
     thread::spawn(move || {
-        // A line that cannot be understood counts as silence: then the deadline ends the command.
+        // A line that cannot be parsed is ignored: without an order the deadline ends the command.
         for order in BufReader::new(socket).lines().map_while(Result::ok).filter_map(|line| line.parse().ok()) {
             let _ = events.send(Event::Order(order));
         }

@@ -1,4 +1,4 @@
-//! The folder of the private server: where it is, and that nobody else can reach into it.
+//! The folder of the private server: where it is, and the checks that only its user can reach into it.
 
 use std::fs::{DirBuilder, Metadata};
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,7 +12,8 @@ use crate::text::printable;
 
 /// The variable that names another folder.
 const OVERRIDE: &str = "FAIRLOCK_LOCAL_DIR";
-/// What fits into a socket's address, with its closing zero: 108 bytes on Linux, 104 elsewhere.
+/// The longest path that fits into a socket's address, which has 108 bytes on Linux and 104 elsewhere, one of them
+/// zero.
 const LONGEST_SOCKET_PATH: usize = if cfg!(any(target_os = "linux", target_os = "android")) { 107 } else { 103 };
 
 /// A folder for the private server.
@@ -20,9 +21,9 @@ const LONGEST_SOCKET_PATH: usize = if cfg!(any(target_os = "linux", target_os = 
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder of this user. All jobs of a user must meet there, so only the user's number counts, and not what cron,
-    /// a login, `su` and `sudo -E` put into their environments: HOME may be another user's, and a folder of XDG_RUNTIME_DIR is
-    /// removed at the last log-out, with jobs still running.
+    /// The folder of this user. All jobs of a user must meet there, so only the user's number counts, and not the
+    /// environment, which differs between cron, a login, `su` and `sudo -E`: HOME may be another user's, and the folder
+    /// of XDG_RUNTIME_DIR is removed at the last logout while jobs go on.
     pub(crate) fn find() -> Result<Self, Failure> {
         let path = match std::env::var_os(OVERRIDE).filter(|path| !path.is_empty()).map(PathBuf::from) {
             None => home()?.join(".local/state/fairlock"),
@@ -59,7 +60,7 @@ impl Folder {
         self.0.join("redis.log")
     }
 
-    /// Locked while somebody starts the server.
+    /// Locked while a job starts the server.
     pub(crate) fn start_lock(&self) -> PathBuf {
         self.0.join("start.lock")
     }
@@ -69,7 +70,8 @@ impl Folder {
         self.0.join("server.lock")
     }
 
-    /// Exists after `fairlock local stop`, until somebody needs the server again. Jobs that run on leave it stopped.
+    /// Exists after `fairlock local stop` until a new job needs the server. Running jobs do not start the server
+    /// meanwhile.
     pub(crate) fn stop_mark(&self) -> PathBuf {
         self.0.join("stopped")
     }
@@ -87,7 +89,7 @@ impl Folder {
         url
     }
 
-    /// Makes the folder if it is missing, and refuses it if others could use it.
+    /// Makes the folder if it is missing. Fails if other users could use it.
     pub(crate) fn prepare(&self) -> Result<(), Failure> {
         let shown = self.shown();
         if self.socket().as_os_str().len() > LONGEST_SOCKET_PATH {
@@ -105,8 +107,8 @@ impl Folder {
         self.check()
     }
 
-    /// Refuses to make the folder within another user's: that user could move it away, and what root leaves there is in
-    /// that user's way.
+    /// Refuses to make the folder within a folder of another user. That user could move it away, and a folder of root
+    /// would be in that user's way.
     fn refuse_strange_place(&self) -> Result<(), Failure> {
         let above = self.0.ancestors().skip(1).find_map(|above| Some((above, above.metadata().ok()?)));
         match above {
@@ -121,8 +123,8 @@ impl Folder {
         }
     }
 
-    /// Refuses a folder that is not ours alone: whoever can write there could put another server in its place, and
-    /// whoever can read there could talk to ours.
+    /// Refuses a folder that other users can reach. With the right to write they could replace the server, with the
+    /// right to read they could connect to it.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let shown = self.shown();
         let about = self.0.symlink_metadata().map_err(|error| Failure::own(format!("{shown}: {error}")))?;
@@ -156,7 +158,7 @@ fn home() -> Result<PathBuf, Failure> {
     }
 }
 
-/// The path by which everybody knows the folder, through whatever links they came. The folder itself may be missing.
+/// The path without symbolic links above the folder, so that all jobs have the same path. The folder may be missing.
 fn without_links_above(path: &Path) -> PathBuf {
     match (path.parent(), path.file_name()) {
         (Some(above), Some(name)) => above.canonicalize().unwrap_or_else(|_| without_links_above(above)).join(name),
