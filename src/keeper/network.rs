@@ -328,7 +328,7 @@ impl Network {
         let Some(link) = self.links.get_mut(&place).filter(|link| link.generation == generation) else { return };
         match said {
             Incoming::Push(push) => {
-                let name = LockKeys::of_queue(&self.prefix, &push.queue).map(|keys| keys.name);
+                let name = LockKeys::of_lock(&self.prefix, &push.lock).map(|keys| keys.name);
                 if let Some(name) = name
                     && link.connection.is_some()
                 {

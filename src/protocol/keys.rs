@@ -6,18 +6,18 @@ use std::sync::Arc;
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LockKeys {
     pub(crate) name: Arc<str>,
-    pub(crate) keys: [String; 5],
+    pub(crate) keys: [String; 2],
 }
 
 impl LockKeys {
     pub(crate) fn new(prefix: &str, name: &str) -> Self {
         let key = |what: &str| format!("{prefix}:{{{name}}}:{what}");
-        Self { name: name.into(), keys: [key("queue"), key("sessions"), key("leases"), key("entries"), key("state")] }
+        Self { name: name.into(), keys: [key("lock"), key("waiters")] }
     }
 
-    /// The keys of the lock that a push speaks of: it names the lock by the key of its queue.
-    pub(crate) fn of_queue(prefix: &str, queue: &str) -> Option<Self> {
-        let name = queue.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:queue")?;
+    /// The keys of the lock that a push speaks of: it names the lock by the first of its keys.
+    pub(crate) fn of_lock(prefix: &str, lock: &str) -> Option<Self> {
+        let name = lock.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:lock")?;
         Some(Self::new(prefix, name))
     }
 }
@@ -37,13 +37,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_known_by_the_key_of_its_queue() {
-        for name in ["x", "a b:c", "}:queue"] {
+    fn a_lock_is_known_by_its_first_key() {
+        for name in ["x", "a b:c", "}:lock"] {
             let keys = LockKeys::new("pre", name);
-            assert_eq!(LockKeys::of_queue("pre", &keys.keys[0]), Some(keys));
+            assert_eq!(LockKeys::of_lock("pre", &keys.keys[0]), Some(keys));
         }
-        for other in ["fairlock:{x}:queue", "pre:{x}:state", "pre:x:queue", ""] {
-            assert_eq!(LockKeys::of_queue("pre", other), None, "{other:?}");
+        for other in ["fairlock:{x}:lock", "pre:{x}:waiters", "pre:x:lock", ""] {
+            assert_eq!(LockKeys::of_lock("pre", other), None, "{other:?}");
         }
     }
 

@@ -3,6 +3,8 @@
 
 mod failure;
 mod keys;
+#[cfg(test)]
+mod lint;
 mod push;
 mod reply;
 mod request;
@@ -13,7 +15,7 @@ pub(crate) use keys::{LockKeys, is_of, wire_id};
 pub(crate) use push::{Push, PushKind};
 #[cfg(test)]
 pub(crate) use reply::Plain;
-pub(crate) use reply::{Answer, HolderSeen, Value, Word};
+pub(crate) use reply::{Answer, HolderSeen, Word};
 pub(crate) use request::{About, Call};
 #[cfg(feature = "test-hooks")]
 pub(crate) use scripts::assemble;

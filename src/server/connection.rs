@@ -202,7 +202,7 @@ impl Endpoint {
                 let version = "it does not know the command HELLO, unless that is renamed".into();
                 ConnectError::TooOld { address, version }
             }
-            Meaning::Rejected | Meaning::WrongType => ConnectError::Refused { address, cause },
+            Meaning::Rejected | Meaning::WrongType | Meaning::OtherLayout => ConnectError::Refused { address, cause },
             Meaning::Broken => ConnectError::Unreachable { address, cause },
         }
     }
@@ -230,7 +230,8 @@ impl Connection {
             }
             match reply {
                 Ok(value) => Reply::Result(
-                    Answer::parse(&value)
+                    payload(&value)
+                        .and_then(Answer::unpack)
                         .ok_or_else(|| Failure::Rejected(format!("a reply that is not understood: {value:?}").into())),
                 ),
                 Err(error) => Reply::of(&error),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{Cmd, RedisError};
 
 use super::refusals::{Meaning, meaning, said};
-use crate::protocol::{Call, Failure, Value};
+use crate::protocol::{Call, Failure};
 
 impl Call {
     /// The command that runs it: `command` is EVALSHA or EVAL, `script` the digest or the text.
@@ -22,24 +22,6 @@ impl Call {
     }
 }
 
-impl Value for redis::Value {
-    fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            redis::Value::BulkString(bytes) => Some(bytes),
-            redis::Value::SimpleString(text) => Some(text.as_bytes()),
-            _ => None,
-        }
-    }
-
-    fn int(&self) -> Option<i64> {
-        if let redis::Value::Int(number) = self { Some(*number) } else { None }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        if let redis::Value::Array(items) = self { Some(items) } else { None }
-    }
-}
-
 impl Failure {
     /// None: it is the connection that broke.
     pub(crate) fn of(error: &RedisError) -> Option<Self> {
@@ -50,6 +32,7 @@ impl Failure {
             Meaning::Login => Failure::Denied(said),
             Meaning::Denied => Failure::Denied(format!("{said}; the README lists the rights that are needed").into()),
             Meaning::WrongType => Failure::WrongType(said),
+            Meaning::OtherLayout => Failure::OtherLayout(said),
             Meaning::Database | Meaning::NotCluster | Meaning::Hello | Meaning::Rejected => Failure::Rejected(said),
         })
     }
@@ -71,9 +54,7 @@ mod tests {
         let heartbeat = Duration::from_secs(5);
         let call = Call::Heartbeat { keys: keys.clone(), client, liveness, buffer, heartbeat, ids };
         let mut expected = redis::cmd("EVALSHA");
-        expected.arg("digest").arg(5);
-        expected.arg("fairlock:{n}:queue").arg("fairlock:{n}:sessions").arg("fairlock:{n}:leases");
-        expected.arg("fairlock:{n}:entries").arg("fairlock:{n}:state");
+        expected.arg("digest").arg(2).arg("fairlock:{n}:lock").arg("fairlock:{n}:waiters");
         expected.arg("c").arg(3).arg(4).arg(5_000_000).arg("c.1").arg("c.2");
         assert_eq!(call.command("EVALSHA", "digest", "channel").get_packed_command(), expected.get_packed_command());
         assert_eq!(call.keys(), &keys);
@@ -121,6 +102,8 @@ mod tests {
             assert!(matches!(said(line), Failure::WrongType(_)), "{:?}", said(line));
         }
         assert!(matches!(said("ERR unknown command 'EVALSHA'"), Failure::Rejected(_)));
+        let other = said("OTHERLAYOUT the lock is kept in layout 2");
+        assert!(matches!(other, Failure::OtherLayout(_)), "{other:?}");
         let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
         assert_eq!(Failure::of(&broken), None);
     }

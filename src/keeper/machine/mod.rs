@@ -372,6 +372,7 @@ impl Machine {
         let soon = self.in_time(now, again);
         let fault = match failure {
             Failure::WrongType(message) => Some(Fault::WrongType { name: lock.clone(), message: message.clone() }),
+            Failure::OtherLayout(message) => Some(Fault::OtherLayout { name: lock.clone(), message: message.clone() }),
             Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),
             // An operator may give back a right: whoever has a place keeps it, and what is to be given back is kept too.
             Failure::Denied(message) if self.has_no_place(&what) => Some(Fault::Refused { message: message.clone() }),
@@ -428,7 +429,7 @@ impl Machine {
     }
 
     fn on_push(&mut self, now: Time, push: &Push) {
-        let (Some(id), Some(keys)) = (is_of(&self.client, &push.id), LockKeys::of_queue(&self.prefix, &push.queue))
+        let (Some(id), Some(keys)) = (is_of(&self.client, &push.id), LockKeys::of_lock(&self.prefix, &push.lock))
         else {
             return;
         };
