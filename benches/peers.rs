@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(15);
     let server = RedisServer::builder().tcp().plain().start();
     let _urgent = kit::place::Urgent::become_so();
-    let mut table = Table::default();
+    let mut table = Table::new();
     cycles(rounds, &server, &mut table);
     hand_offs(rounds, &server, &mut table);
     table.verdict()

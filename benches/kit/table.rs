@@ -3,15 +3,21 @@
 use std::process::ExitCode;
 
 use super::limits::{LIMITS, Limit, REASONS};
+use super::machine;
 
 /// Collects the rows as they are measured.
-#[derive(Default)]
 pub struct Table {
+    /// What was measured, and where.
+    about: String,
     lines: Vec<String>,
     beyond: Vec<&'static str>,
 }
 
 impl Table {
+    pub fn new() -> Table {
+        Table { about: machine::description(), lines: Vec::new(), beyond: Vec::new() }
+    }
+
     /// A row with a limit. The details are the figures that it was made of.
     pub fn row(&mut self, row: &str, measured: f64, details: &str) {
         let limit = LIMITS.iter().find(|limit| limit.row == row).unwrap_or_else(|| panic!("no limit for {row:?}"));
@@ -39,7 +45,8 @@ impl Table {
     }
 
     pub fn verdict(self) -> ExitCode {
-        println!("\n| row | must | measured | verdict | made of |\n|---|---|---|---|---|\n{}", self.lines.join("\n"));
+        println!("\n{}\n", self.about);
+        println!("| row | must | measured | verdict | made of |\n|---|---|---|---|---|\n{}", self.lines.join("\n"));
         for (reason, meaning) in
             REASONS.iter().filter(|(reason, _)| self.lines.iter().any(|line| line.contains(reason)))
         {
