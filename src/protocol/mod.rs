@@ -17,6 +17,6 @@ pub(crate) use push::{Push, PushKind};
 pub(crate) use reply::Plain;
 pub(crate) use reply::{Answer, HolderSeen, Word};
 pub(crate) use request::{About, Call};
-#[cfg(feature = "test-hooks")]
+#[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;
 pub(crate) use scripts::{SCRIPTS, Source};
