@@ -1,6 +1,6 @@
 //! The lock beside others on one server, in turn: `make bench-peers`, which sets them up. README.md tells how to read it.
 //!
-//! Each lock is a process of its own that is told by a line what to do: `cycles N`, answered by the time of a cycle in
+//! Each lock is a process of its own that is told by a line what to do: `cycles N`, answered by the median time of a cycle in
 //! microseconds, or `contend N`, answered by N times at which it was granted the lock and began to release it.
 
 #![allow(unreachable_pub, clippy::expect_used, clippy::unwrap_used)]

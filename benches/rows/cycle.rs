@@ -1,13 +1,16 @@
 //! An acquire that is granted at once, and its release, awaited: by a blocking caller and by tasks, beside a bare socket that
 //! runs the same scripts, and beside the least that any lock on Redis sends.
 
+use std::time::Instant;
+
+use fairlock::Lock;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::kit::{
     bare::Bare,
     client::{self, acquire, release},
     place::{PLACEMENTS, Placement},
-    stats::{each, median, ratio},
+    stats::{each, median, ratio, us},
     table::Table,
     wire::{Wire, encode},
 };
@@ -59,15 +62,17 @@ pub fn measure(rounds: usize, table: &mut Table) {
 }
 
 /// Cycles by a task of a runtime.
-fn on(runtime: &Runtime, lock: fairlock::Lock) -> f64 {
-    let start = std::time::Instant::now();
+fn on(runtime: &Runtime, lock: Lock) -> f64 {
     let task = async move {
+        let mut times = Vec::new();
         for _ in 0..CYCLES {
+            let start = Instant::now();
             client::cycle(&lock).await;
+            times.push(us(start.elapsed()));
         }
+        median(&times)
     };
-    runtime.block_on(runtime.spawn(task)).expect("a task that does not panic");
-    crate::kit::stats::us(start.elapsed()) / CYCLES as f64
+    runtime.block_on(runtime.spawn(task)).expect("a task that does not panic")
 }
 
 impl Times {
