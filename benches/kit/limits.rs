@@ -104,6 +104,6 @@ pub const LIMITS: &[Limit] = &[
     most("100,000 zombies: wait of the next, beside liveness + buffer + heartbeat", "×", 1.0),
     // Beside other locks.
     least("cycles per second beside redislock, free", "×", 0.85).short(0.5, WAKE_UPS),
-    least("cycles per second beside rslock, free", "×", 0.85).short(0.6, WAKE_UPS),
-    most("hand-off of four processes, 1 ms hold, beside redis-fifo-lock", "×", 0.25).short(0.5, WAKE_UPS),
+    least("cycles per second beside rslock, free", "×", 0.85).short(0.45, WAKE_UPS),
+    most("hand-off of four processes, 1 ms hold, beside redis-fifo-lock", "×", 0.25).short(0.4, WAKE_UPS),
 ];
