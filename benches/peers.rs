@@ -14,6 +14,7 @@ use std::time::Duration;
 use fairlock::Lock;
 use kit::{
     client::{acquire, connect, release},
+    machine,
     place::{PLACEMENTS, Placement, now_ns},
     roles::{self, Helper, serve},
     stats::{each, median, quantile, ratio},
@@ -69,6 +70,7 @@ fn cycles(rounds: usize, server: &RedisServer, table: &mut Table) {
         };
         for placement in PLACEMENTS {
             placement.put(server.pid(), &[this.pid(), peer.pid()]);
+            let quiet = placement != Placement::Free || !machine::is_busy();
             let cycle = |helper: &mut Helper| helper.ask(&format!("cycles {CYCLES}")).parse::<f64>().expect("a time");
             let mut times = [const { Vec::new() }; 2];
             for round in 0..=rounds {
@@ -83,7 +85,7 @@ fn cycles(rounds: usize, server: &RedisServer, table: &mut Table) {
             let made = format!("{:.0} beside {:.0}", 1e6 / median(this), 1e6 / median(other));
             let row = format!("cycles per second beside {name}, {}", placement.name());
             match (name, placement) {
-                ("redislock" | "rslock", Placement::Free) => table.row(&row, faster, &made),
+                ("redislock" | "rslock", Placement::Free) => table.row_if_quiet(quiet, &row, faster, &made),
                 _ => table.note(&row, &format!("{faster:.2} ({made})")),
             }
         }

@@ -17,7 +17,6 @@ pub fn description() -> String {
     let model = info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
     let model = model.trim_start_matches([' ', '\t', ':']);
     let busy = match busy_percent() {
-        Some(busy @ 15.0..) => format!("{busy:.0} % busy with other things: look at the rows of the same core"),
         Some(busy) => format!("{busy:.0} % busy with other things"),
         None => "perhaps busy with other things".to_owned(),
     };
@@ -27,6 +26,11 @@ pub fn description() -> String {
 fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     output.map_or_else(|_| "?".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Whether the kernel has to fit us in between other things. It may put one series on one core then and the next on two.
+pub fn is_busy() -> bool {
+    busy_percent().is_some_and(|busy| busy > 15.0)
 }
 
 /// How much of all cores others use while this process sleeps.

@@ -9,6 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::kit::{
     bare::Bare,
     client::{self, acquire, release},
+    machine,
     place::{PLACEMENTS, Placement},
     stats::{each, median, ratio, us},
     table::Table,
@@ -41,6 +42,7 @@ pub fn measure(rounds: usize, table: &mut Table) {
 
     for placement in PLACEMENTS {
         placement.put(server.pid(), &[std::process::id()]);
+        let quiet = placement != Placement::Free || !machine::is_busy();
         let mut times = Times::default();
         let warm_up = 1;
         for round in 0..rounds + warm_up {
@@ -57,7 +59,7 @@ pub fn measure(rounds: usize, table: &mut Table) {
                 series.into_iter().zip(measured).for_each(|(series, time)| series.push(time));
             }
         }
-        times.report(placement, table);
+        times.report(placement, quiet, table);
     }
 }
 
@@ -76,7 +78,7 @@ fn on(runtime: &Runtime, lock: Lock) -> f64 {
 }
 
 impl Times {
-    fn report(&self, placement: Placement, table: &mut Table) {
+    fn report(&self, placement: Placement, quiet: bool, table: &mut Table) {
         let Times { scripts, set_del, blocking, current_thread, multi_thread } = self;
         let name = placement.name();
         let beside = |times: &[f64], floor: &[f64]| format!("{:.0} µs beside {:.0}", median(times), median(floor));
@@ -86,7 +88,8 @@ impl Times {
             ("multi-thread task", multi_thread),
         ];
         for (caller, times) in kinds {
-            table.row(&format!("cycle, {caller}, {name}"), ratio(times, scripts), &beside(times, scripts));
+            let row = format!("cycle, {caller}, {name}");
+            table.row_if_quiet(quiet, &row, ratio(times, scripts), &beside(times, scripts));
         }
         let row = format!("cycle beside SET NX PX + DEL, {name}");
         match placement {
