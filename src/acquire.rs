@@ -15,7 +15,7 @@ use crate::guard::{Guard, Held};
 use crate::keeper::{Acquiring, Handle, Mode, Refusal};
 use crate::operation::Operation;
 use crate::options::{Spec, check_text, in_bounds};
-use crate::protocol::About;
+use crate::protocol::{About, random_name};
 use crate::wakers::poll;
 
 /// What every kind of acquire can be told.
@@ -37,7 +37,7 @@ impl Plan {
     fn start(&self, mode: Mode) -> Result<Acquiring, Failed> {
         check_text("the label", &self.label)?;
         check_text("the owner", &self.owner)?;
-        let secret = uuid::Uuid::new_v4().simple().to_string().into();
+        let secret = random_name().into();
         let about = About { secret, label: self.label.clone(), owner: self.owner.clone() };
         // Without time to wait it is a try, and what a try waits for is the answer.
         let (mode, timeout) = match (mode, self.timeout) {
@@ -434,12 +434,12 @@ impl From<Failed> for AcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::Refused(Refusal::Timeout { waited, position, cause }) => {
-                AcquireError::Timeout { waited, position, cause }
+                AcquireError::Timeout { waited, position, cause: cause.map(Into::into) }
             }
             Failed::Refused(Refusal::Fault(fault)) => fault.into(),
             // A try, because it had no time to wait.
             Failed::Refused(Refusal::Busy { .. }) => {
-                Fault::Refused { message: "it says that the lock is busy to an acquire that waits".into() }.into()
+                AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
             }
             Failed::NotTaken(lease) => AcquireError::NotTaken { lease },
             Failed::Invalid(error) => error.into(),
@@ -454,7 +454,9 @@ impl From<Failed> for TryAcquireError {
             Failed::Refused(Refusal::Busy { holder, waiting, recovering_for }) => {
                 TryAcquireError::Busy { holder, waiting, recovering_for }
             }
-            Failed::Refused(Refusal::Timeout { waited, cause, .. }) => Fault::Unavailable { waited, cause }.into(),
+            Failed::Refused(Refusal::Timeout { waited, cause, .. }) => {
+                Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()
+            }
             Failed::Refused(Refusal::Fault(fault)) => fault.into(),
             Failed::NotTaken(lease) => TryAcquireError::NotTaken { lease },
             Failed::Invalid(error) => error.into(),

@@ -1,6 +1,7 @@
 //! Connecting, and the handle that all locks of a client share.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -10,7 +11,7 @@ use crate::keeper::{self, Handle};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::options::{LockOptions, check_braces, check_name, check_text};
-use crate::protocol::LockKeys;
+use crate::protocol::{LockKeys, random_name};
 use crate::server::Target;
 
 /// A connection to a Redis server, and the thread that keeps its leases and places.
@@ -119,6 +120,7 @@ enum Server {
 pub struct ClientBuilder {
     server: Server,
     login: Option<(String, String)>,
+    password_file: Option<PathBuf>,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
     prefix: String,
@@ -142,6 +144,7 @@ impl Default for ClientBuilder {
         Self {
             server: Server::Url("redis://127.0.0.1/".into()),
             login: None,
+            password_file: None,
             #[cfg(feature = "tls")]
             tls: None,
             prefix: "fairlock".into(),
@@ -183,6 +186,15 @@ impl ClientBuilder {
     /// As whom to go to the servers of the locks (not to sentinels): instead of user and password in the URL.
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.into(), password.into()));
+        self.password_file = None;
+        self
+    }
+
+    /// The same, with the password in a file, which is read at each connection: one that is changed at the server and in
+    /// the file needs no new client. A line break at its end does not count.
+    pub fn login_from_file(mut self, user: &str, password_file: impl Into<PathBuf>) -> Self {
+        self.login = Some((user.into(), String::new()));
+        self.password_file = Some(password_file.into());
         self
     }
 
@@ -250,6 +262,9 @@ impl ClientBuilder {
         if let Some((user, password)) = &self.login {
             target.set_login(user, password);
         }
+        if let Some(path) = &self.password_file {
+            target.set_password_file(path);
+        }
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             if let (Server::Url(url), false) = (&self.server, target.is_encrypted()) {
@@ -270,7 +285,7 @@ impl ClientBuilder {
         });
         check_text("the label", &label)?;
         let target = self.target()?;
-        let client: Arc<str> = uuid::Uuid::new_v4().simple().to_string().into();
+        let client: Arc<str> = random_name().into();
         let start = keeper::Start { target: target.clone(), client, prefix: self.prefix.into(), first };
         Ok(Client { handle: keeper::start(start)?, target: Arc::new(target), label: label.into() })
     }

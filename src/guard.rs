@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock::Time;
 use crate::error::{Fault, Lost, LostReason, ReleaseError, RenewError};
-use crate::keeper::{Command, Handle, Message, Release, Renewal};
+use crate::keeper::{Command, Handle, Message, Outbox, Release, Renewal};
 use crate::operation::Operation;
 use crate::options::Spec;
 use crate::wakers::{Wakers, poll};
@@ -169,12 +168,12 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Armed {
     shared: Arc<Shared>,
-    messages: UnboundedSender<Message>,
+    messages: Outbox<Message>,
     armed: bool,
 }
 
 impl Armed {
-    pub(crate) fn new(shared: Arc<Shared>, messages: UnboundedSender<Message>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, messages: Outbox<Message>) -> Self {
         Self { shared, messages, armed: true }
     }
 
@@ -345,7 +344,7 @@ impl Guard {
             match outcome? {
                 Release::Released => Ok(()),
                 Release::Lost(reason) => Err(shared.lost_with(reason).into()),
-                Release::Unknown(cause) => Err(ReleaseError::Unknown { cause }),
+                Release::Unknown(cause) => Err(ReleaseError::Unknown { cause: cause.map(Into::into) }),
             }
         })
     }

@@ -59,6 +59,7 @@ pub struct LockState {
 #[non_exhaustive]
 pub enum BreakOutcome {
     /// The holder is told, and its lease is not renewed any more: it ends after this time at the latest.
+    #[non_exhaustive]
     Told {
         /// What is left of the lease.
         remaining: Duration,

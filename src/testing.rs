@@ -65,6 +65,22 @@ pub fn read_answer(packed: &[u8]) -> Option<ReadAnswer> {
     })
 }
 
+/// The frames in these bytes, which arrive in pieces of this size, and whether they end the connection.
+pub fn read_frames(bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
+    crate::server::read_frames(bytes, size)
+}
+
+/// A value that the library has read, as [`read_frames`] would show it.
+pub fn shown_frame(value: &redis::Value) -> String {
+    crate::server::shown_frame(value)
+}
+
+/// What a connection says when it has asked these questions (each byte means one), and is answered with these bytes in
+/// pieces of this size; and whether that ends it.
+pub fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
+    crate::server::converse(questions, bytes, size)
+}
+
 /// A URL as it is shown to people, or why it is refused.
 pub fn read_url(url: &str) -> Result<String, String> {
     Target::parse(url).map(|target| format!("{target:?}")).map_err(|error| format!("{error} {error:?}"))

@@ -7,3 +7,4 @@
 mod logs;
 mod names;
 mod parsers;
+mod wire;

@@ -139,7 +139,7 @@ async fn what_cannot_be_carried_is_refused() {
         clear(&error);
         let expected = match name.len() {
             0 => matches!(error, InvalidOption::EmptyName),
-            513.. => matches!(error, InvalidOption::NameTooLong { length } if length == name.len()),
+            513.. => matches!(error, InvalidOption::NameTooLong { length, .. } if length == name.len()),
             _ => matches!(error, InvalidOption::Brace { what: "the lock's name", .. }),
         };
         assert!(expected, "{error:?}");

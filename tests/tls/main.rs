@@ -193,7 +193,7 @@ fn certificates_without_encryption_are_an_error() {
         ("redis+cluster://127.0.0.1:1", "redis+cluster"),
     ] {
         let error = Client::builder().url(url).tls(Tls::new()).connect_lazy().unwrap_err();
-        assert!(matches!(&error, ConnectError::NotEncrypted { scheme } if scheme == said), "{error:?}");
+        assert!(matches!(&error, ConnectError::NotEncrypted { scheme, .. } if scheme == said), "{error:?}");
         assert!(error.to_string().contains("rediss"), "{error}");
     }
 }

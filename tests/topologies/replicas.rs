@@ -196,7 +196,7 @@ async fn a_lease_that_replicas_do_not_follow_is_lost_at_its_local_deadline() {
     assert!(early.is_err(), "{early:?} without a replica");
     let lost = soon(guard.lost()).await;
     assert!(
-        matches!(&lost.reason, LostReason::NotRenewed { cause: Some(cause) } if cause.contains("replicas")),
+        matches!(&lost.reason, LostReason::NotRenewed { cause: Some(cause), .. } if cause.to_string().contains("replicas")),
         "{lost}"
     );
     replica.cont();

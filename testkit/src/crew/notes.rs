@@ -153,7 +153,7 @@ impl Call {
         match fault {
             Fault::Unavailable { .. } => self.gave_up(ANSWER_TIMEOUT.as_nanos() as u64),
             // Nobody knows when its place was over.
-            Fault::Refused { message } if message.contains("more slowly than a lease") => {
+            Fault::TooSlow { .. } => {
                 self.returned(self.0.called_ns, Event::Left);
             }
             other => panic!("{}: {other}", self.0.waiter),
