@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas demo
+.PHONY: scripts lint-lua help setup test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make test        all tests, each on private Redis servers"
@@ -22,7 +22,8 @@ help:
 	@echo "make scripts     writes the scripts as they are sent to lua/rendered; make lint-lua: luacheck on them"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
 	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
-	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas"
+	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas;"
+	@echo "                 make bench-timeline: where each microsecond goes, thread by thread (needs perf, and root)"
 	@echo "make setup       only what the other targets need: a redis-server and the crates"
 
 setup:
@@ -93,6 +94,9 @@ bench:
 
 bench-replicas:
 	$(with_redis) cargo bench --bench replicas
+
+bench-timeline:
+	$(with_redis) cargo bench --bench timeline
 
 bench-peers:
 	$(with_redis) ./benches/peers/run.sh $(ROWS)
