@@ -302,7 +302,7 @@ impl Guard {
         self.armed.shared.next_renewal()
     }
 
-    /// Prolongs the lease to its full length now. One round trip. Needed with
+    /// Renews the lease to its full length now. One round trip. Needed with
     /// [`manual_renewal`](crate::LockOptions::manual_renewal) only.
     ///
     /// # Errors
