@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas demo
+.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -23,7 +23,8 @@ help:
 	@echo "make scripts     writes the scripts as they are sent to lua/rendered; make lint-lua: luacheck on them"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
 	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
-	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas"
+	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas;"
+	@echo "                 make bench-timeline: where each microsecond goes, thread by thread (needs perf, and root)"
 	@echo "make setup       only what the other targets need: a redis-server and the crates"
 
 setup:
@@ -81,7 +82,7 @@ model:
 fuzz: SECONDS ?= 60
 fuzz:
 	[ -x target/tools/bin/cargo-fuzz ] || cargo install --locked --root target/tools cargo-fuzz
-	for target in push answer url; do \
+	for target in push answer url wire; do \
 		mkdir -p fuzz/corpus/$$target && PATH="$$PWD/target/tools/bin:$$PATH" cargo +nightly fuzz run $$target \
 			fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS) -max_len=4096 || exit 1; \
 	done
@@ -102,6 +103,9 @@ bench:
 
 bench-replicas:
 	$(with_redis) cargo bench --bench replicas
+
+bench-timeline:
+	$(with_redis) cargo bench --bench timeline
 
 bench-peers:
 	$(with_redis) ./benches/peers/run.sh $(ROWS)

@@ -1,6 +1,7 @@
-//! Connecting, and the handle that all locks of a client share.
+//! Connecting, and the client that all its locks share.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -10,13 +11,13 @@ use crate::keeper::{self, Handle};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::options::{LockOptions, check_braces, check_name, check_text};
-use crate::protocol::LockKeys;
+use crate::protocol::{LockKeys, random_name};
 use crate::server::Target;
 
-/// A connection to a Redis server, and the thread that keeps its leases and places.
+/// A connection to a Redis server, and the thread that renews leases and keeps places in queues.
 ///
-/// Cheap to clone; one for a process is enough, for any number of locks. When the last handle (clones, locks, guards,
-/// acquires under way) is dropped, the thread ends; that drop waits up to 250 ms for what is still to be given back.
+/// Cheap to clone. One client is enough for a process and any number of locks. When the last handle (clones, locks,
+/// guards, acquires under way) is dropped, the thread ends. That drop waits up to 250 ms for pending releases.
 #[derive(Clone)]
 pub struct Client {
     handle: Arc<Handle>,
@@ -31,11 +32,11 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects to the server, or servers, that a URL names; see [`ClientBuilder::url`]. About three round trips.
+    /// Connects to the server or servers of a URL, see [`ClientBuilder::url`]. About three round trips.
     ///
     /// # Errors
-    /// [`ConnectError`] within 5 seconds if the server cannot be reached or cannot be used. Whether waiting may help,
-    /// [`ConnectError::is_transient`] tells.
+    /// [`ConnectError`] within 5 seconds if the server cannot be reached or cannot be used.
+    /// [`ConnectError::is_transient`] says whether waiting may help.
     ///
     /// # Cancel safety
     /// If the future is dropped, the connection is closed again.
@@ -51,9 +52,9 @@ impl Client {
         Self::builder().url(url).connect()
     }
 
-    /// A client that connects in the background when it is first used, and waits for a server that is not there yet. An
-    /// acquire waits until its timeout; a server that cannot be used, whoever waits, fails it at once with
-    /// [`Fault::Connect`](crate::Fault::Connect).
+    /// A client that connects in the background when it is first used, and waits for a server that is not up yet. An
+    /// acquire waits until its timeout. A server that cannot be used, however long one waits, fails the acquire at once
+    /// with [`Fault::Connect`](crate::Fault::Connect).
     ///
     /// # Errors
     /// [`ConnectError::Url`] if the URL is not understood.
@@ -61,12 +62,12 @@ impl Client {
         Self::builder().url(url).connect_lazy()
     }
 
-    /// A client with other than the usual settings.
+    /// A builder for a client with settings of its own.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// The lock of this name, with the usual options. No round trip.
+    /// The lock of this name, with the default options. No round trip.
     ///
     /// # Errors
     /// [`InvalidOption`] if the name is empty, longer than 512 bytes or contains a brace.
@@ -84,20 +85,20 @@ impl Client {
         Ok(Lock::new(self.handle.clone(), spec, self.label.clone()))
     }
 
-    /// Ends the client: waiters get [`Fault::Closed`](crate::Fault::Closed), guards hear that they are lost, everything
-    /// is given back. Returns when that is done, or after a second.
+    /// Ends the client: waiters get [`Fault::Closed`](crate::Fault::Closed), guards are told that their leases are
+    /// lost, and all places and leases are given up. Returns when the server has answered, or after a second.
     ///
     /// # Cancel safety
-    /// If the future is dropped after its first poll, the client is closed all the same.
+    /// If the future is dropped after its first poll, the client is closed nevertheless.
     pub fn close(&self) -> Operation<impl Future<Output = ()> + Send + use<>> {
         let handle = self.handle.clone();
         Operation::relayed(&self.handle.wakers, async move {
-            // An error says that the keeper is gone: so is everything that it kept.
+            // An error means that the keeper is gone, with everything that it kept.
             let _ = handle.close().await;
         })
     }
 
-    /// Makes the client's thread panic: for tests of what comes after.
+    /// Makes the client's thread panic: for tests of what follows.
     #[cfg(feature = "__test-hooks")]
     #[doc(hidden)]
     pub fn panic_keeper(&self) {
@@ -105,7 +106,7 @@ impl Client {
     }
 }
 
-/// Where the server is, as the builder was told.
+/// The address of the server, as the builder was given it.
 #[derive(Clone)]
 enum Server {
     Url(String),
@@ -119,6 +120,7 @@ enum Server {
 pub struct ClientBuilder {
     server: Server,
     login: Option<(String, String)>,
+    password_file: Option<PathBuf>,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
     prefix: String,
@@ -126,7 +128,7 @@ pub struct ClientBuilder {
 }
 
 impl std::fmt::Debug for ClientBuilder {
-    /// Without the URL: it may hold a password.
+    /// Without the URL, which may have a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let server = self.target().ok();
         f.debug_struct("ClientBuilder")
@@ -142,6 +144,7 @@ impl Default for ClientBuilder {
         Self {
             server: Server::Url("redis://127.0.0.1/".into()),
             login: None,
+            password_file: None,
             #[cfg(feature = "tls")]
             tls: None,
             prefix: "fairlock".into(),
@@ -151,12 +154,12 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Where the server is (default `redis://127.0.0.1/`):
+    /// The address of the server (default `redis://127.0.0.1/`):
     ///
     /// - `redis://[user:password@]host[:port][/db]`, one server
     /// - `unix:///path/to/socket[?db=N&user=USER&pass=PASSWORD]`, one server on this machine
     /// - `redis+sentinel://[user:password@]host[:port],…/MASTER[/db][?sentinel_user=USER&sentinel_password=PASSWORD]`, the
-    ///   master of this name, as these sentinels know it; they are asked again after every loss of the connection
+    ///   master that these sentinels know by this name; they are asked again after every loss of the connection
     /// - `redis+cluster://[user:password@]host[:port],…`, a Redis Cluster of which these are some nodes
     ///
     /// With `rediss` for `redis` (and the feature `tls`) the connections are encrypted, see `tls`.
@@ -165,24 +168,33 @@ impl ClientBuilder {
         self
     }
 
-    /// The master of this name, as these sentinels (`host` or `host:port`, default port 26379) know it; they are asked
-    /// again after every loss of the connection. In the place of a [`url`](Self::url).
+    /// The master that these sentinels (`host` or `host:port`, default port 26379) know by this name; they are asked
+    /// again after every loss of the connection. Replaces [`url`](Self::url).
     pub fn sentinel<S: Into<String>>(mut self, sentinels: impl IntoIterator<Item = S>, master: &str) -> Self {
         let sentinels = sentinels.into_iter().map(Into::into).collect();
         self.server = Server::Sentinel { sentinels, master: master.into() };
         self
     }
 
-    /// A Redis Cluster of which these (`host` or `host:port`, default port 6379) are some nodes. In the place of a
+    /// A Redis Cluster of which these (`host` or `host:port`, default port 6379) are some nodes. Replaces
     /// [`url`](Self::url).
     pub fn cluster<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> Self {
         self.server = Server::Cluster { nodes: nodes.into_iter().map(Into::into).collect() };
         self
     }
 
-    /// As whom to go to the servers of the locks (not to sentinels): instead of user and password in the URL.
+    /// The login at the servers of the locks (not at sentinels): instead of user and password in the URL.
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.into(), password.into()));
+        self.password_file = None;
+        self
+    }
+
+    /// The same, with the password in a file, which is read at each connection: one that is changed at the server and in
+    /// the file needs no new client. A line break at its end does not count.
+    pub fn login_from_file(mut self, user: &str, password_file: impl Into<PathBuf>) -> Self {
+        self.login = Some((user.into(), String::new()));
+        self.password_file = Some(password_file.into());
         self
     }
 
@@ -197,14 +209,14 @@ impl ClientBuilder {
         self
     }
 
-    /// What the names of all keys and channels begin with (default `fairlock`): at most 4096 bytes, no
-    /// braces. Clients with another one use other locks.
+    /// The prefix of all keys and channels (default `fairlock`): at most 4096 bytes, no braces. Clients with different
+    /// prefixes use different locks.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// What this client calls itself where others look (default `host:pid`).
+    /// The label shown by [`inspect`](crate::Lock::inspect) and `fairlock status` (default `host:pid`).
     pub fn label(mut self, label: &str) -> Self {
         self.label = Some(label.into());
         self
@@ -250,6 +262,9 @@ impl ClientBuilder {
         if let Some((user, password)) = &self.login {
             target.set_login(user, password);
         }
+        if let Some(path) = &self.password_file {
+            target.set_password_file(path);
+        }
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             if let (Server::Url(url), false) = (&self.server, target.is_encrypted()) {
@@ -270,7 +285,7 @@ impl ClientBuilder {
         });
         check_text("the label", &label)?;
         let target = self.target()?;
-        let client: Arc<str> = uuid::Uuid::new_v4().simple().to_string().into();
+        let client: Arc<str> = random_name().into();
         let start = keeper::Start { target: target.clone(), client, prefix: self.prefix.into(), first };
         Ok(Client { handle: keeper::start(start)?, target: Arc::new(target), label: label.into() })
     }

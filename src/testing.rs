@@ -26,7 +26,8 @@ pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, Str
     SCRIPTS.iter().map(|script| (script.name, assemble(script.name, &read))).collect()
 }
 
-/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the first key of the lock.
+/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the first key of
+/// the lock.
 pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], [String; 2])> {
     let Push { kind, id, token, ticket, secret, lock } = Push::parse(payload)?;
     Some((kind == PushKind::Grant, id, [token, ticket], [secret, lock]))
@@ -63,6 +64,22 @@ pub fn read_answer(packed: &[u8]) -> Option<ReadAnswer> {
         held: answer.held.map(|held| *held),
         page: answer.page,
     })
+}
+
+/// The frames in these bytes, which arrive in pieces of this size, and whether they end the connection.
+pub fn read_frames(bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
+    crate::server::read_frames(bytes, size)
+}
+
+/// A value that the library has read, as [`read_frames`] would show it.
+pub fn shown_frame(value: &redis::Value) -> String {
+    crate::server::shown_frame(value)
+}
+
+/// What a connection says when it has asked these questions (each byte means one), and is answered with these bytes in
+/// pieces of this size; and whether that ends it.
+pub fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
+    crate::server::converse(questions, bytes, size)
 }
 
 /// A URL as it is shown to people, or why it is refused.

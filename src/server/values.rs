@@ -1,12 +1,18 @@
 //! Between the protocol and the library that encodes and parses it: requests as commands, replies as values, errors.
 
+#[cfg(test)]
 use std::sync::Arc;
 
+#[cfg(test)]
 use redis::{Cmd, RedisError};
 
+#[cfg(test)]
 use super::refusals::{Meaning, meaning, said};
+#[cfg(test)]
 use crate::protocol::{Call, Failure};
 
+/// As the library encodes it: the tests compare both.
+#[cfg(test)]
 impl Call {
     /// The command that runs it: `command` is EVALSHA or EVAL, `script` the digest or the text.
     pub(crate) fn command(&self, command: &'static str, script: &str, channel: &str) -> Cmd {
@@ -22,6 +28,40 @@ impl Call {
     }
 }
 
+/// The same, as fairlock reads it from the wire.
+#[cfg(any(test, feature = "__test-hooks"))]
+impl From<&redis::Value> for super::resp::Value<'static> {
+    fn from(value: &redis::Value) -> Self {
+        let text = |text: &[u8]| Self::Text(text.to_owned().into());
+        let pairs = |pairs: &[(redis::Value, redis::Value)]| {
+            Self::List(pairs.iter().flat_map(|(key, value)| [key.into(), value.into()]).collect())
+        };
+        match value {
+            redis::Value::Nil => Self::Nil,
+            redis::Value::Int(number) => Self::Int(*number),
+            redis::Value::Boolean(truth) => Self::Int((*truth).into()),
+            redis::Value::BulkString(bytes) => text(bytes),
+            redis::Value::SimpleString(said) | redis::Value::VerbatimString { text: said, .. } => text(said.as_bytes()),
+            redis::Value::Okay => text(b"OK"),
+            redis::Value::Double(number) => text(number.to_string().as_bytes()),
+            redis::Value::BigNumber(number) => text(number),
+            redis::Value::Array(items) | redis::Value::Set(items) => Self::List(items.iter().map(Self::from).collect()),
+            redis::Value::Map(items) => pairs(items),
+            redis::Value::Attribute { data, .. } => (&**data).into(),
+            redis::Value::Push { kind, data } => {
+                Self::Push([text(kind.to_string().as_bytes())].into_iter().chain(data.iter().map(Self::from)).collect())
+            }
+            redis::Value::ServerError(error) => {
+                let words = [Some(error.code()), error.details()];
+                let words: Vec<&str> = words.into_iter().flatten().collect();
+                Self::Error(words.join(" ").into_bytes().into())
+            }
+            other => unreachable!("a value of an unknown kind: {other:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
 impl Failure {
     /// None: it is the connection that broke.
     pub(crate) fn of(error: &RedisError) -> Option<Self> {

@@ -156,8 +156,8 @@ async fn names_that_cannot_be_keys_are_refused() {
     let client = Client::connect(&server.url()).await.unwrap();
     let refused = |name: &str| client.lock(name).map(|_| ()).unwrap_err();
     assert_eq!(refused(""), InvalidOption::EmptyName);
-    assert_eq!(refused(&"n".repeat(513)), InvalidOption::NameTooLong { length: 513 });
-    assert_eq!(refused(&"é".repeat(257)), InvalidOption::NameTooLong { length: 514 });
+    assert!(matches!(refused(&"n".repeat(513)), InvalidOption::NameTooLong { length: 513, .. }));
+    assert!(matches!(refused(&"é".repeat(257)), InvalidOption::NameTooLong { length: 514, .. }));
     for name in ["{", "a}b", "{a}"] {
         let error = refused(name);
         assert!(

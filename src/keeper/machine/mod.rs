@@ -6,7 +6,6 @@ mod leases;
 mod replicas;
 mod requests;
 mod sessions;
-mod timers;
 mod waiters;
 
 use std::collections::BTreeMap;
@@ -19,9 +18,9 @@ pub(crate) use self::api::{
 use self::farewells::Farewell;
 use self::leases::Lease;
 use self::sessions::Session;
-use self::timers::Timers;
 pub(crate) use self::waiters::Mode;
 use self::waiters::Waiter;
+use super::timers::Timers;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason, brief};
 use crate::protocol::{Answer, Failure, LockKeys, Push, PushKind, Word, is_of};

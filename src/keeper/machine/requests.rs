@@ -133,7 +133,7 @@ impl Machine {
 
     /// Why a question that has had its time is not answered.
     pub(super) fn no_answer(&self) -> Fault {
-        Fault::Unavailable { waited: ANSWER_TIMEOUT, cause: self.cause.clone() }
+        Fault::Unavailable { waited: ANSWER_TIMEOUT, cause: self.cause.clone().map(Into::into) }
     }
 
     pub(super) fn answer(&mut self, question: QuestionId, outcome: Outcome) {
