@@ -274,6 +274,23 @@ fn what_came_before_the_end_is_told() {
     assert!(wire.flush().is_err());
 }
 
+/// The last words fill the buffer, so that they are read together with the end.
+#[test]
+fn last_words_that_come_with_the_end_are_told() {
+    let (mut wire, mut theirs) = pair();
+    let room = wire.stream.frames.space().len();
+    let mut words = PUSH.repeat(room / PUSH.len() - 1);
+    let filler = room - words.len() - "+\r\n".len();
+    words += &format!("+{}\r\n", "x".repeat(filler));
+    assert_eq!(words.len(), room);
+    wire.send(1, leave(), &CHANNEL.into(), false);
+    theirs.write_all(words.as_bytes()).unwrap();
+    drop(theirs);
+    let (said, end) = said(&mut wire);
+    assert_eq!((said.len(), end.is_some()), (room / PUSH.len(), true));
+    assert!(said[said.len() - 1].starts_with("1: Rejected"), "{said:?}");
+}
+
 /// A server that talks without an end gets its share, and no more.
 #[test]
 fn a_flood_does_not_hold_up_the_loop() {
