@@ -8,12 +8,11 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
 use crate::clock::Time;
 use crate::error::{Fault, Lost, LostReason, ReleaseError, RenewError};
-use crate::keeper::{Command, Handle, Message, Outcome};
+use crate::keeper::{Command, Handle, Message, Outbox, Outcome};
 use crate::options::Spec;
 use crate::wakers::Wakers;
 
@@ -133,12 +132,12 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Armed {
     shared: Arc<Shared>,
-    messages: UnboundedSender<Message>,
+    messages: Outbox<Message>,
     armed: bool,
 }
 
 impl Armed {
-    pub(crate) fn new(shared: Arc<Shared>, messages: UnboundedSender<Message>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, messages: Outbox<Message>) -> Self {
         Self { shared, messages, armed: true }
     }
 

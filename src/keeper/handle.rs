@@ -6,11 +6,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use super::inbox::Outbox;
 use super::lock;
 use super::machine::{CallId, Command, Id, Mode, Outcome, Refusal};
+use super::network::SetUp;
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::guard::Armed;
@@ -52,6 +53,8 @@ pub(crate) enum Message {
         call: CallId,
         reply: oneshot::Sender<Outcome>,
     },
+    /// A thread that connects to a server, or asks one, is done.
+    SetUp(SetUp),
     /// The last handle is gone.
     End,
     #[cfg(feature = "test-hooks")]
@@ -106,7 +109,7 @@ impl Notes {
 
 /// What all handles of a client share. The last one to go ends the keeper.
 pub(crate) struct Handle {
-    messages: UnboundedSender<Message>,
+    messages: Outbox<Message>,
     pub(crate) wakers: Arc<Wakers>,
     client: Arc<str>,
     pub(crate) prefix: Arc<str>,
@@ -125,7 +128,7 @@ impl std::fmt::Debug for Handle {
 
 impl Handle {
     pub(super) fn new(
-        messages: UnboundedSender<Message>,
+        messages: Outbox<Message>,
         wakers: Arc<Wakers>,
         client: Arc<str>,
         prefix: Arc<str>,
@@ -150,7 +153,7 @@ impl Handle {
             return Err(Fault::Forked);
         }
         // The keeper outlives its handles, unless it panicked.
-        self.messages.send(message).map_err(|_| Fault::KeeperPanicked)
+        self.messages.send(message).map_err(|()| Fault::KeeperPanicked)
     }
 
     /// Asks the keeper, and awaits its answer. Dropping the future drops the question's answer, not the question.

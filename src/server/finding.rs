@@ -8,6 +8,16 @@ use crate::clock::Time;
 use crate::error::ConnectError;
 
 impl Sentinels {
+    /// The nodes that know the master.
+    pub(crate) fn nodes(&self) -> Vec<Node> {
+        self.sentinels.iter().filter_map(Endpoint::node).collect()
+    }
+
+    /// The master at this address, with the user of the URL.
+    pub(crate) fn master_at(&self, node: &Node) -> Endpoint {
+        self.master.at(node)
+    }
+
     /// The master, as this sentinel knows it. Blocks until the deadline at most.
     pub(crate) fn ask(&self, sentinel: &Node, deadline: Time) -> Result<Node, ConnectError> {
         let sentinel = self.sentinels.first().unwrap_or(&self.master).at(sentinel);

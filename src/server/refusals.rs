@@ -1,5 +1,6 @@
 //! What servers say when they refuse a request, and what it means: the one place that knows their words.
 
+#[cfg(test)]
 use redis::{ErrorKind, RedisError};
 
 use crate::protocol::Failure;
@@ -10,6 +11,7 @@ use self::Meaning::{Broken, Database, Denied, Hello, Login, NotCluster, Passing,
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// Nothing: the connection broke, or what came over it is not Redis's protocol.
+    #[cfg_attr(not(test), allow(dead_code))]
     Broken,
     /// It refuses for the moment.
     Passing,
@@ -73,7 +75,8 @@ const WORDS: &[(&str, Meaning)] = &[
     ("DENIED", Rejected),
 ];
 
-/// What the server means by this error.
+/// What the server means by this error, as the library tells it: the tests compare both.
+#[cfg(test)]
 pub(super) fn meaning(error: &RedisError) -> Meaning {
     match error.kind() {
         ErrorKind::RESP3NotSupported => return Hello,
@@ -110,6 +113,7 @@ pub(super) fn meaning_of(said: &str) -> Option<Meaning> {
 }
 
 /// The error as the server worded it, or as the system did.
+#[cfg(test)]
 pub(super) fn said(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {}", detail.trim_end()),

@@ -35,6 +35,11 @@ impl Previous {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn in_test(run_id: &str, id: u64) -> Self {
+        Self { run_id: run_id.into(), id }
+    }
+
     /// Which run of which server it led to.
     pub(crate) fn run_id(&self) -> &str {
         &self.run_id
@@ -218,6 +223,23 @@ impl Endpoint {
     /// What the server said, with what it means for us.
     pub(super) fn explain_line(&self, error: &str) -> ConnectError {
         self.explain_as(meaning_of_error(error), error.to_owned())
+    }
+
+    pub(super) fn explain_as(&self, meaning: Meaning, cause: String) -> ConnectError {
+        let address = self.address.clone();
+        match meaning {
+            Meaning::Passing | Meaning::ReadOnly => ConnectError::NotReady { address, cause },
+            Meaning::Login => ConnectError::Authentication { address, cause },
+            Meaning::Denied => ConnectError::MissingRight { address, cause },
+            Meaning::Database => ConnectError::Database { address, cause },
+            Meaning::NotCluster => ConnectError::NotCluster { address, cause },
+            Meaning::Hello => {
+                let version = "it does not know the command HELLO, unless that is renamed".into();
+                ConnectError::TooOld { address, version }
+            }
+            Meaning::Rejected | Meaning::WrongType => ConnectError::Refused { address, cause },
+            Meaning::Broken => ConnectError::Unreachable { address, cause },
+        }
     }
 
     /// What the socket, or the library of encryption, says.

@@ -10,7 +10,7 @@ use crate::error::ConnectError;
 use crate::protocol::{SCRIPTS, Source};
 
 /// A server of several, as the others name it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
     /// Empty: the host that said so.
     pub(crate) host: String,
@@ -218,6 +218,16 @@ impl Endpoint {
             _ => ConnectionAddr::Tcp(node.host.clone(), node.port),
         };
         Self { info: self.info.clone().set_addr(address), address: node.to_string(), ..self.clone() }
+    }
+
+    /// Its address, if it has a host and a port.
+    pub(crate) fn node(&self) -> Option<Node> {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some(Node { host: host.clone(), port: *port })
+            }
+            _ => None,
+        }
     }
 
     /// Its host: where a node speaks of itself, it may leave that out.

@@ -1,12 +1,19 @@
 //! Between the protocol and the library that encodes and parses it: requests as commands, replies as values, errors.
 
+#[cfg(test)]
 use std::sync::Arc;
 
+#[cfg(test)]
 use redis::{Cmd, RedisError};
 
+#[cfg(test)]
 use super::refusals::{Meaning, meaning, said};
-use crate::protocol::{Call, Failure, Value};
+use crate::protocol::Value;
+#[cfg(test)]
+use crate::protocol::{Call, Failure};
 
+/// As the library encodes it: the tests compare both.
+#[cfg(test)]
 impl Call {
     /// The command that runs it: `command` is EVALSHA or EVAL, `script` the digest or the text.
     pub(crate) fn command(&self, command: &'static str, script: &str, channel: &str) -> Cmd {
@@ -73,6 +80,7 @@ impl From<&redis::Value> for super::resp::Value<'static> {
     }
 }
 
+#[cfg(test)]
 impl Failure {
     /// None: it is the connection that broke.
     pub(crate) fn of(error: &RedisError) -> Option<Self> {

@@ -37,13 +37,14 @@ pub(crate) enum Said {
     /// By the server itself, when a slot leaves it.
     Unsubscribed(Arc<str>),
     Replicas {
+        #[allow(dead_code)] // The tests of the wire look at it; the keeper asks one question at a time.
         tag: u64,
         result: Result<u32, Failure>,
     },
 }
 
 /// What comes back for a request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Reply {
     Result(Result<Answer, Failure>),
     /// Another node of the cluster serves this slot; `asking`: for this one call.

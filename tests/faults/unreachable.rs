@@ -160,25 +160,28 @@ async fn a_network_that_is_slow_to_connect_is_given_longer() {
     keys_left(&server);
 }
 
-/// The pauses between attempts to connect are no longer than a session can spare, so that a server that is there now and
-/// then is found in time; and where that is long, they grow.
+/// The pauses between attempts to connect are no longer than a session or a lease can spare, so that a server that is there
+/// now and then is found in time; and where both are long, they grow. A lease may be shorter than the session of the waiter
+/// that it was granted to.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_needs_answers_soon_tries_to_connect_more_often() {
     let server = RedisServer::builder().alone().start();
-    let ways = [Proxy::start(&server), Proxy::start(&server)];
-    let [hasty, patient] =
-        [Duration::from_secs(1), Duration::from_secs(60)].map(|span| LockOptions::new().liveness(span).lease(span));
+    let ways = [Proxy::start(&server), Proxy::start(&server), Proxy::start(&server)];
+    let options = [(1, 1), (10, 1), (60, 60)].map(|(liveness, lease)| {
+        LockOptions::new().liveness(Duration::from_secs(liveness)).lease(Duration::from_secs(lease))
+    });
     let mut held = Vec::new();
-    for (way, options) in ways.iter().zip([&hasty, &patient]) {
+    for (way, options) in ways.iter().zip(options) {
         let client = soon(Client::connect(&way.url())).await.unwrap();
         let name = way.url();
-        held.push(soon(client.lock_with(&name, options.clone()).unwrap().acquire()).await.unwrap());
+        held.push(soon(client.lock_with(&name, options).unwrap().acquire()).await.unwrap());
     }
     ways.iter().for_each(Proxy::refuse);
     ways.iter().for_each(Proxy::cut);
-    let [often, seldom] = &ways;
-    // 640 ms at most in one case, half of it at least; 83 ms at most in the other. The first seven attempts are alike.
+    let [often, by_lease, seldom] = &ways;
+    // 640 ms at most in one case, half of it at least; 83 ms at most in the others. The first seven attempts are alike.
     often.wait("many attempts", |counts| counts.refused >= 47);
+    by_lease.wait("many attempts for a short lease", |counts| counts.refused >= 40);
     let attempts = seldom.counts().refused;
     assert!(attempts < 7 + 20, "{attempts}");
     ways.iter().for_each(Proxy::heal);

@@ -161,7 +161,7 @@ fn run(todo: &[&Mutant], results: &Results) {
 
 /// The stages, the one that is more likely to notice first.
 fn order(mutant: &Mutant) -> [&'static Stage; 2] {
-    let outside = ["src/keeper/mod.rs", "src/keeper/handle.rs", "src/server/connection.rs"];
+    let outside = ["src/keeper/mod.rs", "src/keeper/handle.rs", "src/keeper/network.rs", "src/server/setup.rs"];
     let decides = ["src/keeper/", "src/protocol/", "src/server/"].iter().any(|folder| mutant.file.starts_with(folder));
     if decides && !outside.contains(&&*mutant.file) { [&PURE, &REAL] } else { [&REAL, &PURE] }
 }

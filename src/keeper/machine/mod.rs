@@ -5,7 +5,6 @@ mod leases;
 mod replicas;
 mod requests;
 mod sessions;
-mod timers;
 mod waiters;
 
 use std::collections::BTreeMap;
@@ -15,9 +14,9 @@ use std::time::Duration;
 use self::farewells::Farewell;
 use self::leases::Lease;
 use self::sessions::Session;
-use self::timers::Timers;
 pub(crate) use self::waiters::Mode;
 use self::waiters::Waiter;
+use super::timers::Timers;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason, brief};
 use crate::inspect::{Broken, Holder};
