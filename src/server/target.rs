@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion};
+use redis::{ConnectionAddr, ErrorKind, IntoConnectionInfo as _};
 
 use crate::error::ConnectError;
 use crate::protocol::{SCRIPTS, Source};
@@ -35,16 +35,28 @@ impl fmt::Display for Node {
     }
 }
 
+/// Where a server listens.
+#[derive(Clone)]
+pub(super) enum Address {
+    Node(Node),
+    /// A socket in the file system.
+    Path(PathBuf),
+}
+
 /// One server, and as whom to go there.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    pub(super) info: ConnectionInfo,
+    pub(super) at: Address,
+    pub(super) encrypted: bool,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    /// Where the password is read at each connection, instead.
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) database: i64,
     /// Without user and password: for messages.
     pub(super) address: String,
     /// The digests of the scripts.
     pub(super) digests: Arc<[String]>,
-    /// Where the password is read at each connection, instead of that of the URL.
-    pub(super) password_file: Option<PathBuf>,
     /// Whom to believe, and what to show, where the connection is encrypted.
     #[cfg(feature = "tls")]
     pub(super) tls: crate::Tls,
@@ -123,16 +135,14 @@ impl Target {
             Target::Cluster(seeds) => seeds.iter_mut().collect(),
         };
         for endpoint in endpoints {
-            if !matches!(endpoint.info.addr(), ConnectionAddr::TcpTls { .. }) {
+            if !endpoint.encrypted {
                 return Err(bad("certificates are given, and its scheme does not begin with rediss"));
             }
             let bad = |cause| ConnectError::Certificate { address: endpoint.address.clone(), cause };
             if let Some(missing) = tls.missing() {
                 return Err(bad(missing));
             }
-            let client = redis::Client::build_with_tls(endpoint.info.clone(), tls.certificates())
-                .map_err(|error| bad(error.to_string()))?;
-            endpoint.info = client.get_connection_info().clone();
+            tls.begin(endpoint.host()).map_err(bad)?;
             endpoint.tls = tls.clone();
         }
         Ok(())
@@ -141,8 +151,7 @@ impl Target {
     /// As whom to go to the servers of the locks.
     pub(crate) fn set_login(&mut self, user: &str, password: &str) {
         for server in self.servers() {
-            let settings = server.info.redis_settings().clone().set_username(user).set_password(password);
-            server.info = server.info.clone().set_redis_settings(settings);
+            (server.user, server.password) = (Some(user.to_owned()), Some(password.to_owned()));
         }
     }
 
@@ -177,30 +186,35 @@ impl fmt::Debug for Target {
 
 impl Endpoint {
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
-        #[cfg(not(feature = "tls"))]
-        if url.starts_with("rediss:") || url.starts_with("valkeys:") {
+        let encrypts = ["rediss:", "valkeys:"].iter().any(|scheme| url.starts_with(scheme));
+        if encrypts && !cfg!(feature = "tls") {
             return Err(bad("for connections that are encrypted fairlock must be built with its feature `tls`"));
         }
-        #[cfg(feature = "tls")]
-        crate::tls::choose_cryptography();
+        if encrypts && url.contains('#') {
+            return Err(bad("no certificate goes unchecked: name the authority of the server's instead of #insecure"));
+        }
+        // The library reads URLs. It need not know how to encrypt.
+        let plain = if encrypts { url.replacen("s:", ":", 1) } else { url.to_owned() };
         // The URL may hold a password, and the library's message may quote the URL: say it in our own words.
-        let info = url.into_connection_info().map_err(|error| match error.kind() {
+        let info = plain.into_connection_info().map_err(|error| match error.kind() {
             ErrorKind::InvalidClientConfig => bad("its scheme or one of its parts is not known"),
             _ => bad("it is not a URL"),
         })?;
-        let address = info.addr().to_string();
-        let settings = info
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name("fairlock", env!("CARGO_PKG_VERSION"));
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
+        let at = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => Address::Node(Node { host: host.clone(), port: *port }),
+            ConnectionAddr::Unix(path) => Address::Path(path.clone()),
+            _ => return Err(bad("its scheme is not known")),
+        };
+        let settings = info.redis_settings();
         Ok(Self {
-            info,
-            address,
-            digests: digests(),
+            at,
+            encrypted: encrypts,
+            user: settings.username().map(str::to_owned),
+            password: settings.password().map(str::to_owned),
             password_file: None,
+            database: settings.db(),
+            address: info.addr().to_string(),
+            digests: digests(),
             #[cfg(feature = "tls")]
             tls: crate::Tls::new(),
         })
@@ -208,34 +222,17 @@ impl Endpoint {
 
     /// The same user and settings at another address.
     pub(crate) fn at(&self, node: &Node) -> Self {
-        let address = match self.info.addr() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
-                host: node.host.clone(),
-                port: node.port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
-            },
-            _ => ConnectionAddr::Tcp(node.host.clone(), node.port),
-        };
-        Self { info: self.info.clone().set_addr(address), address: node.to_string(), ..self.clone() }
+        Self { at: Address::Node(node.clone()), address: node.to_string(), ..self.clone() }
     }
 
     /// Its address, if it has a host and a port.
     pub(crate) fn node(&self) -> Option<Node> {
-        match self.info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                Some(Node { host: host.clone(), port: *port })
-            }
-            _ => None,
-        }
+        if let Address::Node(node) = &self.at { Some(node.clone()) } else { None }
     }
 
     /// Its host: where a node speaks of itself, it may leave that out.
     pub(crate) fn host(&self) -> &str {
-        match self.info.addr() {
-            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
-            _ => "127.0.0.1",
-        }
+        if let Address::Node(node) = &self.at { &node.host } else { "127.0.0.1" }
     }
 }
 
@@ -280,14 +277,14 @@ mod tests {
         else {
             panic!("sentinels")
         };
-        let (master, sentinel) = (sentinels.master.info.redis_settings(), sentinels.sentinels[0].info.redis_settings());
-        assert_eq!((master.username(), master.password(), master.db()), (Some("u"), Some("p@"), 3));
-        assert_eq!((sentinel.username(), sentinel.password(), sentinel.db()), (None, Some("x"), 0));
+        let (master, sentinel) = (&sentinels.master, &sentinels.sentinels[0]);
+        assert_eq!((master.user.as_deref(), master.password.as_deref(), master.database), (Some("u"), Some("p@"), 3));
+        assert_eq!((sentinel.user.as_deref(), sentinel.password.as_deref(), sentinel.database), (None, Some("x"), 0));
         let url = "redis+sentinel://a/m?sentinel_user=s&sentinel_password=x";
         let Target::Sentinel(sentinels) = Target::parse(url).unwrap() else { panic!("sentinels") };
-        let (master, sentinel) = (sentinels.master.info.redis_settings(), sentinels.sentinels[0].info.redis_settings());
-        assert_eq!((master.username(), master.password()), (None, None));
-        assert_eq!((sentinel.username(), sentinel.password()), (Some("s"), Some("x")));
+        let (master, sentinel) = (&sentinels.master, &sentinels.sentinels[0]);
+        assert_eq!((master.user.as_deref(), master.password.as_deref()), (None, None));
+        assert_eq!((sentinel.user.as_deref(), sentinel.password.as_deref()), (Some("s"), Some("x")));
     }
 
     #[test]
@@ -299,13 +296,12 @@ mod tests {
                 Target::Server(server) => std::slice::from_ref(server),
                 Target::Cluster(seeds) => seeds,
                 Target::Sentinel(sentinels) => {
-                    assert_eq!(sentinels.sentinels[0].info.redis_settings().username(), None);
+                    assert_eq!(sentinels.sentinels[0].user, None);
                     std::slice::from_ref(&sentinels.master)
                 }
             };
             for server in servers {
-                let settings = server.info.redis_settings();
-                assert_eq!((settings.username(), settings.password()), (Some("u"), Some("p")), "{url}");
+                assert_eq!((server.user.as_deref(), server.password.as_deref()), (Some("u"), Some("p")), "{url}");
             }
         }
         assert_eq!(Endpoint::parse("redis://u:secret@h:1").unwrap().to_string(), "h:1");
