@@ -5,25 +5,32 @@ use std::time::Duration;
 
 use crate::inspect::Holder;
 
+mod cause;
 mod connect;
 
+pub use cause::Cause;
 pub use connect::ConnectError;
 
 /// A name or an option that cannot work. Nothing was sent to the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum OptionError {
+pub enum InvalidOption {
     /// The name of the lock is empty.
     #[error("the lock's name is empty: give it a name such as \"reports:nightly\"")]
     EmptyName,
     /// The name of the lock is longer than 512 bytes.
     #[error("the lock's name has {length} bytes: use at most 512, for instance a hash of it")]
+    #[non_exhaustive]
     NameTooLong {
         /// How long it is, in bytes.
         length: usize,
     },
     /// The name or the prefix contains a brace, which would change the hash slot of its keys in a cluster.
-    #[error("{what} {value:?} contains a brace: `{{` and `}}` mark the hash tag of the keys, leave them out")]
+    #[error(
+        "{what} {value:?} contains a brace: `{{` and `}}` mark the hash tag of the keys in a cluster; leave them out, or \
+         write others for them, such as %7B and %7D"
+    )]
+    #[non_exhaustive]
     Brace {
         /// Which text: "the lock's name" or "the prefix".
         what: &'static str,
@@ -32,6 +39,7 @@ pub enum OptionError {
     },
     /// A duration is zero, too short or absurdly long.
     #[error("{option} is {}: it must be between {least:?} and {}", in_days(.value), in_days(.most))]
+    #[non_exhaustive]
     Duration {
         /// The option's name.
         option: &'static str,
@@ -47,6 +55,7 @@ pub enum OptionError {
         "renewing every {every:?} with a notice of {notice:?} leaves nothing of a lease of {lease:?}: \
          renew earlier, shorten the notice or lengthen the lease, so that both together stay below it"
     )]
+    #[non_exhaustive]
     RenewalTooLate {
         /// The interval of renewals.
         every: Duration,
@@ -57,6 +66,7 @@ pub enum OptionError {
     },
     /// A label, an owner or the prefix is longer than 4096 bytes.
     #[error("{what} has {length} bytes: use at most 4096")]
+    #[non_exhaustive]
     TooLong {
         /// "the label", "the owner" or "the prefix".
         what: &'static str,
@@ -83,24 +93,49 @@ pub enum Fault {
     Connect(#[from] ConnectError),
     /// The server gave no answer in time, or refused this each time that it was asked.
     #[error("{}", unavailable(.waited, .cause))]
+    #[non_exhaustive]
     Unavailable {
         /// How long it was waited for.
         waited: Duration,
         /// The last error, if there was one.
-        cause: Option<Arc<str>>,
+        #[source]
+        cause: Option<Cause>,
     },
+    /// The server takes longer to answer than a lease lasts, so that what it grants is over when it is heard of.
+    #[error("the server answers more slowly than a lease of {lease:?} lasts: use a longer lease, or a faster server")]
+    #[non_exhaustive]
+    TooSlow {
+        /// The lease.
+        lease: Duration,
+    },
+    /// An operator broke the lease before it was handed out, see [`Lock::break_lease`](crate::Lock::break_lease).
+    #[error("an operator broke the lease before it was handed out: acquire again if you may")]
+    LeaseBroken,
     /// A key of the lock is in use for something else.
     #[error(
         "a key of the lock {name:?} holds another type ({message}): remove that key, or use another name or prefix"
     )]
+    #[non_exhaustive]
     WrongType {
         /// The lock.
         name: Arc<str>,
         /// What the server said.
         message: Arc<str>,
     },
-    /// The server refuses the script.
-    #[error("the server refuses the request: {message}")]
+    /// Clients of another version of fairlock, which keep locks in another layout, use this lock.
+    #[error(
+        "the lock {name:?} is used by another version of fairlock ({message}): let its users upgrade together, or use another name or prefix"
+    )]
+    #[non_exhaustive]
+    OtherLayout {
+        /// The lock.
+        name: Arc<str>,
+        /// What the script said.
+        message: Arc<str>,
+    },
+    /// The server will refuse this each time, or answers what no server of ours answers.
+    #[error("the server refuses the request ({message}): docs/errors.md says what to change")]
+    #[non_exhaustive]
     Refused {
         /// What the server said.
         message: Arc<str>,
@@ -108,41 +143,48 @@ pub enum Fault {
 }
 
 /// An acquire did not get the lock. Its place in the queue was given up.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// Its time was over before its turn came.
     #[error("not granted within {}{}{}", brief(.waited), at(.position), because(.cause))]
+    #[non_exhaustive]
     Timeout {
         /// How long it waited.
         waited: Duration,
         /// The last position in the queue that was known, 1 for the next one to be granted.
         position: Option<u64>,
         /// The last error, if the server could not be reached.
-        cause: Option<Arc<str>>,
+        #[source]
+        cause: Option<Cause>,
     },
     /// The lock was granted, but its future was not polled for a whole lease, so it was given back.
     #[error(
         "the lock was granted but nobody took it for {lease:?}, so it was given back: poll the future, or use a longer lease"
     )]
+    #[non_exhaustive]
     NotTaken {
         /// The lease.
         lease: Duration,
     },
+    /// Its [`Canceller`](crate::Canceller) was told to end it.
+    #[error("the acquire was cancelled by its own program")]
+    Cancelled,
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] InvalidOption),
     /// A reason that any call can fail for.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
 /// A try did not get the lock.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryAcquireError {
     /// Somebody else holds the lock or is before us, or the server lost data and grants nothing for a while.
     #[error("busy: {}, {waiting} waiting", held_by(.holder, .recovering_for))]
+    #[non_exhaustive]
     Busy {
         /// Who holds it, if anybody does: there may be only waiters.
         holder: Option<Box<Holder>>,
@@ -155,13 +197,17 @@ pub enum TryAcquireError {
     #[error(
         "the lock was granted but nobody took it for {lease:?}, so it was given back: poll the future, or use a longer lease"
     )]
+    #[non_exhaustive]
     NotTaken {
         /// The lease.
         lease: Duration,
     },
+    /// Its [`Canceller`](crate::Canceller) was told to end it.
+    #[error("the acquire was cancelled by its own program")]
+    Cancelled,
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] InvalidOption),
     /// A reason that any call can fail for.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -170,6 +216,7 @@ pub enum TryAcquireError {
 /// The lease is over, or about to be: stop using what the lock protects.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the lease of the lock {name:?} with token {token} is lost: {reason}")]
+#[non_exhaustive]
 pub struct Lost {
     /// The lock.
     pub name: Arc<str>,
@@ -185,9 +232,11 @@ pub struct Lost {
 pub enum LostReason {
     /// It was not renewed in time.
     #[error("it was not renewed in time{}", because(.cause))]
+    #[non_exhaustive]
     NotRenewed {
         /// The last error, if there was one.
-        cause: Option<Arc<str>>,
+        #[source]
+        cause: Option<Cause>,
     },
     /// The server says that it is over.
     #[error("the server says that it has ended")]
@@ -221,9 +270,11 @@ pub enum ReleaseError {
     Lost(#[from] Lost),
     /// No answer came before the local deadline of the lease. The client goes on trying in the background.
     #[error("it is not known whether the release reached the server{}; the lease ends by itself", because(.cause))]
+    #[non_exhaustive]
     Unknown {
         /// The last error, if there was one.
-        cause: Option<Arc<str>>,
+        #[source]
+        cause: Option<Cause>,
     },
     /// A reason that any call can fail for.
     #[error(transparent)]
@@ -243,7 +294,7 @@ pub enum RenewError {
 }
 
 /// A job under [`run`](crate::Lock::run) was not run, or not to its end under the lease.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The lock was not acquired, the job was not started.
@@ -276,7 +327,7 @@ pub(crate) fn brief(duration: &Duration) -> String {
     format!("{rounded:?}")
 }
 
-fn unavailable(waited: &Duration, cause: &Option<Arc<str>>) -> String {
+fn unavailable(waited: &Duration, cause: &Option<Cause>) -> String {
     let waited = brief(waited);
     match cause {
         Some(cause) => format!("the server did not serve this within {waited}: {cause}"),
@@ -284,7 +335,7 @@ fn unavailable(waited: &Duration, cause: &Option<Arc<str>>) -> String {
     }
 }
 
-fn because(cause: &Option<Arc<str>>) -> String {
+fn because(cause: &Option<Cause>) -> String {
     cause.as_ref().map_or_else(String::new, |cause| format!(" (last error: {cause})"))
 }
 

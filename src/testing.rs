@@ -1,7 +1,5 @@
 //! For this crate's own tests and for fuzzing: what is inside, as far as they must see it.
 
-use redis::Value;
-
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::protocol::{Answer, Push, PushKind, SCRIPTS, assemble};
 use crate::server::Target;
@@ -17,9 +15,9 @@ pub fn digest(name: &str) -> String {
     script.map(|script| redis::Script::new(script.text).get_hash().to_owned()).unwrap_or_default()
 }
 
-/// Name and text of every script, with another reading of the clock in the place of the server's.
-pub fn scripts(server_time: &str) -> Vec<(&'static str, String)> {
-    scripts_of(|file, text| if file == "lua/lib/time.lua" { server_time.to_owned() } else { text.to_owned() })
+/// Name and text of every script, with another reading of the clock, `local raw = …`, in the place of the server's.
+pub fn scripts(clock: &str) -> Vec<(&'static str, String)> {
+    scripts_of(|file, text| if file == "lua/lib/time.lua" { clock.to_owned() } else { text.to_owned() })
 }
 
 /// Name and text of every script, put together from files that were changed on purpose.
@@ -28,10 +26,10 @@ pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, Str
     SCRIPTS.iter().map(|script| (script.name, assemble(script.name, &read))).collect()
 }
 
-/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the key of the queue.
+/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the first key of the lock.
 pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], [String; 2])> {
-    let Push { kind, id, token, ticket, secret, queue } = Push::parse(payload)?;
-    Some((kind == PushKind::Grant, id, [token, ticket], [secret, queue]))
+    let Push { kind, id, token, ticket, secret, lock } = Push::parse(payload)?;
+    Some((kind == PushKind::Grant, id, [token, ticket], [secret, lock]))
 }
 
 /// A script's reply as the client reads it.
@@ -54,8 +52,8 @@ pub struct ReadAnswer {
 }
 
 /// Reads a script's reply.
-pub fn read_answer(value: &Value) -> Option<ReadAnswer> {
-    let answer = Answer::parse(value)?;
+pub fn read_answer(packed: &[u8]) -> Option<ReadAnswer> {
+    let answer = Answer::unpack(packed)?;
     Some(ReadAnswer {
         word: format!("{:?}", answer.word).to_lowercase(),
         numbers: [answer.epoch, answer.stamp, answer.token, answer.waiting, answer.granted_token, answer.ticket],
@@ -73,7 +71,7 @@ pub fn read_frames(bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
 }
 
 /// A value that the library has read, as [`read_frames`] would show it.
-pub fn shown_frame(value: &Value) -> String {
+pub fn shown_frame(value: &redis::Value) -> String {
     crate::server::shown_frame(value)
 }
 

@@ -1,6 +1,6 @@
 //! Why a client cannot use its server, and whether waiting mends that.
 
-use super::OptionError;
+use super::{Cause, InvalidOption};
 
 /// Connecting failed. Nothing was left on the server.
 ///
@@ -13,58 +13,90 @@ pub enum ConnectError {
         "the URL is not understood ({reason}): use redis://[user:password@]host[:port][/db], unix:///path/to/socket, \
          redis+sentinel://host[:port],…/MASTER or redis+cluster://host[:port],…"
     )]
+    #[non_exhaustive]
     Url {
         /// What is wrong with it.
         reason: String,
     },
+    /// An address that was given to [`ClientBuilder::sentinel`](crate::ClientBuilder::sentinel) or
+    /// [`ClientBuilder::cluster`](crate::ClientBuilder::cluster) cannot be understood.
+    #[error("the address {address:?} is not understood ({reason}): use host or host:port, an IPv6 address in brackets")]
+    #[non_exhaustive]
+    Address {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// [`ClientBuilder::tls`](crate::ClientBuilder::tls) was called, and the URL asks for connections that are not
+    /// encrypted.
+    #[error(
+        "the URL scheme is `{scheme}`, but certificates were given: use a scheme that begins with `rediss`, or give none"
+    )]
+    #[non_exhaustive]
+    NotEncrypted {
+        /// The scheme of the URL.
+        scheme: String,
+    },
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] InvalidOption),
     /// No server answers: the name does not resolve, nobody listens, or the connection ends without a word.
     #[error("no Redis server answers at {address} ({cause}): check that it runs and that the address is right")]
+    #[non_exhaustive]
     Unreachable {
         /// Where it was tried.
         address: String,
         /// What the system said.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
     /// The server answers, and refuses to work for the moment: it loads its data, runs a long script, has too many
     /// clients, or is a replica.
     #[error("the server at {address} cannot serve locks now ({cause}): wait, or mend that at the server")]
+    #[non_exhaustive]
     NotReady {
         /// Where it was tried.
         address: String,
         /// What the server said.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
     /// A certificate is missing, not valid or not believed, on our side or at the server.
     #[error("no encrypted connection to {address} ({cause}): check the certificates on both sides")]
+    #[non_exhaustive]
     Certificate {
         /// Where it was tried.
         address: String,
         /// What is wrong.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
     /// The server refuses the user or the password.
     #[error("the server at {address} refuses the user or the password ({cause}): check them in the URL")]
+    #[non_exhaustive]
     Authentication {
         /// Where it was tried.
         address: String,
         /// What the server said.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
     /// The user may not do what the lock needs.
     #[error(
         "the user lacks a right at {address} ({cause}): the README lists the commands, keys and channels that are needed"
     )]
+    #[non_exhaustive]
     MissingRight {
         /// Where it was tried.
         address: String,
         /// What the server said.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
     /// The sentinels answer, and do not know a master of this name.
     #[error("the sentinel at {address} knows no master {name:?}: check the name in the URL, or let it monitor one")]
+    #[non_exhaustive]
     UnknownMaster {
         /// The sentinel.
         address: String,
@@ -75,35 +107,42 @@ pub enum ConnectError {
     #[error(
         "the server at {address} refuses the database ({cause}): use another number at the end of the URL, or none"
     )]
+    #[non_exhaustive]
     Database {
         /// Where it was tried.
         address: String,
         /// What the server said.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
     /// The URL names a cluster, and the server is not one of its nodes.
     #[error("the server at {address} is not a node of a cluster ({cause}): write redis:// for redis+cluster://")]
+    #[non_exhaustive]
     NotCluster {
         /// Where it was tried.
         address: String,
         /// What the server said.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
     /// The URL names sentinels, and the server is not one.
     #[error(
         "the server at {address} is not a sentinel ({cause}): write redis:// for redis+sentinel://, or a sentinel's port"
     )]
+    #[non_exhaustive]
     NotSentinel {
         /// Where it was tried.
         address: String,
         /// What the server said.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
     /// Only one side encrypts its connections.
     #[error(
         "the server at {address} {} encrypted connections: let the URL begin with {}",
         if *.expected { "takes only" } else { "takes no" }, if *.expected { "rediss" } else { "redis" }
     )]
+    #[non_exhaustive]
     Encryption {
         /// Where it was tried.
         address: String,
@@ -112,16 +151,19 @@ pub enum ConnectError {
     },
     /// Something answers, and it is not Redis.
     #[error("what answers at {address} is not a Redis server ({cause}): check the host and the port")]
+    #[non_exhaustive]
     NotRedis {
         /// Where it was tried.
         address: String,
         /// What is wrong with the answer.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
     /// The server does not speak the protocol that the lock needs.
     #[error(
         "the server at {address} is too old ({version}): Redis 6.0 or Valkey is needed, for RESP3 and for scripts with effects"
     )]
+    #[non_exhaustive]
     TooOld {
         /// Where it was tried.
         address: String,
@@ -130,27 +172,33 @@ pub enum ConnectError {
     },
     /// The server does not run scripts.
     #[error("the server at {address} does not run Lua scripts ({cause}): the lock is made of them")]
+    #[non_exhaustive]
     NoScripting {
         /// Where it was tried.
         address: String,
         /// What the server said.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
     /// The server refuses a request that every client makes.
     #[error(
         "the server at {address} refuses a request that fairlock needs ({cause}): give the command back, or use another server"
     )]
+    #[non_exhaustive]
     Refused {
         /// Where it was tried.
         address: String,
         /// What the server said.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
     /// The thread of the client could not be started.
     #[error("the client's thread could not be started: {cause}")]
+    #[non_exhaustive]
     Thread {
         /// What the system said.
-        cause: String,
+        #[source]
+        cause: Cause,
     },
 }
 

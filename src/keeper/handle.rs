@@ -1,6 +1,5 @@
 //! The callers' side of the keeper: messages to it, and what awaits its answers.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
@@ -10,13 +9,15 @@ use tokio::sync::oneshot;
 
 use super::inbox::Outbox;
 use super::lock;
-use super::machine::{CallId, Command, Id, Mode, Outcome, Refusal};
+use super::machine::{Command, Id, Mode, Page, Refusal, Release, Renewal};
 use super::network::SetUp;
+use super::questions::Ask;
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::guard::Armed;
+use crate::inspect::BreakOutcome;
 use crate::options::Spec;
-use crate::protocol::About;
+use crate::protocol::{About, LockKeys};
 use crate::wakers::Wakers;
 
 /// How long the last handle waits until what is pending is given back.
@@ -33,11 +34,9 @@ pub(crate) enum Message {
         caller: Caller,
     },
     /// About the lock of this name, like the next.
-    Call {
+    Ask {
         lock: Arc<str>,
-        call: CallId,
-        command: Command,
-        reply: oneshot::Sender<Outcome>,
+        ask: Ask,
     },
     Command {
         lock: Arc<str>,
@@ -50,14 +49,13 @@ pub(crate) enum Message {
     },
     /// Ends all that this client has at all locks.
     Close {
-        call: CallId,
-        reply: oneshot::Sender<Outcome>,
+        reply: oneshot::Sender<()>,
     },
     /// A thread that connects to a server, or asks one, is done.
     SetUp(SetUp),
     /// The last handle is gone.
     End,
-    #[cfg(feature = "test-hooks")]
+    #[cfg(feature = "__test-hooks")]
     Panic,
 }
 
@@ -85,25 +83,25 @@ impl End {
     }
 }
 
-/// What the keeper has to say to people. A subscriber's code could block it, so callers say it when they come by.
-#[derive(Default)]
-pub(crate) struct Notes(Mutex<VecDeque<(bool, String)>>);
+/// What the keeper has to say to people. A subscriber's code could block it, so the thread for wakers says it.
+pub(crate) struct Notes {
+    wakers: Arc<Wakers>,
+    client: Arc<str>,
+}
 
 impl Notes {
-    const MOST: usize = 32;
+    pub(super) fn new(wakers: Arc<Wakers>, client: Arc<str>) -> Self {
+        Self { wakers, client }
+    }
 
     pub(super) fn warn(&self, text: String) {
-        self.add(true, text);
+        let client = self.client.clone();
+        self.wakers.say(move || tracing::warn!(%client, "{text}"));
     }
 
     pub(super) fn info(&self, text: String) {
-        self.add(false, text);
-    }
-
-    fn add(&self, warning: bool, text: String) {
-        let mut notes = lock(&self.0);
-        notes.truncate(Self::MOST - 1);
-        notes.push_back((warning, text));
+        let client = self.client.clone();
+        self.wakers.say(move || tracing::info!(%client, "{text}"));
     }
 }
 
@@ -117,7 +115,6 @@ pub(crate) struct Handle {
     process: u32,
     next: AtomicU64,
     end: Arc<End>,
-    notes: Arc<Notes>,
 }
 
 impl std::fmt::Debug for Handle {
@@ -134,10 +131,9 @@ impl Handle {
         prefix: Arc<str>,
         keeper: ThreadId,
         end: Arc<End>,
-        notes: Arc<Notes>,
     ) -> Self {
         let (process, next) = (std::process::id(), AtomicU64::new(1));
-        Self { messages, wakers, client, prefix, keeper, process, next, end, notes }
+        Self { messages, wakers, client, prefix, keeper, process, next, end }
     }
 
     pub(crate) fn client_id(&self) -> &Arc<str> {
@@ -156,37 +152,50 @@ impl Handle {
         self.messages.send(message).map_err(|()| Fault::KeeperPanicked)
     }
 
-    /// Asks the keeper, and awaits its answer. Dropping the future drops the question's answer, not the question.
-    pub(crate) async fn call(
-        &self,
-        lock: &Arc<str>,
-        command: impl FnOnce(CallId) -> Command,
-    ) -> Result<Outcome, Fault> {
-        let lock = lock.clone();
-        self.ask(|call, reply| Message::Call { lock, call, command: command(call), reply }).await
+    /// At which position a waiter stands: 1 for the next one to be granted, 0 for one that was granted.
+    pub(crate) async fn position(&self, lock: &Arc<str>, id: Id) -> Result<u64, Fault> {
+        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Position { id, reply } }).await?
     }
 
-    /// Asks the keeper what is in the way of the server of this lock.
+    pub(crate) async fn renew(&self, lock: &Arc<str>, id: Id) -> Result<Renewal, Fault> {
+        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Renew { id, reply } }).await?
+    }
+
+    pub(crate) async fn release(&self, lock: &Arc<str>, id: Id) -> Result<Release, Fault> {
+        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Release { id, reply } }).await
+    }
+
+    /// So many waiters after the ticket `after`, and who holds the lock.
+    pub(crate) async fn inspect(&self, keys: &Arc<LockKeys>, after: u64, count: u32) -> Result<Page, Fault> {
+        let (lock, keys) = (keys.name.clone(), keys.clone());
+        self.ask(|reply| Message::Ask { lock, ask: Ask::Inspect { keys, after, count, reply } }).await?
+    }
+
+    pub(crate) async fn break_lease(
+        &self,
+        keys: &Arc<LockKeys>,
+        token: u64,
+        force: bool,
+    ) -> Result<BreakOutcome, Fault> {
+        let (lock, keys) = (keys.name.clone(), keys.clone());
+        self.ask(|reply| Message::Ask { lock, ask: Ask::Break { keys, token, force, reply } }).await?
+    }
+
+    /// What is in the way of the server of this lock.
     pub(crate) async fn trouble(&self, lock: &Arc<str>) -> Result<Option<Arc<str>>, Fault> {
-        let (reply, answer) = oneshot::channel();
-        self.send(Message::Trouble { lock: lock.clone(), reply })?;
-        self.wakers.relay(tokio::task::unconstrained(answer)).await.map_err(|_| Fault::KeeperPanicked)
+        self.ask(|reply| Message::Trouble { lock: lock.clone(), reply }).await
     }
 
     /// Ends all that this client has.
-    pub(crate) async fn close(&self) -> Result<Outcome, Fault> {
-        self.ask(|call, reply| Message::Close { call, reply }).await
+    pub(crate) async fn close(&self) -> Result<(), Fault> {
+        self.ask(|reply| Message::Close { reply }).await
     }
 
-    async fn ask(&self, message: impl FnOnce(CallId, oneshot::Sender<Outcome>) -> Message) -> Result<Outcome, Fault> {
+    /// Asks the keeper, and awaits its answer. Dropping the future drops the answer, not the question.
+    async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Fault> {
         let (reply, answer) = oneshot::channel();
-        let call = self.next.fetch_add(1, Ordering::Relaxed);
-        self.send(message(call, reply))?;
-        match self.wakers.relay(tokio::task::unconstrained(answer)).await {
-            Ok(Outcome::Fault(fault)) => Err(fault),
-            Ok(outcome) => Ok(outcome),
-            Err(_) => Err(Fault::KeeperPanicked),
-        }
+        self.send(message(reply))?;
+        tokio::task::unconstrained(answer).await.map_err(|_| Fault::KeeperPanicked)
     }
 
     /// Starts an acquire.
@@ -209,19 +218,7 @@ impl Handle {
         Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone() })
     }
 
-    /// Says what the keeper had to say. On the caller's side, because a subscriber may block.
-    pub(crate) fn say_notes(&self) {
-        let notes = std::mem::take(&mut *lock(&self.notes.0));
-        for (warning, text) in notes {
-            if warning {
-                tracing::warn!(client = %self.client, "{text}");
-            } else {
-                tracing::info!(client = %self.client, "{text}");
-            }
-        }
-    }
-
-    #[cfg(feature = "test-hooks")]
+    #[cfg(feature = "__test-hooks")]
     pub(crate) fn panic(&self) {
         let _ = self.messages.send(Message::Panic);
     }

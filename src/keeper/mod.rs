@@ -36,7 +36,7 @@
 //! **Holding.** A local deadline is counted from before the request that last prolonged the lease was sent (I4), on a
 //! clock that counts suspended time. Renewals go out from this thread, whatever the caller's threads do (I12). A lease
 //! that cannot be renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs here:
-//! their wakers are called on a thread for wakers (`wakers.rs`), and they say themselves what is to be logged.
+//! their wakers and their subscribers of `tracing` are called on a thread for wakers (`wakers.rs`).
 //!
 //! **Giving back.** What is given up — a place, a lease, a grant that nobody wants — becomes a *farewell*, which is
 //! repeated until the server has answered (I9). What travels to a caller is an armed lease: dropped on the way, it is
@@ -53,6 +53,7 @@ mod handle;
 mod inbox;
 mod machine;
 mod network;
+mod questions;
 mod routes;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
@@ -69,12 +70,13 @@ use tokio::sync::oneshot;
 
 pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
 pub(crate) use inbox::Outbox;
-pub(crate) use machine::{Command, Mode, Outcome, Refusal, margin};
+pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal, margin};
 
 use self::handle::End;
 use self::inbox::{Inbox, inbox};
-use self::machine::{CallId, Effect, Event, Id, Machine};
+use self::machine::{Effect, Event, Id, Machine, QuestionId};
 use self::network::{Network, SetUp};
+use self::questions::Questions;
 use self::routes::Routes;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
@@ -86,8 +88,8 @@ use crate::wakers::Wakers;
 const LOOK: Duration = Duration::from_secs(1);
 /// Events that are taken in before their effects are carried out.
 const BATCH: usize = 256;
-/// A call whose outcome nobody awaits.
-const NOBODY: CallId = 0;
+/// A question whose answer nobody awaits.
+const NOBODY: QuestionId = QuestionId(0);
 
 type Leases = Arc<Mutex<HashMap<Id, Arc<Shared>>>>;
 
@@ -102,13 +104,14 @@ pub(crate) struct Start {
 
 /// Starts the thread. It ends when the last handle is dropped and what was pending is given back.
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
-    let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.to_string() };
+    let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
     let (messages, inbox) = inbox().map_err(thread_error)?;
-    let (end, notes) = (Arc::new(End::default()), Arc::new(Notes::default()));
+    let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
+    let notes = Notes::new(wakers.clone(), client.clone());
     let thread = {
-        let (messages, end, notes, wakers) = (messages.clone(), end.clone(), notes.clone(), wakers.clone());
+        let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
             let leases = Leases::default();
             let run = || Keeper::new(start, messages, wakers, leases.clone(), end.clone(), notes).run(inbox);
@@ -123,7 +126,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
         })
     };
     let keeper = thread.map_err(thread_error)?.thread().id();
-    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, end, notes)))
+    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, end)))
 }
 
 /// How long the loop sleeps if nothing happens.
@@ -142,7 +145,7 @@ struct Keeper {
     /// Which server serves each lock.
     routes: Routes,
     network: Network,
-    notes: Arc<Notes>,
+    notes: Notes,
     /// One for each slot that this client has had to do with: a single one, unless the server is a cluster.
     machines: BTreeMap<Slot, Machine>,
     /// When each machine wants to look at the clock again, as far as it does.
@@ -154,8 +157,7 @@ struct Keeper {
     /// For those who await the loss of a lease.
     wakers: Arc<Wakers>,
     callers: HashMap<Id, Caller>,
-    /// With how many machines' outcomes are awaited.
-    calls: HashMap<CallId, (oneshot::Sender<Outcome>, usize)>,
+    questions: Questions,
     leases: Leases,
     end: Arc<End>,
     closed: bool,
@@ -171,7 +173,7 @@ impl Keeper {
         wakers: Arc<Wakers>,
         leases: Leases,
         end: Arc<End>,
-        notes: Arc<Notes>,
+        notes: Notes,
     ) -> Self {
         let (client, prefix) = (start.client, start.prefix);
         Self {
@@ -194,7 +196,7 @@ impl Keeper {
             messages,
             wakers,
             callers: HashMap::new(),
-            calls: HashMap::new(),
+            questions: Questions::default(),
             leases,
             end,
             closed: false,
@@ -252,7 +254,7 @@ impl Keeper {
         let machine = self.machines.entry(slot).or_insert_with(|| {
             let mut machine = Machine::new(self.client.clone(), self.prefix.clone(), fastrand::u64(..));
             if self.closed {
-                machine.handle(Time::now(), Event::Command(Command::Close { call: NOBODY }));
+                machine.handle(Time::now(), Event::Command(Command::Close { question: NOBODY }));
             }
             machine
         });
@@ -295,10 +297,7 @@ impl Keeper {
                 self.callers.insert(id, caller);
                 (spec.name().clone(), Command::Acquire { id, spec, about, mode, timeout, called })
             }
-            Message::Call { lock, call, command, reply } => {
-                self.calls.insert(call, (reply, 1));
-                (lock, command)
-            }
+            Message::Ask { lock, ask } => (lock, self.questions.ask(ask)),
             Message::Command { lock, command } => {
                 if let Command::Abandon { id } = &command {
                     self.callers.remove(id);
@@ -310,13 +309,13 @@ impl Keeper {
                 let _ = reply.send(machine.and_then(Machine::trouble));
                 return;
             }
-            Message::Close { call, reply } => return self.close(call, reply),
+            Message::Close { reply } => return self.close(reply),
             Message::SetUp(done) => return self.set_up(done),
             Message::End => {
                 self.ending = true;
                 return;
             }
-            #[cfg(feature = "test-hooks")]
+            #[cfg(feature = "__test-hooks")]
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
         let slot = self.routes.slot(&lock);
@@ -340,15 +339,11 @@ impl Keeper {
         self.hear();
     }
 
-    fn close(&mut self, call: CallId, reply: oneshot::Sender<Outcome>) {
+    fn close(&mut self, reply: oneshot::Sender<()>) {
         self.closed = true;
         let machines: Vec<Slot> = self.machines.keys().copied().collect();
-        if machines.is_empty() {
-            let _ = reply.send(Outcome::Closed);
-            return;
-        }
-        self.calls.insert(call, (reply, machines.len()));
-        machines.into_iter().for_each(|slot| self.feed(slot, Event::Command(Command::Close { call })));
+        let question = self.questions.close(machines.len(), reply);
+        machines.into_iter().for_each(|slot| self.feed(slot, Event::Command(Command::Close { question })));
     }
 
     fn carry_out(&mut self) {
@@ -416,17 +411,7 @@ impl Keeper {
                     self.feed(slot, Event::NotTaken { id });
                 }
             }
-            Effect::Done { call, outcome } => {
-                // Of a close each machine tells, of anything else one.
-                if let Some((_, awaited)) = self.calls.get_mut(&call) {
-                    *awaited -= 1;
-                    if *awaited == 0
-                        && let Some((reply, _)) = self.calls.remove(&call)
-                    {
-                        let _ = reply.send(outcome);
-                    }
-                }
-            }
+            Effect::Answer { question, outcome } => self.questions.answer(question, outcome),
         }
     }
 

@@ -110,7 +110,7 @@ impl Network {
             let _ = outbox.send(Message::SetUp(SetUp { line, outcome }));
         };
         if let Err(error) = std::thread::Builder::new().name("fairlock-connect".into()).spawn(work) {
-            let cause = format!("no thread to connect on: {error}");
+            let cause = format!("no thread to connect on: {error}").into();
             self.events.push(Event::Failed { line, error: ConnectError::Unreachable { address, cause } });
         }
     }

@@ -55,9 +55,6 @@ pub(crate) struct HolderSeen {
     pub(crate) ticket: u64,
 }
 
-/// One page of an inspection.
-pub(crate) type StatePage = Answer;
-
 macro_rules! words {
     ($($variant:ident = $name:literal),* $(,)?) => {
         /// The first word of a reply.
@@ -82,7 +79,30 @@ words! {
     State = "state", Told = "told", Ended = "ended",
 }
 
+impl Value for rmpv::Value {
+    fn bytes(&self) -> Option<&[u8]> {
+        self.as_slice()
+    }
+
+    fn int(&self) -> Option<i64> {
+        self.as_i64()
+    }
+
+    fn list(&self) -> Option<&[Self]> {
+        self.as_array().map(Vec::as_slice)
+    }
+}
+
+/// Replies are no deeper than the rows of a page in an array, each of which the decoder counts several times.
+const DEPTH: usize = 32;
+
 impl Answer {
+    /// A reply as the scripts pack it: one MessagePack array.
+    pub(crate) fn unpack(mut packed: &[u8]) -> Option<Self> {
+        let value = rmpv::decode::read_value_with_max_depth(&mut packed, DEPTH).ok()?;
+        Self::parse(&value).filter(|_| packed.is_empty())
+    }
+
     pub(crate) fn parse(value: &impl Value) -> Option<Self> {
         let (word, fields) = value.list()?.split_first()?;
         let mut answer = Answer { word: Word::parse(word.bytes()?)?, ..Answer::default() };

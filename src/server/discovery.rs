@@ -58,9 +58,8 @@ impl SlotMap {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use redis::Value;
-
     use super::*;
+    use crate::server::resp::Value;
 
     #[test]
     fn slots_are_those_of_the_servers() {
@@ -70,16 +69,16 @@ mod tests {
 
     #[test]
     fn a_map_is_read_and_corrected() {
-        let bulk = |text: &str| Value::BulkString(text.into());
+        let bulk = |text: &str| Value::Text(text.as_bytes().to_vec().into());
         let range = |first, last, host, port| {
-            Value::Array(vec![
+            Value::List(vec![
                 Value::Int(first),
                 Value::Int(last),
-                Value::Array(vec![bulk(host), Value::Int(port), bulk("id")]),
+                Value::List(vec![bulk(host), Value::Int(port), bulk("id")]),
             ])
         };
         let asked = Endpoint::parse("redis://here:1/").unwrap();
-        let reply = Value::Array(vec![range(0, 99, "a", 7000), range(100, 16383, "", 7001)]);
+        let reply = Value::List(vec![range(0, 99, "a", 7000), range(100, 16383, "", 7001)]);
         let mut map = SlotMap::parse(&reply, &asked).unwrap();
         let node = |host: &str, port| Node { host: host.into(), port };
         assert_eq!((map.node_of(99), map.node_of(100)), (Some(&node("a", 7000)), Some(&node("here", 7001))));
@@ -87,7 +86,7 @@ mod tests {
         assert_eq!((map.node_of(98), map.node_of(99)), (Some(&node("a", 7000)), Some(&node("c", 1))));
         map.moved(99, node("d", 1));
         assert_eq!((map.node_of(99), map.nodes().count()), (Some(&node("d", 1)), 3), "the last word counts alone");
-        assert!(SlotMap::parse(&Value::Array(vec![range(0, 99, "a", 70000)]), &asked).is_none());
+        assert!(SlotMap::parse(&Value::List(vec![range(0, 99, "a", 70000)]), &asked).is_none());
         assert!(SlotMap::parse(&Value::Nil, &asked).is_none());
     }
 }

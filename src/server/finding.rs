@@ -48,7 +48,7 @@ impl Endpoint {
         let cause = || "it knows no node that serves slots".to_owned();
         SlotMap::parse(&reply, self)
             .filter(|map| map.nodes().next().is_some())
-            .ok_or_else(|| ConnectError::NotReady { address: self.to_string(), cause: cause() })
+            .ok_or_else(|| ConnectError::NotReady { address: self.to_string(), cause: cause().into() })
     }
 
     fn ask_once(&self, question: &[&str], deadline: Time) -> Result<Value<'static>, ConnectError> {

@@ -16,7 +16,7 @@ use super::socket::await_any;
 use super::stream::{Broken, Stream};
 use super::target::{Address, Endpoint};
 use crate::clock::Time;
-use crate::error::ConnectError;
+use crate::error::{Cause, ConnectError};
 
 /// How long a server is left to say something by itself, and the other side of an encrypted connection to begin.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -31,7 +31,7 @@ impl Endpoint {
     #[cfg(feature = "tls")]
     pub(super) fn encrypt(&self, mut stream: Stream) -> Result<Stream, ConnectError> {
         if self.encrypted {
-            let bad = |cause| ConnectError::Certificate { address: self.address.clone(), cause };
+            let bad = |cause: String| ConnectError::Certificate { address: self.address.clone(), cause: cause.into() };
             stream.encrypt(self.tls.begin(self.host()).map_err(bad)?);
         }
         Ok(stream)
@@ -74,7 +74,7 @@ impl Endpoint {
         let address = self.address.clone();
         Some(match error {
             rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => self.takes_plain(),
-            error => ConnectError::Certificate { address, cause: error.to_string() },
+            error => ConnectError::Certificate { address, cause: Cause::of_tls(error) },
         })
     }
 

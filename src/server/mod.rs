@@ -4,7 +4,7 @@
 mod discovery;
 mod finding;
 mod handshake;
-#[cfg(feature = "test-hooks")]
+#[cfg(feature = "__test-hooks")]
 mod hooks;
 mod refusals;
 mod resp;
@@ -12,12 +12,12 @@ mod setup;
 mod socket;
 mod stream;
 mod target;
-#[cfg(any(test, feature = "test-hooks"))]
+#[cfg(any(test, feature = "__test-hooks"))]
 mod values;
 mod wire;
 
 pub(crate) use discovery::{Slot, SlotMap, slot_of};
-#[cfg(feature = "test-hooks")]
+#[cfg(feature = "__test-hooks")]
 pub(crate) use hooks::{converse, read_frames, shown_frame};
 pub(crate) use setup::{Connected, Previous};
 pub(crate) use target::{Endpoint, Node, Target};

@@ -1,6 +1,6 @@
 //! What servers say when they refuse a request, and what it means: the one place that knows their words.
 
-use self::Meaning::{Database, Denied, Hello, Login, NotCluster, Passing, ReadOnly, Rejected, WrongType};
+use self::Meaning::{Database, Denied, Hello, Login, NotCluster, OtherLayout, Passing, ReadOnly, Rejected, WrongType};
 use crate::protocol::Failure;
 
 /// What a server means by an error.
@@ -16,6 +16,8 @@ pub(super) enum Meaning {
     Denied,
     /// A key has another type.
     WrongType,
+    /// The scripts found a lock that is kept in another layout.
+    OtherLayout,
     /// It has no database of that number.
     Database,
     /// It is no node of a cluster.
@@ -36,6 +38,7 @@ const WORDS: &[(&str, Meaning)] = &[
     ("unknown command 'HELLO'", Hello),
     ("unknown command", Rejected),
     ("WRONGTYPE", WrongType),
+    ("OTHERLAYOUT", OtherLayout),
     ("OOM ", Passing),
     ("MISCONF", Passing),
     ("NOREPLICAS", Passing),
@@ -76,6 +79,7 @@ pub(super) fn failure(said: &str) -> Failure {
         Login => Failure::Denied(said.into()),
         Denied => Failure::Denied(format!("{said}; the README lists the rights that are needed").into()),
         WrongType => Failure::WrongType(said.into()),
+        OtherLayout => Failure::OtherLayout(said.into()),
         Database | NotCluster | Hello | Rejected => Failure::Rejected(said.into()),
     }
 }
@@ -176,5 +180,7 @@ mod tests {
             assert!(matches!(failure(line), Failure::WrongType(_)), "{:?}", failure(line));
         }
         assert!(matches!(failure("ERR unknown command 'EVALSHA'"), Failure::Rejected(_)));
+        let other = failure("OTHERLAYOUT the lock is kept in layout 2");
+        assert!(matches!(other, Failure::OtherLayout(_)), "{other:?}");
     }
 }

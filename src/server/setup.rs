@@ -12,7 +12,7 @@ use super::stream::{Broken, Stream};
 use super::target::Endpoint;
 use super::wire::Wire;
 use crate::clock::Time;
-use crate::error::ConnectError;
+use crate::error::{Cause, ConnectError};
 use crate::protocol::SCRIPTS;
 
 /// A connection of before: what it may still have under way must not run after anything is retried.
@@ -160,7 +160,7 @@ impl Endpoint {
             Ok(password) => Ok(Some(password.trim_end_matches(['\r', '\n']).to_owned().into())),
             Err(error) => {
                 let cause = format!("{}: {error}", path.display());
-                Err(ConnectError::Authentication { address: self.address.clone(), cause })
+                Err(ConnectError::Authentication { address: self.address.clone(), cause: cause.into() })
             }
         }
     }
@@ -216,7 +216,7 @@ impl Endpoint {
     }
 
     pub(super) fn explain_as(&self, meaning: Meaning, cause: String) -> ConnectError {
-        let address = self.address.clone();
+        let (address, cause) = (self.address.clone(), cause.into());
         match meaning {
             Meaning::Passing | Meaning::ReadOnly => ConnectError::NotReady { address, cause },
             Meaning::Login => ConnectError::Authentication { address, cause },
@@ -227,13 +227,13 @@ impl Endpoint {
                 let version = "it does not know the command HELLO, unless that is renamed".into();
                 ConnectError::TooOld { address, version }
             }
-            Meaning::Rejected | Meaning::WrongType => ConnectError::Refused { address, cause },
+            Meaning::Rejected | Meaning::WrongType | Meaning::OtherLayout => ConnectError::Refused { address, cause },
         }
     }
 
     /// What the socket, or the library of encryption, says.
     pub(super) fn explain_broken(&self, broken: &Broken) -> ConnectError {
-        let (address, cause) = (self.address.clone(), broken.to_string());
+        let (address, cause) = (self.address.clone(), broken.to_string().into());
         match broken {
             Broken::Garbage(_) | Broken::OutOfStep(_) => ConnectError::NotRedis { address, cause },
             Broken::Socket(_) => self.explain_encryption(broken).unwrap_or_else(|| self.unreachable(broken)),
@@ -243,7 +243,10 @@ impl Endpoint {
     fn unreachable(&self, broken: &Broken) -> ConnectError {
         match broken {
             broken if broken.is_silence() => ConnectError::silent(self.address.clone()),
-            broken => ConnectError::Unreachable { address: self.address.clone(), cause: broken.to_string() },
+            Broken::Socket(error) => {
+                ConnectError::Unreachable { address: self.address.clone(), cause: Cause::of_io(error) }
+            }
+            broken => ConnectError::Unreachable { address: self.address.clone(), cause: broken.to_string().into() },
         }
     }
 }

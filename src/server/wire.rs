@@ -16,7 +16,7 @@ use super::refusals::{Meaning, failure, meaning};
 use super::resp::{Command, Value, put};
 use super::stream::{Broken, Stream};
 use super::target::Node;
-use crate::protocol::{Answer, Call, Failure, LockKeys, Push, SCRIPTS};
+use crate::protocol::{Answer, Call, Failure, LockKeys, Push, SCRIPTS, Value as _};
 
 /// What a connection says.
 #[derive(Debug)]
@@ -239,7 +239,7 @@ impl Pairing {
             (Awaited::Request { of, request, .. }, error) => {
                 let reply = match error {
                     Some(error) => Reply::of(&error),
-                    None => Reply::Result(Answer::parse(value).ok_or_else(|| not_understood(value))),
+                    None => Reply::Result(value.bytes().and_then(Answer::unpack).ok_or_else(|| not_understood(value))),
                 };
                 self.answered(of, request.call, reply, out)
             }

@@ -1,6 +1,7 @@
-//! What is logged, as a subscriber would write it that knows nothing of its own about texts.
+//! Collects log records, as a subscriber would write them that escapes nothing itself.
 //!
-//! What is logged is decided once for all threads of a process, so a test that collects it is alone in its file.
+//! A process decides once, for all its threads, which records are collected. So a test that collects them is alone in
+//! its file.
 
 use std::{
     fmt::{Debug, Write as _},
@@ -17,6 +18,13 @@ use tracing::{
 pub struct Log(Arc<Mutex<String>>);
 
 impl Log {
+    /// What any thread of this process logs from now on.
+    pub fn collect() -> Self {
+        let log = Self::default();
+        tracing::subscriber::set_global_default(log.clone()).expect("nobody else collects");
+        log
+    }
+
     pub fn text(&self) -> String {
         self.0.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! Texts that are made to do harm. All of them can be names: none is empty, too long or has a brace.
+//! Hostile texts. All of them can be names: none is empty, too long or has a brace.
 
 pub const HOSTILE: &[&str] = &[
     " ",
@@ -12,9 +12,9 @@ pub const HOSTILE: &[&str] = &[
     "a\r\nb",
     "\r\n*1\r\n$8\r\nFLUSHALL\r\n",
     "$-1\r\n",
-    "grant a.1 9007199254740991 1 fairlock:other:queue",
-    ":queue",
-    "a:queue",
+    "grant a.1 9007199254740991 1 fairlock:other:lock",
+    ":lock",
+    "a:lock",
     "fairlock:client:x",
     ".",
     "a.1",

@@ -1,5 +1,5 @@
-//! Errors of connecting tell the truth: a server that answers is not called absent, whoever asks hears within 5 seconds, and
-//! an acquire waits for what may pass and for nothing else.
+//! Errors of connecting are true: a server that answers is not reported as absent, every caller hears within 5 seconds,
+//! and an acquire waits only for errors that may pass.
 
 use std::{
     future::IntoFuture as _,
@@ -143,7 +143,7 @@ async fn a_server_that_has_too_many_clients() {
 
 #[tokio::test]
 async fn a_user_who_may_not_do_what_an_acquire_does() {
-    let server = RedisServer::builder().plain().user("worker", "on >pw ~* &* +@all -zadd").start();
+    let server = RedisServer::builder().plain().user("worker", "on >pw ~* &* +@all -hset").start();
     let lock = soon(Client::connect(&server.url_as("worker", "pw"))).await.unwrap().lock("lock").unwrap();
     match soon(lock.acquire().into_future()).await {
         Err(AcquireError::Fault(fault @ Fault::Refused { .. })) => {

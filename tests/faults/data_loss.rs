@@ -1,11 +1,12 @@
-//! What follows on a loss of data: how long a recovery lasts, what ends it, and what must be remembered all the same.
+//! After a loss of data: how long a recovery lasts, what ends it, and what must not be forgotten.
 
 use std::time::Duration;
 
-use fairlock::{Broken, Client, Guard, Lock, LockOptions};
+use fairlock::{BreakOutcome, Client, Guard, Lock, LockOptions};
 use testkit::{RedisServer, SOON, eventually_async, keys_left, soon};
 
-/// Far longer than a recovery that waits for nobody, and renewed by hand only: the holder is connected and says nothing.
+/// Far longer than a recovery that waits for nobody, and renewed by hand only: the holder is connected and says
+/// nothing.
 const LEASE: Duration = Duration::from_secs(600);
 const LIVENESS: Duration = Duration::from_secs(1);
 
@@ -81,8 +82,8 @@ async fn an_operator_ends_the_wait_for_a_holder_that_is_no_more() {
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
     flush(&server).await;
     recovery(&lock).await;
-    assert_eq!(lock.break_lease(0).await.unwrap(), Broken::Unknown, "that is for force alone");
-    assert_eq!(lock.force_break_lease(0).await.unwrap(), Broken::Ended);
+    assert_eq!(lock.break_lease(0).await.unwrap(), BreakOutcome::Unknown, "that is for force alone");
+    assert_eq!(lock.force_break_lease(0).await.unwrap(), BreakOutcome::Ended);
     let next = soon(waiting).await.expect("long before the lease would have ended");
     // The old holder is told, by force or not.
     guard.renew().await.unwrap_err();
@@ -138,7 +139,7 @@ mod clocks {
     async fn look(server: &RedisServer, before: u64, forwards: bool) {
         eventually_async("the server has the new time", SOON, async || (time_of(server) > before + 1000) == forwards)
             .await;
-        let _: bool = redis::cmd("EXISTS").arg("fairlock:{lock}:state").query(&mut server.raw()).unwrap();
+        let _: bool = redis::cmd("EXISTS").arg("fairlock:{lock}:lock").query(&mut server.raw()).unwrap();
     }
 
     fn time_of(server: &RedisServer) -> u64 {

@@ -1,4 +1,4 @@
-//! The server that the arguments and the environment name.
+//! Which server the arguments and the environment name.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use crate::args::Server;
 use crate::exit::Failure;
 use crate::local;
 
-/// A client of that server, to be connected. With `--local` the server runs when this returns.
+/// A client of that server, not connected yet. With `--local` the private server runs when this returns.
 pub(crate) fn client(server: &Server) -> Result<ClientBuilder, Failure> {
     let builder = Client::builder().url(&url(server)?).prefix(&server.prefix);
     if server.tls_ca.is_none() && server.tls_cert.is_none() {

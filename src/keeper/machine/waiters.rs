@@ -76,7 +76,7 @@ impl Machine {
         self.expect_within(spec.liveness / 3);
         let timeout = timeout.map(|timeout| called + timeout);
         let answer_by = (mode == Mode::Try).then_some(called + ANSWER_TIMEOUT);
-        if let Some(at) = timeout.into_iter().chain(answer_by).min() {
+        if let Some(at) = timeout.or(answer_by) {
             self.timers.set(Timer::Timeout(id), at);
         }
         let waiter = Waiter {
@@ -390,14 +390,12 @@ impl Machine {
                     // Be it as little as it is: the server is slow.
                     self.hand_out(now, id, token, term);
                 } else {
-                    let message =
-                        format!("it answers more slowly than a lease of {:?} lasts", waiter.spec.lease).into();
-                    self.refuse(now, id, Refusal::Fault(Fault::Refused { message }));
+                    let lease = waiter.spec.lease;
+                    self.refuse(now, id, Refusal::Fault(Fault::TooSlow { lease }));
                 }
             }
             Word::Broken => {
-                let message = "an operator broke the lease before it was handed out".into();
-                self.refuse(now, id, Refusal::Fault(Fault::Refused { message }));
+                self.refuse(now, id, Refusal::Fault(Fault::LeaseBroken));
             }
             _ => {
                 // A claim that has expired never resolves an acquire: the waiter re-enters with its ticket.
@@ -416,7 +414,7 @@ impl Machine {
             Some(timeout) if timeout <= now => {
                 Refusal::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause }
             }
-            _ => Refusal::Fault(Fault::Unavailable { waited, cause }),
+            _ => Refusal::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
         };
         self.refuse(now, id, why);
     }

@@ -179,7 +179,7 @@ impl Routes {
     }
 
     pub(super) fn pushed(&mut self, line: Line, push: Push) {
-        let name = LockKeys::of_queue(&self.prefix, &push.queue).map(|keys| keys.name);
+        let name = LockKeys::of_lock(&self.prefix, &push.lock).map(|keys| keys.name);
         if let Some(name) = name
             && matches!(self.lines.get(&line), Some(Role::Main(_)))
         {
@@ -352,11 +352,11 @@ impl Routes {
         self.close(slot, cause.clone());
         let again = now + self.back_off(refused, patience);
         self.timers.set(Timer::Subscribe(slot), again);
-        let cause = cause.to_string();
+        let cause = cause.to_string().into();
         match failure {
             Failure::Refused(_) => {}
             Failure::Denied(_) => self.deny(vec![slot], &ConnectError::MissingRight { address, cause }),
-            Failure::Rejected(_) | Failure::WrongType(_) => {
+            Failure::Rejected(_) | Failure::WrongType(_) | Failure::OtherLayout(_) => {
                 self.deny(vec![slot], &ConnectError::Refused { address, cause });
             }
         }

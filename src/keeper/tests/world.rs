@@ -129,16 +129,20 @@ impl World {
                     }
                 }
                 Command::Abandon { id } => drop(client.acquires.remove(id)),
-                Command::Release { call: Some(call), id } => {
+                Command::Release { question: Some(question), id } => {
                     let deadline = client.machine.leases.get(id).map_or(local, |lease| lease.deadline);
-                    client.calls.insert(*call, Some(deadline.max(local)));
+                    client.questions.insert(*question, Some(deadline.max(local)));
                 }
-                Command::Close { call } => drop(client.calls.insert(*call, Some(local + Duration::from_secs(1)))),
-                Command::Position { call, .. }
-                | Command::Renew { call, .. }
-                | Command::Inspect { call, .. }
-                | Command::Break { call, .. } => drop(client.calls.insert(*call, Some(local + Duration::from_secs(5)))),
-                Command::Release { call: None, .. } => {}
+                Command::Close { question } => {
+                    client.questions.insert(*question, Some(local + Duration::from_secs(1)));
+                }
+                Command::Position { question, .. }
+                | Command::Renew { question, .. }
+                | Command::Inspect { question, .. }
+                | Command::Break { question, .. } => {
+                    client.questions.insert(*question, Some(local + Duration::from_secs(5)));
+                }
+                Command::Release { question: None, .. } => {}
             }
             events.push(Event::Command(command));
         }
@@ -247,7 +251,7 @@ impl World {
         let Some(link) = &mut client.link else { return };
         if let Some((_, push, basis)) = link.pushes.remove(nth) {
             // A claim is counted from the last answered sign of life.
-            let kept = LockKeys::of_queue("fairlock", &push.queue).and_then(|keys| client.kept.get(&keys.name));
+            let kept = LockKeys::of_lock("fairlock", &push.lock).and_then(|keys| client.kept.get(&keys.name));
             let basis = if kept == Some(&basis) { basis } else { basis.doubted() };
             self.feed(index, basis, [Event::Push(push)]);
         }

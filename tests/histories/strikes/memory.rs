@@ -20,7 +20,7 @@ pub fn out_of_memory(server: &RedisServer, span: fn(&mut Crew) -> Duration, hits
         Struck::during(&[Trouble::Silent], || {
             limit(server, 1);
             let told = match other.acquire().timeout(span).blocking() {
-                Err(AcquireError::Timeout { cause: Some(cause), .. }) => cause.contains("OOM"),
+                Err(AcquireError::Timeout { cause: Some(cause), .. }) => cause.to_string().contains("OOM"),
                 other => panic!("granted by a server without memory: {other:?}"),
             };
             limit(server, 0);

@@ -193,7 +193,7 @@ fn push(name: &str) -> Push {
         token: 5,
         ticket: 5,
         secret: "s".into(),
-        queue: format!("fairlock:{{{name}}}:queue"),
+        lock: format!("fairlock:{{{name}}}:lock"),
     }
 }
 

@@ -35,9 +35,9 @@ pub(super) fn refused(effects: &[Effect]) -> Option<&Refusal> {
     effects.iter().find_map(|effect| if let Effect::Refused { why, .. } = effect { Some(why) } else { None })
 }
 
-pub(super) fn outcome(effects: &[Effect], asked: CallId) -> Option<&Outcome> {
+pub(super) fn outcome(effects: &[Effect], asked: u64) -> Option<&Outcome> {
     effects.iter().find_map(|effect| match effect {
-        Effect::Done { call, outcome } if *call == asked => Some(outcome),
+        Effect::Answer { question: QuestionId(question), outcome } if *question == asked => Some(outcome),
         _ => None,
     })
 }
@@ -52,10 +52,10 @@ pub(super) fn alive(rank: u64, lease_left: Duration) -> Answer {
 
 /// Of a lease from the place that `queued` tells.
 pub(super) fn pushed(machine: &mut Machine, now: f64, kind: PushKind, id: Id, token: u64) {
-    let queue = LockKeys::new("fairlock", "x").keys[0].clone();
+    let lock = LockKeys::new("fairlock", "x").keys[0].clone();
     machine.handle(
         at(now),
-        Event::Push(Push { kind, id: format!("client.{id}"), token, ticket: 6, secret: "s".into(), queue }),
+        Event::Push(Push { kind, id: format!("client.{id}"), token, ticket: 6, secret: "s".into(), lock }),
     );
 }
 
