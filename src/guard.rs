@@ -41,13 +41,22 @@ const TAKEN: u8 = 1;
 const RECLAIMED: u8 = 2;
 
 impl Shared {
-    pub(crate) fn new(spec: Arc<Spec>, id: u64, token: u64, ticket: u64, deadline: Time, wakers: Arc<Wakers>) -> Self {
+    /// `process`: that of the keeper.
+    pub(crate) fn new(
+        spec: Arc<Spec>,
+        id: u64,
+        token: u64,
+        ticket: u64,
+        deadline: Time,
+        process: u32,
+        wakers: Arc<Wakers>,
+    ) -> Self {
         Self {
             spec,
             id,
             token,
             ticket,
-            process: std::process::id(),
+            process,
             deadline: AtomicU64::new(deadline.0),
             taken: AtomicU8::new(WAITING),
             lost: OnceLock::new(),
@@ -331,10 +340,10 @@ impl Guard {
     pub fn release(mut self) -> Operation<impl Future<Output = Result<(), ReleaseError>> + Send + Sync + use<>> {
         let wakers = self.handle.wakers.clone();
         Operation::relayed(&wakers, async move {
-            if self.armed.shared.is_forked() {
+            let held = self.check();
+            if matches!(held, Err(Lost { reason: LostReason::Forked, .. })) {
                 return Err(Fault::Forked.into());
             }
-            let held = self.check();
             let shared = self.armed.shared.clone();
             self.armed.armed = false;
             shared.lose(LostReason::Released);
@@ -437,7 +446,7 @@ mod tests {
 
     fn lease_until(deadline: Time) -> Shared {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
-        Shared::new(spec, 1, 7, 6, deadline, Wakers::of_this_process().unwrap())
+        Shared::new(spec, 1, 7, 6, deadline, std::process::id(), Wakers::of_this_process().unwrap())
     }
 
     // While the machine slept, or the keeper did not run.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
+use crate::blocking::block_on;
 use crate::wakers::{Wakers, Way};
 
 pin_project! {
@@ -52,7 +53,7 @@ impl<F: Future> Operation<F> {
     /// there.
     pub fn blocking(self) -> F::Output {
         // The waker of this wakes one thread and does nothing else, so a keeper may call it.
-        pollster::block_on(self.future)
+        block_on(self.future)
     }
 }
 

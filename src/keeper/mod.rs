@@ -162,6 +162,7 @@ struct Keeper {
     end: Arc<End>,
     closed: bool,
     ending: bool,
+    process: u32,
     /// The first attempt to connect failed.
     unwanted: bool,
 }
@@ -201,6 +202,7 @@ impl Keeper {
             end,
             closed: false,
             ending: false,
+            process: std::process::id(),
             unwanted: false,
         }
     }
@@ -387,7 +389,8 @@ impl Keeper {
                 }
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
-                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.wakers.clone()));
+                let wakers = self.wakers.clone();
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.process, wakers));
                 lock(&self.leases).insert(id, shared.clone());
                 // Nobody there to take it: dropping it gives it back.
                 let armed = Armed::new(shared, self.messages.clone());

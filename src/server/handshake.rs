@@ -16,7 +16,9 @@ use super::socket::await_any;
 use super::stream::{Broken, Stream};
 use super::target::{Address, Endpoint};
 use crate::clock::Time;
-use crate::error::{Cause, ConnectError};
+#[cfg(feature = "tls")]
+use crate::error::Cause;
+use crate::error::ConnectError;
 
 /// How long a server is left to say something by itself, and the other side of an encrypted connection to begin.
 const MOMENT: Duration = Duration::from_millis(500);
