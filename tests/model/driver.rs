@@ -14,6 +14,8 @@ use testkit::{RedisServer, SOON};
 const CLOCK: &str = "local raw = tonumber(redis.call('GET', 'test-clock'))\n";
 const KINDS: [&str; 2] = ["lock", "waiters"];
 const NAME: &str = "m";
+/// What is answered where the server's memory is full.
+pub const NO_MEMORY: &str = "OOM";
 
 /// Everything that stands under the lock's keys, and how long the server keeps each.
 const DUMP: &str = "
@@ -114,16 +116,37 @@ impl Driver {
 
     /// Runs the request at `time`.
     pub fn run(&mut self, time: u64, batch: usize, request: &Request) -> Result<Outcome, String> {
+        self.run_between(&[], time, batch, request)
+    }
+
+    /// The same while the server has less memory than it needs.
+    pub fn run_without_memory(&mut self, time: u64, batch: usize, request: &Request) -> Result<Outcome, String> {
+        let limit = |bytes| cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).clone();
+        self.run_between(&[limit(1), limit(0)], time, batch, request)
+    }
+
+    /// With the first half of these commands before it, and the others after it.
+    fn run_between(&mut self, around: &[Cmd], time: u64, batch: usize, request: &Request) -> Result<Outcome, String> {
         let (name, arguments) = encode(request);
         let (source, digest) = &self.scripts[&(batch, name)];
         let clock = cmd("SET").arg("test-clock").arg(time).clone();
-        let asked = [clock, self.keyed("EVALSHA", digest, &arguments), self.keyed("EVALSHA", &self.dump, &[])];
+        let (first, then) = around.split_at(around.len() / 2);
+        let script = 1 + first.len();
+        let mut asked = vec![clock];
+        asked.extend_from_slice(first);
+        asked.push(self.keyed("EVALSHA", digest, &arguments));
+        asked.extend_from_slice(then);
+        asked.push(self.keyed("EVALSHA", &self.dump, &[]));
         let loads = [source, DUMP].map(|script| cmd("SCRIPT").arg("LOAD").arg(script).clone());
         let replies = self.ask_all(&asked);
-        match (&replies[1], &replies[2]) {
+        match (&replies[script], &replies[asked.len() - 1]) {
             (Value::Error(error), _) if error.starts_with("NOSCRIPT") => {
                 self.ask(&loads);
-                self.run(time, batch, request)
+                self.run_between(around, time, batch, request)
+            }
+            (Value::Error(error), dump) if error.starts_with(NO_MEMORY) => {
+                let (answer, messages) = (Answer { word: NO_MEMORY.into(), ..Answer::default() }, vec![]);
+                Ok(Outcome { answer, messages, found: found(dump) })
             }
             (Value::Error(error), _) => Err(format!("the script failed: {error}")),
             (reply, dump) => {

@@ -2,8 +2,7 @@
 //! server and to `tests/model`, and after every step the answer, what was published and all that stands on the server
 //! must be the same. The promises are judged on their own too. The clock is the test's, so nothing sleeps.
 //!
-//! `STEPS=n` sets how many steps are taken. What failed once is kept in `regressions.txt` and tried
-//! first.
+//! `STEPS=n` sets how many steps are taken. What failed once is kept in `regressions.txt`, step by step.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
@@ -12,7 +11,7 @@ mod model;
 use std::time::Instant;
 
 use model::driver::Driver;
-use model::walks::{config, explore, regressions};
+use model::walks::{config, explore, paragraph, regressions, replay};
 use model::{Memory, Request, Terms};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -22,8 +21,6 @@ const STEPS: usize = 240_000;
 fn compare(batch: usize) {
     let steps = std::env::var("STEPS").map_or(STEPS, |steps| steps.parse().expect("STEPS is a number")).div_ceil(2);
     let config = Config {
-        failure_persistence: Some(Box::new(regressions())),
-        source_file: Some(file!()),
         max_shrink_iters: 2_000,
         ..config(steps)
     };
@@ -38,9 +35,20 @@ fn compare(batch: usize) {
     let speed = taken as f64 / seconds;
     testkit::say(format_args!("scripts against the model: {taken} steps in {seconds:.1} s, {speed:.0} steps/s"));
     if let Some(failure) = failure {
-        panic!("{failure}");
+        let case = failure.case.map_or_else(String::new, |case| paragraph("NAME OF ITS BREAK", &case));
+        panic!("{}\nTo try it first from now on, add it to tests/model/regressions.txt:\n\n{case}", failure.message);
     }
     assert!(taken >= steps, "only {taken} steps were taken");
+}
+
+#[test]
+fn what_failed_once_does_not_fail_again() {
+    let mut driver = Driver::start();
+    for regression in regressions() {
+        if let (_, Some(wrong)) = replay(&mut driver, &regression.case, true) {
+            panic!("{}\n{wrong}", regression.name);
+        }
+    }
 }
 
 #[test]

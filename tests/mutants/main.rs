@@ -75,7 +75,20 @@ fn a_list_that_is_wrong_is_an_error() {
 #[test]
 fn every_case_that_failed_once_shows_its_break() {
     let stale = scripts::stale_cases(&list::read().unwrap());
-    assert!(stale.is_empty(), "they stand for other cases now: {stale:#?}");
+    assert!(stale.is_empty(), "these pass though it is there, or fail without it: {stale:#?}");
+}
+
+/// For breaks of scripts that walks seldom find: `ONLY='name' STEPS=1000000 cargo test --test mutants find_a_case -- --ignored`.
+#[test]
+#[ignore = "adds to the list of cases that failed once"]
+fn find_a_case_for_each() {
+    let steps = std::env::var("STEPS").map_or(200_000, |steps| steps.parse().expect("STEPS is a number"));
+    for mutant in chosen(&list::read().unwrap()).into_iter().filter(|mutant| mutant.is_script()) {
+        match scripts::find_case(mutant, steps) {
+            Some(taken) => say(format_args!("{}: at step {taken}", mutant.name)),
+            None => say(format_args!("{}: not within {steps} steps", mutant.name)),
+        }
+    }
 }
 
 /// The promises are judged on their own too: they need no model to notice these.

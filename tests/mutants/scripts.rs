@@ -1,10 +1,10 @@
 //! Broken scripts against the model, within this process: nothing is compiled for them.
 
-use proptest::test_runner::{Config, FailurePersistence, RngAlgorithm, TestRng, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::list::Mutant;
 use crate::model::driver::Driver;
-use crate::model::walks::{ReadOnly, config, explore, named_regressions};
+use crate::model::walks::{Regression, config, explore, keep, regressions, replay};
 
 /// Against the model, and against the promises alone. What takes more is a case for the list of those that failed once.
 const STEPS: [usize; 2] = [30_000, 10_000];
@@ -30,14 +30,21 @@ pub(crate) fn breaks_a_promise(mutant: &Mutant) -> bool {
     notice(&mut driver(Some(mutant), Some(&broken)), false).is_some()
 }
 
-/// After how many steps something is wrong, if it ever is.
+/// After how many steps something is wrong, if it ever is: in the cases that failed once, or on a walk.
 fn notice(driver: &mut Driver, by_model: bool) -> Option<usize> {
+    let mut replayed = 0;
+    for regression in regressions() {
+        let (taken, wrong) = replay(driver, &regression.case, by_model);
+        replayed += taken;
+        if wrong.is_some() {
+            return Some(replayed);
+        }
+    }
     let steps = STEPS[usize::from(!by_model)];
     // The same seed each time, so that what is found is found again.
     let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"scripts go wrong");
-    let config = Config { failure_persistence: Some(Box::new(ReadOnly::All)), ..config(steps) };
-    let (taken, failure) = explore(TestRunner::new_with_rng(config, seed), driver, steps, 3, by_model);
-    failure.map(|_| taken)
+    let (taken, failure) = explore(TestRunner::new_with_rng(config(steps), seed), driver, steps, 3, by_model);
+    failure.map(|_| replayed + taken)
 }
 
 fn driver(mutant: Option<&Mutant>, broken: Option<&str>) -> Driver {
@@ -51,21 +58,26 @@ fn driver(mutant: Option<&Mutant>, broken: Option<&str>) -> Driver {
 pub(crate) fn stale_cases(mutants: &[Mutant]) -> Vec<String> {
     let mut whole = driver(None, None);
     let mut stale = Vec::new();
-    for (seed, name) in named_regressions() {
+    for Regression { name, case } in regressions() {
         let Some(mutant) = mutants.iter().find(|mutant| mutant.name == name) else {
             stale.push(format!("{name}: no such break"));
             continue;
         };
         let broken = mutant.applied().expect("the list is up to date");
-        let fails = |driver: &mut Driver| {
-            let persistence = Some(Box::new(ReadOnly::One(seed.clone())) as Box<dyn FailurePersistence>);
-            // The case alone, and no others.
-            let runner = TestRunner::new(Config { failure_persistence: persistence, cases: 0, ..config(0) });
-            explore(runner, driver, usize::MAX, 3, true).1.is_some()
-        };
+        let fails = |driver: &mut Driver| replay(driver, &case, true).1.is_some();
         if fails(&mut whole) || !fails(&mut driver(Some(mutant), Some(&broken))) {
             stale.push(name);
         }
     }
     stale
+}
+
+/// Walks new ways until one shows the break, and adds the case to those that failed once. How many steps that took.
+pub(crate) fn find_case(mutant: &Mutant, steps: usize) -> Option<usize> {
+    let broken = mutant.applied().expect("the list is up to date");
+    let runner = TestRunner::new(Config { max_shrink_iters: 3_000, ..config(steps) });
+    let (taken, failure) = explore(runner, &mut driver(Some(mutant), Some(&broken)), steps, 3, true);
+    let case = failure?.case?;
+    keep(&mutant.name, &case);
+    Some(taken)
 }
