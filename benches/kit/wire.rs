@@ -48,7 +48,9 @@ impl Reply {
     /// A script's reply as a list: scripts pack it into one MessagePack array, and those of before did not.
     pub fn unpacked(&self) -> Reply {
         match self {
-            Reply::Text(packed) => read_value(&mut packed.as_slice()).map_or_else(|_| self.clone(), |value| list(&value)),
+            Reply::Text(packed) => {
+                read_value(&mut packed.as_slice()).map_or_else(|_| self.clone(), |value| list(&value))
+            }
             other => other.clone(),
         }
     }
@@ -67,7 +69,9 @@ impl Reply {
 fn list(value: &rmpv::Value) -> Reply {
     match value {
         rmpv::Value::Array(items) => Reply::List(items.iter().map(list).collect()),
-        value => value.as_i64().map_or_else(|| Reply::Text(value.as_slice().unwrap_or_default().to_vec()), Reply::Number),
+        value => {
+            value.as_i64().map_or_else(|| Reply::Text(value.as_slice().unwrap_or_default().to_vec()), Reply::Number)
+        }
     }
 }
 

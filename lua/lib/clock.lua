@@ -1,6 +1,6 @@
 -- clock: the lock clock. All times are whole µs below 2^53, exact in Lua and in scores.
 -- NEEDS: raw skew seen pace live_until holder holder_end
--- SETS: now found_holder lapsed
+-- SETS: now skew pace found_holder lapsed holder holder_end
 local now = raw + skew
 local found_holder, lapsed = holder, ''
 do

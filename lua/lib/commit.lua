@@ -1,7 +1,8 @@
 -- commit: makes the planned writes in the one order that is safe in a slot that is migrating (a script that empties a
 -- key and touches it again is cut in the middle): the hash, which never empties, additions, TTLs, then one removal,
 -- messages. A `lenient` script goes on when memory is short.
--- NEEDS: lenient and all that is planned
+-- NEEDS: lenient lost found found_holder found_waiting contender queued joins place sessions leaving fields messages
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut
 do
   local DAY_US, HOUR_US = 86400000000, 3600000000
   local SLACK_US = HOUR_US / 12 -- a lock in use is given a new TTL that seldom
@@ -23,9 +24,9 @@ do
     gone[1] = found_holder
   end
   for i = 1, #leaving do
-    local id = leaving[i]
-    if id ~= holder then gone[#gone + 1] = id end
-    local its_client = string.match(id, CLIENT_OF)
+    local leaver = leaving[i]
+    if leaver ~= holder then gone[#gone + 1] = leaver end
+    local its_client = string.match(leaver, CLIENT_OF)
     local session = sessions[its_client]
     if not session then
       session = {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
@@ -66,13 +67,13 @@ do
   -- A client without the right to a channel must not undo what was written: heartbeats cover for a lost message.
   for i = 1, #messages do
     local its_terms, kind, its_id, its_token, its_ticket, left = unpack(messages[i])
-    local channel = its_terms[CHANNEL]
+    local to = its_terms[CHANNEL]
     -- Redis turns whole numbers below 2^53 into exact text by itself, in commands and in replies; Lua alone would not.
     -- Only the numbers are formatted: %s ends a text at its first NUL, and a name may have one.
     local message = kind .. ' ' .. its_id .. string.format(' %.0f %.0f %.0f ', its_token, its_ticket, left)
       .. its_terms[SECRET] .. ' ' .. lock
     -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none, and all nodes are told.
-    local sent = string.find(channel, '{', 1, true) and redis.pcall('SPUBLISH', channel, message)
-    if type(sent) ~= 'number' then redis.pcall('PUBLISH', channel, message) end
+    local sent = string.find(to, '{', 1, true) and redis.pcall('SPUBLISH', to, message)
+    if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end
   end
 end

@@ -1,5 +1,5 @@
 -- cut_short: an open recovery ends by `ends_by` at the latest, and a lease from before the loss of data ends with it.
--- NEEDS: ends_by
+-- NEEDS: ends_by now
 -- SETS: recover_until holder holder_end
 recover_until = min(recover_until, max(now, ends_by))
 if holder ~= '' and cut == 1 then

@@ -1,6 +1,6 @@
 -- give_up: an id no longer wants what it has, be it the lease or a place in the queue.
--- NEEDS: id own_entry
--- SETS: gave_up holder token stamp leaving waiting
+-- NEEDS: id own_entry now lapsed lost leaving
+-- SETS: gave_up holder holder_end token stamp waiting
 local gave_up
 if holder == id then
   gave_up = 'released'

@@ -1,7 +1,7 @@
 -- lost: a key of this lock is missing, so all that is left of its data counts as lost. A new epoch tells the clients, and
 -- they bring back what they know. Stamp, token, epoch and clock are kept where the numbers are left.
 -- NEEDS: lost found raw now
--- SETS: (planned) all numbers, holder
+-- SETS: stamp epoch recover_until recover_for waiting found_waiting live_until longest broken cut holder holder_end found_holder lapsed
 if lost then
   -- New stamps go on behind the queue that is dropped.
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]

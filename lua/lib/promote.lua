@@ -1,23 +1,23 @@
 -- promote: a free lock is granted to the first live waiter, which is told; the dead before it are purged. A contender is
 -- alive, and learns of its grant from the reply.
--- NEEDS: contender terms place ends queued joins sessions
--- SETS: holder holder_end holder_token holder_ticket broken cut token stamp grants longest leaving waiting fields messages again
+-- NEEDS: client contender terms place ends queued joins sessions leaving fields messages
+-- SETS: holder holder_end holder_token holder_ticket broken cut token stamp grants longest waiting again
 do
   local BATCH = 100 -- heads looked at in one call, so that work stays bounded
   if holder == '' and now >= recover_until then
     local grantee, its_terms, its_place, its_end = nil, terms, place, ends
-    local looked, mine = 0, waiting == 0
+    local looked, my_turn = 0, waiting == 0
     local page, from, at = {}, 0, 1
-    while not mine and not grantee do
+    while not my_turn and not grantee do
       if at > #page then
         -- The first in the queue is nearly always alive.
         page = call('ZRANGE', waiters, from, from == 0 and 0 or BATCH - 1, 'WITHSCORES')
         from, at = from + #page / 2, 1
         if #page == 0 then break end
       end
-      local head, ticket = page[at], tonumber(page[at + 1])
-      mine = contender and ticket >= place
-      if not mine then
+      local head, its_ticket = page[at], tonumber(page[at + 1])
+      my_turn = contender and its_ticket >= place
+      if not my_turn then
         at, looked = at + 2, looked + 1
         if not leaving[head] then
           leaving[#leaving + 1], leaving[head], waiting = head, true, waiting - 1
@@ -27,14 +27,14 @@ do
           local alive_until = sessions[its_client][1]
           if alive_until > now then
             -- The claim ends with the session: processes that died together cost one window, not one each.
-            grantee, its_terms, its_place = head, cmsgpack.unpack(entry), ticket
+            grantee, its_terms, its_place = head, cmsgpack.unpack(entry), its_ticket
             its_end = min(now + its_terms[LEASE], now + its_terms[LIVENESS], alive_until)
           end
         end
       end
     end
 
-    again = not grantee and not mine and looked == BATCH and waiting > 0
+    again = not grantee and not my_turn and looked == BATCH and waiting > 0
     if contender and not grantee and not again then
       grantee = contender
       if queued then leaving[#leaving + 1], leaving[contender], waiting = contender, true, waiting - 1 end

@@ -1,6 +1,7 @@
 -- state: the numbers of the lock as they are found, its holder included.
 -- NEEDS: lock waiters found joining
--- SETS: VERSION NUMBERS broken cut stamp token epoch seen skew pace pace_until recover_until recover_for grants longest waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
+-- SETS: VERSION NUMBERS broken cut stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
+-- SETS: waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
 local VERSION, NUMBERS = 1, '<BBBddddddddddddddddd' -- one field: a number written as text would cost as much as a command
 local broken, cut, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0

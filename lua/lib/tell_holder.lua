@@ -1,5 +1,5 @@
 -- tell_holder: people who look are told who holds the lock.
--- NEEDS: holder told
+-- NEEDS: holder holder_token raw told
 -- SETS: told
 if holder ~= '' then
   local entry = cmsgpack.unpack(call('HGET', lock, holder))

@@ -3,6 +3,8 @@
 
 mod failure;
 mod keys;
+#[cfg(test)]
+mod lint;
 mod push;
 mod reply;
 mod request;

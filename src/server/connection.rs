@@ -230,7 +230,8 @@ impl Connection {
             }
             match reply {
                 Ok(value) => Reply::Result(
-                    payload(&value).and_then(Answer::unpack)
+                    payload(&value)
+                        .and_then(Answer::unpack)
                         .ok_or_else(|| Failure::Rejected(format!("a reply that is not understood: {value:?}").into())),
                 ),
                 Err(error) => Reply::of(&error),

@@ -2,7 +2,7 @@
 //!
 //! ```ignore
 //! let cluster = Cluster::start();
-//! let slot = cluster.slot("fairlock:{lock}:queue");
+//! let slot = cluster.slot("fairlock:{lock}:lock");
 //! let to = cluster.another_master(cluster.owner(slot));
 //! let mut migration = cluster.migrate(slot, to);
 //! while let Some(key) = migration.step() {

@@ -19,6 +19,7 @@ pub mod resp;
 pub mod run;
 pub mod sentinel;
 pub mod server;
+pub mod state;
 pub mod texts;
 pub mod urls;
 #[cfg(target_os = "linux")]

@@ -13,7 +13,7 @@ use redis::{Connection, cmd};
 
 use super::{SOON, eventually, history::nothing_left, server::RedisServer};
 
-/// Asserts that nobody left anything behind: no key but the `:state` of locks, each with a time to live. Drops release in
+/// Asserts that nobody left anything behind: no key but the `:lock` of idle locks, each with a time to live. Drops release in
 /// the background, so this waits until it holds, and prints the keys with their contents if it does not come to hold.
 #[track_caller]
 pub fn keys_left(server: &RedisServer) {
@@ -53,11 +53,13 @@ fn beyond_rights(raw: &mut Connection, user: &str) -> Vec<HashMap<String, redis:
 
 fn left_behind(raw: &mut Connection) -> Vec<String> {
     let keys: Vec<String> = cmd("KEYS").arg("*").query(raw).expect("KEYS");
-    let with_ttl = |key: String| {
+    let looked_at = |key: String| {
         let ttl = time_to_live(raw, &key);
-        (key, ttl)
+        // A key of another type has no fields.
+        let fields = cmd("HLEN").arg(&key).query(raw).unwrap_or_default();
+        (key, ttl, fields)
     };
-    nothing_left(&keys.into_iter().map(with_ttl).collect::<Vec<_>>()).err().unwrap_or_default()
+    nothing_left(&keys.into_iter().map(looked_at).collect::<Vec<_>>()).err().unwrap_or_default()
 }
 
 fn time_to_live(raw: &mut Connection, key: &str) -> i64 {

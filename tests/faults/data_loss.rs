@@ -138,7 +138,7 @@ mod clocks {
     async fn look(server: &RedisServer, before: u64, forwards: bool) {
         eventually_async("the server has the new time", SOON, async || (time_of(server) > before + 1000) == forwards)
             .await;
-        let _: bool = redis::cmd("EXISTS").arg("fairlock:{lock}:state").query(&mut server.raw()).unwrap();
+        let _: bool = redis::cmd("EXISTS").arg("fairlock:{lock}:lock").query(&mut server.raw()).unwrap();
     }
 
     fn time_of(server: &RedisServer) -> u64 {

@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, LockOptions};
-use testkit::{Act, RedisServer, SOON, Target, eventually, eventually_async, keys_left, soon};
+use testkit::{Act, RedisServer, SOON, Target, eventually, eventually_async, keys_left, soon, state::State};
 
 async fn client(server: &RedisServer) -> Client {
     Client::connect(&server.url()).await.unwrap()
@@ -221,8 +221,10 @@ fn what_is_given_up_in_the_turn_of_its_grant_is_given_back() {
 
 /// How many locks are held.
 fn granted(server: &RedisServer) -> usize {
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*:leases").query(&mut server.raw()).unwrap();
-    keys.len()
+    let mut raw = server.raw();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*:lock").query(&mut raw).unwrap();
+    let names = keys.iter().map(|key| key.trim_start_matches("fairlock:{").trim_end_matches("}:lock"));
+    names.filter(|name| State::read(&mut raw, name).is_some_and(|state| state.holder().is_some())).count()
 }
 
 /// A proxy before a server, which can fall silent on the connections that it has, and serves new ones.

@@ -16,6 +16,7 @@ use testkit::{
     crew::{self, Crew, Fault, Report, Struck, fault, seeds},
     history::History,
     keys_left,
+    state::forget_holder,
 };
 
 /// The helper processes of this file.
@@ -117,7 +118,7 @@ fn a_server_that_grants_twice_is_found_out() {
     let said = failure(5, || {
         let mut crew = Crew::at(&server).seed(5).start();
         crew.suffer(vec![Fault::new("two hold", 1, |crew| {
-            let _: u64 = cmd("DEL").arg("fairlock:{crew}:leases").query(&mut server.raw()).unwrap();
+            forget_holder(&mut server.raw(), "crew");
             Struck::hits(u64::from(crew.history().exclusion(crew.terms()).is_err()))
         })]);
         crew.finish();

@@ -135,7 +135,7 @@ async fn what_cannot_be_carried_is_refused() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
     let mega = "x".repeat(4_000_000);
-    let braces = ["{", "}", "{}", "a{b}c", "}{", "\u{1b}[2J{\n", "fairlock:{other}:queue"];
+    let braces = ["{", "}", "{}", "a{b}c", "}{", "\u{1b}[2J{\n", "fairlock:{other}:lock"];
     for name in braces.into_iter().chain(["", &mega, &"{".repeat(513), &"é".repeat(257)]) {
         let error = client.lock(name).unwrap_err();
         clear(&error);
@@ -186,8 +186,8 @@ async fn strangers_may_call_themselves_anything() {
         let name = format!("lock {index}");
         for id in [&b"\xffme.1"[..], &[text, b".2"].concat()] {
             let mut acquire = cmd("EVALSHA");
-            acquire.arg(fairlock::testing::digest("acquire")).arg(5);
-            for what in ["queue", "sessions", "leases", "entries", "state"] {
+            acquire.arg(fairlock::testing::digest("acquire")).arg(2);
+            for what in ["lock", "waiters"] {
                 acquire.arg(key("fairlock", &name, what));
             }
             let us = 3_600_000_000_u64;

@@ -171,7 +171,10 @@ impl Witness {
         *until = (*until).max(after.state.seen + terms.liveness + terms.buffer);
         let stands = |client: &&String| self.heard_until.get(*client).is_some_and(|end| *end > after.state.seen);
         let standing = self.heartbeats.keys().filter(stands).map(|client| self.heartbeats[client]);
-        self.pace = standing.max().unwrap_or_default();
+        let pace = standing.max().unwrap_or_default();
+        // Who is granted the lock takes its session along: whether that was prolonged before, nobody sees.
+        let prolonged = self.before.lock.sessions.get(client) < after.sessions.get(client);
+        self.pace = if prolonged { pace } else { pace.max(self.pace) };
     }
 
     /// The lock clock never runs backwards, never faster than the server's, and while a session stands by two heartbeats
@@ -491,7 +494,8 @@ impl Witness {
         let (before, until) = (&self.before, lock.state.ttl_until);
         let longest = |of: &Lock| {
             let lease_end = of.lease.as_ref().map_or(0, |(_, end)| *end);
-            let longest = lease_end.max(of.state.live_until).max(of.state.recover_until).saturating_sub(lock.state.seen);
+            let longest =
+                lease_end.max(of.state.live_until).max(of.state.recover_until).saturating_sub(lock.state.seen);
             // Stamps that are ahead of the server's clock must not come again when the clock is there.
             let ahead = of.state.stamp as i64 - (of.state.seen as i64 - of.state.skew);
             (longest as i64).max(ahead) / 1000

@@ -85,7 +85,7 @@ fn every_slot_of_a_cluster_has_one_owner() {
     let cluster = Cluster::start();
     assert_eq!(cluster.nodes().len(), 3);
     // The tag decides, so the keys of one lock stand together.
-    assert_eq!(cluster.slot("fairlock:{lock}:queue"), cluster.slot("fairlock:{lock}:state"));
+    assert_eq!(cluster.slot("fairlock:{lock}:waiters"), cluster.slot("fairlock:{lock}:lock"));
     for slot in [0, 1, 5461, 5462, 10_922, 10_923, 16_383] {
         cluster.owner(slot);
     }

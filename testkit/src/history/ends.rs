@@ -56,12 +56,15 @@ impl Wait {
     }
 }
 
-/// Of these keys, with their times to live in ms, those that should not be there when nobody wants anything any more (I9):
-/// all but the `:state` of locks, and those too if they would stay for ever.
-pub fn nothing_left(keys: &[(String, i64)]) -> Result<(), Vec<String>> {
+/// A key, its time to live in ms, and how many fields it has if it is a hash.
+pub type Left = (String, i64, usize);
+
+/// Of these keys those that should not be there when nobody wants anything any more (I9): all but the `:lock` of locks
+/// whose only field is the packed state, and those too if they would stay for ever.
+pub fn nothing_left(keys: &[Left]) -> Result<(), Vec<String>> {
     // -1 means that the key never expires; one that has expired since it was listed (-2) is as good as any that will.
-    let stays = |(key, ttl): &&(String, i64)| !key.ends_with(":state") || *ttl == -1;
-    let mut left: Vec<String> = keys.iter().filter(stays).map(|(key, _)| key.clone()).collect();
+    let stays = |(key, ttl, fields): &&Left| !key.ends_with(":lock") || *ttl == -1 || *fields > 1;
+    let mut left: Vec<String> = keys.iter().filter(stays).map(|(key, ..)| key.clone()).collect();
     left.sort();
     if left.is_empty() { Ok(()) } else { Err(left) }
 }

@@ -5,6 +5,7 @@ use redis::{Connection, cmd};
 use testkit::{
     RedisServer,
     crew::{Fault, Struck},
+    state::{self, State},
 };
 
 const HOUR_US: u64 = 3_600_000_000;
@@ -15,23 +16,23 @@ const HOUR_US: u64 = 3_600_000_000;
 pub fn forged(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("messages forged", hits, move |crew| {
         let mut raw = server.raw();
-        let queue = format!("fairlock:{{{}}}:queue", crew.lock());
-        let other = "fairlock:{another}:queue";
+        let lock = state::key(crew.lock());
+        let other = state::key("another");
         let (seconds, micros): (u64, u64) = cmd("TIME").query(&mut raw).unwrap();
         let now = seconds * 1_000_000 + micros;
-        let waiters: Vec<(String, u64)> = with_scores(&mut raw, &queue);
-        let holders: Vec<(String, u64)> = with_scores(&mut raw, &queue.replace(":queue", ":leases"));
+        let waiters: Vec<(String, u64)> = with_scores(&mut raw, &lock.replace(":lock", ":waiters"));
+        let holder = State::read(&mut raw, crew.lock()).and_then(|state| state.holder());
         let mut reached = 0;
         for (nth, (id, ticket)) in (0..).zip(&waiters) {
             let token = now + HOUR_US + nth;
             publish(&mut raw, id, &format!("grant {id} {token} {ticket} 2000000 {other}"));
-            publish(&mut raw, id, &format!("break {id} {token} {ticket} 2000000 {queue}"));
-            reached += publish(&mut raw, id, &format!("grant {id} {token} {ticket} 2000000 {queue}"));
+            publish(&mut raw, id, &format!("break {id} {token} {ticket} 2000000 {lock}"));
+            reached += publish(&mut raw, id, &format!("grant {id} {token} {ticket} 2000000 {lock}"));
         }
-        for (id, _) in &holders {
+        if let Some(id) = &holder {
             let token = now + HOUR_US;
-            publish(&mut raw, id, &format!("break {id} {token} 1 0 {queue}"));
-            publish(&mut raw, id, &format!("grant {id} {token} 1 2000000 {queue}"));
+            publish(&mut raw, id, &format!("break {id} {token} 1 0 {lock}"));
+            publish(&mut raw, id, &format!("grant {id} {token} 1 2000000 {lock}"));
             publish(&mut raw, id, &format!("grant {id} {now} 1 2000000 {other}"));
         }
         Struck::hits(reached)

@@ -10,6 +10,7 @@ use testkit::{
     crew::{Crew, Fault, Struck, clock, fault::concerned},
     eventually,
     history::{Trouble, Wait, now_ns},
+    state::State,
 };
 
 /// SIGKILL of the master that sentinels know, and no replica knows of the latest grants. It comes back as a replica before
@@ -164,15 +165,11 @@ fn killed(crew: &Crew, master: &RedisServer, unlinked: &[&RedisServer]) -> u64 {
     concerned(crew).min(1)
 }
 
-/// Both at one moment. The stamp is the first of the packed numbers, and a lock that is in use has some.
+/// Both at one moment. A lock that is in use has a stamp.
 fn role_and_stamp(server: &RedisServer) -> redis::RedisResult<(String, Option<u64>)> {
     let mut both = redis::pipe();
-    both.atomic().cmd("ROLE").cmd("HGET").arg("fairlock:{crew}:state").arg("numbers");
+    both.atomic().cmd("ROLE").add_command(State::command("crew"));
     let (role, numbers): (Vec<redis::Value>, Option<Vec<u8>>) = both.query(&mut server.try_raw()?)?;
     let role = role.into_iter().next().map(redis::from_redis_value).transpose()?;
-    let stamp = numbers.map(|packed| {
-        let (first, _) = packed.split_first_chunk().expect("packed numbers");
-        f64::from_le_bytes(*first) as u64
-    });
-    Ok((role.unwrap_or_default(), stamp))
+    Ok((role.unwrap_or_default(), numbers.map(|packed| State::unpack(packed).stamp())))
 }

@@ -13,7 +13,7 @@ use testkit::{
 };
 
 /// What names a lock. The set-up of a connection does not, though it tries whether scripts can be called.
-const OF_LOCKS: &str = ":queue";
+const OF_LOCKS: &str = ":lock";
 
 /// Every frame that is about locks: requests, replies, or the messages of grants.
 fn any(crew: &mut Crew) -> Target {
