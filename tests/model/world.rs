@@ -152,7 +152,7 @@ fn op() -> impl Strategy<Value = Op> {
         220 => pass().prop_map(Op::Pass),
         12 => step.prop_map(Op::Step),
         8 => (0..CLIENTS, 0..CLIENTS).prop_map(|(who, like)| Op::Reconsider { who, like }),
-        8 => prop::bool::weighted(0.3).prop_map(Op::Full),
+        8 => prop::bool::weighted(0.1).prop_map(Op::Full),
         12 => (0..CLIENTS).prop_map(Op::Die),
         12 => (0..CLIENTS).prop_map(Op::Pause),
         20 => Just(Op::Settle),
@@ -532,7 +532,9 @@ impl<'a> World<'a> {
         let heartbeat = self.terms.iter().map(|terms| terms.heartbeat).min().unwrap();
         let slack = longest(|terms| 4 * terms.heartbeat);
         let (start, mut recover) = (self.now, 0);
-        let limit = |recover: u64| lease.max(recover) + window + slack;
+        let waiters: usize = self.clients.iter().map(|client| client.waiters.len()).sum();
+        let turns = heartbeat * waiters as u64;
+        let limit = |recover: u64| lease.max(recover) + window + slack + turns;
         let busy = |client: &Client| !client.waiters.is_empty() || !client.holds.is_empty();
         // Whoever was told of a lease that ends in hours opens a recovery for as long. That is not watched to its end.
         let patience = 2 * limit(0);
