@@ -125,35 +125,51 @@ impl Driver {
         self.run_between(&[limit(1), limit(0)], time, batch, request)
     }
 
-    /// With the first half of these commands before it, and the others after it.
     fn run_between(&mut self, around: &[Cmd], time: u64, batch: usize, request: &Request) -> Result<Outcome, String> {
-        let (name, arguments) = encode(request);
-        let (source, digest) = &self.scripts[&(batch, name)];
-        let clock = cmd("SET").arg("test-clock").arg(time).clone();
-        let (first, then) = around.split_at(around.len() / 2);
-        let script = 1 + first.len();
-        let mut asked = vec![clock];
-        asked.extend_from_slice(first);
-        asked.push(self.keyed("EVALSHA", digest, &arguments));
-        asked.extend_from_slice(then);
-        asked.push(self.keyed("EVALSHA", &self.dump, &[]));
-        let loads = [source, DUMP].map(|script| cmd("SCRIPT").arg("LOAD").arg(script).clone());
-        let replies = self.ask_all(&asked);
-        match (&replies[script], &replies[asked.len() - 1]) {
-            (Value::Error(error), _) if error.starts_with("NOSCRIPT") => {
-                self.ask(&loads);
-                self.run_between(around, time, batch, request)
-            }
+        match self.call(around, time, batch, request) {
             (Value::Error(error), dump) if error.starts_with(NO_MEMORY) => {
                 let (answer, messages) = (Answer { word: NO_MEMORY.into(), ..Answer::default() }, vec![]);
-                Ok(Outcome { answer, messages, found: found(dump) })
+                Ok(Outcome { answer, messages, found: found(&dump) })
             }
             (Value::Error(error), _) => Err(format!("the script failed: {error}")),
             (reply, dump) => {
                 let messages = std::mem::take(&mut self.messages);
-                Ok(Outcome { answer: answer(reply), messages, found: found(dump) })
+                Ok(Outcome { answer: answer(&reply), messages, found: found(&dump) })
             }
         }
+    }
+
+    /// The script's reply and the dump after it, with the first half of these commands before them, the others after them.
+    fn call(&mut self, around: &[Cmd], time: u64, batch: usize, request: &Request) -> (Value, Value) {
+        let (name, arguments) = encode(request);
+        let (source, digest) = &self.scripts[&(batch, name)];
+        let loads = [source, DUMP].map(|script| cmd("SCRIPT").arg("LOAD").arg(script).clone());
+        let (first, then) = around.split_at(around.len() / 2);
+        let mut asked = vec![cmd("SET").arg("test-clock").arg(time).clone()];
+        asked.extend_from_slice(first);
+        asked.push(self.keyed("EVALSHA", digest, &arguments));
+        asked.extend_from_slice(then);
+        asked.push(self.keyed("EVALSHA", &self.dump, &[]));
+        let mut replies = self.ask_all(&asked);
+        let (reply, dump) = (replies.swap_remove(1 + first.len()), replies.pop().expect("a dump"));
+        if matches!(&reply, Value::Error(error) if error.starts_with("NOSCRIPT")) {
+            self.ask(&loads);
+            return self.call(around, time, batch, request);
+        }
+        (reply, dump)
+    }
+
+    /// The error with which the request fails, if it does.
+    pub fn refusal(&mut self, time: u64, request: &Request) -> Option<String> {
+        match self.call(&[], time, 100, request).0 {
+            Value::Error(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Runs this Lua text on the lock's keys.
+    pub fn edit(&mut self, lua: &str) {
+        self.ask(&[self.keyed("EVAL", lua, &[])]);
     }
 
     pub fn found(&mut self) -> Found {

@@ -11,8 +11,8 @@ mod model;
 use std::time::Instant;
 
 use model::driver::Driver;
+use model::singles::SINGLES;
 use model::walks::{config, explore, paragraph, regressions, replay};
-use model::{Memory, Request, Terms};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// Over all tests that compare with the model.
@@ -62,32 +62,10 @@ fn so_they_do_when_a_batch_is_small() {
     compare(3);
 }
 
-// Longer rows of the dead than random walks make: heads are read in pages.
 #[test]
-fn whoever_stands_behind_the_dead_is_next() {
-    const TIME: u64 = 1_700_000_000_000_000;
-    let terms = Terms { lease: 60_000_000, liveness: 10_000_000, buffer: 1_000_000, heartbeat: 3_000_000 };
-    let acquire = |id: String| {
-        let memory = Memory::default();
-        Request::Acquire { id, wait: true, claim: false, terms, ticket: 0, memory }
-    };
+fn single_cases() {
     let mut driver = Driver::start();
-    for dead in 0..12 {
-        driver.flush_all();
-        let mut ask = |time: u64, request: &Request| driver.run(TIME + time, 100, request).unwrap();
-        let rows = ["holder.1".to_owned()].into_iter().chain((1..=dead).map(|n| format!("dead.{n}")));
-        for id in rows.chain(["first.1".to_owned(), "second.1".to_owned()]) {
-            ask(0, &acquire(id));
-        }
-        for (seconds, client) in [4, 8, 12].into_iter().flat_map(|at| [(at, "first"), (at, "second")]) {
-            let ids = vec![format!("{client}.1")];
-            ask(seconds * 1_000_000, &Request::Heartbeat { client: client.to_owned(), terms, ids });
-        }
-        let found =
-            ask(12_000_000, &Request::Release { id: "holder.1".into(), token: 0, terms, memory: Memory::default() })
-                .found
-                .lock;
-        assert_eq!(found.lease.as_ref().map(|(id, _)| id.as_str()), Some("first.1"), "behind {dead} who are dead");
-        assert_eq!(found.queue.len(), 1, "{:?}", found.queue);
+    for (name, case) in SINGLES {
+        case(&mut driver).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
     }
 }

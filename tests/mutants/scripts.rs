@@ -4,6 +4,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::list::Mutant;
 use crate::model::driver::Driver;
+use crate::model::singles::SINGLES;
 use crate::model::walks::{Regression, config, explore, keep, regressions, replay};
 
 /// Against the model, and against the promises alone. What takes more is a case for the list of those that failed once.
@@ -18,10 +19,11 @@ pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
     let broken = mutant.map(Mutant::applied).transpose()?;
     let mut driver = driver(mutant, broken.as_deref());
     let [by_model, by_promises] = [true, false].map(|by_model| notice(&mut driver, by_model));
-    Ok(by_model.map(|step| match by_promises {
-        Some(other) => format!("model at step {step}, promises at step {other}"),
-        None => format!("model at step {step}"),
-    }))
+    Ok(match (by_model, by_promises) {
+        (Some(step), Some(other)) => Some(format!("model at step {step}, promises at step {other}")),
+        (Some(step), None) => Some(format!("model at step {step}")),
+        (None, _) => SINGLES.iter().find(|(_, case)| case(&mut driver).is_err()).map(|(name, _)| (*name).to_owned()),
+    })
 }
 
 /// Whether the promises alone find the mutant, without the model.
