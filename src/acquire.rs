@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 
 use crate::error::{AcquireError, Fault, OptionError, RunError, TryAcquireError};
 use crate::guard::{Guard, Held};
-use crate::keeper::{Acquiring, Command, Handle, Mode, Outcome, Refusal};
+use crate::keeper::{Acquiring, Handle, Mode, Refusal};
 use crate::options::{Spec, check_text, check_timeout};
 use crate::protocol::About;
 use crate::wakers::Relayed;
@@ -260,9 +260,8 @@ impl From<Failed> for AcquireError {
                 AcquireError::Timeout { waited, position, cause }
             }
             Failed::Refused(Refusal::Fault(fault)) => fault.into(),
-            // Only a try is told that the lock is busy.
             Failed::Refused(Refusal::Busy { .. }) => {
-                AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
+                Fault::Refused { message: "it says that the lock is busy to an acquire that waits".into() }.into()
             }
             Failed::NotTaken(lease) => AcquireError::NotTaken { lease },
             Failed::Other(error) => error,
@@ -408,10 +407,7 @@ impl Waiting {
         let waiter = self.inner.future.acquiring.as_ref().map(|acquiring| (acquiring.id, acquiring.lock.clone()));
         async move {
             let Some((id, lock)) = waiter else { return Ok(0) };
-            match handle.call(&lock, |call| Command::Position { call, id }).await? {
-                Outcome::Position(position) => Ok(position),
-                _ => Ok(0),
-            }
+            handle.position(&lock, id).await
         }
     }
 

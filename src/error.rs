@@ -99,6 +99,16 @@ pub enum Fault {
         /// What the server said.
         message: Arc<str>,
     },
+    /// Clients of another version of fairlock, which keep locks in another layout, use this lock.
+    #[error(
+        "the lock {name:?} is used by another version of fairlock ({message}): let its users upgrade together, or use another name or prefix"
+    )]
+    OtherLayout {
+        /// The lock.
+        name: Arc<str>,
+        /// What the script said.
+        message: Arc<str>,
+    },
     /// The server refuses the script.
     #[error("the server refuses the request: {message}")]
     Refused {

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::clock::Time;
 use crate::error::{Fault, Lost, LostReason, ReleaseError, RenewError};
-use crate::keeper::{Command, Handle, Message, Outcome};
+use crate::keeper::{Command, Handle, Message, Release, Renewal};
 use crate::options::Spec;
 use crate::wakers::Wakers;
 
@@ -158,7 +158,7 @@ impl Drop for Armed {
         if self.armed && !self.shared.is_forked() {
             self.shared.lose(LostReason::Released);
             let (lock, id) = (self.shared.spec.name().clone(), self.shared.id);
-            let _ = self.messages.send(Message::Command { lock, command: Command::Release { call: None, id } });
+            let _ = self.messages.send(Message::Command { lock, command: Command::Release { question: None, id } });
         }
     }
 }
@@ -234,13 +234,10 @@ impl Guard {
     /// If the future is dropped, the renewal may still take place.
     pub async fn renew(&self) -> Result<(), RenewError> {
         self.check()?;
-        match self
-            .handle
-            .call(self.armed.shared.spec.name(), |call| Command::Renew { call, id: self.armed.shared.id })
-            .await?
-        {
-            Outcome::Lost(reason) => Err(self.armed.shared.lost_with(reason).into()),
-            _ => Ok(()),
+        let shared = &self.armed.shared;
+        match self.handle.renew(shared.spec.name(), shared.id).await? {
+            Renewal::Renewed => Ok(()),
+            Renewal::Lost(reason) => Err(shared.lost_with(reason).into()),
         }
     }
 
@@ -259,17 +256,16 @@ impl Guard {
         let held = self.check();
         let shared = self.armed.shared.clone();
         self.armed.armed = false;
-        let answer = self.handle.call(shared.spec.name(), |call| Command::Release { call: Some(call), id: shared.id });
+        let answer = self.handle.release(shared.spec.name(), shared.id);
         shared.lose(LostReason::Released);
         let outcome = answer.await;
         tracing::debug!(lock = &**shared.spec.name(), token = shared.token, ?outcome, "released");
         self.handle.say_notes();
         held?;
         match outcome? {
-            Outcome::Released => Ok(()),
-            Outcome::Unknown(cause) => Err(ReleaseError::Unknown { cause }),
-            Outcome::Lost(reason) => Err(shared.lost_with(reason).into()),
-            _ => Ok(()),
+            Release::Released => Ok(()),
+            Release::Lost(reason) => Err(shared.lost_with(reason).into()),
+            Release::Unknown(cause) => Err(ReleaseError::Unknown { cause }),
         }
     }
 }

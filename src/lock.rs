@@ -7,7 +7,7 @@ use crate::acquire::{Acquire, Enqueue, TryAcquire};
 use crate::error::{Fault, RunError};
 use crate::guard::Held;
 use crate::inspect::{Broken, LockState};
-use crate::keeper::{Command, Handle, Outcome};
+use crate::keeper::Handle;
 use crate::options::Spec;
 
 /// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
@@ -71,16 +71,13 @@ impl Lock {
         let mut state = LockState::default();
         let mut after = 0;
         loop {
-            let keys = self.spec.keys.clone();
-            let outcome =
-                self.handle.call(self.spec.name(), |call| Command::Inspect { call, keys, after, count: PAGE }).await?;
-            let Outcome::State(page) = outcome else { return Ok(state) };
-            state.recovering_for = page.recovering_for();
-            state.holder = page.held.map(|holder| *holder);
+            let page = self.handle.inspect(&self.spec.keys, after, PAGE).await?;
+            state.recovering_for = page.recovering_for;
+            state.holder = page.holder;
             state.waiting = page.waiting;
-            let more = page.page.len() == PAGE as usize;
-            after = page.page.last().map_or(after, |waiter| waiter.ticket);
-            state.queue.extend(page.page);
+            let more = page.queue.len() == PAGE as usize;
+            after = page.queue.last().map_or(after, |waiter| waiter.ticket);
+            state.queue.extend(page.queue);
             if !more {
                 return Ok(state);
             }
@@ -122,10 +119,6 @@ impl Lock {
     }
 
     async fn break_with(&self, token: u64, force: bool) -> Result<Broken, Fault> {
-        let keys = self.spec.keys.clone();
-        match self.handle.call(self.spec.name(), |call| Command::Break { call, keys, token, force }).await? {
-            Outcome::Broken(broken) => Ok(broken),
-            _ => Ok(Broken::Unknown),
-        }
+        self.handle.break_lease(&self.spec.keys, token, force).await
     }
 }

@@ -21,12 +21,23 @@ pub fn midmean(values: &[f64]) -> f64 {
     middle.iter().sum::<f64>() / middle.len() as f64
 }
 
-pub fn timed(work: impl FnOnce()) -> Duration {
-    let start = Instant::now();
-    work();
-    start.elapsed()
-}
-
 pub fn us(span: Duration) -> f64 {
     span.as_secs_f64() * 1e6
+}
+
+/// The ratio of two series that were measured in turn: the median over the rounds, in each of which the machine was the
+/// same for both.
+pub fn ratio(measured: &[f64], floor: &[f64]) -> f64 {
+    assert_eq!(measured.len(), floor.len());
+    let ratios: Vec<f64> = measured.iter().zip(floor).map(|(measured, floor)| measured / floor).collect();
+    median(&ratios)
+}
+
+/// The time of one of so many, in microseconds.
+pub fn each(times: usize, mut work: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    for _ in 0..times {
+        work();
+    }
+    us(start.elapsed()) / times as f64
 }

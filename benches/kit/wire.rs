@@ -131,15 +131,20 @@ impl Wire {
 }
 
 /// A request as it goes over the wire.
-pub fn encode<T: AsRef<[u8]>>(words: &[T]) -> Vec<u8> {
-    let mut request = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        let word = word.as_ref();
-        request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        request.extend_from_slice(word);
-        request.extend_from_slice(b"\r\n");
-    }
+pub fn encode<T: AsRef<str>>(words: &[T]) -> Vec<u8> {
+    let mut request = Vec::new();
+    head(words.len(), &mut request);
+    words.iter().for_each(|text| word(text.as_ref(), &mut request));
     request
+}
+
+/// The beginning of a request of so many words.
+pub fn head(words: usize, request: &mut Vec<u8>) {
+    write!(request, "*{words}\r\n").expect("writing to memory");
+}
+
+pub fn word(text: &str, request: &mut Vec<u8>) {
+    write!(request, "${}\r\n{text}\r\n", text.len()).expect("writing to memory");
 }
 
 /// One whole reply from `at` on, which moves behind it; None if it is not all there yet.

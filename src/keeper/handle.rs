@@ -10,12 +10,14 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::lock;
-use super::machine::{CallId, Command, Id, Mode, Outcome, Refusal};
+use super::machine::{Command, Id, Mode, Page, Refusal, Release, Renewal};
+use super::questions::Ask;
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::guard::Armed;
+use crate::inspect::Broken;
 use crate::options::Spec;
-use crate::protocol::About;
+use crate::protocol::{About, LockKeys};
 use crate::wakers::Wakers;
 
 /// How long the last handle waits until what is pending is given back.
@@ -32,11 +34,9 @@ pub(crate) enum Message {
         caller: Caller,
     },
     /// About the lock of this name, like the next.
-    Call {
+    Ask {
         lock: Arc<str>,
-        call: CallId,
-        command: Command,
-        reply: oneshot::Sender<Outcome>,
+        ask: Ask,
     },
     Command {
         lock: Arc<str>,
@@ -49,8 +49,7 @@ pub(crate) enum Message {
     },
     /// Ends all that this client has at all locks.
     Close {
-        call: CallId,
-        reply: oneshot::Sender<Outcome>,
+        reply: oneshot::Sender<()>,
     },
     /// The last handle is gone.
     End,
@@ -153,37 +152,45 @@ impl Handle {
         self.messages.send(message).map_err(|_| Fault::KeeperPanicked)
     }
 
-    /// Asks the keeper, and awaits its answer. Dropping the future drops the question's answer, not the question.
-    pub(crate) async fn call(
-        &self,
-        lock: &Arc<str>,
-        command: impl FnOnce(CallId) -> Command,
-    ) -> Result<Outcome, Fault> {
-        let lock = lock.clone();
-        self.ask(|call, reply| Message::Call { lock, call, command: command(call), reply }).await
+    /// At which position a waiter stands: 1 for the next one to be granted, 0 for one that was granted.
+    pub(crate) async fn position(&self, lock: &Arc<str>, id: Id) -> Result<u64, Fault> {
+        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Position { id, reply } }).await?
     }
 
-    /// Asks the keeper what is in the way of the server of this lock.
+    pub(crate) async fn renew(&self, lock: &Arc<str>, id: Id) -> Result<Renewal, Fault> {
+        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Renew { id, reply } }).await?
+    }
+
+    pub(crate) async fn release(&self, lock: &Arc<str>, id: Id) -> Result<Release, Fault> {
+        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Release { id, reply } }).await
+    }
+
+    /// So many waiters after the ticket `after`, and who holds the lock.
+    pub(crate) async fn inspect(&self, keys: &Arc<LockKeys>, after: u64, count: u32) -> Result<Page, Fault> {
+        let (lock, keys) = (keys.name.clone(), keys.clone());
+        self.ask(|reply| Message::Ask { lock, ask: Ask::Inspect { keys, after, count, reply } }).await?
+    }
+
+    pub(crate) async fn break_lease(&self, keys: &Arc<LockKeys>, token: u64, force: bool) -> Result<Broken, Fault> {
+        let (lock, keys) = (keys.name.clone(), keys.clone());
+        self.ask(|reply| Message::Ask { lock, ask: Ask::Break { keys, token, force, reply } }).await?
+    }
+
+    /// What is in the way of the server of this lock.
     pub(crate) async fn trouble(&self, lock: &Arc<str>) -> Result<Option<Arc<str>>, Fault> {
-        let (reply, answer) = oneshot::channel();
-        self.send(Message::Trouble { lock: lock.clone(), reply })?;
-        self.wakers.relay(tokio::task::unconstrained(answer)).await.map_err(|_| Fault::KeeperPanicked)
+        self.ask(|reply| Message::Trouble { lock: lock.clone(), reply }).await
     }
 
     /// Ends all that this client has.
-    pub(crate) async fn close(&self) -> Result<Outcome, Fault> {
-        self.ask(|call, reply| Message::Close { call, reply }).await
+    pub(crate) async fn close(&self) -> Result<(), Fault> {
+        self.ask(|reply| Message::Close { reply }).await
     }
 
-    async fn ask(&self, message: impl FnOnce(CallId, oneshot::Sender<Outcome>) -> Message) -> Result<Outcome, Fault> {
+    /// Asks the keeper, and awaits its answer. Dropping the future drops the answer, not the question.
+    async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Fault> {
         let (reply, answer) = oneshot::channel();
-        let call = self.next.fetch_add(1, Ordering::Relaxed);
-        self.send(message(call, reply))?;
-        match self.wakers.relay(tokio::task::unconstrained(answer)).await {
-            Ok(Outcome::Fault(fault)) => Err(fault),
-            Ok(outcome) => Ok(outcome),
-            Err(_) => Err(Fault::KeeperPanicked),
-        }
+        self.send(message(reply))?;
+        self.wakers.relay(tokio::task::unconstrained(answer)).await.map_err(|_| Fault::KeeperPanicked)
     }
 
     /// Starts an acquire.

@@ -46,6 +46,7 @@ mod handle;
 mod links;
 mod machine;
 mod network;
+mod questions;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
@@ -60,11 +61,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
-pub(crate) use machine::{Command, Mode, Outcome, Refusal, margin};
+pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal, margin};
 
 use self::handle::End;
-use self::machine::{CallId, Effect, Event, Id, Machine};
+use self::machine::{Effect, Event, Id, Machine, QuestionId};
 use self::network::{Network, News};
+use self::questions::Questions;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
 use crate::guard::{Armed, Shared};
@@ -75,8 +77,8 @@ use crate::wakers::Wakers;
 const LOOK: Duration = Duration::from_secs(1);
 /// Events that are taken in before their effects are carried out.
 const BATCH: usize = 256;
-/// A call whose outcome nobody awaits.
-const NOBODY: CallId = 0;
+/// A question whose answer nobody awaits.
+const NOBODY: QuestionId = QuestionId(0);
 
 type Leases = Arc<Mutex<HashMap<Id, Arc<Shared>>>>;
 
@@ -144,8 +146,7 @@ struct Keeper {
     /// For those who await the loss of a lease.
     wakers: Arc<Wakers>,
     callers: HashMap<Id, Caller>,
-    /// With how many machines' outcomes are awaited.
-    calls: HashMap<CallId, (oneshot::Sender<Outcome>, usize)>,
+    questions: Questions,
     leases: Leases,
     end: Arc<End>,
     closed: bool,
@@ -173,7 +174,7 @@ impl Keeper {
             messages,
             wakers,
             callers: HashMap::new(),
-            calls: HashMap::new(),
+            questions: Questions::default(),
             leases,
             end,
             closed: false,
@@ -229,7 +230,7 @@ impl Keeper {
         let machine = self.machines.entry(slot).or_insert_with(|| {
             let mut machine = Machine::new(self.client.clone(), self.prefix.clone(), fastrand::u64(..));
             if self.closed {
-                machine.handle(Time::now(), Event::Command(Command::Close { call: NOBODY }));
+                machine.handle(Time::now(), Event::Command(Command::Close { question: NOBODY }));
             }
             machine
         });
@@ -271,10 +272,7 @@ impl Keeper {
                 self.callers.insert(id, caller);
                 (spec.name().clone(), Command::Acquire { id, spec, about, mode, timeout, called })
             }
-            Message::Call { lock, call, command, reply } => {
-                self.calls.insert(call, (reply, 1));
-                (lock, command)
-            }
+            Message::Ask { lock, ask } => (lock, self.questions.ask(ask)),
             Message::Command { lock, command } => {
                 if let Command::Abandon { id } = &command {
                     self.callers.remove(id);
@@ -286,7 +284,7 @@ impl Keeper {
                 let _ = reply.send(machine.and_then(Machine::trouble));
                 return;
             }
-            Message::Close { call, reply } => return self.close(call, reply),
+            Message::Close { reply } => return self.close(reply),
             Message::End => {
                 self.ending = true;
                 return;
@@ -303,15 +301,11 @@ impl Keeper {
         }
     }
 
-    fn close(&mut self, call: CallId, reply: oneshot::Sender<Outcome>) {
+    fn close(&mut self, reply: oneshot::Sender<()>) {
         self.closed = true;
         let machines: Vec<Slot> = self.machines.keys().copied().collect();
-        if machines.is_empty() {
-            let _ = reply.send(Outcome::Closed);
-            return;
-        }
-        self.calls.insert(call, (reply, machines.len()));
-        machines.into_iter().for_each(|slot| self.feed(slot, Event::Command(Command::Close { call })));
+        let question = self.questions.close(machines.len(), reply);
+        machines.into_iter().for_each(|slot| self.feed(slot, Event::Command(Command::Close { question })));
     }
 
     fn carry_out(&mut self) {
@@ -365,17 +359,7 @@ impl Keeper {
                     self.feed(slot, Event::NotTaken { id });
                 }
             }
-            Effect::Done { call, outcome } => {
-                // Of a close each machine tells, of anything else one.
-                if let Some((_, awaited)) = self.calls.get_mut(&call) {
-                    *awaited -= 1;
-                    if *awaited == 0
-                        && let Some((reply, _)) = self.calls.remove(&call)
-                    {
-                        let _ = reply.send(outcome);
-                    }
-                }
-            }
+            Effect::Answer { question, outcome } => self.questions.answer(question, outcome),
         }
     }
 

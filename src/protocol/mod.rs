@@ -15,7 +15,7 @@ pub(crate) use keys::{LockKeys, is_of, wire_id};
 pub(crate) use push::{Push, PushKind};
 #[cfg(test)]
 pub(crate) use reply::Plain;
-pub(crate) use reply::{Answer, HolderSeen, StatePage, Word};
+pub(crate) use reply::{Answer, HolderSeen, Word};
 pub(crate) use request::{About, Call};
 #[cfg(feature = "test-hooks")]
 pub(crate) use scripts::assemble;

@@ -55,9 +55,6 @@ pub(crate) struct HolderSeen {
     pub(crate) ticket: u64,
 }
 
-/// One page of an inspection.
-pub(crate) type StatePage = Answer;
-
 macro_rules! words {
     ($($variant:ident = $name:literal),* $(,)?) => {
         /// The first word of a reply.
@@ -96,8 +93,8 @@ impl Value for rmpv::Value {
     }
 }
 
-/// Replies are no deeper than a page of waiters in an array.
-const DEPTH: usize = 8;
+/// Replies are no deeper than the rows of a page in an array, each of which the decoder counts several times.
+const DEPTH: usize = 32;
 
 impl Answer {
     /// A reply as the scripts pack it: one MessagePack array.

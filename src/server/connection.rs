@@ -202,7 +202,7 @@ impl Endpoint {
                 let version = "it does not know the command HELLO, unless that is renamed".into();
                 ConnectError::TooOld { address, version }
             }
-            Meaning::Rejected | Meaning::WrongType => ConnectError::Refused { address, cause },
+            Meaning::Rejected | Meaning::WrongType | Meaning::OtherLayout => ConnectError::Refused { address, cause },
             Meaning::Broken => ConnectError::Unreachable { address, cause },
         }
     }

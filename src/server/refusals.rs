@@ -2,7 +2,9 @@
 
 use redis::{ErrorKind, RedisError};
 
-use self::Meaning::{Broken, Database, Denied, Hello, Login, NotCluster, Passing, ReadOnly, Rejected, WrongType};
+use self::Meaning::{
+    Broken, Database, Denied, Hello, Login, NotCluster, OtherLayout, Passing, ReadOnly, Rejected, WrongType,
+};
 
 /// What a server means by an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub(super) enum Meaning {
     Denied,
     /// A key has another type.
     WrongType,
+    /// The scripts found a lock that is kept in another layout.
+    OtherLayout,
     /// It has no database of that number.
     Database,
     /// It is no node of a cluster.
@@ -40,6 +44,7 @@ const WORDS: &[(&str, Meaning)] = &[
     ("unknown command 'HELLO'", Hello),
     ("unknown command", Rejected),
     ("WRONGTYPE", WrongType),
+    ("OTHERLAYOUT", OtherLayout),
     ("OOM ", Passing),
     ("MISCONF", Passing),
     ("NOREPLICAS", Passing),

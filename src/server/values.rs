@@ -32,6 +32,7 @@ impl Failure {
             Meaning::Login => Failure::Denied(said),
             Meaning::Denied => Failure::Denied(format!("{said}; the README lists the rights that are needed").into()),
             Meaning::WrongType => Failure::WrongType(said),
+            Meaning::OtherLayout => Failure::OtherLayout(said),
             Meaning::Database | Meaning::NotCluster | Meaning::Hello | Meaning::Rejected => Failure::Rejected(said),
         })
     }
@@ -101,6 +102,8 @@ mod tests {
             assert!(matches!(said(line), Failure::WrongType(_)), "{:?}", said(line));
         }
         assert!(matches!(said("ERR unknown command 'EVALSHA'"), Failure::Rejected(_)));
+        let other = said("OTHERLAYOUT the lock is kept in layout 2");
+        assert!(matches!(other, Failure::OtherLayout(_)), "{other:?}");
         let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
         assert_eq!(Failure::of(&broken), None);
     }

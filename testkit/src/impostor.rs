@@ -1,4 +1,4 @@
-//! Something that listens on a port and answers as a test says: no Redis, or one that exists nowhere any more.
+//! A listener that answers as a test says: another program than Redis, or a Redis version that is not available.
 
 use std::{
     io::{BufRead, BufReader, Read as _, Write as _},

@@ -1,7 +1,7 @@
 //! What the tests and the benchmarks share: private Redis servers, helper processes, and judges of what happened.
 //!
-//! Nothing here sleeps for a fixed time and hopes: whatever takes time is asked for until it holds (`eventually`), and
-//! whatever is started is ended by its own handle, also when the test panics or is killed.
+//! Nothing here sleeps for a fixed time: a condition that takes time is checked until it holds (`eventually`). A handle
+//! ends everything that it started, also when the test panics or is killed.
 
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]

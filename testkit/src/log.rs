@@ -1,6 +1,7 @@
-//! What is logged, as a subscriber would write it that knows nothing of its own about texts.
+//! Collects log records, as a subscriber would write them that escapes nothing itself.
 //!
-//! What is logged is decided once for all threads of a process, so a test that collects it is alone in its file.
+//! A process decides once, for all its threads, which records are collected. So a test that collects them is alone in
+//! its file.
 
 use std::{
     fmt::{Debug, Write as _},

@@ -2,9 +2,9 @@
 //!
 //! `Drop` covers tests that return or panic. A test process that is killed runs no `Drop`; for that each process gets a
 //! leash: a tiny shell that reads from a pipe which only this test process holds open. When the test process ends, in
-//! whatever way, the kernel closes the pipe, and the shell kills what it guards. The kernel's own means
-//! (`PR_SET_PDEATHSIG`, `setpriv --pdeathsig`) will not do: it exists on Linux alone, and it strikes when the *thread*
-//! ends that started the process, which a test's thread does long before a server that several tests share.
+//! whatever way, the kernel closes the pipe, and the shell kills the process that it guards. The kernel's own means
+//! (`PR_SET_PDEATHSIG`, `setpriv --pdeathsig`) does not fit: it exists on Linux only, and it acts when the *thread*
+//! ends that started the process; a test's thread ends long before a server that several tests share.
 
 use std::{
     ffi::OsStr,

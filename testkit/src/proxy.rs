@@ -1,6 +1,6 @@
-//! A proxy in front of a private redis-server that does to a connection what networks and servers do: it holds frames
-//! back, loses them, answers in the server's place, cuts, refuses, and goes on delivering the requests of a client that
-//! is gone. It counts what it did, so that a test can demand that its fault struck.
+//! A proxy in front of a private redis-server that treats a connection as networks and servers may: it delays frames,
+//! loses them, answers instead of the server, cuts, refuses, and goes on delivering the requests of a client that is
+//! gone. It counts what it did, so that a test can demand that its fault struck.
 //!
 //! ```ignore
 //! let proxy = Proxy::start(&server);
@@ -11,8 +11,8 @@
 //! proxy.heal();           // what was held is delivered, and nothing strikes any more
 //! ```
 //!
-//! Each connection has two threads, one for either direction, so a frame that is held holds up those behind it in its
-//! direction and no other: that is what a stream does. For the same reason nothing gets through behind a lost frame.
+//! Each connection has two threads, one for each direction. So a frame that is held back delays the frames behind it in
+//! its direction only, as in a stream. For the same reason nothing gets through behind a lost frame.
 
 use std::{
     collections::VecDeque,
@@ -229,7 +229,8 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
-    /// Ends the clients' side of all connections. The server's side stays, and what is held gets there when it is let go.
+    /// Ends the clients' side of all connections. The server's side stays, and what is held gets there when it is let
+    /// go.
     pub fn abandon(&self) {
         let connections = self.shared.lock().connections.clone();
         for connection in connections {

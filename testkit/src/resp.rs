@@ -1,5 +1,5 @@
-//! The frames of the Redis protocol (RESP2 and RESP3), as far as somebody in the middle must know them: where each
-//! ends, which of them are pushes, and the words of a request.
+//! The frames of the Redis protocol (RESP2 and RESP3), as far as the proxy must know them: where each ends, which of
+//! them are pushes, and the words of a request.
 
 use std::io::{self, Read};
 
@@ -35,8 +35,8 @@ fn line_len(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Whether a frame comes without having been asked for. What confirms a subscription looks like that, but is a reply;
-/// what ends one is none: a server says it of a slot that leaves it, and clients do not ask for it. To who speaks RESP2, as
-/// sentinels do, messages are arrays.
+/// what ends one is none: a server says it of a slot that leaves it, and clients do not ask for it. To who speaks
+/// RESP2, as sentinels do, messages are arrays.
 pub fn is_push(frame: &[u8]) -> bool {
     let is_reply = |kind: &Vec<u8>| kind.ends_with(b"subscribe") && !kind.ends_with(b"unsubscribe");
     match frame[0] {

@@ -1,24 +1,24 @@
-//! What a whole run of the tests does otherwise, by its environment: how the servers are set up, and who goes there.
+//! The variables that change a whole run of the tests: how the servers are set up, and as which user clients log in.
 //!
 //! | variable | value | then |
 //! |---|---|---|
-//! | `FAIRLOCK_REDIS_SERVER` | a path | the servers are this one |
-//! | `FAIRLOCK_TEST_USER` | `least` | [`RedisServer::url`] logs in as a user with the rights that the README names, and no more |
-//! | `FAIRLOCK_TOPOLOGY` | `sentinel`, `cluster` | it goes by way of sentinels, or of the nodes of a cluster |
+//! | `FAIRLOCK_REDIS_SERVER` | a path | this is the binary of all servers |
+//! | `FAIRLOCK_TEST_USER` | `least` | [`RedisServer::url`] logs in as a user with exactly the rights that the README lists |
+//! | `FAIRLOCK_TOPOLOGY` | `sentinel`, `cluster` | it names sentinels, or the nodes of a cluster |
 //!
-//! `make test-matrix` does these and others in turn. Some tests take no part, by what they are: `model` speaks to its
-//! servers without a client, those of `cli::local` are started by fairlock itself, `api::refusals` and
-//! `api::acl_least_rights` bring users of their own, `topologies`, `histories::sentinels_and_clusters` and `tls` set-ups of
-//! their own (in which clients mostly have the least rights, too), and some of `hostile::names` use names and prefixes for
-//! which that user has none.
+//! `make test-matrix` sets these and others in turn. Some tests are not affected: `model` talks to its servers without
+//! a client; the servers of `cli::local` are started by fairlock itself; `api::refusals` and `api::acl_least_rights`
+//! have users of their own; `topologies`, `histories::sentinels_and_clusters` and `tls` start servers of their own
+//! (where clients mostly have the least rights, too); and some tests of `hostile::names` use names and prefixes for
+//! which that user has no rights.
 //!
-//! Whoever goes by way of a proxy goes to the one server behind it, whatever there is beside that: some tests of
+//! A client that connects through a proxy uses the one server behind it in any case: in some tests of
 //! `histories::single_server`, `api::cancellation`, `api::cleanup`, `cli::lease`, `faults::old_connections` and
 //! `faults::reconnects`. Proxies before a node of a cluster, or before the master that a sentinel names, are in
 //! `histories::sentinels_and_clusters` and `topologies::discovery`.
 //!
-//! The tests know nothing of it. They judge by the server that they started, to which [`RedisServer::raw`] leads as
-//! administrator in each case: where there are more, these hold no locks.
+//! The tests do not depend on these variables. They check the server that they started, to which [`RedisServer::raw`]
+//! always connects as administrator; other servers beside it hold no locks.
 
 use std::{env, process::Command, sync::OnceLock};
 

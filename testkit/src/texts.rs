@@ -1,4 +1,4 @@
-//! Texts that are made to do harm. All of them can be names: none is empty, too long or has a brace.
+//! Hostile texts. All of them can be names: none is empty, too long or has a brace.
 
 pub const HOSTILE: &[&str] = &[
     " ",

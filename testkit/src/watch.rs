@@ -1,4 +1,4 @@
-//! What a test asks of a server: what is left in it, which commands ran, and which were said.
+//! Questions of a test to a server: what is left on it, which commands ran, and which were refused.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,8 +13,9 @@ use redis::{Connection, cmd};
 
 use super::{SOON, eventually, history::nothing_left, server::RedisServer};
 
-/// Asserts that nobody left anything behind: no key but the `:lock` of idle locks, each with a time to live. Drops release in
-/// the background, so this waits until it holds, and prints the keys with their contents if it does not come to hold.
+/// Asserts that nobody left anything behind: no key but the `:lock` of idle locks, each with a time to live. Drops release
+/// in the background, so this waits until it holds, and prints the keys with their contents if it does not come to
+/// hold.
 #[track_caller]
 pub fn keys_left(server: &RedisServer) {
     keys_left_within(server, SOON);

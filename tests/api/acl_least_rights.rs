@@ -1,4 +1,4 @@
-//! The rights that the README names are enough, and no more than is needed.
+//! The rights that the README lists are enough, and each of them is needed.
 use std::time::Duration;
 
 use fairlock::{Broken, Client, LockOptions, TryAcquireError};

@@ -1,4 +1,4 @@
-//! Users that share a server and no locks: whoever lacks the rights to a lock cannot get round them by messages.
+//! Users that share a server but no locks: a user without the rights to a lock cannot get around them with messages.
 
 use std::time::Duration;
 
@@ -81,8 +81,8 @@ async fn a_forged_grant_makes_nobody_a_holder() {
     let id = lock.inspect().await.unwrap().queue[0].id.clone();
     let mut hostile = Hostile::new(&server, id.clone());
     hostile.forge("grant", guard.token() + 3_600_000_000);
-    // It may also make the scripts publish, for a lock of its own and in the name of its victim: it queues as its victim
-    // behind itself, and gives back.
+    // It may also make the scripts publish, for a lock of its own and in the name of its victim: it queues as its
+    // victim behind itself, and gives back.
     let keys = ["lock", "waiters"].map(|key| format!("fairlock:{{other}}:{key}"));
     let acquire = |id: &str, channel: &str| {
         let mut call = redis::cmd("EVALSHA");

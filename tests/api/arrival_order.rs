@@ -1,4 +1,4 @@
-//! Arrivals are served in their exact order (I2), however many come at once, and nobody's timeout costs another its
+//! Arrivals are served in their exact order (I2), however many come at once, and no waiter's timeout costs another its
 //! place (I8).
 
 use std::{sync::Arc, time::Duration};
@@ -128,8 +128,8 @@ async fn a_thousand_acquires_of_one_client_are_served_in_order() {
     keys_left(&server);
 }
 
-/// The liveness is shorter than the short timeout: a waiter is kept in the queue by its heartbeats, not by anything that
-/// the server could take for its timeout.
+/// The liveness is shorter than the short timeout: a waiter is kept in the queue by its heartbeats, not by anything
+/// that the server could take for its timeout.
 #[tokio::test]
 async fn a_short_timeout_beside_a_long_one_costs_it_nothing() {
     let server = RedisServer::start();

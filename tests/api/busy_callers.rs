@@ -1,5 +1,5 @@
-//! Renewal does not depend on the caller (I12): not on its processor time, its runtime, its subscriber of events, or its
-//! wakers.
+//! Renewal does not depend on the caller (I12): not on its processor time, its runtime, its `tracing` subscriber, or
+//! its wakers.
 
 use std::{
     future::IntoFuture as _,

@@ -1,8 +1,8 @@
 //! Every future of the public interface, dropped at each point, while its requests are answered, refused, slow, lost or
-//! cut off: everything is given back without anybody's help, and those who wait are served in order (I9, I2).
+//! cut off: everything is given back without help from the caller, and waiters are served in order (I9, I2).
 //!
-//! `cancellation/cases/mod.rs` says what a case is and what is checked after it; here stand the cases. Leases and places last for
-//! most of an hour, so that what is gone was given back and did not expire.
+//! `cancellation/cases/mod.rs` says what a case is and what is checked after it; the cases are here. Leases and places
+//! last for most of an hour, so a lease or place that is gone was given back and did not expire.
 
 mod cases;
 

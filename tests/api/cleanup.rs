@@ -1,4 +1,4 @@
-//! Nothing is left behind (I9): by the end of `main`, by dropped guards and futures, by closed clients.
+//! Nothing is left behind (I9) by the end of `main`, by dropped guards and futures, by closed clients.
 
 use std::{
     future::IntoFuture as _,

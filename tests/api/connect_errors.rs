@@ -1,5 +1,5 @@
-//! Errors of connecting tell the truth: a server that answers is not called absent, whoever asks hears within 5 seconds, and
-//! an acquire waits for what may pass and for nothing else.
+//! Errors of connecting are true: a server that answers is not reported as absent, every caller hears within 5 seconds,
+//! and an acquire waits only for errors that may pass.
 
 use std::{
     future::IntoFuture as _,

@@ -1,4 +1,5 @@
-//! Holding: by renewal, by hand, by a job, and how it ends when it is not by release (I4).
+//! Holding: with automatic renewal, with manual renewal, by `run`; and every way in which a hold ends but by release
+//! (I4).
 
 use std::{
     future::pending,

@@ -1,4 +1,4 @@
-//! What becomes of handles whose keeper is gone: it panicked, or stayed behind in the parent process at a fork.
+//! Handles without a keeper: it has panicked, or it stayed in the parent process at a fork.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

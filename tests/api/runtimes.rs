@@ -1,4 +1,4 @@
-//! The lock asks nothing of its callers' threads and runtimes.
+//! The lock makes no demands on its callers' threads and runtimes.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

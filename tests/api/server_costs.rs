@@ -1,4 +1,4 @@
-//! What a lock costs the server, counted there (I11), and what happens to a grant that nobody takes (I9).
+//! What a lock costs the server, counted there (I11), and how a grant that its caller does not take is given back (I9).
 
 use std::time::{Duration, Instant};
 

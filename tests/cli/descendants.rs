@@ -1,5 +1,5 @@
-//! Whatever the command started ends with its lease, also what left its process group; and what it left behind when it
-//! ended by itself is left alone.
+//! All descendants of the command end with its lease, including those that left its process group. When the command
+//! exits by itself, its descendants may go on.
 // In a test a panic is the message.
 use std::process::Command;
 
@@ -133,8 +133,8 @@ fn when_the_shim_is_killed() {
     assert_eq!(job.finish().code, 125);
 }
 
-/// Within another fairlock, whose shim adopts this one's. If nobody of the session adopted it, the kernel would continue
-/// it in any case, as it does with every process group that becomes orphaned.
+/// Within another fairlock, whose shim adopts this one's. If nobody of the session adopted it, the kernel would
+/// continue it in any case, as it does with every process group that becomes orphaned.
 #[test]
 fn when_the_shim_is_stopped_and_fairlock_killed() {
     let redis = Redis::start();

@@ -1,4 +1,4 @@
-//! What a grant is worth to `fairlock run` when it had to wait for it, and how late it may come.
+//! A grant after a wait gives `fairlock run` a whole lease, even if it comes late.
 // In a test a panic is the message.
 use std::time::Duration;
 

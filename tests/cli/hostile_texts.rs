@@ -1,5 +1,5 @@
-//! Texts that are made to do harm, through the command line: refused with a clear error or carried faithfully, and never
-//! let through to a terminal. The same through the library: `hostile/names.rs`.
+//! Hostile texts on the command line: refused with a clear error or carried faithfully, and never passed to a terminal.
+//! `hostile/names.rs` has the same for the library.
 // In a test a panic is the message.
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,4 +1,4 @@
-//! The command never outlives its lease, whoever dies, hangs or is stopped.
+//! The command never outlives its lease, whichever process dies, hangs or is stopped.
 // In a test a panic is the message.
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 

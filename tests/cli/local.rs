@@ -1,4 +1,4 @@
-//! `--local`: a private server that needs no set-up, is shared, and is nobody else's.
+//! `--local`: a private server that needs no set-up, is shared by the jobs of a user, and is closed to other users.
 // In a test a panic is the message.
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};

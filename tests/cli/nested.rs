@@ -1,4 +1,4 @@
-//! A job that holds a lock does not wait for it: `run` inside of `run`.
+//! A job does not wait for a lock that it holds: `run` inside `run`.
 // In a test a panic is the message.
 use crate::shared::{Process, Redis, Signal};
 
@@ -17,8 +17,9 @@ fn a_run_inside_of_a_run_of_the_same_name_is_refused_with_the_reason() {
         let pid = parent.id();
         let ended = parent.finish();
         assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
-        let said =
-            format!("fairlock: deploy is already held by this job's parent (pid {pid}): it would wait for itself\n");
+        let said = format!(
+            "fairlock: deploy is already held by this job's parent (pid {pid}): the job would wait for itself\n"
+        );
         assert_eq!(ended.stderr, said);
     }
 }

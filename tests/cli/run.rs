@@ -1,4 +1,4 @@
-//! `fairlock run` and `fairlock status`: exit codes, the queue, and what the command finds when it starts.
+//! `fairlock run` and `fairlock status`: exit codes, the queue, and the environment of the command.
 // In a test a panic is the message.
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,6 +1,6 @@
 //! What the tests of the command line share: a private Redis, and processes that are waited for.
 //!
-//! Nothing here depends on how fast the machine is: everything waits for an event, and gives up after `PATIENCE`.
+//! Nothing here depends on the speed of the machine: every wait is for an event, and gives up after `PATIENCE`.
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;

@@ -1,4 +1,4 @@
-//! `fairlock status` and `fairlock run --no-wait` tell the same of a lock, whatever state it is in, and say what they know.
+//! `fairlock status` and `fairlock run --no-wait` report every state of a lock, and agree.
 // In a test a panic is the message.
 use std::fs::File;
 use std::process::Stdio;

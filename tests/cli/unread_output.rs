@@ -1,5 +1,5 @@
-//! Nobody reads what fairlock says: stderr is a full pipe, a closed one, or a terminal that takes nothing more. It does
-//! what it has to do all the same, and in time.
+//! stderr without a reader: a full pipe, a closed one, or a stopped terminal. fairlock does its work in time all the
+//! same.
 // In a test a panic is the message.
 use std::io::{PipeReader, Read as _, Write as _, pipe};
 use std::process::{Command, Stdio};

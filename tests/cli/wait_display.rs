@@ -1,4 +1,4 @@
-//! The wait of `fairlock run` at a terminal: one line that is rewritten in place, whatever the names and the server do.
+//! The progress line of `fairlock run`: rewritten in place, whatever the names are and whatever the server does.
 // In a test a panic is the message.
 use std::collections::BTreeSet;
 

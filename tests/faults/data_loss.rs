@@ -1,11 +1,12 @@
-//! What follows on a loss of data: how long a recovery lasts, what ends it, and what must be remembered all the same.
+//! After a loss of data: how long a recovery lasts, what ends it, and what must not be forgotten.
 
 use std::time::Duration;
 
 use fairlock::{Broken, Client, Guard, Lock, LockOptions};
 use testkit::{RedisServer, SOON, eventually_async, keys_left, soon};
 
-/// Far longer than a recovery that waits for nobody, and renewed by hand only: the holder is connected and says nothing.
+/// Far longer than a recovery that waits for nobody, and renewed by hand only: the holder is connected and says
+/// nothing.
 const LEASE: Duration = Duration::from_secs(600);
 const LIVENESS: Duration = Duration::from_secs(1);
 

@@ -1,4 +1,4 @@
-//! A server that may evict what it was told to keep.
+//! A server that may evict keys of locks.
 
 use std::time::Duration;
 

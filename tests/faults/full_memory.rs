@@ -1,4 +1,4 @@
-//! A server whose memory is full takes nobody in, and serves those who are there (I8, I9, I12).
+//! A server whose memory is full admits no new waiters, and serves those that have a place (I8, I9, I12).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A server whose memory is full takes nobody in, but those who hold and wait go on: leases are renewed, given back and
+//! A server whose memory is full admits no new waiters. Holders and waiters go on: leases are renewed, released and
 //! handed on (I4, I9).
 
 use std::future::IntoFuture as _;

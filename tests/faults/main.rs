@@ -1,5 +1,5 @@
-//! One fault at a time, each with a test of its own: servers that stop, restart, evict or lose data, processes that die,
-//! connections that end, a machine that sleeps.
+//! One fault at a time, each with its own test: servers that stop, restart, evict or lose data, processes that die,
+//! connections that end, a machine that is suspended.
 
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]

@@ -1,5 +1,5 @@
-//! Before a client asks again it ends its old connection at the server, and no other (I10). That nothing runs late then is
-//! shown in `api/cancellation.rs`.
+//! Before a client repeats a request it ends its old connection at the server, and no other (I10). That no late request
+//! is executed then is shown in `api/cancellation.rs`.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
@@ -66,8 +66,8 @@ async fn an_old_connection_is_ended_whatever_the_socket_is_called() {
     assert!(connections(&server).is_disjoint(&old), "{old:?} is left of {:?}", connections(&server));
 }
 
-/// A server that is busy when a connection is set up does not answer who that is. It is not taken into use: the next one
-/// could not end it, and its requests would run late.
+/// A server that is busy when a connection is set up does not answer who that is. It is not taken into use: the next
+/// one could not end it, and its requests would run late.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_whose_number_is_not_known_is_not_used() {
     for asked in ["id", "server", "kill"] {

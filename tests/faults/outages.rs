@@ -1,5 +1,5 @@
-//! A place in the queue outlives the server's silence, its restart and the loss of its data (I7), and the holder keeps the
-//! lock meanwhile (I1, I3).
+//! A waiter keeps its place while the server is silent, restarts or loses its data (I7), and the holder keeps the lock
+//! meanwhile (I1, I3).
 
 use std::time::Duration;
 

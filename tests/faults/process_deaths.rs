@@ -1,5 +1,5 @@
-//! Nobody waits for the dead (I5): many waiters that died together cost one liveness window, and a holder that died costs
-//! what is left of its lease.
+//! Nobody waits for the dead (I5): many waiters that died together cost one liveness window, and a holder that died
+//! costs the rest of its lease.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Clients that come back to a server that lost their data, or that go away in the very moment of a grant. Each of these
-//! was once wrong; docs/track-record.md tells how.
+//! Clients that return to a server that lost their data, or that end in the moment of a grant. Each case was a bug once
+//! (docs/track-record.md).
 use std::future::IntoFuture;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -50,7 +50,8 @@ async fn the_first_to_return_leaves_the_holder_its_lease() {
     keys_left(&server);
 }
 
-/// A waiter that stands in the snapshot, too, knows more than the snapshot does: that another was granted the lock since.
+/// A waiter that stands in the snapshot, too, knows more than the snapshot does: that another was granted the lock
+/// since.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
     let server = RedisServer::builder().alone().start();
@@ -164,9 +165,10 @@ impl<F: FnOnce() + Send> Wake for Instead<F> {
     }
 }
 
-/// The keeper takes in a grant and, before it can tell anybody, that nobody wants it any more. Wakers run in its thread: so
-/// it is held up until all answers are there, and what is given up is given up while it carries out the first of them. It
-/// takes in 257 answers at a time, so that those which follow are taken in together with the news that they are late.
+/// The keeper takes in a grant and, before it can tell anybody, that nobody wants it any more. Wakers run in its
+/// thread: so it is held up until all answers are there, and what is given up is given up while it carries out the
+/// first of them. It takes in 257 answers at a time, so that those which follow are taken in together with the news
+/// that they are late.
 #[test]
 fn what_is_given_up_in_the_turn_of_its_grant_is_given_back() {
     const AT_A_TIME: usize = 257;

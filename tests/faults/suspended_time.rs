@@ -1,8 +1,8 @@
 //! Local deadlines count the time that the machine was suspended (I4).
 //!
-//! No test can put the machine to sleep. But what a sleep does to the clocks can be had: in a time namespace
-//! `CLOCK_BOOTTIME` is a day ahead of `CLOCK_MONOTONIC`, as after a day of sleep, and shows which one the library keeps its
-//! deadlines by.
+//! No test can suspend the machine, but a time namespace has the same effect on clocks: its `CLOCK_BOOTTIME` is a day
+//! ahead of `CLOCK_MONOTONIC`, as after a day of sleep. So it shows which of the two the library uses for its
+//! deadlines.
 
 use std::{
     process::{Command, Stdio},

@@ -1,4 +1,4 @@
-//! A server that stands still or is gone holds nobody up for longer than agreed (I8), and errors say what was known.
+//! A server that hangs or is gone delays no caller for longer than promised (I8), and errors name the cause.
 
 use std::{
     future::IntoFuture as _,
@@ -160,8 +160,8 @@ async fn a_network_that_is_slow_to_connect_is_given_longer() {
     keys_left(&server);
 }
 
-/// The pauses between attempts to connect are no longer than a session can spare, so that a server that is there now and
-/// then is found in time; and where that is long, they grow.
+/// The pauses between attempts to connect are no longer than a session can spare, so that a server that is there now
+/// and then is found in time; and where that is long, they grow.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_needs_answers_soon_tries_to_connect_more_often() {
     let server = RedisServer::builder().alone().start();

@@ -1,5 +1,5 @@
-//! Eight processes compete for one lock: nobody is passed over, nobody holds it at the same time as another, tokens rise,
-//! and everybody is served (I1, I2, I3), also while holders and waiters are killed and replaced.
+//! Eight processes compete for one lock. No waiter is overtaken, no two processes hold the lock at once, tokens rise,
+//! and every waiter is served (I1, I2, I3), also while holders and waiters are killed and replaced.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,12 +1,12 @@
-//! Many clients under a scheduler's whims, judged by the history of what happened to them (I1 to I9).
+//! Clients that behave at random, judged by the history of what happened to them (I1 to I9).
 //!
-//! Four processes with eight waiters each wait for one lock, as tasks and as threads, by every way that there is; they hold
-//! it for random times, block their runtimes, cancel at random awaits, drop guards, panic while they hold it, and the wakers
-//! of some block or panic. Meanwhile processes are killed and stopped, and connections are cut.
+//! Four processes with eight waiters each wait for one lock, as tasks and as threads, with every kind of acquire. They
+//! hold the lock for random times, block their runtimes, cancel at random awaits, drop guards and panic while they hold
+//! the lock; the wakers of some block or panic. Meanwhile processes are killed and stopped, and connections are cut.
 //!
-//! The ordinary run takes fixed seeds. `FAIRLOCK_CASES=100` takes so many random ones, `FAIRLOCK_SEED=7` this one. A seed
-//! fixes what everybody wants to do and what befalls whom, not how the machine schedules it. A run that fails names its
-//! seed and keeps its history.
+//! The ordinary run takes fixed seeds. `FAIRLOCK_CASES=100` takes that many random ones, `FAIRLOCK_SEED=7` this one. A
+//! seed decides what every waiter does and which process is hit by which fault, not how the machine schedules it. A run
+//! that fails names its seed and keeps its history.
 
 use std::{panic::AssertUnwindSafe, path::Path, time::Duration};
 

@@ -1,8 +1,9 @@
-//! What befalls set-ups of several servers, while four processes with eight waiters each want one lock (I1 to I9): masters
-//! that die or are cut off under Sentinel and in a cluster, an address that moves to another master, slots that move, and
-//! faults on the way to a server. Judged as in `single_server.rs`.
+//! Faults of several servers, while four processes with eight waiters each use one lock (I1 to I9): masters that die or
+//! are cut off under Sentinel and in a cluster, an address that moves to another master, slots that move, and faults on
+//! the network. Judged as in `single_server.rs`.
 //!
-//! The ordinary run has one failover under Sentinel, the moves of an address, and those of a slot; `make test-all` has all.
+//! The ordinary run has one failover under Sentinel, a moving address, and a moving slot; `make test-all` runs them
+//! all.
 
 use std::time::{Duration, Instant};
 
@@ -144,7 +145,8 @@ fn a_slot_that_moves_key_by_key() {
     }
 }
 
-/// What befalls the way to a server, rather than the server. (The slack as in `single_server.rs`, which has these for one server.)
+/// What befalls the way to a server, rather than the server. (The slack as in `single_server.rs`, which has these for
+/// one server.)
 fn on_the_way(seed: u64, url: &str, proxy: &Proxy) {
     let crew = crew_of(url, seed).slack(Duration::from_secs(6));
     let faults = vec![
@@ -199,8 +201,8 @@ fn a_way_to_a_sentinel_that_loses_and_cuts_and_delays() {
     }
 }
 
-/// Rounds of faults and deaths for as long as it is told to, which begin with these of the server that grants, and end with
-/// the others, each set in an order of its own. `make soak MINUTES=… AT=sentinels`, or `AT=cluster`
+/// Rounds of faults and deaths for as long as it is told to, which begin with these of the server that grants, and end
+/// with the others, each set in an order of its own. `make soak MINUTES=… AT=sentinels`, or `AT=cluster`
 fn soak<'a>(url: &str, mut round: impl FnMut() -> (&'a RedisServer, Vec<Vec<Fault<'a>>>)) {
     let minutes: f64 = std::env::var("FAIRLOCK_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
     let until = Instant::now() + Duration::from_secs_f64(60.0 * minutes);

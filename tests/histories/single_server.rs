@@ -1,9 +1,10 @@
-//! What befalls a server and the ways to it, one fault at a time, while four processes with eight waiters each want one lock
-//! (I1 to I9): the judges of the history see no overlap but where DESIGN admits one, no inversion, nobody who returned after
-//! its timeout, no stall beyond the terms of the lock, nobody forgotten; and nothing is left in the server.
+//! Faults of one server and of the network, one at a time, while four processes with eight waiters each use one lock
+//! (I1 to I9). The judges of the history find no overlap except where `docs/guarantees.md` makes an exception, no
+//! waiter overtaken, no acquire that returned after its timeout, no stall beyond the options of the lock, and no waiter
+//! forgotten; nothing is left on the server.
 //!
 //! A fault that did not strike fails its test. The ordinary run takes fixed seeds; `FAIRLOCK_CASES=10` takes ten random
-//! ones for each test. `make soak MINUTES=60` mixes all faults at random on one server for so long.
+//! ones for each test. `make soak MINUTES=60` mixes all faults at random on one server for that time.
 
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,8 @@ fn child() {
     });
 }
 
-/// What the judges allow on top of every bound. Who was cut off looks for the server again after a second and a bit at most;
-/// and a grant to one who is not back yet lasts a claim.
+/// What the judges allow on top of every bound. Who was cut off looks for the server again after a second and a bit at
+/// most; and a grant to one who is not back yet lasts a claim.
 const SLACK: Duration = Duration::from_secs(6);
 
 /// Lets a crew suffer these faults at this server, and work before and after.
@@ -123,8 +124,8 @@ fn a_server_that_is_flushed() {
     }
 }
 
-/// Leases that are long beside the liveness, so that the recovery alone would not wait for their renewals; and processes with
-/// one waiter each: a holder's own waiters would hear of the loss before it has to renew.
+/// Leases that are long beside the liveness, so that the recovery alone would not wait for their renewals; and
+/// processes with one waiter each: a holder's own waiters would hear of the loss before it has to renew.
 #[test]
 fn a_server_that_is_flushed_again_and_again() {
     for seed in seeds(&[24]) {

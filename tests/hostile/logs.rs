@@ -1,4 +1,4 @@
-//! Lock names that are made to do harm, in logs.
+//! Hostile lock names, in logs.
 
 use fairlock::{Client, LockOptions};
 use testkit::texts::HOSTILE;

@@ -1,5 +1,5 @@
-//! Input that is made to do harm: names, labels and prefixes, logs, and whatever is parsed. Through the command line:
-//! `tests/cli/hostile_texts.rs`.
+//! Hostile input: names, labels, prefixes, logs, and everything that is parsed. `tests/cli/hostile_texts.rs` has the
+//! same on the command line.
 
 // In a test a panic is the message.
 #![allow(clippy::expect_used, clippy::unwrap_used)]

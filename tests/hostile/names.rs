@@ -1,5 +1,5 @@
-//! Names, labels, owners and prefixes that are made to do harm: each is refused with a clear error, or carried faithfully
-//! from end to end. The same in logs: `hostile/logs.rs`, and through the command line: `cli/hostile_texts.rs`.
+//! Hostile names, labels, owners and prefixes: each is refused with a clear error, or carried faithfully from end to
+//! end. `hostile/logs.rs` has the same in logs, `cli/hostile_texts.rs` on the command line.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! What servers and users say, read: random and mutated values cause no panic, and what is well-formed is read as it was
-//! meant. `fuzz/` does the same for as long as one likes.
+//! The parsers of replies, messages and URLs: random and mutated values cause no panic, and well-formed values are read
+//! as they were meant. `fuzz/` does the same for as long as one likes.
 
 use std::time::Duration;
 

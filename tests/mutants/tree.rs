@@ -1,7 +1,7 @@
-//! A copy of the package in which one thing at a time is broken, and the fast suite that is to notice.
+//! A copy of the package to which one mutant at a time is applied, and the tests that should notice.
 //!
-//! The copy shares this package's target folder, where the crates that it depends on are built already. To cargo it is
-//! another version of the packages, so that neither takes what was built of the other for its own.
+//! The copy shares this package's target folder, where its dependencies are already built. To cargo it is another
+//! version of the packages, so that neither uses artifacts of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

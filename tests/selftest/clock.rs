@@ -1,4 +1,4 @@
-//! The wall clock that a test steps, tested: a step is exact, and no other clock takes it.
+//! The wall clock that a test steps, tested: a step is exact and affects no other clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! The fault proxy, tested: a fault that does not strike, or strikes what it should not, would prove nothing.
+//! The fault proxy, tested: a fault that does not strike, or strikes something else, would prove nothing.
 
 use std::{
     io::{Read as _, Write as _},

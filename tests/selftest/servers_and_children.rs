@@ -1,4 +1,4 @@
-//! The test support, tested: a test is worth no more than its certainty that servers and helpers do what it says.
+//! Private servers and helper processes, tested: a test is worth no more than its certainty about them.
 
 use std::{
     net::TcpStream,

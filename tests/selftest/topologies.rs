@@ -1,4 +1,4 @@
-//! The set-ups of several servers, tested: a failover moves the master, a migration moves keys one by one.
+//! Sentinels and clusters of the test kit, tested: a failover moves the master, a migration moves keys one by one.
 
 use redis::{Commands as _, ErrorKind, RedisError, ServerErrorKind, cmd};
 use testkit::{Cluster, RedisServer, SOON, Sentinels, eventually};

@@ -1,4 +1,4 @@
-//! Encrypted connections, to a server that shows a certificate and wants to see one.
+//! Encrypted connections, to a server that shows a certificate and demands one.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 use std::path::PathBuf;

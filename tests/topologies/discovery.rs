@@ -1,6 +1,6 @@
-//! How a client finds the server of a lock, and what it does when that is another one now: nodes of a cluster that send it
-//! on, connections that end, sentinels that name somebody else. Nobody is elected here, so it is quick; elections are in
-//! `topologies/failover.rs`.
+//! How a client finds the server of a lock, and what it does when another server has taken over: cluster nodes that
+//! redirect it, connections that end, sentinels that name another master. No election takes place here, so the tests
+//! are quick; `topologies/failover.rs` has the elections.
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
@@ -112,7 +112,8 @@ async fn a_slot_on_its_way_is_asked_for_where_it_goes() {
     hand_over(guard, waiting).await;
 }
 
-/// Nobody asks anything: the node itself says that a slot has left it. The node that the client was told of is dead then.
+/// Nobody asks anything: the node itself says that a slot has left it. The node that the client was told of is dead
+/// then.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_follows_its_slot_whoever_is_dead() {
     let cluster = cluster();
@@ -151,7 +152,8 @@ async fn a_subscription_that_broke_is_made_again() {
     hand_over(guard, waiting).await;
 }
 
-/// A client hears in one breath that its connection broke and, by the one beside it, that it is subscribed: it is not any more.
+/// A client hears in one breath that its connection broke and, by the one beside it, that it is subscribed: it is not
+/// any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_old_subscription_confirms_does_not_count_for_the_next() {
     if run::version() < (7, 0) {

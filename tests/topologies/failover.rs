@@ -1,4 +1,4 @@
-//! Sentinels and clusters: what happens to the servers is not to be noticed by those who wait.
+//! Sentinels and clusters: waiters and holders do not notice what happens to the servers.
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, Guard, LockOptions, Waiting};
@@ -136,7 +136,8 @@ async fn the_death_of_one_master_is_of_no_concern_to_other_slots() {
     serve(guard, waiting).await;
 }
 
-/// Nothing is under way at the frozen master that would show its silence, but the subscription of the new lock's channel.
+/// Nothing is under way at the frozen master that would show its silence, but the subscription of the new lock's
+/// channel.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_lock_of_a_frozen_master_is_found_at_the_promoted_one() {
     let cluster = Cluster::builder().replicas().start();

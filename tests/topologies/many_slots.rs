@@ -1,5 +1,5 @@
-//! A client with locks in thousands of slots: what it does when a node is to be reached anew grows with their number, and
-//! no faster.
+//! A client with locks in thousands of slots of one node: the work of reaching the node anew grows linearly with their
+//! number.
 use std::collections::BTreeMap;
 use std::time::Duration;
 

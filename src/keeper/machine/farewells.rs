@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CallId, Id, Machine, Outcome, RequestId, Timer, What};
+use super::{Id, Machine, Outcome, QuestionId, Release, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::protocol::{Answer, Call, LockKeys, Word, wire_id};
@@ -14,7 +14,7 @@ use crate::protocol::{Answer, Call, LockKeys, Word, wire_id};
 pub(in crate::keeper) struct Farewell {
     pub(in crate::keeper) keys: Arc<LockKeys>,
     pub(super) kind: Kind,
-    pub(super) call: Option<CallId>,
+    pub(super) question: Option<QuestionId>,
     pub(super) request: Option<RequestId>,
     /// An earlier request may have been executed.
     pub(super) repeated: bool,
@@ -43,11 +43,11 @@ impl Machine {
         id: Id,
         keys: Arc<LockKeys>,
         kind: Kind,
-        call: Option<CallId>,
+        question: Option<QuestionId>,
         until: Time,
     ) {
         self.session(&keys).members += 1;
-        self.farewells.insert(id, Farewell { keys, kind, call, request: None, repeated: false, until });
+        self.farewells.insert(id, Farewell { keys, kind, question, request: None, repeated: false, until });
         self.say_farewell(now, id);
     }
 
@@ -107,9 +107,9 @@ impl Machine {
         farewell.request = None;
         // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
         let outcome = match answer.word {
-            Word::Released => Outcome::Released,
-            Word::Unknown if farewell.repeated => Outcome::Released,
-            _ => Outcome::Lost(LostReason::Ended),
+            Word::Released => Release::Released,
+            Word::Unknown if farewell.repeated => Release::Released,
+            _ => Release::Lost(LostReason::Ended),
         };
         self.answer_release(id, outcome);
         if answer.again {
@@ -141,16 +141,16 @@ impl Machine {
         }
     }
 
-    pub(super) fn answer_release(&mut self, id: Id, outcome: Outcome) {
+    pub(super) fn answer_release(&mut self, id: Id, outcome: Release) {
         self.timers.clear(&Timer::AnswerBy(id));
-        if let Some(call) = self.farewells.get_mut(&id).and_then(|farewell| farewell.call.take()) {
-            self.done(call, outcome);
+        if let Some(question) = self.farewells.get_mut(&id).and_then(|farewell| farewell.question.take()) {
+            self.answer(question, Outcome::Release(outcome));
         }
     }
 
     pub(super) fn forget_farewell(&mut self, id: Id) {
         self.timers.clear(&Timer::Farewell(id));
-        self.answer_release(id, Outcome::Unknown(self.cause.clone()));
+        self.answer_release(id, Release::Unknown(self.cause.clone()));
         if let Some(farewell) = self.farewells.remove(&id) {
             self.leave_session(&farewell.keys.name);
         }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::farewells::Kind;
 use super::waiters::{Waiter, notice_of};
-use super::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, RequestId, Timer, What, margin};
+use super::{
+    ANSWER_TIMEOUT, Effect, Id, Machine, Outcome, QuestionId, Release, Renewal, RequestId, Timer, What, margin,
+};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::Spec;
@@ -53,7 +55,7 @@ pub(in crate::keeper) struct Lease {
     /// What the server has prolonged it to, while replicas are asked whether they have that.
     pub(super) unsecured: Option<Term>,
     /// Callers of `renew` that await the next answer.
-    pub(super) calls: Vec<CallId>,
+    questions: Vec<QuestionId>,
     cause: Option<Arc<str>>,
 }
 
@@ -79,7 +81,7 @@ impl Machine {
             lost: false,
             request: None,
             unsecured: None,
-            calls: Vec::new(),
+            questions: Vec::new(),
             cause: None,
         };
         self.leases.insert(id, lease);
@@ -112,7 +114,7 @@ impl Machine {
         let left = lease.deadline.since(now);
         let held_enough = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= now);
         let automatic = lease.spec.renew_every.is_some() && !held_enough;
-        let prolongs = !lease.confirmed || automatic || !lease.calls.is_empty();
+        let prolongs = !lease.confirmed || automatic || !lease.questions.is_empty();
         let Some(session) = self.sessions.get(lease.spec.name()) else { return };
         let call = Call::Renew {
             keys: lease.spec.keys.clone(),
@@ -173,34 +175,41 @@ impl Machine {
         let full = term.is_whole(&lease.spec);
         lease.confirmed |= full;
         lease.cause = None;
-        let calls = if full { std::mem::take(&mut lease.calls) } else { Vec::new() };
-        let asked = !lease.calls.is_empty();
+        let questions = if full { std::mem::take(&mut lease.questions) } else { Vec::new() };
+        let asked = !lease.questions.is_empty();
         if deadline > lease.deadline {
             lease.deadline = deadline;
             lease.notice = notice_of(&lease.spec, span);
             self.effects.push(Effect::Prolonged { id, deadline });
         }
         self.watch(now, id, span);
-        self.answer_renewals(calls, &Outcome::Renewed);
+        self.answer_renewals(id, questions, &Renewal::Renewed);
         if asked {
             self.renew(now, id);
         }
     }
 
-    fn answer_renewals(&mut self, calls: Vec<CallId>, outcome: &Outcome) {
-        for call in calls {
-            self.timers.clear(&Timer::Call(call));
-            self.done(call, outcome.clone());
+    fn answer_renewals(&mut self, id: Id, questions: Vec<QuestionId>, renewal: &Renewal) {
+        for question in questions {
+            self.timers.clear(&Timer::Renewal(id, question));
+            self.answer(question, Outcome::Renewal(Ok(renewal.clone())));
         }
     }
 
+    pub(super) fn renewal_timed_out(&mut self, id: Id, question: QuestionId) {
+        if let Some(lease) = self.leases.get_mut(&id) {
+            lease.questions.retain(|&other| other != question);
+        }
+        self.answer(question, Outcome::Renewal(Err(self.no_answer())));
+    }
+
     /// A caller renews by hand.
-    pub(super) fn renew_for(&mut self, now: Time, call: CallId, id: Id) {
+    pub(super) fn renew_for(&mut self, now: Time, question: QuestionId, id: Id) {
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else {
-            return self.done(call, Outcome::Lost(LostReason::Ended));
+            return self.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
         };
-        lease.calls.push(call);
-        self.timers.set(Timer::Call(call), now + ANSWER_TIMEOUT);
+        lease.questions.push(question);
+        self.timers.set(Timer::Renewal(id, question), now + ANSWER_TIMEOUT);
         self.renew(now, id);
     }
 
@@ -228,10 +237,10 @@ impl Machine {
         if std::mem::replace(&mut lease.lost, true) {
             return;
         }
-        let (calls, deadline) = (std::mem::take(&mut lease.calls), lease.deadline);
+        let (questions, deadline) = (std::mem::take(&mut lease.questions), lease.deadline);
         self.timers.clear(&Timer::Renew(id));
         self.timers.clear(&Timer::Notice(id));
-        self.answer_renewals(calls, &Outcome::Lost(reason.clone()));
+        self.answer_renewals(id, questions, &Renewal::Lost(reason.clone()));
         let over = reason == LostReason::Ended;
         self.effects.push(Effect::Lost { id, reason });
         if over || deadline <= now {
@@ -242,24 +251,24 @@ impl Machine {
     }
 
     /// Gives a lease back. The answer comes by its local deadline.
-    pub(super) fn release(&mut self, now: Time, id: Id, call: Option<CallId>) {
+    pub(super) fn release(&mut self, now: Time, id: Id, question: Option<QuestionId>) {
         let Some(lease) = self.leases.remove(&id) else {
-            if let Some(call) = call {
-                self.done(call, Outcome::Lost(LostReason::Ended));
+            if let Some(question) = question {
+                self.answer(question, Outcome::Release(Release::Lost(LostReason::Ended)));
             }
             return;
         };
         for timer in [Timer::Renew(id), Timer::Notice(id), Timer::Deadline(id), Timer::Taken(id)] {
             self.timers.clear(&timer);
         }
-        self.answer_renewals(lease.calls, &Outcome::Lost(LostReason::Released));
+        self.answer_renewals(id, lease.questions, &Renewal::Lost(LostReason::Released));
         self.effects.push(Effect::Forgotten { id });
-        if call.is_some() {
+        if question.is_some() {
             self.timers.set(Timer::AnswerBy(id), lease.deadline.max(now));
         }
         let name = lease.spec.name().clone();
         let kind = Kind::Release { token: lease.token, epoch: lease.epoch, liveness: lease.spec.liveness };
-        self.bid_farewell(now, id, lease.spec.keys.clone(), kind, call, lease.deadline);
+        self.bid_farewell(now, id, lease.spec.keys.clone(), kind, question, lease.deadline);
         self.leave_session(&name);
     }
 }

@@ -1,5 +1,6 @@
 //! The decisions of the keeper, as a state machine without I/O: events and a clock in, requests and results out.
 
+mod api;
 mod farewells;
 mod leases;
 mod replicas;
@@ -12,6 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use self::api::{
+    Command, Effect, Event, Id, Outcome, Page, QuestionId, Refusal, Release, Renewal, RequestId,
+};
 use self::farewells::Farewell;
 use self::leases::Lease;
 use self::sessions::Session;
@@ -20,16 +24,7 @@ pub(crate) use self::waiters::Mode;
 use self::waiters::Waiter;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason, brief};
-use crate::inspect::{Broken, Holder};
-use crate::options::Spec;
-use crate::protocol::{About, Answer, Call, Failure, LockKeys, Push, PushKind, StatePage, Word, is_of};
-
-/// The number of a waiter or holder: the second half of its id on the wire.
-pub(crate) type Id = u64;
-/// A caller's question that awaits one result.
-pub(crate) type CallId = u64;
-/// A request under way to the server.
-pub(crate) type RequestId = u64;
+use crate::protocol::{Answer, Failure, LockKeys, Push, PushKind, Word, is_of};
 
 /// How long a caller waits for an answer of the server where it gave no timeout of its own.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,157 +32,6 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How much longer a server that seems to be silent is given.
 pub(super) const GRACE: Duration = Duration::from_millis(50);
-
-/// What callers ask for.
-#[derive(Debug, Clone)]
-pub(crate) enum Command {
-    Acquire {
-        id: Id,
-        spec: Arc<Spec>,
-        about: About,
-        mode: Mode,
-        timeout: Option<Duration>,
-        called: Time,
-    },
-    /// Nobody awaits this acquire any more.
-    Abandon {
-        id: Id,
-    },
-    Position {
-        call: CallId,
-        id: Id,
-    },
-    Renew {
-        call: CallId,
-        id: Id,
-    },
-    Release {
-        call: Option<CallId>,
-        id: Id,
-    },
-    Inspect {
-        call: CallId,
-        keys: Arc<LockKeys>,
-        after: u64,
-        count: u32,
-    },
-    Break {
-        call: CallId,
-        keys: Arc<LockKeys>,
-        token: u64,
-        force: bool,
-    },
-    Close {
-        call: CallId,
-    },
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum Event {
-    Command(Command),
-    /// Set up, with whatever was under way on the old connection killed where that is possible.
-    Connected {
-        can_kill: bool,
-    },
-    Disconnected {
-        cause: Arc<str>,
-    },
-    /// Connecting failed, and waiting does not mend that.
-    Denied {
-        error: ConnectError,
-    },
-    Answered {
-        request: RequestId,
-        result: Result<Answer, Failure>,
-    },
-    /// So many replicas have what was written before this was asked.
-    Replicated {
-        request: RequestId,
-        result: Result<u32, Failure>,
-    },
-    Push(Push),
-    /// The guard of this lease was never taken, and has been taken back.
-    NotTaken {
-        id: Id,
-    },
-    Tick,
-}
-
-/// What the loop is to do.
-#[derive(Debug, Clone)]
-pub(crate) enum Effect {
-    Send {
-        request: RequestId,
-        call: Call,
-    },
-    /// Ask how many replicas have what was written so far, and give them this long until there are so many.
-    Replicate {
-        request: RequestId,
-        keys: Arc<LockKeys>,
-        replicas: u32,
-        within: Duration,
-    },
-    /// The server is silent: the connection is of no use any more, make another.
-    Reconnect,
-    Queued {
-        id: Id,
-        ticket: u64,
-    },
-    Granted {
-        id: Id,
-        spec: Arc<Spec>,
-        token: u64,
-        ticket: u64,
-        deadline: Time,
-    },
-    Refused {
-        id: Id,
-        why: Refusal,
-    },
-    Prolonged {
-        id: Id,
-        deadline: Time,
-    },
-    Lost {
-        id: Id,
-        reason: LostReason,
-    },
-    /// Nothing is known of the lease here any more.
-    Forgotten {
-        id: Id,
-    },
-    /// A whole lease has passed since the grant: take the guard back if nobody has taken it.
-    CheckTaken {
-        id: Id,
-    },
-    Done {
-        call: CallId,
-        outcome: Outcome,
-    },
-}
-
-/// Why an acquire did not get the lock.
-#[derive(Debug, Clone)]
-pub(crate) enum Refusal {
-    Timeout { waited: Duration, position: Option<u64>, cause: Option<Arc<str>> },
-    Busy { holder: Option<Box<Holder>>, waiting: u64, recovering_for: Option<Duration> },
-    Fault(Fault),
-}
-
-/// The result of a call.
-#[derive(Debug, Clone)]
-pub(crate) enum Outcome {
-    Position(u64),
-    Renewed,
-    Released,
-    Lost(LostReason),
-    /// The release may or may not have reached the server.
-    Unknown(Option<Arc<str>>),
-    State(StatePage),
-    Broken(Broken),
-    Closed,
-    Fault(Fault),
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Timer {
@@ -203,8 +47,12 @@ pub(super) enum Timer {
     Farewell(Id),
     /// The local deadline by which a release is answered.
     AnswerBy(Id),
-    Call(CallId),
-    CallAgain(CallId),
+    /// The time by which a question must have been answered.
+    Question(QuestionId),
+    /// The same for a caller's renewal of this lease.
+    Renewal(Id, QuestionId),
+    /// Send a question that was refused once more.
+    AskAgain(QuestionId),
     /// Nothing was heard of the server for too long.
     Stall,
     Close,
@@ -214,14 +62,14 @@ pub(super) enum Timer {
 #[derive(Debug, Clone, Hash)]
 pub(super) enum What {
     Acquire(Id),
-    Position(Id, CallId),
+    Position(Id, QuestionId),
     Heartbeat(Arc<str>),
     Renew(Id),
     Confirm(Id),
     Replicate(Id),
     Release(Id),
     Leave(Vec<Id>),
-    Call(CallId),
+    Question(QuestionId),
 }
 
 #[derive(Debug, Clone, Hash)]
@@ -234,7 +82,8 @@ pub(super) struct Sent {
 #[derive(Debug, Clone, Hash)]
 pub(super) enum Pending {
     Position(Id),
-    Request(Box<Call>),
+    Inspect { keys: Arc<LockKeys>, after: u64, count: u32 },
+    Break { keys: Arc<LockKeys>, token: u64, force: bool },
 }
 
 #[derive(Debug, Clone)]
@@ -249,7 +98,7 @@ pub(crate) struct Machine {
     pub(super) waiters: BTreeMap<Id, Waiter>,
     pub(super) leases: BTreeMap<Id, Lease>,
     pub(super) farewells: BTreeMap<Id, Farewell>,
-    pub(super) calls: BTreeMap<CallId, Pending>,
+    pub(super) questions: BTreeMap<QuestionId, Pending>,
     pub(super) requests: BTreeMap<RequestId, Sent>,
     pub(super) next_request: RequestId,
     pub(super) timers: Timers<Timer>,
@@ -264,7 +113,7 @@ pub(crate) struct Machine {
     /// Connections that were given up since the last answer: a slow network must not be taken for a silent server for ever.
     pub(super) given_up: u32,
     pub(super) closed: bool,
-    pub(super) closing: Option<CallId>,
+    pub(super) closing: Option<QuestionId>,
     pub(super) to_leave: Vec<Id>,
 }
 
@@ -285,7 +134,7 @@ impl Machine {
             waiters: BTreeMap::new(),
             leases: BTreeMap::new(),
             farewells: BTreeMap::new(),
-            calls: BTreeMap::new(),
+            questions: BTreeMap::new(),
             requests: BTreeMap::new(),
             next_request: 0,
             timers: Timers::new(),
@@ -351,12 +200,8 @@ impl Machine {
     /// What is to be done now, in order.
     pub(crate) fn effects(&mut self, now: Time) -> Vec<Effect> {
         self.send_leaves(now);
-        if let Some(call) = self.closing
-            && self.farewells.is_empty()
-        {
-            self.closing = None;
-            self.timers.clear(&Timer::Close);
-            self.done(call, Outcome::Closed);
+        if self.farewells.is_empty() {
+            self.end_closing();
         }
         std::mem::take(&mut self.effects)
     }
@@ -368,23 +213,18 @@ impl Machine {
                 self.acquire(now, id, spec, about, mode, timeout, called)
             }
             Command::Abandon { id } => self.abandon(now, id),
-            Command::Release { call, id } => self.release(now, id, call),
-            Command::Close { call } => self.close(now, call),
-            Command::Position { call, .. }
-            | Command::Renew { call, .. }
-            | Command::Inspect { call, .. }
-            | Command::Break { call, .. }
-                if self.closed =>
-            {
-                self.done(call, Outcome::Fault(Fault::Closed));
+            Command::Release { question, id } => self.release(now, id, question),
+            Command::Close { question } => self.close(now, question),
+            Command::Renew { question, .. } if self.closed => {
+                self.answer(question, Outcome::Renewal(Err(Fault::Closed)));
             }
-            Command::Position { call, id } => self.call(now, call, Pending::Position(id)),
-            Command::Renew { call, id } => self.renew_for(now, call, id),
-            Command::Inspect { call, keys, after, count } => {
-                self.call(now, call, Pending::Request(Box::new(Call::Inspect { keys, after, count })))
+            Command::Renew { question, id } => self.renew_for(now, question, id),
+            Command::Position { question, id } => self.ask(now, question, Pending::Position(id)),
+            Command::Inspect { question, keys, after, count } => {
+                self.ask(now, question, Pending::Inspect { keys, after, count });
             }
-            Command::Break { call, keys, token, force } => {
-                self.call(now, call, Pending::Request(Box::new(Call::Break { keys, token, force })))
+            Command::Break { question, keys, token, force } => {
+                self.ask(now, question, Pending::Break { keys, token, force });
             }
         }
     }
@@ -393,7 +233,7 @@ impl Machine {
         self.effects.push(Effect::Refused { id, why: Refusal::Fault(fault) });
     }
 
-    fn close(&mut self, now: Time, call: CallId) {
+    fn close(&mut self, now: Time, question: QuestionId) {
         self.closed = true;
         let waiters: Vec<Id> = self.waiters.keys().copied().collect();
         for id in waiters {
@@ -404,15 +244,18 @@ impl Machine {
             self.lose(now, id, LostReason::Closed);
             self.release(now, id, None);
         }
-        let calls: Vec<CallId> = self.calls.keys().copied().collect();
-        for call in calls {
-            self.end_call(call);
-            self.done(call, Outcome::Fault(Fault::Closed));
-        }
-        if let Some(earlier) = self.closing.replace(call) {
-            self.done(earlier, Outcome::Closed);
-        }
+        self.fail_questions(&Fault::Closed);
+        self.end_closing();
+        self.closing = Some(question);
         self.timers.set(Timer::Close, now + CLOSE_TIMEOUT);
+    }
+
+    /// Whoever closed this machine hears that it is done.
+    fn end_closing(&mut self) {
+        if let Some(question) = self.closing.take() {
+            self.timers.clear(&Timer::Close);
+            self.answer(question, Outcome::Closed);
+        }
     }
 
     fn on_connected(&mut self, now: Time, can_kill: bool) {
@@ -434,8 +277,8 @@ impl Machine {
         waiters.into_iter().for_each(|id| self.resume(now, id));
         let farewells: Vec<Id> = self.farewells.keys().copied().collect();
         farewells.into_iter().for_each(|id| self.say_farewell(now, id));
-        let calls: Vec<CallId> = self.calls.keys().copied().collect();
-        calls.into_iter().for_each(|call| self.send_call(now, call));
+        let questions: Vec<QuestionId> = self.questions.keys().copied().collect();
+        questions.into_iter().for_each(|question| self.send_question(now, question));
     }
 
     fn on_disconnected(&mut self, cause: Arc<str>) {
@@ -463,11 +306,7 @@ impl Machine {
         let hears = |waiter: &Waiter| waiter.ticket == 0 || !error.keeps_places();
         let waiters: Vec<Id> = self.waiters.iter().filter(|(_, waiter)| hears(waiter)).map(|(id, _)| *id).collect();
         waiters.into_iter().for_each(|id| self.refuse(now, id, Refusal::Fault(fault.clone())));
-        let calls: Vec<CallId> = self.calls.keys().copied().collect();
-        for call in calls {
-            self.end_call(call);
-            self.done(call, Outcome::Fault(fault.clone()));
-        }
+        self.fail_questions(&fault);
     }
 
     /// What keeps this client from the server's answers, as far as it is known.
@@ -491,10 +330,10 @@ impl Machine {
         let changed = self.learn(now, lock, &answer);
         match what {
             What::Acquire(id) => self.on_acquire(now, (request, at), id, &keys, &answer),
-            What::Position(id, call) => {
+            What::Position(id, question) => {
                 self.on_acquire(now, (request, at), id, &keys, &answer);
                 let queued = answer.word == Word::Queued;
-                self.on_position(call, answer.rank.filter(|_| queued).map_or(0, |rank| rank + 1));
+                self.on_position(question, answer.rank.filter(|_| queued).map_or(0, |rank| rank + 1));
             }
             What::Heartbeat(name) => self.on_heartbeat(now, at, &name, &answer),
             What::Renew(id) => self.on_renew(now, at, id, &answer),
@@ -502,7 +341,7 @@ impl Machine {
             What::Replicate(_) => {}
             What::Release(id) => self.on_release(now, id, &answer),
             What::Leave(ids) => self.on_leave(now, &ids, &answer),
-            What::Call(call) => self.on_call(now, call, &keys, answer.clone()),
+            What::Question(question) => self.on_question(now, question, &keys, answer.clone()),
         }
         if let Some(holder) = &answer.holder
             && let Some(id) = is_of(&self.client, &holder.id)
@@ -533,6 +372,7 @@ impl Machine {
         let soon = self.in_time(now, again);
         let fault = match failure {
             Failure::WrongType(message) => Some(Fault::WrongType { name: lock.clone(), message: message.clone() }),
+            Failure::OtherLayout(message) => Some(Fault::OtherLayout { name: lock.clone(), message: message.clone() }),
             Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),
             // An operator may give back a right: whoever has a place keeps it, and what is to be given back is kept too.
             Failure::Denied(message) if self.has_no_place(&what) => Some(Fault::Refused { message: message.clone() }),
@@ -541,14 +381,12 @@ impl Machine {
         match (what, fault) {
             (What::Acquire(id), Some(fault)) => self.refuse(now, id, Refusal::Fault(fault)),
             (What::Acquire(id), None) => self.acquire_refused(id, again),
-            (What::Position(_, call) | What::Call(call), Some(fault)) => {
-                if self.end_call(call) {
-                    self.done(call, Outcome::Fault(fault));
-                }
+            (What::Position(_, question) | What::Question(question), Some(fault)) => {
+                self.fail_question(question, fault);
             }
-            (What::Position(_, call) | What::Call(call), None) => {
-                if self.calls.contains_key(&call) {
-                    self.timers.set(Timer::CallAgain(call), again);
+            (What::Position(_, question) | What::Question(question), None) => {
+                if self.questions.contains_key(&question) {
+                    self.timers.set(Timer::AskAgain(question), again);
                 }
             }
             (What::Heartbeat(name), fault) => {
@@ -585,7 +423,7 @@ impl Machine {
     fn has_no_place(&self, what: &What) -> bool {
         match what {
             What::Acquire(id) => self.waiters.get(id).is_none_or(|waiter| waiter.ticket == 0),
-            What::Position(..) | What::Call(_) => true,
+            What::Position(..) | What::Question(_) => true,
             _ => false,
         }
     }
@@ -611,16 +449,10 @@ impl Machine {
             Timer::Deadline(id) => self.release(now, id, None),
             Timer::Taken(id) => self.effects.push(Effect::CheckTaken { id }),
             Timer::Farewell(id) => self.say_farewell(now, id),
-            Timer::AnswerBy(id) => self.answer_release(id, Outcome::Unknown(self.cause.clone())),
-            Timer::Call(call) => {
-                self.end_call(call);
-                self.leases.values_mut().for_each(|lease| lease.calls.retain(|&other| other != call));
-                self.done(
-                    call,
-                    Outcome::Fault(Fault::Unavailable { waited: ANSWER_TIMEOUT, cause: self.cause.clone() }),
-                );
-            }
-            Timer::CallAgain(call) => self.send_call(now, call),
+            Timer::AnswerBy(id) => self.answer_release(id, Release::Unknown(self.cause.clone())),
+            Timer::Question(question) => self.fail_question(question, self.no_answer()),
+            Timer::Renewal(id, question) => self.renewal_timed_out(id, question),
+            Timer::AskAgain(question) => self.send_question(now, question),
             // Answers may have come while this thread did not run: it takes them in before it judges.
             Timer::Stall if !std::mem::replace(&mut self.suspects, true) => self.timers.set(Timer::Stall, now + GRACE),
             Timer::Stall => {
@@ -629,11 +461,7 @@ impl Machine {
                 self.given_up += u32::from(self.patience() < ANSWER_TIMEOUT);
                 self.effects.push(Effect::Reconnect);
             }
-            Timer::Close => {
-                if let Some(call) = self.closing.take() {
-                    self.done(call, Outcome::Closed);
-                }
-            }
+            Timer::Close => self.end_closing(),
         }
     }
 }

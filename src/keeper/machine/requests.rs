@@ -1,12 +1,12 @@
-//! Requests to the server, and calls that end with one answer.
+//! Requests to the server, and callers' questions that end with one answer of it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::farewells::Kind;
-use super::{ANSWER_TIMEOUT, CallId, Effect, Id, Machine, Outcome, Pending, RequestId, Sent, Timer, What};
+use super::{ANSWER_TIMEOUT, Effect, Id, Machine, Outcome, Page, Pending, QuestionId, RequestId, Sent, Timer, What};
 use crate::clock::Time;
-use crate::error::brief;
+use crate::error::{Fault, brief};
 use crate::inspect::Broken;
 use crate::protocol::{Answer, Call, LockKeys, Word};
 
@@ -49,61 +49,94 @@ impl Machine {
         again.min(now + self.patience / 4)
     }
 
-    pub(super) fn call(&mut self, now: Time, call: CallId, pending: Pending) {
-        self.calls.insert(call, pending);
-        self.timers.set(Timer::Call(call), now + ANSWER_TIMEOUT);
-        self.send_call(now, call);
+    pub(super) fn ask(&mut self, now: Time, question: QuestionId, pending: Pending) {
+        self.questions.insert(question, pending);
+        if self.closed {
+            return self.fail_question(question, Fault::Closed);
+        }
+        self.timers.set(Timer::Question(question), now + ANSWER_TIMEOUT);
+        self.send_question(now, question);
     }
 
-    pub(super) fn send_call(&mut self, now: Time, call: CallId) {
+    pub(super) fn send_question(&mut self, now: Time, question: QuestionId) {
         if !self.connected {
             return;
         }
-        let (what, request) = match self.calls.get(&call) {
-            Some(Pending::Request(request)) => (What::Call(call), Call::clone(request)),
+        let (what, request) = match self.questions.get(&question) {
+            Some(Pending::Inspect { keys, after, count }) => {
+                (What::Question(question), Call::Inspect { keys: keys.clone(), after: *after, count: *count })
+            }
+            Some(Pending::Break { keys, token, force }) => {
+                (What::Question(question), Call::Break { keys: keys.clone(), token: *token, force: *force })
+            }
             // A question for a waiter's position is its acquire, sent once more.
             Some(&Pending::Position(id)) => match self.acquire_call(id) {
-                Some(request) => (What::Position(id, call), request),
-                None => return self.on_position(call, 0),
+                Some(request) => (What::Position(id, question), request),
+                None => return self.on_position(question, 0),
             },
             None => return,
         };
         self.send(now, what, request);
     }
 
-    pub(super) fn on_position(&mut self, call: CallId, position: u64) {
-        if self.end_call(call) {
-            self.done(call, Outcome::Position(position));
+    pub(super) fn on_position(&mut self, question: QuestionId, position: u64) {
+        if self.end_question(question).is_some() {
+            self.answer(question, Outcome::Position(Ok(position)));
         }
     }
 
-    pub(super) fn on_call(&mut self, now: Time, call: CallId, keys: &Arc<LockKeys>, answer: Answer) {
+    pub(super) fn on_question(&mut self, now: Time, question: QuestionId, keys: &Arc<LockKeys>, answer: Answer) {
         if answer.again {
             // Somebody must go on where the script stopped: a release of an id that nobody has.
             let nobody = Id::MAX - self.next_request;
             let kind = Kind::Release { token: 0, epoch: 0, liveness: Duration::ZERO };
             self.bid_farewell(now, nobody, keys.clone(), kind, None, now);
         }
-        if !self.end_call(call) {
-            return;
-        }
-        let outcome = match answer.word {
-            Word::State => Outcome::State(answer),
-            Word::Told => Outcome::Broken(Broken::Told { remaining: answer.left }),
-            Word::Ended => Outcome::Broken(Broken::Ended),
-            _ => Outcome::Broken(Broken::Unknown),
+        let outcome = match self.end_question(question) {
+            None | Some(Pending::Position(_)) => return,
+            Some(Pending::Inspect { .. }) => Outcome::Page(Ok(Page {
+                recovering_for: answer.recovering_for(),
+                holder: answer.held.map(|held| *held),
+                waiting: answer.waiting,
+                queue: answer.page,
+            })),
+            Some(Pending::Break { .. }) => Outcome::Break(Ok(match answer.word {
+                Word::Told => Broken::Told { remaining: answer.left },
+                Word::Ended => Broken::Ended,
+                _ => Broken::Unknown,
+            })),
         };
-        self.done(call, outcome);
+        self.answer(question, outcome);
     }
 
-    /// Forgets a call. False: it has had its outcome, and this answer comes too late.
-    pub(super) fn end_call(&mut self, call: CallId) -> bool {
-        self.timers.clear(&Timer::Call(call));
-        self.timers.clear(&Timer::CallAgain(call));
-        self.calls.remove(&call).is_some()
+    /// Forgets a question. None: it has had its answer, and this one comes too late.
+    fn end_question(&mut self, question: QuestionId) -> Option<Pending> {
+        self.timers.clear(&Timer::Question(question));
+        self.timers.clear(&Timer::AskAgain(question));
+        self.questions.remove(&question)
     }
 
-    pub(super) fn done(&mut self, call: CallId, outcome: Outcome) {
-        self.effects.push(Effect::Done { call, outcome });
+    pub(super) fn fail_question(&mut self, question: QuestionId, fault: Fault) {
+        let outcome = match self.end_question(question) {
+            None => return,
+            Some(Pending::Position(_)) => Outcome::Position(Err(fault)),
+            Some(Pending::Inspect { .. }) => Outcome::Page(Err(fault)),
+            Some(Pending::Break { .. }) => Outcome::Break(Err(fault)),
+        };
+        self.answer(question, outcome);
+    }
+
+    pub(super) fn fail_questions(&mut self, fault: &Fault) {
+        let questions: Vec<QuestionId> = self.questions.keys().copied().collect();
+        questions.into_iter().for_each(|question| self.fail_question(question, fault.clone()));
+    }
+
+    /// Why a question that has had its time is not answered.
+    pub(super) fn no_answer(&self) -> Fault {
+        Fault::Unavailable { waited: ANSWER_TIMEOUT, cause: self.cause.clone() }
+    }
+
+    pub(super) fn answer(&mut self, question: QuestionId, outcome: Outcome) {
+        self.effects.push(Effect::Answer { question, outcome });
     }
 }

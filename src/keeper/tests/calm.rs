@@ -37,8 +37,9 @@ impl World {
         if self.broken.is_none()
             && let Some(client) = self.clients.iter().find(|client| client.is_busy())
         {
-            let (waiting, calls): (Vec<_>, Vec<_>) = (client.acquires.keys().collect(), client.calls.keys().collect());
-            let what = format!("{}: acquires {waiting:?}, calls {calls:?} are forgotten (I6)", client.name);
+            let (waiting, questions): (Vec<_>, Vec<_>) =
+                (client.acquires.keys().collect(), client.questions.keys().collect());
+            let what = format!("{}: acquires {waiting:?}, questions {questions:?} are forgotten (I6)", client.name);
             self.fail(what);
         }
     }
@@ -145,7 +146,7 @@ impl World {
 impl Client {
     /// Somebody waits for it.
     fn is_busy(&self) -> bool {
-        self.alive && !(self.acquires.is_empty() && self.calls.is_empty() && self.guards.is_empty())
+        self.alive && !(self.acquires.is_empty() && self.questions.is_empty() && self.guards.is_empty())
     }
 
     fn is_done(&self) -> bool {
@@ -159,7 +160,7 @@ impl Client {
             && machine.waiters.is_empty()
             && machine.leases.is_empty()
             && machine.farewells.is_empty()
-            && machine.calls.is_empty()
+            && machine.questions.is_empty()
             && machine.requests.is_empty()
             && machine.to_leave.is_empty()
             && machine.next_due().is_none()

@@ -287,7 +287,7 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         waiters,
         leases,
         farewells,
-        calls,
+        questions,
         requests,
         next_request: _,
         timers,
@@ -302,6 +302,6 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         to_leave,
     } = machine;
     assert!(effects.is_empty(), "effects are carried out at once");
-    (connected, can_kill, sessions, waiters, leases, farewells, calls, requests).hash(notes);
+    (connected, can_kill, sessions, waiters, leases, farewells, questions, requests).hash(notes);
     (timers, refusals, patience, suspects, given_up, closed, closing, to_leave).hash(notes);
 }

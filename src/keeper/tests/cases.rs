@@ -10,11 +10,13 @@ use crate::protocol::{Answer, Call, Failure, Word};
 #[test]
 fn a_release_that_fails_for_good_after_its_deadline_is_answered() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Release { call: Some(99), id: 1 }));
+    machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(99)), id: 1 }));
     let (request, _) = sent(&mut machine, 1.0).remove(0);
     let failure = Failure::WrongType("WRONGTYPE".into());
     machine.handle(at(31.0), Event::Answered { request, result: Err(failure) });
-    let done = |effect: &Effect| matches!(effect, Effect::Done { call: 99, outcome: Outcome::Unknown(_) });
+    let done = |effect: &Effect| {
+        matches!(effect, Effect::Answer { question: QuestionId(99), outcome: Outcome::Release(Release::Unknown(_)) })
+    };
     assert!(machine.effects(at(31.0)).iter().any(done));
 }
 

@@ -8,7 +8,7 @@ use super::losses::Basis;
 use super::server::Reply;
 use crate::clock::Time;
 use crate::keeper::machine::Mode;
-use crate::keeper::machine::{CallId, Command, Effect, Id, Machine, RequestId};
+use crate::keeper::machine::{Command, Effect, Id, Machine, QuestionId, RequestId};
 use crate::options::Spec;
 use crate::protocol::{Call, Push};
 
@@ -39,7 +39,7 @@ pub(super) struct Client {
     pub(super) limbo: VecDeque<Call>,
     pub(super) acquires: BTreeMap<Id, Acquire>,
     pub(super) guards: BTreeMap<Id, Guard>,
-    pub(super) calls: BTreeMap<CallId, Option<Time>>,
+    pub(super) questions: BTreeMap<QuestionId, Option<Time>>,
     /// How often each acquire was resolved.
     pub(super) resolved: BTreeMap<Id, u32>,
     /// On which data each lock's last answered sign of life rests: so do the claims that follow.
@@ -142,7 +142,7 @@ impl Client {
             limbo: VecDeque::new(),
             acquires: BTreeMap::new(),
             guards: BTreeMap::new(),
-            calls: BTreeMap::new(),
+            questions: BTreeMap::new(),
             resolved: BTreeMap::new(),
             kept: BTreeMap::new(),
             granted: Vec::new(),
@@ -191,10 +191,10 @@ impl Client {
         self.inbox.push_back((now, command));
     }
 
-    pub(super) fn ask(&mut self, now: u64, command: impl FnOnce(CallId) -> Command) {
-        let call = self.take_number();
-        self.calls.insert(call, None);
-        self.say(now, command(call));
+    pub(super) fn ask(&mut self, now: u64, command: impl FnOnce(QuestionId) -> Command) {
+        let question = QuestionId(self.take_number());
+        self.questions.insert(question, None);
+        self.say(now, command(question));
     }
 
     pub(super) fn take_number(&mut self) -> u64 {
@@ -211,9 +211,9 @@ impl Client {
         }
         self.guards.remove(&id);
         if ask {
-            self.ask(now, |call| Command::Release { call: Some(call), id });
+            self.ask(now, |question| Command::Release { question: Some(question), id });
         } else {
-            self.say(now, Command::Release { call: None, id });
+            self.say(now, Command::Release { question: None, id });
         }
     }
 
@@ -281,7 +281,7 @@ impl Client {
                 }
                 self.granted.push((token, ticket));
                 let Some(acquire) = self.acquires.remove(&id).filter(|acquire| acquire.wanted) else {
-                    self.say(now, Command::Release { call: None, id });
+                    self.say(now, Command::Release { question: None, id });
                     return Ok(());
                 };
                 let lock = acquire.lock;
@@ -336,9 +336,9 @@ impl Client {
                     self.machine.handle(local, crate::keeper::machine::Event::NotTaken { id });
                 }
             }
-            Effect::Done { call, .. } => {
-                if self.calls.remove(&call).is_none() {
-                    return Err(format!("{}: call {call} has two outcomes", self.name));
+            Effect::Answer { question, .. } => {
+                if self.questions.remove(&question).is_none() {
+                    return Err(format!("{}: {question:?} has two answers", self.name));
                 }
             }
         }

@@ -65,9 +65,9 @@ impl World {
                 broken = Some(format!("{name}.{id} is past its timeout (I8)"));
             }
         }
-        for (call, by) in &client.calls {
+        for (question, by) in &client.questions {
             if by.is_some_and(|by| by < local) {
-                broken = Some(format!("{name}: call {call} has no outcome in time (I8)"));
+                broken = Some(format!("{name}: {question:?} has no answer in time (I8)"));
             }
         }
         for session in client.machine.sessions.values() {

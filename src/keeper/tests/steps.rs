@@ -175,7 +175,7 @@ impl World {
             Step::Renew(client, which) => {
                 let client = &mut self.clients[index(client)];
                 if let Some(id) = nth(client.guards.keys().copied(), which) {
-                    client.ask(now, |call| Command::Renew { call, id });
+                    client.ask(now, |question| Command::Renew { question, id });
                 }
             }
             Step::Position(client, which) => {
@@ -183,18 +183,23 @@ impl World {
                 let asked =
                     client.acquires.iter().filter(|(_, a)| a.mode == Mode::Enqueue && a.ticket.is_some() && a.wanted);
                 if let Some(id) = nth(asked.map(|(id, _)| *id), which) {
-                    client.ask(now, |call| Command::Position { call, id });
+                    client.ask(now, |question| Command::Position { question, id });
                 }
             }
             Step::Inspect(client, which) => {
                 let keys = self.specs[usize::from(which) % self.specs.len()][0].keys.clone();
-                self.clients[index(client)].ask(now, |call| Command::Inspect { call, keys, after: 0, count: 10 });
+                self.clients[index(client)].ask(now, |question| Command::Inspect {
+                    question,
+                    keys,
+                    after: 0,
+                    count: 10,
+                });
             }
             Step::Break(client, which) => self.break_lease(index(client), which),
             Step::Close(client) => {
                 let client = &mut self.clients[index(client)];
                 client.closed = true;
-                client.ask(now, |call| Command::Close { call });
+                client.ask(now, |question| Command::Close { question });
             }
             Step::DropHandles(client) => self.clients[index(client)].drop_handles(now),
 
@@ -332,7 +337,7 @@ impl World {
             }
             self.server.forced.insert(token);
         }
-        self.clients[index].ask(now, |call| Command::Break { call, keys, token, force });
+        self.clients[index].ask(now, |question| Command::Break { question, keys, token, force });
     }
 
     fn pushed(&mut self, index: usize, which: u8, step: Step) {

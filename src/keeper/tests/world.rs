@@ -129,16 +129,20 @@ impl World {
                     }
                 }
                 Command::Abandon { id } => drop(client.acquires.remove(id)),
-                Command::Release { call: Some(call), id } => {
+                Command::Release { question: Some(question), id } => {
                     let deadline = client.machine.leases.get(id).map_or(local, |lease| lease.deadline);
-                    client.calls.insert(*call, Some(deadline.max(local)));
+                    client.questions.insert(*question, Some(deadline.max(local)));
                 }
-                Command::Close { call } => drop(client.calls.insert(*call, Some(local + Duration::from_secs(1)))),
-                Command::Position { call, .. }
-                | Command::Renew { call, .. }
-                | Command::Inspect { call, .. }
-                | Command::Break { call, .. } => drop(client.calls.insert(*call, Some(local + Duration::from_secs(5)))),
-                Command::Release { call: None, .. } => {}
+                Command::Close { question } => {
+                    client.questions.insert(*question, Some(local + Duration::from_secs(1)));
+                }
+                Command::Position { question, .. }
+                | Command::Renew { question, .. }
+                | Command::Inspect { question, .. }
+                | Command::Break { question, .. } => {
+                    client.questions.insert(*question, Some(local + Duration::from_secs(5)));
+                }
+                Command::Release { question: None, .. } => {}
             }
             events.push(Event::Command(command));
         }

@@ -1,4 +1,4 @@
-//! The server's clock in the history: asked again and again, by a thread of its own.
+//! The server's clock in the history: a thread asks for it again and again.
 
 use std::{
     path::Path,

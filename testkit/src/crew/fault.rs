@@ -1,4 +1,4 @@
-//! Faults, and those that strike the crew's own processes.
+//! Faults, and the faults of the crew's own processes.
 
 use std::time::{Duration, Instant};
 
@@ -121,8 +121,8 @@ pub fn concerned(crew: &Crew) -> u64 {
     crew.recent().waits().iter().filter(there).count() as u64
 }
 
-/// Waits until somebody was granted the lock just now for longer than a lease: if nothing renews it, it is lost. False: the
-/// crew shows nobody like that.
+/// Waits until somebody was granted the lock just now for longer than a lease: if nothing renews it, it is lost. False:
+/// the crew shows nobody like that.
 pub fn long_hold(crew: &mut Crew) -> bool {
     let start = Instant::now();
     let just_now = |crew: &Crew| now_ns() - (crew.terms().lease / 5).as_nanos() as u64;
@@ -140,8 +140,8 @@ pub fn long_hold(crew: &mut Crew) -> bool {
     true
 }
 
-/// Waits for the worst moment to lose data: somebody was granted the lock not long ago for longer than a lease, and of two
-/// other processes at least some wait for it and know their tickets. The name of the process that holds it.
+/// Waits for the worst moment to lose data: somebody was granted the lock not long ago for longer than a lease, and of
+/// two other processes at least some wait for it and know their tickets. The name of the process that holds it.
 #[track_caller]
 pub fn crowded_hold(crew: &mut Crew) -> String {
     const CROWD: usize = 4;

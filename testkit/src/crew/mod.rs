@@ -1,5 +1,5 @@
-//! A crew: some processes with some waiters each, which acquire one lock by their whims while faults strike, and whose
-//! history is judged in the end.
+//! A crew: several processes with several waiters each, which use one lock at random while faults strike, and whose
+//! history is judged at the end.
 //!
 //! ```ignore
 //! #[test]
@@ -20,7 +20,7 @@
 //! ```
 //!
 //! A fault is a closure that strikes once and returns the evidence that it did ([`Struck`]): how often it hit, and what
-//! the judges must admit for it. One that does not hit as often as it should fails the test.
+//! the judges must excuse for it. A fault that does not hit as often as it should fails the test.
 
 pub mod clock;
 pub mod fault;
@@ -58,12 +58,12 @@ pub const ROLE: &str = "crew member";
 /// How long anything may take that ends by itself, and a fault to hit as often as it should.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long after its timeout an acquire may return: nothing but this machine can be the reason, and a process that stands
-/// still for as long as costs it a heartbeat is excused as if it had been stopped.
+/// How long after its timeout an acquire may return: nothing but this machine can be the reason, and a process that
+/// stands still for as long as costs it a heartbeat is excused as if it had been stopped.
 const LATENESS: Duration = Duration::from_secs(2);
 
-/// The seeds of this run, of which the ordinary ones are always the same: `FAIRLOCK_CASES=100` takes so many random ones
-/// instead, `FAIRLOCK_SEED=7` this one.
+/// The seeds of this run, of which the ordinary ones are always the same: `FAIRLOCK_CASES=100` takes so many random
+/// ones instead, `FAIRLOCK_SEED=7` this one.
 pub fn seeds(ordinary: &[u64]) -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("FAIRLOCK_SEED"), number("FAIRLOCK_CASES")) {
@@ -73,8 +73,8 @@ pub fn seeds(ordinary: &[u64]) -> Vec<u64> {
     }
 }
 
-/// What a crew is made of. The defaults are short enough for deaths to be served within a test, and long beside what a busy
-/// machine takes.
+/// What a crew is made of. The defaults are short enough for deaths to be served within a test, and long beside what a
+/// busy machine takes.
 pub struct Setup {
     /// The file with the test `child`, which its processes run.
     helpers: &'static Location<'static>,
@@ -142,8 +142,8 @@ impl Setup {
         self
     }
 
-    /// Where to ask for the time of the server that grants, in µs. Needed where the URL is not that of one server, at which
-    /// its user may ask for the time.
+    /// Where to ask for the time of the server that grants, in µs. Needed where the URL is not that of one server, at
+    /// which its user may ask for the time.
     pub fn clock(mut self, ask: impl FnMut() -> Option<u64> + Send + 'static) -> Setup {
         self.clock = Some(Box::new(ask));
         self

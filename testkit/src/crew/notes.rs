@@ -1,8 +1,8 @@
-//! How a member of the crew puts on record what happens to its waiters, whatever becomes of their futures and guards.
+//! How a member of the crew records what happens to its waiters, whatever becomes of their futures and guards.
 //!
-//! Everything here is noted by dropping, before what is on record is dropped itself: so a cancelled task, a panic and an
-//! ordinary end are told alike. A witness, a thread of its own, looks after all guards: it marks that their own check says
-//! that they hold, and notes it when that ends, also while the runtime of their tasks is blocked.
+//! Everything is recorded by dropping, before the recorded future or guard is dropped itself. So a cancelled task, a
+//! panic and an ordinary end are recorded alike. A separate thread, the witness, watches all guards: it records that
+//! their own check says that they hold the lock, and when that ends, also while the runtime of their tasks is blocked.
 
 use std::{
     future::Future,
@@ -37,8 +37,8 @@ impl Notes {
         Arc::new(Notes { record, holding: Mutex::new(Vec::new()) })
     }
 
-    /// Looks after the guards until the process ends. `long` is a pause that may cost a process its place: the machine can
-    /// be so busy that it stands still for as long, which excuses what a pause excuses.
+    /// Looks after the guards until the process ends. `long` is a pause that may cost a process its place: the machine
+    /// can be so busy that it stands still for as long, which excuses what a pause excuses.
     pub fn witness(self: &Arc<Notes>, lease: Duration, long: Duration) {
         let notes = self.clone();
         std::thread::spawn(move || {

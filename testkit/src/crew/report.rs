@@ -1,4 +1,4 @@
-//! What a run amounted to.
+//! The result of a run.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 

@@ -1,4 +1,4 @@
-//! One acquire of one waiter, from its call to its end, by the whims of a seed.
+//! One acquire of one waiter, from its call to its end, at random from a seed.
 
 use std::{future::IntoFuture as _, time::Duration};
 

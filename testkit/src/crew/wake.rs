@@ -1,4 +1,4 @@
-//! Wakers that do more than to wake, as callers' code may: they block, or they panic.
+//! Wakers as callers' code may have them: they block, or they panic.
 
 use std::{
     future::Future,

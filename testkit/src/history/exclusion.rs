@@ -1,4 +1,4 @@
-//! I1, as the holders saw it: no two of them hold at once.
+//! I1, as the holders saw it: no two of them hold the lock at once.
 
 use super::{
     terms::Terms,

@@ -1,5 +1,5 @@
-//! I2 and I7: nobody is granted while somebody with a lower ticket stands in the queue, also when much has happened since it
-//! got that ticket.
+//! I2 and I7: no waiter is granted the lock while a waiter with a lower ticket is in the queue, whatever has happened
+//! since that ticket was given.
 
 use super::{
     terms::{Admitted, Terms, Trouble, nanos},
@@ -34,8 +34,9 @@ impl History {
         Ok(())
     }
 
-    /// At a server that has lost its data a stranger can be granted before anybody who was there before is back: one whose
-    /// process had nothing left of what it wanted of the lock when the data was lost, and so soon that nobody had to be back.
+    /// At a server that has lost its data a stranger can be granted before anybody who was there before is back: one
+    /// whose process had nothing left of what it wanted of the lock when the data was lost, and so soon that nobody had
+    /// to be back.
     ///
     /// And one that the server refused, or did not hear, for the rest of the recovery could not return in time.
     fn admits_overtaking(&self, terms: &Terms, overtaken: &Wait, by: &Hold<'_>) -> bool {
@@ -53,8 +54,8 @@ impl History {
 }
 
 impl Wait {
-    /// Whether its process stood still then for so long that it may have lost its place, or did so until just before: it
-    /// takes its place again as soon as the server hears of it.
+    /// Whether its process stood still then for so long that it may have lost its place, or did so until just before:
+    /// it takes its place again as soon as the server hears of it.
     fn was_away(&self, terms: &Terms, at: u64) -> bool {
         let grace = terms.heartbeat() + nanos(terms.slack);
         self.pauses.iter().any(|&(from, resumed)| {

@@ -1,7 +1,7 @@
-//! I5 and I6: nobody waits for the dead longer than agreed, no lost message is noticed later than by the next heartbeat, and
-//! so nobody is forgotten.
+//! I5 and I6: no waiter waits for dead processes longer than promised, and no lost message is noticed later than by the
+//! next heartbeat. So no waiter is forgotten.
 //!
-//! A stall is the time between the end of a hold and the next grant, as far as somebody who lives waits meanwhile.
+//! A stall is the time between the end of a hold and the next grant while a live waiter waits.
 
 use std::time::Duration;
 
@@ -42,7 +42,8 @@ impl History {
         let Some(first) = self.waits().first() else { return Vec::new() };
         let end = self.waits().iter().filter_map(Wait::waited_until).max().unwrap_or_default();
 
-        // A history of hours has tens of thousands of both: who cannot matter to a gap is not looked at for each of them.
+        // A history of hours has tens of thousands of both: who cannot matter to a gap is not looked at for each of
+        // them.
         let befallen = |wait: &&Wait| wait.died_ns.or(wait.untaken_ns).is_some() || !wait.pauses.is_empty();
         let befallen: Vec<&Wait> = self.waits().iter().filter(befallen).collect();
         let mut waits = self.waits();

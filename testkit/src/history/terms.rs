@@ -1,9 +1,9 @@
-//! What the judges must know beside the history: the durations that were agreed, and what befell the server.
+//! What the judges must know beside the history: the options of the lock, and the faults of the server.
 
 use std::time::Duration;
 
-/// By what terms a history is judged. The default is a lock whose durations are all zero, where nothing went wrong: good
-/// for the judges that look at no durations.
+/// By what terms a history is judged. The default is a lock whose durations are all zero, where nothing went wrong:
+/// good for the judges that look at no durations.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
     pub lease: Duration,
@@ -18,7 +18,8 @@ pub struct Terms {
     pub admitted: Vec<Admitted>,
 }
 
-/// Some trouble of the server, and when. Nothing outside of it is excused, and within it only what DESIGN admits.
+/// A fault of the server, and when. Outside of it nothing is excused, and within it only the exceptions of
+/// `docs/guarantees.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
     pub trouble: Trouble,
@@ -32,17 +33,18 @@ pub struct Admitted {
 pub enum Trouble {
     /// It gave no answers, or to nobody. It costs the time that it takes, and neither place nor order nor token.
     Silent,
-    /// It lost data, of all writes or of the latest. A holder may hear of it at its local deadline only, a stranger may be
-    /// granted before anybody is back, and then all wait for those who were there before.
+    /// It lost data, of all writes or of the latest. A holder may hear of it at its local deadline only, a stranger may
+    /// be granted before anybody is back, and then all wait for those who were there before.
     LostData,
-    /// It lost data, but no lease that anybody was told of: what a failover costs locks whose grants wait for all replicas.
-    /// A stranger may be granted before anybody is back, and all wait for those who were there before; but no two hold at once.
+    /// It lost data, but no lease that anybody was told of: what a failover costs locks whose grants wait for all
+    /// replicas. A stranger may be granted before anybody is back, and all wait for those who were there before; but no
+    /// two hold at once.
     LostPlaces,
-    /// Two servers took themselves for the master, and some of the clients were at each: each keeps the order of those who are
-    /// there. Whether two can hold at once, and so whether tokens rise, depends on what else is admitted.
+    /// Two servers took themselves for the master, and some of the clients were at each: each keeps the order of those
+    /// who are there. Whether two can hold at once, and so whether tokens rise, depends on what else is admitted.
     Divided,
-    /// Its clock jumped forwards, and the leases of that moment ended the earlier. Their holders hear of it when they next
-    /// ask, or at their local deadlines. It excuses nothing else.
+    /// Its clock jumped forwards, and the leases of that moment ended the earlier. Their holders hear of it when they
+    /// next ask, or at their local deadlines. It excuses nothing else.
     Jumped,
 }
 
@@ -85,9 +87,10 @@ impl Terms {
         self.admitted.iter().any(its)
     }
 
-    /// What can be the reason that one who was granted the lock before it still believes in its lease although the server,
-    /// for which it was over, granted the lock to another: until its local deadline, which nothing has prolonged since. If the
-    /// other's grant is lost too in the meantime, nothing shows it any more, and the older lease goes on.
+    /// What can be the reason that one who was granted the lock before it still believes in its lease although the
+    /// server, for which it was over, granted the lock to another: until its local deadline, which nothing has
+    /// prolonged since. If the other's grant is lost too in the meantime, nothing shows it any more, and the older
+    /// lease goes on.
     pub(super) fn reasons_to_believe(
         &self,
         granted: u64,

@@ -1,7 +1,7 @@
 //! I4: a holder is told that its lease is over before the server grants the lock to another.
 //!
-//! Exclusion compares what two processes noticed, and the second notices its grant a while after the server made it. Here
-//! the server's own time of the grant counts: it is the token.
+//! Exclusion compares what two processes noticed, and the second process notices its grant some time after the server
+//! made it. Here the server's own time of the grant counts: it is the token.
 
 use super::{
     terms::Terms,
@@ -15,7 +15,8 @@ impl History {
         if grants.len() > 1 && self.clock.is_empty() {
             return Err("the history does not tell the server's clock".into());
         }
-        // The earliest grant among those after each: whoever is granted next, by the clock, must find nobody who believes.
+        // The earliest grant among those after each: whoever is granted next, by the clock, must find nobody who
+        // believes.
         let mut next: Option<Hold<'_>> = None;
         for hold in grants.into_iter().rev() {
             if let Some(next) = next

@@ -1,4 +1,4 @@
-//! A history as it is read: every acquire from its call to its end.
+//! A history as the judges read it: every acquire from its call to its end.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -101,8 +101,8 @@ impl History {
         History::parse(&text[..whole])
     }
 
-    /// What began within the last `bytes` of it: enough for who wants to know what is going on, at a price that does not
-    /// grow.
+    /// What began within the last `bytes` of it: enough for who wants to know what is going on, at a price that does
+    /// not grow.
     pub fn read_latest(path: &Path, bytes: u64) -> Result<History, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut file = File::open(path).map_err(failed)?;
@@ -206,8 +206,8 @@ impl<'a> Line<'a> {
         (event.of_process() == (waiter == "-")).then_some(Line { at, process, waiter, event })
     }
 
-    /// What happens to a whole process happens to all of its acquires that have not ended, also to those that are called
-    /// before it is over.
+    /// What happens to a whole process happens to all of its acquires that have not ended, also to those that are
+    /// called before it is over.
     fn befall(&self, until: Option<u64>, waits: &mut BTreeMap<&str, Wait>) {
         let called_by = until.unwrap_or(self.at);
         let concerned = |wait: &&mut Wait| {

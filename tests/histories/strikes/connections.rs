@@ -1,4 +1,4 @@
-//! Connections and the memory of scripts: what a server may drop at any time without being any trouble.
+//! Killed connections and forgotten scripts, which a server may cause at any time without being faulty.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -32,8 +32,8 @@ pub fn killed(server: &RedisServer, hits: u64) -> Fault<'_> {
     })
 }
 
-/// Makes the server forget its scripts as often as it can, while so many are granted the lock. A hit is a call that had to be
-/// repeated with the text of its script.
+/// Makes the server forget its scripts as often as it can, while so many are granted the lock. A hit is a call that had
+/// to be repeated with the text of its script.
 pub fn scripts_flushed(server: &RedisServer, grants: usize, hits: u64) -> Fault<'_> {
     Fault::new("scripts flushed", hits, move |crew| {
         let mut counter = Counter::start(server);

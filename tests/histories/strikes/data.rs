@@ -1,4 +1,4 @@
-//! A server that loses data: all of it, or the latest.
+//! A server that loses all data, or the latest writes.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub fn flushed(server: &RedisServer, hits: u64) -> Fault<'_> {
     })
 }
 
-/// FLUSHALL three times within a second: while some are back after one, and others have not noticed it, all is lost again. It
-/// strikes while somebody holds the lock for long, when all others have had the time to come and wait.
+/// FLUSHALL three times within a second: while some are back after one, and others have not noticed it, all is lost
+/// again. It strikes while somebody holds the lock for long, when all others have had the time to come and wait.
 pub fn flushed_thrice(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("all data flushed three times within a second", hits, move |crew| {
         if !long_hold(crew) {
@@ -74,8 +74,8 @@ pub fn rolled_back(server: &RedisServer, hits: u64) -> Fault<'_> {
     })
 }
 
-/// It strikes while somebody holds the lock for long and many wait. The holder's process stands still until all others are
-/// back, who would be granted the lock if nothing kept the server from it.
+/// It strikes while somebody holds the lock for long and many wait. The holder's process stands still until all others
+/// are back, who would be granted the lock if nothing kept the server from it.
 fn restarted(crew: &mut Crew, server: &RedisServer, between: impl FnOnce()) -> Struck {
     let holder = crowded_hold(crew);
     let struck = Struck::during(&GONE_AND_EMPTY, || {

@@ -1,4 +1,4 @@
-//! Messages that the server never sent: whoever may publish can forge them.
+//! Messages that the server never sent: a user with the right to publish forges them.
 
 use redis::{Connection, cmd};
 
@@ -10,9 +10,9 @@ use testkit::{
 
 const HOUR_US: u64 = 3_600_000_000;
 
-/// Somebody who hears nothing, and guesses the ids of those who wait or hold, tells them that they have been granted the
-/// lock, or another one, or that their leases are broken. A hit is a forged grant that reaches the client of a waiter.
-/// Nothing is admitted for it: the members believe the server alone.
+/// Somebody who hears nothing, and guesses the ids of those who wait or hold, tells them that they have been granted
+/// the lock, or another one, or that their leases are broken. A hit is a forged grant that reaches the client of a
+/// waiter. Nothing is admitted for it: the members believe the server alone.
 pub fn forged(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("messages forged", hits, move |crew| {
         let mut raw = server.raw();

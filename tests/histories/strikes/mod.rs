@@ -1,7 +1,7 @@
-//! What befalls the servers of a crew, and the ways to them. Each of these is a fault for `Crew::suffer`, which strikes
-//! once at a time and says what it hit and what the judges must admit for it.
+//! The faults of servers and networks. Each is a fault for `Crew::suffer`: it strikes once at a time, and reports what
+//! it hit and what the judges must excuse for it.
 //!
-//! A fault of the server hits those who have the lock or want it at that moment; if there is nobody, it missed.
+//! A fault of the server hits the processes that hold or want the lock at that moment. Without any it has missed.
 
 // Each test binary uses a part of it. Nothing of it is anybody's API, and in a test a panic is the message.
 #![allow(dead_code, clippy::expect_used, clippy::unwrap_used, unreachable_pub)]

@@ -1,4 +1,5 @@
-//! A master that falls silent, or whose address moves, and a replica that is promoted in its place, without the latest writes.
+//! A master that falls silent, or whose address moves, and a replica without its latest writes that is promoted
+//! instead.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,8 +14,8 @@ use testkit::{
     state::State,
 };
 
-/// SIGKILL of the master that sentinels know, and no replica knows of the latest grants. It comes back as a replica before
-/// this is over.
+/// SIGKILL of the master that sentinels know, and no replica knows of the latest grants. It comes back as a replica
+/// before this is over.
 pub fn master_killed(set_up: &Sentinels, hits: u64) -> Fault<'_> {
     Fault::new("the master was killed", hits, |crew| {
         let old = set_up.master();
@@ -32,8 +33,8 @@ pub fn master_killed(set_up: &Sentinels, hits: u64) -> Fault<'_> {
     })
 }
 
-/// The same where grants wait for all replicas: so nobody is granted the lock before it is killed, nor before it is back as a
-/// replica, and no lease that anybody was told of is forgotten.
+/// The same where grants wait for all replicas: so nobody is granted the lock before it is killed, nor before it is
+/// back as a replica, and no lease that anybody was told of is forgotten.
 pub fn master_of_all_replicas_killed(set_up: &Sentinels, hits: u64) -> Fault<'_> {
     Fault::new("the master was killed whose grants waited for all replicas", hits, |crew| {
         let old = set_up.master();
@@ -55,8 +56,8 @@ pub fn master_of_all_replicas_killed(set_up: &Sentinels, hits: u64) -> Fault<'_>
 }
 
 /// The master that sentinels know stands still (SIGSTOP) until there is another, and goes on as the master that it was
-/// (SIGCONT) until sentinels make a replica of it. A hit is one that gave tickets or tokens meanwhile. `lost`: what each of
-/// the two does not know of the other.
+/// (SIGCONT) until sentinels make a replica of it. A hit is one that gave tickets or tokens meanwhile. `lost`: what
+/// each of the two does not know of the other.
 pub fn master_cut_off(set_up: &Sentinels, lost: Trouble, hits: u64) -> Fault<'_> {
     Fault::new("the master was cut off, and took stale writes", hits, move |crew| {
         Struck::during(&[Trouble::Silent, Trouble::Divided, lost], || {
@@ -79,8 +80,8 @@ pub fn master_cut_off(set_up: &Sentinels, lost: Trouble, hits: u64) -> Fault<'_>
     })
 }
 
-/// SIGKILL of the master of this slot in a cluster, and no replica knows of the latest grants. It comes back as a replica
-/// before this is over.
+/// SIGKILL of the master of this slot in a cluster, and no replica knows of the latest grants. It comes back as a
+/// replica before this is over.
 pub fn master_of_slot_killed(cluster: &Cluster, slot: u16, hits: u64) -> Fault<'_> {
     Fault::new("the master of the slot was killed", hits, move |crew| {
         let old = cluster.owner(slot);
@@ -99,10 +100,10 @@ pub fn master_of_slot_killed(cluster: &Cluster, slot: u16, hits: u64) -> Fault<'
     })
 }
 
-/// The replica of a master is promoted, and the address of the master leads new connections there. Half of the clients lose
-/// their connections and find the new master. The other half stays connected to the old master, which grants and has no
-/// replica any more; a client that asks for its replicas must connect anew, to the new master, which has one. A hit is a
-/// client that stayed and is granted the lock afterwards: by the new master, or two hold at once.
+/// The replica of a master is promoted, and the address of the master leads new connections there. Half of the clients
+/// lose their connections and find the new master. The other half stays connected to the old master, which grants and
+/// has no replica any more; a client that asks for its replicas must connect anew, to the new master, which has one. A
+/// hit is a client that stayed and is granted the lock afterwards: by the new master, or two hold at once.
 ///
 /// `chain`: each of these servers replicates the one before it. The old master becomes the last one.
 pub fn address_moved<'a>(address: &'a Proxy, mut chain: [&'a RedisServer; 3], hits: u64) -> Fault<'a> {

@@ -1,4 +1,4 @@
-//! A server that does not answer for a while, and has lost nothing when it does.
+//! A server that does not answer for a while and has lost nothing afterwards.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The slot of a lock, on its way from one master of a cluster to another.
+//! The slot of a lock moves from one master of a cluster to another.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use testkit::{
     history::Trouble,
 };
 
-/// Every key of the slot moves by itself, with a rest after each, in which everybody goes on asking. A hit is a key that
-/// moved so while somebody had the lock or wanted it.
+/// Every key of the slot moves by itself, with a rest after each, in which everybody goes on asking. A hit is a key
+/// that moved so while somebody had the lock or wanted it.
 pub fn migrated(cluster: &Cluster, slot: u16, hits: u64) -> Fault<'_> {
     Fault::new("keys of the slot moved", hits, move |crew| {
         // An absent key is asked for in vain until all have moved.

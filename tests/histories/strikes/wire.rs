@@ -1,4 +1,4 @@
-//! The way to the server, through a proxy: what is lost, late, cut in the middle, or delivered when nobody wants it.
+//! The network, through a proxy: frames that are lost, late, cut, or delivered long after they were sent.
 
 use std::time::Duration;
 
@@ -70,9 +70,9 @@ pub fn delayed(proxy: &Proxy, hits: u64) -> Fault<'_> {
     })
 }
 
-/// A request is held, and those behind it, all connections are given up, and then it is delivered all the same, when those
-/// who sent it have asked anew. `taken`: whether the server takes them, because its clients may not kill their old connections. A hit is a
-/// request that was delivered so.
+/// A request is held, and those behind it, all connections are given up, and then it is delivered all the same, when
+/// those who sent it have asked anew. `taken`: whether the server takes them, because its clients may not kill their
+/// old connections. A hit is a request that was delivered so.
 pub fn delivered_late(proxy: &Proxy, taken: bool, hits: u64) -> Fault<'_> {
     Fault::new("requests delivered late", hits, move |crew| {
         Struck::during(&[Trouble::Silent], || {
@@ -103,8 +103,8 @@ pub fn delivered_late(proxy: &Proxy, taken: bool, hits: u64) -> Fault<'_> {
     })
 }
 
-/// All lose their connections to the master, and their questions for it, or the answers, are cut, lost, late, or refused on
-/// the way to the only sentinel. A hit is such a question.
+/// All lose their connections to the master, and their questions for it, or the answers, are cut, lost, late, or
+/// refused on the way to the only sentinel. A hit is such a question.
 pub fn asked_in_vain<'a>(to_sentinel: &'a Proxy, master: &'a RedisServer, hits: u64) -> Fault<'a> {
     const QUESTION: &str = "get-master-addr-by-name";
     Fault::new("sentinels asked in vain", hits, |crew| {

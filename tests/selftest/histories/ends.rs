@@ -1,4 +1,4 @@
-//! Everybody comes to an end, by its timeout, and leaves nothing behind.
+//! I8 and I9: every acquire ends by its timeout and leaves nothing behind.
 
 use super::*;
 use testkit::history::nothing_left;

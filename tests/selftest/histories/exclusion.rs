@@ -1,4 +1,4 @@
-//! Exclusion, and tokens.
+//! I1 and I3: exclusion, and tokens.
 
 use super::*;
 
@@ -176,8 +176,8 @@ fn who_hears_late_of_a_grant_from_before_a_loss_was_granted_first() {
     rejected(changed(text, &[("1060000 c", "1040000 c")]).tokens_rise(&lost), "did not rise from c.1");
 }
 
-/// b believes in a lease from before a loss when c is granted the lock, long after the recovery can have begun. Only a stranger
-/// can be the reason; whether d was one, its ticket tells, though it was put on record later.
+/// b believes in a lease from before a loss when c is granted the lock, long after the recovery can have begun. Only a
+/// stranger can be the reason; whether d was one, its ticket tells, though it was put on record later.
 #[test]
 fn who_had_a_ticket_before_a_loss_was_no_stranger() {
     let text = "

@@ -1,4 +1,4 @@
-//! The judges of histories, judged: hand-written histories that they must reject, and some that they must accept.
+//! The judges of histories, tested: hand-written histories that they must reject, and some that they must accept.
 
 mod ends;
 mod exclusion;

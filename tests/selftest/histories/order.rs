@@ -1,4 +1,4 @@
-//! Order.
+//! I2: order.
 
 use super::*;
 

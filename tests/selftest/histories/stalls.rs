@@ -1,4 +1,4 @@
-//! Stalls: what the dead cost, and lost messages. A lease is 100 here, a heartbeat 10, the window of the dead 45.
+//! Stalls: what dead processes and lost messages cost. A lease is 100 here, a heartbeat 10, liveness plus buffer 45.
 
 use super::*;
 

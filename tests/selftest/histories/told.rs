@@ -1,9 +1,9 @@
-//! Told before it is taken: by the server's clock.
+//! I4: told before it is taken, by the server's clock.
 
 use super::*;
 
-/// The server's clock shows whole microseconds: 1000 µs are the moment 1,000,000 here. b is granted the lock at 1050 µs and
-/// notices it 400 µs later. a cannot renew.
+/// The server's clock shows whole microseconds: 1000 µs are the moment 1,000,000 here. b is granted the lock at 1050 µs
+/// and notices it 400 µs later. a cannot renew.
 const TOLD: &str = "
 999990 x - clock 1000 20
 1000000 a a.1 called

@@ -34,12 +34,12 @@ fn an_acquire_and_a_call_fail_at_once_where_the_server_cannot_be_used() {
         for (id, mode) in [(1, Mode::Wait), (2, Mode::Enqueue), (3, Mode::Try)] {
             acquire_in(&mut machine, 0.0, &spec, id, mode, Some(seconds(60.0)));
         }
-        let inspect = Command::Inspect { call: 9, keys: spec.keys.clone(), after: 0, count: 1 };
+        let inspect = Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: 0, count: 1 };
         machine.handle(at(0.0), Event::Command(inspect));
         deny(&mut machine, 0.1, &error);
         let effects = machine.effects(at(0.1));
         assert!((1..=3).all(|id| hears(&effects, id, &error)), "{effects:?}");
-        assert!(matches!(outcome(&effects, 9), Some(Outcome::Fault(Fault::Connect(_)))), "{effects:?}");
+        assert!(matches!(outcome(&effects, 9), Some(Outcome::Page(Err(Fault::Connect(_))))), "{effects:?}");
         assert!(machine.next_due().is_none() && machine.gives_back_until().is_none(), "something is left");
     }
 }

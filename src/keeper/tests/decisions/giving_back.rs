@@ -13,7 +13,7 @@ use crate::protocol::Call;
 #[test]
 fn a_release_is_what_the_server_says_and_once_repeated_what_it_must_have_been() {
     let ask = |machine: &mut Machine, now| {
-        machine.handle(at(now), Event::Command(Command::Release { call: Some(9), id: 1 }));
+        machine.handle(at(now), Event::Command(Command::Release { question: Some(QuestionId(9)), id: 1 }));
         let (request, call) = one_sent(machine, now);
         assert!(matches!(&call, Call::Release { id, .. } if id == "client.1"), "{call:?}");
         request
@@ -25,8 +25,8 @@ fn a_release_is_what_the_server_says_and_once_repeated_what_it_must_have_been() 
         answer(&mut machine, 1.1, request, lease(word, Duration::ZERO));
         let effects = machine.effects(at(1.1));
         match outcome(&effects, 9) {
-            Some(Outcome::Released) => assert!(released, "{word:?}"),
-            Some(Outcome::Lost(LostReason::Ended)) => assert!(!released, "{word:?}"),
+            Some(Outcome::Release(Release::Released)) => assert!(released, "{word:?}"),
+            Some(Outcome::Release(Release::Lost(LostReason::Ended))) => assert!(!released, "{word:?}"),
             other => panic!("{word:?}: {other:?}"),
         }
         assert!(machine.gives_back_until().is_none());
@@ -37,7 +37,7 @@ fn a_release_is_what_the_server_says_and_once_repeated_what_it_must_have_been() 
     connect(&mut machine, 3.0);
     let (request, _) = one_sent(&mut machine, 3.0);
     answer(&mut machine, 3.1, request, lease(Word::Unknown, Duration::ZERO));
-    assert!(matches!(outcome(&machine.effects(at(3.1)), 9), Some(Outcome::Released)));
+    assert!(matches!(outcome(&machine.effects(at(3.1)), 9), Some(Outcome::Release(Release::Released))));
 
     // By the local deadline there is an answer, and it goes on.
     let mut machine = holding(LockOptions::new());
@@ -46,7 +46,7 @@ fn a_release_is_what_the_server_says_and_once_repeated_what_it_must_have_been() 
     machine.effects(at(2.0));
     assert_eq!(machine.next_due(), Some(at(29.849)));
     tick(&mut machine, 29.849);
-    assert!(matches!(outcome(&machine.effects(at(29.849)), 9), Some(Outcome::Unknown(Some(_)))));
+    assert!(matches!(outcome(&machine.effects(at(29.849)), 9), Some(Outcome::Release(Release::Unknown(Some(_))))));
     connect(&mut machine, 40.0);
     one_sent(&mut machine, 40.0);
 }
@@ -54,11 +54,11 @@ fn a_release_is_what_the_server_says_and_once_repeated_what_it_must_have_been() 
 #[test]
 fn a_release_goes_on_where_it_stopped_at_its_batch_limit() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Release { call: Some(9), id: 1 }));
+    machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(9)), id: 1 }));
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.1, request, Answer { again: true, ..lease(Word::Released, Duration::ZERO) });
     let effects = machine.effects(at(1.1));
-    assert!(matches!(outcome(&effects, 9), Some(Outcome::Released)));
+    assert!(matches!(outcome(&effects, 9), Some(Outcome::Release(Release::Released))));
     let asks = |effect: &Effect| matches!(effect, Effect::Send { call: Call::Release { .. }, .. });
     assert!(effects.iter().any(asks), "{effects:?}");
 }
@@ -96,7 +96,7 @@ fn who_never_asked_the_server_has_nothing_to_give_back() {
 #[test]
 fn closing_waits_a_second_for_what_is_given_back() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Close { call: 9 }));
+    machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
     let effects = machine.effects(at(1.0));
     assert!(matches!(lost(&effects), Some(LostReason::Closed)), "{effects:?}");
     assert!(outcome(&effects, 9).is_none());
@@ -107,13 +107,24 @@ fn closing_waits_a_second_for_what_is_given_back() {
 
     // Nothing new begins, and with nothing to give back it is over at once.
     let (mut machine, spec) = start(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Close { call: 9 }));
+    machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
     assert!(matches!(outcome(&machine.effects(at(1.0)), 9), Some(Outcome::Closed)));
     acquire(&mut machine, 1.1, &spec, 1);
     assert!(matches!(refused(&machine.effects(at(1.1))), Some(Refusal::Fault(Fault::Closed))));
     let keys = spec.keys.clone();
-    machine.handle(at(1.2), Event::Command(Command::Break { call: 10, keys, token: 7, force: false }));
-    assert!(matches!(outcome(&machine.effects(at(1.2)), 10), Some(Outcome::Fault(Fault::Closed))));
+    machine.handle(at(1.2), Event::Command(Command::Break { question: QuestionId(10), keys, token: 7, force: false }));
+    assert!(matches!(outcome(&machine.effects(at(1.2)), 10), Some(Outcome::Break(Err(Fault::Closed)))));
+}
+
+#[test]
+fn closing_answers_the_questions_that_wait_for_the_server() {
+    let (mut machine, spec) = start(LockOptions::new());
+    let keys = spec.keys.clone();
+    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(8), keys, after: 0, count: 10 }));
+    machine.handle(at(0.1), Event::Command(Command::Close { question: QuestionId(9) }));
+    let effects = machine.effects(at(0.1));
+    assert!(matches!(outcome(&effects, 8), Some(Outcome::Page(Err(Fault::Closed)))), "{effects:?}");
+    assert!(matches!(outcome(&effects, 9), Some(Outcome::Closed)), "{effects:?}");
 }
 
 // ---- questions ----
@@ -121,16 +132,16 @@ fn closing_waits_a_second_for_what_is_given_back() {
 #[test]
 fn a_position_is_one_more_than_the_rank_and_none_for_who_holds() {
     let mut machine = waiting(LockOptions::new(), 4, seconds(60.0));
-    machine.handle(at(1.0), Event::Command(Command::Position { call: 9, id: 1 }));
+    machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(9), id: 1 }));
     let (request, call) = one_sent(&mut machine, 1.0);
     assert!(matches!(call, Call::Acquire { ticket: 6, .. }), "{call:?}");
     answer(&mut machine, 1.1, request, queued(2, seconds(60.0)));
-    assert!(matches!(outcome(&machine.effects(at(1.1)), 9), Some(Outcome::Position(3))));
-    machine.handle(at(2.0), Event::Command(Command::Position { call: 10, id: 1 }));
+    assert!(matches!(outcome(&machine.effects(at(1.1)), 9), Some(Outcome::Position(Ok(3)))));
+    machine.handle(at(2.0), Event::Command(Command::Position { question: QuestionId(10), id: 1 }));
     let (request, _) = one_sent(&mut machine, 2.0);
     answer(&mut machine, 2.1, request, Answer { rank: Some(0), ..lease(Word::Granted, seconds(30.0)) });
     let effects = machine.effects(at(2.1));
-    assert!(matches!(outcome(&effects, 10), Some(Outcome::Position(0))));
+    assert!(matches!(outcome(&effects, 10), Some(Outcome::Position(Ok(0)))));
     assert_eq!(granted(&effects), Some(at(2.0 + 30.0 - 0.151)));
 }
 
@@ -143,11 +154,14 @@ fn who_breaks_a_lease_hears_what_became_of_it() {
         (11, Word::Unknown, Broken::Unknown),
     ] {
         let keys = spec.keys.clone();
-        machine.handle(at(1.0), Event::Command(Command::Break { call, keys, token: 7, force: false }));
+        machine.handle(
+            at(1.0),
+            Event::Command(Command::Break { question: QuestionId(call), keys, token: 7, force: false }),
+        );
         let (request, _) = one_sent(&mut machine, 1.0);
         answer(&mut machine, 1.1, request, lease(word, seconds(3.0)));
         match outcome(&machine.effects(at(1.1)), call) {
-            Some(Outcome::Broken(broken)) => assert_eq!(*broken, expected),
+            Some(Outcome::Break(Ok(broken))) => assert_eq!(*broken, expected),
             other => panic!("{word:?}: {other:?}"),
         }
     }
@@ -166,11 +180,11 @@ fn a_holder_is_told_of_a_broken_lease_if_it_is_its_own() {
 fn an_inspection_is_answered_with_what_was_seen() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Inspect { call: 9, keys, after: 0, count: 10 }));
+    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: 0, count: 10 }));
     let (request, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::State, seconds(20.0)) });
     match outcome(&machine.effects(at(0.1)), 9) {
-        Some(Outcome::State(state)) => assert_eq!((state.waiting, state.lease_left), (3, seconds(20.0))),
+        Some(Outcome::Page(Ok(page))) => assert_eq!((page.waiting, page.recovering_for), (3, None)),
         other => panic!("{other:?}"),
     }
 }

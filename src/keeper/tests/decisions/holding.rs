@@ -76,7 +76,7 @@ fn a_hold_that_ends_before_its_claim_is_confirmed_costs_no_renewal() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
     grant_pushed(&mut machine, 1.0, 1, 9);
     machine.effects(at(1.0));
-    machine.handle(at(1.099), Event::Command(Command::Release { call: None, id: 1 }));
+    machine.handle(at(1.099), Event::Command(Command::Release { question: None, id: 1 }));
     assert!(matches!(one_sent(&mut machine, 1.099).1, Call::Release { token: 9, .. }));
     tick(&mut machine, 1.2);
     assert!(sent(&mut machine, 1.2).is_empty());
@@ -180,11 +180,11 @@ fn the_longest_hold_ends_renewal_and_is_the_reason_that_is_told() {
 #[test]
 fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let mut machine = holding(LockOptions::new().manual_renewal());
-    machine.handle(at(5.0), Event::Command(Command::Renew { call: 9, id: 1 }));
+    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1 }));
     let (request, call) = one_sent(&mut machine, 5.0);
     assert!(matches!(call, Call::Renew { lease, .. } if lease == seconds(30.0)), "{call:?}");
     answer(&mut machine, 5.1, request, lease(Word::Renewed, seconds(30.0)));
-    assert!(matches!(outcome(&machine.effects(at(5.1)), 9), Some(Outcome::Renewed)));
+    assert!(matches!(outcome(&machine.effects(at(5.1)), 9), Some(Outcome::Renewal(Ok(Renewal::Renewed)))));
 
     // One that is re-asserted after a reconnect asks for what is left, and a caller's goes after it.
     disconnect(&mut machine, 6.0);
@@ -192,7 +192,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let (request, call) = one_sent(&mut machine, 6.0);
     let left = seconds(5.0 + 29.849 - 6.0);
     assert!(matches!(call, Call::Renew { lease, .. } if lease == left), "{call:?}");
-    machine.handle(at(6.1), Event::Command(Command::Renew { call: 10, id: 1 }));
+    machine.handle(at(6.1), Event::Command(Command::Renew { question: QuestionId(10), id: 1 }));
     assert!(sent(&mut machine, 6.1).is_empty());
     answer(&mut machine, 6.2, request, lease(Word::Renewed, left));
     let effects = machine.effects(at(6.2));
@@ -201,16 +201,19 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     assert!(effects.iter().any(asks), "{effects:?}");
     // It has five seconds in all.
     tick(&mut machine, 11.1);
-    assert!(matches!(outcome(&machine.effects(at(11.1)), 10), Some(Outcome::Fault(Fault::Unavailable { .. }))));
+    assert!(matches!(outcome(&machine.effects(at(11.1)), 10), Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))));
 
-    machine.handle(at(11.2), Event::Command(Command::Renew { call: 11, id: 2 }));
-    assert!(matches!(outcome(&machine.effects(at(11.2)), 11), Some(Outcome::Lost(LostReason::Ended))));
+    machine.handle(at(11.2), Event::Command(Command::Renew { question: QuestionId(11), id: 2 }));
+    assert!(matches!(
+        outcome(&machine.effects(at(11.2)), 11),
+        Some(Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))))
+    ));
 }
 
 #[test]
 fn a_grant_that_is_not_taken_within_its_lease_is_asked_about() {
     let mut machine = holding(LockOptions::new().lease(seconds(3.0)).manual_renewal().notice(seconds(0.5)));
-    machine.handle(at(2.0), Event::Command(Command::Renew { call: 9, id: 1 }));
+    machine.handle(at(2.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1 }));
     let (request, _) = one_sent(&mut machine, 2.0);
     answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(3.0)));
     machine.effects(at(2.0));
@@ -230,7 +233,7 @@ fn a_lease_that_ends_long_before_its_longest_hold_has_another_reason() {
 #[test]
 fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
     let mut machine = holding(LockOptions::new().manual_renewal());
-    machine.handle(at(5.0), Event::Command(Command::Renew { call: 9, id: 1 }));
+    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1 }));
     let (request, _) = one_sent(&mut machine, 5.0);
     // Something else is answered, so that the server is not taken for dead.
     for second in 6..10 {
@@ -238,20 +241,20 @@ fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
         let keys = start(LockOptions::new()).1.keys.clone();
         machine.handle(
             at(now),
-            Event::Command(Command::Inspect { call: 100 + CallId::from(second as u64), keys, after: 0, count: 1 }),
+            Event::Command(Command::Inspect { question: QuestionId(100 + second as u64), keys, after: 0, count: 1 }),
         );
         let (request, _) = one_sent(&mut machine, now);
         answer(&mut machine, now, request, lease(Word::State, seconds(20.0)));
         machine.effects(at(now));
     }
-    machine.handle(at(9.5), Event::Command(Command::Renew { call: 10, id: 1 }));
+    machine.handle(at(9.5), Event::Command(Command::Renew { question: QuestionId(10), id: 1 }));
     tick(&mut machine, 10.0);
     let effects = machine.effects(at(10.0));
-    assert!(matches!(outcome(&effects, 9), Some(Outcome::Fault(Fault::Unavailable { .. }))), "{effects:?}");
+    assert!(matches!(outcome(&effects, 9), Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))), "{effects:?}");
     answer(&mut machine, 10.1, request, lease(Word::Renewed, seconds(30.0)));
     let effects = machine.effects(at(10.1));
     assert!(outcome(&effects, 9).is_none(), "it was answered before");
-    assert!(matches!(outcome(&effects, 10), Some(Outcome::Renewed)), "{effects:?}");
+    assert!(matches!(outcome(&effects, 10), Some(Outcome::Renewal(Ok(Renewal::Renewed)))), "{effects:?}");
 }
 
 #[test]

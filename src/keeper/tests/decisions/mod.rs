@@ -35,9 +35,9 @@ pub(super) fn refused(effects: &[Effect]) -> Option<&Refusal> {
     effects.iter().find_map(|effect| if let Effect::Refused { why, .. } = effect { Some(why) } else { None })
 }
 
-pub(super) fn outcome(effects: &[Effect], asked: CallId) -> Option<&Outcome> {
+pub(super) fn outcome(effects: &[Effect], asked: u64) -> Option<&Outcome> {
     effects.iter().find_map(|effect| match effect {
-        Effect::Done { call, outcome } if *call == asked => Some(outcome),
+        Effect::Answer { question: QuestionId(question), outcome } if *question == asked => Some(outcome),
         _ => None,
     })
 }

@@ -88,7 +88,7 @@ fn who_lacks_replicas_asks_again_after_a_while_that_doubles() {
 fn who_is_asking_replicas_does_not_ask_twice() {
     let (mut machine, request, _) = securing(two());
     let keys = start(two()).1.keys.clone();
-    machine.handle(at(0.2), Event::Command(Command::Inspect { call: 9, keys, after: 0, count: 1 }));
+    machine.handle(at(0.2), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: 0, count: 1 }));
     let (question, _) = one_sent(&mut machine, 0.2);
     let mut named = lease(Word::State, seconds(29.0));
     let holder = named.holder.get_or_insert_default();

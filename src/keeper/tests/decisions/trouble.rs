@@ -18,8 +18,13 @@ fn calls(effects: Vec<Effect>) -> Vec<(RequestId, Call)> {
     effects.into_iter().filter_map(send).collect()
 }
 
-fn inspect(call: CallId) -> Command {
-    Command::Inspect { call, keys: Arc::new(LockKeys::new("fairlock", "x")), after: 0, count: 1 }
+fn inspect(question: u64) -> Command {
+    Command::Inspect {
+        question: QuestionId(question),
+        keys: Arc::new(LockKeys::new("fairlock", "x")),
+        after: 0,
+        count: 1,
+    }
 }
 
 fn is_renewal(call: &Call) -> bool {
@@ -40,15 +45,15 @@ fn without_a_connection_nothing_is_sent() {
         disconnect(machine, 1.0);
         machine.effects(at(1.0));
         acquire(machine, 1.0, &spec, 2);
-        machine.handle(at(1.0), Event::Command(Command::Renew { call: 9, id: 1 }));
-        let question = Command::Inspect { call: 10, keys: keys.clone(), after: 0, count: 10 };
+        machine.handle(at(1.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1 }));
+        let question = Command::Inspect { question: QuestionId(10), keys: keys.clone(), after: 0, count: 10 };
         machine.handle(at(1.0), Event::Command(question));
-        machine.handle(at(1.0), Event::Command(Command::Position { call: 11, id: 2 }));
+        machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(11), id: 2 }));
         for now in 1..25 {
             tick(machine, f64::from(now));
         }
         machine.handle(at(25.0), Event::Command(Command::Abandon { id: 1 }));
-        machine.handle(at(25.0), Event::Command(Command::Release { call: None, id: 1 }));
+        machine.handle(at(25.0), Event::Command(Command::Release { question: None, id: 1 }));
         tick(machine, 60.0);
         let sent = calls(machine.effects(at(60.0)));
         assert!(sent.is_empty(), "{sent:?}");
@@ -176,7 +181,7 @@ fn a_key_of_another_type_ends_the_acquires_of_its_lock_alone() {
 #[test]
 fn what_cannot_be_given_back_is_tried_until_it_is_over() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Release { call: None, id: 1 }));
+    machine.handle(at(1.0), Event::Command(Command::Release { question: None, id: 1 }));
     let (request, _) = one_sent(&mut machine, 1.0);
     fail(&mut machine, 1.1, request, Failure::WrongType("WRONGTYPE".into()));
     assert_eq!(machine.gives_back_until(), Some(at(29.849)), "the key may be gone by then");
@@ -549,7 +554,7 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
     // An operator's call: by a release of an id that nobody has.
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Break { call: 9, keys, token: 7, force: true }));
+    machine.handle(at(0.0), Event::Command(Command::Break { question: QuestionId(9), keys, token: 7, force: true }));
     let (question, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     let effects = machine.effects(at(0.1));
@@ -559,8 +564,10 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
     };
     assert!(goes_on(&effects), "{effects:?}");
     // Another call beside it has its own.
-    machine
-        .handle(at(0.1), Event::Command(Command::Break { call: 10, keys: spec.keys.clone(), token: 8, force: true }));
+    machine.handle(
+        at(0.1),
+        Event::Command(Command::Break { question: QuestionId(10), keys: spec.keys.clone(), token: 8, force: true }),
+    );
     let (question, _) = one_sent(&mut machine, 0.1);
     answer(&mut machine, 0.2, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     assert!(goes_on(&machine.effects(at(0.2))));

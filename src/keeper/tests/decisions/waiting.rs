@@ -172,7 +172,7 @@ fn a_timeout_names_a_silence_that_is_worth_a_word() {
 fn a_call_has_five_seconds_whatever_happens() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Inspect { call: 9, keys, after: 0, count: 10 }));
+    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: 0, count: 10 }));
     let (request, call) = one_sent(&mut machine, 0.0);
     assert!(matches!(call, Call::Inspect { after: 0, count: 10, .. }), "{call:?}");
     fail(&mut machine, 0.1, request, Failure::Refused("LOADING".into()));
@@ -185,7 +185,7 @@ fn a_call_has_five_seconds_whatever_happens() {
     assert!(machine.effects(at(4.999)).is_empty());
     tick(&mut machine, 5.0);
     match outcome(&machine.effects(at(5.0)), 9) {
-        Some(Outcome::Fault(Fault::Unavailable { waited, cause: Some(cause) })) => {
+        Some(Outcome::Page(Err(Fault::Unavailable { waited, cause: Some(cause) }))) => {
             assert_eq!((*waited, &**cause), (seconds(5.0), "gone"));
         }
         other => panic!("{other:?}"),
@@ -311,7 +311,10 @@ fn who_heard_of_its_grant_but_never_of_its_place_returns_to_it() {
     let (mut machine, spec) = start(LockOptions::new());
     acquire(&mut machine, 0.0, &spec, 1);
     one_sent(&mut machine, 0.0);
-    machine.handle(at(0.1), Event::Command(Command::Inspect { call: 9, keys: spec.keys.clone(), after: 0, count: 1 }));
+    machine.handle(
+        at(0.1),
+        Event::Command(Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: 0, count: 1 }),
+    );
     let (question, _) = one_sent(&mut machine, 0.1);
     let holder = HolderSeen { id: "client.1".into(), token: 7, ticket: 6 };
     answer(&mut machine, 0.2, question, Answer { holder: Some(holder), ..lease(Word::State, seconds(0.1)) });

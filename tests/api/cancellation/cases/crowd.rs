@@ -1,4 +1,4 @@
-//! Many cases at a time: most of them wait, and the machine is small.
+//! Runs many cases at a time: most of them wait, and the machine is small.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Polls futures by hand, as often as wanted and no more.
+//! Polls futures by hand, exactly as often as wanted.
 
 use std::fmt::Debug;
 use std::future::{Future, IntoFuture};

@@ -1,4 +1,4 @@
-//! Requests that reach the server when their client has long gone on without them.
+//! Requests that reach the server long after their client has given them up.
 
 use std::future::IntoFuture as _;
 use std::pin::pin;
@@ -41,8 +41,9 @@ impl Case {
     }
 }
 
-/// Where the client cannot kill its connections, an acquire that nobody awaits any more is executed late. In a free lock it
-/// then costs others a liveness window, not a lease. Behind others it costs nothing: its turn is told, and given back.
+/// Where the client cannot kill its connections, an acquire that nobody awaits any more is executed late. In a free
+/// lock it then costs others a liveness window, not a lease. Behind others it costs nothing: its turn is told, and
+/// given back.
 pub fn a_late_acquire_costs_a_window(contended: bool) {
     let server = RedisServer::builder().alone().config("rename-command CLIENT \"\"").start();
     let proxy = Proxy::start(&server);

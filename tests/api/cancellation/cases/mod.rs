@@ -1,5 +1,5 @@
-//! One case of cancellation: what is under way, what else stands in the queue, what goes wrong on the wire, when the
-//! future is dropped. And what must hold afterwards, whatever the case was.
+//! One case of cancellation: which request is under way, who else is in the queue, what goes wrong on the wire, and
+//! when the future is dropped. And the conditions that must hold afterwards in every case.
 
 #![allow(unreachable_pub)]
 

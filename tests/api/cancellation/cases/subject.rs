@@ -1,4 +1,4 @@
-//! The futures that are dropped: every one of the public interface.
+//! The futures that are dropped: every future of the public interface.
 
 use std::any::Any;
 use std::future::{Future, IntoFuture};

@@ -1,0 +1,193 @@
+//! What the machine takes in, and what comes out of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::waiters::Mode;
+use crate::clock::Time;
+use crate::error::{ConnectError, Fault, LostReason};
+use crate::inspect::{Broken, Holder, QueuedWaiter};
+use crate::options::Spec;
+use crate::protocol::{About, Answer, Call, Failure, LockKeys, Push};
+
+/// The number of a waiter or holder: the second half of its id on the wire.
+pub(crate) type Id = u64;
+/// A caller's question that awaits one result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct QuestionId(pub(crate) u64);
+/// A request under way to the server.
+pub(crate) type RequestId = u64;
+
+/// What callers ask for.
+#[derive(Debug, Clone)]
+pub(crate) enum Command {
+    Acquire {
+        id: Id,
+        spec: Arc<Spec>,
+        about: About,
+        mode: Mode,
+        timeout: Option<Duration>,
+        called: Time,
+    },
+    /// Nobody awaits this acquire any more.
+    Abandon {
+        id: Id,
+    },
+    Position {
+        question: QuestionId,
+        id: Id,
+    },
+    Renew {
+        question: QuestionId,
+        id: Id,
+    },
+    Release {
+        question: Option<QuestionId>,
+        id: Id,
+    },
+    Inspect {
+        question: QuestionId,
+        keys: Arc<LockKeys>,
+        after: u64,
+        count: u32,
+    },
+    Break {
+        question: QuestionId,
+        keys: Arc<LockKeys>,
+        token: u64,
+        force: bool,
+    },
+    Close {
+        question: QuestionId,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Event {
+    Command(Command),
+    /// Set up, with whatever was under way on the old connection killed where that is possible.
+    Connected {
+        can_kill: bool,
+    },
+    Disconnected {
+        cause: Arc<str>,
+    },
+    /// Connecting failed, and waiting does not mend that.
+    Denied {
+        error: ConnectError,
+    },
+    Answered {
+        request: RequestId,
+        result: Result<Answer, Failure>,
+    },
+    /// So many replicas have what was written before this was asked.
+    Replicated {
+        request: RequestId,
+        result: Result<u32, Failure>,
+    },
+    Push(Push),
+    /// The guard of this lease was never taken, and has been taken back.
+    NotTaken {
+        id: Id,
+    },
+    Tick,
+}
+
+/// What the loop is to do.
+#[derive(Debug, Clone)]
+pub(crate) enum Effect {
+    Send {
+        request: RequestId,
+        call: Call,
+    },
+    /// Ask how many replicas have what was written so far, and give them this long until there are so many.
+    Replicate {
+        request: RequestId,
+        keys: Arc<LockKeys>,
+        replicas: u32,
+        within: Duration,
+    },
+    /// The server is silent: the connection is of no use any more, make another.
+    Reconnect,
+    Queued {
+        id: Id,
+        ticket: u64,
+    },
+    Granted {
+        id: Id,
+        spec: Arc<Spec>,
+        token: u64,
+        ticket: u64,
+        deadline: Time,
+    },
+    Refused {
+        id: Id,
+        why: Refusal,
+    },
+    Prolonged {
+        id: Id,
+        deadline: Time,
+    },
+    Lost {
+        id: Id,
+        reason: LostReason,
+    },
+    /// Nothing is known of the lease here any more.
+    Forgotten {
+        id: Id,
+    },
+    /// A whole lease has passed since the grant: take the guard back if nobody has taken it.
+    CheckTaken {
+        id: Id,
+    },
+    Answer {
+        question: QuestionId,
+        outcome: Outcome,
+    },
+}
+
+/// Why an acquire did not get the lock.
+#[derive(Debug, Clone)]
+pub(crate) enum Refusal {
+    Timeout { waited: Duration, position: Option<u64>, cause: Option<Arc<str>> },
+    Busy { holder: Option<Box<Holder>>, waiting: u64, recovering_for: Option<Duration> },
+    Fault(Fault),
+}
+
+/// What a caller hears of its question, each of them in the type of its verb.
+#[derive(Debug, Clone)]
+pub(crate) enum Outcome {
+    /// 1 for the next one to be granted, 0 for one that was granted.
+    Position(Result<u64, Fault>),
+    Renewal(Result<Renewal, Fault>),
+    Release(Release),
+    Page(Result<Page, Fault>),
+    Break(Result<Broken, Fault>),
+    Closed,
+}
+
+/// What became of a renewal by hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    Renewed,
+    Lost(LostReason),
+}
+
+/// What became of a lease that was given back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Release {
+    Released,
+    /// It had ended before.
+    Lost(LostReason),
+    /// The release may or may not have reached the server.
+    Unknown(Option<Arc<str>>),
+}
+
+/// One page of an inspection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) holder: Option<Holder>,
+    pub(crate) waiting: u64,
+    pub(crate) recovering_for: Option<Duration>,
+    pub(crate) queue: Vec<QueuedWaiter>,
+}

@@ -1,0 +1,107 @@
+//! Callers' questions, and where the answers go: each verb has a type of its own for them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::machine::{Command, Id, Outcome, Page, QuestionId, Release, Renewal};
+use crate::error::Fault;
+use crate::inspect::Broken;
+use crate::protocol::LockKeys;
+
+/// A caller's question.
+pub(crate) enum Ask {
+    Position { id: Id, reply: oneshot::Sender<Result<u64, Fault>> },
+    Renew { id: Id, reply: oneshot::Sender<Result<Renewal, Fault>> },
+    Release { id: Id, reply: oneshot::Sender<Release> },
+    Inspect { keys: Arc<LockKeys>, after: u64, count: u32, reply: oneshot::Sender<Result<Page, Fault>> },
+    Break { keys: Arc<LockKeys>, token: u64, force: bool, reply: oneshot::Sender<Result<Broken, Fault>> },
+}
+
+/// The questions that are not answered yet.
+#[derive(Default)]
+pub(super) struct Questions {
+    last: u64,
+    positions: Replies<Result<u64, Fault>>,
+    renewals: Replies<Result<Renewal, Fault>>,
+    releases: Replies<Release>,
+    pages: Replies<Result<Page, Fault>>,
+    breaks: Replies<Result<Broken, Fault>>,
+    /// With how many machines' outcomes are awaited.
+    closes: HashMap<QuestionId, (oneshot::Sender<()>, usize)>,
+}
+
+type Replies<T> = HashMap<QuestionId, oneshot::Sender<T>>;
+
+impl Questions {
+    /// Takes in a question, and makes it one for a machine.
+    pub(super) fn ask(&mut self, ask: Ask) -> Command {
+        let question = self.next();
+        match ask {
+            Ask::Position { id, reply } => {
+                self.positions.insert(question, reply);
+                Command::Position { question, id }
+            }
+            Ask::Renew { id, reply } => {
+                self.renewals.insert(question, reply);
+                Command::Renew { question, id }
+            }
+            Ask::Release { id, reply } => {
+                self.releases.insert(question, reply);
+                Command::Release { question: Some(question), id }
+            }
+            Ask::Inspect { keys, after, count, reply } => {
+                self.pages.insert(question, reply);
+                Command::Inspect { question, keys, after, count }
+            }
+            Ask::Break { keys, token, force, reply } => {
+                self.breaks.insert(question, reply);
+                Command::Break { question, keys, token, force }
+            }
+        }
+    }
+
+    /// A close is a question to so many machines. It is answered when all of them have answered; at once if there are none.
+    pub(super) fn close(&mut self, machines: usize, reply: oneshot::Sender<()>) -> QuestionId {
+        let question = self.next();
+        if machines == 0 {
+            let _ = reply.send(());
+        } else {
+            self.closes.insert(question, (reply, machines));
+        }
+        question
+    }
+
+    pub(super) fn answer(&mut self, question: QuestionId, outcome: Outcome) {
+        match outcome {
+            Outcome::Position(position) => send(&mut self.positions, question, position),
+            Outcome::Renewal(renewal) => send(&mut self.renewals, question, renewal),
+            Outcome::Release(release) => send(&mut self.releases, question, release),
+            Outcome::Page(page) => send(&mut self.pages, question, page),
+            Outcome::Break(broken) => send(&mut self.breaks, question, broken),
+            Outcome::Closed => {
+                if let Some((_, awaited)) = self.closes.get_mut(&question) {
+                    *awaited -= 1;
+                    if *awaited == 0
+                        && let Some((reply, _)) = self.closes.remove(&question)
+                    {
+                        let _ = reply.send(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn next(&mut self) -> QuestionId {
+        self.last += 1;
+        QuestionId(self.last)
+    }
+}
+
+/// A caller that does not wait any more has dropped its end.
+fn send<T>(replies: &mut Replies<T>, question: QuestionId, answer: T) {
+    if let Some(reply) = replies.remove(&question) {
+        let _ = reply.send(answer);
+    }
+}
