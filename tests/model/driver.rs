@@ -172,6 +172,16 @@ impl Driver {
         self.ask(&[self.keyed("EVAL", lua, &[])]);
     }
 
+    /// What is stored, as it is.
+    pub fn stored(&mut self) -> impl PartialEq + use<> {
+        let (fields, queue) = (cmd("HGETALL").arg(&self.keys[0]).clone(), cmd("DUMP").arg(&self.keys[1]).clone());
+        let replies = self.ask(&[fields, queue]);
+        let bytes = |value: &Value| bytes(value).map(<[u8]>::to_vec);
+        let fields: BTreeMap<_, _> =
+            items(&replies[0]).chunks(2).map(|pair| (bytes(&pair[0]), bytes(&pair[1]))).collect();
+        (fields, bytes(&replies[1]))
+    }
+
     pub fn found(&mut self) -> Found {
         let dump = cmd("EVAL").arg(DUMP).arg(self.keys.len()).arg(&self.keys).clone();
         found(&self.ask(&[dump])[0])

@@ -20,10 +20,7 @@ const STEPS: usize = 240_000;
 
 fn compare(batch: usize) {
     let steps = std::env::var("STEPS").map_or(STEPS, |steps| steps.parse().expect("STEPS is a number")).div_ceil(2);
-    let config = Config {
-        max_shrink_iters: 2_000,
-        ..config(steps)
-    };
+    let config = Config { max_shrink_iters: 2_000, ..config(steps) };
     // `make test` takes the same ways each time, so that it fails for a change and not by chance; `make soak` takes new ones.
     let runner = match std::env::var_os("STEPS") {
         Some(_) => TestRunner::new(config),

@@ -7,8 +7,11 @@ use super::{Memory, Request, Terms};
 const TIME: u64 = 1_700_000_000_000_000;
 const TERMS: Terms = Terms { lease: 60_000_000, liveness: 10_000_000, buffer: 1_000_000, heartbeat: 3_000_000 };
 
+/// What it shows, and the case.
+type Single = (&'static str, fn(&mut Driver) -> Checked);
+
 /// All of them, by what they show.
-pub const SINGLES: [(&str, fn(&mut Driver) -> Checked); 4] = [
+pub const SINGLES: [Single; 4] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
     ("another layout is refused", another_layout),
@@ -43,12 +46,12 @@ fn queue(driver: &mut Driver, ids: &[&str]) -> Checked {
 
 /// The request must fail with this error and leave everything as it is.
 fn refused(driver: &mut Driver, request: &Request, error: &str) -> Checked {
-    let before = driver.save();
+    let before = driver.stored();
     match driver.refusal(TIME + 1, request) {
         Some(message) if message.contains(error) => {}
         other => return Err(format!("{request:?} was to fail with {error}: {other:?}")),
     }
-    if driver.save() == before { Ok(()) } else { Err(format!("{request:?} was refused and wrote something")) }
+    if driver.stored() == before { Ok(()) } else { Err(format!("{request:?} was refused and wrote something")) }
 }
 
 // Longer rows of the dead than random walks make: heads are read in pages.

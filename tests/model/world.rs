@@ -64,7 +64,10 @@ pub enum Op {
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub enum What {
-    Acquire { wait: bool, claim: bool },
+    Acquire {
+        wait: bool,
+        claim: bool,
+    },
     Enter(usize),
     Heartbeat,
     Renew(usize),
@@ -76,8 +79,14 @@ pub enum What {
         twice: bool,
     },
     Farewell(usize),
-    Break { current: bool, force: bool },
-    Inspect { after: usize, count: usize },
+    Break {
+        current: bool,
+        force: bool,
+    },
+    Inspect {
+        after: usize,
+        count: usize,
+    },
     Boast,
 }
 

@@ -18,6 +18,7 @@ mod results;
 mod scripts;
 mod tree;
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Instant;
@@ -150,8 +151,9 @@ fn no_mutant_survives() {
 }
 
 fn run(todo: &[&Mutant], results: &Results) {
-    let tree = Tree::copy();
-    healthy(&tree, todo);
+    let start = Instant::now();
+    assert_eq!(scripts::judge(None).unwrap(), None, "the scripts fail as they are");
+    say(format_args!("the scripts as they are: nothing found in {:.1} s", start.elapsed().as_secs_f64()));
     let (leave, left) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -165,7 +167,14 @@ fn run(todo: &[&Mutant], results: &Results) {
         });
         scope.spawn(|| {
             let mine = todo.iter().copied().filter(|mutant| !mutant.is_script());
+            // Where the model notices all, nothing is built.
+            let tree = LazyCell::new(|| {
+                let tree = Tree::copy();
+                healthy(&tree, todo);
+                tree
+            });
             for mutant in mine.chain(left) {
+                LazyCell::force(&tree);
                 let start = Instant::now();
                 let verdict = tree.judge(mutant, order(mutant));
                 results.add(mutant, &verdict, start.elapsed().as_secs_f64());
@@ -183,9 +192,6 @@ fn order(mutant: &Mutant) -> [&'static Stage; 2] {
 
 /// Nothing that fails anyway can show anything.
 fn healthy(tree: &Tree, todo: &[&Mutant]) {
-    let start = Instant::now();
-    assert_eq!(scripts::judge(None).unwrap(), None, "the scripts fail as they are");
-    say(format_args!("the scripts as they are: nothing found in {:.1} s", start.elapsed().as_secs_f64()));
     let named = |stage: &&Stage| todo.iter().any(|mutant| mutant.by.as_deref().is_some_and(|target| stage.has(target)));
     for stage in [&PURE, &REAL].into_iter().chain(SPECIAL.into_iter().filter(named)) {
         let took = tree.passes(stage).unwrap_or_else(|error| panic!("{error}"));
