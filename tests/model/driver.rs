@@ -151,7 +151,7 @@ impl Driver {
         asked.extend_from_slice(then);
         asked.push(self.keyed("EVALSHA", &self.dump, &[]));
         let mut replies = self.ask_all(&asked);
-        let (reply, dump) = (replies.swap_remove(1 + first.len()), replies.pop().expect("a dump"));
+        let (dump, reply) = (replies.pop().expect("a dump"), replies.swap_remove(1 + first.len()));
         if matches!(&reply, Value::Error(error) if error.starts_with("NOSCRIPT")) {
             self.ask(&loads);
             return self.call(around, time, batch, request);

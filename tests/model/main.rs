@@ -32,7 +32,7 @@ fn compare(batch: usize) {
     let speed = taken as f64 / seconds;
     testkit::say(format_args!("scripts against the model: {taken} steps in {seconds:.1} s, {speed:.0} steps/s"));
     if let Some(failure) = failure {
-        let case = failure.case.map_or_else(String::new, |case| paragraph("NAME OF ITS BREAK", &case));
+        let case = failure.case.map_or_else(String::new, |case| paragraph("NAME OF ITS MUTANT", &case));
         panic!("{}\nTo try it first from now on, add it to tests/model/regressions.txt:\n\n{case}", failure.message);
     }
     assert!(taken >= steps, "only {taken} steps were taken");

@@ -2,17 +2,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRunner};
 
 use super::driver::Driver;
-use super::world::{Case, World, case};
+use super::world::{Case, Checked, World, case};
 
 const REGRESSIONS: &str = "tests/model/regressions.txt";
 
 /// A case that failed once.
 pub struct Regression {
-    /// The break that it shows.
+    /// The mutant that it shows.
     pub name: String,
     pub case: Case,
 }
@@ -42,11 +43,40 @@ pub fn keep(name: &str, case: &Case) {
     write!(file, "\n{}", paragraph(name, case)).expect("the list can be written");
 }
 
-/// What is wrong where this case happens, if anything is.
+/// What is wrong where this case happens, if anything is, and after how many steps.
 pub fn replay(driver: &mut Driver, case: &Case, by_model: bool) -> (usize, Option<String>) {
     let mut world = World::new(driver, case, by_model);
-    let outcome = world.run(case);
+    let outcome = caught(|| world.run(case));
     (world.steps, outcome.err())
+}
+
+/// What scripts that are broken on purpose leave behind may be nothing that can be read.
+pub fn caught(check: impl FnOnce() -> Checked) -> Checked {
+    catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| Err("it panicked".into()))
+}
+
+/// What is left of a failing case without all that may go: halves first, single steps in the end.
+pub fn shrunk(driver: &mut Driver, mut case: Case, by_model: bool) -> Case {
+    let mut fails = |case: &Case| replay(driver, case, by_model).1.is_some();
+    let mut chunk = case.ops.len().div_ceil(2);
+    while chunk > 0 {
+        let mut end = case.ops.len();
+        let before = end;
+        while end > 0 {
+            let start = end.saturating_sub(chunk);
+            let mut without = case.clone();
+            without.ops.drain(start..end);
+            if fails(&without) {
+                case = without;
+            }
+            end = start;
+        }
+        // One step may go only after a later one has gone.
+        if chunk > 1 || case.ops.len() == before {
+            chunk /= 2;
+        }
+    }
+    case
 }
 
 pub fn config(steps: usize) -> Config {

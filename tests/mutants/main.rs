@@ -76,12 +76,12 @@ fn a_list_that_is_wrong_is_an_error() {
 }
 
 #[test]
-fn every_case_that_failed_once_shows_its_break() {
+fn every_case_that_failed_once_shows_its_mutant() {
     let stale = scripts::stale_cases(&list::read().unwrap());
     assert!(stale.is_empty(), "these pass though it is there, or fail without it: {stale:#?}");
 }
 
-/// For breaks of scripts that walks seldom find: `ONLY='name' STEPS=1000000 cargo test --test mutants find_a_case -- --ignored`.
+/// For mutants of scripts that walks seldom meet: `ONLY='name' STEPS=1000000 cargo test --test mutants find_a_case -- --ignored`.
 #[test]
 #[ignore = "adds to the list of cases that failed once"]
 fn find_a_case_for_each() {
@@ -220,4 +220,25 @@ fn report(outcomes: &[(&Mutant, String, String)]) {
     for (mutant, outcome, by) in outcomes.iter().filter(|(_, outcome, _)| outcome != "killed") {
         say(format_args!("{outcome}: {} ({}) {by}", mutant.name, mutant.file));
     }
+}
+
+#[test]
+#[ignore = "temporary"]
+fn scripts_alone() {
+    for mutant in chosen(&list::read().unwrap()).into_iter().filter(|mutant| mutant.is_script()) {
+        let start = Instant::now();
+        let by = scripts::judge(Some(mutant)).unwrap();
+        println!(
+            "JUDGED {} => {} ({:.1} s)",
+            mutant.name,
+            by.unwrap_or_else(|| "SURVIVED".into()),
+            start.elapsed().as_secs_f64()
+        );
+    }
+}
+
+#[test]
+#[ignore = "temporary"]
+fn whole() {
+    println!("WHOLE {:?}", scripts::judge(None));
 }

@@ -1,11 +1,11 @@
 //! Mutants of the scripts against the model, within this process and without a build.
 
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use crate::list::Mutant;
 use crate::model::driver::Driver;
 use crate::model::singles::SINGLES;
-use crate::model::walks::{Regression, config, explore, keep, regressions, replay};
+use crate::model::walks::{Regression, caught, config, explore, keep, regressions, replay, shrunk};
 
 /// Against the model, and against the promises alone. What takes more is a case for the list of those that failed once.
 const STEPS: [usize; 2] = [30_000, 10_000];
@@ -22,7 +22,9 @@ pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
     Ok(match (by_model, by_promises) {
         (Some(step), Some(other)) => Some(format!("model at step {step}, promises at step {other}")),
         (Some(step), None) => Some(format!("model at step {step}")),
-        (None, _) => SINGLES.iter().find(|(_, case)| case(&mut driver).is_err()).map(|(name, _)| (*name).to_owned()),
+        (None, _) => {
+            SINGLES.iter().find(|(_, case)| caught(|| case(&mut driver)).is_err()).map(|(name, _)| (*name).to_owned())
+        }
     })
 }
 
@@ -56,13 +58,13 @@ fn driver(mutant: Option<&Mutant>, broken: Option<&str>) -> Driver {
     })
 }
 
-/// What is wrong with the list of the cases that failed once: each must pass, and fail with the break that it names.
+/// What is wrong with the list of the cases that failed once: each must pass, and fail with the mutant that it names.
 pub(crate) fn stale_cases(mutants: &[Mutant]) -> Vec<String> {
     let mut whole = driver(None, None);
     let mut stale = Vec::new();
     for Regression { name, case } in regressions() {
         let Some(mutant) = mutants.iter().find(|mutant| mutant.name == name) else {
-            stale.push(format!("{name}: no such break"));
+            stale.push(format!("{name}: no such mutant"));
             continue;
         };
         let broken = mutant.applied().expect("the list is up to date");
@@ -74,12 +76,12 @@ pub(crate) fn stale_cases(mutants: &[Mutant]) -> Vec<String> {
     stale
 }
 
-/// Walks new ways until one shows the break, and adds the case to those that failed once. How many steps that took.
+/// Walks new ways until one shows the mutant, and adds the case to those that failed once. How many steps that took.
 pub(crate) fn find_case(mutant: &Mutant, steps: usize) -> Option<usize> {
     let broken = mutant.applied().expect("the list is up to date");
-    let runner = TestRunner::new(Config { max_shrink_iters: 3_000, ..config(steps) });
-    let (taken, failure) = explore(runner, &mut driver(Some(mutant), Some(&broken)), steps, 3, true);
-    let case = failure?.case?;
+    let mut driver = driver(Some(mutant), Some(&broken));
+    let (taken, failure) = explore(TestRunner::new(config(steps)), &mut driver, steps, 3, true);
+    let case = shrunk(&mut driver, failure?.case?, true);
     keep(&mutant.name, &case);
     Some(taken)
 }
