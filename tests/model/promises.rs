@@ -94,7 +94,8 @@ impl Witness {
             // What is left is dropped. The numbers stay, and stamps go on behind the queue.
             let last_ticket = found.lock.queue.last().map_or(0, |(ticket, _)| *ticket);
             found.lock = Lock { state: found.lock.state, ..Lock::default() };
-            found.lock.state.stamp = found.lock.state.stamp.max(last_ticket);
+            // The new epoch is the next stamp: one that a client brings is not beyond it.
+            found.lock.state.stamp = found.lock.state.stamp.max(last_ticket) + 1;
         }
         self.grants = (found.lock == Lock::default()).then_some(0);
         self.before = found;

@@ -55,9 +55,8 @@ pub fn caught(check: impl FnOnce() -> Checked) -> Checked {
     catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| Err("it panicked".into()))
 }
 
-/// What is left of a failing case without all that may go: halves first, single steps in the end.
-pub fn shrunk(driver: &mut Driver, mut case: Case, by_model: bool) -> Case {
-    let mut fails = |case: &Case| replay(driver, case, by_model).1.is_some();
+/// What is left of a case without all the steps that may go: halves first, single steps in the end.
+pub fn shrunk(mut case: Case, mut still: impl FnMut(&Case) -> bool) -> Case {
     let mut chunk = case.ops.len().div_ceil(2);
     while chunk > 0 {
         let mut end = case.ops.len();
@@ -66,7 +65,7 @@ pub fn shrunk(driver: &mut Driver, mut case: Case, by_model: bool) -> Case {
             let start = end.saturating_sub(chunk);
             let mut without = case.clone();
             without.ops.drain(start..end);
-            if fails(&without) {
+            if still(&without) {
                 case = without;
             }
             end = start;

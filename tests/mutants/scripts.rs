@@ -5,7 +5,8 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use crate::list::Mutant;
 use crate::model::driver::Driver;
 use crate::model::singles::SINGLES;
-use crate::model::walks::{Regression, caught, config, explore, keep, regressions, replay, shrunk};
+use crate::model::walks::{Regression, caught, config, explore, keep, paragraph, regressions, replay, shrunk};
+use crate::model::world::Case;
 
 /// Against the model, and against the promises alone. What takes more is a case for the list of those that failed once.
 const STEPS: [usize; 2] = [30_000, 10_000];
@@ -79,9 +80,15 @@ pub(crate) fn stale_cases(mutants: &[Mutant]) -> Vec<String> {
 /// Walks new ways until one shows the mutant, and adds the case to those that failed once. How many steps that took.
 pub(crate) fn find_case(mutant: &Mutant, steps: usize) -> Option<usize> {
     let broken = mutant.applied().expect("the list is up to date");
-    let mut driver = driver(Some(mutant), Some(&broken));
+    let (mut whole, mut driver) = (driver(None, None), driver(Some(mutant), Some(&broken)));
     let (taken, failure) = explore(TestRunner::new(config(steps)), &mut driver, steps, 3, true);
-    let case = shrunk(&mut driver, failure?.case?, true);
+    let case = failure?.case?;
+    if let Some(wrong) = replay(&mut whole, &case, true).1 {
+        panic!("the scripts fail as they are: {wrong}\n{}", paragraph("NAME OF ITS MUTANT", &case));
+    }
+    let mut shows =
+        |case: &Case| replay(&mut driver, case, true).1.is_some() && replay(&mut whole, case, true).1.is_none();
+    let case = shrunk(case, &mut shows);
     keep(&mutant.name, &case);
     Some(taken)
 }
