@@ -11,12 +11,12 @@ mod request;
 mod scripts;
 
 pub(crate) use failure::Failure;
-pub(crate) use keys::{LockKeys, is_of, wire_id};
+pub(crate) use keys::{LockKeys, is_of, random_name, wire_id};
 pub(crate) use push::{Push, PushKind};
 #[cfg(test)]
 pub(crate) use reply::Plain;
 pub(crate) use reply::{Answer, HolderSeen, Word};
 pub(crate) use request::{About, Call};
-#[cfg(feature = "test-hooks")]
+#[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;
 pub(crate) use scripts::{SCRIPTS, Source};

@@ -18,6 +18,13 @@ use tracing::{
 pub struct Log(Arc<Mutex<String>>);
 
 impl Log {
+    /// What any thread of this process logs from now on.
+    pub fn collect() -> Self {
+        let log = Self::default();
+        tracing::subscriber::set_global_default(log.clone()).expect("nobody else collects");
+        log
+    }
+
     pub fn text(&self) -> String {
         self.0.lock().unwrap().clone()
     }

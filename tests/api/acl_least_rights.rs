@@ -1,7 +1,7 @@
 //! The rights that the README lists are enough, and each of them is needed.
 use std::time::Duration;
 
-use fairlock::{Broken, Client, LockOptions, TryAcquireError};
+use fairlock::{BreakOutcome, Client, LockOptions, TryAcquireError};
 use testkit::{
     RedisServer, SOON, eventually_async, keys_left,
     run::{Topology, least_rights, takes_setinfo, version},
@@ -19,11 +19,19 @@ async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn st
     let (first, second) = (lock.enqueue().await?, lock.enqueue().await?);
     assert_eq!(lock.inspect().await?.queue.len(), 2);
     guard.renew().await?;
+    // After a new connection the first waiter re-enters where it is.
+    for kind in ["normal", "pubsub"] {
+        let _: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg(kind).query(&mut server.raw())?;
+    }
+    second.position().await?;
+    // A part of the data is lost, then all of it.
+    let _: u64 = redis::cmd("DEL").arg("fairlock:{lock}:waiters").query(&mut server.raw())?;
+    second.position().await?;
     let _: () = redis::cmd("FLUSHALL").query(&mut server.raw())?;
-    second.position().await?; // It is the first to return; the others follow.
+    second.position().await?; // The first to return; the others follow.
     drop(guard);
     let guard = soon(first).await?;
-    assert!(matches!(lock.break_lease(guard.token()).await?, Broken::Told { .. }));
+    assert!(matches!(lock.break_lease(guard.token()).await?, BreakOutcome::Told { .. }));
     soon(guard.lost()).await;
     drop(guard);
     soon(second).await?.release().await?;

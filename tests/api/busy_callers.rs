@@ -204,7 +204,7 @@ async fn wakers_that_block_cost_nobody_a_lease_nor_a_wake_up() {
     let mut renewal = Box::pin(guard.renew());
     wait_with(&waker, &mut renewal);
     server.cont();
-    let mut lost = Box::pin(guard.lost());
+    let mut lost = Box::pin(guard.held().lost());
     wait_with(&waker, &mut lost);
     broken.break_lease(guard.token()).await.unwrap();
     gate.await_inside(BLOCKED as u32 + 2);
@@ -236,13 +236,13 @@ async fn a_waker_that_panics_harms_nobody_else() {
     let waker = Waker::from(panics.clone());
     let mut acquire = client.lock("wanted").unwrap().acquire().into_future();
     wait_with(&waker, &mut acquire);
-    let mut lost = Box::pin(wanted.lost());
+    let mut lost = Box::pin(wanted.held().lost());
     wait_with(&waker, &mut lost);
     // Without a word of the keeper: the one who lets go is not the one who awaits that.
     drop(wanted);
     testkit::eventually("both have panicked", SOON, || panics.0.load(Ordering::Relaxed) == 2);
 
-    assert_eq!(soon(lost).await.reason, LostReason::Released);
+    assert_eq!(soon(lost).await, None, "it was given back");
     soon(acquire).await.unwrap().release().await.unwrap();
     soon(held.renew()).await.unwrap();
     soon(held.release()).await.unwrap();
@@ -260,10 +260,10 @@ async fn a_waker_that_blocks_keeps_no_news_of_a_dead_keeper_from_others() {
     let waker = Waker::from(gate.clone());
     let mut blocked = guards.iter().map(|guard| Box::pin(guard.lost())).collect::<Vec<_>>();
     blocked.iter_mut().for_each(|lost| wait_with(&waker, lost));
-    let told = tokio::spawn(guards[1].lost());
+    let told = tokio::spawn(guards[1].held().lost());
 
     client.panic_keeper();
     gate.await_inside(2);
-    assert_eq!(soon(told).await.unwrap().reason, LostReason::KeeperPanicked);
+    assert_eq!(soon(told).await.unwrap().unwrap().reason, LostReason::KeeperPanicked);
     gate.open();
 }

@@ -11,7 +11,8 @@ use std::{
 };
 
 use fairlock::{
-    AcquireError, Broken, Client, Lock, LockOptions, LostReason, ReleaseError, RenewError, RunError, TryAcquireError,
+    AcquireError, BreakOutcome, Client, Lock, LockOptions, LostReason, ReleaseError, RenewError, RunError,
+    TryAcquireError,
 };
 use testkit::{RedisServer, SOON, eventually_async, keys_left, soon};
 use tokio::sync::{Notify, oneshot};
@@ -115,7 +116,10 @@ async fn a_job_is_cancelled_when_its_lease_is_lost() {
         let (ended, (token, broken)) = soon(async { tokio::join!(job, breaks) }).await;
         let Err(RunError::Lost(lost)) = ended else { panic!("{ended:?}") };
         assert_eq!((lost.token, lost.reason), (token, LostReason::Broken));
-        assert!(if force { broken == Broken::Ended } else { matches!(broken, Broken::Told { .. }) }, "{broken:?}");
+        assert!(
+            if force { broken == BreakOutcome::Ended } else { matches!(broken, BreakOutcome::Told { .. }) },
+            "{broken:?}"
+        );
         assert!(cancelled.load(Ordering::Relaxed));
         keys_left(&server);
     }
@@ -168,10 +172,10 @@ async fn an_operator_who_breaks_a_lease_tells_its_holder() {
     let options = || LockOptions::new().lease(lease);
     let (here, there) = (lock(&server, options()).await, lock(&server, options()).await);
     let guard = here.acquire().await.unwrap();
-    assert_eq!(there.break_lease(guard.token() - 1).await.unwrap(), Broken::Unknown);
+    assert_eq!(there.break_lease(guard.token() - 1).await.unwrap(), BreakOutcome::Unknown);
     guard.check().unwrap();
 
-    let Broken::Told { remaining } = there.break_lease(guard.token()).await.unwrap() else { panic!("not told") };
+    let BreakOutcome::Told { remaining } = there.break_lease(guard.token()).await.unwrap() else { panic!("not told") };
     assert!(remaining <= lease && !remaining.is_zero());
     let lost = soon(guard.lost()).await;
     assert_eq!(lost.reason, LostReason::Broken);

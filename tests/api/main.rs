@@ -11,6 +11,7 @@ mod cancellation;
 mod cleanup;
 mod connect_errors;
 mod leases;
+mod operations;
 mod panic_and_fork;
 mod refusals;
 mod runtimes;

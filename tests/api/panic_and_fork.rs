@@ -118,13 +118,13 @@ fn fork_while_holding(url: &str) {
     let enqueue = |name: &str| client.lock(name).unwrap().enqueue().blocking().unwrap();
     let waiting = ["a", "b", "c"].map(enqueue);
     let lock = client.lock("a").unwrap();
-    let mut polled = Box::pin(guards[0].lost());
+    let mut polled = Box::pin(guards[0].held().lost());
     assert!(polled.as_mut().now_or_never().is_none());
 
     match fork::fork().unwrap() {
         fork::Fork::Child => {
             let outcome = catch_unwind(AssertUnwindSafe(|| {
-                assert_eq!(block_on(polled).reason, LostReason::Forked);
+                assert_eq!(block_on(polled).unwrap().reason, LostReason::Forked);
                 forked(url, client, lock, guards, waiting);
             }));
             std::process::exit(i32::from(outcome.is_err()));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairlock::{Broken, Client, Guard, Lock, LockOptions};
+use fairlock::{BreakOutcome, Client, Guard, Lock, LockOptions};
 use testkit::{RedisServer, SOON, eventually_async, keys_left, soon};
 
 /// Far longer than a recovery that waits for nobody, and renewed by hand only: the holder is connected and says
@@ -82,8 +82,8 @@ async fn an_operator_ends_the_wait_for_a_holder_that_is_no_more() {
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
     flush(&server).await;
     recovery(&lock).await;
-    assert_eq!(lock.break_lease(0).await.unwrap(), Broken::Unknown, "that is for force alone");
-    assert_eq!(lock.force_break_lease(0).await.unwrap(), Broken::Ended);
+    assert_eq!(lock.break_lease(0).await.unwrap(), BreakOutcome::Unknown, "that is for force alone");
+    assert_eq!(lock.force_break_lease(0).await.unwrap(), BreakOutcome::Ended);
     let next = soon(waiting).await.expect("long before the lease would have ended");
     // The old holder is told, by force or not.
     guard.renew().await.unwrap_err();

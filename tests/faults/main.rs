@@ -14,3 +14,4 @@ mod process_deaths;
 mod reconnects;
 mod suspended_time;
 mod unreachable;
+mod warnings;

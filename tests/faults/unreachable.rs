@@ -6,8 +6,8 @@ use std::{
 };
 
 use fairlock::{
-    AcquireError, AcquireFuture, Client, ClientBuilder, EnqueueFuture, Fault, Guard, Held, Lock, LockOptions, Lost,
-    LostReason, ReleaseError, TryAcquireError, TryAcquireFuture, Waiting,
+    Acquire, AcquireError, Client, ClientBuilder, Enqueue, Fault, Guard, Held, Lock, LockOptions, Lost, LostReason,
+    ReleaseError, TryAcquire, TryAcquireError, Waiting,
 };
 use testkit::{Act, Proxy, RedisServer, Target, keys_left, soon};
 
@@ -207,12 +207,14 @@ fn handles_and_futures_go_anywhere() {
     fn shared<T: Send + Sync + 'static>(_: impl FnOnce(Guard) -> T) {}
     anywhere::<(Client, ClientBuilder, Lock, LockOptions)>();
     anywhere::<(Guard, Held, Waiting)>();
-    anywhere::<(AcquireFuture, TryAcquireFuture, EnqueueFuture)>();
+    anywhere::<(Acquire, TryAcquire, Enqueue)>();
     anywhere::<(AcquireError, TryAcquireError, ReleaseError, Fault, Lost)>();
     sent(|lock, _| lock.run(async |held| held.token()));
     sent(|lock, _| lock.inspect());
     sent(|lock, _| lock.break_lease(1));
-    sent(|_, guard| guard.release());
-    shared(|guard| guard.lost());
+    shared(|guard| guard.renewed());
+    shared(|guard| guard.held().renewed());
+    shared(|guard| guard.renew());
+    shared(|guard| guard.release());
     shared(|guard| guard.held().lost());
 }

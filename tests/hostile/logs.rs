@@ -14,8 +14,7 @@ fn names_are_quoted_in_logs() {
 async fn log_hostile_names() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
-    let log = Log::default();
-    let logging = tracing::subscriber::set_default(log.clone());
+    let log = Log::collect();
     for name in HOSTILE {
         let lock = client.lock_with(name, LockOptions::new()).unwrap();
         lock.acquire().await.unwrap().release().await.unwrap();
@@ -23,7 +22,6 @@ async fn log_hostile_names() {
         lock.force_break_lease(guard.token()).await.unwrap();
         soon(guard.lost()).await;
     }
-    drop(logging);
     let log = log.text();
     for event in ["granted", "released", "lease lost"] {
         assert!(log.matches(event).count() >= HOSTILE.len(), "{event}: {log}");

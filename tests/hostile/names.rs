@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
 
-use fairlock::{AcquireError, Broken, Client, ConnectError, LockOptions, OptionError};
+use fairlock::{AcquireError, BreakOutcome, Client, ConnectError, InvalidOption, LockOptions};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use redis::{Connection, cmd};
@@ -59,14 +59,12 @@ async fn carried_faithfully(server: &RedisServer, prefix: &str) {
         assert_eq!((lock.name(), guard.name()), (*name, *name));
         all.push((name, guard, waiting));
     }
-    let expected: BTreeSet<Vec<u8>> = HOSTILE
-        .iter()
-        .flat_map(|name| ["queue", "sessions", "leases", "entries", "state"].map(|what| key(prefix, name, what)))
-        .collect();
+    let expected: BTreeSet<Vec<u8>> =
+        HOSTILE.iter().flat_map(|name| ["lock", "waiters"].map(|what| key(prefix, name, what))).collect();
     let made: BTreeSet<Vec<u8>> = keys(&mut raw).difference(&before).cloned().collect();
     assert_eq!(made, expected);
     for (name, guard, waiting) in all {
-        assert_eq!(hash_tag(&key(prefix, name, "queue")), name.as_bytes());
+        assert_eq!(hash_tag(&key(prefix, name, "waiters")), name.as_bytes());
         guard.release().await.unwrap();
         let next = tokio::time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("{name:?}: not woken")).unwrap();
         let lost = next.lost();
@@ -97,7 +95,7 @@ async fn under_hostile_prefixes_too() {
         let guard = lock.try_acquire().await.unwrap_or_else(|error| panic!("{prefix:?}: {error}"));
         let other = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
         let waiting = other.lock_with("lock", long()).unwrap().enqueue().await.unwrap();
-        assert_eq!(hash_tag(&key(prefix, "lock", "queue")), b"lock");
+        assert_eq!(hash_tag(&key(prefix, "lock", "waiters")), b"lock");
         guard.release().await.unwrap();
         let next =
             tokio::time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("{prefix:?}: not woken")).unwrap();
@@ -118,7 +116,7 @@ async fn all_keys_of_a_lock_share_a_slot() {
         for name in HOSTILE {
             let guard = soon(client.lock(name).unwrap().acquire().into_future()).await.unwrap();
             let slot = |key: &[u8]| cmd("CLUSTER").arg("KEYSLOT").arg(key).query::<u32>(&mut server.raw()).unwrap();
-            assert_eq!(slot(&key(prefix, name, "leases")), slot(name.as_bytes()), "{name:?}");
+            assert_eq!(slot(&key(prefix, name, "lock")), slot(name.as_bytes()), "{name:?}");
             guard.release().await.unwrap();
         }
     }
@@ -140,9 +138,9 @@ async fn what_cannot_be_carried_is_refused() {
         let error = client.lock(name).unwrap_err();
         clear(&error);
         let expected = match name.len() {
-            0 => matches!(error, OptionError::EmptyName),
-            513.. => matches!(error, OptionError::NameTooLong { length } if length == name.len()),
-            _ => matches!(error, OptionError::Brace { what: "the lock's name", .. }),
+            0 => matches!(error, InvalidOption::EmptyName),
+            513.. => matches!(error, InvalidOption::NameTooLong { length } if length == name.len()),
+            _ => matches!(error, InvalidOption::Brace { what: "the lock's name", .. }),
         };
         assert!(expected, "{error:?}");
     }
@@ -157,20 +155,42 @@ async fn what_cannot_be_carried_is_refused() {
     let lock = client.lock("lock").unwrap();
     for (label, owner) in [(&*mega, ""), ("", &*mega), (&"l".repeat(4097), ""), ("", &"é".repeat(2049))] {
         let refused = lock.acquire().label(label).owner(owner).await.map(drop).unwrap_err();
-        assert!(matches!(refused, AcquireError::Option(OptionError::TooLong { .. })), "{refused:?}");
+        assert!(matches!(refused, AcquireError::Option(InvalidOption::TooLong { .. })), "{refused:?}");
         clear(&refused);
     }
     let refused = Client::builder().url(&server.url()).label(&mega).connect().await.unwrap_err();
-    assert!(matches!(refused, ConnectError::Option(OptionError::TooLong { .. })), "{refused:?}");
+    assert!(matches!(refused, ConnectError::Option(InvalidOption::TooLong { .. })), "{refused:?}");
     // Numbers that are no token, also where Lua's would round them: nobody loses anything.
     let guard = lock.acquire().await.unwrap();
     for token in [0, 1, guard.token() - 1, guard.token() + 1, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, u64::MAX] {
-        assert_eq!(lock.break_lease(token).await.unwrap(), Broken::Unknown, "{token}");
-        assert_eq!(lock.force_break_lease(token).await.unwrap(), Broken::Unknown, "{token}");
+        assert_eq!(lock.break_lease(token).await.unwrap(), BreakOutcome::Unknown, "{token}");
+        assert_eq!(lock.force_break_lease(token).await.unwrap(), BreakOutcome::Unknown, "{token}");
         guard.renew().await.unwrap();
     }
     guard.release().await.unwrap();
     lock.acquire().label("l".repeat(4096)).owner("é".repeat(2048)).await.unwrap().release().await.unwrap();
+    keys_left(&server);
+}
+
+/// Fields of a lock that are not CLIENT.NUMBER are no ids: a script must not take another field for one.
+#[tokio::test]
+async fn ids_that_could_be_taken_for_other_fields_are_refused() {
+    let server = RedisServer::builder().plain().start();
+    // It loads the scripts.
+    let _client = Client::connect(&server.url()).await.unwrap();
+    let mut raw = server.raw();
+    for id in ["", ".", ".2", "a", "a.", "a.b.2", "a.x", "a.-1", "a.1 ", "a.1.2"] {
+        for script in ["acquire", "heartbeat", "renew", "release", "leave"] {
+            let mut call = cmd("EVALSHA");
+            call.arg(fairlock::testing::digest(script)).arg(2);
+            call.arg(key("fairlock", "x", "lock")).arg(key("fairlock", "x", "waiters"));
+            // What names no id may be any number.
+            let before = if script == "heartbeat" { vec!["a", "1", "1", "1"] } else { vec![] };
+            call.arg(before).arg(id).arg(if script == "leave" || script == "heartbeat" { vec![] } else { vec![1; 16] });
+            let error = call.query::<redis::Value>(&mut raw).unwrap_err().to_string();
+            assert!(error.contains("an id must be CLIENT.NUMBER"), "{script} of {id:?}: {error}");
+        }
+    }
     keys_left(&server);
 }
 
@@ -184,7 +204,7 @@ async fn strangers_may_call_themselves_anything() {
     let strange: [&[u8]; 4] = [b"\xff\xfe\x00", b"", b"\xc3(", b"a.b.c\n\x1b[2J"];
     for (index, text) in strange.into_iter().enumerate() {
         let name = format!("lock {index}");
-        for id in [&b"\xffme.1"[..], &[text, b".2"].concat()] {
+        for id in [&b"\xffme.1"[..], b"\x00\n him\xff.2"] {
             let mut acquire = cmd("EVALSHA");
             acquire.arg(fairlock::testing::digest("acquire")).arg(2);
             for what in ["lock", "waiters"] {
@@ -236,9 +256,8 @@ fn any_name_is_refused_or_carried() {
             };
             prop_assert!(!bad);
             let guard = lock.try_acquire().label(label.clone()).blocking().unwrap();
-            let leases = key("fairlock", &name, "leases");
-            let held: bool = cmd("EXISTS").arg(leases).query(&mut *raw.borrow_mut()).unwrap();
-            prop_assert!(held);
+            let state = testkit::state::State::read(&mut *raw.borrow_mut(), &name);
+            prop_assert!(state.is_some_and(|state| state.holder().is_some()));
             let waiting = other.lock_with(&name, long()).unwrap().enqueue().owner(label.clone()).blocking().unwrap();
             let state = pollster::block_on(lock.inspect()).unwrap();
             prop_assert_eq!(state.holder.map(|holder| holder.label), Some(label.clone()));

@@ -51,6 +51,7 @@ pub(crate) const REAL: Stage = Stage {
         ("hostile::names", &[]),
         ("api::panic_and_fork", &[]),
         ("faults::old_connections", &[]),
+        ("api::operations", &["as_long_as_it_is_told"]),
         ("topologies::many_slots", &[]),
         ("api::arrival_order", &[]),
         ("faults::outages", &["order_outlives", "just_before_the_release"]),

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use fairlock::{Client, ConnectError, LockOptions, Tls};
+use fairlock::{Client, ClientBuilder, ConnectError, LockOptions, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use testkit::{Cluster, RedisServer, SOON, keys_left, sentinel::MASTER, server, soon};
 
@@ -86,9 +86,9 @@ impl Encrypted {
 }
 
 /// One who holds the lock hands it over to one who waits and hears of it by a push: heartbeats are far away.
-async fn hand_over(url: &str, tls: Tls, replicas: u32) {
+async fn hand_over(client: ClientBuilder, replicas: u32) {
     let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON).replicas(replicas);
-    let client = soon(Client::builder().url(url).tls(tls).connect()).await.unwrap();
+    let client = soon(client.connect()).await.unwrap();
     let lock = client.lock_with("x", options).unwrap();
     let first = soon(lock.acquire()).await.unwrap();
     let second = soon(lock.enqueue()).await.unwrap();
@@ -99,7 +99,7 @@ async fn hand_over(url: &str, tls: Tls, replicas: u32) {
 #[tokio::test]
 async fn certificates_on_both_sides_are_believed() {
     let encrypted = Encrypted::start("127.0.0.1");
-    hand_over(&encrypted.url(), encrypted.certificates.tls(), 0).await;
+    hand_over(Client::builder().url(&encrypted.url()).tls(encrypted.certificates.tls()), 0).await;
     keys_left(&encrypted.server);
 }
 
@@ -111,7 +111,12 @@ async fn certificates_are_shown_to_sentinels_and_to_the_master_that_they_name() 
     let _replica = master.replica();
     let sentinel = certificates.given_to(RedisServer::builder().plain().argument("--sentinel"));
     let sentinel = sentinel.config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", master.port())).start();
-    hand_over(&format!("rediss+sentinel://127.0.0.1:{}/{MASTER}", sentinel.port()), certificates.tls(), 1).await;
+    let (address, tls) = (format!("127.0.0.1:{}", sentinel.port()), certificates.tls());
+    let by_url = Client::builder().url(&format!("rediss+sentinel://{address}/{MASTER}")).tls(tls.clone());
+    let by_address = Client::builder().tls(tls).sentinel([address], MASTER);
+    for client in [by_url, by_address] {
+        hand_over(client, 1).await;
+    }
     keys_left(&master);
 }
 
@@ -121,8 +126,16 @@ async fn certificates_are_shown_to_all_nodes_of_a_cluster() {
     let certificates = Certificates::of("127.0.0.1");
     let cluster = Cluster::builder().node_timeout(100 * SOON).each(|node| certificates.given_to(node)).start();
     let owner = cluster.owner(cluster.slot("x"));
-    let url = cluster.url_of(&[cluster.another_master(owner)]).replacen("redis-", "rediss+", 1);
-    hand_over(&url, certificates.tls(), 0).await;
+    let node = cluster.another_master(owner);
+    let url = cluster.url_of(&[node]).replacen("redis-", "rediss+", 1);
+    let by_url = Client::builder().url(&url).tls(certificates.tls());
+    let mut by_address = Client::builder().cluster([format!("127.0.0.1:{}", node.port())]).tls(certificates.tls());
+    if let Some((user, password)) = testkit::run::login() {
+        by_address = by_address.login(user, password);
+    }
+    for client in [by_url, by_address] {
+        hand_over(client, 0).await;
+    }
     keys_left(owner);
 }
 
@@ -174,8 +187,15 @@ async fn a_server_of_another_name_is_not_believed() {
 
 #[test]
 fn certificates_without_encryption_are_an_error() {
-    let error = Client::builder().url("redis://127.0.0.1:1/").tls(Tls::new()).connect_lazy().unwrap_err();
-    assert!(error.to_string().contains("rediss"), "{error}");
+    for (url, said) in [
+        ("redis://127.0.0.1:1/", "redis"),
+        ("unix:///socket", "unix"),
+        ("redis+cluster://127.0.0.1:1", "redis+cluster"),
+    ] {
+        let error = Client::builder().url(url).tls(Tls::new()).connect_lazy().unwrap_err();
+        assert!(matches!(&error, ConnectError::NotEncrypted { scheme } if scheme == said), "{error:?}");
+        assert!(error.to_string().contains("rediss"), "{error}");
+    }
 }
 
 /// With an authority that is none, no server would ever be believed.

@@ -7,7 +7,7 @@ use super::farewells::Kind;
 use super::{ANSWER_TIMEOUT, Effect, Id, Machine, Outcome, Page, Pending, QuestionId, RequestId, Sent, Timer, What};
 use crate::clock::Time;
 use crate::error::{Fault, brief};
-use crate::inspect::Broken;
+use crate::inspect::BreakOutcome;
 use crate::protocol::{Answer, Call, LockKeys, Word};
 
 impl Machine {
@@ -101,9 +101,9 @@ impl Machine {
                 queue: answer.page,
             })),
             Some(Pending::Break { .. }) => Outcome::Break(Ok(match answer.word {
-                Word::Told => Broken::Told { remaining: answer.left },
-                Word::Ended => Broken::Ended,
-                _ => Broken::Unknown,
+                Word::Told => BreakOutcome::Told { remaining: answer.left },
+                Word::Ended => BreakOutcome::Ended,
+                _ => BreakOutcome::Unknown,
             })),
         };
         self.answer(question, outcome);

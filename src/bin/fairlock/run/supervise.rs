@@ -100,7 +100,7 @@ impl<'a> Supervisor<'a> {
                     Some(Event::Shim(report)) => if let Some(result) = self.on_report(report) { break result },
                     Some(Event::ShimGone) | None => break self.on_shim_gone().await,
                 },
-                _ = held.lost(), if !self.lost => self.on_lost(),
+                Some(_) = held.lost(), if !self.lost => self.on_lost(),
                 () = tokio::time::sleep(self.timing.look) => {}
             }
         };

@@ -27,6 +27,7 @@ pub enum What {
     Release,
     Lost,
     HeldLost,
+    Renewed,
     Run,
     AcquireRun,
     Inspect,
@@ -36,7 +37,7 @@ pub enum What {
 }
 
 impl What {
-    pub const ALL: [What; 18] = [
+    pub const ALL: [What; 19] = [
         What::Connect,
         What::Lazy,
         What::Acquire,
@@ -49,6 +50,7 @@ impl What {
         What::Release,
         What::Lost,
         What::HeldLost,
+        What::Renewed,
         What::Run,
         What::AcquireRun,
         What::Inspect,
@@ -59,7 +61,7 @@ impl What {
 
     /// Whether its client holds the lock when it begins.
     pub fn holds(self) -> bool {
-        matches!(self, What::Renew | What::Release | What::Lost | What::HeldLost | What::Close)
+        matches!(self, What::Renew | What::Release | What::Lost | What::HeldLost | What::Renewed | What::Close)
     }
 
     /// What it sends itself: scripts, or commands. Not what follows when it is dropped.
@@ -75,7 +77,7 @@ impl What {
             What::Inspect => &["inspect"],
             What::Break | What::ForceBreak => &["break"],
             What::Close => &["release", "leave"],
-            What::Waiting | What::Lost | What::HeldLost => &[],
+            What::Waiting | What::Lost | What::HeldLost | What::Renewed => &[],
         }
     }
 
@@ -87,7 +89,7 @@ impl What {
 
     /// Whether nothing that happens here completes it.
     pub fn is_endless(self) -> bool {
-        matches!(self, What::Lost | What::HeldLost)
+        matches!(self, What::Lost | What::HeldLost | What::Renewed)
     }
 
     /// Whether there is something to give back when it is dropped after its first poll.
@@ -139,7 +141,11 @@ impl Subject {
                 boxed(async move { guard.renew().await })
             }
             What::Release => boxed(complete(lock.acquire()).unwrap().release()),
-            What::Lost => boxed(hold(&lock, &mut kept).lost()),
+            What::Lost => {
+                let guard = hold(&lock, &mut kept);
+                boxed(async move { guard.lost().await })
+            }
+            What::Renewed => boxed(hold(&lock, &mut kept).renewed()),
             What::HeldLost => boxed(hold(&lock, &mut kept).held().lost()),
             What::Run => boxed(async move { lock.run(|held| async move { job(held).await }).await }),
             What::AcquireRun => boxed(lock.acquire().timeout(100 * SOON).run(job)),
