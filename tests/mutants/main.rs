@@ -227,7 +227,7 @@ fn report(outcomes: &[(&Mutant, String, String)]) {
 fn scripts_alone() {
     for mutant in chosen(&list::read().unwrap()).into_iter().filter(|mutant| mutant.is_script()) {
         let start = Instant::now();
-        let by = scripts::judge(Some(mutant)).unwrap();
+        let by = Some(scripts::quick(mutant));
         println!(
             "JUDGED {} => {} ({:.1} s)",
             mutant.name,

@@ -92,3 +92,12 @@ pub(crate) fn find_case(mutant: &Mutant, steps: usize) -> Option<usize> {
     keep(&mutant.name, &case);
     Some(taken)
 }
+
+pub(crate) fn quick(mutant: &Mutant) -> String {
+    let broken = mutant.applied().unwrap();
+    let mut driver = driver(Some(mutant), Some(&broken));
+    match notice(&mut driver, true) {
+        Some(step) => format!("model at step {step}"),
+        None => SINGLES.iter().find(|(_, case)| caught(|| case(&mut driver)).is_err()).map_or("SURVIVED".into(), |(name, _)| (*name).to_owned()),
+    }
+}
