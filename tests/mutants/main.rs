@@ -221,24 +221,3 @@ fn report(outcomes: &[(&Mutant, String, String)]) {
         say(format_args!("{outcome}: {} ({}) {by}", mutant.name, mutant.file));
     }
 }
-
-#[test]
-#[ignore = "temporary"]
-fn scripts_alone() {
-    for mutant in chosen(&list::read().unwrap()).into_iter().filter(|mutant| mutant.is_script()) {
-        let start = Instant::now();
-        let by = Some(scripts::quick(mutant));
-        println!(
-            "JUDGED {} => {} ({:.1} s)",
-            mutant.name,
-            by.unwrap_or_else(|| "SURVIVED".into()),
-            start.elapsed().as_secs_f64()
-        );
-    }
-}
-
-#[test]
-#[ignore = "temporary"]
-fn whole() {
-    println!("WHOLE {:?}", scripts::judge(None));
-}

@@ -19,14 +19,14 @@ pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
     }
     let broken = mutant.map(Mutant::applied).transpose()?;
     let mut driver = driver(mutant, broken.as_deref());
+    if let Some((name, _)) = SINGLES.iter().find(|(_, case)| caught(|| case(&mut driver)).is_err()) {
+        return Ok(Some(format!("single case: {name}")));
+    }
     let [by_model, by_promises] = [true, false].map(|by_model| notice(&mut driver, by_model));
-    Ok(match (by_model, by_promises) {
-        (Some(step), Some(other)) => Some(format!("model at step {step}, promises at step {other}")),
-        (Some(step), None) => Some(format!("model at step {step}")),
-        (None, _) => {
-            SINGLES.iter().find(|(_, case)| caught(|| case(&mut driver)).is_err()).map(|(name, _)| (*name).to_owned())
-        }
-    })
+    Ok(by_model.map(|step| match by_promises {
+        Some(other) => format!("model at step {step}, promises at step {other}"),
+        None => format!("model at step {step}"),
+    }))
 }
 
 /// Whether the promises alone find the mutant, without the model.
@@ -91,13 +91,4 @@ pub(crate) fn find_case(mutant: &Mutant, steps: usize) -> Option<usize> {
     let case = shrunk(case, &mut shows);
     keep(&mutant.name, &case);
     Some(taken)
-}
-
-pub(crate) fn quick(mutant: &Mutant) -> String {
-    let broken = mutant.applied().unwrap();
-    let mut driver = driver(Some(mutant), Some(&broken));
-    match notice(&mut driver, true) {
-        Some(step) => format!("model at step {step}"),
-        None => SINGLES.iter().find(|(_, case)| caught(|| case(&mut driver)).is_err()).map_or("SURVIVED".into(), |(name, _)| (*name).to_owned()),
-    }
 }
