@@ -1,7 +1,5 @@
 //! For this crate's own tests and for fuzzing: what is inside, as far as they must see it.
 
-use redis::Value;
-
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::protocol::{Answer, Push, PushKind, SCRIPTS, assemble};
 use crate::server::Target;
