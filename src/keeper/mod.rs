@@ -55,6 +55,7 @@ mod machine;
 mod network;
 mod questions;
 mod routes;
+mod shared;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
@@ -71,6 +72,7 @@ use tokio::sync::oneshot;
 pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
 pub(crate) use inbox::Outbox;
 pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal, margin};
+pub(crate) use shared::{Armed, Shared};
 
 use self::handle::End;
 use self::inbox::{Inbox, inbox};
@@ -80,7 +82,6 @@ use self::questions::Questions;
 use self::routes::Routes;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
-use crate::guard::{Armed, Shared};
 use crate::server::{Slot, Target};
 use crate::wakers::Wakers;
 
