@@ -16,8 +16,20 @@ use crate::server::Target;
 
 /// A connection to a Redis server, and the thread that renews leases and keeps places in queues.
 ///
-/// Cheap to clone. One client is enough for a process and any number of locks. When the last handle (clones, locks,
-/// guards, acquires under way) is dropped, the thread ends. That drop waits up to 250 ms for pending releases.
+/// Cheap to clone; one for a process is enough, for any number of locks. When the last handle (clones, locks, guards,
+/// acquires under way) is dropped, the thread ends; that drop waits up to 250 ms for what is still to be given back.
+/// [`close`](Self::close) waits for that without blocking the thread.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = fairlock::Client::connect("redis://127.0.0.1/").await?;
+/// let guard = client.lock("reports:nightly")?.acquire().await?;
+/// drop(guard);
+/// client.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Client {
     handle: Arc<Handle>,
@@ -40,21 +52,13 @@ impl Client {
     ///
     /// # Cancel safety
     /// If the future is dropped, the connection is closed again.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = fairlock::Client::connect("redis://127.0.0.1/").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn connect(url: &str) -> Operation<impl Future<Output = Result<Self, ConnectError>> + Send + use<>> {
         Self::builder().url(url).connect()
     }
 
-    /// A client that connects in the background when it is first used, and waits for a server that is not up yet. An
-    /// acquire waits until its timeout. A server that cannot be used, however long one waits, fails the acquire at once
-    /// with [`Fault::Connect`](crate::Fault::Connect).
+    /// A client that connects in the background when it is first used, and waits for a server that is not there yet. An
+    /// acquire waits until its timeout. It fails at once with [`Fault::Connect`](crate::Fault::Connect) where waiting does
+    /// not help, such as after a wrong password. No round trip.
     ///
     /// # Errors
     /// [`ConnectError::Url`] if the URL is not understood.
@@ -67,7 +71,7 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// The lock of this name, with the default options. No round trip.
+    /// The lock of this name, from 1 to 512 bytes without braces, with the usual options. No round trip.
     ///
     /// # Errors
     /// [`InvalidOption`] if the name is empty, longer than 512 bytes or contains a brace.
@@ -75,7 +79,7 @@ impl Client {
         self.lock_with(name, LockOptions::default())
     }
 
-    /// The lock of this name, with these options. No round trip.
+    /// The lock of this name, from 1 to 512 bytes without braces, with these options. No round trip.
     ///
     /// # Errors
     /// [`InvalidOption`] if the name or an option cannot work.
@@ -85,8 +89,8 @@ impl Client {
         Ok(Lock::new(self.handle.clone(), spec, self.label.clone()))
     }
 
-    /// Ends the client: waiters get [`Fault::Closed`](crate::Fault::Closed), guards are told that their leases are
-    /// lost, and all places and leases are given up. Returns when the server has answered, or after a second.
+    /// Ends the client: waiters get [`Fault::Closed`](crate::Fault::Closed), guards hear that they are lost, everything
+    /// is given back. Returns when that is done, or after a second. One round trip.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client is closed nevertheless.
@@ -114,7 +118,20 @@ enum Server {
     Cluster { nodes: Vec<String> },
 }
 
-/// Settings of a [`Client`].
+/// Settings of a [`Client`]. They are checked when it connects.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = fairlock::Client::builder()
+///     .sentinel(["sentinel-1", "sentinel-2", "sentinel-3"], "mymaster")
+///     .login("locks", "secret")
+///     .prefix("payments")
+///     .connect()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
@@ -183,7 +200,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The login at the servers of the locks (not at sentinels): instead of user and password in the URL.
+    /// User and password for the servers of the locks (not for sentinels): instead of those in the URL.
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.into(), password.into()));
         self.password_file = None;
@@ -216,13 +233,15 @@ impl ClientBuilder {
         self
     }
 
-    /// The label shown by [`inspect`](crate::Lock::inspect) and `fairlock status` (default `host:pid`).
+    /// What this client calls itself where others look, at most 4096 bytes. The default is `host:pid`, both as the process
+    /// sees them when it connects: in a container the host is usually the container's id, and the process often number 1.
     pub fn label(mut self, label: &str) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Connects, see [`Client::connect`].
+    /// Connects, see [`Client::connect`]. About three round trips, and those that ask sentinels or a cluster where the
+    /// server is.
     ///
     /// # Errors
     /// [`ConnectError`] within 5 seconds if the server cannot be reached or cannot be used, or a setting cannot work.
@@ -241,7 +260,7 @@ impl ClientBuilder {
         })
     }
 
-    /// Connects when first used, see [`Client::connect_lazy`].
+    /// Connects when first used, see [`Client::connect_lazy`]. No round trip.
     ///
     /// # Errors
     /// [`ConnectError`] if the URL is not understood or a setting cannot work.

@@ -117,8 +117,8 @@ impl Guard {
         next_renewal(&self.armed.shared)
     }
 
-    /// Renews the lease to its full length now. One round trip. Only needed with
-    /// [`manual_renewal`](crate::LockOptions::manual_renewal).
+    /// Renews the lease to its full length now. One round trip. Needed with
+    /// [`manual_renewal`](crate::LockOptions::manual_renewal) only.
     ///
     /// # Errors
     /// [`RenewError::Lost`] if the lease is lost, [`Fault::Unavailable`] if there was no answer within 5 seconds.

@@ -6,7 +6,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The holder's id, `CLIENT.N`: the random id of its client, and a counter.
+    /// The holder's id: `CLIENT.N`, a random id of its client and the number of the acquire within it. Equal ids are the
+    /// same acquire, also before and after the grant ([`QueuedWaiter::id`]). Beyond that its format may change.
     pub id: String,
     /// The fencing token of its lease.
     pub token: u64,
@@ -26,7 +27,7 @@ pub struct Holder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuedWaiter {
-    /// The waiter's id, `CLIENT.N`: the random id of its client, and a counter.
+    /// The waiter's id, as [`Holder::id`].
     pub id: String,
     /// Its ticket: lower tickets are served first.
     pub ticket: u64,

@@ -13,6 +13,17 @@ use crate::operation::Operation;
 use crate::options::Spec;
 
 /// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let lock = client.lock("reports:nightly")?;
+/// let guard = lock.acquire().await?;
+/// println!("granted with fencing token {}", guard.token());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Lock {
     handle: Arc<Handle>,
@@ -61,8 +72,19 @@ impl Lock {
     /// # Errors
     /// [`RunError::Lost`] if the lease was lost, even if the job ended after that.
     ///
+    /// Costs what an acquire and a release cost: two round trips if the lock is free.
+    ///
     /// # Cancel safety
-    /// If the future is dropped, the job is dropped and the lock is released.
+    /// If the future is dropped, the job is, and the lock is given back.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let written = lock.run(|held| async move { write_report(held.token()).await }).await?;
+    /// # Ok(())
+    /// # }
+    /// # async fn write_report(token: u64) -> u64 { token }
+    /// ```
     pub fn run<F, Fut, T>(&self, job: F) -> Operation<impl Future<Output = Result<T, RunError>> + use<F, Fut, T>>
     where
         F: FnOnce(Held) -> Fut,
@@ -75,6 +97,23 @@ impl Lock {
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let state = lock.inspect().await?;
+    /// if let Some(holder) = &state.holder {
+    ///     println!("{} holds it for another {:?} unless it renews", holder.label, holder.remaining);
+    /// }
+    /// for waiter in &state.queue {
+    ///     println!("{} has waited for {:?}", waiter.label, waiter.waited);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn inspect(&self) -> Operation<impl Future<Output = Result<LockState, Fault>> + Send + Sync + use<>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move { lock.read_pages().await })
@@ -106,6 +145,9 @@ impl Lock {
     ///
     /// # Errors
     /// [`Fault::Forked`] or [`Fault::KeeperPanicked`].
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
     pub fn trouble(&self) -> Operation<impl Future<Output = Result<Option<Arc<str>>, Fault>> + Send + Sync + use<>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move { lock.handle.trouble(lock.spec.name()).await })
@@ -116,6 +158,24 @@ impl Lock {
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the lease may be broken all the same.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// use fairlock::BreakOutcome;
+    ///
+    /// if let Some(holder) = lock.inspect().await?.holder {
+    ///     match lock.break_lease(holder.token).await? {
+    ///         BreakOutcome::Told { remaining, .. } => println!("it ends within {remaining:?}"),
+    ///         _ => println!("it has ended"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn break_lease(
         &self,
         token: u64,
@@ -133,6 +193,9 @@ impl Lock {
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the lease may be ended all the same.
     pub fn force_break_lease(
         &self,
         token: u64,

@@ -13,10 +13,22 @@ const MOST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 3600);
 const MOST_NAME: usize = 512;
 const MOST_TEXT: usize = 4096;
 
-/// How a lock is held and waited for. [`Client::lock_with`](crate::Client::lock_with) checks the options.
+/// How a lock is held and waited for. [`Client::lock_with`](crate::Client::lock_with) checks it, and so does
+/// [`check`](Self::check), before anything is sent.
 ///
-/// All waiters of one lock should have similar liveness: the longest sets the pace at which the lock's clock may
-/// advance after an outage, so those with a short one lose part of their protection.
+/// The liveness of all waiters of one lock should be alike: the longest sets the pace at which the lock's clock may
+/// advance after an outage, so that short ones lose part of their protection.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use fairlock::LockOptions;
+///
+/// let options = LockOptions::new().lease(Duration::from_secs(10)).max_hold(Duration::from_secs(3600));
+/// assert!(options.check("reports:nightly").is_ok());
+/// let error = options.renew_every(Duration::from_secs(10)).check("reports:nightly").unwrap_err();
+/// assert!(error.to_string().contains("renew earlier"));
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct LockOptions {
@@ -58,31 +70,36 @@ impl LockOptions {
         Self::default()
     }
 
-    /// How long a holder keeps the lock without a renewal (default 30 s). A holder that dies costs what is left of it.
+    /// How long a holder may keep the lock without a renewal (default 30 s, from 50 ms to 30 days). A holder that dies
+    /// costs what is left of it. A lease below a second is lost as soon as a busy machine is late with a renewal, and a
+    /// grant that its future does not take for a whole lease is given back
+    /// ([`AcquireError::NotTaken`](crate::AcquireError::NotTaken)).
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long a waiter counts as alive without a heartbeat (default 10 s). Clients send one for every third of this.
+    /// How long a waiting process counts as alive without a heartbeat (default 10 s, from 50 ms to 30 days). It sends one
+    /// every third of this.
     pub fn liveness(mut self, liveness: Duration) -> Self {
         self.liveness = liveness;
         self
     }
 
-    /// What the server adds to the liveness before it purges a waiter (default 2 s).
+    /// What the server adds to the liveness before it purges a waiter (default 2 s, at most 30 days).
     pub fn buffer(mut self, buffer: Duration) -> Self {
         self.buffer = buffer;
         self
     }
 
-    /// How long before its deadline a lease that cannot be renewed is declared lost (default a tenth of the lease).
+    /// How long before its deadline a lease that cannot be renewed is declared lost (default a tenth of the lease, at least
+    /// a millisecond). Together with the interval of renewals it must stay below the lease.
     pub fn notice(mut self, notice: Duration) -> Self {
         self.notice = Some(notice);
         self
     }
 
-    /// Renew the lease at this interval (default a third of the lease).
+    /// Renew the lease at this interval (default a third of the lease, at least a millisecond).
     pub fn renew_every(mut self, interval: Duration) -> Self {
         self.renewal = Renewal::Every(interval);
         self
@@ -94,7 +111,8 @@ impl LockOptions {
         self
     }
 
-    /// Stop renewing after this time (default never): the lease is then lost when its last renewal runs out.
+    /// Stop renewing after this time (default never, from 50 ms to 30 days): the lease is then lost when its last renewal
+    /// runs out.
     pub fn max_hold(mut self, longest: Duration) -> Self {
         self.max_hold = Some(longest);
         self

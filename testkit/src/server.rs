@@ -254,7 +254,13 @@ impl RedisServer {
         self.try_raw().expect("a connection to the private redis-server")
     }
 
-    /// [`Self::raw`] for a moment at which the connection may be ended while it is made.
+    /// All data is lost (FLUSHALL).
+    #[track_caller]
+    pub fn flush(&self) {
+        redis::cmd("FLUSHALL").exec(&mut self.raw()).expect("FLUSHALL by the administrator");
+    }
+
+    /// [`Self::raw`] where something may end the connection while it is made.
     pub fn try_raw(&self) -> redis::RedisResult<redis::Connection> {
         self.connect(SOON)
     }
