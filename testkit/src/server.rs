@@ -260,7 +260,7 @@ impl RedisServer {
         redis::cmd("FLUSHALL").exec(&mut self.raw()).expect("FLUSHALL by the administrator");
     }
 
-    /// [`Self::raw`] where something may end the connection while it is made.
+    /// [`Self::raw`] for a moment at which the connection may be ended while it is made.
     pub fn try_raw(&self) -> redis::RedisResult<redis::Connection> {
         self.connect(SOON)
     }

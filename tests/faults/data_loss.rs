@@ -18,7 +18,7 @@ async fn lock_of(server: &RedisServer) -> Lock {
     Client::connect(&server.url()).await.unwrap().lock_with("lock", options()).unwrap()
 }
 
-/// Waits until a waiter has returned to the emptied server, and says how long the recovery lasts that it opened.
+/// Waits until a waiter has returned to the emptied server, and returns how long the recovery that it opened lasts.
 async fn recovery(lock: &Lock) -> Duration {
     let mut left = None;
     eventually_async("a recovery is open", SOON, async || {

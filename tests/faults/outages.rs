@@ -246,7 +246,7 @@ async fn a_flush_just_before_the_release_changes_no_order() {
     let queue = Queue::form(RedisServer::start(), 9).await;
     let token = queue.guard.token();
     queue.server.flush();
-    // Whether this counts as a release or as a loss, the server cannot tell any more.
+    // The server cannot tell any more whether this is a release or a loss.
     let _ = queue.guard.release().await;
     Queue::was_served_in_order(&queue.server, queue.children, token, &queue.tickets);
 }

@@ -129,7 +129,7 @@ fn a_client_that_ends_as_it_is_granted_leaves_nothing() {
             let client = connect(&server).await;
             let mut acquire = client.lock(&format!("x{round}")).unwrap().acquire().into_future();
             let _ = poll_once(&mut acquire);
-            // Around the time that an answer takes, whatever that is on this machine.
+            // About the time that an answer takes on this machine.
             let start = Instant::now();
             while start.elapsed() < Duration::from_micros(round * 7919 % 400) {
                 std::hint::spin_loop();

@@ -80,13 +80,13 @@ async fn hostile_names_labels_and_owners_are_carried_faithfully() {
 
 #[tokio::test]
 async fn hostile_prefixes_are_carried_faithfully() {
-    // Plain: who has the least rights has none to keys of other prefixes.
+    // With a plain server, because the user with least rights has none to keys of other prefixes.
     let server = RedisServer::builder().plain().start();
     let mut held = Vec::new();
     for prefix in HOSTILE.iter().copied().chain(["", ":", "fairlock:"]) {
         let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
         let lock = client.lock_with("lock", quiet()).unwrap();
-        // Held under all the prefixes before, the name is free under this one.
+        // Held under all the earlier prefixes, the name is free under this one.
         let guard = lock.try_acquire().await.unwrap_or_else(|error| panic!("{prefix:?}: {error}"));
         let other = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
         let waiting = other.lock_with("lock", quiet()).unwrap().enqueue().await.unwrap();

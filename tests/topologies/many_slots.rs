@@ -69,7 +69,7 @@ async fn reconnect_few_and_many() {
     const FEW: usize = 1000;
     let cluster = Cluster::builder().node_timeout(100 * SOON).start();
     let client = soon(Client::connect(&cluster.url())).await.unwrap();
-    // Nobody renews in between.
+    // No lease is renewed in between.
     let options = quiet();
     let names = names(&cluster, 4 * FEW);
     let locks: Vec<Lock> = names.iter().map(|name| client.lock_with(name, options.clone()).unwrap()).collect();
