@@ -1,4 +1,4 @@
-//! Where the locks are kept, as the user says it: one server, a master that sentinels know, or a cluster.
+//! The target of a client: one server, a master that sentinels know, or a cluster.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::protocol::{SCRIPTS, Source};
 const SERVER_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// A server of several, as the others name it.
+/// One of several servers, as the others name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
-    /// Empty: the host that said so.
+    /// Empty: the host of the server that reported it.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
@@ -30,7 +30,7 @@ impl Node {
     }
 }
 
-/// Servers as a caller names them: `host` or `host:port`, an IPv6 address in brackets.
+/// Servers as a caller names them: `host` or `host:port`, with an IPv6 address in brackets.
 fn endpoints(addresses: &[String], default_port: u16, encrypted: bool) -> Result<Vec<Endpoint>, ConnectError> {
     if addresses.is_empty() {
         return Err(ConnectError::Address { address: String::new(), reason: "no address is given" });
@@ -61,17 +61,17 @@ impl fmt::Display for Node {
     }
 }
 
-/// One server, and as whom to go there.
+/// One server and its login.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(super) info: ConnectionInfo,
-    /// Without user and password: for messages.
+    /// Without user and password, for messages.
     pub(super) address: String,
     /// The digests of the scripts.
     pub(super) digests: Arc<[String]>,
-    /// Where the password is read at each connection, instead of that of the URL.
+    /// The file of the password, which is read at each connection and replaces that of the URL.
     pub(super) password_file: Option<PathBuf>,
-    /// Whom to believe, and what to show, where the connection is encrypted.
+    /// Which authorities to trust and which certificate to show, if the connection is encrypted.
     #[cfg(feature = "tls")]
     pub(super) tls: crate::Tls,
 }
@@ -88,7 +88,7 @@ pub(crate) enum Target {
 pub(crate) struct Sentinels {
     pub(super) sentinels: Vec<Endpoint>,
     pub(super) name: String,
-    /// As whom to go to the master; its address is what the sentinels say.
+    /// The login at the master; its address is what the sentinels report.
     pub(super) master: Endpoint,
 }
 
@@ -140,7 +140,7 @@ impl Target {
         }
     }
 
-    /// The master of this name, as these sentinels (`host[:port]`) know it.
+    /// The master that these sentinels (`host[:port]`) know by this name.
     pub(crate) fn sentinel(sentinels: &[String], master: &str, encrypted: bool) -> Result<Self, ConnectError> {
         if master.is_empty() {
             return Err(ConnectError::Address { address: String::new(), reason: "the name of the master is empty" });
@@ -148,7 +148,7 @@ impl Target {
         Ok(Target::Sentinel(Sentinels {
             sentinels: endpoints(sentinels, SENTINEL_PORT, encrypted)?,
             name: master.to_owned(),
-            // Its address is what the sentinels say.
+            // The sentinels report its address.
             master: Endpoint::of_node(Node { host: "master".into(), port: SERVER_PORT }, encrypted)?,
         }))
     }
@@ -191,7 +191,7 @@ impl Target {
         Ok(())
     }
 
-    /// As whom to go to the servers of the locks.
+    /// The login at the servers of the locks.
     pub(crate) fn set_login(&mut self, user: &str, password: &str) {
         for server in self.servers() {
             let settings = server.info.redis_settings().clone().set_username(user).set_password(password);
@@ -199,12 +199,12 @@ impl Target {
         }
     }
 
-    /// Where they find the password instead.
+    /// The file with the password instead.
     pub(crate) fn set_password_file(&mut self, path: &Path) {
         self.servers().iter_mut().for_each(|server| server.password_file = Some(path.to_owned()));
     }
 
-    /// Those that have the locks, or know where they are; no sentinels.
+    /// The servers that have the locks, or know where they are, without sentinels.
     fn servers(&mut self) -> &mut [Endpoint] {
         match self {
             Target::Server(server) => std::slice::from_mut(server),
@@ -234,7 +234,7 @@ impl Endpoint {
         if url.starts_with("rediss:") || url.starts_with("valkeys:") {
             return Err(bad("for connections that are encrypted fairlock must be built with its feature `tls`"));
         }
-        // The URL may hold a password, and the library's message may quote the URL: say it in our own words.
+        // The URL may have a password, and the library's message may quote the URL: so this has a message of its own.
         let info = url.into_connection_info().map_err(|error| match error.kind() {
             ErrorKind::InvalidClientConfig => bad("its scheme or one of its parts is not known"),
             _ => bad("it is not a URL"),
@@ -294,7 +294,7 @@ impl Endpoint {
         }
     }
 
-    /// Its host: where a node speaks of itself, it may leave that out.
+    /// Its host, which a node leaves out when it names itself.
     pub(crate) fn host(&self) -> &str {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
