@@ -418,8 +418,9 @@ impl Future for Resolving {
         };
         acquiring.result = None;
         Poll::Ready(match result {
-            Ok(Ok(armed)) => match armed.into_guard(acquiring.handle.clone()) {
-                Ok(guard) => {
+            Ok(Ok(armed)) => match armed.take() {
+                Ok(armed) => {
+                    let guard = Guard::new(armed, acquiring.handle.clone());
                     tracing::debug!(lock = guard.name(), ticket = guard.ticket(), token = guard.token(), "granted");
                     Ok(guard)
                 }

@@ -1,4 +1,4 @@
-//! The callers' side of the keeper: messages to it, and what awaits its answers.
+//! The callers' side of the keeper: messages to it, and futures of its answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,15 +12,15 @@ use super::lock;
 use super::machine::{Command, Id, Mode, Page, Refusal, Release, Renewal};
 use super::network::SetUp;
 use super::questions::Ask;
+use super::shared::Armed;
 use crate::clock::Time;
 use crate::error::Fault;
-use crate::guard::Armed;
 use crate::inspect::BreakOutcome;
 use crate::options::Spec;
 use crate::protocol::{About, LockKeys};
 use crate::wakers::Wakers;
 
-/// How long the last handle waits until what is pending is given back.
+/// How long the last handle waits for pending releases.
 const LAST_DROP: Duration = Duration::from_millis(250);
 
 pub(crate) enum Message {
@@ -33,7 +33,7 @@ pub(crate) enum Message {
         called: Time,
         caller: Caller,
     },
-    /// About the lock of this name, like the next.
+    /// About the lock of this name, as is the next.
     Ask {
         lock: Arc<str>,
         ask: Ask,
@@ -42,30 +42,30 @@ pub(crate) enum Message {
         lock: Arc<str>,
         command: Command,
     },
-    /// What is in the way of the server of the lock of this name?
+    /// Why the server of this lock does not answer.
     Trouble {
         lock: Arc<str>,
         reply: oneshot::Sender<Option<Arc<str>>>,
     },
-    /// Ends all that this client has at all locks.
+    /// Gives up everything that this client has at all locks.
     Close {
         reply: oneshot::Sender<()>,
     },
-    /// A thread that connects to a server, or asks one, is done.
+    /// A thread that connects to a server, or asks one, has finished.
     SetUp(SetUp),
-    /// The last handle is gone.
+    /// The last handle was dropped.
     End,
     #[cfg(feature = "__test-hooks")]
     Panic,
 }
 
-/// Where an acquire's results go.
+/// The receiver of an acquire's results.
 pub(crate) struct Caller {
     pub(crate) queued: Option<oneshot::Sender<u64>>,
     pub(crate) resolved: oneshot::Sender<Result<Armed, Refusal>>,
 }
 
-/// Set when the keeper has given back all that it can.
+/// Set when the keeper has released all that it could.
 #[derive(Default)]
 pub(super) struct End {
     ended: Mutex<bool>,
@@ -83,7 +83,7 @@ impl End {
     }
 }
 
-/// What the keeper has to say to people. A subscriber's code could block it, so the thread for wakers says it.
+/// The keeper's log records. A subscriber's code could block the keeper, so the waker thread writes them.
 pub(crate) struct Notes {
     wakers: Arc<Wakers>,
     client: Arc<str>,
@@ -105,7 +105,7 @@ impl Notes {
     }
 }
 
-/// What all handles of a client share. The last one to go ends the keeper.
+/// The part that all handles of a client share. Dropping the last one ends the keeper.
 pub(crate) struct Handle {
     messages: Outbox<Message>,
     pub(crate) wakers: Arc<Wakers>,
@@ -152,7 +152,7 @@ impl Handle {
         self.messages.send(message).map_err(|()| Fault::KeeperPanicked)
     }
 
-    /// At which position a waiter stands: 1 for the next one to be granted, 0 for one that was granted.
+    /// The position of a waiter: 1 for the first one, 0 if it was granted the lock.
     pub(crate) async fn position(&self, lock: &Arc<str>, id: Id) -> Result<u64, Fault> {
         self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Position { id, reply } }).await?
     }
@@ -165,7 +165,7 @@ impl Handle {
         self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Release { id, reply } }).await
     }
 
-    /// So many waiters after the ticket `after`, and who holds the lock.
+    /// This many waiters after the ticket `after`, and the holder.
     pub(crate) async fn inspect(&self, keys: &Arc<LockKeys>, after: u64, count: u32) -> Result<Page, Fault> {
         let (lock, keys) = (keys.name.clone(), keys.clone());
         self.ask(|reply| Message::Ask { lock, ask: Ask::Inspect { keys, after, count, reply } }).await?
@@ -181,17 +181,17 @@ impl Handle {
         self.ask(|reply| Message::Ask { lock, ask: Ask::Break { keys, token, force, reply } }).await?
     }
 
-    /// What is in the way of the server of this lock.
+    /// Why the server of this lock does not answer.
     pub(crate) async fn trouble(&self, lock: &Arc<str>) -> Result<Option<Arc<str>>, Fault> {
         self.ask(|reply| Message::Trouble { lock: lock.clone(), reply }).await
     }
 
-    /// Ends all that this client has.
+    /// Gives up everything that this client has.
     pub(crate) async fn close(&self) -> Result<(), Fault> {
         self.ask(|reply| Message::Close { reply }).await
     }
 
-    /// Asks the keeper, and awaits its answer. Dropping the future drops the answer, not the question.
+    /// Asks the keeper and awaits its answer. Dropping the future drops the answer, not the question.
     async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Fault> {
         let (reply, answer) = oneshot::channel();
         self.send(message(reply))?;
@@ -236,13 +236,13 @@ impl Drop for Handle {
     }
 }
 
-/// An acquire under way. Dropped, it leaves the queue or gives back what was granted.
+/// An acquire under way. If it is dropped, the waiter leaves the queue, or the grant is released.
 #[derive(Debug)]
 pub(crate) struct Acquiring {
     pub(crate) id: Id,
     pub(crate) lock: Arc<str>,
     pub(crate) ticket: Option<oneshot::Receiver<u64>>,
-    /// None when it was resolved.
+    /// None once it was resolved.
     pub(crate) result: Option<oneshot::Receiver<Result<Armed, Refusal>>>,
     pub(crate) handle: Arc<Handle>,
 }
@@ -250,7 +250,8 @@ pub(crate) struct Acquiring {
 impl Drop for Acquiring {
     fn drop(&mut self) {
         let Some(mut result) = self.result.take() else { return };
-        // Closed first: a lease that is sent from now on comes back to the keeper, one that is there is dropped here.
+        // Closed first: a lease that is sent from now on comes back to the keeper, and one that is already here is
+        // dropped.
         result.close();
         if result.try_recv().is_err() {
             let _ = self

@@ -1,8 +1,9 @@
-//! What others tell the keeper. It sleeps in `poll`, so a message alone does not wake it: a sender also rings a bell, a file
-//! descriptor that `poll` watches, but only while the keeper sleeps. A message to a keeper that is awake costs no system call.
+//! The keeper's messages. The keeper sleeps in `poll`, so a message alone does not wake it: a sender also rings a bell,
+//! a file descriptor that `poll` watches, but only while the keeper sleeps. A message to a keeper that is awake costs
+//! no system call.
 //!
-//! The sender puts its message into the queue, then looks whether the keeper sleeps. The keeper says that it sleeps, then
-//! looks into the queue once more. The fences between the two see to it that one of them sees the other.
+//! The sender queues its message, then checks whether the keeper sleeps. The keeper announces that it sleeps, then
+//! checks the queue once more. The fences between these steps make sure that at least one of them sees the other.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,12 +14,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// The keeper's end.
 pub(super) struct Inbox<T> {
     queue: Receiver<T>,
-    /// A message that was found on the way to sleep.
+    /// A message that was found just before the keeper went to sleep.
     found: Option<T>,
     bell: Arc<Bell>,
 }
 
-/// The others' end.
+/// The senders' end.
 pub(crate) struct Outbox<T>(Arc<(Sender<T>, Arc<Bell>)>);
 
 impl<T> std::fmt::Debug for Outbox<T> {
@@ -46,7 +47,7 @@ pub(super) fn inbox<T>() -> io::Result<(Outbox<T>, Inbox<T>)> {
 }
 
 impl<T> Outbox<T> {
-    /// The error: the keeper has ended, and drops the message.
+    /// Fails if the keeper has ended, which drops the message.
     pub(crate) fn send(&self, message: T) -> Result<(), ()> {
         let (sender, bell) = &*self.0;
         sender.send(message).map_err(drop)?;
@@ -63,7 +64,7 @@ impl<T> Inbox<T> {
         self.found.take().or_else(|| self.queue.try_recv().ok())
     }
 
-    /// From now on senders ring the bell. False: there is a message already.
+    /// From now on senders ring the bell. False if there is a message already.
     pub(super) fn fall_asleep(&mut self) -> bool {
         self.bell.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -74,7 +75,7 @@ impl<T> Inbox<T> {
         self.found.is_none()
     }
 
-    /// `rung`: the bell can be read.
+    /// `rung`: the bell has rung and can be read.
     pub(super) fn wake_up(&self, rung: bool) {
         self.bell.sleeps.store(false, Ordering::Relaxed);
         if rung {
@@ -105,7 +106,7 @@ mod sound {
         }
 
         pub(super) fn ring(&self) {
-            // It fails only where the bell was rung 2^64 times.
+            // It fails only if the bell was rung 2^64 times.
             let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
         }
 
@@ -124,7 +125,7 @@ mod sound {
     use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
     use std::os::fd::{AsFd, BorrowedFd};
 
-    /// It is rung once for each sleep, so the pipe is never full, and read only when something is in it.
+    /// It rings once for each sleep, so the pipe is never full, and it is read only when it has rung.
     #[derive(Debug)]
     pub(super) struct Sound(PipeReader, PipeWriter);
 
@@ -155,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// Sleeps until the bell rings. False: it did not within the time.
+    /// Sleeps until the bell rings. False if it did not ring in time.
     fn sleep<T>(inbox: &mut Inbox<T>, longest: Duration) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         if !inbox.fall_asleep() {
@@ -174,7 +175,7 @@ mod tests {
         let (answer, answers) = channel();
         let sender = std::thread::spawn(move || {
             for round in 0..ROUNDS {
-                // At every moment of the way to sleep.
+                // At every moment on the way to sleep.
                 (0..round % 200).for_each(|_| std::hint::spin_loop());
                 outbox.send(round).unwrap();
                 answers.recv_timeout(Duration::from_secs(60)).unwrap();

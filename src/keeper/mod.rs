@@ -1,5 +1,7 @@
 //! The keeper: the one thread of a client. It owns all protocol state; callers hold thin handles and await channels.
 //!
+//! The numbers I1 to I12 are those of the promises in `docs/guarantees.md`, the words those of `docs/glossary.md`.
+//!
 //! # How it works
 //!
 //! ```text
@@ -11,43 +13,45 @@
 //!        network.rs: a socket to each server (server/wire.rs), threads that connect (server/setup.rs)
 //! ```
 //!
-//! Machines and routes decide, the loop does: it feeds messages, answers, pushes and the clock in, and carries out what
-//! comes out. Both do no I/O and read no clock, so property tests, model checkers and mutants work on the real thing.
+//! Machines and routes decide, and the loop does what they decide. It feeds messages, answers, pushes and the time to
+//! them, and carries out their effects. Machines and routes do no I/O and read no clock, so property tests, model checkers
+//! and mutants work on the real code.
 //!
-//! A machine knows one server, and decides what is asked there. In a cluster each hash slot has a machine of its own, so
-//! that what happens to one server is of no concern to the locks of another, and a slot that moves is to its machine a
-//! connection that broke. Routes decide which server serves each slot, when to connect, and whom to ask.
+//! A machine knows one server, and decides what is asked there. In a cluster each hash slot has its own machine: the
+//! failure of one server does not concern the locks of another, and a slot that moves is to its machine a connection that
+//! broke. Routes decide which server serves each slot, when to connect, and whom to ask.
 //!
-//! **The thread.** The keeper is a plain thread that sleeps in `poll`. A round takes in what sockets and handles have
-//! said, in the order in which each said it, then what is due; carries out what was decided; and writes with one system
-//! call for each server. Whatever blocks (name look-ups, connecting, logging in) is done on short-lived threads, which end
-//! by a deadline and post their result. A message wakes the keeper only if it sleeps (`inbox.rs`).
+//! **The thread.** The keeper is a plain thread that sleeps in `poll`. In each round it takes in what sockets and handles
+//! have sent, in the order of each, then the timers that are due; it carries out the effects; and it writes with one
+//! system call for each server. Everything that blocks (name look-ups, connecting, logging in) is done on short-lived
+//! threads, which end by a deadline and send their result. A message wakes the keeper only if it sleeps (`inbox.rs`).
 //!
-//! **Joining.** An acquire is one request. The server grants at once, or gives a ticket: the place in the queue (I2). A
-//! waiter keeps its ticket until its acquire is resolved, and may send it again at any time (I7, I10).
+//! **Joining.** An acquire is one request. The server grants the lock at once, or gives a ticket: the place in the queue
+//! (I2). A waiter keeps its ticket until its acquire is resolved, and may send its request again at any time (I7, I10).
 //!
 //! **Staying.** One heartbeat per lock keeps all waiters of this client alive (I11). Its answer shows whether the server
-//! still knows them; if it does not, or its data is another (`epoch`), all re-enter in the order of their tickets (I7).
+//! still knows them. If it does not, or if the data is not the same (another `epoch`), all waiters re-enter in the order
+//! of their tickets (I7).
 //!
-//! **Hand-off.** The releaser's script makes the next waiter the holder and pushes that to its client: it owns the lock
-//! when it wakes (I11). A push may be lost: then the next heartbeat's answer names the lease (I6). A push may be late:
-//! it is believed only if its token is higher than any that an answer has named, otherwise confirmed first (I4).
+//! **Hand-off.** The releaser's script makes the next waiter the holder and pushes that to its client: the waiter owns the
+//! lock when it wakes (I11). If the push is lost, the answer to the next heartbeat names the lease (I6). If the push is
+//! late, it is believed only if its token is higher than any that an answer has named; otherwise the waiter asks the
+//! server first (I4).
 //!
-//! **Holding.** A local deadline is counted from before the request that last prolonged the lease was sent (I4), on a
-//! clock that counts suspended time. Renewals go out from this thread, whatever the caller's threads do (I12). A lease
-//! that cannot be renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs here:
-//! their wakers and their subscribers of `tracing` are called on a thread for wakers (`wakers.rs`).
+//! **Holding.** The local deadline counts from before the request was sent that last prolonged the lease (I4), on a clock
+//! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12). A lease that cannot be
+//! renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on this thread: the
+//! waker thread calls their wakers and their `tracing` subscribers (`wakers.rs`).
 //!
-//! **Giving back.** What is given up — a place, a lease, a grant that nobody wants — becomes a *farewell*, which is
-//! repeated until the server has answered (I9). What travels to a caller is an armed lease: dropped on the way, it is
-//! given back.
+//! **Releasing.** A place, a lease or a grant that its caller has given up becomes a *pending release*, which the keeper
+//! repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is released.
 //!
-//! **Trouble.** Any error of the connection means that the outcome of all that was under way is unknown. The connection
-//! is made anew, the old one is killed first so that nothing of it can run late (I10), and everything is asked again. The
-//! first waiter of each lock re-enters before the heartbeat, which says nothing of what was known: a server that was
-//! rolled back may still know them all, and must hear what it has forgotten before it grants anything (I7). An error of
-//! connecting that waiting does not mend ends calls and acquires at once; a waiter keeps its place over what an operator
-//! mends at the server (I8; the table is docs/errors.md).
+//! **Trouble.** After an error of the connection the outcome of all requests under way is unknown. The keeper connects
+//! again, ends the old connection at the server so that none of its requests can be executed late (I10), and asks
+//! everything again. The first waiter of each lock re-enters before the heartbeat, because a heartbeat does not tell what
+//! the client knew: a server that was rolled back may still know the waiters, and must hear what it has forgotten before
+//! it grants anything (I7). An error of connecting that waiting does not mend ends calls and acquires at once, but a
+//! waiter keeps its place over an error that an operator mends at the server (I8, `docs/errors.md`).
 
 mod handle;
 mod inbox;
@@ -55,6 +59,7 @@ mod machine;
 mod network;
 mod questions;
 mod routes;
+mod shared;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
@@ -71,6 +76,7 @@ use tokio::sync::oneshot;
 pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
 pub(crate) use inbox::Outbox;
 pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal, margin};
+pub(crate) use shared::{Armed, Shared};
 
 use self::handle::End;
 use self::inbox::{Inbox, inbox};
@@ -80,29 +86,29 @@ use self::questions::Questions;
 use self::routes::Routes;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
-use crate::guard::{Armed, Shared};
 use crate::server::{Slot, Target};
 use crate::wakers::Wakers;
 
 /// While something is due the loop looks at the clock at least this often: a sleep does not count suspended time.
 const LOOK: Duration = Duration::from_secs(1);
-/// Events that are taken in before their effects are carried out.
+/// The most events that are taken in before their effects are carried out.
 const BATCH: usize = 256;
 /// A question whose answer nobody awaits.
 const NOBODY: QuestionId = QuestionId(0);
 
 type Leases = Arc<Mutex<HashMap<Id, Arc<Shared>>>>;
 
-/// What a keeper is started with.
+/// The parameters of a keeper.
 pub(crate) struct Start {
     pub(crate) target: Target,
     pub(crate) client: Arc<str>,
     pub(crate) prefix: Arc<str>,
-    /// Told of the first connection. If that fails, the keeper ends. None: connect when there is something to do.
+    /// Receives the outcome of the first connection. If that fails, the keeper ends. None: the keeper connects when
+    /// there is something to do.
     pub(crate) first: Option<oneshot::Sender<Result<(), ConnectError>>>,
 }
 
-/// Starts the thread. It ends when the last handle is dropped and what was pending is given back.
+/// Starts the thread. It ends when the last handle is dropped and all pending releases are answered.
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
@@ -115,8 +121,8 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
             let leases = Leases::default();
             let run = || Keeper::new(start, messages, wakers, leases.clone(), end.clone(), notes).run(inbox);
-            // A panic here must not leave anybody believe in a lease that nobody renews. Calls that wait see their
-            // channels closed.
+            // A panic here must not leave a holder believing in a lease that is not renewed any more. Waiting callers
+            // see their channels closed.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
                 for shared in lock(&leases).values() {
                     shared.lose(LostReason::KeeperPanicked);
@@ -146,15 +152,15 @@ struct Keeper {
     routes: Routes,
     network: Network,
     notes: Notes,
-    /// One for each slot that this client has had to do with: a single one, unless the server is a cluster.
+    /// One machine for each slot that this client has used: a single one, unless the server is a cluster.
     machines: BTreeMap<Slot, Machine>,
-    /// When each machine wants to look at the clock again, as far as it does.
+    /// When each machine wants to check the clock again, if it does.
     due: BTreeSet<(Time, Slot)>,
-    /// Those that have taken in events since their effects were carried out, and when they were due before that.
+    /// The machines that have taken in events since their effects were carried out, and when they were due before.
     stirred: BTreeMap<Slot, Option<Time>>,
-    /// For leases on their way to callers: dropped on it, they ask to be given back.
+    /// For leases on their way to callers: if they are dropped, they send their release here.
     messages: Outbox<Message>,
-    /// For those who await the loss of a lease.
+    /// For callers that await the loss of a lease.
     wakers: Arc<Wakers>,
     callers: HashMap<Id, Caller>,
     questions: Questions,
@@ -207,7 +213,7 @@ impl Keeper {
         }
     }
 
-    /// A round: do what was decided, write it, sleep, take in what has come.
+    /// A round: carry out effects, write, sleep, take in what has come.
     fn run(mut self, mut inbox: Inbox<Message>) {
         loop {
             self.carry_out();
@@ -222,12 +228,12 @@ impl Keeper {
             for message in std::iter::from_fn(|| inbox.next()).take(BATCH) {
                 self.message(message);
             }
-            // What has come is taken in before it is judged what has not.
+            // Everything that has come is taken in before timeouts are judged.
             self.tick();
         }
     }
 
-    /// Routes hear what the network says.
+    /// Passes the network's reports to the routes.
     fn hear(&mut self) {
         for event in self.network.events() {
             self.routes.handle(Time::now(), event);
@@ -239,7 +245,7 @@ impl Keeper {
         if self.unwanted {
             return true;
         }
-        // A lease that nobody took is on its way back through the inbox.
+        // A lease that its caller did not take is on its way back through the inbox.
         if !self.ending || !lock(&self.leases).is_empty() {
             return false;
         }
@@ -273,11 +279,11 @@ impl Keeper {
         }
     }
 
-    /// Does what routes have decided.
+    /// Carries out the decisions of the routes.
     fn follow(&mut self) {
         for effect in self.routes.effects() {
             match effect {
-                // Whoever may publish may name any lock: that makes no machine for it.
+                // A user with the right to publish may name any lock: no machine is made for it.
                 routes::Effect::Tell { slot, event: Event::Push(_) } if !self.machines.contains_key(&slot) => {}
                 routes::Effect::Tell { slot, event } => self.feed(slot, event),
                 routes::Effect::First(result) => {
@@ -336,7 +342,7 @@ impl Keeper {
         let line = if let routes::Event::Ready { line, .. } = &event { Some(*line) } else { None };
         self.routes.handle(Time::now(), event);
         self.follow();
-        // The server may have said something with the last words of the set-up.
+        // The last reply of the set-up may have come together with more data.
         line.into_iter().for_each(|line| self.network.receive(line));
         self.hear();
     }
@@ -349,7 +355,7 @@ impl Keeper {
     }
 
     fn carry_out(&mut self) {
-        // Carrying out may lead to more.
+        // Carrying out effects may lead to more of them.
         loop {
             self.follow();
             let Some((slot, was_due)) = self.stirred.pop_first() else {
@@ -392,7 +398,7 @@ impl Keeper {
                 let wakers = self.wakers.clone();
                 let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.process, wakers));
                 lock(&self.leases).insert(id, shared.clone());
-                // Nobody there to take it: dropping it gives it back.
+                // No caller is left to take it: dropping it releases it.
                 let armed = Armed::new(shared, self.messages.clone());
                 if let Some(caller) = self.callers.remove(&id) {
                     let _ = caller.resolved.send(Ok(armed));

@@ -1,4 +1,4 @@
-//! Does as routes decide: connects and asks on threads of their own, sends, and tells what comes of it.
+//! Carries out the decisions of routes: it connects and asks on separate threads, sends, and reports the results.
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -12,7 +12,7 @@ use super::routes::{Effect, Event, Facts, Found, Line, Shape};
 use crate::error::ConnectError;
 use crate::server::{Connected, Endpoint, Node, Said, Slot, Target, Wire};
 
-/// A thread that connects to a server, or asks one, is done.
+/// A thread that connects to a server, or asks one, has finished.
 pub(crate) struct SetUp {
     line: Line,
     outcome: Result<Outcome, ConnectError>,
@@ -27,9 +27,9 @@ enum Outcome {
 pub(super) struct Network {
     target: Target,
     wires: BTreeMap<Line, Wire>,
-    /// For what threads have to say.
+    /// For the results of threads.
     outbox: Outbox<Message>,
-    /// What wires said, and routes have not heard yet.
+    /// Reports of wires that the routes have not taken yet.
     events: Vec<Event>,
     said: Vec<Said>,
 }
@@ -48,7 +48,7 @@ impl Network {
         }
     }
 
-    /// What has happened since this was last asked, in order.
+    /// What has happened since the last call, in order.
     pub(super) fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
@@ -95,7 +95,7 @@ impl Network {
         }
     }
 
-    /// A thread does what blocks. It ends by a deadline, and tells what came of it.
+    /// Runs blocking work on a thread, which ends by a deadline and sends its result.
     fn on_a_thread(
         &mut self,
         line: Line,
@@ -115,7 +115,7 @@ impl Network {
         }
     }
 
-    /// What a thread has come to.
+    /// The result of a thread.
     pub(super) fn set_up(&mut self, SetUp { line, outcome }: SetUp) -> Event {
         match outcome {
             Ok(Outcome::Connection(wire, facts)) => {
@@ -127,7 +127,7 @@ impl Network {
         }
     }
 
-    /// Writes what is queued: one system call for each connection that has something to say.
+    /// Writes what is queued, with one system call for each connection that has something to send.
     pub(super) fn flush(&mut self) {
         for (line, wire) in &mut self.wires {
             if let Err(cause) = wire.flush() {
@@ -136,21 +136,21 @@ impl Network {
         }
     }
 
-    /// Sleeps until a connection has something to read or space to write to, the bell rings, or the time is over. True: the
-    /// bell has rung.
+    /// Sleeps until a connection can be read, or written if it has something to send, the bell rings, or the time is
+    /// over. True if the bell has rung.
     pub(super) fn sleep(&mut self, bell: BorrowedFd<'_>, longest: Duration) -> bool {
         let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
         let wanted = |wire: &Wire| if wire.wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let mut polled = Vec::with_capacity(1 + self.wires.len());
         polled.push(PollFd::from_borrowed_fd(bell, PollFlags::IN));
         polled.extend(self.wires.values().map(|wire| PollFd::new(wire, wanted(wire))));
-        // A signal may have interrupted it; then nothing is ready.
+        // If a signal has interrupted it, nothing is ready.
         let ready = poll(&mut polled, Some(&longest)).unwrap_or(0);
         if ready == 0 {
             return false;
         }
         let rung = !polled[0].revents().is_empty();
-        // What can only be written to is written to at the end of the round.
+        // Connections that can only be written to are written to at the end of the round.
         let readable = |polled: &PollFd<'_>| polled.revents().intersects(!PollFlags::OUT);
         let lines = self.wires.keys().zip(&polled[1..]).filter(|(_, polled)| readable(polled));
         let lines: Vec<Line> = lines.map(|(line, _)| *line).collect();
@@ -158,8 +158,8 @@ impl Network {
         rung
     }
 
-    /// Takes in what a connection says. It tells it in the order in which it came: a message is judged by the answers that
-    /// came before it.
+    /// Takes in the data of a connection, and reports it in the order in which it came: a message is judged by the
+    /// answers before it.
     pub(super) fn receive(&mut self, line: Line) {
         let Some(wire) = self.wires.get_mut(&line) else { return };
         let received = wire.receive(&mut self.said);

@@ -1,4 +1,4 @@
-//! Callers' questions, and where the answers go: each verb has a type of its own for them.
+//! Callers' questions and the channels of their answers. Each verb has its own type.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) enum Ask {
     Break { keys: Arc<LockKeys>, token: u64, force: bool, reply: oneshot::Sender<Result<BreakOutcome, Fault>> },
 }
 
-/// The questions that are not answered yet.
+/// The unanswered questions.
 #[derive(Default)]
 pub(super) struct Questions {
     last: u64,
@@ -28,14 +28,14 @@ pub(super) struct Questions {
     releases: Replies<Release>,
     pages: Replies<Result<Page, Fault>>,
     breaks: Replies<Result<BreakOutcome, Fault>>,
-    /// With how many machines' outcomes are awaited.
+    /// With the number of machines whose outcomes are awaited.
     closes: HashMap<QuestionId, (oneshot::Sender<()>, usize)>,
 }
 
 type Replies<T> = HashMap<QuestionId, oneshot::Sender<T>>;
 
 impl Questions {
-    /// Takes in a question, and makes it one for a machine.
+    /// Takes in a question, and turns it into one for a machine.
     pub(super) fn ask(&mut self, ask: Ask) -> Command {
         let question = self.next();
         match ask {
@@ -62,7 +62,8 @@ impl Questions {
         }
     }
 
-    /// A close is a question to so many machines. It is answered when all of them have answered; at once if there are none.
+    /// A close is a question to several machines. It is answered when all of them have answered, or at once if there
+    /// are none.
     pub(super) fn close(&mut self, machines: usize, reply: oneshot::Sender<()>) -> QuestionId {
         let question = self.next();
         if machines == 0 {

@@ -21,7 +21,7 @@ impl<K: Ord + Clone> Timers<K> {
         self.order.insert((time, key));
     }
 
-    /// Keeps an earlier time for this key, if it has one.
+    /// Sets the time of this key, unless it has an earlier one.
     pub(super) fn set_once(&mut self, key: K, time: Time) {
         if !self.contains(&key) {
             self.set(key, time);
@@ -42,7 +42,7 @@ impl<K: Ord + Clone> Timers<K> {
         self.order.first().map(|&(time, _)| time)
     }
 
-    /// The first key whose time has come.
+    /// The first key that is due.
     pub(super) fn pop(&mut self, now: Time) -> Option<K> {
         if self.next()? > now {
             return None;

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-/// Why a request has no answer.
+/// Why a request has no reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The server is alive and refused it for now.
+    /// The server is alive and refused the request for now.
     Refused(Arc<str>),
-    /// The user may not do that, as long as an operator does not give it the right.
+    /// The user lacks a right, until an operator gives it.
     Denied(Arc<str>),
     /// A key of the lock has another type.
     WrongType(Arc<str>),
-    /// The lock is kept in another layout: clients of another version use it.
+    /// The lock has another layout: clients of another version use it.
     OtherLayout(Arc<str>),
     /// The server does not understand the request; asking again would not help.
     Rejected(Arc<str>),

@@ -15,14 +15,14 @@ impl LockKeys {
         Self { name: name.into(), keys: [key("lock"), key("waiters")] }
     }
 
-    /// The keys of the lock that a push speaks of: it names the lock by the first of its keys.
+    /// The keys of the lock of a push, which names the first of them.
     pub(crate) fn of_lock(prefix: &str, lock: &str) -> Option<Self> {
         let name = lock.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:lock")?;
         Some(Self::new(prefix, name))
     }
 }
 
-/// A name that nobody else has, nor can guess: 122 random bits. The server keeps it many times over, so it is short.
+/// A unique name that cannot be guessed: 122 random bits. The server keeps it many times over, so it is short.
 pub(crate) fn random_name() -> String {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     const LENGTH: usize = 22; // 62 to the power of 22 is more than 2 to the power of 128
@@ -40,7 +40,7 @@ pub(crate) fn wire_id(client: &str, id: u64) -> String {
     format!("{client}.{id}")
 }
 
-/// The number in an id of this client.
+/// The number in an id, if the id is this client's.
 pub(crate) fn is_of(client: &str, wire: &str) -> Option<u64> {
     wire.strip_prefix(client)?.strip_prefix('.')?.parse().ok()
 }

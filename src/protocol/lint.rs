@@ -1,5 +1,5 @@
-//! What the text of the scripts must keep to: parts declare what they need and what they set, and leak nothing else. And
-//! the scripts as they are sent are written out, for those who send them from another language.
+//! The rules for the text of the scripts: parts declare what they need and what they set, and leak nothing else. Also
+//! writes out the scripts as they are sent, for clients in other languages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,13 +8,13 @@ use std::path::Path;
 
 use super::scripts::{FILES, SCRIPTS, assemble};
 
-/// Names that a text declares outside of any block, and those that it assigns without declaring them anywhere.
+/// The names that a text declares outside of any block, and those that it assigns without declaring them.
 fn assigned(text: &str) -> (Vec<String>, BTreeSet<String>) {
     let (mut declared, mut set, mut inner) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     for line in text.lines().filter(|line| !line.trim_start().starts_with("--")) {
         let code = line.split(" --").next().unwrap().trim_end();
-        // `if … then a = 1 end` and the like.
+        // Such as `if … then a = 1 end`.
         for code in code.split(" then ").flat_map(|code| code.split(" else ")).map(str::trim_start) {
             let (left, assigns) = match code.split_once(" =") {
                 Some((left, right)) => (left, right.is_empty() || right.starts_with(' ')),

@@ -1,5 +1,5 @@
-//! What the keeper's machine and the scripts say to each other: keys, requests, replies, messages. Pure types; how they
-//! travel is of no concern here.
+//! The protocol between the keeper's machine and the scripts: keys, requests, replies, messages. Pure types; how they
+//! travel is the server folder's concern.
 
 mod failure;
 mod keys;

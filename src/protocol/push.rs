@@ -1,4 +1,4 @@
-//! What scripts publish to a client, parsed once at the edge.
+//! The messages that scripts publish to a client, parsed once when they arrive.
 
 use super::reply::MOST;
 
@@ -8,9 +8,9 @@ pub(crate) struct Push {
     pub(crate) kind: PushKind,
     pub(crate) id: String,
     pub(crate) token: u64,
-    /// Where it stood in the queue, or the token if it never did.
+    /// Its place in the queue, or the token if it had none.
     pub(crate) ticket: u64,
-    /// What the waiter or holder named when it acquired. Whoever does not know it cannot make such a message.
+    /// The secret of the acquire. Without it nobody can make up such a message.
     pub(crate) secret: String,
     /// The first key of the lock. It comes last because a name may contain spaces.
     pub(crate) lock: String,

@@ -1,17 +1,17 @@
-//! What scripts reply, parsed once at the edge.
+//! The replies of scripts, parsed once when they arrive.
 
 use std::time::Duration;
 
 use crate::inspect::{Holder, QueuedWaiter};
 
-/// A part of a reply, however the wire reads it.
+/// A value of a reply, independent of the wire.
 pub(crate) trait Value: Sized {
     fn bytes(&self) -> Option<&[u8]>;
     fn int(&self) -> Option<i64>;
     fn list(&self) -> Option<&[Self]>;
 }
 
-/// The reply of a script: a word, and what every reply tells.
+/// The reply of a script: a word, and the values that every reply has.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Answer {
     pub(crate) word: Word,
@@ -22,15 +22,15 @@ pub(crate) struct Answer {
     pub(crate) waiting: u64,
     pub(crate) lease_left: Duration,
     pub(crate) recover_left: Duration,
-    /// The longest heartbeat interval among those who wait.
+    /// The longest heartbeat interval among the waiters.
     pub(crate) pace: Duration,
-    /// The longest lease that anybody there may hold or be granted.
+    /// The longest lease that any client may hold or be granted.
     pub(crate) longest: Duration,
     /// The lease that this client holds at this lock.
     pub(crate) holder: Option<HolderSeen>,
     /// The script stopped at its batch limit.
     pub(crate) again: bool,
-    /// What is left of the lease that was asked for.
+    /// What is left of the lease in question.
     pub(crate) left: Duration,
     pub(crate) granted_token: u64,
     pub(crate) ticket: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// How long nothing is granted, at the most, while the server waits for those who were there before it lost data.
+    /// For how long nothing is granted at most, while the server waits for its former clients after a loss of data.
     pub(crate) fn recovering_for(&self) -> Option<Duration> {
         (!self.recover_left.is_zero()).then_some(self.recover_left)
     }
@@ -51,7 +51,7 @@ impl Answer {
 pub(crate) struct HolderSeen {
     pub(crate) id: String,
     pub(crate) token: u64,
-    /// Where it stood in the queue, or the token if it never did.
+    /// Its place in the queue, or the token if it had none.
     pub(crate) ticket: u64,
 }
 
@@ -93,7 +93,7 @@ impl Value for rmpv::Value {
     }
 }
 
-/// Replies are no deeper than the rows of a page in an array, each of which the decoder counts several times.
+/// The greatest depth of a reply: the rows of a page in an array, each of which the decoder counts several times.
 const DEPTH: usize = 32;
 
 impl Answer {
@@ -141,7 +141,7 @@ impl Answer {
                 b"held_us" => held.held_for = span(value)?,
                 b"held_broken" => held.broken = number(value)? == 1,
                 b"page" => answer.page = page(value)?,
-                // A later version of the scripts may tell more.
+                // A later version of the scripts may send more values.
                 _ => {}
             }
         }
@@ -171,12 +171,12 @@ fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
         .collect()
 }
 
-// What others call themselves may be any bytes: it is for people to see.
+// Labels and owners of others may be any bytes: they are for people.
 fn text(value: &impl Value) -> Option<String> {
     Some(String::from_utf8_lossy(value.bytes()?).into_owned())
 }
 
-/// Scripts count in Lua, where whole numbers are exact up to here. Whatever is more is no number of theirs.
+/// Scripts count in Lua, where whole numbers are exact up to here. A higher number is no number of theirs.
 pub(super) const MOST: u64 = 1 << 53;
 
 fn number(value: &impl Value) -> Option<u64> {
@@ -191,7 +191,7 @@ fn span(value: &impl Value) -> Option<Duration> {
     number(value).map(Duration::from_micros)
 }
 
-/// A reply as tests make it up.
+/// A reply made up by tests.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) enum Plain {
@@ -238,7 +238,7 @@ mod tests {
         assert!(Answer::parse(&Plain::Nil).is_none());
     }
 
-    // Each value is another, so that none can stand in the place of another.
+    // All values differ, so none can replace another.
     #[test]
     fn every_field_of_a_reply_arrives_where_it_belongs() {
         let bulk = |text: &str| Plain::Text(text.into());

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::keys::LockKeys;
 
-/// What the server keeps of a waiter or holder beside its options.
+/// What the server keeps for a waiter or holder besides its options.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct About {
-    /// The scripts repeat it in messages to this waiter or holder: nobody else can make one up.
+    /// The scripts repeat it in messages to this waiter or holder, so nobody else can make one up.
     pub(crate) secret: Arc<str>,
-    /// For people to see.
+    /// For people.
     pub(crate) label: Arc<str>,
     pub(crate) owner: Arc<str>,
 }

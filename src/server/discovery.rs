@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::target::{Endpoint, Node};
 
-/// All keys of a lock are in one of the slots of a cluster: that of the name between the braces.
+/// All keys of a lock are in one slot of a cluster: that of the name between the braces.
 pub(crate) type Slot = u16;
 
 pub(crate) fn slot_of(name: &str) -> Slot {
@@ -15,7 +15,7 @@ pub(crate) fn slot_of(name: &str) -> Slot {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SlotMap {
     ranges: Vec<(Slot, Slot, Node)>,
-    /// What nodes said since.
+    /// Corrections by nodes since then.
     moved: BTreeMap<Slot, Node>,
 }
 
@@ -30,7 +30,7 @@ impl SlotMap {
         self.moved.get(&slot).or_else(|| range().map(|(_, _, node)| node))
     }
 
-    /// A node said that another one serves this slot.
+    /// A node reports that another one serves this slot.
     pub(crate) fn moved(&mut self, slot: Slot, node: Node) {
         self.moved.insert(slot, node);
     }

@@ -1,5 +1,5 @@
-//! Finding the server: sentinels know the master, the nodes of a cluster which of them serves which slot. One is asked here;
-//! how many are asked at once, and whose word counts, the keeper's routes decide.
+//! Finding the server: sentinels know the master, the nodes of a cluster know which of them serves which slot. This
+//! asks one of them; the keeper's routes decide how many are asked at once and which answer counts.
 
 use super::discovery::SlotMap;
 use super::resp::Value;
@@ -18,7 +18,7 @@ impl Sentinels {
         self.master.at(node)
     }
 
-    /// The master, as this sentinel knows it. Blocks until the deadline at most.
+    /// The master, as this sentinel knows it. Blocks at most until the deadline.
     pub(crate) fn ask(&self, sentinel: &Node, deadline: Time) -> Result<Node, ConnectError> {
         let sentinel = self.sentinels.first().unwrap_or(&self.master).at(sentinel);
         let reply = sentinel.ask_once(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.name], deadline);
@@ -41,10 +41,10 @@ impl Sentinels {
 }
 
 impl Endpoint {
-    /// Which node of its cluster serves which slots, as this one knows it. Blocks until the deadline at most.
+    /// Which node of its cluster serves which slots, as this node knows it. Blocks at most until the deadline.
     pub(crate) fn slots(&self, deadline: Time) -> Result<SlotMap, ConnectError> {
         let reply = self.ask_once(&["CLUSTER", "SLOTS"], deadline)?;
-        // It may be told of the others at any moment.
+        // It may hear of the others at any moment.
         let cause = || "it knows no node that serves slots".to_owned();
         SlotMap::parse(&reply, self)
             .filter(|map| map.nodes().next().is_some())

@@ -1,8 +1,8 @@
-//! How a connection begins: with encryption, if that is asked for. And a second look at a server that ended the set-up of a
-//! connection, or hangs, without a word.
+//! The start of a connection, with encryption if it is asked for. And a second look at a server that ended the set-up
+//! of a connection, or hangs, without a reason.
 //!
-//! Redis closes a connection that is one too many with a word that is lost where a request is under way. And of two sides
-//! of which only one encrypts, each waits for the other, or hangs up. A connection of its own, without a login, shows which
+//! If there are too many connections Redis closes the last one with a message, which is lost if a request is under way.
+//! If only one side encrypts, each waits for the other or hangs up. A separate connection without a login shows which
 //! of these it is.
 
 use std::io::{self, Read as _, Write as _};
@@ -20,16 +20,16 @@ use crate::clock::Time;
 use crate::error::Cause;
 use crate::error::ConnectError;
 
-/// How long a server is left to say something by itself, and the other side of an encrypted connection to begin.
+/// How long to wait for the server to send something by itself, and for the start of an encrypted connection.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// What a client of TLS 1.2 says first, with two common ciphers: a server that encrypts answers it with a record of TLS,
-/// be it an alert.
+/// The first message of a TLS 1.2 client, with two common ciphers: a server that encrypts answers with a TLS record, if
+/// only an alert.
 const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x2f\x01\x00\x00\x2b\x03\x03\
     fairlock asks whether you speak \x00\x00\x04\xc0\x2f\xc0\x30\x01\x00";
 
 impl Endpoint {
-    /// Certificates are read again for each connection: they may be others by now.
+    /// Certificates are read again for each connection: they may have changed.
     #[cfg(feature = "tls")]
     pub(super) fn encrypt(&self, mut stream: Stream) -> Result<Stream, ConnectError> {
         if self.encrypted {
@@ -44,7 +44,7 @@ impl Endpoint {
         Ok(stream)
     }
 
-    /// Awaits that both sides agree how to encrypt, if they do at all.
+    /// Waits until both sides agree how to encrypt, if they do.
     pub(super) fn shake_hands(&self, stream: &mut Stream, deadline: Time) -> Result<(), ConnectError> {
         let agree = |stream: &mut Stream, by| stream.converse(by, |stream| Ok(!stream.is_handshaking()));
         let agreed = match agree(stream, (Time::now() + MOMENT).min(deadline)) {
@@ -58,7 +58,7 @@ impl Endpoint {
         agreed.map_err(|broken| self.why_broken(&broken, deadline))
     }
 
-    /// Why the set-up of a connection ended before the server said anything.
+    /// Why the set-up of a connection ended before the server sent anything.
     pub(super) fn why_broken(&self, broken: &Broken, deadline: Time) -> ConnectError {
         let Broken::Socket(error) = broken else { return self.explain_broken(broken) };
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
@@ -68,7 +68,7 @@ impl Endpoint {
         heard.unwrap_or_else(|| self.explain_broken(broken))
     }
 
-    /// What either side refuses while it sets up the encryption reaches us as an error of the socket.
+    /// A refusal of either side during the TLS handshake arrives as an error of the socket.
     #[cfg(feature = "tls")]
     pub(super) fn explain_encryption(&self, broken: &Broken) -> Option<ConnectError> {
         let Broken::Socket(error) = broken else { return None };
@@ -119,7 +119,7 @@ impl Endpoint {
     }
 }
 
-/// What comes within a moment. None: nothing, or the end.
+/// The data that arrives within a moment. None: nothing, or the end.
 fn hear(socket: &mut Socket, deadline: Time) -> Option<Vec<u8>> {
     await_any([&*socket], PollFlags::IN, (Time::now() + MOMENT).min(deadline)).ok()?.first()?;
     let mut heard = vec![0; 512];

@@ -1,5 +1,4 @@
-//! The servers as the client meets them: where they are, and connections to them. What is said over a connection is in
-//! [`crate::protocol`].
+//! The servers: how they are found, and connections to them. [`crate::protocol`] has the content of these connections.
 
 mod discovery;
 mod finding;

@@ -1,34 +1,34 @@
-//! Redis's protocol as bytes: commands on their way out, and the frames (replies and pushes) that come in.
+//! Redis's protocol as bytes: commands to send, and received frames (replies and pushes).
 //!
-//! The redis crate parses a script's reply in 5 µs, which is a tenth of a cycle on loopback, and reads as much as a server
-//! sends. Here a frame is looked for once, however small the pieces are in which it arrives, within bounds for its size, its
-//! depth and the number of its elements; then it is read without a copy of its texts.
+//! The redis crate parses a script's reply in 5 µs, which is a tenth of a cycle on loopback, and accepts frames of any
+//! size. Here the end of a frame is searched once, however small the pieces in which it arrives, within bounds for its
+//! size, its depth and the number of its elements; then it is read without copying its texts.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// The largest frame that is taken in. The largest that a server has reason to send is a page of an inspection.
+/// The largest accepted frame. The largest that a server has reason to send is a page of an inspection.
 pub(super) const MOST_BYTES: usize = 64 << 20;
 /// Every element of a frame takes more memory here than on the wire, so their number is bounded too. A map of all slots
 /// of a cluster, each in a range of its own, has a quarter of this.
 const MOST_ELEMENTS: u64 = 1 << 20;
-/// Scripts nest three deep.
+/// Replies of scripts nest three deep.
 const MOST_DEPTH: usize = 32;
 /// A line is a number or a short text.
 const LONGEST_LINE: usize = 64 << 10;
-/// What a buffer has at first, and is cut back to after a large frame.
+/// The size of a new buffer, and of one after a large frame.
 const USUAL: usize = 16 << 10;
-/// A buffer above this is cut back when it is empty.
+/// A larger buffer is cut back when it is empty.
 const LARGE: usize = 256 << 10;
 
-/// A part of a frame, as far as fairlock tells them apart.
+/// A part of a frame, as far as fairlock distinguishes them.
 #[derive(Clone, PartialEq)]
 pub(super) enum Value<'a> {
     Nil,
     Int(i64),
-    /// Any kind of text, and a number that does not fit: as it was sent.
+    /// Text of any kind, and numbers that do not fit: as they were sent.
     Text(Cow<'a, [u8]>),
-    /// The server's words, without the sign that makes them an error.
+    /// The server's message, without the sign of an error.
     Error(Cow<'a, [u8]>),
     /// An array, a set, or a map as a list of keys and values in turn.
     List(Vec<Value<'a>>),
@@ -67,7 +67,7 @@ impl Value<'_> {
         if let Value::Text(text) = self { Some(String::from_utf8_lossy(text)) } else { None }
     }
 
-    /// The server's words, if this is an error.
+    /// The server's message, if this is an error.
     pub(super) fn error(&self) -> Option<Cow<'_, str>> {
         if let Value::Error(text) = self { Some(String::from_utf8_lossy(text)) } else { None }
     }
@@ -86,7 +86,7 @@ impl fmt::Debug for Value<'_> {
     }
 }
 
-/// What came is not Redis's protocol, or more of it than any server has reason to send.
+/// The data is not Redis's protocol, or more of it than any server has reason to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Garbage {
     NotRedis,
@@ -102,9 +102,9 @@ impl fmt::Display for Garbage {
     }
 }
 
-/// Bytes as they arrive, and the frames that are complete in them.
+/// Received bytes, and the frames that are complete in them.
 pub(super) struct Frames {
-    /// Those between `start` and `end` are to be read.
+    /// The bytes between `start` and `end` are unread.
     bytes: Vec<u8>,
     start: usize,
     end: usize,
@@ -116,7 +116,7 @@ impl Frames {
         Self { bytes: vec![0; USUAL], start: 0, end: 0, scan: Scan::new() }
     }
 
-    /// Where the next bytes go. Never empty.
+    /// The space for the next bytes. Never empty.
     pub(super) fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -134,7 +134,7 @@ impl Frames {
         &mut self.bytes[self.end..]
     }
 
-    /// So many bytes were put there.
+    /// This many bytes were put there.
     pub(super) fn filled(&mut self, count: usize) {
         self.end += count;
     }
@@ -149,15 +149,15 @@ impl Frames {
     }
 }
 
-/// How far the end of a frame has been looked for: no byte is looked at again because more of them arrived.
+/// How far the end of a frame was searched: no byte is examined twice because more of them arrived.
 struct Scan {
-    /// Where the next element begins.
+    /// The start of the next element.
     at: usize,
-    /// Where the end of its first line is looked for.
+    /// Where the search for the end of its first line goes on.
     looked: usize,
-    /// Without so many bytes it is not complete.
+    /// The fewest bytes of a complete frame.
     needed: usize,
-    /// How many elements are missing of each list that is open, the outermost first; before it, the frame itself.
+    /// How many elements are missing of each open list, the outermost first; before that, the frame itself.
     open: Vec<u64>,
     elements: u64,
 }
@@ -173,7 +173,7 @@ impl Scan {
         self.open.push(1);
     }
 
-    /// The length of the frame with which these bytes begin. They are those of the call before, and more.
+    /// The length of the first frame in these bytes, which are those of the previous call and more.
     fn frame(&mut self, bytes: &[u8]) -> Result<Option<usize>, Garbage> {
         loop {
             if bytes.len() < self.needed {
@@ -217,7 +217,7 @@ impl Scan {
                 return Err(Garbage::TooLarge);
             }
             (self.at, self.looked) = (end, end);
-            // An attribute goes before an element, and is none itself.
+            // An attribute comes before an element, and is none itself.
             if *kind == b'|'
                 && let Some(missing) = self.open.last_mut()
             {
@@ -244,7 +244,7 @@ impl Scan {
     }
 }
 
-/// A length. None: there is nothing, as RESP2 says it.
+/// A length. None for the null of RESP2.
 fn count(text: &[u8]) -> Result<Option<u64>, Garbage> {
     match number(text) {
         Some(-1) => Ok(None),
@@ -257,7 +257,7 @@ fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Reads one element of a frame that is complete, and goes on behind it.
+/// Reads one element of a complete frame.
 fn read<'a>(rest: &mut &'a [u8]) -> Option<Value<'a>> {
     let text = |text: &'a [u8]| Value::Text(Cow::Borrowed(text));
     let error = |text: &'a [u8]| Value::Error(Cow::Borrowed(text));
@@ -289,7 +289,7 @@ fn read<'a>(rest: &mut &'a [u8]) -> Option<Value<'a>> {
                     b'*' | b'~' => Value::List(list(length)?),
                     b'%' => Value::List(list(length.checked_mul(2)?)?),
                     b'>' => Value::Push(list(length)?),
-                    // What a server says about the element behind it; fairlock asks for nothing of that kind.
+                    // An attribute of the next element; fairlock asks for none.
                     b'|' => {
                         list(length.checked_mul(2)?)?;
                         continue;
@@ -300,7 +300,7 @@ fn read<'a>(rest: &mut &'a [u8]) -> Option<Value<'a>> {
                         match kind {
                             b'$' => text(body),
                             b'!' => error(body),
-                            // Before it stands which kind of text it is: `txt:`.
+                            // It starts with its kind: `txt:`.
                             b'=' => text(body.get(4..)?),
                             _ => return None,
                         }
@@ -338,7 +338,7 @@ impl<'a> Command<'a> {
         self.word(itoa::Buffer::new().format(number).as_bytes());
     }
 
-    /// How many words there are goes before them.
+    /// The number of its words comes first.
     pub(super) fn end(self) {
         let mut digits = itoa::Buffer::new();
         let header = [b"*", digits.format(self.words).as_bytes(), b"\r\n"].concat();

@@ -1,8 +1,8 @@
-//! Connecting: all that goes before the first request. It blocks, on a thread of its own, and ends by a deadline.
+//! Connecting: everything before the first request. It blocks, on a thread of its own, and ends by a deadline.
 //!
-//! A connection is two round trips away from a socket. The first logs in and asks who answers. The second ends the
-//! connection of before, so that nothing of it runs late (I10), loads the scripts, tries whether this user may run them, and
-//! subscribes.
+//! A connection takes two round trips after the socket. The first logs in and identifies the server. The second ends
+//! the previous connection, so that none of its requests are executed late (I10), loads the scripts, tests whether this
+//! user may run them, and subscribes.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::clock::Time;
 use crate::error::{Cause, ConnectError};
 use crate::protocol::SCRIPTS;
 
-/// A connection of before: what it may still have under way must not run after anything is retried.
+/// The previous connection: its requests must not be executed after anything is repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Previous {
     pub(super) run_id: String,
@@ -23,7 +23,7 @@ pub(crate) struct Previous {
 }
 
 impl Previous {
-    /// Of the replies to CLIENT ID and INFO, if the user may ask both.
+    /// From the replies to CLIENT ID and INFO, if the user may ask both.
     fn of(id: &Value<'_>, info: &str) -> Option<Self> {
         match (id, field(info, "run_id")) {
             (Value::Int(id), Some(run_id)) => Some(Self { run_id: run_id.to_owned(), id: id.unsigned_abs() }),
@@ -36,13 +36,13 @@ impl Previous {
         Self { run_id: run_id.into(), id }
     }
 
-    /// Which run of which server it led to.
+    /// Which run of which server it belonged to.
     pub(crate) fn run_id(&self) -> &str {
         &self.run_id
     }
 }
 
-/// A connection that is set up: old one killed, channel subscribed, scripts loaded.
+/// A connection that is set up: the previous one is ended, the channel subscribed, the scripts loaded.
 pub(crate) struct Connected {
     pub(crate) wire: Wire,
     pub(crate) previous: Option<Previous>,
@@ -50,7 +50,7 @@ pub(crate) struct Connected {
     pub(crate) can_kill: bool,
     /// Whether it knows sharded pub/sub.
     pub(crate) shards: bool,
-    /// Something that its operator should know.
+    /// A warning for the operator.
     pub(crate) warning: Option<String>,
     pub(crate) is_replica: bool,
     /// A replica may be told to take writes.
@@ -58,7 +58,7 @@ pub(crate) struct Connected {
 }
 
 impl Endpoint {
-    /// Connects and sets up. `channel` is subscribed when this returns. Blocks until the deadline at most.
+    /// Connects and sets up. `channel` is subscribed when this returns. Blocks at most until the deadline.
     pub(crate) fn set_up(
         &self,
         channel: Option<&str>,
@@ -68,18 +68,18 @@ impl Endpoint {
         let questions =
             [vec!["CLIENT", "ID"], vec!["INFO", "server"], vec!["INFO", "memory"], vec!["INFO", "replication"]];
         let (mut stream, replies) = self.log_in(&questions, deadline)?;
-        // Without its id this connection could not be ended by the next, which would believe that there is nothing to end.
+        // Without its id the next connection could not end this one, and would believe that there is nothing to end.
         replies[..2].iter().try_for_each(|reply| self.settled(reply))?;
         let [server, memory, replication] = [1, 2, 3].map(|reply| replies[reply].text().unwrap_or_default());
         let version = self.check_major_version(&server)?;
         let this = Previous::of(&replies[0], &server);
 
-        // Ids start again when the server does: there the old connection is gone, and its id may be somebody else's. As
-        // long as it runs no id is given twice, so that nothing else need be compared.
+        // A restarted server counts ids from the start: the old connection is gone there, and its id may be another
+        // client's. While a server runs no id is given twice, so nothing else need be compared.
         let old = previous.filter(|old| this.as_ref().is_some_and(|this| this.run_id == old.run_id));
         let old = old.map_or(i64::MAX as u64, |old| old.id).to_string();
         let mut commands = vec![vec!["CLIENT", "KILL", "ID", &old]];
-        // Where SCRIPT is forbidden or renamed, the first EVAL of each script loads it.
+        // If SCRIPT is forbidden or renamed, the first EVAL of each script loads it.
         commands.extend(SCRIPTS.iter().map(|script| vec!["SCRIPT", "LOAD", script.text]));
         // Harmless calls that show whether this user may run scripts, by text and by digest.
         let unknown = "0".repeat(40);
@@ -94,7 +94,7 @@ impl Endpoint {
         }
         for tried in &replies[tries..tries + 2] {
             match tried.error() {
-                // Nobody loaded a script with this digest: the command itself works.
+                // No script has this digest: the command itself works.
                 Some(error) if !error.starts_with("NOSCRIPT") => return Err(self.no_scripts(&error)),
                 _ => {}
             }
@@ -110,15 +110,16 @@ impl Endpoint {
         })
     }
 
-    /// Another connection to the same server, for WAIT, and which run of which server it leads to. It loads no scripts:
-    /// they are there. Blocks until the deadline at most.
+    /// Another connection to the same server, for WAIT, and the run of the server that it leads to. It loads no
+    /// scripts: they are loaded already. Blocks at most until the deadline.
     pub(crate) fn set_up_beside(&self, deadline: Time) -> Result<(Wire, Option<Previous>), ConnectError> {
         let (stream, replies) = self.log_in(&[vec!["CLIENT", "ID"], vec!["INFO", "server"]], deadline)?;
         let run = Previous::of(&replies[0], &replies[1].text().unwrap_or_default());
         Ok((Wire::new(stream, self.digests.clone()), run))
     }
 
-    /// A connection that is logged in, and the answers to these questions. Every reply is there, be it an error.
+    /// A connection that is logged in, and the answers to these questions. Every reply is there, even if it is an
+    /// error.
     pub(super) fn log_in(
         &self,
         questions: &[Vec<&str>],
@@ -143,7 +144,7 @@ impl Endpoint {
 
         let mut stream = self.dial(deadline)?;
         self.shake_hands(&mut stream, deadline)?;
-        // After the first refusal others may not be answered any more.
+        // After the first refusal the server may not answer the others.
         let refused = |index, reply: &Value<'_>| index < needed && reply.error().is_some();
         let asked_all = stream.ask(&commands, refused, deadline);
         let mut replies = asked_all.map_err(|broken| self.why_broken(&broken, deadline))?;
@@ -153,7 +154,7 @@ impl Endpoint {
         Ok((stream, replies.split_off(asked)))
     }
 
-    /// A password in a file may be another by now.
+    /// A password in a file may have changed.
     fn password(&self) -> Result<Option<Cow<'_, str>>, ConnectError> {
         let Some(path) = &self.password_file else { return Ok(self.password.as_deref().map(Cow::from)) };
         match std::fs::read_to_string(path) {
@@ -182,8 +183,8 @@ impl Endpoint {
         stream.ask(commands, |_, _| false, deadline).map_err(|broken| self.explain_broken(&broken))
     }
 
-    /// What is refused for the moment only, as by a server that is busy with a script, is no answer: an error, and
-    /// connecting is tried again. What is forbidden stays so.
+    /// A temporary refusal (BUSY, LOADING) is an error, after which connecting is tried again. A permanent one (NOPERM)
+    /// is an answer.
     fn settled(&self, reply: &Value<'_>) -> Result<(), ConnectError> {
         match reply.error() {
             Some(error) if matches!(meaning(&error), Meaning::Passing | Meaning::ReadOnly) => {
@@ -194,7 +195,7 @@ impl Endpoint {
     }
 
     fn check_major_version(&self, server: &str) -> Result<u32, ConnectError> {
-        // Valkey says that it is Redis 7.2, and knows what that knows.
+        // Valkey reports Redis 7.2, and knows the commands of that version.
         let Some(version) = field(server, "valkey_version").or(field(server, "redis_version")) else { return Ok(0) };
         let major: u32 = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(u32::MAX);
         if major < 6 {
@@ -210,7 +211,7 @@ impl Endpoint {
         }
     }
 
-    /// What the server said, with what it means for us.
+    /// The server's error, with its meaning.
     pub(super) fn explain_line(&self, error: &str) -> ConnectError {
         self.explain_as(meaning(error), error.to_owned())
     }
@@ -231,7 +232,7 @@ impl Endpoint {
         }
     }
 
-    /// What the socket, or the library of encryption, says.
+    /// The error of the socket or of the TLS library.
     pub(super) fn explain_broken(&self, broken: &Broken) -> ConnectError {
         let (address, cause) = (self.address.clone(), broken.to_string().into());
         match broken {
@@ -255,7 +256,7 @@ pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// Every key of a lock has a TTL, so each policy but `noeviction` may drop one while it is in use.
+/// Every key of a lock has a TTL, so every policy but `noeviction` may drop one in use.
 fn eviction(memory: &str) -> Option<String> {
     let (policy, limit) = (field(memory, "maxmemory_policy")?, field(memory, "maxmemory")?);
     (policy != "noeviction" && limit != "0").then(|| {

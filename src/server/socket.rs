@@ -1,7 +1,7 @@
 //! A socket that is connected, or an error by a deadline: to one of the addresses of a name, or to a path.
 //!
-//! A name is looked up each time. A look-up cannot be cut short, so it has a thread of its own, which is left behind when
-//! the deadline passes. Addresses are tried one beside the other: an address that is silent delays the next by a moment only.
+//! A name is looked up each time. A look-up cannot be interrupted, so it has its own thread, which is left behind when
+//! the deadline passes. Addresses are tried in parallel: a silent address delays the next one only by a moment.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -18,11 +18,11 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use super::target::Address;
 use crate::clock::Time;
 
-/// How long an address may be silent before the next one is tried beside it.
+/// How long an address may be silent before the next one is tried as well.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
-/// How long until a path is tried again whose server has as many connections waiting as it can.
+/// The pause before a path is tried again whose server has a full queue of connections.
 const FULL: Duration = Duration::from_millis(10);
-/// Look-ups that hang, in the whole process. No more are begun beside them.
+/// The number of look-ups that hang, in the whole process. No more are started while there are so many.
 const MOST_LOOKUPS: usize = 32;
 
 impl Address {
@@ -52,12 +52,12 @@ fn dial_path(path: &Path, deadline: Time) -> io::Result<Socket> {
     }
 }
 
-/// Nothing came by the deadline.
+/// Nothing arrived by the deadline.
 pub(super) fn silence() -> io::Error {
     io::ErrorKind::TimedOut.into()
 }
 
-/// Awaits that one of these can be read or written. The indices of those that can; none: the time is over.
+/// Waits until one of these can be read or written, and returns the indices of those. None if the time is over.
 pub(super) fn await_any<'a, F: AsFd + 'a>(
     sockets: impl IntoIterator<Item = &'a F>,
     flags: PollFlags,
@@ -66,7 +66,7 @@ pub(super) fn await_any<'a, F: AsFd + 'a>(
     let mut polled: Vec<PollFd<'_>> = sockets.into_iter().map(|socket| PollFd::new(socket, flags)).collect();
     loop {
         let left = until.since(Time::now());
-        // A second at most: a sleep does not count the time for which the machine is suspended.
+        // At most a second, because a sleep does not count suspended time.
         let nap = left.min(Duration::from_secs(1));
         let nap = Timespec { tv_sec: nap.as_secs() as i64, tv_nsec: i64::from(nap.subsec_nanos()) };
         match poll(&mut polled, Some(&nap)) {
@@ -95,7 +95,7 @@ fn look_up(host: &str, port: u16, deadline: Time) -> io::Result<Vec<SocketAddr>>
     let lookup = move || {
         let addresses = (host.as_str(), port).to_socket_addrs().map(|addresses| addresses.collect::<Vec<_>>());
         UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
-        // Nobody may wait any more.
+        // The caller may have stopped waiting.
         let _ = found.send(addresses);
     };
     if let Err(error) = std::thread::Builder::new().name("fairlock-lookup".into()).spawn(lookup) {
@@ -140,7 +140,7 @@ fn dial_first(addresses: Vec<SocketAddr>, deadline: Time) -> io::Result<Socket> 
     }
 }
 
-/// Begins to connect. True: it is done.
+/// Starts to connect. True if it is done already.
 fn begin(address: SocketAddr) -> io::Result<(Socket, bool)> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -164,14 +164,14 @@ mod tests {
         Time::now() + Duration::from_secs(20)
     }
 
-    /// An address that takes no more connections and does not refuse them either: its queue is full.
+    /// An address that neither accepts more connections nor refuses them: its queue is full.
     fn silent() -> (SocketAddr, Vec<Socket>) {
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
         listener.listen(0).unwrap();
         let address = listener.local_addr().unwrap().as_socket().unwrap();
         let mut sockets = vec![listener];
-        // Those that the queue takes in, and one that waits for ever.
+        // The connections that the queue takes, and one that waits for ever.
         loop {
             let (socket, _) = begin(address).unwrap();
             let taken = await_any([&socket], PollFlags::OUT, Time::now() + Duration::from_millis(200)).unwrap();

@@ -1,4 +1,4 @@
-//! The bytes of a connection: a socket that does not block, encrypted or not, and what is on its way in both directions.
+//! The bytes of a connection: a non-blocking socket, encrypted or not, and its buffers in both directions.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,9 +10,9 @@ use super::resp::{Frames, Garbage, Value, put};
 use super::socket::{await_any, silence};
 use crate::clock::Time;
 
-/// Reads at once, before somebody else has their turn.
+/// The most reads in a row, before other connections have their turn.
 const READS: usize = 16;
-/// What the buffer of requests may keep when it is empty.
+/// The most memory that an empty buffer of requests keeps.
 const LARGE: usize = 256 << 10;
 
 /// Why a conversation ended.
@@ -20,12 +20,12 @@ const LARGE: usize = 256 << 10;
 pub(super) enum Broken {
     Socket(io::Error),
     Garbage(Garbage),
-    /// What came is out of step with what was asked.
+    /// A reply does not belong to any request.
     OutOfStep(String),
 }
 
 impl Broken {
-    /// Nothing came by the deadline.
+    /// Nothing arrived by the deadline.
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, Broken::Socket(error) if error.kind() == io::ErrorKind::TimedOut)
     }
@@ -61,7 +61,7 @@ pub(super) struct Stream {
     socket: Socket,
     #[cfg(feature = "tls")]
     tls: Option<Box<rustls::ClientConnection>>,
-    /// Requests; those before `written` are on their way.
+    /// Requests; the bytes before `written` are sent.
     pub(super) out: Vec<u8>,
     written: usize,
     pub(super) frames: Frames,
@@ -85,13 +85,13 @@ impl Stream {
         }
     }
 
-    /// From now on encrypted. What goes wrong in the handshake shows when something is written or read.
+    /// Encrypts from now on. An error of the handshake shows at a read or write.
     #[cfg(feature = "tls")]
     pub(super) fn encrypt(&mut self, tls: rustls::ClientConnection) {
         self.tls = Some(Box::new(tls));
     }
 
-    /// The two sides do not agree yet how to encrypt.
+    /// The TLS handshake is not done.
     pub(super) fn is_handshaking(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
@@ -99,7 +99,7 @@ impl Stream {
         false
     }
 
-    /// Something is to be written.
+    /// There is something to write.
     pub(super) fn wants_write(&self) -> bool {
         #[cfg(feature = "tls")]
         if self.tls.as_ref().is_some_and(|tls| tls.wants_write()) {
@@ -108,7 +108,7 @@ impl Stream {
         self.written < self.out.len()
     }
 
-    /// Writes what there is to write. False: the socket takes no more for now.
+    /// Writes as much as possible. False if the socket takes no more for now.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         while self.wants_write() {
             match self.write() {
@@ -135,11 +135,11 @@ impl Stream {
     fn write(&mut self) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
-            // First what is there: after an error nothing else can be said but what was wrong.
+            // First the data that is there: after an error TLS can only send an alert.
             if tls.wants_write() {
                 return tls.write_tls(&mut self.socket).map(drop);
             }
-            // It takes as much as it has room for, and has none while both sides do not agree and much is waiting.
+            // TLS takes as much as it has room for, and has none during a handshake when much is waiting.
             return match tls.writer().write(&self.out[self.written..])? {
                 0 => Err(io::ErrorKind::WouldBlock.into()),
                 taken => {
@@ -157,7 +157,8 @@ impl Stream {
         }
     }
 
-    /// Takes in what came, up to a bound. The error: nothing more will come; what came before it is in the frames.
+    /// Reads what has arrived, up to a bound. An error means that nothing more will come; the frames have everything
+    /// before it.
     pub(super) fn fill(&mut self) -> io::Result<()> {
         for _ in 0..READS {
             match self.read() {
@@ -171,13 +172,13 @@ impl Stream {
         Ok(())
     }
 
-    /// One read from the socket. True: there may be more.
+    /// One read from the socket. True if there may be more.
     fn read(&mut self) -> io::Result<bool> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
             let end = tls.read_tls(&mut self.socket)? == 0;
             tls.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            // Nothing of it may stay there: the socket would not tell.
+            // Nothing may stay in the TLS buffer: the socket would not report it.
             loop {
                 match tls.reader().read(self.frames.space()) {
                     Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -201,7 +202,7 @@ impl Stream {
         }
     }
 
-    /// Writes and reads until `done` says so, or the deadline passes. For the set-up alone.
+    /// Writes and reads until `done` returns true or the deadline passes. Only for the set-up.
     pub(super) fn converse(
         &mut self,
         deadline: Time,
@@ -217,14 +218,14 @@ impl Stream {
                 return Err(silence().into());
             }
             if let Err(error) = self.fill() {
-                // What came before the end counts, and the other side hears what was wrong with it.
+                // Data before the end counts, and the other side hears what was wrong.
                 let _ = self.flush();
                 return if done(self)? { Ok(()) } else { Err(error.into()) };
             }
         }
     }
 
-    /// Sends commands, and awaits the reply to each; none after one with which it makes no sense to go on. A confirmation
+    /// Sends commands and waits for the reply to each; none after a reply that makes going on useless. A confirmation
     /// is the reply to a subscription; messages are dropped.
     pub(super) fn ask(
         &mut self,

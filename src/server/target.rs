@@ -1,4 +1,4 @@
-//! Where the locks are kept, as the user says it: one server, a master that sentinels know, or a cluster.
+//! The target of a client: one server, a master that sentinels know, or a cluster.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::protocol::{SCRIPTS, Source};
 const SERVER_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// A server of several, as the others name it.
+/// One of several servers, as the others name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
-    /// Empty: the host that said so.
+    /// Empty: the host of the server that reported it.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
@@ -30,7 +30,7 @@ impl Node {
     }
 }
 
-/// Servers as a caller names them: `host` or `host:port`, an IPv6 address in brackets.
+/// Servers as a caller names them: `host` or `host:port`, with an IPv6 address in brackets.
 fn endpoints(addresses: &[String], default_port: u16, encrypted: bool) -> Result<Vec<Endpoint>, ConnectError> {
     if addresses.is_empty() {
         return Err(ConnectError::Address { address: String::new(), reason: "no address is given" });
@@ -100,7 +100,7 @@ pub(crate) enum Target {
 pub(crate) struct Sentinels {
     pub(super) sentinels: Vec<Endpoint>,
     pub(super) name: String,
-    /// As whom to go to the master; its address is what the sentinels say.
+    /// The login at the master; its address is what the sentinels report.
     pub(super) master: Endpoint,
 }
 
@@ -152,7 +152,7 @@ impl Target {
         }
     }
 
-    /// The master of this name, as these sentinels (`host[:port]`) know it.
+    /// The master that these sentinels (`host[:port]`) know by this name.
     pub(crate) fn sentinel(sentinels: &[String], master: &str, encrypted: bool) -> Result<Self, ConnectError> {
         if master.is_empty() {
             return Err(ConnectError::Address { address: String::new(), reason: "the name of the master is empty" });
@@ -201,19 +201,19 @@ impl Target {
         Ok(())
     }
 
-    /// As whom to go to the servers of the locks.
+    /// The login at the servers of the locks.
     pub(crate) fn set_login(&mut self, user: &str, password: &str) {
         for server in self.servers() {
             (server.user, server.password) = (Some(user.to_owned()), Some(password.to_owned()));
         }
     }
 
-    /// Where they find the password instead.
+    /// The file with the password instead.
     pub(crate) fn set_password_file(&mut self, path: &Path) {
         self.servers().iter_mut().for_each(|server| server.password_file = Some(path.to_owned()));
     }
 
-    /// Those that have the locks, or know where they are; no sentinels.
+    /// The servers that have the locks, or know where they are, without sentinels.
     fn servers(&mut self) -> &mut [Endpoint] {
         match self {
             Target::Server(server) => std::slice::from_mut(server),
@@ -298,7 +298,7 @@ impl Endpoint {
         if let Address::Node(node) = &self.at { Some(node.clone()) } else { None }
     }
 
-    /// Its host: where a node speaks of itself, it may leave that out.
+    /// Its host, which a node leaves out when it names itself.
     pub(crate) fn host(&self) -> &str {
         if let Address::Node(node) = &self.at { &node.host } else { "127.0.0.1" }
     }

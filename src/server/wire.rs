@@ -1,11 +1,11 @@
-//! One connection that is set up: requests and subscriptions go out, replies, confirmations and messages come in. Nothing
-//! here blocks, and nothing knows the time: the keeper's loop says when to write and to read, and for how long to be patient.
+//! One connection that is set up: requests and subscriptions go out; replies, confirmations and messages come in. It
+//! never blocks and knows no time: the keeper's loop decides when to write and read, and how long to wait.
 //!
-//! Which reply belongs to which request is known by their order alone. What is no reply must never be taken for one, or
-//! every later reply goes to the request before its own. RESP3 tells them apart by their first byte: messages, and the
-//! unsubscription that nobody asked for when a slot leaves its node, are pushes, whatever they say. The confirmation of a
-//! subscription is a push too, which comes in the place of a reply; a refusal is a reply. So a push is taken for an answer
-//! only where a subscription to that very channel is the next to be answered.
+//! Only their order tells which reply belongs to which request. If anything else were taken for a reply, every later
+//! reply would go to the request before its own. RESP3 distinguishes them by the first byte: messages are pushes, and
+//! so is the unsolicited unsubscription of a slot that leaves its node. The confirmation of a subscription is a push
+//! too, but takes the place of a reply; its refusal is a reply. So a push counts as an answer only if a subscription to
+//! that same channel is the next unanswered request.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,11 +18,11 @@ use super::stream::{Broken, Stream};
 use super::target::Node;
 use crate::protocol::{Answer, Call, Failure, LockKeys, Push, SCRIPTS, Value as _};
 
-/// What a connection says.
+/// An event of a connection.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(crate) enum Said {
-    /// The reply to a request, with what was sent: another node may have to be asked.
+    /// The reply to a request, with the request: another node may have to be asked.
     Reply {
         tag: u64,
         call: Call,
@@ -43,7 +43,7 @@ pub(crate) enum Said {
     },
 }
 
-/// What comes back for a request.
+/// The outcome of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     Result(Result<Answer, Failure>),
@@ -56,7 +56,7 @@ pub(crate) enum Reply {
     Replica(Arc<str>),
 }
 
-/// One connection that is set up. Dropped, it closes its socket and says nothing more.
+/// One connection that is set up. If it is dropped, it closes its socket and reports nothing more.
 pub(crate) struct Wire {
     stream: Stream,
     pairing: Pairing,
@@ -73,8 +73,7 @@ impl Wire {
         Self { stream, pairing: Pairing::new(digests) }
     }
 
-    /// Queues a request. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot that is only on its
-    /// way there.
+    /// Queues a request. Hand-offs come to `channel`. `asking`: the node is asked for a slot that is only moving to it.
     pub(crate) fn send(&mut self, tag: u64, call: Call, channel: &Arc<str>, asking: bool) {
         let request = Request { call, channel: channel.clone(), asking };
         self.pairing.request(For::Tag(tag), request, false, &mut self.stream.out);
@@ -86,22 +85,22 @@ impl Wire {
         self.pairing.subscription(channel);
     }
 
-    /// Asks how many replicas have everything that was written before, once there are so many or the time is over. It
-    /// blocks this connection at the server meanwhile.
+    /// Asks how many replicas have all earlier writes, once there are enough or the time is over. This connection
+    /// blocks at the server meanwhile.
     pub(crate) fn wait_replicas(&mut self, tag: u64, keys: &Arc<LockKeys>, replicas: u32, within: Duration) {
-        // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the queue
-        // on nobody's behalf prolongs the life of the keys, and is replicated.
+        // WAIT covers only writes of its own connection, so this writes something after the grants in question: a
+        // `leave` of nobody, which prolongs the life of the keys and is replicated.
         let call = Call::Leave { keys: keys.clone(), ids: vec!["nobody.0".into()] };
         let request = Request { call, channel: "".into(), asking: false };
         self.pairing.request(For::Replicas { tag, replicas, within }, request, false, &mut self.stream.out);
     }
 
-    /// Something is to be written: the loop waits until the socket takes it.
+    /// There is something to write: the loop waits until the socket takes it.
     pub(crate) fn wants_write(&self) -> bool {
         self.stream.wants_write()
     }
 
-    /// Writes what is queued. False: the socket takes no more for now.
+    /// Writes what is queued. False if the socket takes no more for now.
     pub(crate) fn flush(&mut self) -> Result<bool, Arc<str>> {
         if !self.stream.wants_write() {
             return Ok(true);
@@ -109,8 +108,8 @@ impl Wire {
         self.stream.flush().map_err(|error| Broken::from(error).to_string().into())
     }
 
-    /// Reads what is there, and tells it in the order in which it came. The error: the connection broke. Called once when
-    /// this is new: something may have come with the last words of the set-up.
+    /// Reads what has arrived and reports it in order. An error means that the connection broke. Called once for a new
+    /// connection: data may have come with the last replies of the set-up.
     pub(crate) fn receive(&mut self, said: &mut Vec<Said>) -> Result<(), Arc<str>> {
         let filled = self.stream.fill();
         self.take_in(said).and(filled.map_err(Broken::from)).map_err(|broken| broken.to_string().into())
@@ -127,7 +126,7 @@ impl Wire {
     }
 }
 
-/// What was asked and not answered yet, in the order of the questions.
+/// The unanswered requests, in order.
 pub(super) struct Pairing {
     awaited: VecDeque<Awaited>,
     digests: Arc<[String]>,
@@ -140,7 +139,7 @@ enum Awaited {
         request: Request,
         by_text: bool,
     },
-    /// Its answer says nothing: the one to the request behind it does.
+    /// Its answer is of no use; that of the following request is.
     Asking,
     Subscription(Arc<str>),
     Replicas {
@@ -176,7 +175,7 @@ impl Pairing {
 
     pub(super) fn request(&mut self, of: For, request: Request, by_text: bool, out: &mut Vec<u8>) {
         if request.asking {
-            // In one write: it is for the very next command.
+            // In one write, because ASKING is for the very next command.
             put(out, &["ASKING"]);
             self.awaited.push_back(Awaited::Asking);
         }
@@ -197,8 +196,8 @@ impl Pairing {
         self.awaited.push_back(Awaited::Request { of, request, by_text });
     }
 
-    /// Takes in a frame. What has to be asked at once, because of it, goes to `out`. The error: from here on nobody knows
-    /// which reply belongs to what.
+    /// Takes in a frame. Requests that it makes necessary go to `out`. After an error it is unknown which reply belongs
+    /// to which request.
     pub(super) fn take(&mut self, value: Value<'_>, out: &mut Vec<u8>) -> Result<Option<Said>, String> {
         match value {
             Value::Push(items) => self.push(&items),
@@ -226,7 +225,7 @@ impl Pairing {
     fn reply(&mut self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<Option<Said>, String> {
         let error = value.error();
         let Some(awaited) = self.awaited.pop_front() else {
-            // What a server says before it hangs up.
+            // The message of a server before it hangs up.
             let what = error.map_or_else(|| short(value), |error| error.into_owned());
             return Err(format!("the server said without having been asked: {what}"));
         };
@@ -280,7 +279,7 @@ impl Pairing {
 }
 
 impl Reply {
-    /// What an error means, by the server's words.
+    /// The meaning of an error, by the server's words.
     fn of(error: &str) -> Self {
         let mut words = error.split(' ');
         let redirects = matches!(words.next(), Some("MOVED" | "ASK"));
@@ -298,7 +297,7 @@ fn not_understood(value: &Value<'_>) -> Failure {
     Failure::Rejected(format!("a reply that is not understood: {}", short(value)).into())
 }
 
-/// As much of it as a person wants to see.
+/// As much of it as fits a message.
 fn short(value: &Value<'_>) -> String {
     let mut text = format!("{value:?}");
     if let Some((end, _)) = text.char_indices().nth(200) {

@@ -7,14 +7,14 @@ use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::ANSWER_TIMEOUT;
 
-/// How long a node of a cluster may be silent before the first attempt tries another one beside it.
+/// How long a node of a cluster may be silent before the first attempt also tries another one.
 const NEXT_TRY: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone)]
 pub(super) struct First {
-    /// All of it has this time together.
+    /// The deadline of the whole attempt.
     pub(super) by: Time,
-    /// The most telling error so far of the nodes that have failed.
+    /// The error that explains most, of the nodes that have failed so far.
     error: Option<ConnectError>,
 }
 
@@ -35,7 +35,7 @@ impl Routes {
         }
     }
 
-    /// A server could not be connected to: another node may be.
+    /// A server could not be reached: another node may be reachable.
     pub(super) fn first_failed(&mut self, now: Time, peer: &Peer, error: ConnectError) {
         let Some(first) = &mut self.first else { return };
         let of_this_node = error.is_transient() || peer.node().is_some() && error.is_of_a_stranger();
@@ -56,7 +56,7 @@ impl Routes {
         self.effects.push(Effect::First(Err(error)));
     }
 
-    /// Tries the next node of a cluster beside those that have not answered yet. False: there is none.
+    /// Also tries the next node of a cluster. False if there is none.
     pub(super) fn try_another(&mut self, now: Time) -> bool {
         let untried = self.map.nodes().map(|node| Peer::Node(node.clone())).find(|node| !self.links.contains_key(node));
         let Some(node) = untried.filter(|_| self.first.is_some()) else { return false };

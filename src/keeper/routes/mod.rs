@@ -1,24 +1,24 @@
 //! Which server serves each lock, and over which connection the keeper reaches it: decisions without I/O.
 //!
-//! The locks of a hash slot share a *route* to the server that serves them. Without a cluster all locks are in one slot,
-//! and its route leads to the one server, or to the master that the sentinels name. Every machine (see [`super::machine`])
-//! has one route and hears of nothing else: that it opened, answers and pushes, that it closed.
+//! The locks of a hash slot share a *route* to the server that serves them. Without a cluster all locks are in one
+//! slot, and its route leads to the one server, or to the master that the sentinels name. Every machine (see
+//! [`super::machine`]) has one route, and hears only of its opening, of answers and pushes, and of its closing.
 //!
 //! ```text
 //!   closed ──▶ server known? ──▶ connected? ──▶ old server has answered? ──▶ channel subscribed? ──▶ open
 //!                 search.rs        peers.rs                slots.rs                slots.rs
 //! ```
 //!
-//! A route that closes goes these steps again by itself, for ever. Each attempt to connect, and the connection that comes
-//! of it, is a *line* with a number of its own: whatever the loop reports of a line that [`Routes`] has given up finds no
-//! entry and changes nothing.
+//! A closed route goes through these steps again by itself, for ever. Each attempt to connect, and the connection that
+//! results from it, is a *line* with a number of its own. Reports of a line that [`Routes`] has given up find no entry
+//! and change nothing.
 //!
-//! A line that ends closes all routes over it. The keeper connects again with backoff; it asks the sentinels each time,
-//! and the nodes of a cluster which of them serves what. A node that names another one for a slot (MOVED, or an
-//! unsubscription that nobody asked for) closes the route of that slot alone. The keeper follows at once; if the next node
-//! names another one too, it asks all nodes first. A route opens at its new server only when the old one has answered
-//! every request of the slot, or its line is given up: a request that waits in a socket must not be executed after the
-//! slot has come back.
+//! When a line ends, all routes over it close. The keeper connects again with backoff; it asks the sentinels each time,
+//! and the nodes of a cluster which slots they serve. If a node names another one for a slot (MOVED, or an unsolicited
+//! unsubscription), only the route of that slot closes. The keeper follows at once; if the next node names another one
+//! too, it asks all nodes first. A route opens at its new server only when the old one has answered every request of
+//! the slot, or its line is given up: a request that waits in a socket must not be executed after the slot has come
+//! back.
 //!
 //! `first.rs` has the first attempt to connect, whose outcome a caller awaits; `replicas.rs` the questions to replicas,
 //! which go over a second connection.
@@ -48,10 +48,10 @@ use crate::error::ConnectError;
 use crate::protocol::{Call, Failure, LockKeys, Push};
 use crate::server::{Node, Previous, Reply, Slot, SlotMap, slot_of};
 
-/// The least time that connecting may take: a lost packet must not outlast a short lease, nor a slow network fail.
+/// The minimum time for connecting: a lost packet must not outlast a short lease, nor a slow network fail.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// One attempt to connect or to ask a node, and the connection that comes of it.
+/// One attempt to connect or to ask a node, and the connection that results from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Line(pub(crate) u64);
 
@@ -66,7 +66,7 @@ pub(crate) enum Shape {
     Cluster(Vec<Node>),
 }
 
-/// What a connection that is set up tells of its server.
+/// What the set-up of a connection tells about its server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) address: String,
@@ -79,11 +79,11 @@ pub(crate) struct Facts {
     pub(crate) read_only: bool,
     /// Whether the server knows sharded channels.
     pub(crate) shards: bool,
-    /// Something that its operator should know.
+    /// A warning for the operator.
     pub(crate) warning: Option<String>,
 }
 
-/// What a node answers that was asked.
+/// The answer of a node that was asked.
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     Master(Node),
@@ -93,7 +93,7 @@ pub(crate) enum Found {
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(crate) enum Event {
-    /// A caller has to do with a lock of this slot, which needs answers this quickly.
+    /// A caller uses a lock of this slot, which needs answers this quickly.
     Want {
         slot: Slot,
         name: Arc<str>,
@@ -104,13 +104,13 @@ pub(crate) enum Event {
         slot: Slot,
         patience: Duration,
     },
-    /// The machine of the slot asks its server.
+    /// The machine of the slot sends a request to its server.
     Send {
         slot: Slot,
         request: RequestId,
         call: Call,
     },
-    /// The machine of the slot asks how many replicas have what was written so far.
+    /// The machine of the slot asks how many replicas have all writes so far.
     Replicate {
         slot: Slot,
         request: RequestId,
@@ -161,7 +161,7 @@ pub(crate) enum Event {
         line: Line,
         push: Push,
     },
-    /// So many replicas have what was written before they were asked about.
+    /// This many replicas have the writes from before the question.
     Replicas {
         line: Line,
         result: Result<u32, Failure>,
@@ -177,7 +177,8 @@ pub(crate) enum Event {
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(crate) enum Effect {
-    /// Connect, end the connection of before, subscribe to the channel; to this node, or to the one server of the URL.
+    /// Connect to this node or to the one server of the URL, end the previous connection there, and subscribe to the
+    /// channel.
     Connect {
         line: Line,
         node: Option<Node>,
@@ -210,7 +211,7 @@ pub(crate) enum Effect {
         channel: Arc<str>,
         sharded: bool,
     },
-    /// Ask how many replicas have what was written so far.
+    /// Ask how many replicas have all writes so far.
     Replicas {
         line: Line,
         keys: Arc<LockKeys>,
@@ -221,21 +222,21 @@ pub(crate) enum Effect {
     Drop {
         line: Line,
     },
-    /// The machine of this slot is to hear this.
+    /// An event for the machine of this slot.
     Tell {
         slot: Slot,
         event: machine::Event,
     },
     /// The outcome of the first attempt to connect.
     First(Result<(), ConnectError>),
-    /// For people to read.
+    /// A message for people.
     Note {
         warning: bool,
         text: String,
     },
 }
 
-/// A server: the only one, wherever it is, or a node of a cluster.
+/// A server: the only one, or a node of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Peer {
     Only,
@@ -261,7 +262,7 @@ enum Timer {
     Confirm(Slot),
     /// A subscription that was refused is to be asked for again.
     Subscribe(Slot),
-    /// The old server of this slot has not answered everything.
+    /// The old server of this slot has not answered every request.
     Drain(Slot),
     /// The pause before the next search is over.
     Search,
@@ -271,7 +272,7 @@ enum Timer {
     Asked(Line),
     /// The first attempt to connect tries another node.
     NextTry,
-    /// The replicas of this server were asked in vain.
+    /// The question to the replicas of this server has timed out.
     Replicas(Peer),
 }
 
@@ -282,15 +283,15 @@ pub(crate) struct Routes {
     prefix: Arc<str>,
     random: fastrand::Rng,
     routes: BTreeMap<Slot, Route>,
-    /// Whose hand-offs come to each channel: there may be thousands, and what is said of one concerns no other.
+    /// The slots of each channel. There may be thousands, and a message about one does not concern the others.
     slots: BTreeMap<Arc<str>, Slot>,
     links: BTreeMap<Peer, Link>,
-    /// The lines that are of use, and for what.
+    /// The lines in use, and what they are for.
     lines: BTreeMap<Line, Role>,
     last_line: u64,
     map: SlotMap,
     search: Option<Search>,
-    /// Searches since all routes were open and led to answers: that one node answers tells nothing of another.
+    /// Searches since all routes were open and answered: an answer of one node says nothing about another.
     searches: u32,
     first: Option<First>,
     timers: Timers<Timer>,
@@ -298,7 +299,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// `first`: a caller awaits the outcome of the first attempt to connect, which begins at once.
+    /// `first`: a caller awaits the outcome of the first attempt to connect, which starts at once.
     pub(crate) fn new(now: Time, shape: Shape, client: Arc<str>, prefix: Arc<str>, seed: u64, first: bool) -> Self {
         let mut routes = Self {
             shape,
@@ -327,22 +328,22 @@ impl Routes {
         matches!(self.shape, Shape::Cluster(_))
     }
 
-    /// The slot of a lock. Without a cluster all are in one.
+    /// The slot of a lock. Without a cluster all locks are in one.
     pub(crate) fn slot(&self, name: &str) -> Slot {
         if self.is_cluster() { slot_of(name) } else { 0 }
     }
 
-    /// When to come back with a [`Event::Tick`] if nothing else happens.
+    /// When to send the next [`Event::Tick`] if nothing else happens.
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.timers.next()
     }
 
-    /// What is to be done now, in order.
+    /// The effects to carry out now, in order.
     pub(crate) fn effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// Takes in one event. Deadlines are judged at a [`Event::Tick`] alone, after all that is at hand was taken in: a
+    /// Takes in one event. Deadlines are judged only at a [`Event::Tick`], after everything at hand was taken in: a
     /// connection that is ready is not late because this process was stopped.
     pub(crate) fn handle(&mut self, now: Time, event: Event) {
         match event {
@@ -400,16 +401,16 @@ impl Routes {
         self.effects.push(Effect::Note { warning, text });
     }
 
-    /// At once, then after 10 ms, doubled up to 640 ms, half of it by chance; but never for more than a quarter of the
-    /// patience of the locks that wait: a pause that outlasts a session or a lease costs it, although the server was there
-    /// in between.
+    /// At once, then after 10 ms, doubled up to 640 ms, half of it random, but never more than a quarter of the
+    /// patience of the waiting locks: a pause that outlasts a session or a lease loses it, although the server was
+    /// reachable meanwhile.
     fn back_off(&mut self, attempts: u32, patience: Duration) -> Duration {
         let ceiling = if attempts == 0 { 0 } else { 5_u64 << attempts.min(7) };
         Duration::from_millis(ceiling / 2 + self.random.u64(0..=ceiling / 2)).min(patience / 4)
     }
 }
 
-/// Longer each time that it was in vain: the network may be slow and the server alive.
+/// Longer after each failure: the network may be slow and the server alive.
 fn patience_after(attempts: u32, needed: Duration) -> Duration {
     (needed.max(LEAST_PATIENCE) * (1 << attempts.min(3))).min(machine::ANSWER_TIMEOUT)
 }

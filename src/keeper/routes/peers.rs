@@ -1,4 +1,4 @@
-//! The servers, and one line to each: connected when it is needed, and again when it ends.
+//! The servers, with one line to each: connected when it is needed, and again when it ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::ConnectError;
 use crate::keeper::machine::ANSWER_TIMEOUT;
 use crate::server::{Node, Previous, Slot};
 
-/// What a line is for.
+/// The purpose of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Role {
     /// Requests and messages.
@@ -26,7 +26,7 @@ pub(super) struct Link {
     state: State,
     /// Attempts that failed since the last answer.
     pub(super) attempts: u32,
-    /// The last connection: what it may still have under way must not run after anything is asked again.
+    /// The last connection: its requests must not be executed after anything is asked again.
     previous: Option<Previous>,
 }
 
@@ -52,10 +52,10 @@ pub(super) struct Up {
     pub(super) address: String,
     pub(super) can_kill: bool,
     pub(super) run: Option<Previous>,
-    /// Whether channels of slots are subscribed as sharded ones.
+    /// Whether the channels of slots are sharded ones.
     pub(super) sharded: bool,
     pub(super) subscribed: BTreeSet<Arc<str>>,
-    /// Those that were asked for and not confirmed.
+    /// The subscriptions that were requested and not confirmed.
     pub(super) subscribing: BTreeSet<Arc<str>>,
     pub(super) asking: Asking,
 }
@@ -75,7 +75,7 @@ impl Link {
 }
 
 impl Routes {
-    /// Connects, unless that is done or under way. `patience`: how soon whoever asks for this needs an answer.
+    /// Connects, unless that is done or under way. `patience`: how soon an answer is needed.
     pub(super) fn connect(&mut self, now: Time, peer: &Peer, patience: Duration) {
         let link = self.links.entry(peer.clone()).or_default();
         match link.state {
@@ -128,7 +128,7 @@ impl Routes {
         let needed = self.patience_at(peer);
         let channel = (!self.is_cluster()).then(|| self.channel());
         let Some(link) = self.links.get_mut(peer) else { return };
-        // All that the first attempt consists of has one time together.
+        // The whole first attempt has one deadline.
         let by = self.first.as_ref().map(|first| first.by);
         let by = by.unwrap_or_else(|| now + patience_after(link.attempts.saturating_sub(1), needed));
         link.state = State::Connecting(line, node.clone());
@@ -165,7 +165,7 @@ impl Routes {
             }
             None => return self.effects.push(Effect::Drop { line }),
         };
-        // In a cluster the nodes tell which of them are masters.
+        // In a cluster the nodes report which of them are masters.
         let no_master = match self.shape {
             Shape::Sentinels(_) if facts.is_replica => {
                 Some("sentinels name it as the master, and it says that it is a replica")
@@ -216,7 +216,7 @@ impl Routes {
         }
     }
 
-    /// `lasting`: waiting does not mend it.
+    /// `lasting`: waiting does not mend the error.
     pub(super) fn not_connected(&mut self, now: Time, peer: &Peer, error: ConnectError, lasting: bool) {
         self.timers.clear(&Timer::Connect(peer.clone()));
         if let Some(link) = self.links.get_mut(peer) {
@@ -229,7 +229,7 @@ impl Routes {
         if self.close_all(peer, &error.to_string().into()) || !self.is_cluster() {
             self.connect(now, peer, ANSWER_TIMEOUT);
         }
-        // What has the address of a node now says nothing of the cluster.
+        // Another program may have the node's address now: its error says nothing about the cluster.
         if lasting && (*peer == Peer::Only || !error.is_of_a_stranger()) {
             self.deny(there, &error);
         }
@@ -244,12 +244,12 @@ impl Routes {
                 self.fail(now, &peer, cause);
             }
             Some(Role::Beside(peer)) => self.beside_ended(now, &peer, cause),
-            // While it is set up, its end shows there.
+            // During the set-up its end is noticed there.
             _ => {}
         }
     }
 
-    /// A connection broke, or is given up: all routes over it close, and it is made anew.
+    /// A connection broke or is given up: all routes over it close, and a new one is made.
     pub(super) fn fail(&mut self, now: Time, peer: &Peer, cause: &Arc<str>) {
         let Some(link) = self.links.get_mut(peer) else { return };
         let up = match std::mem::take(&mut link.state) {
@@ -267,7 +267,7 @@ impl Routes {
         self.nothing_more_over(now, up.line);
     }
 
-    /// What was asked over a line that ended is not answered any more.
+    /// Requests over a line that ended are not answered any more.
     fn nothing_more_over(&mut self, now: Time, line: Line) {
         let sent_on: Vec<_> = self.routes.iter_mut().map(|(slot, route)| (*slot, route.give_up(line))).collect();
         for (slot, requests) in sent_on {

@@ -1,8 +1,8 @@
-//! Questions to replicas: how many of them have what was written so far.
+//! Questions to replicas: how many of them have all writes so far.
 //!
-//! WAIT has a connection of its own, because it blocks whatever comes after it; questions that come while one is under
-//! way are asked together. An address may lead to another server by the time that this connection is made, whose replicas
-//! know nothing of the grants: it is used only if it leads to the same run of the same server.
+//! WAIT has a separate connection, because it blocks all later requests on its own. Questions that come during a WAIT
+//! are asked together in the next one. When this connection is made, the address may lead to another server, whose
+//! replicas know nothing of the grants: the connection is used only if it leads to the same run of the same server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::keeper::machine::{Event as Told, RequestId};
 use crate::protocol::{Failure, LockKeys};
 use crate::server::{Previous, Slot};
 
-/// Whether so many replicas have what was written so far.
+/// A question: whether this many replicas have all writes so far.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
     pub(super) slot: Slot,
@@ -25,7 +25,7 @@ pub(super) struct Question {
     pub(super) within: Duration,
 }
 
-/// What the replicas of one server are asked, and over which line.
+/// The questions to the replicas of one server, and the line for them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Asking {
     line: Option<Line>,
@@ -50,7 +50,7 @@ impl Routes {
         self.links.get_mut(peer)?.up_mut()
     }
 
-    /// Puts the next question to the replicas, for all who have one.
+    /// Asks the replicas the next question, for all waiting machines.
     fn ask_replicas(&mut self, now: Time, peer: &Peer) {
         let line = self.new_line();
         let Some(up) = self.up_at(peer).filter(|up| up.asking.asked.is_empty()) else { return };
@@ -82,7 +82,7 @@ impl Routes {
         }
     }
 
-    /// The second connection is there.
+    /// The second connection is set up.
     pub(super) fn beside(&mut self, now: Time, peer: &Peer, line: Line, run: Option<Previous>) {
         let Some(up) = self.up_at(peer).filter(|up| up.asking.line == Some(line)) else { return };
         match (&up.run, &run) {
@@ -114,7 +114,7 @@ impl Routes {
         }
     }
 
-    /// The second connection is of no use any more. It is made anew for the next question.
+    /// The second connection is not usable any more. A new one is made for the next question.
     pub(super) fn replicas_failed(&mut self, now: Time, peer: &Peer, failure: &Failure) {
         let Some(asking) = self.up_at(peer).map(|up| &mut up.asking) else { return };
         asking.ready = false;

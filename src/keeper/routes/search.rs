@@ -1,7 +1,7 @@
-//! Whom to ask where the servers are: sentinels know the master, the nodes of a cluster which of them serves which slot.
+//! The search for servers: sentinels know the master, the nodes of a cluster which of them serves which slot.
 //!
-//! Three nodes are asked at once, three more each quarter of a second, and the first answer is believed: a node that
-//! hangs must not hold up the others, and where it is wrong, servers correct it (MOVED).
+//! Three nodes are asked at once, three more each quarter of a second, and the first answer is believed. So a node that
+//! hangs does not delay the others, and the servers correct a wrong answer (MOVED).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -11,28 +11,29 @@ use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::server::{Node, SlotMap};
 
-/// How many are asked at once, and how long they may be silent before as many more are asked.
+/// How many nodes are asked at once, and how long they may be silent before as many more are asked.
 const ASKED: usize = 3;
 const NEXT: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone)]
 pub(super) struct Search {
-    /// Before which nobody is asked.
+    /// No node is asked before this time.
     begins: Time,
     to_ask: VecDeque<Node>,
     asked: BTreeSet<Line>,
-    /// How long each node may take to answer: one that is asked late has as long as the first.
+    /// How long each node may take to answer. A node that is asked late has as long as the first.
     patience: Duration,
     /// For messages.
     names: String,
-    /// The most telling error so far.
+    /// The error that explains most so far.
     error: Option<ConnectError>,
-    /// Waiting may mend the error of one of them, or it has not answered: what another says for good may be its own fault.
+    /// Waiting may mend the error of one node, or a node has not answered: a permanent error of another node may be
+    /// that node's own.
     may_pass: bool,
 }
 
 impl Routes {
-    /// Asks, unless that is under way.
+    /// Starts a search, unless one is under way.
     pub(super) fn search(&mut self, now: Time) {
         if self.search.is_some() {
             return;
@@ -113,13 +114,13 @@ impl Routes {
         self.ask_others(now);
     }
 
-    /// This node is not asked any more. False: it was not.
+    /// This node is not asked any more. False if it was not asked.
     fn end_question(&mut self, line: Line) -> bool {
         self.timers.clear(&Timer::Asked(line));
         self.search.as_mut().is_some_and(|search| search.asked.remove(&line))
     }
 
-    /// Nobody is left to answer: the next nodes are asked, or the search has failed.
+    /// No node is left to answer: the next ones are asked, or the search has failed.
     fn ask_others(&mut self, now: Time) {
         let Some(search) = self.search.as_ref().filter(|search| search.asked.is_empty()) else { return };
         if !search.to_ask.is_empty() {
@@ -172,7 +173,7 @@ impl Routes {
         }
         let (closed, cause) = (self.closed_slots(), std::sync::Arc::<str>::from(error.to_string()));
         closed.iter().for_each(|slot| self.close(*slot, cause.clone()));
-        // A cluster that was found is not doubted because something else has the addresses of its nodes.
+        // A cluster that was found is not given up because another program has the addresses of its nodes.
         if lasting && (self.map.nodes().next().is_none() || !error.is_of_a_stranger()) {
             self.deny(closed.clone(), &error);
         }

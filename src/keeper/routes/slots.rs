@@ -1,4 +1,4 @@
-//! The routes of slots: opened step by step, closed by what servers say, and what goes over them.
+//! The routes of slots: how they are opened step by step, closed by reports of servers, and used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::server::{Node, Reply, Slot};
 /// The way of one slot's locks to their server.
 #[derive(Debug, Clone)]
 pub(super) struct Route {
-    /// Where its hand-offs come to.
+    /// The channel of its hand-offs.
     channel: Arc<str>,
     /// How soon an answer is needed.
     pub(super) patience: Duration,
@@ -24,19 +24,19 @@ pub(super) struct Route {
     pub(super) line: Option<Line>,
     /// Its slot has moved since the last answer.
     pub(super) moved: bool,
-    /// It has moved twice since: all nodes are asked before the next step.
+    /// It has moved twice since then: all nodes are asked before the next step.
     pub(super) lost: bool,
-    /// The last line that it was open over, and how many requests were not answered there.
+    /// The last line over which it was open, and how many requests are unanswered there.
     over: Option<Line>,
     awaited: u32,
-    /// Requests that were sent on to the node that its slot is going to.
+    /// Requests that were redirected to the node that its slot is moving to.
     asking: Vec<(Line, RequestId)>,
-    /// Refusals of its subscription in a row.
+    /// Consecutive refusals of its subscription.
     refused: u32,
 }
 
 impl Route {
-    /// Whether requests are not answered yet on any other line than this.
+    /// Whether there are unanswered requests on any other line than this.
     fn drains(&self, line: Line) -> bool {
         self.awaited > 0 && self.over != Some(line) || self.asking.iter().any(|(asked, _)| *asked != line)
     }
@@ -49,7 +49,7 @@ impl Route {
         }
     }
 
-    /// This line ended, and nothing more is answered there. The requests that were sent on over it.
+    /// This line ended, so its requests will not be answered. Returns the redirected requests over it.
     pub(super) fn give_up(&mut self, line: Line) -> Vec<RequestId> {
         if self.over == Some(line) {
             (self.over, self.awaited) = (None, 0);
@@ -61,7 +61,7 @@ impl Route {
 }
 
 impl Routes {
-    /// Begins the way to the server of this slot. From then on it opens by itself whenever that is possible.
+    /// Starts to open the route of this slot. From then on it opens by itself whenever that is possible.
     pub(super) fn want(&mut self, now: Time, slot: Slot, name: &str, patience: Duration) {
         if self.routes.contains_key(&slot) {
             return;
@@ -87,7 +87,7 @@ impl Routes {
         self.open(now, slot);
     }
 
-    /// Where hand-offs come to that are not those of a single slot.
+    /// The channel of hand-offs that are not those of a single slot.
     pub(super) fn channel(&self) -> Arc<str> {
         format!("{}:client:{}", self.prefix, self.client).into()
     }
@@ -111,7 +111,7 @@ impl Routes {
         self.effects.push(Effect::Send { line, slot, request, call, channel, asking: false });
     }
 
-    /// The machine of this slot finds its route of no use: the server does not answer.
+    /// The machine of this slot reports that the server does not answer.
     pub(super) fn give_up(&mut self, now: Time, slot: Slot) {
         if let Some(route) = self.routes.get(&slot)
             && let (Some(_), Some(peer)) = (route.line, route.peer.clone())
@@ -128,7 +128,7 @@ impl Routes {
         let Some(route) = self.routes.get_mut(&slot) else { return };
         route.answered(line, request);
         let Some(over) = route.line else {
-            // Its machine does not await this answer any more. The route may have waited for it.
+            // Its machine does not await this answer any more, but the route may have waited for it.
             return self.open(now, slot);
         };
         match reply {
@@ -136,7 +136,7 @@ impl Routes {
                 route.moved = false;
                 self.tell(slot, Told::Answered { request, result });
             }
-            // Where another is the master, sentinels know it.
+            // If there is another master, sentinels know it.
             Reply::Replica(cause) if matches!(self.shape, Shape::Sentinels(_)) => {
                 let peer = peer.clone();
                 self.fail(now, &peer, &cause);
@@ -159,7 +159,7 @@ impl Routes {
         }
     }
 
-    /// Another node is asked for a slot that is only on its way there.
+    /// Another node is asked for a slot that is only moving there.
     fn send_on(&mut self, now: Time, slot: Slot, request: RequestId, call: Call, to: Node) {
         let to = Peer::Node(to);
         let Some(route) = self.routes.get_mut(&slot) else { return };
@@ -190,7 +190,7 @@ impl Routes {
 
     // ---- closing ----
 
-    /// Its machine hears what is in the way, also of a route that is closed already.
+    /// Reports the cause to its machine, also if the route is closed already.
     pub(super) fn close(&mut self, slot: Slot, cause: Arc<str>) {
         let Some(route) = self.routes.get_mut(&slot) else { return };
         route.line = None;
@@ -215,10 +215,10 @@ impl Routes {
         self.routes.iter().filter(|(_, route)| route.line.is_none()).map(|(slot, route)| (*slot, route))
     }
 
-    /// A node says that this slot is another's.
+    /// A node reports that this slot belongs to another.
     fn moved(&mut self, now: Time, slot: Slot, to: Node) {
         let Some(route) = self.routes.get_mut(&slot) else { return };
-        // Nodes that name each other would be asked in turn without an end: the others are asked first, with a pause.
+        // Nodes that name each other would be asked in turn without end: other nodes are asked first, after a pause.
         route.lost = std::mem::replace(&mut route.moved, true);
         let lost = route.lost;
         self.close(slot, format!("its slot moved to {to}").into());
@@ -230,7 +230,7 @@ impl Routes {
         }
     }
 
-    /// These routes lead to a server that cannot be used, and waiting does not mend that.
+    /// These routes lead to a server that cannot be used, which waiting does not mend.
     pub(super) fn deny(&mut self, slots: Vec<Slot>, error: &ConnectError) {
         slots.into_iter().for_each(|slot| self.tell(slot, Told::Denied { error: error.clone() }));
     }
@@ -250,7 +250,7 @@ impl Routes {
         if self.is_cluster() { self.map.node_of(slot).cloned().map(Peer::Node) } else { Some(Peer::Only) }
     }
 
-    /// Goes the next step to an open route: knows its server, connects, lets the old server answer, subscribes.
+    /// Takes the next step to an open route: find the server, connect, let the old server answer, subscribe.
     pub(super) fn open(&mut self, now: Time, slot: Slot) {
         let peer = self.peer_of(slot);
         let Some(route) = self.routes.get_mut(&slot).filter(|route| route.line.is_none()) else { return };
@@ -275,7 +275,7 @@ impl Routes {
         self.tell(slot, Told::Connected { can_kill });
     }
 
-    /// Without an answer from the old server, its connection ends: what it has not executed yet it need not.
+    /// If the old server does not answer, its connection ends, with all requests that it has not executed.
     pub(super) fn not_drained(&mut self, now: Time, slot: Slot) {
         let Some(route) = self.routes.get(&slot).filter(|route| route.line.is_none()) else { return };
         let lines = route.over.filter(|_| route.awaited > 0).into_iter();
@@ -300,7 +300,7 @@ impl Routes {
             return;
         }
         let (line, channel, sharded) = (up.line, route.channel.clone(), up.sharded);
-        // Nothing else may be asked of this server that would show its silence.
+        // No other request to this server may show its silence.
         self.timers.set(Timer::Confirm(slot), now + route.patience.max(LEAST_PATIENCE));
         self.effects.push(Effect::Subscribe { line, channel, sharded });
     }
@@ -345,7 +345,7 @@ impl Routes {
             Reply::Result(Err(failure)) => failure,
             Reply::Replica(cause) => Failure::Refused(cause),
         };
-        // The channels of other slots are of no concern to this. An operator may mend it, so the keeper asks again.
+        // Only the channel of this slot is refused. An operator may mend that, so the keeper asks again.
         route.refused = route.refused.saturating_add(1);
         let (refused, patience) = (route.refused, route.patience);
         let cause = failure.cause().clone();
@@ -371,7 +371,7 @@ impl Routes {
     }
 }
 
-/// A node that names its own host leaves it out.
+/// A node that names its own host leaves it empty.
 fn whole(node: Node, said_by: &Peer) -> Node {
     match said_by {
         Peer::Node(by) if node.host.is_empty() => Node { host: by.host.clone(), ..node },

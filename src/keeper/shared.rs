@@ -1,0 +1,248 @@
+//! What the keeper and a holder share: the lease as both of them see it, and its release when it is dropped.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use super::handle::Message;
+use super::inbox::Outbox;
+use super::machine::{Command, Id};
+use crate::clock::Time;
+use crate::error::{Lost, LostReason};
+use crate::options::Spec;
+use crate::wakers::{Wakers, poll};
+
+/// A lease as the keeper, the guard and views see it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) id: Id,
+    pub(crate) token: u64,
+    pub(crate) ticket: u64,
+    process: u32,
+    deadline: AtomicU64,
+    taken: AtomicU8,
+    lost: OnceLock<LostReason>,
+    /// The deadline has moved, or the lease was lost.
+    renewed: Notify,
+    /// The lease was lost or released.
+    ended: Notify,
+    pub(crate) wakers: Arc<Wakers>,
+}
+
+const WAITING: u8 = 0;
+const TAKEN: u8 = 1;
+const RECLAIMED: u8 = 2;
+
+impl Shared {
+    /// `process`: that of the keeper.
+    pub(crate) fn new(
+        spec: Arc<Spec>,
+        id: Id,
+        token: u64,
+        ticket: u64,
+        deadline: Time,
+        process: u32,
+        wakers: Arc<Wakers>,
+    ) -> Self {
+        Self {
+            spec,
+            id,
+            token,
+            ticket,
+            process,
+            deadline: AtomicU64::new(deadline.0),
+            taken: AtomicU8::new(WAITING),
+            lost: OnceLock::new(),
+            renewed: Notify::new(),
+            ended: Notify::new(),
+            wakers,
+        }
+    }
+
+    pub(crate) fn prolong(&self, deadline: Time) {
+        if self.lost.get().is_none() {
+            self.deadline.fetch_max(deadline.0, Ordering::Release);
+            self.renewed.notify_waiters();
+        }
+    }
+
+    pub(crate) fn lose(&self, reason: LostReason) {
+        // A lease that has ended leaves nothing; one that is about to end leaves its notice.
+        if matches!(reason, LostReason::Ended | LostReason::Released | LostReason::Closed | LostReason::KeeperPanicked)
+        {
+            self.deadline.store(0, Ordering::Release);
+        }
+        if self.lost.set(reason.clone()).is_err() {
+            return;
+        }
+        // The caller has asked for this and needs no log record. Other losses are logged before the caller hears of
+        // them.
+        if !matches!(reason, LostReason::Released | LostReason::Closed) {
+            let Lost { name, token, reason } = self.lost_with(reason);
+            self.wakers.say(move || tracing::warn!(lock = &*name, token, %reason, "lease lost"));
+        }
+        self.ended.notify_waiters();
+        self.renewed.notify_waiters();
+    }
+
+    /// The keeper takes the lease back if its caller has not taken it.
+    pub(crate) fn reclaim(&self) -> bool {
+        self.taken.compare_exchange(WAITING, RECLAIMED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn take(&self) -> bool {
+        self.taken.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    pub(crate) fn lost_with(&self, reason: LostReason) -> Lost {
+        Lost { name: self.spec.name().clone(), token: self.token, reason }
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        Time(self.deadline()).since(Time::now())
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Lost> {
+        if self.is_forked() {
+            return Err(self.lost_with(LostReason::Forked));
+        }
+        if let Some(reason) = self.lost.get() {
+            return Err(self.lost_with(reason.clone()));
+        }
+        if self.remaining().is_zero() {
+            return Err(self.lost_with(LostReason::NotRenewed { cause: None }));
+        }
+        Ok(())
+    }
+
+    /// Resolves when this is notified; in a forked process, where no keeper runs, at every poll.
+    async fn notified(&self, mut notified: Pin<&mut Notified<'_>>) {
+        poll_fn(|context| match self.is_forked() {
+            true => Poll::Ready(()),
+            false => poll(&mut notified, context),
+        })
+        .await;
+    }
+
+    /// The reason, once there is one.
+    pub(crate) async fn ended(&self) -> LostReason {
+        loop {
+            let notified = pin!(self.ended.notified());
+            if self.is_forked() {
+                return LostReason::Forked;
+            }
+            if let Some(reason) = self.lost.get() {
+                return reason.clone();
+            }
+            self.notified(notified).await;
+        }
+    }
+
+    /// The current deadline, to be given to [`Self::renewed`].
+    pub(crate) fn deadline(&self) -> u64 {
+        self.deadline.load(Ordering::Acquire)
+    }
+
+    /// The remaining time, once the lease lasts beyond this deadline.
+    pub(crate) async fn renewed(&self, before: u64) -> Result<Duration, Lost> {
+        loop {
+            let notified = pin!(self.renewed.notified());
+            self.check()?;
+            if self.deadline() > before {
+                return Ok(self.remaining());
+            }
+            self.notified(notified).await;
+        }
+    }
+
+    pub(crate) fn show(&self, kind: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct(kind);
+        shown.field("name", &self.spec.name()).field("token", &self.token).field("remaining", &self.remaining());
+        shown.finish()
+    }
+}
+
+/// A lease on its way to a caller, and in its guard. If it is dropped, it releases the lock.
+#[derive(Debug)]
+pub(crate) struct Armed {
+    pub(crate) shared: Arc<Shared>,
+    messages: Outbox<Message>,
+    armed: bool,
+}
+
+impl Armed {
+    pub(crate) fn new(shared: Arc<Shared>, messages: Outbox<Message>) -> Self {
+        Self { shared, messages, armed: true }
+    }
+
+    /// For the guard, unless the keeper has taken the lease back: then how long it had waited to be taken.
+    pub(crate) fn take(mut self) -> Result<Self, Duration> {
+        if self.shared.take() {
+            Ok(self)
+        } else {
+            self.armed = false;
+            Err(self.shared.spec.lease)
+        }
+    }
+
+    /// From now on dropping it releases nothing.
+    pub(crate) fn disarm(&mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        if self.armed && !self.shared.is_forked() {
+            self.shared.lose(LostReason::Released);
+            let (lock, id) = (self.shared.spec.name().clone(), self.shared.id);
+            let _ = self.messages.send(Message::Command { lock, command: Command::Release { question: None, id } });
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::options::LockOptions;
+    use crate::protocol::LockKeys;
+
+    fn lease_until(deadline: Time) -> Shared {
+        let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
+        Shared::new(spec, 1, 7, 6, deadline, std::process::id(), Wakers::of_this_process().unwrap())
+    }
+
+    // If the machine was suspended, or the keeper did not run.
+    #[test]
+    fn a_lease_ends_by_the_clock_though_nobody_has_said_so() {
+        let now = Time::now();
+        lease_until(now + Duration::from_secs(60)).check().unwrap();
+        let over = lease_until(now).check().unwrap_err();
+        assert!(matches!(over.reason, LostReason::NotRenewed { cause: None }), "{over:?}");
+    }
+
+    #[test]
+    fn what_is_lost_is_not_renewed() {
+        let later = |seconds| Time::now() + Duration::from_secs(seconds);
+        let shared = lease_until(later(60));
+        shared.prolong(later(120));
+        assert!(shared.remaining() > Duration::from_secs(60));
+        shared.lose(LostReason::Ended);
+        shared.prolong(later(180));
+        assert!(shared.remaining().is_zero(), "{:?}", shared.remaining());
+        shared.check().unwrap_err();
+    }
+}
