@@ -62,10 +62,6 @@ impl Limit {
 pub const REASONS: &[(&str, &str)] = &[
     (SMALL, "of an uncontended acquire or release most is what any script costs; the contended verbs keep to it"),
     (WAKE_UPS, "a request still passes through the keeper: a wake-up there, and one back"),
-    (
-        CACHES,
-        "beside a busy machine 100,000 waiters leave the caches between two grants; on a quiet one it is 0.9 and more",
-    ),
 ];
 const SMALL: &str = "a small script";
 const WAKE_UPS: &str = "wake-ups";
@@ -87,7 +83,7 @@ pub const LIMITS: &[Limit] = &[
     most("cycle beside SET NX PX + DEL, split", "×", 1.35).short(1.75, WAKE_UPS),
     most("hand-off beside the same scripts, split", "×", 1.2).short(1.7, WAKE_UPS),
     most("hand-off beside PUBLISH to push, split", "×", 1.8).short(2.05, WAKE_UPS),
-    most("system calls of a cycle", "", 14.0).short(30.0, WAKE_UPS),
+    most("system calls of a cycle", "", 14.0).short(25.0, WAKE_UPS),
     most("context switches of a cycle", "", 5.0).short(6.2, WAKE_UPS),
     most("threads of a client", "", 1.0),
     most("threads of a process beside those of its clients", "", 1.0),
