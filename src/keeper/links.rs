@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::machine::RequestId;
 use crate::error::ConnectError;
-use crate::protocol::{Call, Failure, LockKeys};
+use crate::protocol::{Failure, LockKeys, Request};
 use crate::server::{Connected, Connection, Endpoint, Incoming, Node, Previous, Reply, Slot, Target};
 
 /// The least time that connecting may take: a lost packet must not outlast a short lease, nor a slow network fail.
@@ -76,7 +76,7 @@ pub(super) enum Replied {
     Call {
         slot: Slot,
         request: RequestId,
-        call: Call,
+        call: Request,
         reply: Reply,
     },
     /// That a channel is subscribed shows elsewhere; here is what went wrong instead.

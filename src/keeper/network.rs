@@ -23,7 +23,7 @@ use super::handle::Notes;
 use super::links::{Boxed, LEAST_PATIENCE, Link, Made, Place, Question, Replied, back_off, make, next_reply};
 use super::machine::{ANSWER_TIMEOUT, RequestId};
 use crate::error::{ConnectError, brief};
-use crate::protocol::{Answer, Call, Failure, LockKeys, Push};
+use crate::protocol::{self, Failure, LockKeys, Push, Request};
 use crate::server::{Connection, Endpoint, Incoming, Node, Reply, Slot, SlotMap, Target, discover, slot_of};
 
 /// How long a node of a cluster may be silent before the first attempt to connect tries another one beside it.
@@ -42,7 +42,7 @@ pub(super) enum News {
     Answered {
         slot: Slot,
         request: RequestId,
-        result: Result<Answer, Failure>,
+        result: Result<protocol::Reply, Failure>,
     },
     Replicated {
         slot: Slot,
@@ -173,10 +173,10 @@ impl Network {
     }
 
     /// Sends a call if the route is open. If it is not, its machine asks again when it opens.
-    pub(super) fn send(&mut self, slot: Slot, request: RequestId, call: Call) {
+    pub(super) fn send(&mut self, slot: Slot, request: RequestId, call: Request) {
         if let Some(route) = self.routes.get(&slot).filter(|route| route.open) {
             let (place, channel) = (route.place.clone(), route.channel.clone());
-            let waits = matches!(call, Call::Heartbeat { .. });
+            let waits = matches!(call, Request::Heartbeat(_));
             self.send_to(&place, slot, request, call, &channel, false);
             // Nothing else is asked of the connection for messages that would show its silence.
             if waits && self.links.get(&place).is_some_and(|link| link.subscriber.is_some()) {
@@ -267,14 +267,14 @@ impl Network {
         }
     }
 
-    fn send_to(&mut self, place: &Place, slot: Slot, request: RequestId, call: Call, channel: &str, asking: bool) {
+    fn send_to(&mut self, place: &Place, slot: Slot, request: RequestId, call: Request, channel: &str, asking: bool) {
         let Some(link) = self.links.get_mut(place) else { return };
         let Some(connection) = &link.connection else { return };
         let reply = connection.send(&call, channel, asking);
         link.replies.push(Box::pin(async move { Replied::Call { slot, request, call, reply: reply.await } }));
     }
 
-    fn replied(&mut self, place: &Place, slot: Slot, request: RequestId, call: Call, reply: Reply) {
+    fn replied(&mut self, place: &Place, slot: Slot, request: RequestId, call: Request, reply: Reply) {
         if !matches!(reply, Reply::Gone(_))
             && let Some(link) = self.links.get_mut(place)
         {

@@ -13,7 +13,7 @@ use redis::{
 use super::refusals::{Meaning, meaning, said};
 use super::target::{Endpoint, Node};
 use crate::error::ConnectError;
-use crate::protocol::{Answer, Call, Failure, LockKeys, Push, SCRIPTS};
+use crate::protocol::{self, Failure, LeaveRequest, LockKeys, Push, Request, SCRIPTS};
 
 /// What comes in without having been asked for.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub(crate) struct Connection {
 
 /// What comes back for a call.
 pub(crate) enum Reply {
-    Result(Result<Answer, Failure>),
+    Result(Result<protocol::Reply, Failure>),
     /// Another node of the cluster serves this slot; `asking`: for this one call.
     Elsewhere {
         node: Node,
@@ -212,13 +212,13 @@ impl Connection {
     /// Sends a call; the reply may be awaited anywhere in the keeper's runtime. Calls are sent in the order in which
     /// these futures are first polled. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot
     /// that is only on its way there.
-    pub(crate) fn send(&self, call: &Call, channel: &str, asking: bool) -> impl Future<Output = Reply> + use<> {
-        let script = call.script();
+    pub(crate) fn send(&self, request: &Request, channel: &str, asking: bool) -> impl Future<Output = Reply> + use<> {
+        let verb = request.verb();
         let mut connection = self.inner.clone();
-        let cmd = call.command("EVALSHA", &self.digests[script], channel);
+        let cmd = request.command("EVALSHA", &self.digests[verb as usize], channel);
         let by_text = {
-            let (call, channel) = (call.clone(), Arc::<str>::from(channel));
-            move || call.command("EVAL", SCRIPTS[script].text, &channel)
+            let (request, channel) = (request.clone(), Arc::<str>::from(channel));
+            move || request.command("EVAL", SCRIPTS[verb as usize].text, &channel)
         };
         // Without tokio's budget: a future that has used it up is woken in another order than it was polled in, and
         // arrivals would be sent in that one.
@@ -230,7 +230,7 @@ impl Connection {
             }
             match reply {
                 Ok(value) => Reply::Result(
-                    Answer::parse(&value)
+                    protocol::Reply::parse(verb, &value)
                         .ok_or_else(|| Failure::Rejected(format!("a reply that is not understood: {value:?}").into())),
                 ),
                 Err(error) => Reply::of(&error),
@@ -262,7 +262,8 @@ impl Connection {
     pub(crate) async fn replicas(&self, keys: &Arc<LockKeys>, replicas: u32, within: Duration) -> Result<u32, Failure> {
         // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the queue
         // on nobody's behalf prolongs the life of the keys, and is replicated.
-        match self.send(&Call::Leave { keys: keys.clone(), ids: vec!["nobody.0".into()] }, "", false).await {
+        let leave = LeaveRequest { keys: keys.clone(), ids: vec!["nobody.0".into()] };
+        match self.send(&Request::Leave(leave), "", false).await {
             Reply::Result(Ok(_)) => {}
             Reply::Result(Err(failure)) => return Err(failure),
             Reply::Replica(cause) | Reply::Gone(cause) => return Err(Failure::Refused(cause)),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use redis::{Cmd, RedisError};
 
 use super::refusals::{Meaning, meaning, said};
-use crate::protocol::{Call, Failure, Value};
+use crate::protocol::{Failure, Request, Value};
 
-impl Call {
+impl Request {
     /// The command that runs it: `command` is EVALSHA or EVAL, `script` the digest or the text.
     pub(crate) fn command(&self, command: &'static str, script: &str, channel: &str) -> Cmd {
         let mut cmd = redis::cmd(command);
@@ -61,22 +61,23 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::protocol::LockKeys;
+    use crate::protocol::{HeartbeatRequest, LockKeys};
 
     #[test]
-    fn a_call_is_sent_with_its_keys_and_arguments_in_order() {
+    fn a_request_is_sent_with_its_keys_and_arguments_in_order() {
         let keys = Arc::new(LockKeys::new("fairlock", "n"));
         let (liveness, buffer) = (Duration::from_micros(3), Duration::from_micros(4));
         let (client, ids) = ("c".into(), vec!["c.1".into(), "c.2".into()]);
         let heartbeat = Duration::from_secs(5);
-        let call = Call::Heartbeat { keys: keys.clone(), client, liveness, buffer, heartbeat, ids };
+        let heartbeat = HeartbeatRequest { keys: keys.clone(), client, liveness, buffer, heartbeat, ids };
+        let request = Request::Heartbeat(heartbeat);
         let mut expected = redis::cmd("EVALSHA");
         expected.arg("digest").arg(5);
         expected.arg("fairlock:{n}:queue").arg("fairlock:{n}:sessions").arg("fairlock:{n}:leases");
         expected.arg("fairlock:{n}:entries").arg("fairlock:{n}:state");
         expected.arg("c").arg(3).arg(4).arg(5_000_000).arg("c.1").arg("c.2");
-        assert_eq!(call.command("EVALSHA", "digest", "channel").get_packed_command(), expected.get_packed_command());
-        assert_eq!(call.keys(), &keys);
+        assert_eq!(request.command("EVALSHA", "digest", "channel").get_packed_command(), expected.get_packed_command());
+        assert_eq!(request.keys(), &keys);
     }
 
     // What the server says, as the library reads it from the wire.

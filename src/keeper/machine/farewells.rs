@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Id, Machine, Outcome, QuestionId, Release, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::LostReason;
-use crate::protocol::{Answer, Call, LockKeys, Word, wire_id};
+use crate::protocol::{Common, LeaveRequest, LockKeys, ReleaseRequest, ReleaseVerdict, Request, wire_id};
 
 /// What is given back: repeated until the server has answered.
 #[derive(Debug, Clone, Hash)]
@@ -58,7 +58,7 @@ impl Machine {
         }
         let Kind::Release { token, epoch, liveness } = farewell.kind else { return self.to_leave.push(id) };
         let Some(session) = self.sessions.get(&farewell.keys.name) else { return };
-        let call = Call::Release {
+        let call = Request::Release(ReleaseRequest {
             keys: farewell.keys.clone(),
             id: wire_id(&self.client, id),
             token,
@@ -68,7 +68,7 @@ impl Machine {
             longest: session.longest,
             last_token: session.last_token,
             pace: session.pace,
-        };
+        });
         let request = self.send(now, What::Release(id), call);
         if let Some(farewell) = self.farewells.get_mut(&id) {
             farewell.request = Some(request);
@@ -91,8 +91,11 @@ impl Machine {
         for (keys, ids) in by_lock.into_values() {
             for batch in ids.chunks(BATCH) {
                 let wire = batch.iter().map(|&id| wire_id(&self.client, id)).collect();
-                let request =
-                    self.send(now, What::Leave(batch.to_vec()), Call::Leave { keys: keys.clone(), ids: wire });
+                let request = self.send(
+                    now,
+                    What::Leave(batch.to_vec()),
+                    Request::Leave(LeaveRequest { keys: keys.clone(), ids: wire }),
+                );
                 for id in batch {
                     if let Some(farewell) = self.farewells.get_mut(id) {
                         farewell.request = Some(request);
@@ -102,28 +105,30 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_release(&mut self, now: Time, id: Id, answer: &Answer) {
+    pub(super) fn on_release(&mut self, now: Time, id: Id, common: &Common, verdict: ReleaseVerdict) {
         let Some(farewell) = self.farewells.get_mut(&id) else { return };
         farewell.request = None;
         // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
-        let outcome = match answer.word {
-            Word::Released => Release::Released,
-            Word::Unknown if farewell.repeated => Release::Released,
-            _ => Release::Lost(LostReason::Ended),
+        let outcome = match verdict {
+            ReleaseVerdict::Released => Release::Released,
+            ReleaseVerdict::Unknown if farewell.repeated => Release::Released,
+            ReleaseVerdict::Expired | ReleaseVerdict::Left | ReleaseVerdict::Unknown => {
+                Release::Lost(LostReason::Ended)
+            }
         };
         self.answer_release(id, outcome);
-        if answer.again {
+        if common.again {
             self.say_farewell(now, id);
         } else {
             self.forget_farewell(id);
         }
     }
 
-    pub(super) fn on_leave(&mut self, now: Time, ids: &[Id], answer: &Answer) {
+    pub(super) fn on_leave(&mut self, now: Time, ids: &[Id], common: &Common) {
         for (index, &id) in ids.iter().enumerate() {
             let Some(farewell) = self.farewells.get_mut(&id) else { continue };
             farewell.request = None;
-            if answer.again && index == 0 {
+            if common.again && index == 0 {
                 self.say_farewell(now, id);
             } else {
                 self.forget_farewell(id);

@@ -11,7 +11,7 @@ use super::{
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::Spec;
-use crate::protocol::{About, Answer, Call, LockKeys, Push, Word, wire_id};
+use crate::protocol::{About, Common, LockKeys, Push, RenewRequest, RenewVerdict, Request, wire_id};
 
 /// How soon after a grant by hand-off its holder asks for the whole lease.
 const CONFIRM_AFTER: Duration = Duration::from_millis(100);
@@ -116,7 +116,7 @@ impl Machine {
         let automatic = lease.spec.renew_every.is_some() && !held_enough;
         let prolongs = !lease.confirmed || automatic || !lease.questions.is_empty();
         let Some(session) = self.sessions.get(lease.spec.name()) else { return };
-        let call = Call::Renew {
+        let call = Request::Renew(RenewRequest {
             keys: lease.spec.keys.clone(),
             id: wire_id(&self.client, id),
             token: lease.token,
@@ -127,7 +127,7 @@ impl Machine {
             floor: session.floor,
             left,
             pace: session.pace,
-        };
+        });
         let request = self.send(now, What::Renew(id), call);
         if let Some(lease) = self.leases.get_mut(&id) {
             lease.request = Some(request);
@@ -142,16 +142,16 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_renew(&mut self, now: Time, sent: Time, id: Id, answer: &Answer) {
+    pub(super) fn on_renew(&mut self, now: Time, sent: Time, id: Id, common: &Common, verdict: RenewVerdict) {
         let Some(lease) = self.leases.get_mut(&id) else { return };
         lease.request = None;
         if lease.lost {
             return;
         }
-        match answer.word {
-            Word::Renewed => {
-                lease.epoch = answer.epoch;
-                let term = Term::since(sent, answer.left);
+        match verdict {
+            RenewVerdict::Renewed { left } => {
+                lease.epoch = common.epoch;
+                let term = Term::since(sent, left);
                 if lease.spec.replicas == 0 {
                     return self.prolonged(now, id, term);
                 }
@@ -161,8 +161,8 @@ impl Machine {
                     (lease.request, lease.unsecured) = (Some(request), Some(term));
                 }
             }
-            Word::Broken => self.lose(now, id, LostReason::Broken),
-            _ => self.lose(now, id, LostReason::Ended),
+            RenewVerdict::Broken => self.lose(now, id, LostReason::Broken),
+            RenewVerdict::Lost => self.lose(now, id, LostReason::Ended),
         }
     }
 

@@ -24,7 +24,7 @@ pub(crate) use self::waiters::Mode;
 use self::waiters::Waiter;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason, brief};
-use crate::protocol::{Answer, Failure, LockKeys, Push, PushKind, Word, is_of};
+use crate::protocol::{AcquireVerdict, Failure, LockKeys, Push, PushKind, Reply, Verdict, is_of};
 
 /// How long a caller waits for an answer of the server where it gave no timeout of its own.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -314,12 +314,12 @@ impl Machine {
         self.cause.clone().or_else(|| self.waiters.values().find_map(|waiter| waiter.shortage.clone()))
     }
 
-    fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Answer, Failure>) {
+    fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Reply, Failure>) {
         let Some(Sent { what, keys, at }) = self.requests.remove(&request) else { return };
         let lock = &keys.name;
         self.heard(now);
-        let answer = match result {
-            Ok(answer) => answer,
+        let Reply { common, verdict } = match result {
+            Ok(reply) => reply,
             Err(failure) => return self.on_failure(now, what, lock, &failure),
         };
         // What replicas do not have yet is no success.
@@ -327,26 +327,39 @@ impl Machine {
             self.refusals = 0;
         }
         self.cause = None;
-        let changed = self.learn(now, lock, &answer);
-        match what {
-            What::Acquire(id) => self.on_acquire(now, (request, at), id, &keys, &answer),
-            What::Position(id, question) => {
-                self.on_acquire(now, (request, at), id, &keys, &answer);
-                let queued = answer.word == Word::Queued;
-                self.on_position(question, answer.rank.filter(|_| queued).map_or(0, |rank| rank + 1));
+        let changed = self.learn(now, lock, &common);
+        match (what, verdict) {
+            (What::Acquire(id), Verdict::Acquire(verdict)) => {
+                self.on_acquire(now, (request, at), id, &keys, &common, verdict);
             }
-            What::Heartbeat(name) => self.on_heartbeat(now, at, &name, &answer),
-            What::Renew(id) => self.on_renew(now, at, id, &answer),
-            What::Confirm(id) => self.on_confirm(now, (request, at), id, &answer),
-            What::Replicate(_) => {}
-            What::Release(id) => self.on_release(now, id, &answer),
-            What::Leave(ids) => self.on_leave(now, &ids, &answer),
-            What::Question(question) => self.on_question(now, question, &keys, answer.clone()),
+            (What::Position(id, question), Verdict::Acquire(verdict)) => {
+                let position = if let AcquireVerdict::Queued { rank, .. } = verdict { rank + 1 } else { 0 };
+                self.on_acquire(now, (request, at), id, &keys, &common, verdict);
+                self.on_position(question, position);
+            }
+            (What::Heartbeat(name), Verdict::Heartbeat(verdict)) => {
+                self.on_heartbeat(now, at, &name, &common, verdict);
+            }
+            (What::Renew(id), Verdict::Renew(verdict)) => self.on_renew(now, at, id, &common, verdict),
+            (What::Confirm(id), Verdict::Renew(verdict)) => self.on_confirm(now, (request, at), id, &common, verdict),
+            (What::Release(id), Verdict::Release(verdict)) => self.on_release(now, id, &common, verdict),
+            (What::Leave(ids), Verdict::Leave) => self.on_leave(now, &ids, &common),
+            (What::Question(question), Verdict::Inspect(seen)) => {
+                self.on_inspected(now, question, &keys, &common, seen);
+            }
+            (What::Question(question), Verdict::Break(verdict)) => {
+                self.on_broke(now, question, &keys, &common, verdict);
+            }
+            // The wire reads a reply in the type of its request: no server can bring this about.
+            (what, _) => {
+                let failure = Failure::Rejected("a reply to another request".into());
+                return self.on_failure(now, what, lock, &failure);
+            }
         }
-        if let Some(holder) = &answer.holder
-            && let Some(id) = is_of(&self.client, &holder.id)
+        if let Some(own) = &common.own
+            && let Some(id) = is_of(&self.client, &own.id)
         {
-            self.on_named(now, at, id, holder, answer.lease_left, &keys);
+            self.on_named(now, at, id, own, common.lease_left, &keys);
         }
         if changed {
             self.restore_all(now, lock);

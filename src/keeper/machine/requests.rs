@@ -8,10 +8,10 @@ use super::{ANSWER_TIMEOUT, Effect, Id, Machine, Outcome, Page, Pending, Questio
 use crate::clock::Time;
 use crate::error::{Fault, brief};
 use crate::inspect::Broken;
-use crate::protocol::{Answer, Call, LockKeys, Word};
+use crate::protocol::{BreakRequest, BreakVerdict, Common, InspectRequest, Inspected, LockKeys, Request};
 
 impl Machine {
-    pub(super) fn send(&mut self, now: Time, what: What, call: Call) -> RequestId {
+    pub(super) fn send(&mut self, now: Time, what: What, call: Request) -> RequestId {
         let request = self.register(now, what, call.keys().clone());
         self.effects.push(Effect::Send { request, call });
         request
@@ -63,12 +63,14 @@ impl Machine {
             return;
         }
         let (what, request) = match self.questions.get(&question) {
-            Some(Pending::Inspect { keys, after, count }) => {
-                (What::Question(question), Call::Inspect { keys: keys.clone(), after: *after, count: *count })
-            }
-            Some(Pending::Break { keys, token, force }) => {
-                (What::Question(question), Call::Break { keys: keys.clone(), token: *token, force: *force })
-            }
+            Some(Pending::Inspect { keys, after, count }) => (
+                What::Question(question),
+                Request::Inspect(InspectRequest { keys: keys.clone(), after: *after, count: *count }),
+            ),
+            Some(Pending::Break { keys, token, force }) => (
+                What::Question(question),
+                Request::Break(BreakRequest { keys: keys.clone(), token: *token, force: *force }),
+            ),
             // A question for a waiter's position is its acquire, sent once more.
             Some(&Pending::Position(id)) => match self.acquire_call(id) {
                 Some(request) => (What::Position(id, question), request),
@@ -85,28 +87,48 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_question(&mut self, now: Time, question: QuestionId, keys: &Arc<LockKeys>, answer: Answer) {
-        if answer.again {
-            // Somebody must go on where the script stopped: a release of an id that nobody has.
+    pub(super) fn on_inspected(
+        &mut self,
+        now: Time,
+        question: QuestionId,
+        keys: &Arc<LockKeys>,
+        common: &Common,
+        Inspected { holder, queue }: Inspected,
+    ) {
+        self.go_on(now, keys, common);
+        let (waiting, recovering_for) = (common.waiting, common.recovering_for());
+        let page = Page { holder: holder.map(|holder| *holder), waiting, recovering_for, queue };
+        if self.end_question(question).is_some() {
+            self.answer(question, Outcome::Page(Ok(page)));
+        }
+    }
+
+    pub(super) fn on_broke(
+        &mut self,
+        now: Time,
+        question: QuestionId,
+        keys: &Arc<LockKeys>,
+        common: &Common,
+        verdict: BreakVerdict,
+    ) {
+        self.go_on(now, keys, common);
+        let broken = match verdict {
+            BreakVerdict::Told { left } => Broken::Told { remaining: left },
+            BreakVerdict::Ended => Broken::Ended,
+            BreakVerdict::Unknown => Broken::Unknown,
+        };
+        if self.end_question(question).is_some() {
+            self.answer(question, Outcome::Break(Ok(broken)));
+        }
+    }
+
+    /// Somebody must go on where a script stopped: a release of an id that nobody has.
+    fn go_on(&mut self, now: Time, keys: &Arc<LockKeys>, common: &Common) {
+        if common.again {
             let nobody = Id::MAX - self.next_request;
             let kind = Kind::Release { token: 0, epoch: 0, liveness: Duration::ZERO };
             self.bid_farewell(now, nobody, keys.clone(), kind, None, now);
         }
-        let outcome = match self.end_question(question) {
-            None | Some(Pending::Position(_)) => return,
-            Some(Pending::Inspect { .. }) => Outcome::Page(Ok(Page {
-                recovering_for: answer.recovering_for(),
-                holder: answer.held.map(|held| *held),
-                waiting: answer.waiting,
-                queue: answer.page,
-            })),
-            Some(Pending::Break { .. }) => Outcome::Break(Ok(match answer.word {
-                Word::Told => Broken::Told { remaining: answer.left },
-                Word::Ended => Broken::Ended,
-                _ => Broken::Unknown,
-            })),
-        };
-        self.answer(question, outcome);
     }
 
     /// Forgets a question. None: it has had its answer, and this one comes too late.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{GRACE, Id, Machine, RequestId, Timer, What};
 use crate::clock::Time;
-use crate::protocol::{Answer, Call, LockKeys, Word, wire_id};
+use crate::protocol::{Common, HeartbeatRequest, HeartbeatVerdict, LockKeys, Request, wire_id};
 
 /// How many waiters a heartbeat names.
 const NAMED: usize = 16;
@@ -98,16 +98,16 @@ impl Machine {
     }
 
     /// Takes in what every answer tells. True if the server's data is not the one that was known.
-    pub(super) fn learn(&mut self, now: Time, name: &Arc<str>, answer: &Answer) -> bool {
+    pub(super) fn learn(&mut self, now: Time, name: &Arc<str>, common: &Common) -> bool {
         let Some(session) = self.sessions.get_mut(name) else { return false };
-        session.floor = session.floor.max(answer.stamp);
-        session.last_token = session.last_token.max(answer.token);
-        session.pace = session.pace.max(answer.pace);
-        session.longest = session.longest.max(answer.longest);
-        session.lease_until = now + answer.lease_left;
-        session.recover_until = now + answer.recover_left;
-        let before = std::mem::replace(&mut session.epoch, answer.epoch);
-        before != 0 && before != answer.epoch
+        session.floor = session.floor.max(common.stamp);
+        session.last_token = session.last_token.max(common.token);
+        session.pace = session.pace.max(common.pace);
+        session.longest = session.longest.max(common.longest);
+        session.lease_until = now + common.lease_left;
+        session.recover_until = now + common.recover_left;
+        let before = std::mem::replace(&mut session.epoch, common.epoch);
+        before != 0 && before != common.epoch
     }
 
     pub(super) fn kept_alive(&mut self, name: &Arc<str>, sent: Time) {
@@ -140,35 +140,46 @@ impl Machine {
             return;
         }
         session.heartbeat_sent = now;
-        let call = Call::Heartbeat {
+        let call = Request::Heartbeat(HeartbeatRequest {
             keys: session.keys.clone(),
             client: self.client.clone(),
             liveness: session.liveness,
             buffer: session.buffer,
             heartbeat: session.heartbeat_interval(),
             ids: session.order.iter().take(NAMED).map(|&(_, id)| wire_id(&self.client, id)).collect(),
-        };
+        });
         let request = self.send(now, What::Heartbeat(name.clone()), call);
         if let Some(session) = self.sessions.get_mut(name) {
             session.heartbeat = Some(request);
         }
     }
 
-    pub(super) fn on_heartbeat(&mut self, now: Time, sent: Time, name: &Arc<str>, answer: &Answer) {
+    pub(super) fn on_heartbeat(
+        &mut self,
+        now: Time,
+        sent: Time,
+        name: &Arc<str>,
+        common: &Common,
+        verdict: HeartbeatVerdict,
+    ) {
         let Some(session) = self.sessions.get_mut(name) else { return };
         session.heartbeat = None;
         // A server that is silent for longer is given up: a longer time is that of this process, which was stopped. The
         // lock clock follows if scripts are no more than two intervals apart.
         let took = now.since(sent).min(self.patience + GRACE).as_secs_f64();
         session.slow = (took / (session.liveness * 2 / 3).as_secs_f64()).ceil().max(1.0) as u32;
-        if answer.word == Word::Unknown {
-            session.reentry = session.order.clone();
-            self.reenter(now, name);
-        } else if let Some(rank) = answer.rank {
-            self.kept_alive(name, sent);
-            self.rank_first(name, rank);
+        match verdict {
+            HeartbeatVerdict::Unknown => {
+                session.reentry = session.order.clone();
+                self.reenter(now, name);
+            }
+            HeartbeatVerdict::Alive { rank: Some(rank) } => {
+                self.kept_alive(name, sent);
+                self.rank_first(name, rank);
+            }
+            HeartbeatVerdict::Alive { rank: None } => {}
         }
-        if answer.again {
+        if common.again {
             self.heartbeat(now, name);
         }
     }

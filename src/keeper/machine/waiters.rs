@@ -9,7 +9,10 @@ use super::{ANSWER_TIMEOUT, Effect, Id, Machine, Refusal, RequestId, Timer, What
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
-use crate::protocol::{About, Answer, Call, HolderSeen, LockKeys, Push, Word, wire_id};
+use crate::protocol::{
+    About, AcquireRequest, AcquireVerdict, Common, LockKeys, OwnLease, Push, RenewRequest, RenewVerdict, Request,
+    wire_id,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
@@ -104,10 +107,10 @@ impl Machine {
     }
 
     /// The acquire of this waiter: the first, or the same again with the ticket that it has.
-    pub(super) fn acquire_call(&self, id: Id) -> Option<Call> {
+    pub(super) fn acquire_call(&self, id: Id) -> Option<Request> {
         let waiter = self.waiters.get(&id)?;
         let session = self.sessions.get(waiter.spec.name())?;
-        Some(Call::Acquire {
+        Some(Request::Acquire(AcquireRequest {
             keys: waiter.spec.keys.clone(),
             id: wire_id(&self.client, id),
             wait: waiter.mode != Mode::Try,
@@ -126,10 +129,10 @@ impl Machine {
             longest: session.longest,
             last_token: session.last_token,
             pace: session.pace,
-        })
+        }))
     }
 
-    pub(super) fn send_acquire(&mut self, now: Time, id: Id, call: Call) {
+    pub(super) fn send_acquire(&mut self, now: Time, id: Id, call: Request) {
         let request = self.send(now, What::Acquire(id), call);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(request);
@@ -169,13 +172,19 @@ impl Machine {
         (request, sent): (RequestId, Time),
         id: Id,
         keys: &Arc<LockKeys>,
-        answer: &Answer,
+        common: &Common,
+        verdict: AcquireVerdict,
     ) {
         let Some(waiter) = self.waiters.get_mut(&id) else {
             // A place or a lease that nobody here wants is given back.
             let known = self.farewells.contains_key(&id) || self.leases.contains_key(&id);
-            if !known && matches!(answer.word, Word::Granted | Word::Queued) {
-                self.bid_farewell(now, id, keys.clone(), Kind::Leave, None, now + answer.left);
+            let until = match verdict {
+                AcquireVerdict::Granted { left, .. } => now + left,
+                AcquireVerdict::Queued { .. } => now,
+                AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => return,
+            };
+            if !known {
+                self.bid_farewell(now, id, keys.clone(), Kind::Leave, None, until);
             }
             return;
         };
@@ -193,38 +202,38 @@ impl Machine {
         if waiter.claim.is_some() {
             return; // A push came first: its confirmation is under way and will tell.
         }
-        match answer.word {
-            Word::Granted => {
-                waiter.epoch = answer.epoch;
-                if let Some(holder) = &answer.holder
+        match verdict {
+            AcquireVerdict::Granted { token, left } => {
+                waiter.epoch = common.epoch;
+                if let Some(own) = &common.own
                     && waiter.ticket == 0
                     && waiter.mode != Mode::Try
                 {
-                    waiter.ticket = holder.ticket;
+                    waiter.ticket = own.ticket;
                 }
-                self.claimed(now, id, answer.granted_token, Term::since(sent, answer.left));
+                self.claimed(now, id, token, Term::since(sent, left));
             }
-            Word::Queued => {
+            AcquireVerdict::Queued { ticket, rank } => {
                 self.kept_alive(&name, sent);
-                self.on_queued(id, answer);
-                if answer.again {
+                self.on_queued(id, common.epoch, ticket, rank);
+                if common.again {
                     self.heartbeat(now, &name);
                 }
             }
             // It stopped at its batch limit: the lock may be free behind those who died.
-            Word::Busy if answer.again => {
+            AcquireVerdict::Busy(_) if common.again => {
                 waiter.due = true;
                 self.resume(now, id);
             }
-            Word::Busy => {
-                let recovering_for = answer.recovering_for();
-                let why = Refusal::Busy { holder: answer.held.clone(), waiting: answer.waiting, recovering_for };
+            AcquireVerdict::Busy(holder) => {
+                let recovering_for = common.recovering_for();
+                let why = Refusal::Busy { holder, waiting: common.waiting, recovering_for };
                 self.remove_waiter(id);
                 self.leave_session(&name);
                 self.effects.push(Effect::Refused { id, why });
             }
-            _ => {
-                // What it had is not believed: it starts anew.
+            AcquireVerdict::Disbelieved => {
+                // It starts anew.
                 let ticket = std::mem::replace(&mut waiter.ticket, 0);
                 waiter.epoch = 0;
                 waiter.due = true;
@@ -238,15 +247,15 @@ impl Machine {
         self.reenter(now, &name);
     }
 
-    fn on_queued(&mut self, id: Id, answer: &Answer) {
+    fn on_queued(&mut self, id: Id, epoch: u64, ticket: u64, rank: u64) {
         let Some(waiter) = self.waiters.get_mut(&id) else { return };
-        waiter.epoch = answer.epoch;
-        waiter.rank = answer.rank;
+        waiter.epoch = epoch;
+        waiter.rank = Some(rank);
         if let Some(session) = self.sessions.get_mut(waiter.spec.name()) {
             session.order.remove(&(waiter.ticket, id));
-            session.order.insert((answer.ticket, id));
+            session.order.insert((ticket, id));
         }
-        self.has_ticket(id, answer.ticket);
+        self.has_ticket(id, ticket);
     }
 
     /// The server has given a waiter its place.
@@ -290,13 +299,13 @@ impl Machine {
         now: Time,
         sent: Time,
         id: Id,
-        holder: &HolderSeen,
+        own: &OwnLease,
         left: Duration,
         keys: &Arc<LockKeys>,
     ) {
         if let Some(lease) = self.leases.get(&id) {
             // Under another token it is from before a loss of data: the server has to hear of this one.
-            if lease.token != holder.token {
+            if lease.token != own.token {
                 self.renew(now, id);
             }
             return;
@@ -305,10 +314,10 @@ impl Machine {
             return;
         }
         if self.waiters.contains_key(&id) {
-            self.granted_from(id, holder.ticket);
-            return self.claimed(now, id, holder.token, Term::since(sent, left));
+            self.granted_from(id, own.ticket);
+            return self.claimed(now, id, own.token, Term::since(sent, left));
         }
-        let kind = Kind::Release { token: holder.token, epoch: 0, liveness: Duration::ZERO };
+        let kind = Kind::Release { token: own.token, epoch: 0, liveness: Duration::ZERO };
         self.bid_farewell(now, id, keys.clone(), kind, None, now + left);
     }
 
@@ -356,7 +365,7 @@ impl Machine {
         if !self.connected {
             return;
         }
-        let call = Call::Renew {
+        let call = Request::Renew(RenewRequest {
             keys: waiter.spec.keys.clone(),
             id: wire_id(&self.client, id),
             token,
@@ -367,21 +376,28 @@ impl Machine {
             floor: session.floor,
             left: Duration::ZERO,
             pace: session.pace,
-        };
+        });
         let request = self.send(now, What::Confirm(id), call);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(request);
         }
     }
 
-    pub(super) fn on_confirm(&mut self, now: Time, (request, sent): (RequestId, Time), id: Id, answer: &Answer) {
+    pub(super) fn on_confirm(
+        &mut self,
+        now: Time,
+        (request, sent): (RequestId, Time),
+        id: Id,
+        common: &Common,
+        verdict: RenewVerdict,
+    ) {
         let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.request == Some(request)) else { return };
         waiter.request = None;
         let Some(token) = waiter.claim.take() else { return };
-        match answer.word {
-            Word::Renewed => {
-                waiter.epoch = answer.epoch;
-                let term = Term::since(sent, answer.left);
+        match verdict {
+            RenewVerdict::Renewed { left } => {
+                waiter.epoch = common.epoch;
+                let term = Term::since(sent, left);
                 let notice = notice_of(&waiter.spec, term.span);
                 if term.deadline <= now + notice && !std::mem::replace(&mut waiter.late, true) {
                     // This process may have been stopped meanwhile: asked again, the server gives a whole lease.
@@ -395,11 +411,11 @@ impl Machine {
                     self.refuse(now, id, Refusal::Fault(Fault::Refused { message }));
                 }
             }
-            Word::Broken => {
+            RenewVerdict::Broken => {
                 let message = "an operator broke the lease before it was handed out".into();
                 self.refuse(now, id, Refusal::Fault(Fault::Refused { message }));
             }
-            _ => {
+            RenewVerdict::Lost => {
                 // A claim that has expired never resolves an acquire: the waiter re-enters with its ticket.
                 if let Some(call) = self.acquire_call(id) {
                     self.send_acquire(now, id, call);

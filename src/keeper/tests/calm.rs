@@ -129,7 +129,10 @@ impl World {
         }
         for lock in 0..self.server.locks.len() {
             let (keys, _) = &self.server.locks[lock];
-            let sweep = crate::protocol::Call::Leave { keys: keys.clone(), ids: vec!["nobody.1".into()] };
+            let sweep = crate::protocol::Request::Leave(crate::protocol::LeaveRequest {
+                keys: keys.clone(),
+                ids: vec!["nobody.1".into()],
+            });
             // The lock clock takes a few scripts to catch up, and a few more to purge the dead.
             for _ in 0..if untidy { 100 } else { 0 } {
                 self.now += 200 * MS;

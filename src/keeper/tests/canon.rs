@@ -17,7 +17,7 @@ use super::model::Lock;
 use super::server::{EPOCH_US, Reply};
 use super::world::{MS, World};
 use crate::keeper::machine::Machine;
-use crate::protocol::{Answer, Push};
+use crate::protocol::{self, AcquireVerdict, Push, Verdict};
 
 /// What lies further back than this has no more effect: longer than every span of an explored world.
 const LONG_AGO: u64 = 200 * MS;
@@ -244,34 +244,23 @@ impl World {
         let Reply { request, lock: _, result, basis } = reply;
         request.hash(notes);
         self.basis(notes, *basis);
-        let Answer {
-            word,
-            epoch,
-            stamp,
-            token,
-            waiting,
-            lease_left,
-            recover_left,
-            pace,
-            longest,
-            holder,
-            again,
-            left,
-            granted_token,
-            ticket,
-            rank,
-            held: _,
-            page: _,
-        } = result.as_ref().expect("an explored server refuses nothing");
-        notes.words.push(*word as u64);
-        for number in [epoch, stamp, token, granted_token, ticket] {
-            notes.stamp(*number);
-        }
-        (waiting, lease_left, recover_left, pace, longest, again, left, rank).hash(notes);
-        if let Some(holder) = holder {
-            holder.id.hash(notes);
-            notes.stamp(holder.token);
-            notes.stamp(holder.ticket);
+        let protocol::Reply { common, verdict } = result.as_ref().expect("an explored server refuses nothing");
+        common.hash(notes);
+        std::mem::discriminant(verdict).hash(notes);
+        match verdict {
+            Verdict::Acquire(verdict) => {
+                std::mem::discriminant(verdict).hash(notes);
+                match verdict {
+                    AcquireVerdict::Granted { token, left } => (token, left).hash(notes),
+                    AcquireVerdict::Queued { ticket, rank } => (ticket, rank).hash(notes),
+                    AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => {}
+                }
+            }
+            Verdict::Heartbeat(verdict) => verdict.hash(notes),
+            Verdict::Renew(verdict) => verdict.hash(notes),
+            Verdict::Release(verdict) => verdict.hash(notes),
+            Verdict::Break(verdict) => verdict.hash(notes),
+            Verdict::Leave | Verdict::Inspect(_) => {}
         }
     }
 }

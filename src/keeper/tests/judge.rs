@@ -4,7 +4,7 @@ use super::clients::Guard;
 use super::server::Executed;
 use super::world::{MS, World};
 use crate::keeper::machine::What;
-use crate::protocol::Word;
+use crate::protocol::{RenewVerdict, Verdict};
 
 /// How many requests a second one client may send without a reason: every heartbeat, renewal and repetition of up to
 /// ten locks fits in, no busy loop does.
@@ -110,7 +110,7 @@ impl World {
             self.server.basis.generation += 1;
         }
         if gave_way
-            && executed.answer.word == Word::Renewed
+            && matches!(executed.reply.verdict, Verdict::Renew(RenewVerdict::Renewed { .. }))
             && let Some((_, token)) = granted(before)
         {
             // Whoever had it did so by the exception for strangers.
