@@ -3,24 +3,26 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: help setup test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench demo
+.PHONY: help setup test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make test        all tests, each on private Redis servers"
-	@echo "make test-all    those, more faults of Sentinel and Cluster, and test-matrix"
-	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and by Sentinel and Cluster; ROWS='valkey-9 least' for some"
-	@echo "make test-acl    the tests, every client with the rights that the README names and no more"
+	@echo "make test-all    all of the above, longer failover runs of Sentinel and Cluster, and test-matrix"
+	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and at Sentinel and Cluster;"
+	@echo "                 some of them: make test-matrix ROWS='valkey-9 least'"
+	@echo "make test-acl    the tests, every client with exactly the rights that the README lists"
 	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000;"
-	@echo "                 or processes under all faults at random, judged in the end: make soak MINUTES=60;"
+	@echo "                 or processes under all faults at random, judged at the end: make soak MINUTES=60;"
 	@echo "                 or under failovers and moves of slots too: make soak MINUTES=60 AT=sentinels, or AT=cluster"
-	@echo "make whims       processes under random whims and deaths, as often as you like: make whims CASES=50"
-	@echo "make mutants     breaks scripts and client in many ways, one at a time, and sees the tests find each"
-	@echo "make mutants-generic  the same with whatever cargo-mutants thinks of, in the parts without I/O; see docs/mutants.md"
+	@echo "make whims       processes that behave and die at random, as often as you like: make whims CASES=50"
+	@echo "make mutants     puts one deliberate error after the other into the code; the tests must find each"
+	@echo "make mutants-generic  the same with what cargo-mutants generates for the parts without I/O; see docs/mutants.md"
 	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
-	@echo "make fuzz        feeds random bytes to whatever is parsed, with a nightly compiler: make fuzz SECONDS=600"
+	@echo "make fuzz        feeds random bytes to every parser, with a nightly compiler: make fuzz SECONDS=600"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
-	@echo "make bench       the benchmarks"
-	@echo "make setup       only what the others need: a redis-server and the crates"
+	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
+	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas"
+	@echo "make setup       only what the other targets need: a redis-server and the crates"
 
 setup:
 	@$(with_redis) && echo "redis-server: $$FAIRLOCK_REDIS_SERVER"
@@ -29,10 +31,10 @@ setup:
 test:
 	-./scripts/fetch-servers.sh redis-5.0
 	$(with_redis) cargo test --features cli
-	OPTIONAL=1 TESTS="order costs goodbyes returning holding" ./scripts/test-matrix.sh redis-6.0
+	OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 
 test-all: test
-	$(with_redis) cargo test --features cli --test faults_topologies -- --ignored
+	$(with_redis) cargo test --features cli --test histories sentinels_and_clusters:: -- --ignored
 	$(MAKE) test-matrix
 
 test-matrix:
@@ -44,16 +46,16 @@ test-acl:
 soak: STEPS ?= 2000000
 soak:
 ifdef AT
-	$(with_redis) FAIRLOCK_MINUTES=$(or $(MINUTES),10) cargo test --release --test faults_topologies soak_at_$(AT) -- --ignored --exact --nocapture
+	$(with_redis) FAIRLOCK_MINUTES=$(or $(MINUTES),10) cargo test --release --test histories sentinels_and_clusters::soak_at_$(AT) -- --ignored --exact --nocapture
 else ifdef MINUTES
-	$(with_redis) FAIRLOCK_MINUTES=$(MINUTES) cargo test --release --test faults soak -- --ignored --exact --nocapture
+	$(with_redis) FAIRLOCK_MINUTES=$(MINUTES) cargo test --release --test histories single_server::soak -- --ignored --exact --nocapture
 else
-	$(with_redis) STEPS=$(STEPS) cargo test --release --test scripts_model
+	$(with_redis) STEPS=$(STEPS) cargo test --release --test model
 endif
 
 whims: CASES ?= 10
 whims:
-	$(with_redis) FAIRLOCK_CASES=$(CASES) cargo test --test whims -- --nocapture
+	$(with_redis) FAIRLOCK_CASES=$(CASES) cargo test --test histories random_behaviour:: -- --nocapture
 
 mutants:
 	$(with_redis) cargo test --test mutants -- --ignored --nocapture
@@ -77,8 +79,15 @@ fuzz:
 deny:
 	./scripts/deny.sh
 
+# ROWS chooses groups of rows, and with a number the rounds, as in ROWS='5 cycle hand_off'.
 bench:
-	$(with_redis) cargo bench --features cli
+	$(with_redis) cargo bench --bench table -- $(ROWS)
+
+bench-replicas:
+	$(with_redis) cargo bench --bench replicas
+
+bench-peers:
+	$(with_redis) ./benches/peers/run.sh $(ROWS)
 
 demo:
 	./scripts/demo/demo.sh

@@ -3,18 +3,18 @@
 //! The floor is what nobody can do without: a write, and a WAIT for the replicas to have it, in one round trip of a bare
 //! socket. Each round measures everything in turn. `make bench`, or `cargo bench --bench replicas -- ROUNDS`.
 
-#![allow(clippy::unwrap_used)]
+#![allow(unreachable_pub, clippy::expect_used, clippy::unwrap_used)]
 
-mod measure;
-#[path = "../tests/support/mod.rs"]
-mod support;
+mod kit;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
 
-use fairlock::{Lock, LockOptions};
-use measure::{Pair, connect, cycle, median, quantile, timed};
-use support::{RedisServer, watch::Counter};
+use fairlock::{Guard, Lock, LockOptions};
+use kit::client::{acquire, connect, release};
+use kit::stats::{each, median, quantile, us};
+use testkit::{RedisServer, watch::Counter};
 
 const REPLICAS: u32 = 2;
 const TIMES: usize = 200;
@@ -24,6 +24,7 @@ const SENT: [&str; 3] = ["eval", "evalsha", "wait"];
 
 fn main() {
     let rounds = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(15);
+    let _urgent = kit::place::Urgent::become_so();
     let master = RedisServer::builder().master().start();
     let _replicas: Vec<RedisServer> = (0..REPLICAS).map(|_| master.replica()).collect();
     let mut measured: Vec<Measured> = (0..=REPLICAS).map(|replicas| Measured::new(&master, replicas)).collect();
@@ -42,9 +43,9 @@ struct Measured {
     raw: redis::Connection,
     lock: Lock,
     pair: Pair,
-    floor: Vec<Duration>,
-    cycle: Vec<Duration>,
-    hand_off: Vec<Duration>,
+    floor: Vec<f64>,
+    cycle: Vec<f64>,
+    hand_off: Vec<f64>,
     sent: BTreeMap<String, u64>,
 }
 
@@ -64,11 +65,11 @@ impl Measured {
             let mut bare = redis::pipe();
             bare.cmd("SET").arg("floor").arg(1).cmd("WAIT").arg(self.replicas).arg(500);
             let mut have = 0;
-            self.floor.push(timed(|| (_, have) = bare.query::<(String, u32)>(&mut self.raw).unwrap()));
+            self.floor.push(each(1, || (_, have) = bare.query::<(String, u32)>(&mut self.raw).unwrap()));
             assert!(have >= self.replicas, "a replica is away");
         }
         let mut counter = Counter::start(master);
-        self.cycle.extend((0..TIMES).map(|_| timed(|| cycle(&self.lock))));
+        self.cycle.extend((0..TIMES).map(|_| each(1, || release(acquire(&self.lock)))));
         for (command, calls) in counter.so_far().into_iter().filter(|(command, _)| SENT.contains(&command.as_str())) {
             *self.sent.entry(command).or_default() += calls;
         }
@@ -77,16 +78,15 @@ impl Measured {
 
     fn report(&self, none: &Measured) {
         println!("replicas({})", self.replicas);
-        let floor = median(self.floor.clone());
+        let floor = median(&self.floor);
         println!("  write + WAIT on a bare socket: {}", both(&self.floor));
         let kinds = [
             ("cycle: acquire + release", &self.cycle, &none.cycle),
             ("hand-off: release to the next holder's wake-up", &self.hand_off, &none.hand_off),
         ];
         for (what, times, without) in kinds {
-            let more = median(times.clone()).saturating_sub(median(without.clone()));
-            let floors = more.as_secs_f64() / floor.as_secs_f64();
-            println!("  {what}: {}, {more:.1?} or {floors:.2} floors more than without", both(times));
+            let more = median(times) - median(without);
+            println!("  {what}: {}, {more:.1} µs or {:.2} floors more than without", both(times), more / floor);
         }
         let cycles = self.cycle.len() as f64;
         let sent: Vec<String> =
@@ -95,6 +95,44 @@ impl Measured {
     }
 }
 
-fn both(times: &[Duration]) -> String {
-    format!("{:.1?} / {:.1?}", median(times.to_vec()), quantile(times.to_vec(), 0.99))
+fn both(times: &[f64]) -> String {
+    format!("{:.1} / {:.1} µs", median(times), quantile(times, 0.99))
+}
+
+/// Two clients, each with its own connection and thread; the lock goes from one to the other.
+struct Pair {
+    here: Lock,
+    asks: Sender<()>,
+    queued: Receiver<()>,
+    granted: Receiver<(Instant, Guard)>,
+}
+
+impl Pair {
+    fn new(url: &str, name: &str, options: LockOptions) -> Self {
+        let (asks, asked) = channel();
+        let (now_queued, queued) = channel();
+        let (got, granted) = channel();
+        let there = connect(url).lock_with(name, options.clone()).unwrap();
+        std::thread::spawn(move || {
+            while asked.recv().is_ok() {
+                let waiting = there.enqueue().blocking().unwrap();
+                now_queued.send(()).unwrap();
+                let guard = waiting.blocking().unwrap();
+                got.send((Instant::now(), guard)).unwrap();
+            }
+        });
+        Self { here: connect(url).lock_with(name, options).unwrap(), asks, queued, granted }
+    }
+
+    /// From the release to the wake-up of the next holder.
+    fn once(&mut self) -> f64 {
+        let guard = acquire(&self.here);
+        self.asks.send(()).unwrap();
+        self.queued.recv().unwrap();
+        let start = Instant::now();
+        drop(guard);
+        let (woken, guard) = self.granted.recv().unwrap();
+        release(guard);
+        us(woken - start)
+    }
 }

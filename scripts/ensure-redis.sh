@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of a redis-server (6.0 or newer; Valkey will do) for the tests, the benchmarks and the demo.
-# Looks for one first, and installs one only if there is none. Everything but the path goes to stderr.
+# Prints the path of a redis-server (6.0 or newer, or Valkey) for the tests, the benchmarks and the demo.
+# Installs one only if it finds none. Everything but the path goes to stderr.
 #
 # It never enables or starts a service. On Debian and Ubuntu the package `redis-server` does, so this takes
 # `redis-tools` instead: its /usr/bin/redis-check-rdb is the server's own binary, which runs as a server when it is
@@ -18,8 +18,8 @@ version_of() {
     { "$1" --version 2>/dev/null </dev/null || true; } | sed -n 's/.*server v=\([0-9][0-9.]*\).*/\1/p'
 }
 
-# Ends the script: prints the binary if it can be used, else says why not. To go on looking after a server that is
-# too old would leave the user with one that they did not choose.
+# Ends the script: prints the binary if it can be used, or else why not. It does not look further after a server that is
+# too old, because the user would get one that they did not choose.
 settle_on() {
     local version
     version=$(version_of "$1")
@@ -42,7 +42,7 @@ link_redis_tools() {
     real=$(command -v redis-check-rdb) || return 1
     mkdir -p "$(dirname "$private")"
     ln -sfn "$real" "$private"
-    # Some builds ship a redis-check-rdb that is only that.
+    # In some builds redis-check-rdb is not the server's binary.
     [ -n "$(version_of "$private")" ] || { rm -f "$private"; return 1; }
 }
 
@@ -70,7 +70,7 @@ if command -v apt-get >/dev/null; then
     # needrestart, where it is installed, would restart unrelated services after an installation.
     quiet=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1)
     apt=(apt-get -q -o DPkg::Lock::Timeout=120)
-    # One source out of order (a retired PPA) fails the update and need not concern us: the installation decides.
+    # One broken source (a retired PPA) fails the update. That does not matter if the installation works.
     as_root "${apt[@]}" update || say "apt-get update failed; trying with the package lists that are there."
     as_root "${quiet[@]}" "${apt[@]}" install -y --no-install-recommends redis-tools
     if link_redis_tools; then settle_on "$private"; fi

@@ -77,8 +77,8 @@ def write_tree(mutants, outside=None):
         shutil.copytree(f"{ROOT}/{folder}", f"{TREE}/{folder}")
     for file in ["README.md", "Cargo.lock"]:
         shutil.copy(f"{ROOT}/{file}", TREE)
-    manifest = re.sub(r"^fairlock = \{ path.*\n", "", read(f"{ROOT}/Cargo.toml"), flags=re.M)
-    manifest = re.sub(r"^\[\[(?:bin|test|bench)\]\]\n(?:.+\n)+", "", manifest, flags=re.M)
+    manifest = re.sub(r"^testkit = .*\n", "", read(f"{ROOT}/Cargo.toml"), flags=re.M)
+    manifest = re.sub(r"^\[(?:\[bin\]|\[test\]|\[bench\]|workspace)\]\n(?:.+\n)+", "", manifest, flags=re.M)
     texts, lines = {"Cargo.toml": "[workspace]\n" + manifest}, {}
     texts["src/lib.rs"] = read(f"{ROOT}/src/lib.rs") + SWITCH
     for file in {mutant["file"] for _, mutant in mutants}:

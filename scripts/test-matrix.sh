@@ -2,19 +2,20 @@
 # Runs the tests that start servers once per row, and ends with a table. Usage: test-matrix.sh [ROW…]; all rows without one.
 #
 #   redis-6.0 redis-7.0 redis-8.0 valkey-8.1 valkey-9    on that server (scripts/fetch-servers.sh)
-#   least                                                every client with the rights that the README names, and no more
-#   sentinel cluster                                     every server reached by way of sentinels, or of a cluster
+#   least                                                every client with exactly the rights that the README lists
+#   sentinel cluster                                     every server behind sentinels, or as a cluster
 #
-# A row can be of two: redis-6.0+cluster. TESTS names test files, where not all of those that start servers should run.
-# With OPTIONAL=1 a row whose server cannot be had here is passed over, and said to be.
+# A row can combine two: redis-6.0+cluster. TESTS names binaries of tests, or files in them as in `api::leases`, where not all
+# that start servers should run.
+# With OPTIONAL=1 a row whose server is not available is skipped with a message.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 [ $# -gt 0 ] || set -- redis-6.0 redis-7.0 redis-8.0 valkey-8.1 valkey-9 least sentinel cluster
-# Without the tests of the tests' own means.
-tests=${TESTS:-$(basename -s .rs tests/*.rs | grep -v '_selftest$')}
+# Without the tests of the test kit itself.
+tests=${TESTS:-$(dirname tests/*/main.rs | xargs -n 1 basename | grep -vE '^(mutants|selftest)$')}
 
-# Sets the environment for row $1, as part by part of it says.
+# Sets the environment for each part of row $1.
 set_up() {
     local part
     export FAIRLOCK_REDIS_SERVER
@@ -29,13 +30,15 @@ set_up() {
 }
 
 run() {
-    local arguments=() test
+    local binaries=() files=() test
     set_up "$1" || return $no_server
     for test in $tests; do
-        # It speaks to its servers without any client of fairlock, so only another server makes a difference to it.
-        [[ $test == scripts_model && $1 =~ ^(least|sentinel|cluster) ]] || arguments+=(--test "$test")
+        # These tests use no client of fairlock, so only another server makes a difference to them.
+        [[ $test == model && $1 =~ ^(least|sentinel|cluster) ]] && continue
+        binaries+=(--test "${test%%::*}")
+        [[ $test == *::* ]] && files+=("${test#*::}::")
     done
-    cargo test --features cli --no-fail-fast "${arguments[@]}"
+    cargo test --features cli --no-fail-fast "${binaries[@]}" -- "${files[@]}"
 }
 
 no_server=3

@@ -1,6 +1,7 @@
-//! Acquiring: builders that are awaited, or waited for on the spot.
+//! Acquiring: builders that are futures, awaited or waited for on the spot.
 
-use std::future::{Future, IntoFuture};
+use std::fmt;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -8,95 +9,280 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use crate::error::{AcquireError, Fault, OptionError, RunError, TryAcquireError};
+use crate::cancel::{Cancelled, Canceller};
+use crate::error::{AcquireError, Fault, InvalidOption, ReleaseError, RunError, TryAcquireError};
 use crate::guard::{Guard, Held};
 use crate::keeper::{Acquiring, Handle, Mode, Refusal};
-use crate::options::{Spec, check_text, check_timeout};
+use crate::operation::Operation;
+use crate::options::{Spec, check_text, in_bounds};
 use crate::protocol::About;
-use crate::wakers::Relayed;
+use crate::wakers::poll;
 
 /// What every kind of acquire can be told.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Plan {
     handle: Arc<Handle>,
     spec: Arc<Spec>,
     label: Arc<str>,
     owner: Arc<str>,
     timeout: Option<Duration>,
+    canceller: Option<Canceller>,
 }
 
 impl Plan {
-    fn start(&self, mode: Mode) -> Result<Acquiring, AcquireError> {
+    fn new(handle: Arc<Handle>, spec: Arc<Spec>, label: Arc<str>) -> Self {
+        Self { handle, spec, label, owner: "".into(), timeout: None, canceller: None }
+    }
+
+    fn start(&self, mode: Mode) -> Result<Acquiring, Failed> {
         check_text("the label", &self.label)?;
         check_text("the owner", &self.owner)?;
-        self.timeout.map_or(Ok(()), check_timeout)?;
         let secret = uuid::Uuid::new_v4().simple().to_string().into();
         let about = About { secret, label: self.label.clone(), owner: self.owner.clone() };
-        Ok(self.handle.acquire(self.spec.clone(), about, mode, self.timeout)?)
+        // Without time to wait it is a try, and what a try waits for is the answer.
+        let (mode, timeout) = match (mode, self.timeout) {
+            (Mode::Wait, Some(Duration::ZERO)) => (Mode::Try, None),
+            (mode, timeout) => (mode, timeout.map(in_bounds)),
+        };
+        Ok(self.handle.acquire(self.spec.clone(), about, mode, timeout)?)
+    }
+
+    fn watch(&self) -> Option<Cancelled> {
+        self.canceller.as_ref().map(Canceller::watch)
+    }
+}
+
+/// An acquire from its making to its result.
+struct Attempt<F> {
+    plan: Plan,
+    mode: Mode,
+    stage: Stage<F>,
+}
+
+enum Stage<F> {
+    Planned,
+    Running { operation: Operation<F>, cancelled: Option<Cancelled> },
+    Resolved,
+}
+
+impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt<F> {
+    fn new(plan: Plan, mode: Mode) -> Self {
+        Self { plan, mode, stage: Stage::Planned }
+    }
+
+    /// One that was started, as another kind of attempt.
+    fn going_on(plan: Plan, mode: Mode, acquiring: Acquiring) -> Self {
+        let operation = Operation::relayed(&plan.handle.wakers, acquiring.into());
+        let stage = Stage::Running { operation, cancelled: plan.watch() };
+        Self { plan, mode, stage }
+    }
+
+    /// Polled with the waker of a caller.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.poll_by(context, |operation, context| operation.poll_unpin(context))
+    }
+
+    /// Waits on the spot: a keeper may call the waker of a thread that is blocked here.
+    fn blocking(mut self) -> F::Output {
+        pollster::block_on(poll_fn(|context| {
+            self.poll_by(context, |operation, context| operation.future.poll_unpin(context))
+        }))
+    }
+
+    fn poll_by(
+        &mut self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Operation<F>, &mut Context<'_>) -> Poll<F::Output>,
+    ) -> Poll<F::Output> {
+        let polled = self.advance(context, poll);
+        if polled.is_ready() {
+            // Whatever is under way is given up.
+            self.stage = Stage::Resolved;
+        }
+        polled
+    }
+
+    fn advance(
+        &mut self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Operation<F>, &mut Context<'_>) -> Poll<F::Output>,
+    ) -> Poll<F::Output> {
+        // What was started before a fork is answered in the parent alone.
+        if self.plan.handle.is_forked() {
+            return Poll::Ready(Err(Fault::Forked.into()));
+        }
+        if let Stage::Planned = self.stage {
+            if self.plan.canceller.as_ref().is_some_and(Canceller::is_cancelled) {
+                return Poll::Ready(Err(Failed::Cancelled));
+            }
+            let acquiring = self.plan.start(self.mode)?;
+            *self = Self::going_on(self.plan.clone(), self.mode, acquiring);
+        }
+        let Stage::Running { operation, cancelled } = &mut self.stage else {
+            panic!("the future of an acquire was polled after it had resolved");
+        };
+        // With the waker of the caller itself: whoever cancels is no keeper.
+        if cancelled.as_mut().is_some_and(|cancelled| cancelled.poll(context).is_ready()) {
+            return Poll::Ready(Err(Failed::Cancelled));
+        }
+        poll(operation, context)
     }
 }
 
 macro_rules! builder {
-    ($name:ident) => {
+    ($name:ident, $mode:ident) => {
         impl $name {
             pub(crate) fn new(handle: Arc<Handle>, spec: Arc<Spec>, label: Arc<str>) -> Self {
-                Self { plan: Plan { handle, spec, label, owner: "".into(), timeout: None } }
+                Self { attempt: Attempt::new(Plan::new(handle, spec, label), Mode::$mode) }
             }
 
-            /// What others see of this acquire in [`inspect`](crate::Lock::inspect) (default `host:pid`).
+            /// What others see of this acquire in [`inspect`](crate::Lock::inspect): at most 4096 bytes (default: the
+            /// client's [label](crate::ClientBuilder::label)).
             pub fn label(mut self, label: impl Into<String>) -> Self {
-                self.plan.label = label.into().into();
+                self.attempt.plan.label = label.into().into();
                 self
             }
 
-            /// On whose behalf it is made, for others to see (default empty).
+            /// On whose behalf it is made, for others to see: at most 4096 bytes (default empty).
             pub fn owner(mut self, owner: impl Into<String>) -> Self {
-                self.plan.owner = owner.into().into();
+                self.attempt.plan.owner = owner.into().into();
                 self
+            }
+
+            /// Fails with `Cancelled` as soon as [`Canceller::cancel`] is called, from whichever thread, and leaves the
+            /// queue. For those that wait on the spot; one that is awaited is cancelled by dropping it.
+            pub fn cancelled_by(mut self, canceller: &Canceller) -> Self {
+                self.attempt.plan.canceller = Some(canceller.clone());
+                self
+            }
+        }
+
+        shown!($name);
+    };
+}
+
+macro_rules! shown {
+    ($name:ident) => {
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let plan = &self.attempt.plan;
+                let mut shown = f.debug_struct(stringify!($name));
+                shown.field("name", plan.spec.name()).field("label", &plan.label);
+                if !plan.owner.is_empty() {
+                    shown.field("owner", &plan.owner);
+                }
+                if let Some(timeout) = &plan.timeout {
+                    shown.field("timeout", timeout);
+                }
+                shown.finish()
             }
         }
     };
 }
 
-/// An acquire that is about to start: await it, or call [`blocking`](Acquire::blocking).
-#[derive(Debug, Clone)]
+/// An acquire: await it, or wait on the spot with [`blocking`](Acquire::blocking). What it is told after its first poll
+/// is of no effect.
+///
+/// Await it without a timeout, or with one, but not inside of `tokio::time::timeout` in a loop: each turn of such a loop
+/// would join the queue anew, at its end.
+///
+/// # Errors
+/// [`AcquireError`].
+///
+/// # Cancel safety
+/// Dropped, it leaves the queue; a grant that was on its way is given back. The place in the queue is lost.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// let guard = lock.acquire().timeout(Duration::from_secs(30)).label("job 7").await?;
+/// guard.release().await?;
+///
+/// // It is a future: spawn it, race it, keep it.
+/// let task = tokio::spawn(lock.acquire());
+/// let guard = task.await??;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is acquired until this is awaited"]
 pub struct Acquire {
-    plan: Plan,
+    attempt: Attempt<Resolving>,
 }
 
-/// A try that is about to start: await it, or call [`blocking`](TryAcquire::blocking).
-#[derive(Debug, Clone)]
+/// A try: await it, or wait on the spot with [`blocking`](TryAcquire::blocking). It resolves within 5 seconds, or by its
+/// [`timeout`](TryAcquire::timeout).
+///
+/// # Errors
+/// [`TryAcquireError`].
+///
+/// # Cancel safety
+/// Dropped, it gives back what may have been granted.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+/// use fairlock::TryAcquireError;
+///
+/// match lock.try_acquire().await {
+///     Ok(guard) => println!("granted with token {}", guard.token()),
+///     Err(TryAcquireError::Busy { waiting, .. }) => println!("busy, and {waiting} wait"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is tried until this is awaited"]
 pub struct TryAcquire {
-    plan: Plan,
+    attempt: Attempt<Resolving>,
 }
 
-/// An acquire that returns as soon as it stands in the queue: await it, or call [`blocking`](Enqueue::blocking).
-#[derive(Debug, Clone)]
+/// An acquire that resolves as soon as it has a ticket: await it, or wait on the spot with
+/// [`blocking`](Enqueue::blocking).
+///
+/// # Errors
+/// [`AcquireError`].
+///
+/// # Cancel safety
+/// Dropped, it leaves the queue.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+/// let waiting = lock.enqueue().await?;
+/// println!("ticket {}, position {}", waiting.ticket(), waiting.position().await?);
+/// let guard = waiting.await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is enqueued until this is awaited"]
 pub struct Enqueue {
-    plan: Plan,
+    attempt: Attempt<Queueing>,
 }
 
-builder!(Acquire);
-builder!(TryAcquire);
-builder!(Enqueue);
+builder!(Acquire, Wait);
+builder!(TryAcquire, Try);
+builder!(Enqueue, Enqueue);
 
 impl Acquire {
     /// Gives up after this time (default: waits for ever). It returns by then also when the server cannot be reached. What
     /// waiting does not mend, such as a wrong password, ends it at once with [`Fault::Connect`] or [`Fault::Refused`].
+    ///
+    /// Without any time, `Duration::ZERO`, it is a try: it is granted at once or times out, as soon as the server answers.
+    /// Other times are brought between a millisecond and 366 days.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.plan.timeout = Some(timeout);
+        self.attempt.plan.timeout = Some(timeout);
         self
     }
 
-    /// Waits on the spot; no async runtime is needed. Inside of one it blocks its thread.
+    /// Waits on the spot; no async runtime is needed. See [`Operation::blocking`] for what blocks within one. To end the
+    /// wait from another thread, use [`cancelled_by`](Self::cancelled_by).
     ///
     /// # Errors
     /// As when awaited.
     pub fn blocking(self) -> Result<Guard, AcquireError> {
-        Ok(pollster::block_on(Resolving::new(self.plan, Mode::Wait))?)
+        Ok(self.attempt.blocking()?)
     }
 
     /// Acquires, runs the job while holding the lock, and releases, see [`Lock::run`](crate::Lock::run).
@@ -107,35 +293,69 @@ impl Acquire {
     ///
     /// # Cancel safety
     /// If the future is dropped, the job is, and the lock is given back.
-    pub async fn run<F, Fut, T>(self, job: F) -> Result<T, RunError>
+    pub fn run<F, Fut, T>(self, job: F) -> Operation<impl Future<Output = Result<T, RunError>> + use<F, Fut, T>>
     where
         F: FnOnce(Held) -> Fut,
         Fut: Future<Output = T>,
     {
-        let guard = self.await?;
-        let value = {
-            let mut lost = pin!(guard.lost());
-            let mut job = pin!(job(guard.held()));
-            std::future::poll_fn(|context| match lost.as_mut().poll(context) {
-                Poll::Ready(lost) => Poll::Ready(Err(lost)),
-                Poll::Pending => job.as_mut().poll(context).map(Ok),
-            })
-            .await?
-        };
-        // The clock decides, not the order in which tasks were woken.
-        guard.check()?;
-        match guard.release().await {
-            Err(crate::ReleaseError::Lost(lost)) => Err(lost.into()),
-            // The job ended under its lease. Whether the server has heard of it is the keeper's business.
-            _ => Ok(value),
-        }
+        Operation::of_others(async move {
+            let guard = self.await?;
+            let value = {
+                let mut lost = pin!(guard.lost());
+                let mut job = pin!(job(guard.held()));
+                poll_fn(|context| match lost.as_mut().poll(context) {
+                    Poll::Ready(lost) => Poll::Ready(Err(lost)),
+                    Poll::Pending => job.as_mut().poll(context).map(Ok),
+                })
+                .await?
+            };
+            // The clock decides, not the order in which tasks were woken.
+            guard.check()?;
+            match guard.release().await {
+                Err(ReleaseError::Lost(lost)) => Err(lost.into()),
+                // The job ended under its lease. Whether the server has heard of it is the keeper's business.
+                _ => Ok(value),
+            }
+        })
+    }
+}
+
+impl Future for Acquire {
+    type Output = Result<Guard, AcquireError>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.attempt.poll(context).map_err(AcquireError::from)
+    }
+}
+
+impl TryAcquire {
+    /// How long it waits for the server's answer (default 5 seconds), between a millisecond and 366 days. Then it fails with
+    /// [`Fault::Unavailable`].
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.attempt.plan.timeout = Some(timeout);
+        self
+    }
+
+    /// Waits for the answer on the spot; no async runtime is needed.
+    ///
+    /// # Errors
+    /// As when awaited.
+    pub fn blocking(self) -> Result<Guard, TryAcquireError> {
+        Ok(self.attempt.blocking()?)
+    }
+}
+
+impl Future for TryAcquire {
+    type Output = Result<Guard, TryAcquireError>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.attempt.poll(context).map_err(TryAcquireError::from)
     }
 }
 
 impl Enqueue {
-    /// Gives up after this time, counted from now, not from the ticket (default: waits for ever).
+    /// Gives up after this time, between a millisecond and 366 days (default: waits for ever). It is counted from the first
+    /// poll of this, not from the ticket, and goes on for the [`Waiting`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.plan.timeout = Some(timeout);
+        self.attempt.plan.timeout = Some(timeout);
         self
     }
 
@@ -144,103 +364,60 @@ impl Enqueue {
     /// # Errors
     /// As when awaited.
     pub fn blocking(self) -> Result<Waiting, AcquireError> {
-        pollster::block_on(Queueing::new(self.plan))
+        let plan = self.attempt.plan.clone();
+        let (ticket, acquiring) = self.attempt.blocking()?;
+        Ok(Waiting::new(ticket, plan, acquiring))
     }
 }
 
-impl TryAcquire {
-    /// Waits for the answer on the spot; no async runtime is needed.
-    ///
-    /// # Errors
-    /// As when awaited.
-    pub fn blocking(self) -> Result<Guard, TryAcquireError> {
-        Ok(pollster::block_on(Resolving::new(self.plan, Mode::Try))?)
-    }
-}
-
-impl IntoFuture for Acquire {
-    type Output = Result<Guard, AcquireError>;
-    type IntoFuture = AcquireFuture;
-    fn into_future(self) -> AcquireFuture {
-        AcquireFuture { inner: Resolving::new(self.plan, Mode::Wait).relayed() }
-    }
-}
-
-impl IntoFuture for TryAcquire {
-    type Output = Result<Guard, TryAcquireError>;
-    type IntoFuture = TryAcquireFuture;
-    fn into_future(self) -> TryAcquireFuture {
-        TryAcquireFuture { inner: Resolving::new(self.plan, Mode::Try).relayed() }
-    }
-}
-
-impl IntoFuture for Enqueue {
+impl Future for Enqueue {
     type Output = Result<Waiting, AcquireError>;
-    type IntoFuture = EnqueueFuture;
-    fn into_future(self) -> EnqueueFuture {
-        let wakers = self.plan.handle.wakers.clone();
-        EnqueueFuture { inner: wakers.relay(Queueing::new(self.plan)) }
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let (ticket, acquiring) = ready!(self.attempt.poll(context))?;
+        Poll::Ready(Ok(Waiting::new(ticket, self.attempt.plan.clone(), acquiring)))
     }
 }
 
-/// Polls a channel without tokio's budget for cooperation: on another executor inside of a tokio task, such as
-/// [`Acquire::blocking`], an exhausted budget is never refilled and the poll would be pending for ever.
-fn poll<F: Future + Unpin>(future: &mut F, context: &mut Context<'_>) -> Poll<F::Output> {
-    pin!(tokio::task::unconstrained(future)).poll(context)
-}
-
-/// Both ways in which an acquire can fail, before they are told apart by its kind.
+/// Why an attempt failed, before its kind says what that means.
 enum Failed {
     Refused(Refusal),
     NotTaken(Duration),
-    Other(AcquireError),
+    Invalid(InvalidOption),
+    Cancelled,
 }
 
-/// An acquire from its first poll to its result.
-#[derive(Debug)]
-struct Resolving {
-    plan: Plan,
-    mode: Mode,
-    acquiring: Option<Acquiring>,
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Self {
+        Self::Refused(Refusal::Fault(fault))
+    }
 }
 
-impl Resolving {
-    fn new(plan: Plan, mode: Mode) -> Self {
-        Self { plan, mode, acquiring: None }
+impl From<InvalidOption> for Failed {
+    fn from(error: InvalidOption) -> Self {
+        Self::Invalid(error)
     }
+}
 
-    fn relayed(self) -> Relayed<Self> {
-        self.plan.handle.wakers.clone().relay(self)
-    }
+/// An attempt under way, until its result.
+struct Resolving(Acquiring);
 
-    fn started(&mut self) -> Result<&mut Acquiring, AcquireError> {
-        // What was started before a fork is answered in the parent alone.
-        if self.plan.handle.is_forked() {
-            return Err(Fault::Forked.into());
-        }
-        let acquiring = match self.acquiring.take() {
-            Some(acquiring) => acquiring,
-            None => self.plan.start(self.mode)?,
-        };
-        Ok(self.acquiring.insert(acquiring))
+impl From<Acquiring> for Resolving {
+    fn from(acquiring: Acquiring) -> Self {
+        Self(acquiring)
     }
 }
 
 impl Future for Resolving {
     type Output = Result<Guard, Failed>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let handle = self.plan.handle.clone();
-        handle.say_notes();
-        let acquiring = match self.started() {
-            Ok(acquiring) => acquiring,
-            Err(error) => return Poll::Ready(Err(Failed::Other(error))),
+        let acquiring = &mut self.0;
+        let result = match acquiring.result.as_mut() {
+            Some(result) => ready!(poll(result, context)),
+            None => return Poll::Ready(Err(Fault::Closed.into())),
         };
-        let Some(result) = acquiring.result.as_mut() else { return Poll::Pending };
-        let result = ready!(poll(result, context));
         acquiring.result = None;
-        handle.say_notes();
         Poll::Ready(match result {
-            Ok(Ok(armed)) => match armed.into_guard(handle) {
+            Ok(Ok(armed)) => match armed.into_guard(acquiring.handle.clone()) {
                 Ok(guard) => {
                     tracing::debug!(lock = guard.name(), ticket = guard.ticket(), token = guard.token(), "granted");
                     Ok(guard)
@@ -248,7 +425,7 @@ impl Future for Resolving {
                 Err(lease) => Err(Failed::NotTaken(lease)),
             },
             Ok(Err(refusal)) => Err(Failed::Refused(refusal)),
-            Err(_) => Err(Failed::Other(Fault::KeeperPanicked.into())),
+            Err(_) => Err(Fault::KeeperPanicked.into()),
         })
     }
 }
@@ -260,11 +437,13 @@ impl From<Failed> for AcquireError {
                 AcquireError::Timeout { waited, position, cause }
             }
             Failed::Refused(Refusal::Fault(fault)) => fault.into(),
+            // A try, because it had no time to wait.
             Failed::Refused(Refusal::Busy { .. }) => {
                 Fault::Refused { message: "it says that the lock is busy to an acquire that waits".into() }.into()
             }
             Failed::NotTaken(lease) => AcquireError::NotTaken { lease },
-            Failed::Other(error) => error,
+            Failed::Invalid(error) => error.into(),
+            Failed::Cancelled => AcquireError::Cancelled,
         }
     }
 }
@@ -275,121 +454,69 @@ impl From<Failed> for TryAcquireError {
             Failed::Refused(Refusal::Busy { holder, waiting, recovering_for }) => {
                 TryAcquireError::Busy { holder, waiting, recovering_for }
             }
+            Failed::Refused(Refusal::Timeout { waited, cause, .. }) => Fault::Unavailable { waited, cause }.into(),
+            Failed::Refused(Refusal::Fault(fault)) => fault.into(),
             Failed::NotTaken(lease) => TryAcquireError::NotTaken { lease },
-            other => match AcquireError::from(other) {
-                AcquireError::Option(error) => error.into(),
-                AcquireError::Fault(fault) => fault.into(),
-                AcquireError::NotTaken { lease } => TryAcquireError::NotTaken { lease },
-                AcquireError::Timeout { waited, cause, .. } => Fault::Unavailable { waited, cause }.into(),
-            },
+            Failed::Invalid(error) => error.into(),
+            Failed::Cancelled => TryAcquireError::Cancelled,
         }
     }
 }
 
-impl From<OptionError> for Failed {
-    fn from(error: OptionError) -> Self {
-        Failed::Other(error.into())
-    }
-}
+/// An attempt under way, until its ticket.
+struct Queueing(Option<Acquiring>);
 
-/// The future of an [`Acquire`].
-///
-/// # Cancel safety
-/// Dropped, it leaves the queue; a grant that was on its way is given back.
-#[derive(Debug)]
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct AcquireFuture {
-    inner: Relayed<Resolving>,
-}
-
-impl Future for AcquireFuture {
-    type Output = Result<Guard, AcquireError>;
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.inner.poll_unpin(context).map_err(AcquireError::from)
-    }
-}
-
-/// The future of a [`TryAcquire`]. It resolves within 5 seconds.
-///
-/// # Cancel safety
-/// Dropped, it gives back what may have been granted.
-#[derive(Debug)]
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct TryAcquireFuture {
-    inner: Relayed<Resolving>,
-}
-
-impl Future for TryAcquireFuture {
-    type Output = Result<Guard, TryAcquireError>;
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.inner.poll_unpin(context).map_err(TryAcquireError::from)
-    }
-}
-
-/// The future of an [`Enqueue`]. It resolves when the server has given the place, or by its timeout.
-///
-/// # Cancel safety
-/// Dropped, it leaves the queue.
-#[derive(Debug)]
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct EnqueueFuture {
-    inner: Relayed<Queueing>,
-}
-
-impl Future for EnqueueFuture {
-    type Output = Result<Waiting, AcquireError>;
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.inner.poll_unpin(context)
-    }
-}
-
-/// An acquire from its first poll to its ticket.
-#[derive(Debug)]
-struct Queueing {
-    inner: Option<Resolving>,
-}
-
-impl Queueing {
-    fn new(plan: Plan) -> Self {
-        Self { inner: Some(Resolving::new(plan, Mode::Enqueue)) }
+impl From<Acquiring> for Queueing {
+    fn from(acquiring: Acquiring) -> Self {
+        Self(Some(acquiring))
     }
 }
 
 impl Future for Queueing {
-    type Output = Result<Waiting, AcquireError>;
+    type Output = Result<(u64, Acquiring), Failed>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(resolving) = self.inner.as_mut() else { return Poll::Pending };
-        let acquiring = resolving.started()?;
-        if let Some(ticket) = acquiring.ticket.as_mut()
-            && let Ok(ticket) = ready!(poll(ticket, context))
-        {
-            acquiring.ticket = None;
-            return Poll::Ready(match self.inner.take() {
-                Some(inner) => Ok(Waiting { ticket, inner: inner.relayed() }),
-                None => Err(Fault::Closed.into()),
-            });
-        }
-        // No ticket will come, so there is a reason for it.
+        let ticket = match self.0.as_mut().and_then(|acquiring| acquiring.ticket.as_mut()) {
+            Some(ticket) => ready!(poll(ticket, context)).ok(),
+            None => None,
+        };
+        let Some(mut acquiring) = self.0.take() else { return Poll::Ready(Err(Fault::Closed.into())) };
         acquiring.ticket = None;
-        resolving.poll_unpin(context).map(|result| match result {
-            Ok(_) => Err(Fault::Closed.into()),
-            Err(failed) => Err(failed.into()),
-        })
+        if let Some(ticket) = ticket {
+            return Poll::Ready(Ok((ticket, acquiring)));
+        }
+        // No ticket will come: the keeper has said why, or is gone.
+        let mut resolving = Resolving(acquiring);
+        let Poll::Ready(result) = resolving.poll_unpin(context) else {
+            self.0 = Some(resolving.0);
+            return Poll::Pending;
+        };
+        Poll::Ready(Err(result.err().unwrap_or_else(|| Fault::Closed.into())))
     }
 }
 
-/// A place in the queue: await it for the lock.
+/// A place in the queue: await it for the lock, or wait on the spot with [`blocking`](Waiting::blocking).
+///
+/// # Errors
+/// [`AcquireError`].
 ///
 /// # Cancel safety
 /// Dropped, it leaves the queue; a grant that was on its way is given back.
-#[derive(Debug)]
+///
+/// # Examples
+/// See [`Enqueue`].
 #[must_use = "the place in the queue is given up as soon as this is dropped"]
 pub struct Waiting {
     ticket: u64,
-    inner: Relayed<Resolving>,
+    attempt: Attempt<Resolving>,
 }
 
+shown!(Waiting);
+
 impl Waiting {
+    fn new(ticket: u64, plan: Plan, acquiring: Acquiring) -> Self {
+        Self { ticket, attempt: Attempt::going_on(plan, Mode::Enqueue, acquiring) }
+    }
+
     /// The ticket: lower ones are served first.
     pub fn ticket(&self) -> u64 {
         self.ticket
@@ -402,27 +529,30 @@ impl Waiting {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time. It borrows nothing, so that it can be awaited beside the wait itself.
-    pub fn position(&self) -> impl Future<Output = Result<u64, Fault>> + Send + use<> {
-        let handle = self.inner.future.plan.handle.clone();
-        let waiter = self.inner.future.acquiring.as_ref().map(|acquiring| (acquiring.id, acquiring.lock.clone()));
-        async move {
+    pub fn position(&self) -> Operation<impl Future<Output = Result<u64, Fault>> + Send + Sync + use<>> {
+        let handle = self.attempt.plan.handle.clone();
+        let waiter = match &self.attempt.stage {
+            Stage::Running { operation, .. } => Some((operation.future.0.id, operation.future.0.lock.clone())),
+            Stage::Planned | Stage::Resolved => None,
+        };
+        Operation::relayed(&self.attempt.plan.handle.wakers, async move {
             let Some((id, lock)) = waiter else { return Ok(0) };
             handle.position(&lock, id).await
-        }
+        })
     }
 
     /// Waits on the spot; no async runtime is needed.
     ///
     /// # Errors
     /// As when awaited.
-    pub fn blocking(mut self) -> Result<Guard, AcquireError> {
-        Ok(pollster::block_on(&mut self.inner.future)?)
+    pub fn blocking(self) -> Result<Guard, AcquireError> {
+        Ok(self.attempt.blocking()?)
     }
 }
 
 impl Future for Waiting {
     type Output = Result<Guard, AcquireError>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.inner.poll_unpin(context).map_err(AcquireError::from)
+        self.attempt.poll(context).map_err(AcquireError::from)
     }
 }

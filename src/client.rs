@@ -1,12 +1,14 @@
 //! Connecting, and the handle that all locks of a client share.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::error::{ConnectError, OptionError};
+use crate::error::{ConnectError, InvalidOption};
 use crate::keeper::{self, Handle};
 use crate::lock::Lock;
+use crate::operation::Operation;
 use crate::options::{LockOptions, check_braces, check_name, check_text};
 use crate::protocol::LockKeys;
 use crate::server::Target;
@@ -37,8 +39,16 @@ impl Client {
     ///
     /// # Cancel safety
     /// If the future is dropped, the connection is closed again.
-    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::builder().url(url).connect().await
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = fairlock::Client::connect("redis://127.0.0.1/").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn connect(url: &str) -> Operation<impl Future<Output = Result<Self, ConnectError>> + Send + use<>> {
+        Self::builder().url(url).connect()
     }
 
     /// A client that connects in the background when it is first used, and waits for a server that is not there yet. An
@@ -59,16 +69,16 @@ impl Client {
     /// The lock of this name, with the usual options. No round trip.
     ///
     /// # Errors
-    /// [`OptionError`] if the name is empty, longer than 512 bytes or contains a brace.
-    pub fn lock(&self, name: &str) -> Result<Lock, OptionError> {
+    /// [`InvalidOption`] if the name is empty, longer than 512 bytes or contains a brace.
+    pub fn lock(&self, name: &str) -> Result<Lock, InvalidOption> {
         self.lock_with(name, LockOptions::default())
     }
 
     /// The lock of this name, with these options. No round trip.
     ///
     /// # Errors
-    /// [`OptionError`] if the name or an option cannot work.
-    pub fn lock_with(&self, name: &str, options: LockOptions) -> Result<Lock, OptionError> {
+    /// [`InvalidOption`] if the name or an option cannot work.
+    pub fn lock_with(&self, name: &str, options: LockOptions) -> Result<Lock, InvalidOption> {
         check_name(name)?;
         let spec = options.of(LockKeys::new(&self.handle.prefix, name))?;
         Ok(Lock::new(self.handle.clone(), spec, self.label.clone()))
@@ -79,24 +89,35 @@ impl Client {
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client is closed all the same.
-    pub async fn close(&self) {
-        // An error says that the keeper is gone: so is everything that it kept.
-        let _ = self.handle.close().await;
+    pub fn close(&self) -> Operation<impl Future<Output = ()> + Send + use<>> {
+        let handle = self.handle.clone();
+        Operation::relayed(&self.handle.wakers, async move {
+            // An error says that the keeper is gone: so is everything that it kept.
+            let _ = handle.close().await;
+        })
     }
 
     /// Makes the client's thread panic: for tests of what comes after.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(feature = "__test-hooks")]
     #[doc(hidden)]
     pub fn panic_keeper(&self) {
         self.handle.panic();
     }
 }
 
+/// Where the server is, as the builder was told.
+#[derive(Clone)]
+enum Server {
+    Url(String),
+    Sentinel { sentinels: Vec<String>, master: String },
+    Cluster { nodes: Vec<String> },
+}
+
 /// Settings of a [`Client`].
 #[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
-    url: String,
+    server: Server,
     login: Option<(String, String)>,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
@@ -107,7 +128,7 @@ pub struct ClientBuilder {
 impl std::fmt::Debug for ClientBuilder {
     /// Without the URL: it may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let server = Target::parse(&self.url).ok();
+        let server = self.target().ok();
         f.debug_struct("ClientBuilder")
             .field("server", &server)
             .field("prefix", &self.prefix)
@@ -119,7 +140,7 @@ impl std::fmt::Debug for ClientBuilder {
 impl Default for ClientBuilder {
     fn default() -> Self {
         Self {
-            url: "redis://127.0.0.1/".into(),
+            server: Server::Url("redis://127.0.0.1/".into()),
             login: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -140,22 +161,23 @@ impl ClientBuilder {
     ///
     /// With `rediss` for `redis` (and the feature `tls`) the connections are encrypted, see `tls`.
     pub fn url(mut self, url: &str) -> Self {
-        self.url = url.into();
+        self.server = Server::Url(url.into());
         self
     }
 
-    /// The master of this name, as these sentinels (`host:port`) know it: the same as a URL of `redis+sentinel://`.
-    pub fn sentinel<S: AsRef<str>>(self, sentinels: impl IntoIterator<Item = S>, master: &str) -> Self {
-        let hosts: Vec<S> = sentinels.into_iter().collect();
-        let hosts: Vec<&str> = hosts.iter().map(AsRef::as_ref).collect();
-        self.url(&format!("redis+sentinel://{}/{master}", hosts.join(",")))
+    /// The master of this name, as these sentinels (`host` or `host:port`, default port 26379) know it; they are asked
+    /// again after every loss of the connection. In the place of a [`url`](Self::url).
+    pub fn sentinel<S: Into<String>>(mut self, sentinels: impl IntoIterator<Item = S>, master: &str) -> Self {
+        let sentinels = sentinels.into_iter().map(Into::into).collect();
+        self.server = Server::Sentinel { sentinels, master: master.into() };
+        self
     }
 
-    /// A Redis Cluster of which these (`host:port`) are some nodes: the same as a URL of `redis+cluster://`.
-    pub fn cluster<S: AsRef<str>>(self, nodes: impl IntoIterator<Item = S>) -> Self {
-        let hosts: Vec<S> = nodes.into_iter().collect();
-        let hosts: Vec<&str> = hosts.iter().map(AsRef::as_ref).collect();
-        self.url(&format!("redis+cluster://{}", hosts.join(",")))
+    /// A Redis Cluster of which these (`host` or `host:port`, default port 6379) are some nodes. In the place of a
+    /// [`url`](Self::url).
+    pub fn cluster<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> Self {
+        self.server = Server::Cluster { nodes: nodes.into_iter().map(Into::into).collect() };
+        self
     }
 
     /// As whom to go to the servers of the locks (not to sentinels): instead of user and password in the URL.
@@ -164,7 +186,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Certificates for connections of `rediss://`, with the feature `tls`.
+    /// Encrypts the connections to [`sentinel`](Self::sentinel)s and their master, or to the nodes of a
+    /// [`cluster`](Self::cluster), and says which certificates to use. A [`url`](Self::url) says by itself whether
+    /// connections are encrypted: there this is for a scheme that begins with `rediss`, and an error with any other.
+    ///
+    /// Needs the feature `tls`.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::Tls) -> Self {
         self.tls = Some(tls);
@@ -188,15 +214,19 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// [`ConnectError`] within 5 seconds if the server cannot be reached or cannot be used, or a setting cannot work.
-    pub async fn connect(self) -> Result<Client, ConnectError> {
-        let (first, connected) = oneshot::channel();
-        let client = self.start(Some(first))?;
-        match client.handle.wakers.relay(connected).await {
-            Ok(result) => result?,
-            Err(_) => return Err(ConnectError::Thread { cause: "it ended at once".into() }),
-        }
-        client.handle.say_notes();
-        Ok(client)
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the connection is closed again.
+    pub fn connect(self) -> Operation<impl Future<Output = Result<Client, ConnectError>> + Send + use<>> {
+        Operation::of_others(async move {
+            let (first, connected) = oneshot::channel();
+            let client = self.start(Some(first))?;
+            match Operation::relayed(&client.handle.wakers, connected).await {
+                Ok(result) => result?,
+                Err(_) => return Err(ConnectError::Thread { cause: "it ended at once".into() }),
+            }
+            Ok(client)
+        })
     }
 
     /// Connects when first used, see [`Client::connect_lazy`].
@@ -207,22 +237,39 @@ impl ClientBuilder {
         self.start(None)
     }
 
-    fn start(self, first: Option<oneshot::Sender<Result<(), ConnectError>>>) -> Result<Client, ConnectError> {
-        check_text("the prefix", &self.prefix)?;
-        check_braces("the prefix", &self.prefix)?;
-        let label = self.label.unwrap_or_else(|| {
-            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            format!("{host}:{}", std::process::id())
-        });
-        check_text("the label", &label)?;
-        let mut target = Target::parse(&self.url)?;
+    fn target(&self) -> Result<Target, ConnectError> {
+        #[cfg(feature = "tls")]
+        let encrypted = self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        let encrypted = false;
+        let mut target = match &self.server {
+            Server::Url(url) => Target::parse(url)?,
+            Server::Sentinel { sentinels, master } => Target::sentinel(sentinels, master, encrypted)?,
+            Server::Cluster { nodes } => Target::cluster(nodes, encrypted)?,
+        };
         if let Some((user, password)) = &self.login {
             target.set_login(user, password);
         }
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
+            if let (Server::Url(url), false) = (&self.server, target.is_encrypted()) {
+                let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme).to_owned();
+                return Err(ConnectError::NotEncrypted { scheme });
+            }
             target.set_tls(tls)?;
         }
+        Ok(target)
+    }
+
+    fn start(self, first: Option<oneshot::Sender<Result<(), ConnectError>>>) -> Result<Client, ConnectError> {
+        check_text("the prefix", &self.prefix)?;
+        check_braces("the prefix", &self.prefix)?;
+        let label = self.label.clone().unwrap_or_else(|| {
+            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            format!("{host}:{}", std::process::id())
+        });
+        check_text("the label", &label)?;
+        let target = self.target()?;
         let client: Arc<str> = uuid::Uuid::new_v4().simple().to_string().into();
         let start = keeper::Start { target: target.clone(), client, prefix: self.prefix.into(), first };
         Ok(Client { handle: keeper::start(start)?, target: Arc::new(target), label: label.into() })

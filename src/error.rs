@@ -12,7 +12,7 @@ pub use connect::ConnectError;
 /// A name or an option that cannot work. Nothing was sent to the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum OptionError {
+pub enum InvalidOption {
     /// The name of the lock is empty.
     #[error("the lock's name is empty: give it a name such as \"reports:nightly\"")]
     EmptyName,
@@ -108,7 +108,7 @@ pub enum Fault {
 }
 
 /// An acquire did not get the lock. Its place in the queue was given up.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// Its time was over before its turn came.
@@ -129,16 +129,19 @@ pub enum AcquireError {
         /// The lease.
         lease: Duration,
     },
+    /// Its [`Canceller`](crate::Canceller) was told to end it.
+    #[error("the acquire was cancelled by its own program")]
+    Cancelled,
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] InvalidOption),
     /// A reason that any call can fail for.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
 /// A try did not get the lock.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryAcquireError {
     /// Somebody else holds the lock or is before us, or the server lost data and grants nothing for a while.
@@ -159,9 +162,12 @@ pub enum TryAcquireError {
         /// The lease.
         lease: Duration,
     },
+    /// Its [`Canceller`](crate::Canceller) was told to end it.
+    #[error("the acquire was cancelled by its own program")]
+    Cancelled,
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] InvalidOption),
     /// A reason that any call can fail for.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -243,7 +249,7 @@ pub enum RenewError {
 }
 
 /// A job under [`run`](crate::Lock::run) was not run, or not to its end under the lease.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The lock was not acquired, the job was not started.

@@ -1,21 +1,23 @@
 //! What a holder has in its hands.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::task::{Poll, ready};
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::watch;
 
 use crate::clock::Time;
 use crate::error::{Fault, Lost, LostReason, ReleaseError, RenewError};
 use crate::keeper::{Command, Handle, Message, Release, Renewal};
+use crate::operation::Operation;
 use crate::options::Spec;
-use crate::wakers::Wakers;
+use crate::wakers::{Wakers, poll};
 
 /// A lease as keeper, guard and views see it.
 #[derive(Debug)]
@@ -27,7 +29,11 @@ pub(crate) struct Shared {
     process: u32,
     deadline: AtomicU64,
     taken: AtomicU8,
-    lost: watch::Sender<Option<LostReason>>,
+    lost: OnceLock<LostReason>,
+    /// The deadline has moved, or the lease was lost.
+    renewed: Notify,
+    /// The lease was lost, or given back.
+    ended: Notify,
     wakers: Arc<Wakers>,
 }
 
@@ -45,14 +51,17 @@ impl Shared {
             process: std::process::id(),
             deadline: AtomicU64::new(deadline.0),
             taken: AtomicU8::new(WAITING),
-            lost: watch::Sender::new(None),
+            lost: OnceLock::new(),
+            renewed: Notify::new(),
+            ended: Notify::new(),
             wakers,
         }
     }
 
     pub(crate) fn prolong(&self, deadline: Time) {
-        if self.lost.borrow().is_none() {
+        if self.lost.get().is_none() {
             self.deadline.fetch_max(deadline.0, Ordering::Release);
+            self.renewed.notify_waiters();
         }
     }
 
@@ -62,13 +71,16 @@ impl Shared {
         {
             self.deadline.store(0, Ordering::Release);
         }
-        self.lost.send_if_modified(|lost| {
-            let first = lost.is_none();
-            if first {
-                *lost = Some(reason);
-            }
-            first
-        });
+        if self.lost.set(reason.clone()).is_err() {
+            return;
+        }
+        // What the caller has asked for is no news. The others read of it before they hear of it.
+        if !matches!(reason, LostReason::Released | LostReason::Closed) {
+            let Lost { name, token, reason } = self.lost_with(reason);
+            self.wakers.say(move || tracing::warn!(lock = &*name, token, %reason, "lease lost"));
+        }
+        self.ended.notify_waiters();
+        self.renewed.notify_waiters();
     }
 
     /// The keeper takes it back if nobody has taken it.
@@ -96,7 +108,7 @@ impl Shared {
         if self.is_forked() {
             return Err(self.lost_with(LostReason::Forked));
         }
-        if let Some(reason) = &*self.lost.borrow() {
+        if let Some(reason) = self.lost.get() {
             return Err(self.lost_with(reason.clone()));
         }
         if self.remaining().is_zero() {
@@ -105,27 +117,51 @@ impl Shared {
         Ok(())
     }
 
-    async fn lost(self: Arc<Self>) -> Lost {
-        let mut changes = self.lost.subscribe();
-        let change = pin!(tokio::task::unconstrained(changes.wait_for(Option::is_some)));
-        let mut change = self.wakers.relay(change);
-        let reason = poll_fn(|context| {
-            // No keeper runs in a forked process, and nobody wakes what was polled before the fork.
-            if self.is_forked() {
-                return Poll::Ready(LostReason::Forked);
-            }
-            Poll::Ready(match ready!(change.poll_unpin(context)) {
-                Ok(reason) => reason.clone().unwrap_or(LostReason::Ended),
-                // The sender lives in `self`.
-                Err(_) => LostReason::Ended,
-            })
+    /// Returns when this is notified; in a forked process, where no keeper runs, whenever it is polled.
+    async fn notified(&self, mut notified: Pin<&mut Notified<'_>>) {
+        poll_fn(|context| match self.is_forked() {
+            true => Poll::Ready(()),
+            false => poll(&mut notified, context),
         })
         .await;
-        let lost = self.lost_with(reason);
-        if lost.reason != LostReason::Released {
-            tracing::warn!(lock = &*lost.name, token = lost.token, reason = %lost.reason, "lease lost");
+    }
+
+    /// The reason, once there is one.
+    async fn ended(&self) -> LostReason {
+        loop {
+            let notified = pin!(self.ended.notified());
+            if self.is_forked() {
+                return LostReason::Forked;
+            }
+            if let Some(reason) = self.lost.get() {
+                return reason.clone();
+            }
+            self.notified(notified).await;
         }
-        lost
+    }
+
+    /// What is left once the lease lasts longer than until this deadline.
+    async fn renewed(&self, before: u64) -> Result<Duration, Lost> {
+        loop {
+            let notified = pin!(self.renewed.notified());
+            self.check()?;
+            if self.deadline.load(Ordering::Acquire) > before {
+                return Ok(self.remaining());
+            }
+            self.notified(notified).await;
+        }
+    }
+
+    /// The next renewal from now on.
+    fn next_renewal(self: &Arc<Self>) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
+        let (shared, before) = (self.clone(), self.deadline.load(Ordering::Acquire));
+        Operation::relayed(&self.wakers, async move { shared.renewed(before).await })
+    }
+
+    fn show(&self, kind: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct(kind);
+        shown.field("name", &self.spec.name()).field("token", &self.token).field("remaining", &self.remaining());
+        shown.finish()
     }
 }
 
@@ -170,7 +206,23 @@ impl Drop for Armed {
 ///
 /// A guard cannot stop its owner from going on after the lease was lost: await [`lost`](Guard::lost), call
 /// [`check`](Guard::check) before what matters, and let stores refuse old [`token`](Guard::token)s.
-#[derive(Debug)]
+///
+/// Where it is the last of its client that is dropped, the drop waits up to 250 ms until the lock is given back, see
+/// [`Client`](crate::Client).
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+/// let guard = lock.acquire().await?;
+/// tokio::select! {
+///     lost = guard.lost() => return Err(lost.into()),
+///     () = work(guard.token()) => {}
+/// }
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// # async fn work(token: u64) {}
+/// ```
 #[must_use = "the lock is given back as soon as its guard is dropped"]
 pub struct Guard {
     // Before the handle: the release must be on its way when the last handle ends the keeper.
@@ -213,15 +265,41 @@ impl Guard {
     }
 
     /// Resolves when the lease is lost: the `notice` before its deadline if it cannot be renewed, at once if the server
-    /// says that it has ended. Final.
+    /// says that it has ended. Final. No round trip.
     ///
     /// In a forked process it resolves whenever it is polled. One that was polled before the fork is not woken there:
     /// make a new one, or call [`check`](Guard::check).
     ///
+    /// It borrows the guard, which cannot be given back meanwhile. For a task that goes on by itself, use [`Held::lost`].
+    ///
     /// # Cancel safety
     /// The future may be dropped and made again at any time.
-    pub fn lost(&self) -> impl Future<Output = Lost> + Send + Sync + 'static + use<> {
-        self.armed.shared.clone().lost()
+    pub fn lost(&self) -> Operation<impl Future<Output = Lost> + Send + Sync + '_> {
+        let shared = &self.armed.shared;
+        Operation::relayed(&shared.wakers, async { shared.lost_with(shared.ended().await) })
+    }
+
+    /// Resolves at the next renewal of the lease, with what is left of it from then on. No round trip.
+    ///
+    /// # Errors
+    /// [`Lost`] when the lease is lost.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time. It counts renewals from this call on, whenever it is polled.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(guard: fairlock::Guard) {
+    /// let held = guard.held();
+    /// tokio::spawn(async move {
+    ///     while let Ok(remaining) = held.renewed().await {
+    ///         println!("renewed, {remaining:?} left");
+    ///     }
+    /// });
+    /// # }
+    /// ```
+    pub fn renewed(&self) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
+        self.armed.shared.next_renewal()
     }
 
     /// Prolongs the lease to its full length now. One round trip. Needed with
@@ -232,13 +310,15 @@ impl Guard {
     ///
     /// # Cancel safety
     /// If the future is dropped, the renewal may still take place.
-    pub async fn renew(&self) -> Result<(), RenewError> {
-        self.check()?;
-        let shared = &self.armed.shared;
-        match self.handle.renew(shared.spec.name(), shared.id).await? {
-            Renewal::Renewed => Ok(()),
-            Renewal::Lost(reason) => Err(shared.lost_with(reason).into()),
-        }
+    pub fn renew(&self) -> Operation<impl Future<Output = Result<(), RenewError>> + Send + Sync + use<>> {
+        let (handle, shared) = (self.handle.clone(), self.armed.shared.clone());
+        Operation::relayed(&self.handle.wakers, async move {
+            shared.check()?;
+            match handle.renew(shared.spec.name(), shared.id).await? {
+                Renewal::Renewed => Ok(()),
+                Renewal::Lost(reason) => Err(shared.lost_with(reason).into()),
+            }
+        })
     }
 
     /// Gives the lock back and says whether it was held to the end. One round trip; the next waiter is granted in it.
@@ -249,29 +329,48 @@ impl Guard {
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock is given back all the same.
-    pub async fn release(mut self) -> Result<(), ReleaseError> {
-        if self.armed.shared.is_forked() {
-            return Err(Fault::Forked.into());
-        }
-        let held = self.check();
-        let shared = self.armed.shared.clone();
-        self.armed.armed = false;
-        let answer = self.handle.release(shared.spec.name(), shared.id);
-        shared.lose(LostReason::Released);
-        let outcome = answer.await;
-        tracing::debug!(lock = &**shared.spec.name(), token = shared.token, ?outcome, "released");
-        self.handle.say_notes();
-        held?;
-        match outcome? {
-            Release::Released => Ok(()),
-            Release::Lost(reason) => Err(shared.lost_with(reason).into()),
-            Release::Unknown(cause) => Err(ReleaseError::Unknown { cause }),
-        }
+    pub fn release(mut self) -> Operation<impl Future<Output = Result<(), ReleaseError>> + Send + Sync + use<>> {
+        let wakers = self.handle.wakers.clone();
+        Operation::relayed(&wakers, async move {
+            if self.armed.shared.is_forked() {
+                return Err(Fault::Forked.into());
+            }
+            let held = self.check();
+            let shared = self.armed.shared.clone();
+            self.armed.armed = false;
+            shared.lose(LostReason::Released);
+            let outcome = self.handle.release(shared.spec.name(), shared.id).await;
+            tracing::debug!(lock = &**shared.spec.name(), token = shared.token, ?outcome, "released");
+            held?;
+            match outcome? {
+                Release::Released => Ok(()),
+                Release::Lost(reason) => Err(shared.lost_with(reason).into()),
+                Release::Unknown(cause) => Err(ReleaseError::Unknown { cause }),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.armed.shared.show("Guard", f)
     }
 }
 
 /// A view of a lease. It does not keep the lock: it outlives its guard and then says that the lease is over.
-#[derive(Debug, Clone)]
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(guard: fairlock::Guard) {
+/// let held = guard.held();
+/// tokio::spawn(async move {
+///     if let Some(lost) = held.lost().await {
+///         eprintln!("stop the work: {lost}");
+///     }
+/// });
+/// # }
+/// ```
+#[derive(Clone)]
 pub struct Held {
     shared: Arc<Shared>,
 }
@@ -300,9 +399,33 @@ impl Held {
         self.shared.check()
     }
 
-    /// Resolves when the lease is lost or given back, see [`Guard::lost`].
-    pub fn lost(&self) -> impl Future<Output = Lost> + Send + Sync + 'static + use<> {
-        self.shared.clone().lost()
+    /// Resolves when the lease is over: with how it was lost, or None if it was given back instead, by a release or by
+    /// dropping its guard. Otherwise as [`Guard::lost`]. No round trip.
+    ///
+    /// In `tokio::select!` write `Some(lost) = held.lost() => …`: the branch is of no effect after a release.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped and made again at any time.
+    pub fn lost(&self) -> Operation<impl Future<Output = Option<Lost>> + Send + Sync + use<>> {
+        let shared = self.shared.clone();
+        Operation::relayed(&self.shared.wakers, async move {
+            let reason = shared.ended().await;
+            (reason != LostReason::Released).then(|| shared.lost_with(reason))
+        })
+    }
+
+    /// Resolves at the next renewal of the lease, see [`Guard::renewed`].
+    ///
+    /// # Errors
+    /// [`Lost`] when the lease is lost, or was given back.
+    pub fn renewed(&self) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
+        self.shared.next_renewal()
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shared.show("Held", f)
     }
 }
 

@@ -57,7 +57,7 @@ pub struct LockState {
 /// What became of a call to [`Lock::break_lease`](crate::Lock::break_lease).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Broken {
+pub enum BreakOutcome {
     /// The holder is told, and its lease is not renewed any more: it ends after this time at the latest.
     Told {
         /// What is left of the lease.

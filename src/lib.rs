@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod acquire;
+mod cancel;
 mod client;
 mod clock;
 mod error;
@@ -8,6 +9,7 @@ mod guard;
 mod inspect;
 mod keeper;
 mod lock;
+mod operation;
 mod options;
 mod protocol;
 mod server;
@@ -15,19 +17,21 @@ mod server;
 mod tls;
 mod wakers;
 
-pub use acquire::{Acquire, AcquireFuture, Enqueue, EnqueueFuture, TryAcquire, TryAcquireFuture, Waiting};
+pub use acquire::{Acquire, Enqueue, TryAcquire, Waiting};
+pub use cancel::Canceller;
 pub use client::{Client, ClientBuilder};
 pub use error::{
-    AcquireError, ConnectError, Fault, Lost, LostReason, OptionError, ReleaseError, RenewError, RunError,
+    AcquireError, ConnectError, Fault, InvalidOption, Lost, LostReason, ReleaseError, RenewError, RunError,
     TryAcquireError,
 };
 pub use guard::{Guard, Held};
-pub use inspect::{Broken, Holder, LockState, QueuedWaiter};
+pub use inspect::{BreakOutcome, Holder, LockState, QueuedWaiter};
 pub use lock::Lock;
+pub use operation::Operation;
 pub use options::LockOptions;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 
-#[cfg(feature = "test-hooks")]
+#[cfg(feature = "__test-hooks")]
 #[doc(hidden)]
 pub mod testing;

@@ -1,21 +1,30 @@
 //! One lock.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
 use crate::acquire::{Acquire, Enqueue, TryAcquire};
 use crate::error::{Fault, RunError};
 use crate::guard::Held;
-use crate::inspect::{Broken, LockState};
+use crate::inspect::{BreakOutcome, LockState};
 use crate::keeper::Handle;
+use crate::operation::Operation;
 use crate::options::Spec;
 
 /// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Lock {
     handle: Arc<Handle>,
     spec: Arc<Spec>,
     label: Arc<str>,
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = &self.label;
+        f.debug_struct("Lock").field("name", self.spec.name()).field("label", label).finish_non_exhaustive()
+    }
 }
 
 impl Lock {
@@ -54,19 +63,24 @@ impl Lock {
     ///
     /// # Cancel safety
     /// If the future is dropped, the job is, and the lock is given back.
-    pub async fn run<F, Fut, T>(&self, job: F) -> Result<T, RunError>
+    pub fn run<F, Fut, T>(&self, job: F) -> Operation<impl Future<Output = Result<T, RunError>> + use<F, Fut, T>>
     where
         F: FnOnce(Held) -> Fut,
         Fut: Future<Output = T>,
     {
-        self.acquire().run(job).await
+        self.acquire().run(job)
     }
 
     /// Who holds the lock and who waits. One round trip for every 500 waiters. It changes nothing.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
-    pub async fn inspect(&self) -> Result<LockState, Fault> {
+    pub fn inspect(&self) -> Operation<impl Future<Output = Result<LockState, Fault>> + Send + Sync + use<>> {
+        let lock = self.clone();
+        Operation::relayed(&self.handle.wakers, async move { lock.read_pages().await })
+    }
+
+    async fn read_pages(&self) -> Result<LockState, Fault> {
         const PAGE: u32 = 500;
         let mut state = LockState::default();
         let mut after = 0;
@@ -92,8 +106,9 @@ impl Lock {
     ///
     /// # Errors
     /// [`Fault::Forked`] or [`Fault::KeeperPanicked`].
-    pub async fn trouble(&self) -> Result<Option<Arc<str>>, Fault> {
-        self.handle.trouble(self.spec.name()).await
+    pub fn trouble(&self) -> Operation<impl Future<Output = Result<Option<Arc<str>>, Fault>> + Send + Sync + use<>> {
+        let lock = self.clone();
+        Operation::relayed(&self.handle.wakers, async move { lock.handle.trouble(lock.spec.name()).await })
     }
 
     /// Ends the lease with this token for an operator: its holder is told, and the lease is not renewed any more. It ends
@@ -101,8 +116,12 @@ impl Lock {
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
-    pub async fn break_lease(&self, token: u64) -> Result<Broken, Fault> {
-        self.break_with(token, false).await
+    pub fn break_lease(
+        &self,
+        token: u64,
+    ) -> Operation<impl Future<Output = Result<BreakOutcome, Fault>> + Send + Sync + use<>> {
+        let lock = self.clone();
+        Operation::relayed(&self.handle.wakers, async move { lock.break_with(token, false).await })
     }
 
     /// Ends the lease with this token at once and grants the lock to the next waiter, **whether its holder knows or
@@ -114,11 +133,15 @@ impl Lock {
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
-    pub async fn force_break_lease(&self, token: u64) -> Result<Broken, Fault> {
-        self.break_with(token, true).await
+    pub fn force_break_lease(
+        &self,
+        token: u64,
+    ) -> Operation<impl Future<Output = Result<BreakOutcome, Fault>> + Send + Sync + use<>> {
+        let lock = self.clone();
+        Operation::relayed(&self.handle.wakers, async move { lock.break_with(token, true).await })
     }
 
-    async fn break_with(&self, token: u64, force: bool) -> Result<Broken, Fault> {
+    async fn break_with(&self, token: u64, force: bool) -> Result<BreakOutcome, Fault> {
         self.handle.break_lease(&self.spec.keys, token, force).await
     }
 }

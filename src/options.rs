@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::OptionError;
+use crate::error::InvalidOption;
 use crate::keeper::margin;
 use crate::protocol::LockKeys;
 
@@ -129,13 +129,13 @@ impl LockOptions {
     /// No client and no server is needed for this.
     ///
     /// # Errors
-    /// [`OptionError`] if the name or an option cannot work.
-    pub fn check(&self, name: &str) -> Result<(), OptionError> {
+    /// [`InvalidOption`] if the name or an option cannot work.
+    pub fn check(&self, name: &str) -> Result<(), InvalidOption> {
         check_name(name)?;
         self.of(LockKeys::new("", name)).map(drop)
     }
 
-    pub(crate) fn of(&self, keys: LockKeys) -> Result<Arc<Spec>, OptionError> {
+    pub(crate) fn of(&self, keys: LockKeys) -> Result<Arc<Spec>, InvalidOption> {
         within("the lease", self.lease, LEAST, MOST)?;
         within("the liveness", self.liveness, LEAST, MOST)?;
         within("the buffer", self.buffer, Duration::ZERO, MOST)?;
@@ -152,7 +152,7 @@ impl LockOptions {
         let every = renew_every.unwrap_or_default();
         // Clocks drift, and an answer takes a while.
         if every + notice + margin(self.lease) * 2 >= self.lease {
-            return Err(OptionError::RenewalTooLate { every, notice, lease: self.lease });
+            return Err(InvalidOption::RenewalTooLate { every, notice, lease: self.lease });
         }
         if let Some(longest) = self.max_hold {
             within("the longest hold", longest, LEAST, MOST)?;
@@ -193,37 +193,38 @@ impl Spec {
     }
 }
 
-fn within(option: &'static str, value: Duration, least: Duration, most: Duration) -> Result<(), OptionError> {
+fn within(option: &'static str, value: Duration, least: Duration, most: Duration) -> Result<(), InvalidOption> {
     if value < least || value > most {
-        return Err(OptionError::Duration { option, value, least, most });
+        return Err(InvalidOption::Duration { option, value, least, most });
     }
     Ok(())
 }
 
-pub(crate) fn check_timeout(timeout: Duration) -> Result<(), OptionError> {
-    within("the timeout", timeout, Duration::from_millis(1), MOST_TIMEOUT)
+/// A timeout that timers can have: more than none, and no longer than anybody waits.
+pub(crate) fn in_bounds(timeout: Duration) -> Duration {
+    timeout.clamp(Duration::from_millis(1), MOST_TIMEOUT)
 }
 
-pub(crate) fn check_name(name: &str) -> Result<(), OptionError> {
+pub(crate) fn check_name(name: &str) -> Result<(), InvalidOption> {
     if name.is_empty() {
-        return Err(OptionError::EmptyName);
+        return Err(InvalidOption::EmptyName);
     }
     if name.len() > MOST_NAME {
-        return Err(OptionError::NameTooLong { length: name.len() });
+        return Err(InvalidOption::NameTooLong { length: name.len() });
     }
     check_braces("the lock's name", name)
 }
 
-pub(crate) fn check_braces(what: &'static str, value: &str) -> Result<(), OptionError> {
+pub(crate) fn check_braces(what: &'static str, value: &str) -> Result<(), InvalidOption> {
     if value.contains(['{', '}']) {
-        return Err(OptionError::Brace { what, value: value.into() });
+        return Err(InvalidOption::Brace { what, value: value.into() });
     }
     Ok(())
 }
 
-pub(crate) fn check_text(what: &'static str, text: &str) -> Result<(), OptionError> {
+pub(crate) fn check_text(what: &'static str, text: &str) -> Result<(), InvalidOption> {
     if text.len() > MOST_TEXT {
-        return Err(OptionError::TooLong { what, length: text.len() });
+        return Err(InvalidOption::TooLong { what, length: text.len() });
     }
     Ok(())
 }
@@ -236,7 +237,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    fn check(options: LockOptions) -> Result<Arc<Spec>, OptionError> {
+    fn check(options: LockOptions) -> Result<Arc<Spec>, InvalidOption> {
         options.of(LockKeys::new("fairlock", "x"))
     }
 
@@ -285,14 +286,24 @@ mod tests {
             check(with(new(), most)).unwrap();
             if !least.is_zero() {
                 let error = check(with(new(), least - Duration::from_nanos(1))).unwrap_err();
-                assert!(matches!(error, OptionError::Duration { .. }), "{error:?}");
+                assert!(matches!(error, InvalidOption::Duration { .. }), "{error:?}");
             }
             check(with(new(), 30 * DAY + Duration::from_nanos(1))).unwrap_err();
         }
-        check_timeout(MS).unwrap();
-        check_timeout(366 * DAY).unwrap();
-        check_timeout(MS / 2).unwrap_err();
-        check_timeout(366 * DAY + MS).unwrap_err();
+    }
+
+    #[test]
+    fn timeouts_are_brought_within_bounds() {
+        for (given, used) in [
+            (Duration::ZERO, MS),
+            (MS / 2, MS),
+            (MS, MS),
+            (366 * DAY, 366 * DAY),
+            (366 * DAY + MS, 366 * DAY),
+            (Duration::MAX, 366 * DAY),
+        ] {
+            assert_eq!(in_bounds(given), used);
+        }
     }
 
     // The last renewal that can help is sent an interval after the one before, and must be answered before the notice.
@@ -303,7 +314,7 @@ mod tests {
         let with = |every| check(LockOptions::new().lease(lease).notice(notice).renew_every(every));
         let latest = lease - notice - spare;
         with(latest - MS).unwrap();
-        assert!(matches!(with(latest), Err(OptionError::RenewalTooLate { .. })));
+        assert!(matches!(with(latest), Err(InvalidOption::RenewalTooLate { .. })));
         with(latest + MS).unwrap_err();
     }
 
@@ -311,13 +322,13 @@ mod tests {
     fn names_and_texts_have_bounds() {
         check_name("x").unwrap();
         check_name(&"x".repeat(512)).unwrap();
-        assert!(matches!(check_name(&"x".repeat(513)), Err(OptionError::NameTooLong { length: 513 })));
-        assert!(matches!(check_name(""), Err(OptionError::EmptyName)));
+        assert!(matches!(check_name(&"x".repeat(513)), Err(InvalidOption::NameTooLong { length: 513 })));
+        assert!(matches!(check_name(""), Err(InvalidOption::EmptyName)));
         for braces in ["{", "}", "a{b}c"] {
-            assert!(matches!(check_name(braces), Err(OptionError::Brace { .. })), "{braces:?}");
+            assert!(matches!(check_name(braces), Err(InvalidOption::Brace { .. })), "{braces:?}");
         }
         check_text("the label", "{}").unwrap();
         check_text("the label", &"x".repeat(4096)).unwrap();
-        assert!(matches!(check_text("the label", &"x".repeat(4097)), Err(OptionError::TooLong { length: 4097, .. })));
+        assert!(matches!(check_text("the label", &"x".repeat(4097)), Err(InvalidOption::TooLong { length: 4097, .. })));
     }
 }

@@ -1,10 +1,12 @@
-//! Where callers' wakers are called: on a thread for wakers, one for the process, and never on a keeper (I12).
+//! Where the code of callers is called: on a thread for wakers, one for the process, and never on a keeper (I12).
 //!
 //! A waker is the caller's code. It may block, on a mutex or on the lock of an interpreter, and it may panic. So a keeper
-//! never has one in its hands, not even to clone or to drop it: callers poll the keeper's channels through [`Relayed`],
-//! with a waker of this crate that puts the caller's into a queue. The thread for wakers calls those in the queue one
-//! after the other. A waker that panics ends nothing. While a waker blocks, those behind it wait for [`PATIENCE`]: then a
-//! second thread takes over the queue, and the first ends when its waker returns.
+//! never has one in its hands, not even to clone or to drop it: callers poll the keeper's channels by a [`Way`], with a
+//! waker of this crate that puts the caller's into a queue. The thread for wakers calls those in the queue one after the
+//! other. A waker that panics ends nothing. While a waker blocks, those behind it wait for [`PATIENCE`]: then a second
+//! thread takes over the queue, and the first ends when its waker returns.
+//!
+//! A subscriber of `tracing` is the caller's code too. What a keeper has to say goes through the same queue.
 //!
 //! What a caller is told lies in its channel before its waker is queued, so the order of wakers is of no importance, and
 //! a process that ends before all are called loses nothing.
@@ -14,7 +16,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -38,7 +40,9 @@ pub(crate) struct Wakers {
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Arc<Relay>>,
+    queue: VecDeque<Due>,
+    /// How many of the queue are words.
+    words: usize,
     /// What the thread whose turn it is does.
     doing: Doing,
     /// Wakers that were called so far.
@@ -48,6 +52,23 @@ struct State {
     /// Threads that lost their turn, and are still inside of a waker.
     stuck: u32,
     watch: Watch,
+}
+
+/// Code of callers that is to be called.
+enum Due {
+    Waker(Arc<Relay>),
+    Words(Box<dyn FnOnce() + Send>),
+}
+
+impl Due {
+    fn call(self) {
+        let called = std::panic::catch_unwind(AssertUnwindSafe(move || match self {
+            Self::Waker(relay) => relay.caller.wake(),
+            Self::Words(say) => say(),
+        }));
+        // What it panicked with may panic when it is dropped.
+        called.unwrap_or_else(std::mem::forget);
+    }
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -104,10 +125,14 @@ impl Wakers {
         Ok(wakers)
     }
 
-    /// A future of a keeper's channel, for callers to poll.
-    pub(crate) fn relay<F>(self: &Arc<Self>, future: F) -> Relayed<F> {
-        let relay = Arc::new(Relay { wakers: self.clone(), caller: AtomicWaker::new() });
-        Relayed { waker: relay.clone().into(), relay, future }
+    /// Has the thread for wakers say something: the closure logs it. Beyond 32 that were not said yet, it is dropped.
+    pub(crate) fn say(self: &Arc<Self>, words: impl FnOnce() + Send + 'static) {
+        const MOST: usize = 32;
+        let mut state = self.lock();
+        if state.words < MOST {
+            state.words += 1;
+            self.push(state, Due::Words(Box::new(words)));
+        }
     }
 
     fn spawn(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> std::io::Result<()> {
@@ -119,9 +144,8 @@ impl Wakers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(self: &Arc<Self>, relay: Arc<Relay>) {
-        let mut state = self.lock();
-        state.queue.push_back(relay);
+    fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State>, due: Due) {
+        state.queue.push_back(due);
         match state.doing {
             Doing::Waits => {
                 state.doing = Doing::Comes;
@@ -136,18 +160,19 @@ impl Wakers {
     fn call_in_turn(self: &Arc<Self>, turn: u64) {
         let mut state = self.lock();
         loop {
-            let Some(relay) = state.queue.pop_front() else {
+            let Some(due) = state.queue.pop_front() else {
                 state.doing = Doing::Waits;
                 state = self.due.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             state.doing = Doing::Calls;
             state.calls += 1;
+            state.words -= usize::from(matches!(due, Due::Words(_)));
             if state.is_behind() {
                 self.watch(&mut state);
             }
             drop(state);
-            relay.call();
+            due.call();
             state = self.lock();
             if state.turn != turn {
                 state.stuck -= 1;
@@ -206,41 +231,47 @@ struct Relay {
 
 impl Wake for Relay {
     fn wake(self: Arc<Self>) {
-        self.wakers.clone().push(self);
+        let wakers = self.wakers.clone();
+        wakers.push(wakers.lock(), Due::Waker(self));
     }
 }
 
-impl Relay {
-    fn call(self: Arc<Self>) {
-        let called = std::panic::catch_unwind(AssertUnwindSafe(move || self.caller.wake()));
-        // What it panicked with may panic when it is dropped.
-        called.unwrap_or_else(std::mem::forget);
-    }
-}
-
-/// A future whose caller is woken by the thread for wakers, whoever wakes it.
+/// How a future that waits for a keeper wakes its caller: by the thread for wakers, whoever wakes it.
 #[derive(Debug)]
-pub(crate) struct Relayed<F> {
-    relay: Arc<Relay>,
-    /// Leads to `relay`.
-    waker: Waker,
-    pub(crate) future: F,
+pub(crate) struct Way {
+    wakers: Arc<Wakers>,
+    /// With the waker that leads to it. None before the first poll.
+    relay: Option<(Arc<Relay>, Waker)>,
 }
 
-impl<F: Future + Unpin> Future for Relayed<F> {
-    type Output = F::Output;
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let this = &mut *self;
-        this.relay.caller.register(context.waker());
-        Pin::new(&mut this.future).poll(&mut Context::from_waker(&this.waker))
+impl Way {
+    pub(crate) fn new(wakers: Arc<Wakers>) -> Self {
+        Self { wakers, relay: None }
+    }
+
+    /// What to poll with in the place of the caller's waker.
+    pub(crate) fn waker(&mut self, caller: &Waker) -> &Waker {
+        let (relay, waker) = self.relay.get_or_insert_with(|| {
+            let relay = Arc::new(Relay { wakers: self.wakers.clone(), caller: AtomicWaker::new() });
+            (relay.clone(), relay.into())
+        });
+        relay.caller.register(caller);
+        waker
     }
 }
 
-impl<F> Drop for Relayed<F> {
+impl Drop for Way {
     fn drop(&mut self) {
         // Here, because a keeper may be the last to let go of the relay.
-        drop(self.relay.caller.take());
+        drop(self.relay.as_ref().and_then(|(relay, _)| relay.caller.take()));
     }
+}
+
+/// Polls a channel without tokio's budget for cooperation: on another executor inside of a tokio task, such as
+/// [`Operation::blocking`](crate::Operation::blocking), an exhausted budget is never refilled and the poll would be
+/// pending for ever.
+pub(crate) fn poll<F: Future + Unpin>(future: &mut F, context: &mut Context<'_>) -> Poll<F::Output> {
+    pin!(tokio::task::unconstrained(future)).poll(context)
 }
 
 #[cfg(test)]
@@ -260,6 +291,6 @@ mod tests {
     fn a_waker_that_panics_does_not_end_the_thread_that_calls_it() {
         let relay = Arc::new(Relay { wakers: Arc::default(), caller: AtomicWaker::new() });
         relay.caller.register(&Arc::new(Panics).into());
-        relay.call();
+        Due::Waker(relay).call();
     }
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The demo: six jobs compete for one lock. One is killed while it holds it, one while it waits; the others are served
-# in the order in which they came, and nobody who is dead keeps them waiting for long.
+# The demo: six jobs compete for one lock. One is killed while it holds the lock, one while it waits. The others are
+# served in the order in which they came, and do not wait long for the dead ones.
 #
-# It uses a private redis-server, or the one in REDIS_URL where that is set, under a lock name of its own. FAIRLOCK_BIN
-# names another `fairlock` than the one that it builds. Nothing here is timed by guesses: each step waits until
+# It uses a private redis-server, or the one in REDIS_URL if it is set, and a lock name of its own. FAIRLOCK_BIN names
+# another `fairlock` than the one that it builds. No step is timed by guesses: each waits until
 # `fairlock status` or the jobs' own journal shows that the one before it has happened.
 set -euo pipefail
 
@@ -15,7 +15,7 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/fairlock-demo.XXXXXX")
 lock="demo:$(basename "$dir")"
 server=
 
-# Ends the demo, with all that is known about why.
+# Ends the demo and prints what is known about the cause.
 fail() {
     printf '\nerror: %s\n\n' "$*"
     tail -n 3 "$dir"/*.log || true
@@ -23,11 +23,11 @@ fail() {
     exit 1
 } >&2
 
-# Ends only what this script started and bash has not seen the end of, however the script ends.
+# Ends the processes that this script started and that still run, however the script ends.
 clean_up() {
     local result=$? pid
     trap - EXIT
-    # A command that outlived its `fairlock`, which is a failure, has no other end than this.
+    # This ends a command that outlived its `fairlock`, which would be a failure.
     touch "$dir/all-are-there" "$dir/never"
     for pid in $(jobs -pr); do [ "$pid" = "$server" ] || kill "$pid" 2>/dev/null || true; done
     for pid in $(jobs -pr); do [ "$pid" = "$server" ] || wait "$pid" 2>/dev/null || true; done
@@ -39,7 +39,7 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# await WHAT COMMAND...: until COMMAND succeeds; gives up after a minute.
+# await WHAT COMMAND...: waits until COMMAND succeeds; gives up after a minute.
 await() {
     local what=$1 give_up=$((SECONDS + 60))
     shift
@@ -67,7 +67,7 @@ launch() {
     eval "pid_${1#job-}=$!"
 }
 
-# sigkill LABEL holding|waiting: the `fairlock` process alone; what becomes of its command is its business.
+# sigkill LABEL holding|waiting: kills the `fairlock` process alone; its command must end by itself.
 sigkill() {
     local pid="pid_${1#job-}"
     note "$1" killed "$2"

@@ -1,6 +1,6 @@
 //! Why a client cannot use its server, and whether waiting mends that.
 
-use super::OptionError;
+use super::InvalidOption;
 
 /// Connecting failed. Nothing was left on the server.
 ///
@@ -17,9 +17,27 @@ pub enum ConnectError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An address that was given to [`ClientBuilder::sentinel`](crate::ClientBuilder::sentinel) or
+    /// [`ClientBuilder::cluster`](crate::ClientBuilder::cluster) cannot be understood.
+    #[error("the address {address:?} is not understood ({reason}): use host or host:port, an IPv6 address in brackets")]
+    Address {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// [`ClientBuilder::tls`](crate::ClientBuilder::tls) was called, and the URL asks for connections that are not
+    /// encrypted.
+    #[error(
+        "the URL scheme is `{scheme}`, but certificates were given: use a scheme that begins with `rediss`, or give none"
+    )]
+    NotEncrypted {
+        /// The scheme of the URL.
+        scheme: String,
+    },
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] InvalidOption),
     /// No server answers: the name does not resolve, nobody listens, or the connection ends without a word.
     #[error("no Redis server answers at {address} ({cause}): check that it runs and that the address is right")]
     Unreachable {

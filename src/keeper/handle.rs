@@ -1,6 +1,5 @@
 //! The callers' side of the keeper: messages to it, and what awaits its answers.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
@@ -15,7 +14,7 @@ use super::questions::Ask;
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::guard::Armed;
-use crate::inspect::Broken;
+use crate::inspect::BreakOutcome;
 use crate::options::Spec;
 use crate::protocol::{About, LockKeys};
 use crate::wakers::Wakers;
@@ -53,7 +52,7 @@ pub(crate) enum Message {
     },
     /// The last handle is gone.
     End,
-    #[cfg(feature = "test-hooks")]
+    #[cfg(feature = "__test-hooks")]
     Panic,
 }
 
@@ -81,25 +80,25 @@ impl End {
     }
 }
 
-/// What the keeper has to say to people. A subscriber's code could block it, so callers say it when they come by.
-#[derive(Default)]
-pub(crate) struct Notes(Mutex<VecDeque<(bool, String)>>);
+/// What the keeper has to say to people. A subscriber's code could block it, so the thread for wakers says it.
+pub(crate) struct Notes {
+    wakers: Arc<Wakers>,
+    client: Arc<str>,
+}
 
 impl Notes {
-    const MOST: usize = 32;
+    pub(super) fn new(wakers: Arc<Wakers>, client: Arc<str>) -> Self {
+        Self { wakers, client }
+    }
 
     pub(super) fn warn(&self, text: String) {
-        self.add(true, text);
+        let client = self.client.clone();
+        self.wakers.say(move || tracing::warn!(%client, "{text}"));
     }
 
     pub(super) fn info(&self, text: String) {
-        self.add(false, text);
-    }
-
-    fn add(&self, warning: bool, text: String) {
-        let mut notes = lock(&self.0);
-        notes.truncate(Self::MOST - 1);
-        notes.push_back((warning, text));
+        let client = self.client.clone();
+        self.wakers.say(move || tracing::info!(%client, "{text}"));
     }
 }
 
@@ -113,7 +112,6 @@ pub(crate) struct Handle {
     process: u32,
     next: AtomicU64,
     end: Arc<End>,
-    notes: Arc<Notes>,
 }
 
 impl std::fmt::Debug for Handle {
@@ -130,10 +128,9 @@ impl Handle {
         prefix: Arc<str>,
         keeper: ThreadId,
         end: Arc<End>,
-        notes: Arc<Notes>,
     ) -> Self {
         let (process, next) = (std::process::id(), AtomicU64::new(1));
-        Self { messages, wakers, client, prefix, keeper, process, next, end, notes }
+        Self { messages, wakers, client, prefix, keeper, process, next, end }
     }
 
     pub(crate) fn client_id(&self) -> &Arc<str> {
@@ -171,7 +168,12 @@ impl Handle {
         self.ask(|reply| Message::Ask { lock, ask: Ask::Inspect { keys, after, count, reply } }).await?
     }
 
-    pub(crate) async fn break_lease(&self, keys: &Arc<LockKeys>, token: u64, force: bool) -> Result<Broken, Fault> {
+    pub(crate) async fn break_lease(
+        &self,
+        keys: &Arc<LockKeys>,
+        token: u64,
+        force: bool,
+    ) -> Result<BreakOutcome, Fault> {
         let (lock, keys) = (keys.name.clone(), keys.clone());
         self.ask(|reply| Message::Ask { lock, ask: Ask::Break { keys, token, force, reply } }).await?
     }
@@ -190,7 +192,7 @@ impl Handle {
     async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Fault> {
         let (reply, answer) = oneshot::channel();
         self.send(message(reply))?;
-        self.wakers.relay(tokio::task::unconstrained(answer)).await.map_err(|_| Fault::KeeperPanicked)
+        tokio::task::unconstrained(answer).await.map_err(|_| Fault::KeeperPanicked)
     }
 
     /// Starts an acquire.
@@ -213,19 +215,7 @@ impl Handle {
         Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone() })
     }
 
-    /// Says what the keeper had to say. On the caller's side, because a subscriber may block.
-    pub(crate) fn say_notes(&self) {
-        let notes = std::mem::take(&mut *lock(&self.notes.0));
-        for (warning, text) in notes {
-            if warning {
-                tracing::warn!(client = %self.client, "{text}");
-            } else {
-                tracing::info!(client = %self.client, "{text}");
-            }
-        }
-    }
-
-    #[cfg(feature = "test-hooks")]
+    #[cfg(feature = "__test-hooks")]
     pub(crate) fn panic(&self) {
         let _ = self.messages.send(Message::Panic);
     }

@@ -29,7 +29,7 @@
 //! **Holding.** A local deadline is counted from before the request that last prolonged the lease was sent (I4), on a
 //! clock that counts suspended time. Renewals go out from this thread, whatever the caller's threads do (I12). A lease
 //! that cannot be renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs here:
-//! their wakers are called on a thread for wakers (`wakers.rs`), and they say themselves what is to be logged.
+//! their wakers and their subscribers of `tracing` are called on a thread for wakers (`wakers.rs`).
 //!
 //! **Giving back.** What is given up — a place, a lease, a grant that nobody wants — becomes a *farewell*, which is
 //! repeated until the server has answered (I9). What travels to a caller is an armed lease: dropped on the way, it is
@@ -96,10 +96,11 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.to_string() };
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
     let (messages, inbox) = unbounded_channel();
-    let (end, notes) = (Arc::new(End::default()), Arc::new(Notes::default()));
+    let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
+    let notes = Notes::new(wakers.clone(), client.clone());
     let thread = {
-        let (messages, end, notes, wakers) = (messages.clone(), end.clone(), notes.clone(), wakers.clone());
+        let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
             let leases = Leases::default();
             let run = || -> std::io::Result<()> {
@@ -118,7 +119,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
         })
     };
     let keeper = thread.map_err(thread_error)?.thread().id();
-    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, end, notes)))
+    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, end)))
 }
 
 /// How long the loop sleeps if nothing happens.
@@ -160,7 +161,7 @@ impl Keeper {
         wakers: Arc<Wakers>,
         leases: Leases,
         end: Arc<End>,
-        notes: Arc<Notes>,
+        notes: Notes,
     ) -> Self {
         let (client, prefix) = (start.client, start.prefix);
         Self {
@@ -289,7 +290,7 @@ impl Keeper {
                 self.ending = true;
                 return;
             }
-            #[cfg(feature = "test-hooks")]
+            #[cfg(feature = "__test-hooks")]
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
         let slot = self.network.slot(&lock);

@@ -76,7 +76,7 @@ struct Route {
 
 pub(super) struct Network {
     target: Target,
-    notes: Arc<Notes>,
+    notes: Notes,
     client: Arc<str>,
     prefix: Arc<str>,
     routes: BTreeMap<Slot, Route>,
@@ -114,7 +114,7 @@ enum Happening {
 }
 
 impl Network {
-    pub(super) fn new(target: Target, client: Arc<str>, prefix: Arc<str>, notes: Arc<Notes>, first: bool) -> Self {
+    pub(super) fn new(target: Target, client: Arc<str>, prefix: Arc<str>, notes: Notes, first: bool) -> Self {
         let (say, incoming) = unbounded_channel();
         let mut network = Self {
             target,

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::machine::{Command, Id, Outcome, Page, QuestionId, Release, Renewal};
 use crate::error::Fault;
-use crate::inspect::Broken;
+use crate::inspect::BreakOutcome;
 use crate::protocol::LockKeys;
 
 /// A caller's question.
@@ -16,7 +16,7 @@ pub(crate) enum Ask {
     Renew { id: Id, reply: oneshot::Sender<Result<Renewal, Fault>> },
     Release { id: Id, reply: oneshot::Sender<Release> },
     Inspect { keys: Arc<LockKeys>, after: u64, count: u32, reply: oneshot::Sender<Result<Page, Fault>> },
-    Break { keys: Arc<LockKeys>, token: u64, force: bool, reply: oneshot::Sender<Result<Broken, Fault>> },
+    Break { keys: Arc<LockKeys>, token: u64, force: bool, reply: oneshot::Sender<Result<BreakOutcome, Fault>> },
 }
 
 /// The questions that are not answered yet.
@@ -27,7 +27,7 @@ pub(super) struct Questions {
     renewals: Replies<Result<Renewal, Fault>>,
     releases: Replies<Release>,
     pages: Replies<Result<Page, Fault>>,
-    breaks: Replies<Result<Broken, Fault>>,
+    breaks: Replies<Result<BreakOutcome, Fault>>,
     /// With how many machines' outcomes are awaited.
     closes: HashMap<QuestionId, (oneshot::Sender<()>, usize)>,
 }

@@ -21,6 +21,6 @@ pub(crate) use request::{
     About, AcquireRequest, BreakRequest, HeartbeatRequest, InspectRequest, LeaveRequest, ReleaseRequest, RenewRequest,
     Request, Verb,
 };
-#[cfg(feature = "test-hooks")]
+#[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;
 pub(crate) use scripts::{SCRIPTS, Source};

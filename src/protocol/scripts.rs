@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 /// One script as it is sent to the server.
 pub(crate) struct Source {
-    #[cfg_attr(not(any(test, feature = "test-hooks")), allow(dead_code))]
+    #[cfg_attr(not(any(test, feature = "__test-hooks")), allow(dead_code))]
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
 }

@@ -100,6 +100,10 @@ impl Endpoint {
                 .for_each(&incoming);
                 Ok::<(), redis::aio::SendError>(())
             });
+        #[cfg(feature = "tls")]
+        if matches!(self.info.addr(), redis::ConnectionAddr::TcpTls { .. }) {
+            crate::tls::choose_cryptography();
+        }
         let client = redis::Client::open(self.info.clone()).map_err(|error| self.explain(&error))?;
         let inner = self.knocking(client.get_multiplexed_async_connection_with_config(&config)).await?;
         Ok(Connection { inner, digests: self.digests.clone() })

@@ -3,10 +3,14 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use percent_encoding::percent_decode_str;
 use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion};
 
 use crate::error::ConnectError;
 use crate::protocol::{SCRIPTS, Source};
+
+const SERVER_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
 
 /// A server of several, as the others name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +27,28 @@ impl Node {
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         Some(Self { host: host.to_owned(), port: port.parse().ok()? })
     }
+}
+
+/// Servers as a caller names them: `host` or `host:port`, an IPv6 address in brackets.
+fn endpoints(addresses: &[String], default_port: u16, encrypted: bool) -> Result<Vec<Endpoint>, ConnectError> {
+    if addresses.is_empty() {
+        return Err(ConnectError::Address { address: String::new(), reason: "no address is given" });
+    }
+    let endpoint = |address: &String| {
+        let bad = |reason| ConnectError::Address { address: address.clone(), reason };
+        let is_whole = address.ends_with(']') || !address.contains(':');
+        let node = if is_whole { Node::parse(&format!("{address}:{default_port}")) } else { Node::parse(address) };
+        let node = node.ok_or_else(|| bad("its port is not a number"))?;
+        match node.host.as_str() {
+            "" => Err(bad("its host is missing")),
+            host if host.contains(['/', '@', ',', ' ', '[', ']']) => {
+                Err(bad("its host has a character that no host has"))
+            }
+            host if host.contains(':') && !address.starts_with('[') => Err(bad("its IPv6 address has no brackets")),
+            _ => Endpoint::of_node(node, encrypted),
+        }
+    };
+    addresses.iter().map(endpoint).collect()
 }
 
 impl fmt::Display for Node {
@@ -93,14 +119,14 @@ impl Target {
                     }
                 }
                 let as_sentinels_know = if password.is_empty() { String::new() } else { format!("{user}:{password}") };
-                // The default port of a sentinel is another than that of a server.
                 let sentinel = |host: &str| match host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
                     Some(_) => endpoint(&as_sentinels_know, host, ""),
-                    None => endpoint(&as_sentinels_know, &format!("{host}:26379"), ""),
+                    None => endpoint(&as_sentinels_know, &format!("{host}:{SENTINEL_PORT}"), ""),
                 };
+                let name = percent_decode_str(name).decode_utf8().map_err(|_| bad("the master's name is not UTF-8"))?;
                 Ok(Target::Sentinel(Sentinels {
                     sentinels: hosts.split(',').map(sentinel).collect::<Result<_, _>>()?,
-                    name: Some(name).filter(|name| !name.is_empty()).ok_or_else(no_master)?.to_owned(),
+                    name: Some(name).filter(|name| !name.is_empty()).ok_or_else(no_master)?.into_owned(),
                     master: endpoint(login, "master", database)?,
                 }))
             }
@@ -108,7 +134,36 @@ impl Target {
         }
     }
 
-    /// Certificates for all servers, sentinels among them.
+    /// The master of this name, as these sentinels (`host[:port]`) know it.
+    pub(crate) fn sentinel(sentinels: &[String], master: &str, encrypted: bool) -> Result<Self, ConnectError> {
+        if master.is_empty() {
+            return Err(ConnectError::Address { address: String::new(), reason: "the name of the master is empty" });
+        }
+        Ok(Target::Sentinel(Sentinels {
+            sentinels: endpoints(sentinels, SENTINEL_PORT, encrypted)?,
+            name: master.to_owned(),
+            // Its address is what the sentinels say.
+            master: Endpoint::of_node(Node { host: "master".into(), port: SERVER_PORT }, encrypted)?,
+        }))
+    }
+
+    /// The cluster of which these (`host[:port]`) are some nodes.
+    pub(crate) fn cluster(nodes: &[String], encrypted: bool) -> Result<Self, ConnectError> {
+        endpoints(nodes, SERVER_PORT, encrypted).map(Target::Cluster)
+    }
+
+    /// Whether its connections are encrypted.
+    #[cfg(feature = "tls")]
+    pub(crate) fn is_encrypted(&self) -> bool {
+        let endpoint = match self {
+            Target::Server(server) => Some(server),
+            Target::Sentinel(sentinels) => Some(&sentinels.master),
+            Target::Cluster(seeds) => seeds.first(),
+        };
+        endpoint.is_some_and(|endpoint| matches!(endpoint.info.addr(), ConnectionAddr::TcpTls { .. }))
+    }
+
+    /// Certificates for all servers, sentinels among them. Their connections are encrypted.
     #[cfg(feature = "tls")]
     pub(crate) fn set_tls(&mut self, tls: &crate::Tls) -> Result<(), ConnectError> {
         let endpoints: Vec<&mut Endpoint> = match self {
@@ -117,9 +172,6 @@ impl Target {
             Target::Cluster(seeds) => seeds.iter_mut().collect(),
         };
         for endpoint in endpoints {
-            if !matches!(endpoint.info.addr(), ConnectionAddr::TcpTls { .. }) {
-                return Err(bad("certificates are given, and its scheme does not begin with rediss"));
-            }
             let bad = |cause| ConnectError::Certificate { address: endpoint.address.clone(), cause };
             if let Some(missing) = tls.missing() {
                 return Err(bad(missing.into()));
@@ -165,13 +217,24 @@ impl Endpoint {
         if url.starts_with("rediss:") || url.starts_with("valkeys:") {
             return Err(bad("for connections that are encrypted fairlock must be built with its feature `tls`"));
         }
-        #[cfg(feature = "tls")]
-        crate::tls::choose_cryptography();
         // The URL may hold a password, and the library's message may quote the URL: say it in our own words.
         let info = url.into_connection_info().map_err(|error| match error.kind() {
             ErrorKind::InvalidClientConfig => bad("its scheme or one of its parts is not known"),
             _ => bad("it is not a URL"),
         })?;
+        Ok(Self::of(info))
+    }
+
+    /// A server of this host and port, without a login.
+    fn of_node(Node { host, port }: Node, encrypted: bool) -> Result<Self, ConnectError> {
+        let address = match encrypted {
+            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            false => ConnectionAddr::Tcp(host, port),
+        };
+        address.into_connection_info().map(Self::of).map_err(|error| bad(&error.to_string()))
+    }
+
+    fn of(info: ConnectionInfo) -> Self {
         let address = info.addr().to_string();
         let settings = info
             .redis_settings()
@@ -180,7 +243,7 @@ impl Endpoint {
             .set_lib_name("fairlock", env!("CARGO_PKG_VERSION"));
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        Ok(Self { info, address, digests: digests() })
+        Self { info, address, digests: digests() }
     }
 
     /// The same user and settings at another address.
@@ -243,18 +306,47 @@ mod tests {
         assert_eq!(shown("redis+sentinel://u:secret@a,b:1/m/3?sentinel_password=x"), "m by the sentinels a:26379,b:1");
         assert_eq!(shown("redis-sentinel://[::1],[::2]:7/m"), "m by the sentinels ::1:26379,::2:7");
         assert_eq!(shown("redis+cluster://a:1,b"), "cluster a:1,b:6379");
-        let Target::Sentinel(sentinels) = Target::parse("redis+sentinel://u:p%40@a/m/3?sentinel_password=x").unwrap()
+        let Target::Sentinel(sentinels) =
+            Target::parse("redis+sentinel://u:p%40@a/m%2Fn/3?sentinel_password=x").unwrap()
         else {
             panic!("sentinels")
         };
         let (master, sentinel) = (sentinels.master.info.redis_settings(), sentinels.sentinels[0].info.redis_settings());
         assert_eq!((master.username(), master.password(), master.db()), (Some("u"), Some("p@"), 3));
+        assert_eq!(sentinels.name, "m/n");
         assert_eq!((sentinel.username(), sentinel.password(), sentinel.db()), (None, Some("x"), 0));
         let url = "redis+sentinel://a/m?sentinel_user=s&sentinel_password=x";
         let Target::Sentinel(sentinels) = Target::parse(url).unwrap() else { panic!("sentinels") };
         let (master, sentinel) = (sentinels.master.info.redis_settings(), sentinels.sentinels[0].info.redis_settings());
         assert_eq!((master.username(), master.password()), (None, None));
         assert_eq!((sentinel.username(), sentinel.password()), (Some("s"), Some("x")));
+    }
+
+    #[test]
+    fn sentinels_and_nodes_are_read_from_addresses() {
+        let list = |hosts: &[&str]| hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>();
+        let sentinel = |hosts: &[&str], master: &str| Target::sentinel(&list(hosts), master, false);
+        let shown = format!("{:?}", sentinel(&["a", "[::1]:7", "b:1", "[::2]"], "m/n").unwrap());
+        assert_eq!(shown, "m/n by the sentinels a:26379,::1:7,b:1,::2:26379");
+        let cluster = |hosts: &[&str]| Target::cluster(&list(hosts), false);
+        assert_eq!(format!("{:?}", cluster(&["a", "b:1"]).unwrap()), "cluster a:6379,b:1");
+        for (address, reason) in [
+            ("", "host is missing"),
+            (":1", "host is missing"),
+            ("a:port", "not a number"),
+            ("a:70000", "not a number"),
+            ("redis://a", "not a number"),
+            ("user@a:1", "no host has"),
+            ("a,b", "no host has"),
+            ("::1:7", "no brackets"),
+        ] {
+            let error = cluster(&["b", address]).unwrap_err();
+            assert!(matches!(&error, ConnectError::Address { address: said, .. } if said == address), "{error:?}");
+            assert!(error.to_string().contains(reason), "{address:?}: {error}");
+        }
+        for error in [cluster(&[]).unwrap_err(), sentinel(&[], "m").unwrap_err(), sentinel(&["a"], "").unwrap_err()] {
+            assert!(matches!(error, ConnectError::Address { .. }), "{error:?}");
+        }
     }
 
     #[test]

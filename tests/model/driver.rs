@@ -9,7 +9,7 @@ use std::{
 use redis::{Cmd, cmd};
 
 use super::{Answer, Entry, Lock, Memory, Message, Request, State, Terms, about};
-use crate::support::{RedisServer, SOON};
+use testkit::{RedisServer, SOON};
 
 const CLOCK: &str = "local function server_time() return tonumber(redis.call('GET', 'test-clock')) end\n";
 const KINDS: [&str; 5] = ["queue", "sessions", "leases", "entries", "state"];

@@ -10,7 +10,7 @@ use proptest::test_runner::{
 use super::driver::Driver;
 use super::world::{World, case};
 
-const REGRESSIONS: &str = "tests/scripts_model.proptest-regressions";
+const REGRESSIONS: &str = "tests/model/regressions.txt";
 
 /// The cases that failed once.
 pub fn regressions() -> FileFailurePersistence {

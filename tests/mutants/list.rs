@@ -1,5 +1,5 @@
-//! The list of deliberate breaks. `*.txt` beside this file say for each of them which promises it breaks, what it is, and
-//! what it puts in the place of what:
+//! The list of mutants. `*.txt` beside this file say for each mutant which promises it breaks, what its wrong behaviour
+//! is, and which text it replaces:
 //!
 //! ```text
 //! [I2 I10] asking twice takes a second ticket
@@ -8,14 +8,15 @@
 //! + place = (ticket > 0 and ticket) or next_stamp()
 //! ```
 //!
-//! `[]` is what breaks no promise, but what the command line tells its user.
+//! `[]` marks a mutant that breaks no promise but what the command line tells its user.
 //!
-//! A line `by holding` beside the file names the target of tests that should notice (`by lib`: those in `src`), where that is
-//! not the scripts' model or the keeper's own tests: it is tried alone first, which saves building the others.
+//! A line `by api::leases` names the tests that should notice, as test binary and module (`by lib`: the unit tests), if
+//! they are not the scripts' model or the keeper's own tests. They are run first and alone, which saves building the
+//! others.
 //!
-//! Lines with `-` are a fragment of the file as it is (it may begin and end in the middle of a line), lines with `+` what
-//! stands there instead; without any, the fragment goes. A fragment that is not there, or more than once, is an error: a
-//! list that fell behind the code proves nothing.
+//! Lines with `-` are a fragment of the file, which may begin and end in the middle of a line. Lines with `+` replace
+//! it; without any, the fragment is removed. It is an error if the fragment does not occur exactly once, because a list
+//! that fell behind the code proves nothing.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,21 +1,21 @@
-//! Deliberate breaks, one at a time: each must be noticed by the fast suite, or the tests prove less than they seem to.
+//! Mutants, one at a time: the tests must notice each of them, or they prove less than they seem to.
 //!
-//! The lists are `*.txt` beside this file; `list.rs` tells their form. What is broken in the scripts is first put before
-//! the model, within this process. What the model cannot see, and what is broken in Rust, is put into a copy of the
-//! package, which is built and tested: first without a server, then with real ones.
+//! The lists are `*.txt` beside this file; `list.rs` describes their form. A mutant of a script is first compared with
+//! the model, within this process. Mutants that the model cannot see, and those in Rust, are applied to a copy of the
+//! package, which is built and tested, first without a server and then with real ones.
 //!
-//! `make mutants` runs all that are not yet in `target/mutants/results.tsv`, so it can be interrupted. `SHARD=2/5` takes
-//! the second of five parts, `ONLY='text|other'` those with one of these in their names, and `AGAIN=1` forgets what is known.
+//! `make mutants` tries all that are not yet in `target/mutants/results.tsv`, so it can be interrupted. `SHARD=2/5`
+//! takes the second of five parts, `ONLY='text|other'` those whose names contain one of these, and `AGAIN=1` ignores
+//! earlier verdicts.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod list;
 #[path = "../model/mod.rs"]
 mod model;
+mod record;
 mod results;
 mod scripts;
-#[path = "../support/mod.rs"]
-mod support;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use list::Mutant;
 use results::Results;
-use support::say;
+use testkit::say;
 use tree::{PURE, REAL, SPECIAL, Stage, Tree, Verdict};
 
 /// Promises that rest on the scripts, on the client, or on both: of each at least two breaks.
@@ -41,6 +41,8 @@ fn the_list_is_up_to_date_and_breaks_every_promise_twice() {
     let unknown = |target: &String| stages().all(|stage| !stage.has(target));
     let unknown: Vec<_> = mutants.iter().filter_map(|mutant| mutant.by.as_ref()).filter(|by| unknown(by)).collect();
     assert!(unknown.is_empty(), "these are in no stage: {unknown:?}");
+    let missing: Vec<_> = stages().flat_map(Stage::missing).collect();
+    assert!(missing.is_empty(), "no such files of tests: {missing:?}");
     let mut names: Vec<_> = mutants.iter().map(|mutant| &mutant.name).collect();
     names.sort();
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "two of one name: {names:#?}");

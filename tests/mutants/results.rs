@@ -1,4 +1,4 @@
-//! What became of each mutant: kept in a file, so that a run that was interrupted goes on where it was.
+//! The verdicts on mutants, kept in a file so that an interrupted run goes on where it stopped.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

@@ -1,4 +1,4 @@
-//! Broken scripts against the model, within this process: nothing is compiled for them.
+//! Mutants of the scripts against the model, within this process and without a build.
 
 use proptest::test_runner::{Config, FailurePersistence, RngAlgorithm, TestRng, TestRunner};
 

@@ -1,9 +1,9 @@
-//! A copy of the package in which one thing at a time is broken, and the fast suite that is to notice.
+//! A copy of the package to which one mutant at a time is applied, and the tests that should notice.
 //!
-//! The copy shares this package's target folder, where the crates that it depends on are built already. To cargo it is
-//! another version of the package, so that neither takes what was built of the other for its own.
+//! The copy shares this package's target folder, where its dependencies are already built. To cargo it is another
+//! version of the packages, so that neither uses artifacts of the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead as _, BufReader};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::list::{Mutant, root};
 
-/// A part of the suite: test targets, and what of them is left out because it takes too long or asks for luck.
+/// A part of the suite: tests, and what of them is left out because it takes too long or asks for luck.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     targets: &'static [Target],
@@ -22,7 +22,16 @@ pub(crate) struct Stage {
     twice: bool,
 }
 
+/// A binary of tests, or one file in it as in `api::leases`; and parts of the names of tests that are left out.
 type Target = (&'static str, &'static [&'static str]);
+
+/// The binary of a target, and how the names of its tests begin there.
+fn binary_of(target: &str) -> (&str, Option<String>) {
+    match target.split_once("::") {
+        Some((binary, file)) => (binary, Some(format!("{file}::"))),
+        None => (target, None),
+    }
+}
 
 pub(crate) const PURE: Stage =
     Stage { name: "without a server", targets: &[("lib", &["every_state_of"])], twice: false };
@@ -30,27 +39,28 @@ pub(crate) const PURE: Stage =
 pub(crate) const REAL: Stage = Stage {
     name: "with real servers",
     targets: &[
-        ("busy_callers", &["burns_all_cores"]),
-        ("cancellation", &["dropped_", "what_is_given_back"]),
-        ("costs", &[]),
-        ("deaths", &["a_dead_holder_before"]),
-        ("connect_errors", &[]),
-        ("finding", &[]),
-        ("full_server", &[]),
-        ("goodbyes", &["two_hundred"]),
-        ("holding", &[]),
-        ("hostile", &[]),
-        ("lost_keepers", &[]),
-        ("old_connections", &[]),
-        ("many_slots", &[]),
-        ("order", &[]),
-        ("outages", &["order_outlives", "just_before_the_release"]),
-        ("refusals", &["never_answers"]),
-        ("replicas", &[]),
-        ("returning", &[]),
-        ("scripts_model", &["the_scripts_do", "so_they_do"]),
-        ("suspended_time", &[]),
-        ("unreachable", &["says_that_the_server", "have_one_of_their_own"]),
+        ("api::busy_callers", &["burns_all_cores"]),
+        ("api::cancellation", &["dropped_", "what_is_given_back"]),
+        ("api::server_costs", &[]),
+        ("faults::process_deaths", &["a_dead_holder_before"]),
+        ("api::connect_errors", &[]),
+        ("topologies::discovery", &[]),
+        ("faults::full_server", &[]),
+        ("api::cleanup", &["two_hundred"]),
+        ("api::leases", &[]),
+        ("hostile::names", &[]),
+        ("api::panic_and_fork", &[]),
+        ("faults::old_connections", &[]),
+        ("api::operations", &["as_long_as_it_is_told"]),
+        ("topologies::many_slots", &[]),
+        ("api::arrival_order", &[]),
+        ("faults::outages", &["order_outlives", "just_before_the_release"]),
+        ("api::refusals", &["never_answers"]),
+        ("topologies::replicas", &[]),
+        ("faults::reconnects", &[]),
+        ("model", &["the_scripts_do", "so_they_do"]),
+        ("faults::suspended_time", &[]),
+        ("faults::unreachable", &["says_that_the_server", "have_one_of_their_own"]),
     ],
     twice: true,
 };
@@ -63,16 +73,16 @@ pub(crate) const ENCRYPTED: Stage =
 pub(crate) const COMMAND: Stage = Stage {
     name: "with the command line",
     targets: &[
-        ("cli_lease", &[]),
-        ("cli_descendants", &[]),
-        ("cli_grants", &[]),
-        ("cli_local", &[]),
-        ("cli_nested", &[]),
-        ("cli_run", &[]),
-        ("cli_status", &[]),
-        ("cli_terminal", &[]),
-        ("cli_unheard", &[]),
-        ("cli_wait", &[]),
+        ("cli::lease", &[]),
+        ("cli::descendants", &[]),
+        ("cli::grants", &[]),
+        ("cli::local", &[]),
+        ("cli::nested", &[]),
+        ("cli::run", &[]),
+        ("cli::status", &[]),
+        ("cli::terminal", &[]),
+        ("cli::unread_output", &[]),
+        ("cli::wait_display", &[]),
     ],
     twice: true,
 };
@@ -99,6 +109,12 @@ pub(crate) struct Tree {
 }
 
 impl Stage {
+    /// Targets for which there is no file: of these nothing would run.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = &'static str> {
+        let file = |target: &str| root().join("tests").join(target.replace("::", "/")).with_extension("rs");
+        self.targets.iter().map(|(name, _)| *name).filter(move |name| name.contains("::") && !file(name).exists())
+    }
+
     pub(crate) fn has(&self, target: &str) -> bool {
         self.targets.iter().any(|(name, _)| *name == target)
     }
@@ -113,7 +129,7 @@ impl Tree {
         for file in &files {
             let (from, to) = (root().join(file), tree.folder.join(file));
             let mut text = fs::read(&from).expect("a file of the package");
-            if file == Path::new("Cargo.toml") {
+            if file.ends_with("Cargo.toml") && !file.starts_with("fuzz") {
                 let manifest = String::from_utf8(text).expect("a manifest is text");
                 text = manifest.replacen("\nversion = \"", "\nversion = \"0.0.0-mutant+", 1).into_bytes();
             }
@@ -162,9 +178,9 @@ impl Tree {
         loop {
             match self.run(targets, &binaries, by_chance) {
                 Verdict::Killed(test) if twice => {
-                    let (target, name) = test.split_once("::").unwrap_or((&test, ""));
-                    let again: Vec<_> = binaries.iter().filter(|(other, _)| other == target).cloned().collect();
-                    match self.run_with(&again, |_| vec!["--exact".into(), name.into()]) {
+                    let (name, test_name) = test.split_once("::").unwrap_or((&test, ""));
+                    let again = binaries.iter().find(|(target, _)| binary_of(target).0 == name).cloned();
+                    match self.run_with(again.as_slice(), |_| vec!["--exact".into(), test_name.into()]) {
                         Verdict::Survived(_) => by_chance.push(test),
                         verdict => return verdict,
                     }
@@ -185,19 +201,19 @@ impl Tree {
         }
     }
 
-    /// Builds test targets: their names and executables.
+    /// Builds test targets: their names and the binaries that they are in.
     fn build(&self, targets: &[Target]) -> Result<Vec<(String, PathBuf)>, String> {
         if targets.is_empty() {
             return Ok(Vec::new());
         }
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         cargo.args(["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
-        for (target, _) in targets {
-            match *target {
+        let names: BTreeSet<&str> = targets.iter().map(|(target, _)| binary_of(target).0).collect();
+        for name in names {
+            match name {
                 "lib" => cargo.arg("--lib"),
-                "tls" => cargo.args(["--features", "tls", "--test", "tls"]),
-                target if target.starts_with("cli_") => cargo.args(["--features", "cli", "--test", target]),
-                target => cargo.args(["--test", target]),
+                "tls" | "cli" => cargo.args(["--features", name, "--test", name]),
+                name => cargo.args(["--test", name]),
             };
         }
         let output = cargo.current_dir(&self.folder).env("CARGO_TARGET_DIR", &self.target).output().expect("cargo");
@@ -211,15 +227,19 @@ impl Tree {
             let name = if message["target"]["kind"][0] == "lib" { "lib" } else { name };
             Some((name.to_owned(), PathBuf::from(executable)))
         });
-        Ok(artifacts.collect())
+        let built: BTreeMap<String, PathBuf> = artifacts.collect();
+        let binary = |target: &str| built.get(binary_of(target).0).expect("cargo built what it was asked for").clone();
+        Ok(targets.iter().map(|(target, _)| ((*target).to_owned(), binary(target))).collect())
     }
 
     /// Runs test targets but for some tests, given as `target::test`.
     fn run(&self, targets: &[Target], binaries: &[(String, PathBuf)], but: &[String]) -> Verdict {
         self.run_with(binaries, |target| {
+            let (binary, file) = binary_of(target);
             let skipped = targets.iter().filter(|(name, _)| *name == target).flat_map(|(_, skipped)| *skipped);
-            let but = but.iter().filter_map(|test| test.split_once("::").filter(|(name, _)| *name == target));
-            skipped.copied().chain(but.map(|(_, test)| test)).flat_map(|test| ["--skip".into(), test.into()]).collect()
+            let but = but.iter().filter_map(|test| test.split_once("::").filter(|(name, _)| *name == binary));
+            let skipped = skipped.copied().chain(but.map(|(_, test)| test));
+            file.into_iter().chain(skipped.flat_map(|test| ["--skip".into(), test.into()])).collect()
         })
     }
 
@@ -231,16 +251,16 @@ impl Tree {
             command.args(arguments(target)).current_dir(&self.folder).env("FAIRLOCK_UNSHRUNK", "1");
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a test binary");
             let output = BufReader::new(child.stdout.take().expect("it is piped"));
-            let (say, target) = (say.clone(), target.clone());
+            let (say, binary) = (say.clone(), binary_of(target).0.to_owned());
             std::thread::spawn(move || {
                 let mut passed = false;
                 for line in output.lines().map_while(Result::ok) {
                     if let Some(test) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
-                        let _ = say.send(Some(format!("{target}::{test}")));
+                        let _ = say.send(Some(format!("{binary}::{test}")));
                     }
                     passed |= line.starts_with("test result: ok");
                 }
-                let _ = say.send((!passed).then(|| format!("{target}::(the end of its process)")));
+                let _ = say.send((!passed).then(|| format!("{binary}::(the end of its process)")));
             });
             child
         };

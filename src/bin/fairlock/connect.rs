@@ -1,4 +1,4 @@
-//! The server that the arguments and the environment name.
+//! Which server the arguments and the environment name.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::local;
 use crate::text::printable;
 
-/// A client of that server, to be connected. With `--local` the server runs when this returns.
+/// A client of that server, not connected yet. With `--local` the private server runs when this returns.
 pub(crate) fn client(server: &Server) -> Result<ClientBuilder, Failure> {
     let builder = Client::builder().url(&url(server)?).prefix(&server.prefix);
     if server.tls_ca.is_none() && server.tls_cert.is_none() {

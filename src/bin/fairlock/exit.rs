@@ -1,4 +1,4 @@
-//! How fairlock ends: its exit codes, and the one way in which it speaks to its user.
+//! How fairlock ends: its exit codes, its failures, and the one function that writes messages.
 
 use std::fmt::Display;
 
@@ -20,17 +20,17 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// A process that died by a signal is reported as shells do.
+/// The exit code for a process that a signal ended, as shells report it.
 pub(crate) fn by_signal(signal: i32) -> u8 {
     u8::try_from(signal).map_or(OWN_FAILURE, |signal| 128u8.saturating_add(signal))
 }
 
-/// Why fairlock ends without (or after) running its command.
+/// Why fairlock ends without its command's exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) message: String,
-    /// The signal that is the reason.
+    /// The signal that ended the wait, if one did.
     pub(crate) signal: Option<Signal>,
 }
 
@@ -39,7 +39,7 @@ impl Failure {
         Self { code, message: message.into(), signal: None }
     }
 
-    /// This signal says to end.
+    /// A signal ended the wait.
     pub(crate) fn signalled(signal: Signal, message: impl Into<String>) -> Self {
         Self { code: by_signal(signal as i32), message: message.into(), signal: Some(signal) }
     }
@@ -55,13 +55,13 @@ impl Failure {
     }
 }
 
-/// Says one line on stderr, where nothing in it can drive a terminal: parts of it may be a server's words. It never
-/// waits for a reader.
+/// Writes one line to stderr, without waiting for a reader. Control characters are escaped, because parts of the line
+/// may come from a server.
 pub(crate) fn say(message: impl Display) {
     stderr::write(&format!("fairlock: {}\n", printable(&message.to_string())));
 }
 
-/// Says what is wrong with the arguments, which it quotes.
+/// Writes what is wrong with the arguments. The message quotes them, so it is escaped as well.
 pub(crate) fn say_wrong_call(error: &clap::Error) {
     let plain = error.render().to_string();
     let lines: String = plain.lines().map(|line| printable(line) + "\n").collect();

@@ -3,59 +3,49 @@
 //! `fairlock run` is three processes, so that the command never outlives its lease:
 //!
 //! ```text
-//! fairlock run        waits in the queue, renews the lease, has the terminal   run.rs, wait.rs, supervise.rs
-//!   └─ lease-shim     knows the deadline; ends the command when fairlock is silent    shim.rs
-//!        └─ command   begins as a stage that ties its life to the shim's, then execs  stage.rs
+//! fairlock run        waits in the queue, renews the lease, manages the terminal      run/
+//!   └─ lease-shim     knows the deadline; ends the command when fairlock is silent    shim/mod.rs
+//!        └─ command   starts as a stage that ties its life to the shim's, then execs  shim/stage.rs
 //! ```
+//!
+//! `local/` is the private server of `--local`, and `process/` what all of them need from the operating system. Imports
+//! go one way: `run` uses `shim`, `local` and `process`; `shim` and `local` use `process`.
 #![forbid(unsafe_code)]
 
 mod args;
-mod clock;
 mod connect;
-mod descendants;
 mod exit;
-mod job;
 mod local;
-mod local_folder;
-mod local_server;
-mod lookup;
-mod nested;
-mod progress;
-mod protocol;
+mod process;
 mod run;
 mod shim;
-mod signals;
-mod stage;
 mod status;
 mod stderr;
-mod supervise;
-mod terminal;
 mod text;
-mod timing;
-mod wait;
 mod warnings;
-mod watch;
 
 use std::process::ExitCode;
 
 use args::{Cli, LocalAction, Task};
 use clap::Parser as _;
 use exit::{Failure, OWN_FAILURE};
+use process::signals;
+use shim::stage;
 
 fn main() -> ExitCode {
-    let code = be_what_is_asked_for();
+    let code = become_what_is_asked_for();
     stderr::flush(stderr::LAST_WORDS);
     code
 }
 
-fn be_what_is_asked_for() -> ExitCode {
+fn become_what_is_asked_for() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if let Some(word) = words.next() {
-        // The inner stages are not part of the interface, so clap and its help never see them.
+        // The stages are not part of the interface, so clap and its help do not know them.
         match word.to_str() {
-            Some(shim::WORD) => return shim::main(words),
+            Some(shim::protocol::SHIM_WORD) => return shim::main(words),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
-            Some(local_server::WORD) => return local_server::main(words),
+            Some(local::server::WORD) => return local::server::main(words),
             _ => {}
         }
     }
@@ -65,7 +55,7 @@ fn be_what_is_asked_for() -> ExitCode {
             exit::say_wrong_call(&error);
             return ExitCode::from(OWN_FAILURE);
         }
-        // The help, or the version.
+        // The help or the version.
         Err(help) => {
             let _ = help.print();
             return ExitCode::SUCCESS;

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use crate::args::{Server, Status};
 use crate::connect;
 use crate::exit::Failure;
-use crate::text::{printable, printable_json, seconds};
-use crate::wait::no_grants;
+use crate::text::{no_grants, printable, printable_json, seconds};
 
 pub(crate) fn status(server: &Server, args: &Status) -> Result<u8, Failure> {
     let own = |error: &dyn Display| Failure::own(error.to_string());
@@ -28,7 +27,7 @@ pub(crate) fn status(server: &Server, args: &Status) -> Result<u8, Failure> {
     let text = if args.json { json() } else { as_text(&args.name, &state) };
     let mut stdout = std::io::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // A reader that has seen enough, as `head` has, is no failure.
+        // A reader that closes the pipe, as `head` does, is no failure.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::because("cannot write to stdout", error)),
         _ => Ok(0),
     }
@@ -60,7 +59,7 @@ fn as_text(name: &str, state: &LockState) -> String {
         let _ = writeln!(text, "  {} waiting:", state.waiting);
     }
     for (index, waiter) in state.queue.iter().enumerate() {
-        let silent = if waiter.alive { "" } else { ", not heard of" };
+        let silent = if waiter.alive { "" } else { ", silent" };
         let who = who(&waiter.label, &waiter.owner, &waiter.id);
         let _ = writeln!(text, "  {:>4}. {who}, for {}{silent}", index + 1, seconds(waiter.waited));
     }
@@ -97,7 +96,7 @@ fn as_json(name: &str, state: &LockState) -> Value {
     })
 }
 
-/// What the lock is in a word. Free is what nobody holds; there may be waiters, of whom the first is next.
+/// The state of the lock in a word. A free lock may have waiters; the first of them is next.
 fn word(state: &LockState) -> &'static str {
     match (&state.holder, state.recovering_for) {
         (Some(holder), _) if holder.broken => "breaking",

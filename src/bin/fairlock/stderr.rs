@@ -1,8 +1,8 @@
-//! stderr, of which nothing here ever waits: a pipe that nobody reads, or a terminal that was stopped with Ctrl-S, would
-//! else hold up the end of a command whose lease is lost.
+//! Writes to stderr without waiting for its reader. Otherwise a pipe that nobody reads, or a terminal that was stopped
+//! with Ctrl-S, would delay the end of a command whose lease is lost.
 //!
-//! A thread of its own writes. Whether a write would block cannot be asked beforehand, since the command writes to the
-//! same file, and making the file non-blocking would make it so for the command too.
+//! A separate thread writes. To ask first whether a write would block is not enough, since the command writes to the
+//! same file; to make the file non-blocking would make it so for the command too.
 
 use std::os::fd::AsFd as _;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,12 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-/// The wait for the last words before the end of the process.
+/// How long the end of the process waits for its last messages.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The wait for a line that has to be there before something else happens.
+/// How long to wait for a line that should appear before something else happens.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
 
-/// More than this is not kept for a reader that does not read.
+/// The most bytes that are kept for a reader that does not read.
 const BACKLOG: usize = 64 * 1024;
 
 static PENDING: Mutex<Pending> = Mutex::new(Pending { text: String::new(), writer: Writer::None });
@@ -41,7 +41,7 @@ impl Pending {
     }
 }
 
-/// Writes this as soon as somebody reads.
+/// Queues this text for the writer.
 pub(crate) fn write(text: &str) {
     let mut pending = pending();
     if pending.text.len() < BACKLOG {
@@ -50,7 +50,7 @@ pub(crate) fn write(text: &str) {
     if pending.writer == Writer::None {
         pending.writer = Writer::Idle;
         if start_writer().is_err() {
-            // Rather silent than stuck.
+            // Without a thread nothing is written: that is better than to wait for a reader.
             pending.writer = Writer::None;
             pending.text.clear();
         }
@@ -58,20 +58,20 @@ pub(crate) fn write(text: &str) {
     CHANGED.notify_all();
 }
 
-/// Writes this if all before it was written: for what is soon replaced by something newer.
+/// Queues this text only if all earlier text is written: for a line that a newer one soon replaces.
 pub(crate) fn write_if_free(text: &str) {
     if pending().is_written() {
         write(text);
     }
 }
 
-/// Waits until all is written, but no longer than this.
+/// Waits until all text is written, or until the limit is over.
 pub(crate) fn flush(limit: Duration) {
-    // Written or not: whoever calls has to go on.
+    // Written or not, the caller has to go on.
     let _ = CHANGED.wait_timeout_while(pending(), limit, |pending| !pending.is_written());
 }
 
-/// The thread inherits a mask that blocks all signals, so that none is delivered to it that others wait for.
+/// The thread inherits a mask that blocks all signals, so that it receives none that other threads wait for.
 fn start_writer() -> std::io::Result<()> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let started = std::thread::Builder::new().name("stderr".to_owned()).spawn(write_for_ever);
@@ -96,18 +96,18 @@ fn write_for_ever() {
     }
 }
 
-/// Not by way of `std::io::Stderr`, whose lock a panic of another thread would then wait for.
+/// Not through `std::io::Stderr`: a panic in another thread would then wait for its lock.
 fn write_all(mut text: &[u8]) {
     let stderr = std::io::stderr();
     while !text.is_empty() {
         match rustix::io::write(stderr.as_fd(), text) {
             Ok(written @ 1..) => text = &text[written..],
             Err(Errno::INTR) => {}
-            // Somebody else made it non-blocking.
+            // Another process made the file non-blocking.
             Err(Errno::AGAIN) => {
                 let _ = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None);
             }
-            // It is gone, as it is after a hang-up. What has to be done for the command matters more than the words.
+            // stderr is gone, as after a hang-up. The command matters more than the message.
             _ => return,
         }
     }

@@ -1,14 +1,15 @@
-//! Text from others, made fit for a terminal.
+//! Texts for people: escaped so that names and labels of others cannot control a terminal.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Escapes what could drive a terminal or deceive its reader: names and labels are chosen by other users of the server.
+/// Escapes characters that could control a terminal or deceive its reader. Other users of the server choose names and
+/// labels.
 pub(crate) fn printable(text: &str) -> String {
     escape(text, |out, c| write!(out, "{}", c.escape_default()))
 }
 
-/// The same within JSON, where it stays what it was: all but texts is harmless there.
+/// The same for a JSON document, in JSON's own escapes, so that its values stay the same.
 pub(crate) fn printable_json(json: &str) -> String {
     escape(json, |out, c| c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}")))
 }
@@ -25,21 +26,28 @@ fn escape(text: &str, write: impl Fn(&mut String, char) -> std::fmt::Result) -> 
     out
 }
 
-/// Whether somebody sees what it is. Not so: control characters, marks that reorder text, what is invisible, spaces of
-/// other widths, and what is no character at all. The standard library knows them all, and escapes them in `{:?}`.
+/// Whether a reader sees which character this is. Control characters, marks that reorder text, invisible characters,
+/// unusual spaces and unassigned code points do not show. The standard library knows them all, and escapes them in
+/// `{:?}`.
 fn shows(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
-    // Behind a letter, because by itself an accent would be escaped too.
+    // After a letter, because an accent alone would be escaped too.
     let mut text = String::from("a");
     text.push(c);
     text.escape_debug().count() == 2
 }
 
-/// A duration for people: whole seconds, since nobody reads more while waiting.
+/// A duration for people, in whole seconds.
 pub(crate) fn seconds(duration: Duration) -> String {
     humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string()
+}
+
+/// Describes a lock in recovery.
+pub(crate) fn no_grants(longest: Duration) -> String {
+    let longest = seconds(longest.max(Duration::from_secs(1)));
+    format!("recovering: the server lost data, and grants nothing for up to {longest}, until its clients are back")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the library warns of reaches the user: one line on stderr, once.
+//! The library's warnings on stderr: each once, on one line.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -7,11 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-use crate::{exit, progress};
+use crate::exit;
+use crate::run::progress;
 
-/// From now on. Nothing that the library does afterwards is lost.
+/// Shows all warnings from now on.
 pub(crate) fn show() {
-    // An error says that there is a subscriber, and nobody else in this program makes one.
+    // An error means that there is a subscriber already, but this program makes no other.
     let _ = tracing::subscriber::set_global_default(Warnings::default());
 }
 
@@ -21,7 +22,7 @@ struct Warnings {
 }
 
 impl Subscriber for Warnings {
-    /// What happens to a lock the command line tells in its own words, so it takes only what does not name one.
+    /// Events about a lock are left out, because the command line reports them in its own words.
     fn enabled(&self, about: &Metadata<'_>) -> bool {
         let of_ours = about.target().starts_with("fairlock") && about.fields().field("lock").is_none();
         of_ours && *about.level() <= Level::WARN
@@ -37,7 +38,7 @@ impl Subscriber for Warnings {
         }
     }
 
-    // There are no spans to be followed.
+    // The library has no spans.
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
         span::Id::from_u64(1)
     }

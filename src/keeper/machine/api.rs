@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::waiters::Mode;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
-use crate::inspect::{Broken, Holder, QueuedWaiter};
+use crate::inspect::{BreakOutcome, Holder, QueuedWaiter};
 use crate::options::Spec;
 use crate::protocol::{About, Failure, LockKeys, Push, Reply, Request};
 
@@ -162,7 +162,7 @@ pub(crate) enum Outcome {
     Renewal(Result<Renewal, Fault>),
     Release(Release),
     Page(Result<Page, Fault>),
-    Break(Result<Broken, Fault>),
+    Break(Result<BreakOutcome, Fault>),
     Closed,
 }
 

@@ -7,7 +7,7 @@ use super::farewells::Kind;
 use super::{ANSWER_TIMEOUT, Effect, Id, Machine, Outcome, Page, Pending, QuestionId, RequestId, Sent, Timer, What};
 use crate::clock::Time;
 use crate::error::{Fault, brief};
-use crate::inspect::Broken;
+use crate::inspect::BreakOutcome;
 use crate::protocol::{BreakRequest, BreakVerdict, Common, InspectRequest, Inspected, LockKeys, Request};
 
 impl Machine {
@@ -113,9 +113,9 @@ impl Machine {
     ) {
         self.go_on(now, keys, common);
         let broken = match verdict {
-            BreakVerdict::Told { left } => Broken::Told { remaining: left },
-            BreakVerdict::Ended => Broken::Ended,
-            BreakVerdict::Unknown => Broken::Unknown,
+            BreakVerdict::Told { left } => BreakOutcome::Told { remaining: left },
+            BreakVerdict::Ended => BreakOutcome::Ended,
+            BreakVerdict::Unknown => BreakOutcome::Unknown,
         };
         if self.end_question(question).is_some() {
             self.answer(question, Outcome::Break(Ok(broken)));

@@ -79,7 +79,7 @@ impl Machine {
         self.expect_within(spec.liveness / 3);
         let timeout = timeout.map(|timeout| called + timeout);
         let answer_by = (mode == Mode::Try).then_some(called + ANSWER_TIMEOUT);
-        if let Some(at) = timeout.into_iter().chain(answer_by).min() {
+        if let Some(at) = timeout.or(answer_by) {
             self.timers.set(Timer::Timeout(id), at);
         }
         let waiter = Waiter {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::error::Fault;
-use crate::inspect::Broken;
+use crate::inspect::BreakOutcome;
 use crate::options::LockOptions;
 use crate::protocol::{AcquireRequest, LeaveRequest, ReleaseRequest, Request};
 
@@ -151,9 +151,9 @@ fn a_position_is_one_more_than_the_rank_and_none_for_who_holds() {
 fn who_breaks_a_lease_hears_what_became_of_it() {
     let (mut machine, spec) = start(LockOptions::new());
     for (call, word, expected) in [
-        (9, Word::Told, Broken::Told { remaining: seconds(3.0) }),
-        (10, Word::Ended, Broken::Ended),
-        (11, Word::Unknown, Broken::Unknown),
+        (9, Word::Told, BreakOutcome::Told { remaining: seconds(3.0) }),
+        (10, Word::Ended, BreakOutcome::Ended),
+        (11, Word::Unknown, BreakOutcome::Unknown),
     ] {
         let keys = spec.keys.clone();
         machine.handle(

@@ -1,0 +1,114 @@
+//! A client that is nothing but a blocking socket and the scripts: what every client of these scripts must cost.
+
+use super::scripts::{Scripts, Template, Values};
+use super::wire::{Reply, Wire};
+
+pub const LEASE_US: u64 = 30_000_000;
+pub const LIVENESS_US: u64 = 10_000_000;
+
+/// One client at one lock.
+pub struct Bare {
+    wire: Wire,
+    client: String,
+    acquires: u64,
+    acquire: Template,
+    release: Template,
+    request: Vec<u8>,
+    id: String,
+    known: Known,
+}
+
+/// What the last reply told, as text.
+pub struct Known {
+    pub token: String,
+    pub epoch: String,
+    pub stamp: String,
+}
+
+impl Known {
+    /// Nothing yet.
+    pub fn new() -> Known {
+        let [token, epoch, stamp] = ["0"; 3].map(str::to_owned);
+        Known { token, epoch, stamp }
+    }
+
+    /// Takes in a reply, which must be this word.
+    pub fn learn(&mut self, reply: &Reply, expected: &str) {
+        assert!(matches!(reply, Reply::List(_)) && reply.word() == expected, "{expected}: {reply:?}");
+        for (name, value) in [("token", &mut self.token), ("epoch", &mut self.epoch), ("stamp", &mut self.stamp)] {
+            *value = reply.field(name).expect("every reply names it").display();
+        }
+    }
+
+    /// The values of [`CHANGING`].
+    pub fn changing<'a>(&'a self, id: &'a str) -> [&'a str; 5] {
+        [id, &self.token, &self.epoch, &self.stamp, &self.token]
+    }
+}
+
+/// The arguments that differ from call to call.
+pub const CHANGING: [&str; 5] = ["id", "token", "epoch", "floor", "last_token"];
+
+/// What a client of default options brings.
+pub fn values(client: &str) -> Values {
+    Values::default()
+        .set("wait", 1)
+        .set("lease_us", LEASE_US)
+        .set("liveness_us", LIVENESS_US)
+        .set("buffer_us", 2_000_000)
+        .set("heartbeat_us", LIVENESS_US / 3)
+        .set("left_us", LEASE_US)
+        .set("longest_us", LEASE_US)
+        .set("secret", "0123456789abcdef")
+        .set("label", "worker-17:4242")
+        .set("owner", "")
+        .set("capacity", 1)
+        .set("weight", 1)
+        .set("client", client)
+        .set("channel", format!("fairlock:client:{client}"))
+}
+
+impl Bare {
+    pub fn connect(port: u16, lock: &str) -> Bare {
+        let mut wire = Wire::connect(port);
+        let scripts = Scripts::of_this_build("bare", &mut wire);
+        let client = format!("{:032x}", fastrand::u128(..));
+        wire.command(&["HELLO", "3"]);
+        wire.command(&["SUBSCRIBE", &format!("fairlock:client:{client}")]);
+        let values = values(&client);
+        let template = |script| scripts.template(script, lock, &values, &CHANGING);
+        let (acquire, release) = (template("acquire"), template("release"));
+        let (request, id, known) = (Vec::new(), String::new(), Known::new());
+        Bare { wire, client, acquires: 0, acquire, release, request, id, known }
+    }
+
+    /// An acquire that is answered at once: by a grant, or by a place in the queue.
+    pub fn acquire(&mut self, expected: &str) {
+        self.acquires += 1;
+        self.id = format!("{}.{}", self.client, self.acquires);
+        self.request.clear();
+        self.acquire.fill(&self.known.changing(&self.id), &mut self.request);
+        self.known.learn(&self.wire.call(&self.request), expected);
+    }
+
+    /// Waits for the message of a grant.
+    pub fn granted(&mut self) {
+        let message = self.wire.receive();
+        // The kind of message, the channel, and the text: `grant ID TOKEN …`.
+        let text = message.list()[2].text();
+        let mut words = text.split(' ');
+        assert_eq!((words.next(), words.next()), (Some("grant"), Some(self.id.as_str())), "{text}");
+        self.known.token = words.next().expect("a token").to_owned();
+    }
+
+    pub fn release(&mut self) {
+        self.request.clear();
+        self.release.fill(&self.known.changing(&self.id), &mut self.request);
+        self.known.learn(&self.wire.call(&self.request), "released");
+    }
+
+    pub fn cycle(&mut self) {
+        self.acquire("granted");
+        self.release();
+    }
+}

@@ -1,0 +1,109 @@
+//! What each row of the benchmarks must keep to, and where it does not yet: the figure, and the reason.
+
+/// A row of the table.
+pub struct Limit {
+    pub row: &'static str,
+    pub must: Bound,
+    pub unit: &'static str,
+    /// What was measured where the row misses its limit, and why. It must not get worse than that.
+    pub known: Option<(f64, &'static str)>,
+}
+
+#[derive(Clone, Copy)]
+pub enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Bound {
+    /// Whether a figure keeps to it, if so much is forgiven.
+    pub fn holds(self, measured: f64, tolerance: f64) -> bool {
+        match self {
+            Bound::AtMost(most) => measured <= most + tolerance,
+            Bound::AtLeast(least) => measured >= least - tolerance,
+        }
+    }
+
+    pub fn figure(self) -> f64 {
+        let (Bound::AtMost(figure) | Bound::AtLeast(figure)) = self;
+        figure
+    }
+
+    /// The same direction with another figure.
+    pub fn at(self, figure: f64) -> Bound {
+        match self {
+            Bound::AtMost(_) => Bound::AtMost(figure),
+            Bound::AtLeast(_) => Bound::AtLeast(figure),
+        }
+    }
+
+    /// How far a figure may be beyond the limit before the benchmark fails: the noise of medians on a busy machine.
+    pub fn tolerance(self) -> f64 {
+        0.05 * self.figure().max(1.0)
+    }
+}
+
+const fn most(row: &'static str, unit: &'static str, most: f64) -> Limit {
+    Limit { row, must: Bound::AtMost(most), unit, known: None }
+}
+
+const fn least(row: &'static str, unit: &'static str, least: f64) -> Limit {
+    Limit { row, must: Bound::AtLeast(least), unit, known: None }
+}
+
+impl Limit {
+    const fn short(mut self, measured: f64, reason: &'static str) -> Limit {
+        self.known = Some((measured, reason));
+        self
+    }
+}
+
+/// Why rows miss their limits, in a word and in full.
+pub const REASONS: &[(&str, &str)] = &[
+    (FIVE_KEYS, "the scripts still keep their state in five keys"),
+    (WAKE_UPS, "a request still passes through a channel, a runtime and a multiplexed connection"),
+    (MAPS, "a waiter is a task, a oneshot and an entry of several maps"),
+];
+const FIVE_KEYS: &str = "five keys";
+const WAKE_UPS: &str = "wake-ups";
+const MAPS: &str = "maps";
+
+pub const LIMITS: &[Limit] = &[
+    most("server time of a contended cycle, pipelined", "×", 0.65).short(1.1, FIVE_KEYS),
+    most("server time of a contended cycle, after idle gaps", "×", 0.7).short(1.1, FIVE_KEYS),
+    most("server time of the slowest verb, pipelined", "×", 0.8).short(1.2, FIVE_KEYS),
+    most("server time of the slowest verb, after idle gaps", "×", 0.8).short(1.2, FIVE_KEYS),
+    most("cycle, blocking caller, split", "×", 1.15).short(1.6, WAKE_UPS),
+    most("cycle, blocking caller, same core", "×", 1.25).short(2.0, WAKE_UPS),
+    most("cycle, blocking caller, free", "×", 1.15).short(1.6, WAKE_UPS),
+    most("cycle, current-thread task, split", "×", 1.3).short(1.6, WAKE_UPS),
+    most("cycle, current-thread task, same core", "×", 1.4).short(2.0, WAKE_UPS),
+    most("cycle, current-thread task, free", "×", 1.3).short(1.6, WAKE_UPS),
+    most("cycle, multi-thread task, split", "×", 1.3).short(1.6, WAKE_UPS),
+    most("cycle, multi-thread task, same core", "×", 1.4).short(2.0, WAKE_UPS),
+    most("cycle, multi-thread task, free", "×", 1.3).short(1.6, WAKE_UPS),
+    most("cycle beside SET NX PX + DEL, split", "×", 1.35).short(2.0, WAKE_UPS),
+    most("hand-off beside the same scripts, split", "×", 1.2).short(1.6, WAKE_UPS),
+    most("hand-off beside PUBLISH to push, split", "×", 1.8).short(2.3, WAKE_UPS),
+    most("system calls of a cycle", "", 14.0).short(30.0, WAKE_UPS),
+    most("context switches of a cycle", "", 5.0).short(8.0, WAKE_UPS),
+    most("threads of a client", "", 1.0),
+    most("threads of a process beside those of its clients", "", 1.0),
+    most("connections of a client", "", 2.0),
+    most("round trips from connect to the first grant", "", 6.0),
+    most("memory of a waiter in the client", "B", 2048.0).short(8000.0, MAPS),
+    most("memory of a waiter in Redis", "B", 350.0),
+    most("calls for 100,000 idle waiters, per heartbeat", "", 1.0),
+    least("grants per second with 100,000 waiters, beside 10", "×", 0.8),
+    most("10,000 leases: CPU of the client", "% of a core", 5.0),
+    most("10,000 leases: the latest renewal", "s late", 1.0),
+    most("renewal beside nice callers and 8 busy threads", "ms later", 50.0),
+    most("renewal beside nice callers and a SCHED_FIFO neighbour", "ms later", 50.0),
+    least("1,000 locks and 8 processes, beside the same scripts pipelined", "×", 0.4),
+    most("100,000 zombies: the longest script", "ms", 10.0),
+    most("100,000 zombies: wait of the next, beside liveness + buffer + heartbeat", "×", 1.0),
+    // Beside other locks.
+    least("cycles per second beside redislock, free", "×", 0.85).short(0.5, WAKE_UPS),
+    least("cycles per second beside rslock, free", "×", 0.85).short(0.6, WAKE_UPS),
+    most("hand-off of four processes, 1 ms hold, beside redis-fifo-lock", "×", 0.25).short(0.5, WAKE_UPS),
+];

@@ -1,0 +1,160 @@
+//! The scripts of this build, and those of a commit of before, called by hand. Arguments are filled in by the names that
+//! a script's header gives to them, so that these calls go on working when a script takes others.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use super::wire::{Wire, head, word};
+
+/// One script, and what its header says that it takes.
+struct Script {
+    name: String,
+    digest: String,
+    keys: Vec<String>,
+    arguments: Vec<String>,
+}
+
+/// All scripts of one commit, loaded into a server.
+pub struct Scripts {
+    prefix: &'static str,
+    scripts: Vec<Script>,
+}
+
+/// The values of a call, by name. What is not named is 0, as for a client that knows nothing yet.
+#[derive(Clone, Debug, Default)]
+pub struct Values(BTreeMap<String, String>);
+
+impl Values {
+    pub fn set(mut self, name: &str, value: impl ToString) -> Values {
+        self.put(name, value);
+        self
+    }
+
+    pub fn put(&mut self, name: &str, value: impl ToString) {
+        self.0.insert(name.to_owned(), value.to_string());
+    }
+
+    fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("0", String::as_str)
+    }
+}
+
+impl Scripts {
+    /// The scripts of this build. The names of all keys begin with `prefix`.
+    pub fn of_this_build(prefix: &'static str, wire: &mut Wire) -> Scripts {
+        let scripts = fairlock::testing::scripts_of(|_, text| text.to_owned());
+        Scripts::load(prefix, scripts.into_iter().map(|(name, text)| (name.to_owned(), text)), wire)
+    }
+
+    /// The scripts of a commit, or why they cannot be had.
+    pub fn of_commit(commit: &str, prefix: &'static str, wire: &mut Wire) -> Result<Scripts, String> {
+        let names = git(&["ls-tree", "--name-only", commit, "lua/"])?;
+        let names = names.lines().filter_map(|path| path.strip_prefix("lua/")?.strip_suffix(".lua"));
+        let scripts = names.map(|name| Ok((name.to_owned(), assembled(commit, name)?)));
+        Ok(Scripts::load(prefix, scripts.collect::<Result<Vec<_>, String>>()?.into_iter(), wire))
+    }
+
+    fn load(prefix: &'static str, scripts: impl Iterator<Item = (String, String)>, wire: &mut Wire) -> Scripts {
+        let load = |(name, text): (String, String)| Script {
+            digest: wire.command(&["SCRIPT", "LOAD", &text]).text().to_owned(),
+            keys: named(&text, &name, "-- KEYS:"),
+            arguments: named(&text, &name, "-- ARGV:"),
+            name,
+        };
+        Scripts { prefix, scripts: scripts.map(load).collect() }
+    }
+
+    /// A call of a script as it goes over the wire. `ids` are those of the argument `ids...`.
+    pub fn call(&self, script: &str, lock: &str, values: &Values, ids: &[String]) -> Vec<u8> {
+        let mut request = Vec::new();
+        let script = self.script(script);
+        let before = self.before_arguments(script, lock);
+        let variadic = |name: &String| name.ends_with("...");
+        let count = before.len()
+            + script.arguments.iter().map(|name| if variadic(name) { ids.len() } else { 1 }).sum::<usize>();
+        head(count, &mut request);
+        before.iter().for_each(|text| word(text, &mut request));
+        for name in &script.arguments {
+            match variadic(name) {
+                true => ids.iter().for_each(|id| word(id, &mut request)),
+                false => word(values.get(name), &mut request),
+            }
+        }
+        request
+    }
+
+    /// A call made once, in which some arguments are still to be filled in: the least work for a caller. No `ids...`.
+    pub fn template(&self, script: &str, lock: &str, values: &Values, changing: &[&str]) -> Template {
+        let script = self.script(script);
+        let before = self.before_arguments(script, lock);
+        let mut parts = Vec::new();
+        let mut bytes = Vec::new();
+        head(before.len() + script.arguments.len(), &mut bytes);
+        before.iter().for_each(|text| word(text, &mut bytes));
+        for name in &script.arguments {
+            match changing.iter().position(|changing| changing == name) {
+                Some(nth) => parts.push((std::mem::take(&mut bytes), nth)),
+                None => word(values.get(name), &mut bytes),
+            }
+        }
+        Template { parts, rest: bytes }
+    }
+
+    fn script(&self, name: &str) -> &Script {
+        self.scripts.iter().find(|script| script.name == name).unwrap_or_else(|| panic!("no script {name}"))
+    }
+
+    fn before_arguments(&self, script: &Script, lock: &str) -> Vec<String> {
+        let mut words = vec!["EVALSHA".to_owned(), script.digest.clone(), script.keys.len().to_string()];
+        words.extend(script.keys.iter().map(|key| self.key(lock, key)));
+        words
+    }
+
+    pub fn key(&self, lock: &str, key: &str) -> String {
+        format!("{}:{{{lock}}}:{key}", self.prefix)
+    }
+}
+
+/// A call whose changing arguments are filled in.
+pub struct Template {
+    /// What is fixed, and the number of the argument behind it.
+    parts: Vec<(Vec<u8>, usize)>,
+    rest: Vec<u8>,
+}
+
+impl Template {
+    pub fn fill(&self, changing: &[&str], request: &mut Vec<u8>) {
+        for (fixed, nth) in &self.parts {
+            request.extend_from_slice(fixed);
+            word(changing[*nth], request);
+        }
+        request.extend_from_slice(&self.rest);
+    }
+}
+
+/// The names in a line of a script's header.
+fn named(text: &str, script: &str, label: &str) -> Vec<String> {
+    let line = text.lines().find_map(|line| line.strip_prefix(label));
+    line.unwrap_or_else(|| panic!("{script} has no {label}")).split_whitespace().map(str::to_owned).collect()
+}
+
+/// A script of a commit with its parts in the places of the lines `-- include NAME`.
+fn assembled(commit: &str, file: &str) -> Result<String, String> {
+    let mut text = String::new();
+    for line in git(&["show", &format!("{commit}:lua/{file}.lua")])?.lines() {
+        match line.trim_start().strip_prefix("-- include ") {
+            Some(part) => text += &assembled(commit, &format!("lib/{part}"))?,
+            None => text.extend([line, "\n"]),
+        }
+    }
+    Ok(text)
+}
+
+fn git(arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("git").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    let output = output.map_err(|error| format!("git does not run: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    String::from_utf8(output.stdout).map_err(|error| error.to_string())
+}

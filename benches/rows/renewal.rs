@@ -1,0 +1,107 @@
+//! The longest delay of a renewal while the machine is busy and the callers of the same client are as unimportant as can be,
+//! beside a client without callers under the same load.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use fairlock::LockOptions;
+
+use crate::kit::{
+    client::{acquire, connect, release},
+    place::be_nice,
+    roles::{Helper, say, serve},
+    table::Table,
+    wire::Wire,
+};
+use testkit::RedisServer;
+
+const INTERVAL: Duration = Duration::from_millis(200);
+const WATCHED: Duration = Duration::from_secs(15);
+const CALLERS: usize = 4;
+
+pub fn measure(_rounds: usize, table: &mut Table) {
+    let server = RedisServer::builder().tcp().plain().start();
+    let beside = [("8 busy threads", true), ("a SCHED_FIFO neighbour", may_be_urgent())];
+    for (load, possible) in beside {
+        let row = format!("renewal beside nice callers and {load}");
+        if !possible {
+            table.skipped(&row, "chrt may not make one here");
+            continue;
+        }
+        let mut clients = [("crowded", CALLERS), ("quiet", 0)].map(|(name, callers)| {
+            let mut helper = Helper::start("renews", &[&server.tcp_url(), name, &callers.to_string()]);
+            assert_eq!(helper.hear(), "holding");
+            (name, helper)
+        });
+        let neighbour = match load {
+            "8 busy threads" => Helper::start("busy", &["8"]),
+            _ => Helper::start_by(&["chrt", "-f", "1", "taskset", "-c", "0"], "busy", &["1"]),
+        };
+        let [crowded, quiet] = longest_gaps(&server, ["crowded", "quiet"]);
+        drop(neighbour);
+        let late = |gap: Duration| gap.saturating_sub(INTERVAL).as_secs_f64() * 1000.0;
+        let made = format!("{:.0} ms late, without callers {:.0}", late(crowded), late(quiet));
+        table.row(&row, late(crowded) - late(quiet), &made);
+        for (name, helper) in &mut clients {
+            assert_eq!(helper.ask("held?"), "held", "{name}");
+        }
+    }
+}
+
+fn may_be_urgent() -> bool {
+    Command::new("chrt").args(["-f", "1", "true"]).status().is_ok_and(|status| status.success())
+}
+
+/// The longest time between two renewals of each lock. The server knows: a renewal moves the end of the lease. It is enough to
+/// see each end at some time before the next, however late this process looks.
+fn longest_gaps(server: &RedisServer, names: [&str; 2]) -> [Duration; 2] {
+    let mut wire = Wire::connect(server.port());
+    let mut ends = |name: &str| -> Option<u64> {
+        let reply = wire.command(&["ZRANGE", &format!("fairlock:{{{name}}}:leases"), "0", "0", "WITHSCORES"]);
+        Some(reply.list().get(1)?.display().parse::<f64>().expect("a time") as u64)
+    };
+    let mut seen: [Option<(u64, u64)>; 2] = [None; 2];
+    let start = Instant::now();
+    while start.elapsed() < WATCHED {
+        for (name, seen) in names.iter().zip(&mut seen) {
+            let end = ends(name).unwrap_or_else(|| panic!("the lease of {name} was lost"));
+            let (last, longest) = seen.unwrap_or((end, 0));
+            *seen = Some((end, longest.max(end - last)));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    seen.map(|seen| Duration::from_micros(seen.expect("a lease").1))
+}
+
+/// The helper: holds a lock, while callers of the same client use others all the time.
+pub fn renews(arguments: &[&str]) {
+    let [url, name, callers] = arguments else { panic!("{arguments:?}") };
+    let client = connect(url);
+    let options = LockOptions::new().lease(10 * INTERVAL).renew_every(INTERVAL).notice(INTERVAL);
+    let guard = acquire(&client.lock_with(name, options).expect("a name"));
+    for caller in 0..callers.parse().expect("a number") {
+        let lock = client.lock(&format!("{name} caller {caller}")).expect("a name");
+        std::thread::spawn(move || {
+            be_nice();
+            loop {
+                release(acquire(&lock));
+            }
+        });
+    }
+    say("holding");
+    serve(|_| Some(if guard.check().is_ok() { "held" } else { "lost" }.to_owned()));
+    std::process::exit(0);
+}
+
+/// The helper: so many threads that never wait.
+pub fn busy(arguments: &[&str]) {
+    for _ in 0..arguments[0].parse().expect("a number") {
+        std::thread::spawn(|| {
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+    }
+    serve(|_| None);
+    std::process::exit(0);
+}

@@ -1,0 +1,159 @@
+//! A lock with one holder and eight waiters, each of a client of its own, and one without waiters beside it: what is sent
+//! for them, verb by verb, as real clients send it.
+
+use std::collections::VecDeque;
+
+use crate::kit::{
+    scripts::{Scripts, Values},
+    wire::{Reply, Wire},
+};
+
+const WAITING: usize = 8;
+/// Nothing ends by itself while the benchmark runs.
+const HOUR_US: u64 = 3_600_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Heartbeat,
+    Enqueue,
+    HandOff,
+    Confirm,
+    Renew,
+    Acquire,
+    Release,
+}
+
+/// One round of all verbs leaves everything as it was.
+pub const VERBS: [Verb; 7] =
+    [Verb::Heartbeat, Verb::Enqueue, Verb::HandOff, Verb::Confirm, Verb::Renew, Verb::Acquire, Verb::Release];
+
+impl Verb {
+    pub fn name(self) -> &'static str {
+        match self {
+            Verb::Heartbeat => "heartbeat of a waiter",
+            Verb::Enqueue => "acquire that joins 8 waiters",
+            Verb::HandOff => "release that hands off",
+            Verb::Confirm => "renewal that confirms a claim",
+            Verb::Renew => "renewal",
+            Verb::Acquire => "acquire that is granted, uncontended",
+            Verb::Release => "release, uncontended",
+        }
+    }
+
+    pub fn of_contended_cycle(self) -> bool {
+        !matches!(self, Verb::Acquire | Verb::Release)
+    }
+}
+
+/// One client.
+struct Member {
+    client: String,
+    /// How many acquires it has made; the number of the last one is a part of its id.
+    acquires: u64,
+}
+
+impl Member {
+    fn id(&self) -> String {
+        format!("{}.{}", self.client, self.acquires)
+    }
+
+    fn channel(&self) -> String {
+        format!("fairlock:client:{}", self.client)
+    }
+}
+
+pub struct Lock<'a> {
+    scripts: &'a Scripts,
+    contended: String,
+    free: String,
+    /// The holder, and the waiters in their order.
+    queue: VecDeque<Member>,
+    idle: Vec<Member>,
+    /// What clients know of the lock that is contended, and of the free one.
+    known: [Values; 2],
+}
+
+impl<'a> Lock<'a> {
+    pub fn new(scripts: &'a Scripts, number: usize, wire: &mut Wire, ears: &mut Wire) -> Lock<'a> {
+        let member = |_| Member { client: format!("{:032x}", fastrand::u128(..)), acquires: 0 };
+        // A holder, eight waiters, and the next to join them.
+        let idle: Vec<Member> = (0..WAITING + 2).map(member).collect();
+        for member in &idle {
+            ears.command(&["SUBSCRIBE", &member.channel()]);
+        }
+        let known = Values::default()
+            .set("wait", 1)
+            .set("lease_us", HOUR_US)
+            .set("liveness_us", HOUR_US)
+            .set("buffer_us", 2_000_000)
+            .set("heartbeat_us", HOUR_US / 3)
+            .set("left_us", HOUR_US)
+            .set("secret", "0123456789abcdef")
+            .set("label", "worker-17:4242")
+            .set("owner", "")
+            .set("capacity", 1)
+            .set("weight", 1);
+        let (contended, free) = (format!("contended {number}"), format!("free {number}"));
+        let mut lock = Lock { scripts, contended, free, queue: VecDeque::new(), idle, known: [known.clone(), known] };
+        for _ in 0..=WAITING {
+            let call = lock.call(Verb::Enqueue);
+            let reply = wire.call(&call);
+            lock.done(Verb::Enqueue, &reply);
+        }
+        lock
+    }
+
+    /// The request of a verb.
+    pub fn call(&mut self, verb: Verb) -> Vec<u8> {
+        let member = match verb {
+            Verb::Enqueue => self.idle.last_mut().expect("somebody who does not want the lock yet"),
+            Verb::Heartbeat => self.queue.back_mut().expect("a waiter"),
+            Verb::HandOff | Verb::Confirm | Verb::Renew => self.queue.front_mut().expect("a holder"),
+            Verb::Acquire | Verb::Release => self.idle.last_mut().expect("somebody without a lock"),
+        };
+        if matches!(verb, Verb::Enqueue | Verb::Acquire) {
+            member.acquires += 1;
+        }
+        let (script, lock) = match verb {
+            Verb::Heartbeat => ("heartbeat", &self.contended),
+            Verb::Enqueue => ("acquire", &self.contended),
+            Verb::HandOff => ("release", &self.contended),
+            Verb::Confirm | Verb::Renew => ("renew", &self.contended),
+            Verb::Acquire => ("acquire", &self.free),
+            Verb::Release => ("release", &self.free),
+        };
+        let known = self.known[usize::from(!verb.of_contended_cycle())].clone();
+        let values = known.set("client", &member.client).set("id", member.id()).set("channel", member.channel());
+        // A new acquire has no ticket yet.
+        let values = if script == "acquire" { values.set("ticket", 0) } else { values };
+        self.scripts.call(script, lock, &values, &[member.id()])
+    }
+
+    /// What the reply changes. Panics if it is not the one that belongs to the verb.
+    pub fn done(&mut self, verb: Verb, reply: &Reply) {
+        let expected = match verb {
+            Verb::Heartbeat => "alive",
+            Verb::Enqueue if self.queue.is_empty() => "granted",
+            Verb::Enqueue => "queued",
+            Verb::Acquire => "granted",
+            Verb::Confirm | Verb::Renew => "renewed",
+            Verb::HandOff | Verb::Release => "released",
+        };
+        assert!(matches!(reply, Reply::List(_)) && reply.word() == expected, "{}: {reply:?}", verb.name());
+        let known = &mut self.known[usize::from(!verb.of_contended_cycle())];
+        // Clients bring back what replies tell them, mostly under the same names.
+        for pair in reply.list()[1..].chunks_exact(2) {
+            if let Reply::Text(_) | Reply::Number(_) = pair[1] {
+                known.put(pair[0].text(), pair[1].display());
+            }
+        }
+        let named = |name| reply.field(name).map(Reply::display);
+        named("stamp").into_iter().for_each(|stamp| known.put("floor", stamp));
+        named("token").into_iter().for_each(|token| known.put("last_token", token));
+        match verb {
+            Verb::Enqueue => self.queue.extend(self.idle.pop()),
+            Verb::HandOff => self.idle.extend(self.queue.pop_front()),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The command's descendants, including those that left its process group as `timeout`, `setsid` and the jobs of `set
+//! -m` do.
+//!
+//! When a process dies, its children get a new parent: the nearest ancestor that has asked for orphans. The shim asks
+//! for them, and so does fairlock in case the shim is killed. So a descendant of the command stays a descendant of one
+//! of the two, whatever it does to its session and its group.
+//!
+//! To kill all descendants, the shim kills its children, then the processes that become its children by that, until
+//! none is left. A child's number is not reused before its parent collects it, so no stranger is killed instead.
+
+use std::io;
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+/// The children that `std::process` collects. The mutex keeps a child from being collected between the look at its
+/// number and the signal to it.
+static OWN: Mutex<Vec<Own>> = Mutex::new(Vec::new());
+
+struct Own {
+    pid: i32,
+    /// It is not part of the command and outlives it: the private server.
+    apart: bool,
+}
+
+/// A process, as /proc shows it.
+#[derive(Debug, Clone, Copy)]
+struct Process {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    /// It has exited and waits to be collected.
+    dead: bool,
+}
+
+/// Which children are left after a signal.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Left {
+    /// At least one is alive and was signalled.
+    pub(crate) alive: bool,
+    /// This child may not be signalled, because it runs as another user.
+    pub(crate) foreign: Option<Pid>,
+}
+
+/// Makes this process the parent of every descendant that loses its own.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn adopt() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Other kernels cannot do that. There a process that left the command's group cannot be found.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn adopt() -> io::Result<()> {
+    Ok(())
+}
+
+/// Starts a child that the caller collects, not [`collect`].
+pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
+    start(command, false)
+}
+
+/// The same for a child that [`signal_children`] does not signal either.
+pub(crate) fn spawn_apart(command: &mut Command) -> io::Result<Child> {
+    start(command, true)
+}
+
+fn start(command: &mut Command, apart: bool) -> io::Result<Child> {
+    let mut own = own();
+    let child = command.spawn()?;
+    own.push(Own { pid: child.id().cast_signed(), apart });
+    Ok(child)
+}
+
+/// The caller has collected this child, so its number may be reused.
+pub(crate) fn collected(child: &Child) {
+    own().retain(|own| own.pid != child.id().cast_signed());
+}
+
+/// Collects the children that have exited, except those from [`spawn`] and [`spawn_apart`].
+pub(crate) fn collect() {
+    let own = own();
+    for child in children().filter(|child| child.dead && own.iter().all(|own| own.pid != child.pid)) {
+        if let Some(pid) = rustix::process::Pid::from_raw(child.pid) {
+            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        }
+    }
+}
+
+/// The process ids of all current children.
+pub(crate) fn present() -> Vec<i32> {
+    children().map(|child| child.pid).collect()
+}
+
+/// Signals the children, except these. Without a signal it only checks which of them are alive.
+pub(crate) fn signal_children(signal: Option<Signal>, except: &[i32]) -> Left {
+    let own = own();
+    let is_apart = |child: &Process| own.iter().any(|own| own.apart && own.pid == child.pid);
+    let mut left = Left::default();
+    for child in children().filter(|child| !child.dead && !except.contains(&child.pid) && !is_apart(child)) {
+        let pid = Pid::from_raw(child.pid);
+        match kill(pid, signal) {
+            Ok(()) => left.alive = true,
+            Err(nix::Error::EPERM) => left.foreign = Some(pid),
+            // It has just exited.
+            Err(_) => {}
+        }
+    }
+    left
+}
+
+/// All living descendants that are not in this process group.
+pub(crate) fn outside(group: Pid) -> Vec<Pid> {
+    let all = processes();
+    let mut found = vec![own_pid()];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(all.iter().filter(|process| process.parent == parent).map(|process| process.pid));
+        next += 1;
+    }
+    all.iter()
+        .filter(|process| process.pid != own_pid() && found.contains(&process.pid))
+        .filter(|process| process.group != group.as_raw() && !process.dead)
+        .map(|process| Pid::from_raw(process.pid))
+        .collect()
+}
+
+fn children() -> impl Iterator<Item = Process> {
+    // Usually there are none, which the kernel says without a look at /proc.
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let none = matches!(waitid(WaitId::All, look), Err(rustix::io::Errno::CHILD));
+    let all = if none { Vec::new() } else { processes() };
+    all.into_iter().filter(|process| process.parent == own_pid())
+}
+
+/// All processes; none where there is no /proc.
+fn processes() -> Vec<Process> {
+    // In the /proc of another PID namespace the same numbers are other processes.
+    let itself = std::fs::read_link("/proc/self").ok();
+    if itself.and_then(|own| own.to_str()?.parse().ok()) != Some(own_pid()) {
+        return Vec::new();
+    }
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter_map(|pid| parse(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).collect()
+}
+
+/// `PID (NAME) STATE PARENT GROUP …`, where the name may contain anything.
+fn parse(pid: i32, stat: &str) -> Option<Process> {
+    let mut words = stat.rsplit_once(") ")?.1.split(' ');
+    let dead = matches!(words.next()?, "Z" | "X");
+    Some(Process { pid, parent: words.next()?.parse().ok()?, group: words.next()?.parse().ok()?, dead })
+}
+
+fn own_pid() -> i32 {
+    std::process::id().cast_signed()
+}
+
+fn own() -> MutexGuard<'static, Vec<Own>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_pass_for_the_fields_behind_it() {
+        let process = parse(7, "7 (a) Z 1 1 (b) S 40 41 42 0").unwrap();
+        assert_eq!((process.parent, process.group, process.dead), (40, 41, false));
+        assert!(parse(7, "7 (a) Z 40 41 42 0").unwrap().dead);
+        assert!(parse(7, "").is_none());
+    }
+}

@@ -1,0 +1,20 @@
+//! What fairlock needs from the operating system: its clock, its signals, its terminal, its table of processes.
+
+pub(crate) mod clock;
+pub(crate) mod descendants;
+pub(crate) mod lookup;
+pub(crate) mod signals;
+pub(crate) mod terminal;
+
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A command that runs this same binary, even if its file was replaced or deleted during a long wait.
+pub(crate) fn this_binary() -> Command {
+    let running = PathBuf::from("/proc/self/exe");
+    let path = if running.exists() { running } else { std::env::current_exe().unwrap_or_else(|_| "fairlock".into()) };
+    let mut command = Command::new(path);
+    command.arg0("fairlock");
+    command
+}

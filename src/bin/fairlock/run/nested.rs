@@ -1,0 +1,76 @@
+//! `run` inside `run`: the locks that the ancestors of this job hold.
+//!
+//! A job that waits for a lock of its own parent would wait for ever, since the parent waits for the job. So each `run`
+//! tells its command which locks are held above it. The server decides, because the environment may be out of date:
+//! only a lease with the inherited token is the parent's. (Another server gives other tokens, so a lock of the same
+//! name there is no conflict.)
+
+use serde_json::{Value, json};
+
+use crate::exit::Failure;
+use crate::text::printable;
+
+/// A JSON array of objects with name, token and pid; the outermost `run` is first.
+pub(crate) const VARIABLE: &str = "FAIRLOCK_HELD";
+
+/// The `run`s that this process descends from.
+pub(crate) struct Ancestors(Vec<Value>);
+
+impl Ancestors {
+    /// A variable that cannot be parsed names no ancestors.
+    pub(crate) fn of_this_process() -> Self {
+        let told = std::env::var(VARIABLE).unwrap_or_default();
+        Self(serde_json::from_str(&told).unwrap_or_default())
+    }
+
+    /// The variable for the command of this process.
+    pub(crate) fn with(&self, name: &str, token: u64) -> String {
+        let mut all = self.0.clone();
+        all.push(json!({ "name": name, "token": token, "pid": std::process::id() }));
+        Value::Array(all).to_string()
+    }
+
+    /// Whether one of them held this lock when it started its command.
+    pub(crate) fn had(&self, name: &str) -> bool {
+        self.0.iter().any(|ancestor| ancestor["name"] == name)
+    }
+
+    /// Fails if the holder with this token is one of them.
+    pub(crate) fn check(&self, name: &str, token: u64) -> Result<(), Failure> {
+        let parent = self.0.iter().find(|ancestor| ancestor["name"] == name && ancestor["token"] == token);
+        parent.map_or(Ok(()), |parent| {
+            let (name, pid) = (printable(name), &parent["pid"]);
+            Err(Failure::own(format!(
+                "{name} is already held by this job's parent (pid {pid}): the job would wait for itself"
+            )))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ancestors;
+
+    fn of(told: &str) -> Ancestors {
+        Ancestors(serde_json::from_str(told).unwrap_or_default())
+    }
+
+    #[test]
+    fn all_ancestors_are_handed_down() {
+        let outer = of("").with("a \"name\"\n\u{1b}", 7);
+        let inner = of(&of(&outer).with("b", 8));
+        assert!(inner.had("b") && inner.had("a \"name\"\n\u{1b}") && !inner.had("c"));
+        assert!(inner.check("a \"name\"\n\u{1b}", 7).is_err() && inner.check("b", 8).is_err());
+        assert!(inner.check("b", 7).is_ok() && inner.check("c", 8).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_understood_is_no_ancestor() {
+        for told in
+            ["", "deploy", "{}", "[1, \"a\", null]", "[{\"name\": \"a\"}]", "[{\"name\": \"a\", \"token\": \"7\"}]"]
+        {
+            assert!(of(told).check("a", 7).is_ok(), "{told}");
+            assert!(of(&of(told).with("a", 7)).check("a", 7).is_err(), "{told}");
+        }
+    }
+}

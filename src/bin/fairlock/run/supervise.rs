@@ -1,0 +1,287 @@
+//! Supervises the running command: signals, job control, and the lease.
+
+use std::time::Duration;
+
+use fairlock::Held;
+use nix::sys::signal::Signal;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::events::Event;
+use super::timing::Timing;
+use crate::exit::{self, Failure, say};
+use crate::process::clock::Moment;
+use crate::process::signals;
+use crate::process::terminal::Terminal;
+use crate::shim::job::{Job, Orphans};
+use crate::shim::protocol::{Order, Report};
+use crate::text::{printable, seconds};
+
+/// A command that uses the terminal from the background is stopped, and fairlock stops with it. If that happens more
+/// often than this without a SIGCONT in between, fairlock does not stop: its job is orphaned.
+const MOST_TOUCHES: u32 = 3;
+
+/// How the command ended.
+pub(crate) struct Ended {
+    pub(crate) code: u8,
+    /// The signal of Ctrl-C or Ctrl-\\ that the command died of, if only the command received it.
+    pub(crate) interrupted: Option<Signal>,
+}
+
+impl From<u8> for Ended {
+    fn from(code: u8) -> Self {
+        Self { code, interrupted: None }
+    }
+}
+
+/// The state while the command runs.
+pub(crate) struct Supervisor<'a> {
+    job: Job,
+    terminal: Option<Terminal>,
+    /// The command wants the terminal whenever fairlock's job is in the foreground.
+    wants_terminal: bool,
+    /// fairlock received SIGTSTP, so it stops once the command has stopped.
+    told_to_stop: bool,
+    stopped: bool,
+    held: Held,
+    timing: Timing,
+    /// What the shim was told: when to send TERM, and when KILL.
+    told: (Moment, Moment),
+    lost: bool,
+    told_lost: bool,
+    /// The user was told that the lease is lost.
+    said_lost: bool,
+    /// The last signal that fairlock received and passed on to the whole command.
+    passed_on: Option<Signal>,
+    /// How often the command used the terminal from the background since fairlock was last continued.
+    touches: u32,
+    name: &'a str,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(crate) fn new(
+        job: Job,
+        mut terminal: Option<Terminal>,
+        in_front: bool,
+        held: Held,
+        timing: Timing,
+        told: (Moment, Moment),
+        name: &'a str,
+    ) -> Self {
+        if let Some(terminal) = &mut terminal {
+            terminal.handed_over = in_front;
+        }
+        Self {
+            job,
+            terminal,
+            wants_terminal: in_front,
+            told_to_stop: false,
+            stopped: false,
+            held,
+            timing,
+            told,
+            lost: false,
+            told_lost: false,
+            said_lost: false,
+            passed_on: None,
+            touches: 0,
+            name,
+        }
+    }
+
+    /// Returns once the command is dead.
+    pub(crate) async fn watch(mut self, events: &mut UnboundedReceiver<Event>) -> Result<Ended, Failure> {
+        let held = self.held.clone();
+        let result = loop {
+            self.tell_shim();
+            tokio::select! {
+                biased;
+                event = events.recv() => match event {
+                    Some(Event::Signal(signal)) => self.on_signal(signal),
+                    Some(Event::Shim(report)) => if let Some(result) = self.on_report(report) { break result },
+                    Some(Event::ShimGone) | None => break self.on_shim_gone().await,
+                },
+                Some(_) = held.lost(), if !self.lost => self.on_lost(),
+                () = tokio::time::sleep(self.timing.look) => {}
+            }
+        };
+        self.job.shim_is_done();
+        let mut had = false;
+        if let Some(terminal) = &mut self.terminal {
+            had = terminal.take_back();
+            // A command that ended by itself left the modes as it wanted them to be.
+            if had && !matches!(result, Ok(Ended { code: ..exit::BUSY, .. })) {
+                terminal.restore_modes();
+            }
+        }
+        // If the command did not have the terminal, no key ended it.
+        result.map(|ended| Ended { interrupted: ended.interrupted.filter(|_| had), ..ended })
+    }
+
+    /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one.
+    fn tell_shim(&mut self) {
+        let (term_at, kill_at) = self.timing.of(&self.held);
+        if self.lost {
+            // A loss is final. It may bring the end forward, but never put it off.
+            let kill_at = kill_at.min(self.told.1);
+            self.told_lost = self.told_lost || self.job.order(Order::End { kill_at });
+            self.told.1 = kill_at;
+        } else if term_at > self.told.0.after(Duration::from_millis(1))
+            && self.job.order(Order::Lease { term_at, kill_at })
+        {
+            self.told = (term_at, kill_at);
+        }
+        if Moment::now() > self.told.1.after(self.timing.margin / 2) {
+            // The shim is stopped; or fairlock was stopped, and its report is still to be read.
+            self.lost = true;
+            self.job.kill_shim();
+        }
+    }
+
+    fn on_lost(&mut self) {
+        self.lost = true;
+        self.tell_shim();
+        // Without a group the command is not started yet, and the shim may report that it is too late.
+        if self.job.group().is_some() {
+            self.say_lost("ending the command");
+        }
+    }
+
+    /// The exit code of a lost lease, always with its message.
+    fn ended_with_lease(&mut self, and: &str) -> Ended {
+        self.lost = true;
+        self.say_lost(and);
+        exit::LOST.into()
+    }
+
+    fn say_lost(&mut self, and: &str) {
+        if !std::mem::replace(&mut self.said_lost, true) {
+            say(format_args!("the lease on {} is lost; {and}", printable(self.name)));
+        }
+    }
+
+    fn on_signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::SIGCONT => {
+                self.told_to_stop = false;
+                self.touches = 0;
+                self.resume();
+            }
+            Signal::SIGTSTP => {
+                self.told_to_stop = true;
+                self.pass_on(signal, true);
+            }
+            Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT => self.pass_on(signal, true),
+            _ => self.pass_on(signal, false),
+        }
+    }
+
+    fn pass_on(&mut self, signal: Signal, whole_group: bool) {
+        if whole_group {
+            self.passed_on = Some(signal);
+        }
+        self.job.order(Order::Signal { number: signal as i32, whole_group });
+    }
+
+    fn on_report(&mut self, report: Report) -> Option<Result<Ended, Failure>> {
+        Some(match report {
+            Report::Started { pid } => {
+                self.job.started(pid);
+                return None;
+            }
+            Report::Stopped { signal } => {
+                self.on_stop(Signal::try_from(signal).unwrap_or(Signal::SIGSTOP));
+                return None;
+            }
+            Report::Failed { cause } => Err(Failure::because("cannot run the command", cause)),
+            Report::TooLate => Ok(self.ended_with_lease("the command was not started")),
+            // The shim saw the deadline first, or fairlock was stopped when the lease ran out.
+            Report::Exited { forced: true, .. } | Report::Killed { forced: true, .. } => {
+                Ok(self.ended_with_lease("the command was ended"))
+            }
+            Report::Exited { code, .. } => Ok(u8::try_from(code).unwrap_or(exit::OWN_FAILURE).into()),
+            Report::Killed { signal, .. } => Ok(Ended {
+                code: exit::by_signal(signal),
+                interrupted: Signal::try_from(signal)
+                    .ok()
+                    .filter(|signal| signals::is_typed(*signal))
+                    // The sender of a signal to fairlock has chosen its receiver.
+                    .filter(|signal| self.passed_on != Some(*signal)),
+            }),
+        })
+    }
+
+    /// The shim was killed. The kernel killed the command with it if it could.
+    async fn on_shim_gone(&mut self) -> Result<Ended, Failure> {
+        // When the shim is collected, the kernel has signalled the command, even if the shim has not reported it yet.
+        self.job.shim_is_done();
+        for round in 0.. {
+            match self.job.end_orphans() {
+                Orphans::Gone => break,
+                // Perhaps they are dead and not yet collected by their new parent; or the kernel cannot kill them.
+                Orphans::Others if round >= 100 => break,
+                Orphans::Command if round == 100 => say("the command cannot be ended; waiting until it exits"),
+                _ => {}
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if self.lost {
+            Ok(self.ended_with_lease("the command was killed"))
+        } else {
+            Err(Failure::own("the command's shim was killed, and the command with it"))
+        }
+    }
+
+    /// The command was stopped: by Ctrl-Z, by using the terminal from the background, or by a signal.
+    fn on_stop(&mut self, signal: Signal) {
+        let touched = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        self.stopped = true;
+        self.wants_terminal |= touched;
+        if touched && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
+            // The command only needs the terminal, which no other process of this job has.
+            self.resume();
+            return;
+        }
+        let had = self.terminal.as_mut().is_some_and(Terminal::take_back);
+        let job_control = had || self.told_to_stop || (self.terminal.is_some() && signal != Signal::SIGSTOP);
+        // Without job control the command was paused on purpose, and no shell would continue fairlock: it keeps the
+        // lease.
+        if !job_control || self.lost {
+            return;
+        }
+        self.touches += u32::from(touched);
+        if self.touches > 1 && touched {
+            // Continued and stopped again: perhaps no shell is left that could give it the terminal.
+            if self.touches > MOST_TOUCHES {
+                self.hang_up();
+                return;
+            }
+        } else {
+            let left = seconds(self.held.remaining());
+            say(format_args!("stopped; the lease on {} ends in {left}, and the command with it", printable(self.name)));
+        }
+        // The rest of the job stops as well, unless the signal was for fairlock alone.
+        signals::stop_here(had || touched);
+        self.told_to_stop = false;
+        self.resume();
+    }
+
+    /// The command waits for a terminal that no shell can give it any more: fairlock's job is orphaned, so it does not
+    /// stop. The kernel sends HUP to a stopped job that becomes orphaned, and so does fairlock.
+    fn hang_up(&mut self) {
+        if self.touches == MOST_TOUCHES + 1 {
+            say("the command needs the terminal, and no shell is left to give it: sending it HUP");
+            self.pass_on(Signal::SIGHUP, true);
+            self.resume();
+        }
+    }
+
+    /// Continues the command if it was stopped. Gives it the terminal if it wants it and fairlock's group has it.
+    fn resume(&mut self) {
+        if let (true, Some(terminal), Some(group)) = (self.wants_terminal, &mut self.terminal, self.job.group()) {
+            terminal.hand_over(group);
+        }
+        if std::mem::take(&mut self.stopped) {
+            self.job.order(Order::Continue);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The messages between fairlock and its shim, one line each, over a socket pair.
+//!
+//! The socket is the shim's stdin. The command's real stdin is sent over it once, before the first message. The command
+//! inherits only stdin, stdout and stderr, and no other descriptor of fairlock.
+
+use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::str::FromStr;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+
+use crate::process::clock::Moment;
+
+/// The word that makes this binary a shim: `fairlock __shim KILL_AFTER_NS TERM_AT KILL_AT FOREGROUND MASK COMMAND…`,
+/// where `FOREGROUND MASK COMMAND…` is for the stage.
+pub(crate) const SHIM_WORD: &str = "__shim";
+/// The shim's process name, which `ps` shows and by which `pkill` and `killall` choose.
+pub(crate) const SHIM_NAME: &str = "lease-shim";
+
+/// From fairlock to the shim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The lease was renewed: unless another order comes, send TERM at `term_at` and KILL by `kill_at`.
+    Lease { term_at: Moment, kill_at: Moment },
+    /// The lease is lost: send TERM now, and KILL by `kill_at`.
+    End { kill_at: Moment },
+    /// Pass this signal on.
+    Signal { number: i32, whole_group: bool },
+    /// Continue the stopped command.
+    Continue,
+}
+
+/// From the shim to fairlock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The command runs, as leader of its own process group.
+    Started { pid: i32 },
+    /// The command was stopped by this signal.
+    Stopped { signal: i32 },
+    /// The command exited, by itself or because the shim ended it (`forced`). The shim's last message.
+    Exited { code: i32, forced: bool },
+    /// A signal ended the command. The shim's last message.
+    Killed { signal: i32, forced: bool },
+    /// The lease ended before the command was started, so it was not started. The shim's last message.
+    TooLate,
+    /// The command could not be started. The shim's last message.
+    Failed { cause: String },
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lease { term_at, kill_at } => writeln!(f, "lease {} {}", term_at.0, kill_at.0),
+            Self::End { kill_at } => writeln!(f, "end {}", kill_at.0),
+            Self::Signal { number, whole_group } => writeln!(f, "signal {number} {whole_group}"),
+            Self::Continue => writeln!(f, "continue"),
+        }
+    }
+}
+
+/// The other side sent a line that this protocol does not have.
+#[derive(Debug)]
+pub(crate) struct Garbled;
+
+impl FromStr for Order {
+    type Err = Garbled;
+
+    fn from_str(line: &str) -> Result<Self, Garbled> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Ok(match words[..] {
+            ["lease", term_at, kill_at] => {
+                Self::Lease { term_at: Moment(number(term_at)?), kill_at: Moment(number(kill_at)?) }
+            }
+            ["end", kill_at] => Self::End { kill_at: Moment(number(kill_at)?) },
+            ["signal", signal, whole_group] => {
+                Self::Signal { number: number(signal)?, whole_group: number(whole_group)? }
+            }
+            ["continue"] => Self::Continue,
+            _ => return Err(Garbled),
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started { pid } => writeln!(f, "started {pid}"),
+            Self::Stopped { signal } => writeln!(f, "stopped {signal}"),
+            Self::Exited { code, forced } => writeln!(f, "exited {code} {forced}"),
+            Self::Killed { signal, forced } => writeln!(f, "killed {signal} {forced}"),
+            Self::TooLate => writeln!(f, "too late"),
+            Self::Failed { cause } => writeln!(f, "failed {}", cause.replace('\n', " ")),
+        }
+    }
+}
+
+impl FromStr for Report {
+    type Err = Garbled;
+
+    fn from_str(line: &str) -> Result<Self, Garbled> {
+        if let Some(cause) = line.strip_prefix("failed ") {
+            return Ok(Self::Failed { cause: cause.trim_end().to_owned() });
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Ok(match words[..] {
+            ["started", pid] => Self::Started { pid: number(pid)? },
+            ["stopped", signal] => Self::Stopped { signal: number(signal)? },
+            ["exited", code, forced] => Self::Exited { code: number(code)?, forced: number(forced)? },
+            ["too", "late"] => Self::TooLate,
+            ["killed", signal, forced] => Self::Killed { signal: number(signal)?, forced: number(forced)? },
+            _ => return Err(Garbled),
+        })
+    }
+}
+
+fn number<T: FromStr>(word: &str) -> Result<T, Garbled> {
+    word.parse().map_err(|_| Garbled)
+}
+
+/// Sends a message without waiting, because a stopped shim must not hold up fairlock. False if it could not be sent. (A
+/// closed socket gives an error and no signal, since every Rust program ignores SIGPIPE.)
+pub(crate) fn send(socket: &UnixStream, message: impl fmt::Display) -> bool {
+    let line = message.to_string();
+    rustix::net::send(socket, line.as_bytes(), SendFlags::DONTWAIT).is_ok_and(|sent| sent == line.len())
+}
+
+/// Sends a descriptor, together with one byte that carries it.
+pub(crate) fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -> std::io::Result<()> {
+    let descriptors = [descriptor];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    rustix::net::sendmsg(socket, &[IoSlice::new(b"F")], &mut ancillary, SendFlags::empty())?;
+    Ok(())
+}
+
+/// Receives what `send_descriptor` sent.
+pub(crate) fn receive_descriptor(socket: &UnixStream) -> std::io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::empty())?;
+    let received = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    let descriptor = received.ok_or(std::io::ErrorKind::UnexpectedEof)?;
+    rustix::io::fcntl_setfd(descriptor.as_fd(), rustix::io::FdFlags::CLOEXEC)?;
+    Ok(descriptor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_survives_the_way() {
+        let orders = [
+            Order::Lease { term_at: Moment(1), kill_at: Moment(u64::MAX) },
+            Order::End { kill_at: Moment(7) },
+            Order::Signal { number: 15, whole_group: true },
+            Order::Signal { number: 10, whole_group: false },
+            Order::Continue,
+        ];
+        for order in orders {
+            assert_eq!(order.to_string().parse::<Order>().unwrap(), order);
+        }
+        let reports = [
+            Report::Started { pid: 4711 },
+            Report::Stopped { signal: 20 },
+            Report::Exited { code: 3, forced: false },
+            Report::Killed { signal: 9, forced: true },
+            Report::TooLate,
+            Report::Failed { cause: "no more processes: try later".to_owned() },
+        ];
+        for report in reports {
+            assert_eq!(report.to_string().parse::<Report>().unwrap(), report);
+        }
+        assert!("end soon".parse::<Order>().is_err());
+        assert!("exited".parse::<Report>().is_err());
+    }
+}

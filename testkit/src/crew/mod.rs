@@ -1,0 +1,397 @@
+//! A crew: several processes with several waiters each, which use one lock at random while faults strike, and whose
+//! history is judged at the end.
+//!
+//! ```ignore
+//! #[test]
+//! fn child() {
+//!     testkit::child::main(|role, args| match role {
+//!         crew::ROLE => crew::member(args),
+//!         other => panic!("no role {other}"),
+//!     });
+//! }
+//!
+//! let mut crew = Crew::at(&server).seed(7).start();
+//! crew.suffer(vec![
+//!     fault::process_killed(2),
+//!     Fault::new("connections killed", 10, |_| Struck::hits(kill_connections(&server))),
+//! ]);
+//! let report = crew.finish();            // panics, naming the seed and the history, if a judge complains
+//! keys_left(&server);
+//! ```
+//!
+//! A fault is a closure that strikes once and returns the evidence that it did ([`Struck`]): how often it hit, and what
+//! the judges must excuse for it. A fault that does not hit as often as it should fails the test.
+
+pub mod clock;
+pub mod fault;
+mod member;
+mod notes;
+mod report;
+mod turn;
+mod wake;
+
+use std::{
+    collections::BTreeMap,
+    panic::Location,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use fairlock::Client;
+use fastrand::Rng;
+
+use self::{clock::ClockMarks, member::Orders, notes::Notes, turn::Brief};
+pub use self::{
+    fault::{Fault, Struck},
+    member::member,
+    report::Report,
+};
+use super::{
+    Child, RedisServer, eventually,
+    history::{Admitted, Event, History, Recorder, Terms, Wait, now_ns},
+    say, tmp,
+};
+
+/// The role of the crew's processes, for `child::main`.
+pub const ROLE: &str = "crew member";
+
+/// How long anything may take that ends by itself, and a fault to hit as often as it should.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long after its timeout an acquire may return: nothing but this machine can be the reason, and a process that
+/// stands still for as long as costs it a heartbeat is excused as if it had been stopped.
+const LATENESS: Duration = Duration::from_secs(2);
+
+/// The seeds of this run, of which the ordinary ones are always the same: `FAIRLOCK_CASES=100` takes so many random
+/// ones instead, `FAIRLOCK_SEED=7` this one.
+pub fn seeds(ordinary: &[u64]) -> Vec<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match (number("FAIRLOCK_SEED"), number("FAIRLOCK_CASES")) {
+        (Some(seed), _) => vec![seed],
+        (None, Some(cases)) => (0..cases).map(|_| fastrand::u64(..)).collect(),
+        (None, None) => ordinary.to_vec(),
+    }
+}
+
+/// What a crew is made of. The defaults are short enough for deaths to be served within a test, and long beside what a
+/// busy machine takes.
+pub struct Setup {
+    /// The file with the test `child`, which its processes run.
+    helpers: &'static Location<'static>,
+    orders: Orders,
+    processes: usize,
+    slack: Duration,
+    patience: Duration,
+    clock: Option<Box<dyn FnMut() -> Option<u64> + Send>>,
+}
+
+impl Setup {
+    pub fn seed(mut self, seed: u64) -> Setup {
+        self.orders.seed = seed;
+        self
+    }
+
+    pub fn processes(mut self, processes: usize) -> Setup {
+        self.processes = processes;
+        self
+    }
+
+    /// Per process.
+    pub fn waiters(mut self, waiters: usize) -> Setup {
+        self.orders.waiters = waiters;
+        self
+    }
+
+    pub fn lease(mut self, lease: Duration) -> Setup {
+        self.orders.lease = lease;
+        self
+    }
+
+    pub fn liveness(mut self, liveness: Duration, buffer: Duration) -> Setup {
+        (self.orders.liveness, self.orders.buffer) = (liveness, buffer);
+        self
+    }
+
+    /// How many of 200 hold the lock for longer than a lease.
+    pub fn long_of(mut self, long_of: u32) -> Setup {
+        self.orders.long_of = long_of;
+        self
+    }
+
+    /// How many replicas must have a grant before it counts; none unless this is called.
+    pub fn replicas(mut self, replicas: u32) -> Setup {
+        self.orders.replicas = replicas;
+        self
+    }
+
+    /// What the judges allow on top of every bound in time.
+    pub fn slack(mut self, slack: Duration) -> Setup {
+        self.slack = slack;
+        self
+    }
+
+    /// How long faults may go on to miss.
+    pub fn patience(mut self, patience: Duration) -> Setup {
+        self.patience = patience;
+        self
+    }
+
+    /// Where its clients go instead: a proxy, behind which is the same server.
+    pub fn by_way_of(mut self, url: &str) -> Setup {
+        url.clone_into(&mut self.orders.url);
+        self
+    }
+
+    /// Where to ask for the time of the server that grants, in µs. Needed where the URL is not that of one server, at
+    /// which its user may ask for the time.
+    pub fn clock(mut self, ask: impl FnMut() -> Option<u64> + Send + 'static) -> Setup {
+        self.clock = Some(Box::new(ask));
+        self
+    }
+
+    #[track_caller]
+    pub fn start(self) -> Crew {
+        let Setup { helpers, mut orders, processes, slack, patience, clock } = self;
+        // Beside what is built, where it can be found when a run has failed. The process and a count keep runs apart.
+        let file = format!("crew-{}-{}-{}.history", orders.seed, std::process::id(), now_ns());
+        orders.history = tmp().join(file);
+        let record = Recorder::open(&orders.history, "conductor").expect("a file for the history");
+        let terms = Terms {
+            lease: orders.lease,
+            liveness: orders.liveness,
+            buffer: orders.buffer,
+            shortest: orders.shortest(),
+            slack,
+            lateness: LATENESS,
+            admitted: Vec::new(),
+        };
+        record.remark(format_args!("{orders:?} {terms:?}"));
+        let clock = ClockMarks::start(&orders.history, clock.unwrap_or_else(|| clock::of_url(&orders.url)));
+        let rng = Rng::with_seed(orders.seed);
+        let (members, struck) = (Vec::new(), BTreeMap::new());
+        let mut crew = Crew { helpers, orders, terms, patience, record, clock, rng, members, struck };
+        (0..processes).for_each(|_| crew.hire());
+        crew
+    }
+}
+
+struct Member {
+    name: String,
+    child: Child,
+    /// It stands still until then.
+    stopped_until: Option<Instant>,
+}
+
+pub struct Crew {
+    helpers: &'static Location<'static>,
+    orders: Orders,
+    terms: Terms,
+    patience: Duration,
+    record: Recorder,
+    clock: ClockMarks,
+    rng: Rng,
+    members: Vec<Member>,
+    struck: BTreeMap<&'static str, u64>,
+}
+
+impl Crew {
+    /// 4 processes with 8 waiters each, at this server, however its clients get there.
+    #[track_caller]
+    pub fn at(server: &RedisServer) -> Setup {
+        Crew::of(&server.url()).clock(clock::of_url(&server.admin_url()))
+    }
+
+    /// The same at any URL.
+    #[track_caller]
+    pub fn of(url: &str) -> Setup {
+        let orders = Orders {
+            url: url.to_owned(),
+            lock: "crew".to_owned(),
+            history: PathBuf::new(),
+            number: 0,
+            seed: 0,
+            waiters: 8,
+            lease: Duration::from_secs(2),
+            liveness: Duration::from_millis(1500),
+            buffer: Duration::from_millis(1500),
+            long_of: 1,
+            replicas: 0,
+        };
+        Setup {
+            helpers: Location::caller(),
+            orders,
+            processes: 4,
+            slack: Duration::from_secs(3),
+            patience: PATIENCE,
+            clock: None,
+        }
+    }
+
+    /// Lets the faults strike in random order, with random rests, until each has hit as often as it should.
+    #[track_caller]
+    pub fn suffer(&mut self, mut faults: Vec<Fault<'_>>) {
+        let start = Instant::now();
+        while !faults.is_empty() {
+            assert!(start.elapsed() < self.patience, "{}it did not strike: {}", self.evidence(), faults[0].name);
+            let chosen = self.rng.usize(..faults.len());
+            let Struck { hits, admits } = (faults[chosen].strike)(self);
+            let fault = &mut faults[chosen];
+            self.record.remark(format_args!("{} struck {hits} times {admits:?}", fault.name));
+            *self.struck.entry(fault.name).or_default() += hits;
+            self.terms.admitted.extend(admits);
+            fault.hits_left = fault.hits_left.saturating_sub(hits);
+            if fault.hits_left == 0 {
+                faults.remove(chosen);
+            }
+            let rest = self.rng.u64(20..300);
+            self.rest(Duration::from_millis(rest));
+        }
+    }
+
+    /// Lets them work undisturbed until as many more acquires were granted.
+    #[track_caller]
+    pub fn work(&mut self, grants: usize) {
+        let from = now_ns();
+        let granted = |wait: &&Wait| wait.granted_ns.is_some_and(|at| at >= from);
+        let what = format!("{}{grants} grants", self.evidence());
+        eventually(&what, PATIENCE, || {
+            self.wake();
+            self.recent().waits().iter().filter(granted).count() >= grants
+        });
+    }
+
+    /// Everybody ends what it has begun; then comes one more, who finds a lock that nobody keeps; then the judges.
+    #[track_caller]
+    pub fn finish(mut self) -> Report {
+        let stop = Orders::stop(&self.orders.history);
+        std::fs::write(&stop, "").expect("telling everybody to stop");
+        for member in &mut self.members {
+            member.resume();
+        }
+        let evidence = self.evidence();
+        for member in &mut self.members {
+            let status = member.child.wait(PATIENCE);
+            assert!(status.success(), "{evidence}{} failed: {status}", member.name);
+        }
+        let _ = std::fs::remove_file(&stop);
+        self.sweep();
+        self.clock.stop();
+        let history = self.history();
+        self.record.remark(format_args!("judged by {:?}", self.terms));
+        if let Err(complaint) = history.judge(&self.terms) {
+            panic!("{evidence}{complaint}");
+        }
+        // A run that nobody complains of needs no evidence.
+        let _ = std::fs::remove_file(&self.orders.history);
+        let report = Report::new(history, &self.terms, self.struck);
+        say(format_args!("crew of seed {}: {report}", self.orders.seed));
+        report
+    }
+
+    /// One who wants the lock when all others are gone. It waits for those who died last, and is judged as they are.
+    fn sweep(&self) {
+        let notes = Notes::open(&self.orders.history, "sweep");
+        let client = Client::connect_lazy(&self.orders.url).expect("a client");
+        let lock = client.lock_with(&self.orders.lock, self.orders.options(Brief::default())).expect("a lock");
+        let call = notes.call("sweep.1".to_owned(), Some(PATIENCE));
+        match lock.acquire().timeout(PATIENCE).blocking() {
+            Ok(guard) => drop(call.granted(guard)),
+            Err(error) => call.failed(&error),
+        }
+    }
+
+    /// What happened until now.
+    #[track_caller]
+    pub fn history(&self) -> History {
+        History::read(&self.orders.history).unwrap_or_else(|error| panic!("{}{error}", self.evidence()))
+    }
+
+    /// What happened in the last minutes, or in all where that is less.
+    #[track_caller]
+    pub fn recent(&self) -> History {
+        const BYTES: u64 = 1 << 20;
+        History::read_latest(&self.orders.history, BYTES).unwrap_or_else(|error| panic!("{}{error}", self.evidence()))
+    }
+
+    /// The name of the lock that they want.
+    pub fn lock(&self) -> &str {
+        &self.orders.lock
+    }
+
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    /// The process ids of the members.
+    pub fn pids(&self) -> Vec<u32> {
+        self.members.iter().map(|member| member.child.pid()).collect()
+    }
+
+    /// The names of the members, by which the history knows them, but for those that stand still just now.
+    pub fn awake(&self) -> Vec<String> {
+        self.members.iter().filter(|member| member.stopped_until.is_none()).map(|member| member.name.clone()).collect()
+    }
+
+    /// SIGKILL, and another member in its place.
+    pub fn kill(&mut self, name: &str) {
+        let Some(at) = self.members.iter().position(|member| member.name == name) else { return };
+        let mut member = self.members.swap_remove(at);
+        // The recorder of the dead, for its last line.
+        Recorder::open(&self.orders.history, name).expect("the history").note_process(Event::Died);
+        member.child.kill();
+        self.hire();
+    }
+
+    /// SIGSTOP, and SIGCONT after this time, while others go on.
+    pub fn pause(&mut self, name: &str, span: Duration) {
+        let long = span >= self.orders.long_pause();
+        let Some(member) = self.members.iter_mut().find(|member| member.name == name) else { return };
+        if long {
+            Recorder::open(&self.orders.history, name).expect("the history").note_process(Event::Paused);
+        }
+        member.child.stop();
+        member.stopped_until = Some(Instant::now() + span);
+    }
+
+    /// Lets time pass, in which those who stand still are woken in time.
+    pub fn rest(&mut self, span: Duration) {
+        let until = Instant::now() + span;
+        while Instant::now() < until {
+            self.wake();
+            std::thread::sleep(Duration::from_millis(10).min(until.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    fn wake(&mut self) {
+        for member in &mut self.members {
+            if member.stopped_until.is_some_and(|until| until <= Instant::now()) {
+                member.resume();
+            }
+        }
+    }
+
+    fn hire(&mut self) {
+        let args = self.orders.to_args();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let child = Child::spawn_of(self.helpers, &[], ROLE, &args);
+        self.members.push(Member { name: self.orders.name(), child, stopped_until: None });
+        self.orders.number += 1;
+    }
+
+    /// How to see it again: the seed, and what happened.
+    fn evidence(&self) -> String {
+        format!("[seed {}, history {}] ", self.orders.seed, self.orders.history.display())
+    }
+}
+
+impl Member {
+    fn resume(&mut self) {
+        if self.stopped_until.take().is_some() {
+            self.child.cont();
+        }
+    }
+}

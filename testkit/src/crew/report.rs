@@ -1,0 +1,71 @@
+//! The result of a run.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use crate::history::{History, Stall, Terms, Wait};
+
+/// The figures of a run that no judge complained of.
+pub struct Report {
+    pub history: History,
+    pub acquires: usize,
+    pub grants: usize,
+    /// Leases that were lost while somebody held them.
+    pub lost: usize,
+    pub died_holding: usize,
+    pub died_waiting: usize,
+    /// How long somebody waited for a lock that nobody held, at the worst.
+    pub worst_stall: Duration,
+    /// How much of the slack the stalls took, at the worst: what the machine did, not the lock.
+    pub slack_taken: Duration,
+    /// How long after its timeout an acquire returned, at the worst.
+    pub latest: Duration,
+    lease: Duration,
+    pub struck: BTreeMap<&'static str, u64>,
+    /// How many acquires there were of each whim, and how many of them were granted.
+    pub whims: BTreeMap<String, (usize, usize)>,
+}
+
+impl Report {
+    pub(super) fn new(history: History, terms: &Terms, struck: BTreeMap<&'static str, u64>) -> Report {
+        let count = |which: &dyn Fn(&Wait) -> bool| history.waits().iter().filter(|wait| which(wait)).count();
+        let died = |wait: &Wait| wait.died_ns.is_some() && wait.released_ns.or(wait.lost_ns).or(wait.left_ns).is_none();
+        let mut whims: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        for wait in history.waits() {
+            for whim in wait.waiter.split('-').skip(1) {
+                let (acquires, grants) = whims.entry(whim.to_owned()).or_default();
+                *acquires += 1;
+                *grants += usize::from(wait.token.is_some());
+            }
+        }
+        let stalls: Vec<Stall> = history.stalls(terms);
+        let beyond = |stall: &Stall| stall.waited.saturating_sub(stall.allowed.saturating_sub(terms.slack));
+        Report {
+            slack_taken: stalls.iter().map(beyond).max().unwrap_or_default(),
+            latest: history.latest(),
+            acquires: history.waits().len(),
+            grants: count(&|wait| wait.token.is_some()),
+            lost: count(&|wait| wait.lost_ns.is_some()),
+            died_holding: count(&|wait| died(wait) && wait.token.is_some()),
+            died_waiting: count(&|wait| died(wait) && wait.token.is_none()),
+            worst_stall: stalls.iter().map(|stall| stall.waited).max().unwrap_or_default(),
+            lease: terms.lease,
+            struck,
+            whims,
+            history,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { acquires, grants, lost, died_holding, died_waiting, worst_stall, struck, .. } = self;
+        let stall = worst_stall.as_secs_f64() / self.lease.as_secs_f64();
+        write!(
+            f,
+            "{acquires} acquires, {grants} grants, {lost} leases lost, {died_holding} died holding, {died_waiting} \
+             waiting, worst stall {stall:.2} leases, slack taken {:?}, latest return {:?} after its timeout, struck: \
+             {struck:?}",
+            self.slack_taken, self.latest
+        )
+    }
+}

@@ -1,0 +1,246 @@
+//! One acquire of one waiter, from its call to its end, at random from a seed.
+
+use std::{future::IntoFuture as _, time::Duration};
+
+use fairlock::{Lock, RunError};
+use fastrand::Rng;
+
+use super::{
+    notes::{ANSWER_TIMEOUT, Call, Holding},
+    wake::Wake,
+};
+
+/// What unwinds a task or a thread when it panics by a whim.
+pub struct Panic;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Acquire,
+    Enqueue,
+    Position,
+    Try,
+    Run,
+    /// Acquires on the spot, inside of the runtime.
+    Block,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stay {
+    Waits,
+    /// Blocks its thread, and so perhaps its runtime.
+    Blocks,
+    /// Longer than a lease.
+    Long,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Releases,
+    Drops,
+    Panics,
+    /// Drops the future of the release after its first poll.
+    Abandons,
+}
+
+/// What somebody will do. All of it is drawn before it begins, so that a seed means the same whatever happens.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    way: Way,
+    stay: Stay,
+    end: End,
+    hold: Duration,
+    wake: Wake,
+    pub timeout: Option<Duration>,
+    /// When its task is aborted, wherever it is then.
+    pub abort: Option<Duration>,
+    /// The rest before it.
+    pub rest: Duration,
+    pub brief: Brief,
+}
+
+/// Which durations of its options are shorter than those of others in the same queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Brief {
+    pub lease: bool,
+    pub liveness: bool,
+    pub buffer: bool,
+}
+
+impl Turn {
+    /// Of 200, `long_of` hold the lock for longer than a lease.
+    pub fn draw(rng: &mut Rng, lease: Duration, long_of: u32) -> Turn {
+        let ways = [Way::Acquire, Way::Acquire, Way::Enqueue, Way::Position, Way::Run, Way::Try, Way::Block];
+        let way = ways[rng.usize(..ways.len())];
+        let ends = [End::Releases, End::Releases, End::Drops, End::Drops, End::Panics, End::Abandons];
+        let (stay, hold) = match rng.u32(..200) {
+            drawn if drawn < long_of => (Stay::Long, lease.mul_f64(1.1 + 0.4 * rng.f64())),
+            drawn if drawn < long_of + 10 => (Stay::Blocks, up_to(rng, Duration::from_millis(300))),
+            _ => (Stay::Waits, up_to(rng, Duration::from_millis(20))),
+        };
+        let wake = match rng.u32(..30) {
+            // Long enough for leases and places to be lost, and acquires to return late, if that could be.
+            0 => Wake::Blocks(2 * lease),
+            1 => Wake::Panics,
+            _ => Wake::Wakes,
+        };
+        let timeout = (rng.u32(..10) < 4).then(|| up_to(rng, Duration::from_millis(2500)));
+        Turn {
+            way,
+            stay,
+            end: ends[rng.usize(..ends.len())],
+            hold,
+            // On the spot nobody's waker is called, and in a run the job's timers have the same one.
+            wake: if matches!(way, Way::Block | Way::Run) { Wake::Wakes } else { wake },
+            // Who blocks the runtime of the one who holds the lock waits for itself, were it not for its timeout.
+            timeout: match way {
+                Way::Block => Some(up_to(rng, Duration::from_millis(150))),
+                Way::Try => None,
+                _ => timeout,
+            },
+            abort: (rng.u32(..10) < 2).then(|| up_to(rng, Duration::from_millis(1500))),
+            // So that the lock is free now and then, and wanted by many at other times.
+            rest: up_to(rng, Duration::from_millis(1000)),
+            brief: Brief { lease: rng.bool(), liveness: rng.bool(), buffer: rng.bool() },
+        }
+    }
+
+    /// The same for a thread, which nobody can abort and which has no use for futures.
+    pub fn on_thread(self) -> Turn {
+        let way = if self.way == Way::Run { Way::Acquire } else { self.way };
+        let end = if self.end == End::Abandons { End::Drops } else { self.end };
+        Turn { way, end, wake: Wake::Wakes, abort: None, ..self }
+    }
+
+    /// How long after its call it returns at the latest. A try has no timeout of its own.
+    pub fn due(&self) -> Option<Duration> {
+        if self.way == Way::Try { Some(ANSWER_TIMEOUT) } else { self.timeout }
+    }
+
+    /// Whether the waiter of this name will hold the lock for longer than a lease.
+    pub fn is_long(waiter: &str) -> bool {
+        let has = |wanted| waiter.split('-').any(|whim| whim == wanted);
+        has("long") && !has("aborted")
+    }
+
+    /// What it is called in the name of its waiter.
+    pub fn name(&self) -> String {
+        let words = format!("{:?}-{:?}-{:?}", self.way, self.stay, self.end).to_lowercase();
+        let timeout = if self.timeout.is_some() { "-timeout" } else { "" };
+        let abort = if self.abort.is_some() { "-aborted" } else { "" };
+        let wake = match self.wake {
+            Wake::Wakes => "",
+            Wake::Blocks(_) => "-wakerblocks",
+            Wake::Panics => "-wakerpanics",
+        };
+        format!("{words}{timeout}{abort}{wake}")
+    }
+
+    pub async fn take(self, lock: &Lock, call: Call) {
+        let mut acquire = lock.acquire();
+        let mut enqueue = lock.enqueue();
+        if let Some(timeout) = self.timeout {
+            (acquire, enqueue) = (acquire.timeout(timeout), enqueue.timeout(timeout));
+        }
+        let granted = match self.way {
+            Way::Acquire => call.attend(self.wake.around(acquire.into_future())).await,
+            Way::Block => acquire.blocking(),
+            Way::Enqueue | Way::Position => {
+                let place = self.wake.around(async {
+                    let mut waiting = enqueue.await?;
+                    call.queued(waiting.ticket());
+                    if self.way == Way::Position {
+                        // Without an answer it waits all the same, and no longer than its timeout.
+                        tokio::select! {
+                            _ = waiting.position() => {}
+                            granted = &mut waiting => return granted,
+                        }
+                    }
+                    waiting.await
+                });
+                call.attend(place).await
+            }
+            Way::Try => match call.attend(self.wake.around(lock.try_acquire().into_future())).await {
+                Ok(guard) => Ok(guard),
+                Err(error) => return call.try_failed(&error),
+            },
+            Way::Run => return self.run(acquire, &call).await,
+        };
+        match granted {
+            Ok(guard) => self.hold(call.granted(guard)).await,
+            Err(error) => call.failed(&error),
+        }
+    }
+
+    async fn run(self, acquire: fairlock::Acquire, call: &Call) {
+        let job = |held: fairlock::Held| {
+            let releases = call.held(&held);
+            async move {
+                let _releases = releases;
+                self.stay().await;
+                if self.end == End::Panics {
+                    std::panic::resume_unwind(Box::new(Panic));
+                }
+            }
+        };
+        if let Err(RunError::Acquire(error)) = call.attend(acquire.run(job)).await {
+            call.failed(&error);
+        }
+    }
+
+    async fn stay(&self) {
+        match self.stay {
+            Stay::Blocks => std::thread::sleep(self.hold),
+            Stay::Waits | Stay::Long => tokio::time::sleep(self.hold).await,
+        }
+    }
+
+    async fn hold(self, holding: Holding) {
+        self.stay().await;
+        match self.end {
+            // That the lease was lost, or that nobody knows, the witness and the judges see for themselves.
+            End::Releases => drop(holding.into_guard().release().await),
+            End::Drops => drop(holding),
+            End::Panics => std::panic::resume_unwind(Box::new(Panic)),
+            End::Abandons => {
+                let release = holding.into_guard().release();
+                let _ = tokio::time::timeout(Duration::ZERO, release).await;
+            }
+        }
+    }
+
+    /// Without any runtime.
+    pub fn take_on_thread(self, lock: &Lock, call: &Call) {
+        let mut acquire = lock.acquire();
+        let mut enqueue = lock.enqueue();
+        if let Some(timeout) = self.timeout {
+            (acquire, enqueue) = (acquire.timeout(timeout), enqueue.timeout(timeout));
+        }
+        let granted = match self.way {
+            Way::Acquire | Way::Block | Way::Run => acquire.blocking(),
+            Way::Enqueue | Way::Position => enqueue.blocking().and_then(|waiting| {
+                call.queued(waiting.ticket());
+                waiting.blocking()
+            }),
+            Way::Try => match lock.try_acquire().blocking() {
+                Ok(guard) => Ok(guard),
+                Err(error) => return call.try_failed(&error),
+            },
+        };
+        match granted {
+            Ok(guard) => {
+                let holding = call.granted(guard);
+                std::thread::sleep(self.hold);
+                if self.end == End::Panics {
+                    std::panic::resume_unwind(Box::new(Panic));
+                }
+                drop(holding);
+            }
+            Err(error) => call.failed(&error),
+        }
+    }
+}
+
+/// Short ones more often than long ones, and none of zero.
+fn up_to(rng: &mut Rng, longest: Duration) -> Duration {
+    longest.mul_f64(rng.f64().powi(2)).max(Duration::from_millis(1))
+}

@@ -1,0 +1,75 @@
+//! I2 and I7: no waiter is granted the lock while a waiter with a lower ticket is in the queue, whatever has happened
+//! since that ticket was given.
+
+use super::{
+    terms::{Admitted, Terms, Trouble, nanos},
+    waits::{History, Hold, Wait},
+};
+
+impl History {
+    /// Who was granted first is told by the tokens, which the server gave, not by when the processes noticed. Who was
+    /// granted by a try has no ticket, and there the queue is empty.
+    pub fn order(&self, terms: &Terms) -> Result<(), String> {
+        for hold in self.holds() {
+            let Some(ticket) = hold.wait.ticket else { continue };
+            if terms.there_was(Trouble::Divided, hold.granted) {
+                continue;
+            }
+            let overtaken = self.waits().iter().find(|other| {
+                let lower = other.ticket.is_some_and(|its| its < ticket);
+                let not_before = other.token.is_none_or(|its| its > hold.token);
+                let waiting = other.gone().is_none_or(|gone| hold.granted < gone);
+                // What is looked up last takes its time, for each pair of a long history.
+                let wronged = lower && not_before && waiting;
+                wronged && !other.was_away(terms, hold.granted) && !self.admits_overtaking(terms, other, &hold)
+            });
+            if let Some(other) = overtaken {
+                let its = other.ticket.unwrap_or_default();
+                return Err(format!(
+                    "{} (ticket {its}) waited when {hold} was granted with ticket {ticket}",
+                    other.waiter
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// At a server that has lost its data a stranger can be granted before anybody who was there before is back: one
+    /// whose process had nothing left of what it wanted of the lock when the data was lost, and so soon that nobody had
+    /// to be back.
+    ///
+    /// And one that the server refused, or did not hear, for the rest of the recovery could not return in time.
+    fn admits_overtaking(&self, terms: &Terms, overtaken: &Wait, by: &Hold<'_>) -> bool {
+        let liveness = nanos(terms.liveness);
+        terms.losses().filter(|loss| overtaken.called_ns <= loss.to_ns && loss.from_ns <= by.granted).any(|loss| {
+            let soon = by.granted <= loss.to_ns + liveness;
+            let open_until = loss.to_ns + terms.recovery();
+            let kept_away = terms.silences().any(|silence| {
+                let after = silence.to_ns > loss.to_ns && silence.from_ns <= open_until;
+                after && by.granted <= silence.to_ns.max(open_until) + liveness
+            });
+            kept_away || soon && !self.remembers(by.wait, loss)
+        })
+    }
+}
+
+impl Wait {
+    /// Whether its process stood still then for so long that it may have lost its place, or did so until just before:
+    /// it takes its place again as soon as the server hears of it.
+    fn was_away(&self, terms: &Terms, at: u64) -> bool {
+        let grace = terms.heartbeat() + nanos(terms.slack);
+        self.pauses.iter().any(|&(from, resumed)| {
+            let mut back = resumed.saturating_add(grace);
+            // Silence after silence can be in its way.
+            loop {
+                let in_the_way = |silence: &&Admitted| silence.from_ns <= back && silence.to_ns >= resumed;
+                let over = terms.silences().filter(in_the_way).map(|silence| silence.to_ns + grace).max();
+                match over.filter(|&over| over > back) {
+                    Some(over) => back = over,
+                    None => break,
+                }
+            }
+            (from..=back).contains(&at)
+        })
+    }
+}

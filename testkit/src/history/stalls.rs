@@ -1,0 +1,142 @@
+//! I5 and I6: no waiter waits for dead processes longer than promised, and no lost message is noticed later than by the
+//! next heartbeat. So no waiter is forgotten.
+//!
+//! A stall is the time between the end of a hold and the next grant while a live waiter waits.
+
+use std::time::Duration;
+
+use super::{
+    terms::{Terms, nanos},
+    waits::{History, Hold, Wait},
+};
+
+#[derive(Clone, Debug)]
+pub struct Stall {
+    pub from_ns: u64,
+    /// How long somebody who lives waited for a lock that nobody held.
+    pub waited: Duration,
+    /// How long that may take at most, after what happened.
+    pub allowed: Duration,
+    /// Who was granted in the end.
+    pub next: Option<String>,
+}
+
+impl History {
+    pub fn no_stall(&self, terms: &Terms) -> Result<(), String> {
+        match self.stalls(terms).into_iter().find(|stall| stall.waited > stall.allowed) {
+            Some(Stall { from_ns, waited, allowed, next }) => {
+                let next = next.unwrap_or_else(|| "nobody".to_owned());
+                Err(format!(
+                    "from {from_ns} on nobody held the lock and it was waited for {waited:?}, where {allowed:?} are \
+                     admitted, until it was granted to {next}"
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// All of them in their order, the last being that after the last hold.
+    pub fn stalls(&self, terms: &Terms) -> Vec<Stall> {
+        let mut grants = self.holds();
+        grants.sort_by_key(|hold| hold.token);
+        let Some(first) = self.waits().first() else { return Vec::new() };
+        let end = self.waits().iter().filter_map(Wait::waited_until).max().unwrap_or_default();
+
+        // A history of hours has tens of thousands of both: who cannot matter to a gap is not looked at for each of
+        // them.
+        let befallen = |wait: &&Wait| wait.died_ns.or(wait.untaken_ns).is_some() || !wait.pauses.is_empty();
+        let befallen: Vec<&Wait> = self.waits().iter().filter(befallen).collect();
+        let mut waits = self.waits();
+        let mut stalls = Vec::new();
+        let (mut from, mut before): (u64, Option<&Hold<'_>>) = (first.called_ns, None);
+        for next in grants.iter().map(Some).chain([None]) {
+            let to = next.map_or(end, |next| next.granted);
+            if from < to {
+                let gap = Gap { from, to, before, next };
+                while let Some((first, rest)) = waits.split_first()
+                    && first.waited_until().is_some_and(|until| until <= from)
+                {
+                    waits = rest;
+                }
+                stalls.push(Stall {
+                    from_ns: from,
+                    waited: gap.waited(waits),
+                    allowed: gap.allowed(&befallen, terms),
+                    next: next.map(|next| next.wait.waiter.clone()),
+                });
+            }
+            if let Some(next) = next
+                && next.to >= from
+            {
+                (from, before) = (next.to, Some(next));
+            }
+        }
+        stalls
+    }
+}
+
+/// The time from one hold to the next.
+struct Gap<'a> {
+    from: u64,
+    to: u64,
+    before: Option<&'a Hold<'a>>,
+    next: Option<&'a Hold<'a>>,
+}
+
+impl Gap<'_> {
+    /// How much of it somebody who lives waited, of these.
+    fn waited(&self, waits: &[Wait]) -> Duration {
+        let (mut waited, mut counted_to) = (0, self.from);
+        // By the time of their calls, so that what overlaps is counted once.
+        for wait in waits.iter().take_while(|wait| wait.called_ns < self.to) {
+            let from = wait.called_ns.max(counted_to);
+            let to = wait.waited_until().unwrap_or(u64::MAX).min(self.to);
+            if from < to {
+                waited += to - from;
+                counted_to = to;
+            }
+        }
+        Duration::from_nanos(waited)
+    }
+
+    /// `befallen`: those who died, stood still, or did not take what they were granted.
+    fn allowed(&self, befallen: &[&Wait], terms: &Terms) -> Duration {
+        let mut until = self.from + terms.heartbeat();
+        if self.before.is_some_and(|before| before.wait.released_ns.is_none()) {
+            until = until.max(self.from + terms.lease_ns());
+        }
+        for wait in befallen.iter().filter(|wait| wait.stands_before(self)) {
+            let deaths = wait.died_ns.into_iter().chain(wait.pauses.iter().map(|(paused, _)| *paused));
+            for death in deaths.filter(|&death| death <= self.to && wait.waits_at(death)) {
+                until = until.max(death + terms.window());
+            }
+            // A grant that nobody took lasts a lease.
+            if wait.untaken_ns.is_some_and(|untaken| untaken >= self.from) {
+                until += terms.lease_ns();
+            }
+        }
+        for loss in terms.losses().filter(|loss| loss.from_ns <= self.to) {
+            until = until.max(loss.to_ns + terms.recovery() + terms.heartbeat());
+        }
+        // While the server is silent the time of leases and sessions stands still, but for two heartbeats.
+        let reach = self.from.saturating_sub(terms.window().max(terms.lease_ns()));
+        for silence in terms.silences().filter(|silence| silence.from_ns <= self.to && silence.to_ns >= reach) {
+            until += silence.to_ns - silence.from_ns + 2 * terms.heartbeat();
+        }
+        Duration::from_nanos(until - self.from + nanos(terms.slack))
+    }
+}
+
+impl Wait {
+    /// Whether those who wait in a gap had to wait for this one too.
+    fn stands_before(&self, gap: &Gap<'_>) -> bool {
+        let ticket = gap.next.and_then(|next| next.wait.ticket);
+        let lower = self.ticket.zip(ticket).is_none_or(|(its, ticket)| its < ticket);
+        self.called_ns <= gap.to && lower
+    }
+
+    fn waits_at(&self, at: u64) -> bool {
+        let ends = [self.granted_ns, self.left_ns, self.returned_ns];
+        self.called_ns <= at && ends.into_iter().flatten().all(|end| at < end)
+    }
+}

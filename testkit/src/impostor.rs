@@ -1,0 +1,58 @@
+//! A listener that answers as a test says: another program than Redis, or a Redis version that is not available.
+
+use std::{
+    io::{BufRead, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener},
+    thread,
+};
+
+/// Answers every command with what this makes of its words.
+pub fn answering(answer: impl Fn(&[String]) -> String + Clone + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let answer = answer.clone();
+            thread::spawn(move || {
+                let mut out = stream.try_clone().unwrap();
+                let mut input = BufReader::new(stream);
+                while let Some(words) = request(&mut input) {
+                    if out.write_all(answer(&words).as_bytes()).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// One command in RESP: an array of bulk strings.
+fn request(input: &mut impl BufRead) -> Option<Vec<String>> {
+    let number = |input: &mut dyn BufRead| -> Option<usize> {
+        let mut line = String::new();
+        input.read_line(&mut line).ok()?;
+        line.trim_end().get(1..)?.parse().ok()
+    };
+    let words = number(input)?;
+    (0..words)
+        .map(|_| {
+            let mut word = vec![0; number(input)? + 2];
+            input.read_exact(&mut word).ok()?;
+            Some(String::from_utf8_lossy(&word[..word.len() - 2]).into_owned())
+        })
+        .collect()
+}
+
+/// A web server: it answers whatever comes.
+pub fn web_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    address
+}

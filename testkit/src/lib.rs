@@ -1,0 +1,101 @@
+//! What the tests and the benchmarks share: private Redis servers, helper processes, and judges of what happened.
+//!
+//! Nothing here sleeps for a fixed time: a condition that takes time is checked until it holds (`eventually`). A handle
+//! ends everything that it started, also when the test panics or is killed.
+
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+pub mod child;
+pub mod cluster;
+pub mod crew;
+pub mod faults;
+pub mod history;
+pub mod impostor;
+pub mod log;
+pub mod process;
+pub mod proxy;
+pub mod resp;
+pub mod run;
+pub mod sentinel;
+pub mod server;
+pub mod texts;
+pub mod urls;
+#[cfg(target_os = "linux")]
+pub mod vclock;
+pub mod watch;
+
+use std::{
+    env,
+    fmt::Display,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+pub use self::{
+    child::Child,
+    cluster::Cluster,
+    proxy::{Act, Proxy, Target},
+    sentinel::Sentinels,
+    server::RedisServer,
+    watch::{Calls, Monitor, calls, keys_left, keys_left_within},
+};
+
+/// How long anything that should happen soon may take before a test fails. Generous, because the machines that run
+/// tests are slow at the worst moment, and free, because only failing tests wait for it.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// Says this past the test harness, which shows what is printed by tests that fail only.
+pub fn say(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// The folder of the package that is tested.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the test kit is in a folder of the package")
+}
+
+/// A folder for files that a failed run leaves for its reader: `target/tmp`, beside the test binaries.
+pub fn tmp() -> PathBuf {
+    let binary = env::current_exe().expect("the path of the running test binary");
+    // target/debug/deps/BINARY
+    let tmp = binary.ancestors().nth(3).expect("a test binary is in the target folder").join("tmp");
+    fs::create_dir_all(&tmp).expect("a folder for temporary files");
+    tmp
+}
+
+/// Blocks until `holds` says yes. Panics, naming `what`, when it has not by then.
+#[track_caller]
+pub fn eventually(what: &str, timeout: Duration, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    while !holds() {
+        assert!(start.elapsed() < timeout, "not within {timeout:?}: {what}");
+        std::thread::sleep(pause);
+        pause = longer(pause);
+    }
+}
+
+/// [`eventually`] for tests whose own tasks must go on while they wait.
+pub async fn eventually_async(what: &str, timeout: Duration, mut holds: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    while !holds().await {
+        assert!(start.elapsed() < timeout, "not within {timeout:?}: {what}");
+        tokio::time::sleep(pause).await;
+        pause = longer(pause);
+    }
+}
+
+/// Awaits what should happen soon, so that a test fails where it would hang.
+pub async fn soon<F: IntoFuture>(what: F) -> F::Output {
+    tokio::time::timeout(SOON, what.into_future()).await.expect("this hangs")
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+fn longer(pause: Duration) -> Duration {
+    (pause * 3 / 2).min(Duration::from_millis(50))
+}

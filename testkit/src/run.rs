@@ -1,0 +1,130 @@
+//! The variables that change a whole run of the tests: how the servers are set up, and as which user clients log in.
+//!
+//! | variable | value | then |
+//! |---|---|---|
+//! | `FAIRLOCK_REDIS_SERVER` | a path | this is the binary of all servers |
+//! | `FAIRLOCK_TEST_USER` | `least` | [`RedisServer::url`] logs in as a user with exactly the rights that the README lists |
+//! | `FAIRLOCK_TOPOLOGY` | `sentinel`, `cluster` | it names sentinels, or the nodes of a cluster |
+//!
+//! `make test-matrix` sets these and others in turn. Some tests are not affected: `model` talks to its servers without
+//! a client; the servers of `cli::local` are started by fairlock itself; `api::refusals` and `api::acl_least_rights`
+//! have users of their own; `topologies`, `histories::sentinels_and_clusters` and `tls` start servers of their own
+//! (where clients mostly have the least rights, too); and some tests of `hostile::names` use names and prefixes for
+//! which that user has no rights.
+//!
+//! A client that connects through a proxy uses the one server behind it in any case: in some tests of
+//! `histories::single_server`, `api::cancellation`, `api::cleanup`, `cli::lease`, `faults::old_connections` and
+//! `faults::reconnects`. Proxies before a node of a cluster, or before the master that a sentinel names, are in
+//! `histories::sentinels_and_clusters` and `topologies::discovery`.
+//!
+//! The tests do not depend on these variables. They check the server that they started, to which [`RedisServer::raw`]
+//! always connects as administrator; other servers beside it hold no locks.
+
+use std::{env, process::Command, sync::OnceLock};
+
+use super::{
+    SOON, cluster,
+    sentinel::MASTER,
+    server::{Builder, RedisServer, redis_server},
+};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Topology {
+    /// One server, and nobody beside it.
+    #[default]
+    Standalone,
+    /// A sentinel beside it knows it as the master.
+    Sentinel,
+    /// It is one of two masters of a cluster and has all slots. Clients are told of the other one.
+    Cluster,
+}
+
+impl Topology {
+    pub fn of_this_run() -> Topology {
+        match variable("FAIRLOCK_TOPOLOGY").as_deref() {
+            None | Some("standalone") => Topology::Standalone,
+            Some("sentinel") => Topology::Sentinel,
+            Some("cluster") => Topology::Cluster,
+            Some(other) => panic!("FAIRLOCK_TOPOLOGY={other}: it is standalone, sentinel or cluster"),
+        }
+    }
+
+    /// Done to a server before it starts.
+    pub(super) fn prepare(self, server: Builder) -> Builder {
+        match self {
+            Topology::Standalone => server,
+            Topology::Sentinel => server.tcp(),
+            // Nobody is taken for dead while the tests run.
+            Topology::Cluster => cluster::node(server, SOON * 100),
+        }
+    }
+
+    /// Started after a server: what clients are told of in its stead. `like_it` is how it was prepared itself.
+    #[track_caller]
+    pub(super) fn accompany(self, server: &RedisServer, like_it: Builder) -> Option<RedisServer> {
+        match self {
+            Topology::Standalone => None,
+            Topology::Sentinel => {
+                // The only one, and without a replica to promote: it names this master for ever.
+                let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel");
+                Some(sentinel.config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", server.port())).start())
+            }
+            Topology::Cluster => {
+                let other = like_it.plain().start();
+                cluster::found(server, &other);
+                Some(other)
+            }
+        }
+    }
+}
+
+/// As whom tests go to their servers: a name and a password, unless they need none.
+pub fn login() -> Option<(&'static str, &'static str)> {
+    match variable("FAIRLOCK_TEST_USER").as_deref() {
+        None => None,
+        Some("least") => Some(LEAST),
+        Some(other) => panic!("FAIRLOCK_TEST_USER={other}: there is only `least`"),
+    }
+}
+
+const LEAST: (&str, &str) = ("least", "of-all");
+
+/// What ACL SETUSER takes for a user with this password, and the rights that the README names.
+pub fn least_rights(password: &str, in_cluster: bool) -> String {
+    let readme = include_str!("../../README.md");
+    let start = readme.find("~fairlock:*").expect("the README names the least rights");
+    let section = readme[start..].split("\n## ").next().unwrap_or_default();
+    let everywhere = section.split("```").next().unwrap_or_default();
+    let elsewhere = section.split('`').filter(|words| words.starts_with('+'));
+    let elsewhere = elsewhere.flat_map(str::split_whitespace).filter(|right| match *right {
+        "+wait" => true,
+        "+client|setinfo" => takes_setinfo(),
+        // That is for sentinels.
+        "+sentinel|get-master-addr-by-name" => false,
+        "+ssubscribe" | "+spublish" => in_cluster && version() >= (7, 0),
+        _ => in_cluster,
+    });
+    let rights: Vec<&str> = everywhere.split_whitespace().chain(elsewhere).collect();
+    format!("on >{password} resetkeys resetchannels -@all {}", rights.join(" "))
+}
+
+/// Redis 7.0 refuses rights to what it does not know; older servers take them.
+pub fn takes_setinfo() -> bool {
+    version().0 != 7 || version() >= (7, 2)
+}
+
+/// That of the servers of this run, as far as it matters.
+pub fn version() -> (u32, u32) {
+    static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        let output = Command::new(redis_server()).arg("--version").output().expect("running redis-server");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (_, version) = said.split_once("v=").expect("redis-server says its version");
+        let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+        (numbers.next().expect("a number"), numbers.next().expect("two numbers"))
+    })
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}

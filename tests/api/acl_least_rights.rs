@@ -1,0 +1,105 @@
+//! The rights that the README lists are enough, and each of them is needed.
+use std::time::Duration;
+
+use fairlock::{BreakOutcome, Client, LockOptions, TryAcquireError};
+use testkit::{
+    RedisServer, SOON, eventually_async, keys_left,
+    run::{Topology, least_rights, takes_setinfo, version},
+    sentinel::MASTER,
+    server::Builder,
+    soon,
+};
+
+/// Every script runs, with a queue, a hand-off, waiters that re-enter after a loss of data, and a heartbeat.
+async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn std::error::Error>> {
+    let options = LockOptions::new().lease(Duration::from_secs(2)).liveness(Duration::from_secs(1));
+    let lock = client.lock_with("lock", options)?;
+    let guard = lock.acquire().await?;
+    assert!(matches!(lock.try_acquire().await, Err(TryAcquireError::Busy { .. })));
+    let (first, second) = (lock.enqueue().await?, lock.enqueue().await?);
+    assert_eq!(lock.inspect().await?.queue.len(), 2);
+    guard.renew().await?;
+    let _: () = redis::cmd("FLUSHALL").query(&mut server.raw())?;
+    second.position().await?; // It is the first to return; the others follow.
+    drop(guard);
+    let guard = soon(first).await?;
+    assert!(matches!(lock.break_lease(guard.token()).await?, BreakOutcome::Told { .. }));
+    soon(guard.lost()).await;
+    drop(guard);
+    soon(second).await?.release().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rights_of_the_readme_are_enough() {
+    let rights = least_rights("pw", Topology::of_this_run() == Topology::Cluster);
+    let server = RedisServer::builder().user("locker", &rights).start();
+    let client = Client::connect(&server.url_as("locker", "pw")).await.unwrap();
+    use_all(&server, &client).await.unwrap();
+    drop(client);
+    let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut server.raw()).unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+    keys_left(&server);
+}
+
+/// Who lacks one of them is told so by the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_of_the_rights_of_the_readme_is_needed() {
+    let rights = least_rights("pw", false);
+    // It asks for no replicas; and who logs in says hello before the server knows who that is.
+    let asked = |right: &&str| right.starts_with('+') && !["+wait", "+hello"].contains(right);
+    let asked: Vec<&str> = rights.split_whitespace().filter(asked).collect();
+    let without = |builder: Builder, right: &str| {
+        let rest: Vec<&str> = rights.split_whitespace().filter(|other| *other != right).collect();
+        builder.user(&right.replace('|', "-"), &rest.join(" "))
+    };
+    let server = asked.iter().fold(RedisServer::builder().plain(), |builder, right| without(builder, right)).start();
+    let mut needless = Vec::new();
+    for right in asked {
+        let mut raw = server.raw();
+        let _: () = redis::cmd("ACL").arg("LOG").arg("RESET").query(&mut raw).unwrap();
+        let url = server.url_as(&right.replace('|', "-"), "pw");
+        let using = async {
+            let client = Client::connect(&url).await?;
+            use_all(&server, &client).await
+        };
+        let refused =
+            || !redis::cmd("ACL").arg("LOG").query::<Vec<redis::Value>>(&mut server.raw()).unwrap().is_empty();
+        let lacked = tokio::select! {
+            _ = using => refused(),
+            () = eventually_async("it is used or refused", SOON, async || refused()) => true,
+        };
+        let _: () = redis::cmd("FLUSHALL").query(&mut raw).unwrap();
+        if !lacked {
+            needless.push(right);
+        }
+    }
+    assert!(needless.is_empty(), "{needless:?}");
+}
+
+/// Sentinels know users from Redis 6.2 on.
+#[tokio::test]
+async fn the_rights_of_the_readme_are_enough_at_sentinels() {
+    if version() < (6, 2) {
+        return;
+    }
+    let readme = include_str!("../../README.md");
+    let rights = readme.split('`').find(|words| words.contains("+sentinel|")).unwrap();
+    let setinfo = if takes_setinfo() { "+client|setinfo" } else { "" };
+    let server = RedisServer::builder().plain().tcp().start();
+    let sentinel = RedisServer::builder()
+        .plain()
+        .tcp()
+        .argument("--sentinel")
+        .config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", server.port()))
+        .user("locker", &format!("on >pw -@all {rights} {setinfo}"))
+        .start();
+    let url = |login: &str| format!("redis+sentinel://127.0.0.1:{}/{MASTER}?{login}", sentinel.port());
+    let client = Client::connect(&url("sentinel_user=locker&sentinel_password=pw")).await.unwrap();
+    client.lock("lock").unwrap().acquire().await.unwrap().release().await.unwrap();
+    drop(client);
+    let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut sentinel.raw()).unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+    Client::connect(&url("sentinel_user=locker&sentinel_password=other")).await.unwrap_err();
+    keys_left(&server);
+}

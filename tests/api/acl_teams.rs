@@ -1,0 +1,126 @@
+//! Users that share a server but no locks: a user without the rights to a lock cannot get around them with messages.
+
+use std::time::Duration;
+
+use fairlock::{Client, ConnectError, LockOptions};
+use redis::Commands as _;
+use testkit::{RedisServer, keys_left, run::least_rights, soon};
+
+/// The rights that the README names, for another prefix, and no other keys or channels.
+fn rights_of_team(team: &str) -> String {
+    let rights = least_rights("pw", false).replace("~fairlock:*", &format!("~{team}:*"));
+    rights.replace("&fairlock:*", &format!("&{team}:*"))
+}
+
+async fn client(server: &RedisServer, team: &str, prefix: &str) -> Client {
+    Client::builder().url(&server.url_as(team, "pw")).prefix(prefix).connect().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_team_has_its_locks_and_no_others() {
+    let server = ["red", "blue"]
+        .iter()
+        .fold(RedisServer::builder().plain(), |builder, team| builder.user(team, &rights_of_team(team)))
+        .start();
+    let (red, blue) = (client(&server, "red", "red").await, client(&server, "blue", "blue").await);
+    // The same name at both is another lock.
+    let guards = (red.lock("x").unwrap().acquire().await.unwrap(), blue.lock("x").unwrap().acquire().await.unwrap());
+    let waiting = red.lock("x").unwrap().enqueue().await.unwrap();
+    let intruder = Client::builder().url(&server.url_as("blue", "pw")).prefix("red").connect().await;
+    assert!(matches!(intruder, Err(ConnectError::MissingRight { .. })), "{intruder:?}");
+    drop(guards);
+    soon(waiting).await.unwrap().release().await.unwrap();
+    keys_left(&server);
+}
+
+/// A user that may publish to every channel, and reach the keys of other locks, but not those of this one.
+struct Hostile {
+    raw: redis::Connection,
+    channel: String,
+    id: String,
+}
+
+impl Hostile {
+    /// It knows more than it could: the channel of its victim, and its id.
+    fn new(server: &RedisServer, id: String) -> Self {
+        let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").query(&mut server.raw()).unwrap();
+        let client = id.split('.').next().unwrap();
+        let channel = channels.into_iter().find(|channel| channel.ends_with(client)).expect("its victim listens");
+        let raw = redis::Client::open(server.url_as("hostile", "pw")).unwrap().get_connection().unwrap();
+        Self { raw, channel, id }
+    }
+
+    fn publish(&mut self, message: &str) {
+        let heard: u32 = self.raw.publish(&self.channel, message).unwrap();
+        assert_eq!(heard, 1, "its victim hears {message:?}");
+    }
+
+    /// Messages as the scripts make them, with a token that is an hour ahead, for this lock and for another.
+    fn forge(&mut self, kind: &str, token: u64) {
+        for lock in ["fairlock:{victim}:queue", "fairlock:{other}:queue"] {
+            for secret in ["", "0", &"0".repeat(32)] {
+                self.publish(&format!("{kind} {} {token} 1 9000000 {secret} {lock}", self.id));
+            }
+        }
+    }
+}
+
+fn hostile_server() -> RedisServer {
+    let rights = least_rights("pw", false).replace("~fairlock:*", "~fairlock:{other}:*").replace("&fairlock:*", "&*");
+    RedisServer::builder().plain().user("hostile", &rights).start()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_grant_makes_nobody_a_holder() {
+    let server = hostile_server();
+    let (here, there) = (Client::connect(&server.url()).await.unwrap(), Client::connect(&server.url()).await.unwrap());
+    let options = || LockOptions::new().lease(Duration::from_secs(600));
+    let guard = here.lock_with("victim", options()).unwrap().acquire().await.unwrap();
+    let lock = there.lock_with("victim", options()).unwrap();
+    let waiting = lock.enqueue().await.unwrap();
+    let id = lock.inspect().await.unwrap().queue[0].id.clone();
+    let mut hostile = Hostile::new(&server, id.clone());
+    hostile.forge("grant", guard.token() + 3_600_000_000);
+    // It may also make the scripts publish, for a lock of its own and in the name of its victim: it queues as its
+    // victim behind itself, and gives back.
+    let keys: Vec<String> =
+        ["queue", "sessions", "leases", "entries", "state"].map(|key| format!("fairlock:{{other}}:{key}")).to_vec();
+    let acquire = |id: &str, channel: &str| {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(fairlock::testing::digest("acquire")).arg(keys.len()).arg(&keys);
+        call.arg(id).arg(1).arg(0).arg(9_000_000).arg(9_000_000).arg(0).arg(3_000_000).arg(channel).arg("");
+        call.arg("").arg("").arg(0).arg(0).arg(0).arg(0).arg(0).arg(0);
+        call
+    };
+    let channel = hostile.channel.clone();
+    let _: redis::Value = acquire("hostile.1", "nowhere").query(&mut hostile.raw).unwrap();
+    let _: redis::Value = acquire(&id, &channel).query(&mut hostile.raw).unwrap();
+    let mut release = redis::cmd("EVALSHA");
+    release.arg(fairlock::testing::digest("release")).arg(keys.len()).arg(&keys);
+    release.arg("hostile.1").arg(0).arg(9_000_000).arg(0).arg(0).arg(0).arg(0).arg(0);
+    let _: redis::Value = release.query(&mut hostile.raw).unwrap();
+
+    // Answers come after the messages before them.
+    assert_eq!(waiting.position().await.unwrap(), 1, "it still waits");
+    guard.check().unwrap();
+    guard.renew().await.unwrap();
+    drop(guard);
+    soon(waiting).await.unwrap().release().await.unwrap();
+    let _: () = server.raw().del(&keys).unwrap();
+    keys_left(&server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_message_ends_no_lease() {
+    let server = hostile_server();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock("victim").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    // A client listens from its first connection on.
+    let id = lock.inspect().await.unwrap().holder.unwrap().id;
+    Hostile::new(&server, id).forge("break", guard.token());
+    lock.inspect().await.unwrap();
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+    keys_left(&server);
+}

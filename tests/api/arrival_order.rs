@@ -1,0 +1,176 @@
+//! Arrivals are served in their exact order (I2), however many come at once, and no waiter's timeout costs another its
+//! place (I8).
+
+use std::{sync::Arc, time::Duration};
+
+use fairlock::{AcquireError, Client, LockOptions};
+use redis::{Connection, cmd};
+use testkit::{RedisServer, SOON, eventually_async, keys_left};
+use tokio::sync::Mutex;
+
+const ARRIVALS: usize = 1000;
+
+/// The server's own clock, and one that stands still: all arrivals in the same microsecond.
+const CLOCKS: [&str; 2] = [
+    "local function server_time()
+       local time = redis.call('TIME')
+       return time[1] * 1000000 + time[2]
+     end
+     ",
+    "local function server_time() return 1700000000000000 end
+     ",
+];
+
+/// The scripts of a lock, called by hand.
+struct Scripts {
+    raw: Connection,
+    digests: Vec<(&'static str, String)>,
+}
+
+impl Scripts {
+    fn load(server: &RedisServer, clock: &str) -> Scripts {
+        let mut raw = server.raw();
+        let load = |(name, text)| (name, cmd("SCRIPT").arg("LOAD").arg(text).query(&mut raw).unwrap());
+        let digests = fairlock::testing::scripts(clock).into_iter().map(load).collect();
+        Scripts { raw, digests }
+    }
+
+    fn call(&self, name: &str, arguments: &[&str]) -> redis::Cmd {
+        let (_, digest) = self.digests.iter().find(|(script, _)| *script == name).unwrap();
+        let mut call = cmd("EVALSHA");
+        call.arg(digest).arg(5);
+        for key in ["queue", "sessions", "leases", "entries", "state"] {
+            call.arg(format!("fairlock:{{raw}}:{key}"));
+        }
+        call.arg(arguments);
+        call
+    }
+
+    /// An acquire of somebody of whom the server knows nothing, in the order of the script's header.
+    fn acquire(&self, id: &str) -> redis::Cmd {
+        let minute = "60000000";
+        let about = ["channel", "secret", "label", "owner"];
+        let restores = ["0"; 6];
+        self.call("acquire", &[&[id, "1", "0", minute, minute, minute, minute], &about[..], &restores[..]].concat())
+    }
+
+    fn holder(&mut self) -> Option<String> {
+        cmd("ZRANGE").arg("fairlock:{raw}:leases").arg(0).arg(0).query::<Vec<String>>(&mut self.raw).unwrap().pop()
+    }
+}
+
+fn number(reply: &[redis::Value], name: &str) -> u64 {
+    let at = reply.iter().position(|field| *field == redis::Value::BulkString(name.into())).unwrap();
+    redis::from_redis_value(reply[at + 1].clone()).unwrap()
+}
+
+#[test]
+fn a_thousand_arrivals_in_one_write_are_served_in_order() {
+    for clock in CLOCKS {
+        let server = RedisServer::start();
+        let mut scripts = Scripts::load(&server, clock);
+        // Random names, each a client of its own: nothing but their arrival puts them in this order.
+        let ids: Vec<String> = (0..ARRIVALS).map(|_| format!("{:032x}.1", fastrand::u128(..))).collect();
+        let mut arrivals = redis::pipe();
+        for id in &ids {
+            arrivals.add_command(scripts.acquire(id));
+        }
+        // The raw connection sends a pipeline as one packed buffer.
+        let replies: Vec<Vec<redis::Value>> = arrivals.query(&mut scripts.raw).unwrap();
+        let tickets: Vec<u64> = replies[1..].iter().map(|reply| number(reply, "ticket")).collect();
+        assert!(tickets.is_sorted_by(|a, b| a < b), "{tickets:?}");
+
+        let mut tokens = Vec::new();
+        for id in &ids {
+            assert_eq!(scripts.holder().as_ref(), Some(id));
+            let reply: Vec<redis::Value> =
+                scripts.call("release", &[&[id.as_str()], &["0"; 7][..]].concat()).query(&mut scripts.raw).unwrap();
+            tokens.push(number(&reply, "token"));
+        }
+        // The last release granted to nobody.
+        tokens.pop();
+        assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+        assert_eq!(scripts.holder(), None);
+        keys_left(&server);
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_acquires_of_one_client_are_served_in_order() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock("queue").unwrap();
+    let first = lock.acquire().await.unwrap();
+
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..ARRIVALS {
+        let (lock, served) = (lock.clone(), served.clone());
+        // On this runtime of one thread, tasks begin in the order in which they were spawned.
+        tasks.spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            served.lock().await.push((guard.token(), number));
+        });
+    }
+    while lock.inspect().await.unwrap().waiting < ARRIVALS as u64 {
+        tokio::task::yield_now().await;
+    }
+    let first_token = first.token();
+    first.release().await.unwrap();
+    while let Some(served) = tasks.join_next().await {
+        served.unwrap();
+    }
+
+    let mut served = served.lock().await.clone();
+    served.sort_unstable();
+    assert!(served.iter().map(|(_, number)| *number).eq(0..ARRIVALS), "{served:?}");
+    assert!(served[0].0 > first_token);
+    keys_left(&server);
+}
+
+/// The liveness is shorter than the short timeout: a waiter is kept in the queue by its heartbeats, not by anything
+/// that the server could take for its timeout.
+#[tokio::test]
+async fn a_short_timeout_beside_a_long_one_costs_it_nothing() {
+    let server = RedisServer::start();
+    let options = || LockOptions::new().liveness(Duration::from_millis(500)).buffer(Duration::from_millis(200));
+    let (near, far) = (Client::connect(&server.url()).await.unwrap(), Client::connect(&server.url()).await.unwrap());
+    let lock = near.lock_with("queue", options()).unwrap();
+    let guard = lock.acquire().await.unwrap();
+
+    let (short, long) = (Duration::from_secs(3), Duration::from_secs(600));
+    let far_lock = far.lock_with("queue", options()).unwrap();
+    // The short ones stand before and behind the long one, of the same and of another client.
+    let before = lock.enqueue().timeout(short).await.unwrap();
+    let stays = far_lock.enqueue().timeout(long).await.unwrap();
+    let behind = [
+        far_lock.enqueue().timeout(short).await.unwrap(),
+        lock.enqueue().timeout(short).await.unwrap(),
+        lock.enqueue().timeout(short).await.unwrap(),
+    ];
+    let last = lock.enqueue().timeout(long).await.unwrap();
+    let ticket = stays.ticket();
+    for waiting in behind.into_iter().chain([before]) {
+        match waiting.await {
+            Err(AcquireError::Timeout { waited, position, .. }) => {
+                assert!(waited >= short, "{waited:?}");
+                assert!(position.is_some());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // Who gave up leaves in the background.
+    eventually_async("only the long ones wait", SOON, async || lock.inspect().await.unwrap().waiting == 2).await;
+    let queue = lock.inspect().await.unwrap().queue;
+    let tickets: Vec<u64> = queue.iter().map(|waiter| waiter.ticket).collect();
+    assert_eq!(tickets, [ticket, last.ticket()]);
+    assert_eq!(stays.position().await.unwrap(), 1);
+    guard.release().await.unwrap();
+    let guard = stays.await.unwrap();
+    assert_eq!(guard.ticket(), ticket);
+    let token = guard.token();
+    guard.release().await.unwrap();
+    assert!(last.await.unwrap().token() > token);
+    keys_left(&server);
+}

@@ -1,0 +1,269 @@
+//! Renewal does not depend on the caller (I12): not on its processor time, its runtime, its `tracing` subscriber, or
+//! its wakers.
+
+use std::{
+    future::IntoFuture as _,
+    pin::Pin,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    task::{Context, Wake, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+
+use fairlock::{Client, LockOptions, LostReason};
+use testkit::{Child, RedisServer, SOON, child, keys_left, soon};
+use tracing::span;
+
+/// Long enough that a keeper is given its turn on a machine whose every core is burnt by several tests.
+const LEASE: Duration = Duration::from_secs(6);
+/// Where nobody burns anything.
+const SHORT: Duration = Duration::from_secs(3);
+
+/// The helper processes of this file: what they do to themselves must not disturb the test that looks on.
+#[test]
+fn child() {
+    child::main(|role, args| match (role, args) {
+        ("burn", [url]) => burn(url),
+        ("block in events", [url]) => block_in_events(url),
+        other => panic!("no role {other:?}"),
+    });
+}
+
+fn options(lease: Duration) -> LockOptions {
+    LockOptions::new().lease(lease)
+}
+
+/// Keeps every core busy, and with it the only thread of its runtime.
+#[tokio::main(flavor = "current_thread")]
+async fn burn(url: &str) {
+    let client = Client::connect(url).await.unwrap();
+    let guard = client.lock_with("lock", options(LEASE)).unwrap().acquire().await.unwrap();
+    child::say(format!("granted {}", guard.token()));
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let start = Instant::now();
+        while start.elapsed() < 3 * LEASE {}
+        over.store(true, Ordering::Relaxed);
+    });
+    guard.check().unwrap();
+    child::say("still holding");
+    std::future::pending::<()>().await;
+}
+
+/// A subscriber whose code takes three leases for the first event of the library that it is given.
+struct Slow {
+    events: AtomicU32,
+}
+
+impl tracing::Subscriber for Slow {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("fairlock")
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        if self.events.fetch_add(1, Ordering::Relaxed) == 0 {
+            child::say("blocked in an event");
+        }
+        thread::sleep(3 * SHORT);
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn block_in_events(url: &str) {
+    // For all threads: if the keeper said anything, it would be the keeper that is blocked.
+    tracing::subscriber::set_global_default(Slow { events: AtomicU32::new(0) }).unwrap();
+    let client = Client::connect(url).await.unwrap();
+    let guard = client.lock_with("lock", options(SHORT)).unwrap().acquire().await.unwrap();
+    guard.check().unwrap();
+    child::say(format!("still holding {}", guard.token()));
+    std::future::pending::<()>().await;
+}
+
+/// Looks on from another client, with somebody waiting who would be granted a lease that was lost for a moment.
+async fn keeps_its_lease(role: &str, begins: &str, lease: Duration) {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock_with("lock", options(lease)).unwrap();
+    let mut holder = Child::spawn(role, &[&server.url()]);
+    holder.wait_line(begins, SOON);
+    let before = lock.inspect().await.unwrap().holder.unwrap();
+    let waiting = lock.enqueue().await.unwrap();
+
+    // Something to say for the keeper, which must not do so itself: it has a lease to renew.
+    let _: u64 = redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).query(&mut server.raw()).unwrap();
+
+    let blocked = Instant::now();
+    let line = holder.wait_line("still holding", SOON + 3 * lease);
+    assert!(blocked.elapsed() > 2 * lease, "it was not blocked at all");
+    let after = lock.inspect().await.unwrap();
+    assert_eq!(after.holder.unwrap().token, before.token, "{line}");
+    assert_eq!(after.queue.iter().map(|waiter| waiter.ticket).collect::<Vec<_>>(), [waiting.ticket()]);
+
+    holder.kill();
+    waiting.await.unwrap().release().await.unwrap();
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_caller_that_burns_all_cores_keeps_its_lease() {
+    keeps_its_lease("burn", "granted", LEASE).await;
+}
+
+#[tokio::test]
+async fn a_subscriber_that_blocks_on_the_callers_events_loses_no_lease() {
+    keeps_its_lease("block in events", "blocked in an event", SHORT).await;
+}
+
+/// A waker that blocks whoever calls it until this is opened.
+#[derive(Default)]
+struct Gate {
+    /// How many are inside, and whether it is open.
+    state: Mutex<(u32, bool)>,
+    changed: Condvar,
+}
+
+impl Wake for Gate {
+    fn wake(self: Arc<Self>) {
+        let mut state = self.state.lock().unwrap();
+        state.0 += 1;
+        self.changed.notify_all();
+        // A test that has failed never opens it.
+        drop(self.changed.wait_timeout_while(state, SOON, |(_, open)| !*open).unwrap());
+    }
+}
+
+impl Gate {
+    fn await_inside(&self, number: u32) {
+        let state = self.state.lock().unwrap();
+        let waited = self.changed.wait_timeout_while(state, SOON, |(inside, _)| *inside < number);
+        assert!(!waited.unwrap().1.timed_out(), "there are not {number} inside of the waker");
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.changed.notify_all();
+    }
+}
+
+/// A waker that panics.
+#[derive(Default)]
+struct Panics(AtomicU32);
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        std::panic::resume_unwind(Box::new("a waker panics"));
+    }
+}
+
+/// Begins to wait with this waker, and is not polled again.
+fn wait_with<F: Future + Unpin>(waker: &Waker, future: &mut F) {
+    assert!(Pin::new(future).poll(&mut Context::from_waker(waker)).is_pending());
+}
+
+/// What a caller awaits is told while wakers of others of the same client block, each of them for longer than a lease.
+#[tokio::test]
+async fn wakers_that_block_cost_nobody_a_lease_nor_a_wake_up() {
+    const BLOCKED: usize = 4;
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let held = client.lock_with("held", options(LEASE)).unwrap().acquire().await.unwrap();
+    let broken = client.lock_with("broken", options(LEASE)).unwrap();
+    let guard = broken.acquire().await.unwrap();
+
+    let gate = Arc::new(Gate::default());
+    let waker = Waker::from(gate.clone());
+    let other = Client::connect(&server.url()).await.unwrap();
+    let mut waits = Vec::new();
+    for number in 0..BLOCKED {
+        let name = format!("wanted {number}");
+        let wanted = other.lock(&name).unwrap().acquire().await.unwrap();
+        let mut waiting = client.lock(&name).unwrap().enqueue().await.unwrap();
+        wait_with(&waker, &mut waiting);
+        waits.push(waiting);
+        wanted.release().await.unwrap();
+    }
+    // A call, while the server cannot have answered it, and one who awaits the loss of a lease.
+    server.stop();
+    let mut renewal = Box::pin(guard.renew());
+    wait_with(&waker, &mut renewal);
+    server.cont();
+    let mut lost = Box::pin(guard.held().lost());
+    wait_with(&waker, &mut lost);
+    broken.break_lease(guard.token()).await.unwrap();
+    gate.await_inside(BLOCKED as u32 + 2);
+
+    assert_eq!(soon(guard.lost()).await.reason, LostReason::Broken);
+    soon(client.lock("free").unwrap().acquire()).await.unwrap().release().await.unwrap();
+    let lost = tokio::time::timeout(3 * LEASE / 2, held.lost()).await;
+    assert!(lost.is_err(), "{lost:?} while wakers of others blocked");
+    held.check().unwrap();
+
+    gate.open();
+    for waiting in waits {
+        soon(waiting).await.unwrap().release().await.unwrap();
+    }
+    drop(renewal);
+    drop((held, guard));
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_waker_that_panics_harms_nobody_else() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let held = client.lock("held").unwrap().acquire().await.unwrap();
+    let other = Client::connect(&server.url()).await.unwrap().lock("wanted").unwrap();
+    let wanted = other.acquire().await.unwrap();
+
+    let panics = Arc::new(Panics::default());
+    let waker = Waker::from(panics.clone());
+    let mut acquire = client.lock("wanted").unwrap().acquire().into_future();
+    wait_with(&waker, &mut acquire);
+    let mut lost = Box::pin(wanted.held().lost());
+    wait_with(&waker, &mut lost);
+    // Without a word of the keeper: the one who lets go is not the one who awaits that.
+    drop(wanted);
+    testkit::eventually("both have panicked", SOON, || panics.0.load(Ordering::Relaxed) == 2);
+
+    assert_eq!(soon(lost).await, None, "it was given back");
+    soon(acquire).await.unwrap().release().await.unwrap();
+    soon(held.renew()).await.unwrap();
+    soon(held.release()).await.unwrap();
+    keys_left(&server);
+}
+
+/// A keeper that ends tells it all the same.
+#[tokio::test]
+async fn a_waker_that_blocks_keeps_no_news_of_a_dead_keeper_from_others() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let acquire = async |name: &str| client.lock_with(name, options(SHORT)).unwrap().acquire().await.unwrap();
+    let guards = [acquire("a").await, acquire("b").await];
+    let gate = Arc::new(Gate::default());
+    let waker = Waker::from(gate.clone());
+    let mut blocked = guards.iter().map(|guard| Box::pin(guard.lost())).collect::<Vec<_>>();
+    blocked.iter_mut().for_each(|lost| wait_with(&waker, lost));
+    let told = tokio::spawn(guards[1].held().lost());
+
+    client.panic_keeper();
+    gate.await_inside(2);
+    assert_eq!(soon(told).await.unwrap().unwrap().reason, LostReason::KeeperPanicked);
+    gate.open();
+}

@@ -1,0 +1,229 @@
+//! Nothing is left behind (I9) by the end of `main`, by dropped guards and futures, by closed clients.
+
+use std::{
+    future::IntoFuture as _,
+    pin::Pin,
+    sync::atomic::{AtomicUsize, Ordering},
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use fairlock::{AcquireError, BreakOutcome, Client, Fault, LockOptions, LostReason, RenewError, TryAcquireError};
+use redis::cmd;
+use testkit::{Act, Child, Proxy, RedisServer, SOON, Target, child, eventually, eventually_async, keys_left, soon};
+
+/// The helper processes of this file.
+#[test]
+fn child() {
+    child::main(|role, args| match (role, args) {
+        ("hold to the end", [url, name]) => hold_to_the_end(url, name),
+        other => panic!("no role {other:?}"),
+    });
+}
+
+/// Nothing here ends by itself while a test runs.
+fn long() -> LockOptions {
+    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
+}
+
+async fn connect(server: &RedisServer) -> Client {
+    Client::connect(&server.url()).await.unwrap()
+}
+
+/// As long as the last handle waits for what is to be given back.
+const LAST_DROP: Duration = Duration::from_millis(250);
+/// The exit code of a process in which that was not enough.
+const GAVE_UP: i32 = 3;
+
+fn hold_to_the_end(url: &str, name: &str) {
+    let guard = pollster::block_on(async {
+        let client = Client::connect(url).await.unwrap();
+        client.lock_with(name, long()).unwrap().acquire().await.unwrap()
+    });
+    let start = Instant::now();
+    // The last act, and the last handle: nothing but this drop holds the process up.
+    drop(guard);
+    std::process::exit(if start.elapsed() < LAST_DROP { 0 } else { GAVE_UP });
+}
+
+#[test]
+fn two_hundred_processes_that_end_with_a_drop_leave_no_lease() {
+    const PROCESSES: usize = 200;
+    let server = RedisServer::start();
+    let (next, in_time) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let run = || {
+        let mut raw = server.raw();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= PROCESSES {
+                return;
+            }
+            let name = format!("lock {number}");
+            let mut process = Child::spawn("hold to the end", &[&server.url(), &name]);
+            let code = process.wait(SOON).code();
+            let key = |what| format!("fairlock:{{{name}}}:{what}");
+            let held: (bool, bool) = redis::pipe().exists(key("leases")).exists(key("state")).query(&mut raw).unwrap();
+            if code == Some(GAVE_UP) {
+                // On a machine that does other things it may have had no turn in that time.
+                let () = cmd("DEL").arg(&["leases", "entries"].map(key)).query(&mut raw).unwrap();
+                continue;
+            }
+            assert_eq!(code, Some(0));
+            assert_eq!(held, (false, true), "{name} (is it held, was it ever)");
+            in_time.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(run))));
+    assert!(in_time.into_inner() > 0, "none of them was in time");
+    keys_left(&server);
+}
+
+/// The answer to what is given back does not come: the end of the last handle waits for it, as long as it says.
+#[tokio::test]
+async fn the_last_handle_waits_for_what_is_given_back() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let guard = client.lock_with("lock", long()).unwrap().acquire().await.unwrap();
+    let held = proxy.fault(Target::reply("evalsha"), Act::Hold);
+    drop(client);
+    let start = Instant::now();
+    drop(guard);
+    assert!(start.elapsed() >= LAST_DROP, "it waited for {:?}", start.elapsed());
+    held.await_struck();
+    proxy.heal();
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_dropped_guard_hands_the_lock_on() {
+    let server = RedisServer::start();
+    let lock = connect(&server).await.lock_with("lock", long()).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let held = guard.held();
+    let waiting = lock.enqueue().await.unwrap();
+    drop(guard);
+    assert_eq!(held.check().unwrap_err().reason, LostReason::Released);
+    assert_eq!(held.remaining(), Duration::ZERO);
+    drop(soon(waiting).await.unwrap());
+    keys_left(&server);
+}
+
+fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// At each point where an acquire can be dropped: before it is polled, on its way to the server, in the queue, and when
+/// it has been granted.
+#[tokio::test]
+async fn dropped_acquires_leave_the_queue() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let lock = client.lock_with("lock", long()).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let waiting = async || lock.inspect().await.unwrap().waiting;
+    let behind = lock.enqueue().await.unwrap();
+
+    drop(lock.acquire().into_future());
+    for _ in 0..50 {
+        let (mut acquire, mut enqueue) = (lock.acquire().into_future(), lock.enqueue().into_future());
+        // The ticket may be there already, if this thread had to wait for its turn.
+        drop((poll_once(&mut acquire), poll_once(&mut enqueue)));
+        drop((acquire, enqueue, lock.enqueue().await.unwrap()));
+    }
+    let mut queued = lock.acquire().into_future();
+    assert!(poll_once(&mut queued).is_pending());
+    eventually_async("it stands in the queue", SOON, async || waiting().await == 2).await;
+    drop(queued);
+    eventually_async("all dropped ones are gone", SOON, async || waiting().await == 1).await;
+    assert_eq!(behind.position().await.unwrap(), 1);
+
+    // A try, on its way.
+    let mut attempt = client.lock_with("free", long()).unwrap().try_acquire().into_future();
+    drop(poll_once(&mut attempt));
+    drop(attempt);
+
+    // Granted, and nobody has polled it since.
+    guard.release().await.unwrap();
+    eventually_async("it is granted", SOON, async || waiting().await == 0).await;
+    assert_eq!(behind.position().await.unwrap(), 0);
+    drop(behind);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn the_last_handle_ends_the_connection() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let lock = client.lock_with("lock", long()).unwrap();
+    drop(client);
+    let guard = lock.acquire().await.unwrap();
+    drop(lock);
+    let waits_for_it = guard.held();
+    let connections = || {
+        let list: String = cmd("CLIENT").arg("LIST").query(&mut server.raw()).unwrap();
+        // Sentinels subscribe, too.
+        list.lines().filter(|line| line.contains("sub=1") && !line.contains("name=sentinel-")).count()
+    };
+    assert_eq!(connections(), 1);
+    drop(guard);
+    // A view is no handle.
+    eventually("the connection is closed", SOON, || connections() == 0);
+    waits_for_it.check().unwrap_err();
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_closed_client_tells_everybody_and_gives_everything_back() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let lock = client.lock_with("lock", long()).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let waiting = [lock.enqueue().await.unwrap(), lock.enqueue().await.unwrap()];
+    let mut acquire = lock.acquire().into_future();
+    assert!(poll_once(&mut acquire).is_pending());
+
+    client.close().await;
+    assert_eq!(soon(guard.lost()).await.reason, LostReason::Closed);
+    keys_left(&server);
+    for waiting in waiting {
+        assert!(matches!(waiting.await, Err(AcquireError::Fault(Fault::Closed))));
+    }
+    assert!(matches!(acquire.await, Err(AcquireError::Fault(Fault::Closed))));
+
+    for lock in [lock, client.lock("another").unwrap()] {
+        assert!(matches!(lock.acquire().await, Err(AcquireError::Fault(Fault::Closed))));
+        assert!(matches!(lock.enqueue().await, Err(AcquireError::Fault(Fault::Closed))));
+        assert!(matches!(lock.try_acquire().await, Err(TryAcquireError::Fault(Fault::Closed))));
+        assert_eq!(lock.inspect().await.unwrap_err(), Fault::Closed);
+        assert_eq!(lock.break_lease(guard.token()).await.unwrap_err(), Fault::Closed);
+    }
+    assert!(matches!(guard.renew().await, Err(RenewError::Lost(lost)) if lost.reason == LostReason::Closed));
+    assert!(guard.release().await.is_err());
+    client.close().await;
+    keys_left(&server);
+}
+
+/// While the server stands still, no release can have reached it: what is heard now is heard before.
+#[tokio::test]
+async fn a_closed_client_tells_its_guards_before_it_gives_back() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let lock = client.lock_with("lock", long()).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let waiting = lock.enqueue().await.unwrap();
+    let token = guard.token();
+    server.stop();
+    let start = Instant::now();
+    let (lost, refused, ()) = tokio::join!(soon(guard.lost()), soon(waiting), client.close());
+    // About a second. The answer timeout of other calls is five.
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert_eq!(lost.reason, LostReason::Closed);
+    assert!(matches!(refused, Err(AcquireError::Fault(Fault::Closed))));
+
+    server.cont();
+    // What could not be given back then is given back now.
+    keys_left(&server);
+    let other = connect(&server).await.lock_with("lock", long()).unwrap();
+    assert_eq!(other.break_lease(token).await.unwrap(), BreakOutcome::Unknown);
+}

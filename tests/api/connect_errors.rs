@@ -1,0 +1,222 @@
+//! Errors of connecting are true: a server that answers is not reported as absent, every caller hears within 5 seconds,
+//! and an acquire waits only for errors that may pass.
+
+use std::{
+    future::IntoFuture as _,
+    net::TcpListener,
+    time::{Duration, Instant},
+};
+
+use fairlock::{AcquireError, Client, ConnectError, Fault};
+use redis::cmd;
+use testkit::{RedisServer, SOON, eventually, eventually_async, impostor, soon};
+
+async fn refusal(url: &str) -> ConnectError {
+    soon(Client::connect(url)).await.map(|_| ()).unwrap_err()
+}
+
+/// The same error ends an acquire of a client that connects when it is used. It has no timeout.
+async fn error_of_acquire(url: &str) -> ConnectError {
+    let lock = Client::connect_lazy(url).unwrap().lock("lock").unwrap();
+    match soon(lock.acquire().into_future()).await {
+        Err(AcquireError::Fault(Fault::Connect(error))) => error,
+        other => panic!("{url}: {other:?}"),
+    }
+}
+
+fn plain() -> RedisServer {
+    RedisServer::builder().plain().tcp().start()
+}
+
+macro_rules! assert_error {
+    ($error:expr, $kind:ident, $($words:expr),+) => {{
+        let error = $error;
+        assert!(matches!(error, ConnectError::$kind { .. }), "{error:?}");
+        $(assert!(error.to_string().contains($words), "{error}");)+
+        error
+    }};
+}
+
+macro_rules! assert_fails_at_once {
+    ($url:expr, $kind:ident, $($words:expr),+) => {{
+        let url = $url;
+        let error = assert_error!(refusal(&url).await, $kind, $($words),+);
+        assert!(!error.is_transient(), "{error:?}");
+        assert_error!(error_of_acquire(&url).await, $kind, $($words),+);
+    }};
+}
+
+#[tokio::test]
+async fn a_server_without_that_database() {
+    let server = plain();
+    assert_fails_at_once!(format!("{}99", server.tcp_url()), Database, "DB index is out of range", "another number");
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_cluster_or_no_sentinel() {
+    let server = plain();
+    let url = |kind: &str, rest: &str| server.tcp_url().replace("redis:", kind).trim_end_matches('/').to_owned() + rest;
+    assert_fails_at_once!(url("redis+cluster:", ""), NotCluster, "cluster support disabled", "write redis://");
+    assert_fails_at_once!(url("redis+sentinel:", "/main"), NotSentinel, "unknown command", "not a sentinel");
+    let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel").start();
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
+    assert_fails_at_once!(url, UnknownMaster, "knows no master \"main\"");
+}
+
+#[tokio::test]
+async fn what_is_no_redis_at_all() {
+    let url = format!("redis://{}/", impostor::web_server());
+    assert_fails_at_once!(url, NotRedis, "is not a Redis server", "check the host and the port");
+}
+
+#[tokio::test]
+async fn a_server_whose_commands_are_renamed() {
+    let without =
+        |command: &str| RedisServer::builder().plain().config(&format!("rename-command {command} \"\"")).start();
+    let servers = ["HELLO", "SUBSCRIBE"].map(without);
+    assert_fails_at_once!(servers[0].admin_url(), TooOld, "HELLO");
+    assert_fails_at_once!(servers[1].admin_url(), Refused, "unknown command", "SUBSCRIBE");
+}
+
+#[tokio::test]
+async fn a_server_that_is_busy_or_loading() {
+    let server = plain();
+    let mut raw = server.raw();
+    let busy = std::thread::spawn(move || cmd("EVAL").arg("while true do end").arg(0).query::<()>(&mut raw));
+    let () = eventually_busy(&server);
+    let error = assert_error!(refusal(&server.tcp_url()).await, NotReady, "BUSY", "cannot serve locks now");
+    assert!(error.is_transient());
+    let () = cmd("SCRIPT").arg("KILL").query(&mut server.raw()).unwrap();
+    assert!(busy.join().unwrap().is_err());
+
+    let loading = impostor::answering(|_| "-LOADING Redis is loading the dataset in memory\r\n".into());
+    let error = assert_error!(refusal(&format!("redis://{loading}/")).await, NotReady, "LOADING");
+    assert!(error.is_transient());
+}
+
+/// The set-up of a connection of the library itself would be refused.
+fn eventually_busy(server: &RedisServer) {
+    let mut raw = server.raw();
+    cmd("CONFIG").arg("SET").arg("lua-time-limit").arg(1).query::<()>(&mut raw).unwrap_or(());
+    let says_so = || {
+        cmd("PING")
+            .query::<String>(&mut raw)
+            .is_err_and(|error| error.to_string().contains("BUSY") || error.to_string().contains("busy"))
+    };
+    eventually("the server is busy", SOON, says_so);
+}
+
+#[tokio::test]
+async fn a_replica_says_so_at_once() {
+    let master = RedisServer::builder().master().plain().start();
+    let replica = master.replica();
+    let error = assert_error!(refusal(&replica.admin_url()).await, NotReady, "read-only replica");
+    assert!(error.is_transient(), "it may become the master");
+
+    // It does, and an acquire has waited for that.
+    let lock = Client::connect_lazy(&replica.admin_url()).unwrap().lock("lock").unwrap();
+    let acquiring = tokio::spawn(lock.acquire().into_future());
+    eventually_async("it says what it waits for", SOON, async || {
+        lock.trouble().await.unwrap().is_some_and(|trouble| trouble.contains("read-only replica"))
+    })
+    .await;
+    let () = cmd("REPLICAOF").arg("NO").arg("ONE").query(&mut replica.raw()).unwrap();
+    soon(acquiring).await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// Its words are lost where they meet a request under way: they are read over a connection of their own.
+#[tokio::test]
+async fn a_server_that_has_too_many_clients() {
+    let server = RedisServer::builder().plain().tcp().config("maxclients 3").start();
+    let others: Vec<_> = std::iter::from_fn(|| server.try_raw().ok()).take(3).collect();
+    assert_eq!(others.len(), 3);
+    for url in [server.tcp_url(), server.admin_url()] {
+        let error = assert_error!(refusal(&url).await, NotReady, "max number of clients reached");
+        assert!(error.is_transient());
+    }
+    let lock = Client::connect_lazy(&server.tcp_url()).unwrap().lock("lock").unwrap();
+    let acquiring = tokio::spawn(lock.acquire().into_future());
+    eventually_async("it waits", SOON, async || lock.trouble().await.unwrap().is_some()).await;
+    drop(others);
+    soon(acquiring).await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_do_what_an_acquire_does() {
+    let server = RedisServer::builder().plain().user("worker", "on >pw ~* &* +@all -zadd").start();
+    let lock = soon(Client::connect(&server.url_as("worker", "pw"))).await.unwrap().lock("lock").unwrap();
+    match soon(lock.acquire().into_future()).await {
+        Err(AcquireError::Fault(fault @ Fault::Refused { .. })) => {
+            assert!(fault.to_string().contains("the README lists the rights"), "{fault}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Elsewhere others wait for ever from then on, or lose their place.
+#[tokio::test]
+async fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
+    let server = RedisServer::builder().plain().user("worker", "on >pw ~* &* +@all").start();
+    let holder = soon(Client::connect(&server.admin_url())).await.unwrap().lock("lock").unwrap();
+    let guard = soon(holder.acquire().into_future()).await.unwrap();
+    let client = soon(Client::connect(&server.url_as("worker", "pw"))).await.unwrap();
+    let lock = client.lock("lock").unwrap();
+    let waiting = soon(lock.enqueue().into_future()).await.unwrap();
+    let ticket = waiting.ticket();
+
+    let mut raw = server.raw();
+    let () = cmd("ACL").arg("SETUSER").arg("worker").arg("off").query(&mut raw).unwrap();
+    let _: u32 = cmd("CLIENT").arg("KILL").arg("USER").arg("worker").query(&mut raw).unwrap();
+    // Whoever comes now has nothing to lose.
+    let newcomer = async || soon(client.lock("other").unwrap().acquire().into_future()).await.map(|_| ()).unwrap_err();
+    match newcomer().await {
+        AcquireError::Fault(Fault::Connect(ConnectError::Authentication { .. })) => {}
+        other => panic!("{other:?}"),
+    }
+    let () = cmd("ACL").arg("SETUSER").arg("worker").arg("on").query(&mut raw).unwrap();
+    soon(guard.release()).await.unwrap();
+    let guard = soon(waiting).await.unwrap();
+    assert_eq!(guard.ticket(), ticket);
+    guard.release().await.unwrap();
+}
+
+/// There was one timeout for each of them, one after the other.
+#[tokio::test]
+async fn a_cluster_of_silent_nodes_takes_one_timeout() {
+    // The last of them would be tried after 6 s, and had 5 s of its own.
+    let silent: Vec<TcpListener> = (0..24).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let ports: Vec<u16> = silent.iter().map(|node| node.local_addr().unwrap().port()).collect();
+    let url = naming(&ports);
+    let start = Instant::now();
+    assert_error!(refusal(&url).await, Unreachable, "no answer in time");
+    assert!(start.elapsed() < Duration::from_secs(2 * 5), "{:?}", start.elapsed());
+
+    // Nor do silent nodes hold up the one that answers.
+    let answering = impostor::answering(|_| "-LOADING Redis is loading the dataset in memory\r\n".into());
+    assert_error!(refusal(&naming(&[&ports[..4], &[answering.port()]].concat())).await, NotReady, "LOADING");
+}
+
+/// A node that knows HELLO, and a cluster of these nodes.
+fn naming(ports: &[u16]) -> String {
+    let ranges: Vec<String> = ports
+        .iter()
+        .enumerate()
+        .map(|(index, port)| format!("*3\r\n:{index}\r\n:{index}\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n"))
+        .collect();
+    let slots = format!("*{}\r\n{}", ranges.len(), ranges.concat());
+    let node = impostor::answering(move |words| match words[0].to_uppercase().as_str() {
+        "HELLO" => "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n".into(),
+        "CLUSTER" => slots.clone(),
+        _ => "+OK\r\n".into(),
+    });
+    format!("redis+cluster://{node}")
+}
+
+/// The wrong answer of one seed does not hide behind the silence of another.
+#[tokio::test]
+async fn of_several_sentinels_the_one_that_answers_is_heard() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel").start();
+    let url = format!("redis+sentinel://{},127.0.0.1:{}/main", silent.local_addr().unwrap(), sentinel.port());
+    assert_error!(refusal(&url).await, UnknownMaster, "main");
+}

@@ -1,0 +1,18 @@
+//! The public interface on one server that works: what each call promises, what it costs, and what it refuses.
+
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod acl_least_rights;
+mod acl_teams;
+mod arrival_order;
+mod busy_callers;
+mod cancellation;
+mod cleanup;
+mod connect_errors;
+mod leases;
+mod operations;
+mod panic_and_fork;
+mod refusals;
+mod runtimes;
+mod server_costs;

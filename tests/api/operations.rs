@@ -1,0 +1,234 @@
+//! How operations are called: awaited, waited for on the spot, cancelled, polled once more.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlock::{
+    AcquireError, BreakOutcome, Canceller, Client, Fault, InvalidOption, Lock, LockOptions, LostReason, TryAcquireError,
+};
+use futures_util::FutureExt as _;
+use testkit::{RedisServer, SOON, eventually, eventually_async, keys_left, soon};
+
+fn lock(server: &RedisServer) -> Lock {
+    Client::connect(&server.url()).blocking().unwrap().lock("lock").unwrap()
+}
+
+fn waiting(lock: &Lock) -> u64 {
+    lock.inspect().blocking().unwrap().waiting
+}
+
+#[test]
+fn every_operation_can_be_waited_for_on_the_spot() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).blocking().unwrap();
+    let lock = client.lock("lock").unwrap();
+    let guard = lock.acquire().blocking().unwrap();
+    guard.renew().blocking().unwrap();
+    assert!(matches!(lock.try_acquire().blocking(), Err(TryAcquireError::Busy { .. })));
+    let waiting = lock.enqueue().blocking().unwrap();
+    assert_eq!(waiting.position().blocking().unwrap(), 1);
+    assert_eq!(lock.inspect().blocking().unwrap().holder.unwrap().token, guard.token());
+    assert_eq!(lock.trouble().blocking().unwrap(), None);
+
+    assert!(matches!(lock.break_lease(guard.token()).blocking().unwrap(), BreakOutcome::Told { .. }));
+    assert_eq!(guard.lost().blocking().reason, LostReason::Broken);
+    assert_eq!(guard.held().lost().blocking().unwrap().reason, LostReason::Broken);
+    assert_eq!(guard.renewed().blocking().unwrap_err().reason, LostReason::Broken);
+    assert_eq!(lock.force_break_lease(guard.token()).blocking().unwrap(), BreakOutcome::Ended);
+    guard.release().blocking().unwrap_err();
+
+    waiting.blocking().unwrap().release().blocking().unwrap();
+    assert_eq!(lock.run(async |held| held.token() > 0).blocking(), Ok(true));
+    client.close().blocking();
+    assert!(matches!(lock.inspect().blocking(), Err(Fault::Closed)));
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn an_acquire_is_a_future_that_can_be_spawned() {
+    let server = RedisServer::start();
+    let lock = Client::connect(&server.url()).await.unwrap().lock("lock").unwrap();
+    let guard = soon(tokio::spawn(lock.acquire())).await.unwrap().unwrap();
+    let waiting = soon(tokio::spawn(lock.enqueue())).await.unwrap().unwrap();
+    assert!(soon(tokio::spawn(lock.try_acquire())).await.unwrap().is_err());
+    soon(tokio::spawn(guard.release())).await.unwrap().unwrap();
+    drop(soon(tokio::spawn(waiting)).await.unwrap().unwrap());
+}
+
+#[test]
+fn a_blocked_acquire_is_cancelled_by_another_thread() {
+    let server = RedisServer::start();
+    let (holder, lock) = (lock(&server), lock(&server));
+    let guard = holder.acquire().blocking().unwrap();
+    let place = lock.enqueue().blocking().unwrap();
+    let canceller = Canceller::new();
+    let of_others = Canceller::new();
+    let acquire = {
+        let acquire = lock.acquire().cancelled_by(&canceller);
+        thread::spawn(move || acquire.blocking())
+    };
+    let queued = lock.enqueue().cancelled_by(&canceller).blocking().unwrap();
+    let queued = thread::spawn(move || queued.blocking());
+    eventually("all wait", SOON, || waiting(&holder) == 3);
+
+    of_others.cancel();
+    assert!(!canceller.is_cancelled() && !acquire.is_finished());
+    canceller.cancel();
+    eventually("both return", SOON, || acquire.is_finished() && queued.is_finished());
+    assert_eq!(acquire.join().unwrap().unwrap_err(), AcquireError::Cancelled);
+    assert_eq!(queued.join().unwrap().unwrap_err(), AcquireError::Cancelled);
+    eventually("they leave the queue", SOON, || waiting(&holder) == 1);
+
+    // Whoever comes later is not even sent.
+    assert_eq!(lock.acquire().cancelled_by(&canceller).blocking().unwrap_err(), AcquireError::Cancelled);
+    assert_eq!(lock.enqueue().cancelled_by(&canceller).blocking().unwrap_err(), AcquireError::Cancelled);
+    assert_eq!(lock.try_acquire().cancelled_by(&canceller).blocking().unwrap_err(), TryAcquireError::Cancelled);
+    guard.release().blocking().unwrap();
+    drop(place.blocking().unwrap());
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn an_awaited_acquire_is_cancelled_by_another_thread() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock("lock").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let canceller = Canceller::new();
+    let mut acquire = lock.acquire().cancelled_by(&canceller);
+    assert!((&mut acquire).now_or_never().is_none());
+    // Behind it, so that it stands in the queue too.
+    drop(soon(lock.enqueue()).await.unwrap());
+    thread::spawn(move || canceller.cancel()).join().unwrap();
+    assert_eq!(soon(&mut acquire).await.unwrap_err(), AcquireError::Cancelled);
+    eventually_async("it leaves the queue, though its future is still there", SOON, async || {
+        soon(lock.inspect()).await.unwrap().waiting == 0
+    })
+    .await;
+    soon(guard.release()).await.unwrap();
+    drop(acquire);
+    client.close().await;
+    keys_left(&server);
+}
+
+#[test]
+fn an_acquire_without_time_to_wait_is_a_try() {
+    let server = RedisServer::start();
+    let (holder, lock) = (lock(&server), lock(&server));
+    let guard = lock.acquire().timeout(Duration::ZERO).blocking().unwrap();
+    let refused = holder.acquire().timeout(Duration::ZERO).blocking().unwrap_err();
+    assert!(matches!(refused, AcquireError::Timeout { position: None, .. }), "{refused:?}");
+    assert_eq!(waiting(&lock), 0, "it never stood in the queue");
+    guard.release().blocking().unwrap();
+    holder.acquire().timeout(Duration::MAX).blocking().unwrap().release().blocking().unwrap();
+    keys_left(&server);
+}
+
+#[test]
+fn a_try_waits_for_its_answer_as_long_as_it_is_told() {
+    let server = RedisServer::builder().alone().start();
+    let lock = lock(&server);
+    server.stop();
+    let began = Instant::now();
+    let refused = lock.try_acquire().timeout(Duration::from_millis(50)).blocking().unwrap_err();
+    assert!(matches!(refused, TryAcquireError::Fault(Fault::Unavailable { .. })), "{refused:?}");
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    // Longer than the usual five seconds, too.
+    let patient = thread::spawn({
+        let lock = lock.clone();
+        move || lock.try_acquire().timeout(100 * SOON).blocking()
+    });
+    let usual = lock.inspect().blocking();
+    assert!(matches!(usual, Err(Fault::Unavailable { .. })), "{usual:?}");
+    assert!(!patient.is_finished());
+    server.cont();
+    patient.join().unwrap().unwrap().release().blocking().unwrap();
+}
+
+#[test]
+fn labels_and_owners_are_refused_before_anything_is_sent() {
+    let server = RedisServer::start();
+    let lock = lock(&server);
+    let refused = lock.acquire().label("l".repeat(4097)).blocking().unwrap_err();
+    assert!(matches!(refused, AcquireError::Option(InvalidOption::TooLong { what: "the label", .. })), "{refused:?}");
+    let refused = lock.enqueue().owner("o".repeat(4097)).blocking().unwrap_err();
+    assert!(matches!(refused, AcquireError::Option(InvalidOption::TooLong { what: "the owner", .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn renewals_can_be_awaited() {
+    let server = RedisServer::start();
+    let client = soon(Client::connect(&server.url())).await.unwrap();
+    let often = LockOptions::new().lease(Duration::from_secs(2)).renew_every(Duration::from_millis(50));
+    let guard = soon(client.lock_with("often", often).unwrap().acquire()).await.unwrap();
+    for _ in 0..3 {
+        assert!(soon(guard.renewed()).await.unwrap() > Duration::from_secs(1));
+    }
+
+    // One that is made before a renewal hears of it, though it is polled after it.
+    let guard = soon(client.lock("lock").unwrap().acquire()).await.unwrap();
+    let renewed = guard.renewed();
+    soon(guard.renew()).await.unwrap();
+    assert!(soon(renewed).await.unwrap() <= Duration::from_secs(30));
+    let (held, never_polled, mut next) = (guard.held(), guard.renewed(), Box::pin(guard.renewed()));
+    assert!(next.as_mut().now_or_never().is_none());
+    soon(guard.release()).await.unwrap();
+    for over in [soon(next).await, soon(never_polled).await, soon(held.renewed()).await] {
+        assert_eq!(over.unwrap_err().reason, LostReason::Released);
+    }
+}
+
+#[test]
+fn a_lease_that_was_given_back_is_not_lost() {
+    let server = RedisServer::start();
+    let lock = lock(&server);
+    let guard = lock.acquire().blocking().unwrap();
+    let (held, before) = (guard.held(), guard.held().lost());
+    guard.release().blocking().unwrap();
+    assert_eq!((before.blocking(), held.lost().blocking()), (None, None));
+    let guard = lock.acquire().blocking().unwrap();
+    let before = guard.held().lost();
+    drop(guard);
+    assert_eq!(before.blocking(), None);
+}
+
+#[test]
+fn what_is_shown_of_handles_is_what_people_look_for() {
+    let server = RedisServer::start();
+    let lock = lock(&server);
+    let acquire = lock.acquire().label("job 7").timeout(Duration::from_secs(3));
+    assert_eq!(format!("{acquire:?}"), r#"Acquire { name: "lock", label: "job 7", timeout: 3s }"#);
+    let guard = acquire.blocking().unwrap();
+    for (shown, kind) in [(format!("{guard:?}"), "Guard"), (format!("{:?}", guard.held()), "Held")] {
+        let begin = format!(r#"{kind} {{ name: "lock", token: {}, remaining: "#, guard.token());
+        assert!(shown.starts_with(&begin) && shown.len() < begin.len() + 20, "{shown}");
+    }
+    let shown = format!("{lock:?}");
+    assert!(shown.starts_with(r#"Lock { name: "lock""#) && shown.len() < 100, "{shown}");
+}
+
+/// As other futures do; to be pending for ever would be a riddle.
+#[tokio::test]
+async fn polled_again_after_it_has_resolved_a_future_panics() {
+    fn panics<F: Future + Unpin>(mut future: F) {
+        let again = catch_unwind(AssertUnwindSafe(|| (&mut future).now_or_never().is_some()));
+        assert!(again.is_err());
+    }
+    let server = RedisServer::start();
+    let lock = Client::connect(&server.url()).await.unwrap().lock("lock").unwrap();
+    let mut acquire = lock.acquire();
+    let guard = soon(&mut acquire).await.unwrap();
+    panics(acquire);
+    let mut attempt = lock.try_acquire();
+    soon(&mut attempt).await.unwrap_err();
+    panics(attempt);
+    let mut enqueue = lock.enqueue();
+    let mut waiting = soon(&mut enqueue).await.unwrap();
+    panics(enqueue);
+    let mut release = Box::pin(guard.release());
+    soon(&mut release).await.unwrap();
+    panics(release);
+    drop(soon(&mut waiting).await.unwrap());
+    panics(waiting);
+}

@@ -1,0 +1,155 @@
+//! Handles without a keeper: it has panicked, or it stayed in the parent process at a fork.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::{Duration, Instant},
+};
+
+use fairlock::{
+    AcquireError, Client, Fault, Guard, Lock, LockOptions, LostReason, ReleaseError, RenewError, TryAcquireError,
+    Waiting,
+};
+use futures_util::FutureExt as _;
+use pollster::block_on;
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::{Child, RedisServer, SOON, child, keys_left, soon};
+
+/// The helper processes of this file.
+#[test]
+fn child() {
+    child::main(|role, args| match (role, args) {
+        ("fork", [url]) => fork_while_holding(url),
+        other => panic!("no role {other:?}"),
+    });
+}
+
+async fn fails_everywhere(lock: &Lock, fault: Fault) {
+    assert!(matches!(lock.acquire().await, Err(AcquireError::Fault(its)) if its == fault));
+    assert!(matches!(lock.enqueue().await, Err(AcquireError::Fault(its)) if its == fault));
+    assert!(matches!(lock.try_acquire().await, Err(TryAcquireError::Fault(its)) if its == fault));
+    assert_eq!(lock.inspect().await.unwrap_err(), fault);
+    assert_eq!(lock.break_lease(1).await.unwrap_err(), fault);
+    assert_eq!(lock.force_break_lease(1).await.unwrap_err(), fault);
+}
+
+#[tokio::test]
+async fn a_keeper_that_panics_takes_every_lease_with_it() {
+    let server = RedisServer::start();
+    let options = || LockOptions::new().lease(Duration::from_secs(2)).liveness(Duration::from_secs(2));
+    let client = Client::connect(&server.url()).await.unwrap();
+    let locks = ["a", "b", "c"].map(|name| client.lock_with(name, options()).unwrap());
+    let mut guards = Vec::new();
+    for lock in &locks {
+        guards.push(lock.acquire().await.unwrap());
+    }
+    let waiting = locks[0].enqueue().await.unwrap();
+    let renewal = guards[1].renew();
+    let lost = guards[0].lost();
+
+    client.panic_keeper();
+    let lost = soon(lost).await;
+    assert_eq!((lost.reason, lost.token, &*lost.name), (LostReason::KeeperPanicked, guards[0].token(), "a"));
+    for guard in &guards {
+        assert_eq!(soon(guard.lost()).await.reason, LostReason::KeeperPanicked);
+        assert_eq!(guard.check().unwrap_err().reason, LostReason::KeeperPanicked);
+        assert_eq!(guard.remaining(), Duration::ZERO);
+    }
+    assert!(matches!(waiting.position().await, Err(Fault::KeeperPanicked)));
+    assert!(matches!(waiting.await, Err(AcquireError::Fault(Fault::KeeperPanicked))));
+    assert!(matches!(renewal.await, Err(RenewError::Lost(lost)) if lost.reason == LostReason::KeeperPanicked));
+    for lock in &locks {
+        fails_everywhere(lock, Fault::KeeperPanicked).await;
+    }
+    client.close().await;
+    let released = guards.pop().unwrap().release().await;
+    assert!(matches!(released, Err(ReleaseError::Lost(lost)) if lost.reason == LostReason::KeeperPanicked));
+    drop((guards, client));
+
+    // A new client finds what a dead process leaves: leases that end by themselves.
+    let client = Client::connect(&server.url()).await.unwrap();
+    for lock in locks {
+        client.lock_with(lock.name(), options()).unwrap().acquire().await.unwrap().release().await.unwrap();
+    }
+    keys_left(&server);
+}
+
+/// In the child process of the fork. The keeper did not come along.
+fn forked(url: &str, client: Client, lock: Lock, guards: [Guard; 3], waiting: [Waiting; 3]) {
+    let [guard, released, dropped] = guards;
+    let [awaited, asked, abandoned] = waiting;
+    block_on(fails_everywhere(&lock, Fault::Forked));
+    block_on(fails_everywhere(&client.lock("another").unwrap(), Fault::Forked));
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::Forked);
+    assert_eq!(block_on(guard.lost()).reason, LostReason::Forked);
+    assert_eq!(guard.held().check().unwrap_err().reason, LostReason::Forked);
+    assert!(matches!(block_on(guard.renew()), Err(RenewError::Lost(lost)) if lost.reason == LostReason::Forked));
+    assert!(matches!(block_on(released.release()), Err(ReleaseError::Fault(Fault::Forked))));
+    assert!(matches!(block_on(asked.position()), Err(Fault::Forked)));
+    assert!(matches!(awaited.blocking(), Err(AcquireError::Fault(Fault::Forked))));
+    block_on(client.close());
+    drop((dropped, abandoned, asked, guard, lock, client));
+
+    // It has what it makes itself.
+    let client = block_on(Client::connect(url)).unwrap();
+    let own = block_on(client.lock("of the child").unwrap().acquire()).unwrap();
+    block_on(own.release()).unwrap();
+}
+
+/// Waits for the end of a forked process, and makes an end if there is none.
+fn ends_well(pid: i32) -> bool {
+    let started = Instant::now();
+    loop {
+        match fork::waitpid_nohang(pid).unwrap() {
+            Some(status) => return status == 0,
+            None if started.elapsed() < SOON / 2 => std::thread::sleep(Duration::from_millis(5)),
+            None => {
+                kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+                fork::waitpid(pid).unwrap();
+                return false;
+            }
+        }
+    }
+}
+
+fn fork_while_holding(url: &str) {
+    let client = block_on(Client::connect(url)).unwrap();
+    let acquire = |name: &str| client.lock(name).unwrap().acquire().blocking().unwrap();
+    let guards = ["a", "b", "c"].map(acquire);
+    let enqueue = |name: &str| client.lock(name).unwrap().enqueue().blocking().unwrap();
+    let waiting = ["a", "b", "c"].map(enqueue);
+    let lock = client.lock("a").unwrap();
+    let mut polled = Box::pin(guards[0].held().lost());
+    assert!(polled.as_mut().now_or_never().is_none());
+
+    match fork::fork().unwrap() {
+        fork::Fork::Child => {
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                assert_eq!(block_on(polled).unwrap().reason, LostReason::Forked);
+                forked(url, client, lock, guards, waiting);
+            }));
+            std::process::exit(i32::from(outcome.is_err()));
+        }
+        fork::Fork::Parent(pid) => {
+            assert!(ends_well(pid), "the forked process failed or hung");
+            // Here everything is as before.
+            for guard in &guards {
+                guard.check().unwrap();
+                let state = block_on(client.lock(guard.name()).unwrap().inspect()).unwrap();
+                assert_eq!(state.holder.unwrap().token, guard.token());
+                assert_eq!(state.waiting, 1);
+            }
+            for (guard, waiting) in guards.into_iter().zip(waiting) {
+                block_on(guard.release()).unwrap();
+                drop(waiting.blocking().unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_forked_process_can_neither_use_nor_give_away_what_its_parent_has() {
+    let server = RedisServer::start();
+    let mut parent = Child::spawn("fork", &[&server.url()]);
+    assert!(parent.wait(SOON).success());
+    keys_left(&server);
+}

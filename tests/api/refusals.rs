@@ -1,0 +1,283 @@
+//! Servers that cannot be used, names and options that make no sense, keys of another type: each is refused with a
+//! typed error that says what to change, and leaves nothing behind.
+
+use std::{
+    future::IntoFuture as _,
+    net::TcpListener,
+    time::{Duration, Instant},
+};
+
+use fairlock::{AcquireError, Client, ConnectError, Fault, InvalidOption, LockOptions, TryAcquireError};
+use redis::cmd;
+use testkit::{RedisServer, SOON, impostor, keys_left, soon};
+
+async fn refused(url: &str) -> ConnectError {
+    let start = Instant::now();
+    let error = Client::connect(url).await.expect_err("it was accepted");
+    assert!(start.elapsed() < SOON, "{:?} for {error}", start.elapsed());
+    error
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there() {
+    // A port of our own on which nobody listens any more.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for url in [format!("redis://user:sesame@127.0.0.1:{port}/"), "unix:///no/such/socket?pass=sesame".into()] {
+        let error = refused(&url).await;
+        assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
+        assert!(error.to_string().contains("check that it runs"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("sesame"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_url = format!("redis://{}/", silent.local_addr().unwrap());
+    let stopped = RedisServer::start();
+    stopped.stop();
+    let stopped_url = stopped.url();
+    let (silent_error, stopped_error) = tokio::join!(refused(&silent_url), refused(&stopped_url));
+    for error in [silent_error, stopped_error] {
+        assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
+        assert!(error.to_string().contains("no answer in time"), "{error}");
+    }
+    stopped.cont();
+    keys_left(&stopped);
+}
+
+#[tokio::test]
+async fn a_url_that_is_none() {
+    for url in ["", "http://127.0.0.1/", "redis://:sesame@", "sesame", "redis://u:sesame@host:port/"] {
+        let error = refused(url).await;
+        assert!(matches!(error, ConnectError::Url { .. }), "{url:?} {error:?}");
+        let said = format!("{error} {error:?}");
+        assert!(said.contains("redis://[user:password@]host") && !said.contains("sesame"), "{said}");
+        assert!(Client::connect_lazy(url).is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_not_repeated() {
+    let server = RedisServer::builder().tcp().password("open sesame").user("worker", "on >sesame ~* &* +@all").start();
+    let wrong = [
+        format!("redis://:wrong%20word@127.0.0.1:{}/", server.port()),
+        format!("redis://127.0.0.1:{}/", server.port()),
+        server.url_as("worker", "wrong word"),
+        server.url_as("nobody", "wrong word"),
+    ];
+    for url in wrong {
+        let error = refused(&url).await;
+        assert!(matches!(error, ConnectError::Authentication { .. }), "{error:?}");
+        let said = format!("{error} {error:?}");
+        assert!(
+            said.contains("in the URL") && !said.contains("wrong word") && !said.contains("wrong%20word"),
+            "{said}"
+        );
+    }
+
+    for url in [server.tcp_url(), server.url_as("worker", "sesame")] {
+        let client = Client::connect(&url).await.unwrap();
+        let lock = client.lock("lock").unwrap();
+        let acquire = lock.acquire();
+        let debug = format!("{client:?} {lock:?} {acquire:?}");
+        let guard = acquire.await.unwrap();
+        let debug = format!("{debug} {guard:?} {:?} {:?}", guard.held(), Client::builder().url(&url));
+        assert!(!debug.contains("sesame"), "{debug}");
+    }
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_server_or_user_without_scripts() {
+    let without = |command: &str| RedisServer::builder().config(&format!("rename-command {command} \"\"")).start();
+    for server in ["EVAL", "EVALSHA"].map(without) {
+        let error = refused(&server.url()).await;
+        assert!(matches!(error, ConnectError::NoScripting { .. }), "{error:?}");
+        assert!(error.to_string().contains("Lua"), "{error}");
+        keys_left(&server);
+    }
+    for right in ["-@scripting", "-eval", "-evalsha"] {
+        let server = RedisServer::builder().user("worker", &format!("on >secret ~* &* +@all {right}")).start();
+        let error = refused(&server.url_as("worker", "secret")).await;
+        assert!(matches!(error, ConnectError::MissingRight { .. }), "{error:?}");
+        assert!(error.to_string().contains("commands, keys and channels"), "{error}");
+        keys_left(&server);
+    }
+}
+
+/// SCRIPT saves a round trip, no more.
+#[tokio::test]
+async fn a_server_that_loads_no_scripts_will_do() {
+    let server = RedisServer::builder().config("rename-command SCRIPT \"\"").start();
+    let lock = Client::connect(&server.url()).await.unwrap().lock("lock").unwrap();
+    let guard = soon(lock.acquire().into_future()).await.unwrap();
+    let waiting = lock.enqueue().await.unwrap();
+    guard.release().await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
+    keys_left(&server);
+}
+
+/// Answers like Redis 5, or like a Redis 6 that was told to know no HELLO.
+fn old_server(version: &'static str, knows_hello: bool) -> String {
+    let address = impostor::answering(move |words| match words[0].to_uppercase().as_str() {
+        "HELLO" if knows_hello => "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n".into(),
+        "INFO" => {
+            let info = format!("# Server\r\nredis_version:{version}\r\nrun_id:abc\r\n");
+            format!("${}\r\n{info}\r\n", info.len())
+        }
+        "CLIENT" if words[1].eq_ignore_ascii_case("ID") => ":1\r\n".into(),
+        other => format!("-ERR unknown command `{other}`, with args beginning with: \r\n"),
+    });
+    format!("redis://{address}/")
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old() {
+    for (version, knows_hello) in [("5.0.10", false), ("5.0.10", true), ("6.2.0", false)] {
+        let error = refused(&old_server(version, knows_hello)).await;
+        assert!(matches!(error, ConnectError::TooOld { .. }), "{version} {error:?}");
+        assert!(error.to_string().contains("Redis 6.0 or Valkey is needed"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_real_server_that_is_too_old() {
+    let Some(server) = RedisServer::too_old() else { return };
+    let error = refused(&server.url()).await;
+    assert!(matches!(error, ConnectError::TooOld { .. }), "{error:?}");
+    assert!(error.to_string().contains("Redis 6.0 or Valkey is needed"), "{error}");
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn names_that_cannot_be_keys() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let refused = |name: &str| client.lock(name).map(|_| ()).unwrap_err();
+    assert_eq!(refused(""), InvalidOption::EmptyName);
+    assert_eq!(refused(&"n".repeat(513)), InvalidOption::NameTooLong { length: 513 });
+    assert_eq!(refused(&"é".repeat(257)), InvalidOption::NameTooLong { length: 514 });
+    for name in ["{", "a}b", "{a}"] {
+        let error = refused(name);
+        assert!(
+            matches!(error, InvalidOption::Brace { .. }) && error.to_string().contains("leave them out"),
+            "{error}"
+        );
+    }
+    assert!(refused("").to_string().contains("give it a name"));
+    assert!(refused(&"n".repeat(513)).to_string().contains("at most 512"));
+    let prefix = Client::builder().url(&server.url()).prefix("a{b}").connect().await.map(|_| ()).unwrap_err();
+    assert!(matches!(prefix, ConnectError::Option(InvalidOption::Brace { .. })), "{prefix:?}");
+
+    // What looks odd and can be a key is one.
+    for name in ["n".repeat(512).as_str(), " ", "a b\r\nc\u{0}", "ünïcödé:*?[x]"] {
+        let lock = client.lock(name).unwrap();
+        let guard = lock.acquire().await.unwrap();
+        let waiting = lock.enqueue().await.unwrap();
+        guard.release().await.unwrap();
+        waiting.await.unwrap().release().await.unwrap();
+    }
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn durations_that_make_no_sense() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let second = Duration::from_secs(1);
+    let refused = |options: LockOptions| {
+        let error = client.lock_with("lock", options).map(|_| ()).unwrap_err();
+        (error.to_string(), error)
+    };
+    for absurd in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX, 400 * 24 * 3600 * second] {
+        let with = LockOptions::new;
+        for (option, options) in [
+            ("the lease", with().lease(absurd)),
+            ("the liveness", with().liveness(absurd)),
+            ("the notice", with().notice(absurd)),
+            ("the renewal interval", with().renew_every(absurd)),
+            ("the longest hold", with().max_hold(absurd)),
+        ] {
+            let (said, error) = refused(options);
+            assert!(matches!(error, InvalidOption::Duration { .. }), "{option} {absurd:?}: {error:?}");
+            assert!(said.starts_with(option) && said.contains("must be between"), "{said}");
+        }
+    }
+    let (said, _) = refused(LockOptions::new().buffer(Duration::MAX));
+    assert!(said.starts_with("the buffer"), "{said}");
+    // The buffer alone may be nothing.
+    client.lock_with("lock", LockOptions::new().buffer(Duration::ZERO)).unwrap();
+
+    let lease = || LockOptions::new().lease(3 * second);
+    for options in [
+        lease().renew_every(2 * second).notice(second),
+        lease().renew_every(3 * second),
+        lease().notice(2 * second),
+        lease().manual_renewal().notice(3 * second),
+    ] {
+        let (said, error) = refused(options);
+        assert!(matches!(error, InvalidOption::RenewalTooLate { .. }), "{error:?}");
+        assert!(said.contains("lengthen the lease"), "{said}");
+    }
+    client.lock_with("lock", lease().renew_every(2 * second).notice(second * 9 / 10)).unwrap();
+
+    let lock = client.lock("lock").unwrap();
+    let long = "l".repeat(4097);
+    for refused in [lock.try_acquire().label(long.clone()).await, lock.try_acquire().owner(long).await] {
+        let refused = refused.map(|_| ()).unwrap_err();
+        assert!(matches!(refused, TryAcquireError::Option(InvalidOption::TooLong { length: 4097, .. })), "{refused:?}");
+    }
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_in_the_way() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let mut raw = server.raw();
+    for part in ["queue", "sessions", "leases", "entries", "state"] {
+        let name = format!("lock whose {part} is taken");
+        let key = format!("fairlock:{{{name}}}:{part}");
+        let () = cmd("SET").arg(&key).arg("somebody's").query(&mut raw).unwrap();
+        let said = |fault: Fault| {
+            assert!(matches!(&fault, Fault::WrongType { name: its, .. } if **its == *name), "{part}: {fault:?}");
+            assert!(fault.to_string().contains("remove that key, or use another name"), "{fault}");
+        };
+        let lock = client.lock(&name).unwrap();
+        match soon(lock.acquire().into_future()).await {
+            Err(AcquireError::Fault(fault)) => said(fault),
+            other => panic!("{part}: {other:?}"),
+        }
+        match soon(lock.try_acquire().into_future()).await {
+            Err(TryAcquireError::Fault(fault)) => said(fault),
+            other => panic!("{part}: {other:?}"),
+        }
+        match soon(lock.enqueue().into_future()).await {
+            Err(AcquireError::Fault(fault)) => said(fault),
+            other => panic!("{part}: {other:?}"),
+        }
+        let keys: Vec<String> = cmd("KEYS").arg(format!("fairlock:{{{name}}}:*")).query(&mut raw).unwrap();
+        assert_eq!(keys, std::slice::from_ref(&key), "something was written before the error");
+        assert_eq!(cmd("GET").arg(&key).query::<String>(&mut raw).unwrap(), "somebody's");
+        let () = cmd("DEL").arg(&key).query(&mut raw).unwrap();
+        // The way is free again, for the same client too.
+        soon(lock.acquire().into_future()).await.unwrap().release().await.unwrap();
+    }
+    keys_left(&server);
+}
+
+/// What was written stands, whoever could not be told: heartbeats cover for the message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_may_not_publish_hands_the_lock_on() {
+    let server = RedisServer::builder().user("silent", "on >pw ~* &* +@all -publish").start();
+    let silent = Client::connect(&server.url_as("silent", "pw")).await.unwrap();
+    let options = || LockOptions::new().lease(Duration::from_secs(600)).liveness(Duration::from_secs(3));
+    let guard = soon(silent.lock_with("x", options()).unwrap().acquire().into_future()).await.unwrap();
+    let other = Client::connect(&server.url()).await.unwrap();
+    let waiting = soon(other.lock_with("x", options()).unwrap().enqueue().into_future()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+    soon(waiting.into_future()).await.unwrap().release().await.unwrap();
+    drop((silent, other));
+    keys_left(&server);
+}

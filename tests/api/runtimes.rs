@@ -1,0 +1,116 @@
+//! The lock makes no demands on its callers' threads and runtimes.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use fairlock::{Client, Lock, TryAcquireError};
+use testkit::{RedisServer, SOON, keys_left};
+
+const CYCLES: u64 = 1000;
+
+fn connect(server: &RedisServer) -> Client {
+    pollster::block_on(Client::connect(&server.url())).unwrap()
+}
+
+fn in_turn(lock: &Lock, last: &AtomicU64) {
+    let guard = lock.acquire().blocking().unwrap();
+    let before = last.swap(guard.token(), Ordering::Relaxed);
+    assert!(before < guard.token());
+}
+
+#[test]
+fn plain_threads_need_no_runtime() {
+    let server = RedisServer::start();
+    let client = connect(&server);
+    let lock = client.lock("lock").unwrap();
+    let last = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..20).for_each(|_| in_turn(&lock, &last)));
+        }
+    });
+    let guard = lock.enqueue().blocking().unwrap().blocking().unwrap();
+    assert!(matches!(lock.try_acquire().blocking(), Err(TryAcquireError::Busy { .. })));
+    pollster::block_on(guard.release()).unwrap();
+    drop(lock.try_acquire().blocking().unwrap());
+    pollster::block_on(client.close());
+    keys_left(&server);
+}
+
+#[test]
+fn smol_does_as_well() {
+    let server = RedisServer::start();
+    smol::block_on(async {
+        let client = Client::connect(&server.url()).await.unwrap();
+        let lock = client.lock("lock").unwrap();
+        let tasks: Vec<_> = (0..20)
+            .map(|_| {
+                let lock = lock.clone();
+                smol::spawn(async move {
+                    let guard = lock.acquire().timeout(SOON).await.unwrap();
+                    guard.check().unwrap();
+                    let token = guard.token();
+                    guard.release().await.unwrap();
+                    token
+                })
+            })
+            .collect();
+        let mut tokens = Vec::new();
+        for task in tasks {
+            tokens.push(task.await);
+        }
+        tokens.sort_unstable();
+        assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+        let later = lock.run(async |held| held.token()).await.unwrap();
+        assert!(later > *tokens.last().unwrap());
+        client.close().await;
+    });
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn blocking_threads_of_a_runtime_may_wait() {
+    let server = RedisServer::start();
+    let lock = Client::connect(&server.url()).await.unwrap().lock("lock").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let token = guard.token();
+    let waits = tokio::task::spawn_blocking({
+        let lock = lock.clone();
+        move || lock.acquire().blocking().unwrap()
+    });
+    testkit::eventually_async("it stands in the queue", SOON, async || lock.inspect().await.unwrap().waiting == 1)
+        .await;
+    drop(guard);
+    assert!(waits.await.unwrap().token() > token);
+    keys_left(&server);
+}
+
+/// Tokio gives each turn of a task a budget, which only tokio refills. Waiting on the spot within one turn must not
+/// depend on it.
+#[test]
+fn a_task_may_block_a_thousand_times_in_one_turn() {
+    let server = RedisServer::start();
+    let lock = connect(&server).lock("lock").unwrap();
+    let (done, all_done) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        // One turn: nothing in here is awaited.
+        runtime.block_on(async {
+            let mut last = 0;
+            for _ in 0..CYCLES {
+                let guard = lock.acquire().blocking().unwrap();
+                assert!(guard.token() > last);
+                last = guard.token();
+                pollster::block_on(guard.release()).unwrap();
+                drop(lock.try_acquire().blocking().unwrap());
+                drop(lock.enqueue().blocking().unwrap().blocking().unwrap());
+            }
+        });
+        drop(lock);
+        done.send(()).unwrap();
+    });
+    all_done.recv_timeout(4 * SOON).expect("the task stands still");
+    keys_left(&server);
+}

@@ -1,0 +1,249 @@
+//! All descendants of the command end with its lease, including those that left its process group. When the command
+//! exits by itself, its descendants may go on.
+// In a test a panic is the message.
+use std::process::Command;
+
+use crate::shared::{
+    Finished, Process, Redis, Signal, await_death, await_state, eventually, lives, parent, signal, stat,
+};
+
+/// Tells its number, and cannot be ended by TERM.
+const LEAF: &str = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done'";
+
+/// What leaves its group: a job of `timeout`, one of a session of its own, one whose parents are gone, and one of a
+/// shell with job control.
+fn leaves() -> String {
+    let job_control = LEAF.replace('$', "\\$").replace('"', "\\\"");
+    format!(
+        "timeout 1h {LEAF} & setsid {LEAF} & (setsid timeout 1h {LEAF} &); bash -c \"set -m; {job_control} & wait\" & \
+         echo $$; wait; wait; wait; sleep 1000"
+    )
+}
+
+/// A holder, its command, and four descendants that left the command's group.
+struct Job {
+    holder: Option<Process>,
+    command: u32,
+    leaves: Vec<u32>,
+}
+
+impl Job {
+    fn start(redis: &Redis, options: &[&str]) -> Self {
+        let holder = redis.run("x", options, &leaves());
+        let numbers: Vec<u32> = (0..5).map(|_| holder.number()).collect();
+        // The command is the one whose parent is the shim.
+        let is_command = |pid: &u32| stat(*pid).unwrap()[2] == pid.to_string() && shim_of(*pid, &holder);
+        let command = *numbers.iter().find(|pid| is_command(pid)).unwrap();
+        let leaves: Vec<u32> = numbers.into_iter().filter(|pid| *pid != command).collect();
+        for leaf in &leaves {
+            assert_ne!(stat(*leaf).unwrap()[2], command.to_string(), "it left the group");
+        }
+        Self { holder: Some(holder), command, leaves }
+    }
+
+    fn holder(&self) -> &Process {
+        self.holder.as_ref().unwrap()
+    }
+
+    fn shim(&self) -> u32 {
+        self.holder().shim(self.command)
+    }
+
+    fn finish(mut self) -> Finished {
+        self.holder.take().unwrap().finish()
+    }
+
+    #[track_caller]
+    fn await_deaths(&self) {
+        await_death(self.command);
+        for &leaf in &self.leaves {
+            await_death(leaf);
+        }
+    }
+}
+
+/// Also when the test fails because they live on.
+impl Drop for Job {
+    fn drop(&mut self) {
+        for pid in self.leaves.iter().chain([&self.command]).filter(|pid| lives(**pid)) {
+            signal(*pid, Signal::KILL);
+        }
+    }
+}
+
+fn shim_of(command: u32, holder: &Process) -> bool {
+    let shim: u32 = stat(command).unwrap()[1].parse().unwrap();
+    stat(shim).is_some_and(|stat| stat[1] == holder.id().to_string())
+}
+
+fn name(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim().to_owned()
+}
+
+#[test]
+fn when_the_lease_is_lost() {
+    let redis = Redis::start();
+    let job = Job::start(&redis, &["--lease", "3s"]);
+    redis.stall();
+    job.await_deaths();
+    assert_eq!(job.finish().code, 123);
+}
+
+#[test]
+fn when_the_lease_is_lost_those_that_heed_term_are_asked_first() {
+    let redis = Redis::start();
+    // Nothing is killed within the patience of the test.
+    let script = "setsid sh -c 'trap \"echo asked; exit\" TERM; echo; sleep 1000 & wait' & wait; sleep 1000";
+    let holder = redis.run("x", &["--lease", "10m", "--kill-after", "190s"], script);
+    holder.line();
+    holder.signal(Signal::KILL);
+    assert_eq!(holder.line(), "asked");
+}
+
+#[test]
+fn when_fairlock_is_killed() {
+    let redis = Redis::start();
+    let job = Job::start(&redis, &["--kill-after", "100ms"]);
+    job.holder().signal(Signal::KILL);
+    job.await_deaths();
+}
+
+/// As by `killall -9 fairlock`, `pkill -9 fairlock` or `pkill -9 -f 'fairlock run'`.
+#[test]
+fn when_everything_called_fairlock_is_killed() {
+    let redis = Redis::start();
+    let job = Job::start(&redis, &["--kill-after", "100ms"]);
+    let shim = job.shim();
+    assert_eq!(name(job.holder().id()), "fairlock");
+    assert_eq!(name(shim), "lease-shim");
+    let words = std::fs::read_to_string(format!("/proc/{shim}/cmdline")).unwrap();
+    assert!(!words.contains("fairlock"), "{words:?}");
+    for pid in [job.holder().id(), shim].into_iter().filter(|pid| name(*pid).contains("fairlock")) {
+        signal(pid, Signal::KILL);
+    }
+    job.await_deaths();
+}
+
+#[test]
+fn when_the_shim_is_killed() {
+    let redis = Redis::start();
+    let job = Job::start(&redis, &[]);
+    signal(job.shim(), Signal::KILL);
+    job.await_deaths();
+    assert_eq!(job.finish().code, 125);
+}
+
+/// Within another fairlock, whose shim adopts this one's. If nobody of the session adopted it, the kernel would
+/// continue it in any case, as it does with every process group that becomes orphaned.
+#[test]
+fn when_the_shim_is_stopped_and_fairlock_killed() {
+    let redis = Redis::start();
+    let script = format!("$F run y --kill-after 100ms -- {LEAF}; echo killed; exec sleep 1000");
+    let mut run = redis.fairlock();
+    run.env("F", env!("CARGO_BIN_EXE_fairlock")).args(["run", "x", "--", "sh", "-c", &script]);
+    let outer = Process::spawn(&mut run);
+    let command = outer.number();
+    let shim = parent(command);
+    let fairlock = parent(shim);
+    assert_ne!(fairlock, outer.id());
+    signal(shim, Signal::STOP);
+    await_state(shim, "T");
+    signal(fairlock, Signal::KILL);
+    assert_eq!(outer.line(), "killed");
+    await_death(command);
+}
+
+#[test]
+fn when_the_shim_is_stopped_and_the_lease_lost() {
+    let redis = Redis::start();
+    let job = Job::start(&redis, &["--lease", "3s"]);
+    signal(job.shim(), Signal::STOP);
+    redis.stall();
+    job.await_deaths();
+    let finished = job.finish();
+    assert_eq!(finished.code, 123);
+    assert!(finished.stderr.contains("the lease on x is lost"), "{finished:?}");
+}
+
+/// A shell that becomes fairlock by `exec` leaves it its children.
+#[test]
+fn children_that_fairlock_was_started_with_are_not_the_commands() {
+    let redis = Redis::start();
+    let script = "sleep 1000 > /dev/null 2>&1 & echo $!; exec $F run x -- sh -c 'echo $$; exec sleep 1000'";
+    let mut shell = Command::new("sh");
+    let shell = Process::spawn(
+        shell.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock")).args(["-c", script]),
+    );
+    let (other, command) = (shell.number(), shell.number());
+    signal(shell.shim(command), Signal::KILL);
+    assert_eq!(shell.finish().code, 125);
+    assert!(!lives(command));
+    assert!(lives(other));
+    signal(other, Signal::KILL);
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_left_alone_and_not_waited_for() {
+    let redis = Redis::start();
+    for start in ["sleep 1000", "setsid sleep 1000", "timeout 1h sleep 1000"] {
+        let finished = redis.run("x", &[], &format!("{start} > /dev/null 2>&1 & echo $!")).finish();
+        let left: u32 = finished.stdout.trim().parse().unwrap();
+        assert_eq!(finished.code, 0);
+        assert!(lives(left), "{start}");
+        signal(left, Signal::TERM);
+        await_death(left);
+    }
+}
+
+/// The shim is the parent of all that lost theirs, so it has to do what such a parent does.
+#[test]
+fn orphans_are_collected_while_the_command_runs() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "(sh -c 'echo $$; read line < $0; exit' /dev/null &); echo $$; exec sleep 1000");
+    for pid in [holder.number(), holder.number()] {
+        let is_command = shim_of_or_gone(pid, &holder);
+        if !is_command {
+            eventually("the orphan is collected", || stat(pid).is_none().then_some(()));
+        }
+    }
+}
+
+fn shim_of_or_gone(pid: u32, holder: &Process) -> bool {
+    stat(pid).is_some_and(|fields| fields[2] == pid.to_string()) && shim_of(pid, holder)
+}
+
+/// `unshare` gives fairlock the number 1, as a container does, and a /proc of its own.
+#[test]
+fn as_the_first_process_of_a_container() {
+    let namespace = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+    let allowed = Command::new("unshare").args(namespace).arg("true").output();
+    if !allowed.as_ref().is_ok_and(|output| output.status.success()) {
+        testkit::say(format_args!("SKIPPED: may not make a PID namespace: {allowed:?}"));
+        return;
+    }
+    let redis = Redis::start();
+    let start = |script: &str| {
+        let mut unshare = Command::new("unshare");
+        unshare.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock"));
+        Process::spawn(unshare.args(namespace).args(["env", "--default-signal", "sh", "-c", script]))
+    };
+    // The first orphan is fairlock's from before the command, and ends while it runs; the second is the command's.
+    let orphans = "mkfifo $D/go; (sh -c 'read line < $D/go; exit' &); \
+                   exec $F run x -- sh -c '(true &); echo > $D/go; \
+                   while grep -q \") Z\" /proc/[0-9]*/stat; do sleep 0.02; done; echo $PPID none; exit 7'";
+    let folder = tempfile::tempdir().unwrap();
+    let finished = start(&orphans.replace("$D", folder.path().to_str().unwrap())).finish();
+    assert_eq!(finished.code, 7, "{finished:?}");
+    assert!(finished.stdout.ends_with(" none\n"), "{finished:?}");
+
+    let holder = start("exec $F run x -- sh -c 'trap \"echo heard; exit 6\" TERM; echo; sleep 1000 & wait'");
+    holder.line();
+    let fairlock = eventually("unshare has a child", || {
+        let children = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut numbers = children.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        numbers.find(|pid| stat(*pid).is_some_and(|stat| stat[1] == holder.id().to_string()))
+    });
+    signal(fairlock, Signal::TERM);
+    assert_eq!(holder.line(), "heard");
+    assert_eq!(holder.finish().code, 6);
+}

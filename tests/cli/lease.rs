@@ -1,0 +1,362 @@
+//! The command never outlives its lease, whichever process dies, hangs or is stopped.
+// In a test a panic is the message.
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use crate::shared::{
+    Process, Redis, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat,
+};
+use testkit::{Act, Proxy, RedisServer, Target};
+
+/// A command that ignores TERM, and says so when it is ready.
+const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
+
+/// Waits for the lock, and says whether process `pid` is alive at the moment of the grant.
+fn witness(redis: &Redis, pid: u32) -> Process {
+    // A zombie is dead, though it can still be signalled.
+    let script =
+        format!("case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac");
+    redis.run("x", &[], &script)
+}
+
+#[test]
+fn when_fairlock_is_killed_its_command_ends_with_its_group() {
+    let redis = Redis::start();
+    let holder =
+        redis.run("x", &[], "trap 'echo term; exit' TERM; sleep 1000 & echo $$; echo $!; while :; do wait; done");
+    let (command, child) = (holder.number(), holder.number());
+    holder.signal(Signal::KILL);
+    assert_eq!(holder.line(), "term", "it is asked first");
+    await_death(command);
+    await_death(child);
+}
+
+#[test]
+fn when_fairlock_is_killed_a_stubborn_command_is_killed() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--kill-after", "100ms"], STUBBORN);
+    let command = holder.number();
+    holder.signal(Signal::KILL);
+    await_death(command);
+}
+
+#[test]
+fn when_fairlock_is_killed_the_command_is_dead_before_the_next_grant() {
+    let redis = Redis::start();
+    // Nothing but the end of the lease can be the reason.
+    let holder = redis.run("x", &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
+    let command = holder.number();
+    let witness = witness(&redis, command);
+    redis.await_waiting("x", 1);
+    holder.signal(Signal::KILL);
+    assert_eq!(witness.line(), "dead");
+}
+
+#[test]
+fn when_the_command_is_ended_what_is_left_of_its_group_is_too() {
+    let redis = Redis::start();
+    let script =
+        "(trap '' TERM; echo; sleep 1000 & wait; sleep 1000) & child=$!; read line; echo $child; exec sleep 1000";
+    let script = format!(
+        "mkfifo $D/ready; exec 3<>$D/ready; {}",
+        script.replace("echo;", "echo >&3;").replace("read line", "read line <&3")
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = redis.fairlock();
+    run.env("D", folder.path()).args(["run", "x", "--kill-after", "300ms", "--", "sh", "-c", &script]);
+    let holder = Process::spawn(&mut run);
+    let child = holder.number();
+    assert!(lives(child));
+    holder.signal(Signal::KILL);
+    await_death(child);
+}
+
+#[test]
+fn when_fairlock_is_stopped_the_command_is_dead_before_the_next_grant() {
+    let redis = Redis::start();
+    // So long that a slow machine has half a second for the kill.
+    let holder = redis.run("x", &["--lease", "10s"], STUBBORN);
+    let command = holder.number();
+    let witness = witness(&redis, command);
+    redis.await_waiting("x", 1);
+    holder.signal(Signal::STOP);
+    assert_eq!(witness.line(), "dead");
+    holder.signal(Signal::CONT);
+    let finished = holder.finish();
+    assert_eq!(finished.code, 123);
+    assert!(finished.stderr.contains("the lease on x is lost"), "{finished:?}");
+}
+
+/// As when fairlock was stopped between the grant and the start.
+#[test]
+fn when_the_lease_is_over_the_shim_starts_no_command() {
+    use std::io::{BufRead as _, BufReader};
+    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    send_descriptor(&near, std::io::stdin().as_fd());
+    let mut shim = fairlock();
+    // KILL_AFTER, TERM_AT and KILL_AT, and no terminal to be in the foreground of.
+    shim.args(["__shim", "0", "0", "0", "0", "", "/bin/echo", "echo", "it ran"]);
+    let ended = shim.stdin(std::process::Stdio::from(OwnedFd::from(far))).output().unwrap();
+    // It keeps the far end open.
+    drop(shim);
+    let reports: Vec<String> = BufReader::new(near).lines().map_while(Result::ok).collect();
+    assert_eq!((reports, ended.stdout), (vec!["too late".to_owned()], Vec::new()));
+}
+
+fn send_descriptor(socket: &std::os::unix::net::UnixStream, descriptor: BorrowedFd<'_>) {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor];
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    sendmsg(socket, &[std::io::IoSlice::new(b"F")], &mut ancillary, SendFlags::empty()).unwrap();
+}
+
+#[test]
+fn when_redis_hangs_the_command_is_dead_before_the_next_grant() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
+    let command = holder.number();
+    let witness = witness(&redis, command);
+    redis.await_waiting("x", 1);
+    redis.stall();
+    await_death(command);
+    redis.resume();
+    assert_eq!(witness.line(), "dead");
+    let finished = holder.finish();
+    assert_eq!(finished.code, 123);
+    assert!(finished.stderr.contains("is lost"), "{finished:?}");
+}
+
+/// Only the holder is cut off. The server goes on, and grants the lock to another as soon as the lease is over.
+#[test]
+fn when_fairlock_is_cut_off_the_command_is_dead_before_the_next_grant() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let mut run = fairlock();
+    run.env("REDIS_URL", proxy.url()).args([
+        "run",
+        "x",
+        "--lease",
+        "10s",
+        "--kill-after",
+        "1h",
+        "--",
+        "sh",
+        "-c",
+        STUBBORN,
+    ]);
+    let holder = Process::spawn(&mut run);
+    let command = holder.number();
+    let redis = Redis::of(server);
+    let witness = witness(&redis, command);
+    redis.await_waiting("x", 1);
+    proxy.fault(Target::request(""), Act::Hold).await_struck();
+    assert_eq!(witness.line(), "dead");
+    let finished = holder.finish();
+    assert_eq!(finished.code, 123);
+    assert!(finished.stderr.contains("is lost"), "{finished:?}");
+}
+
+#[test]
+fn a_command_that_ends_well_when_its_lease_is_lost_is_lost_all_the_same() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--lease", "1s"], "trap 'echo cleaned up; exit 0' TERM; echo; sleep 1000 & wait");
+    holder.line();
+    redis.stall();
+    let finished = holder.finish();
+    assert_eq!((finished.code, finished.stdout.as_str()), (123, "cleaned up\n"));
+}
+
+#[test]
+fn kill_after_is_an_upper_bound() {
+    let redis = Redis::start();
+    // TERM comes long before the lease ends: so that it is not the end of the lease that kills.
+    let holder = redis.run("x", &["--lease", "1h", "--kill-after", "50ms"], STUBBORN);
+    let command = holder.number();
+    holder.signal(Signal::KILL);
+    await_death(command);
+}
+
+#[test]
+fn a_stopped_command_is_ended_too() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--lease", "1s"], "trap 'echo cleaned up; exit 0' TERM; echo $$; sleep 1000 & wait");
+    let command = holder.number();
+    signal(command, Signal::STOP);
+    await_state(command, "T");
+    redis.stall();
+    let finished = holder.finish();
+    assert_eq!(
+        (finished.code, finished.stdout.as_str()),
+        (123, "cleaned up\n"),
+        "it is continued, so that it can act on TERM"
+    );
+}
+
+#[test]
+fn a_paused_command_keeps_its_lease() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--lease", "3s"], "echo $$; exec sleep 1000");
+    let command = holder.number();
+    signal(command, Signal::STOP);
+    await_state(command, "T");
+    // Without job control nobody would continue fairlock, so it must not stop. Longer than a lease:
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    assert_ne!(stat(holder.id()).unwrap()[0], "T");
+    assert_eq!(stat(command).unwrap()[0], "T");
+    signal(command, Signal::CONT);
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.finish().code, 143);
+}
+
+#[test]
+fn when_the_shim_is_killed_the_command_dies_before_the_lock_is_given_back() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "sleep 1000 & echo $$; echo $!; wait");
+    let (command, child) = (holder.number(), holder.number());
+    let [witness, of_child] = [command, child].map(|pid| {
+        let witness = witness(&redis, pid);
+        redis.await_waiting("x", if pid == command { 1 } else { 2 });
+        witness
+    });
+    signal(parent(command), Signal::KILL);
+    assert_eq!((witness.line().as_str(), of_child.line().as_str()), ("dead", "dead"));
+    let finished = holder.finish();
+    assert_eq!(finished.code, 125);
+    assert!(finished.stderr.contains("shim"), "{finished:?}");
+}
+
+#[test]
+fn when_fairlock_and_shim_are_killed_at_once_the_command_dies() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], STUBBORN);
+    let command = holder.number();
+    let shim = parent(command);
+    // Stopped first, so that neither can act on the other's death.
+    signal(shim, Signal::STOP);
+    holder.signal(Signal::STOP);
+    holder.signal(Signal::KILL);
+    signal(shim, Signal::KILL);
+    await_death(command);
+}
+
+#[test]
+fn a_stopped_shim_does_not_save_the_command() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--lease", "2s"], STUBBORN);
+    let command = holder.number();
+    signal(parent(command), Signal::STOP);
+    redis.stall();
+    await_death(command);
+    assert_eq!(holder.finish().code, 123);
+}
+
+/// Also what a service manager does at its stop: it signals every process of the service.
+#[test]
+fn signals_do_not_end_the_shim() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "echo $$; exec sleep 1000");
+    let command = holder.number();
+    let shim = parent(command);
+    assert_ne!(shim, holder.id());
+    for number in [
+        Signal::TERM,
+        Signal::INT,
+        Signal::HUP,
+        Signal::QUIT,
+        Signal::USR1,
+        Signal::PIPE,
+        Signal::ALARM,
+        Signal::VTALARM,
+        Signal::PROF,
+        Signal::TSTP,
+    ] {
+        signal(shim, number);
+    }
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.finish().code, 143, "the shim lived to tell");
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let redis = Redis::start();
+    // Not a shell: bash takes an INT for handled by its child if the child has just exited.
+    let script = "$| = 1; for (qw(INT TERM HUP QUIT USR1 USR2 ALRM WINCH)) { $SIG{$_} = sub { print qq($_[0]\\n) } } \
+                  print qq(ready\\n); sleep 1000 while 1;";
+    let mut run = redis.fairlock();
+    let holder = Process::spawn(run.args(["run", "x", "--", "perl", "-e", script]));
+    holder.line();
+    let signals = [
+        (Signal::INT, "INT"),
+        (Signal::TERM, "TERM"),
+        (Signal::HUP, "HUP"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::USR1, "USR1"),
+        (Signal::USR2, "USR2"),
+        (Signal::ALARM, "ALRM"),
+        (Signal::WINCH, "WINCH"),
+    ];
+    for (number, name) in signals {
+        holder.signal(number);
+        assert_eq!(holder.line(), name);
+    }
+}
+
+#[test]
+fn term_goes_to_the_whole_group_and_usr1_to_the_command() {
+    let redis = Redis::start();
+    // The child would die of USR1.
+    let script = "trap 'echo usr1' USR1; sleep 1000 & child=$!; echo $child; while :; do wait $child && exit; kill -0 $child || exit; done";
+    let holder = redis.run("x", &[], script);
+    let child = holder.number();
+    holder.signal(Signal::USR1);
+    assert_eq!(holder.line(), "usr1");
+    assert!(lives(child));
+    holder.signal(Signal::TERM);
+    await_death(child);
+    assert_eq!(holder.finish().code, 143);
+}
+
+#[test]
+fn a_command_that_ignores_a_forwarded_term_keeps_the_lock() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--kill-after", "0s"], "trap 'echo no' TERM; echo $$; while :; do sleep 0.02; done");
+    let command = holder.number();
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.line(), "no");
+    assert_ne!(redis.state("x")["holder"], serde_json::Value::Null);
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.line(), "no", "it lives: somebody's wish is not the loss of the lease");
+    signal(command, Signal::KILL);
+    assert_eq!(holder.finish().code, 137);
+}
+
+#[test]
+fn a_lease_is_renewed_while_the_command_runs() {
+    let redis = Redis::start();
+    let finished = redis.run("x", &["--lease", "3s"], "sleep 5; echo done").finish();
+    assert_eq!((finished.code, finished.stdout.as_str()), (0, "done\n"), "{finished:?}");
+}
+
+/// An upgrade during a long wait must not leave a fairlock that cannot start its shim.
+#[test]
+fn the_binary_may_be_deleted_while_it_waits() {
+    let redis = Redis::start();
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("fairlock");
+    std::fs::copy(env!("CARGO_BIN_EXE_fairlock"), &copy).unwrap();
+    let holder = redis.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    // A fork of another test may have the copy open for writing at this instant.
+    let waiter = eventually("the copy can be executed", || {
+        let mut command = std::process::Command::new(&copy);
+        command.env("REDIS_URL", redis.url()).args(["run", "x", "--", "echo", "granted"]);
+        let probe = std::process::Command::new(&copy).arg("--version").output();
+        probe.is_ok().then(|| Process::spawn(&mut command))
+    });
+    redis.await_waiting("x", 1);
+    std::fs::remove_file(&copy).unwrap();
+    holder.signal(Signal::TERM);
+    let finished = waiter.finish();
+    assert_eq!((finished.code, finished.stdout.as_str()), (0, "granted\n"), "{finished:?}");
+}

@@ -1,0 +1,495 @@
+//! `--local`: a private server that needs no set-up, is shared by the jobs of a user, and is closed to other users.
+// In a test a panic is the message.
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, thread};
+
+use crate::shared::{Process, Signal, ask, await_death, eventually, fairlock, lives, signal, stat};
+use testkit::{say, server::redis_server};
+
+/// A folder for a private server, which is ended with it.
+struct Place {
+    root: tempfile::TempDir,
+    /// Servers that are not to be found in the folder any more.
+    strays: Vec<u32>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("bin")).unwrap();
+        symlink(redis_server().canonicalize().unwrap(), root.path().join("bin/redis-server")).unwrap();
+        Self { root, strays: Vec::new() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.path("private")
+    }
+
+    /// The binary under test, which finds the server of the tests in PATH.
+    fn set_up<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let mut path = self.path("bin").into_os_string();
+        path.push(":");
+        path.push(env::var_os("PATH").unwrap());
+        command.env("PATH", path).env("FAIRLOCK_LOCAL_DIR", self.folder())
+    }
+
+    fn fairlock(&self) -> Command {
+        let mut command = fairlock();
+        self.set_up(&mut command);
+        command
+    }
+
+    fn run(&self, script: &str) -> Process {
+        Process::spawn(self.fairlock().args(["run", "--local", "x", "--", "sh", "-c", script]))
+    }
+
+    fn local(&self, arguments: &[&str]) -> crate::shared::Finished {
+        Process::spawn(self.fairlock().arg("local").args(arguments)).finish()
+    }
+
+    fn server(&self) -> Option<u32> {
+        server_at(&self.folder().join("redis.sock"))
+    }
+
+    /// The folder vanishes, and the server lives on.
+    fn lose_folder(&mut self, how: impl FnOnce(&Path)) -> u32 {
+        let server = self.server().unwrap();
+        self.strays.push(server);
+        how(&self.folder());
+        server
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for server in self.strays.iter().copied().chain(self.server()).filter(|server| lives(*server)) {
+            signal(server, Signal::KILL);
+        }
+    }
+}
+
+fn server_at(socket: &Path) -> Option<u32> {
+    let about = ask(socket, "INFO server")?;
+    about.lines().find_map(|line| line.strip_prefix("process_id:")?.trim().parse().ok())
+}
+
+#[test]
+fn it_works_without_any_set_up_and_many_starts_share_one_server() {
+    let place = Place::new();
+    let runs: Vec<Process> = (0..8).map(|_| place.run("echo done")).collect();
+    for run in runs {
+        let finished = run.finish();
+        assert_eq!((finished.code, finished.stdout.as_str()), (0, "done\n"), "{finished:?}");
+    }
+    let server = place.server().expect("it goes on running");
+    // Each server announces itself in the log, which they would share.
+    let log = std::fs::read_to_string(place.folder().join("redis.log")).unwrap();
+    assert_eq!(log.matches("Redis is starting").count(), 1, "{log}");
+
+    // Nor does a second one wait for the end of the first.
+    let folder = place.folder().to_str().unwrap().to_owned();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let of_folder = processes.filter(|process| {
+        std::fs::read_to_string(process.path().join("cmdline")).is_ok_and(|line| line.contains(&folder))
+    });
+    assert_eq!(of_folder.count(), 1);
+
+    assert_eq!(place.folder().metadata().unwrap().mode() & 0o7777, 0o700);
+    let settings = ask(&place.folder().join("redis.sock"), "CONFIG GET *").unwrap();
+    for setting in
+        ["\r\nport\r\n$1\r\n0\r\n", "\r\nappendonly\r\n$3\r\nyes\r\n", "\r\nmaxmemory-policy\r\n$10\r\nnoeviction\r\n"]
+    {
+        assert!(settings.contains(setting), "{setting:?} in {settings}");
+    }
+    assert_eq!(stat(server).unwrap()[3], server.to_string(), "its own session: no terminal can reach it");
+}
+
+/// Each of these would otherwise wait for the end of the server.
+#[test]
+fn the_server_holds_nothing_of_its_callers() {
+    let place = Place::new();
+    let mut caller = Command::new("bash");
+    place.set_up(&mut caller).env("F", env!("CARGO_BIN_EXE_fairlock"));
+    // Another copy of stdout, as descriptor 9; `finish` waits until nobody holds any.
+    let finished = Process::spawn(caller.args(["-c", "exec 9>&1; $F run --local x -- true"])).finish();
+    assert_eq!(finished.code, 0, "{finished:?}");
+    assert!(place.server().is_some());
+}
+
+#[test]
+fn stop_ends_it_but_not_under_a_running_command() {
+    let place = Place::new();
+    let local = |arguments: &[&str]| place.local(arguments);
+    assert!(local(&["status"]).stdout.starts_with("not running"));
+    assert_eq!(local(&["stop"]).code, 0, "nothing to do");
+
+    let holder = place.run("echo; exec sleep 1000");
+    holder.line();
+    let server = place.server().unwrap();
+    assert!(local(&["status"]).stdout.contains(place.folder().to_str().unwrap()));
+    assert_eq!(local(&["stop"]).code, 125);
+    assert_eq!(place.server(), Some(server));
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.finish().code, 143);
+    // The server may need a moment to see that the connection is closed.
+    eventually("it stops", || (local(&["stop"]).code == 0).then_some(()));
+    await_death(server);
+
+    // Long enough that a holder that started the server again, after a second, would keep its lease.
+    let mut holder = place.fairlock();
+    let holder =
+        Process::spawn(holder.args(["run", "--local", "x", "--lease", "6s", "--", "sh", "-c", "echo; sleep 1000"]));
+    holder.line();
+    let server = place.server().unwrap();
+    assert_eq!(local(&["stop", "--force"]).code, 0);
+    await_death(server);
+    // The holder does not start it again, and so it loses its lease.
+    assert_eq!(holder.finish().code, 123);
+    assert_eq!(place.server(), None);
+    assert_eq!(place.run("true").finish().code, 0, "who comes later starts it");
+}
+
+/// Two servers would write the same journal.
+#[test]
+fn a_server_that_hangs_is_not_replaced() {
+    let place = Place::new();
+    assert_eq!(place.run("true").finish().code, 0);
+    let server = place.server().unwrap();
+    signal(server, Signal::STOP);
+    let finished = place.run("true").finish();
+    assert_eq!(finished.code, 125);
+    assert!(finished.stderr.contains("hangs"), "{finished:?}");
+
+    signal(server, Signal::CONT);
+    eventually("it answers again", || (place.server() == Some(server)).then_some(()));
+}
+
+/// Jobs that run hold their locks at the server that they are connected to, whatever became of its folder.
+#[test]
+fn a_server_whose_folder_is_gone_is_not_joined_by_a_second() {
+    let ways: [fn(&Path); 4] = [
+        |folder| fs::remove_dir_all(folder).unwrap(),
+        |folder| fs::rename(folder, folder.with_file_name("moved")).unwrap(),
+        |folder| fs::remove_file(folder.join("redis.sock")).unwrap(),
+        |folder| {
+            fs::remove_dir_all(folder).unwrap();
+            fs::create_dir(folder).unwrap();
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+        },
+    ];
+    for way in ways {
+        let mut place = Place::new();
+        let (go, end) = (place.path("go"), "echo; until [ -e \"$0\" ]; do sleep 0.05; done; echo done");
+        let mut run = place.fairlock();
+        let holder = Process::spawn(run.args(["run", "--local", "x", "--", "sh", "-c", end]).arg(&go));
+        holder.line();
+        let server = place.lose_folder(way);
+
+        let newcomer = place.run("echo never").finish();
+        assert_eq!((newcomer.code, newcomer.stdout.as_str()), (125, ""), "{newcomer:?}");
+        if cfg!(target_os = "linux") {
+            assert!(newcomer.stderr.contains(&format!("process {server}")), "{newcomer:?}");
+            assert!(place.local(&["status"]).stdout.contains(&format!("process {server}")));
+            assert_eq!(place.local(&["stop"]).code, 125, "it is in use");
+        }
+        assert!(lives(server));
+
+        fs::write(&go, "").unwrap();
+        let finished = holder.finish();
+        assert_eq!((finished.code, finished.stdout.as_str()), (0, "done\n"), "{finished:?}");
+        // Nobody holds anything there any more, so the next one makes room.
+        // (The server may need a moment to see that the connection is closed.)
+        eventually("there is room", || (place.run("echo now").finish().stdout == "now\n").then_some(()));
+        assert!(!lives(server) && place.server().is_some());
+    }
+}
+
+#[test]
+fn a_server_whose_folder_is_gone_is_stopped_by_force() {
+    let mut place = Place::new();
+    let mut holder = place.fairlock();
+    let holder =
+        Process::spawn(holder.args(["run", "--local", "x", "--lease", "2s", "--", "sh", "-c", "echo; sleep 1000"]));
+    holder.line();
+    let server = place.lose_folder(|folder| fs::remove_dir_all(folder).unwrap());
+    assert_eq!(place.local(&["stop", "--force"]).code, 0);
+    assert!(!lives(server));
+    assert_eq!(holder.finish().code, 123);
+    assert_eq!(place.run("true").finish().code, 0);
+}
+
+/// It ends with the control group of the job that started it.
+#[test]
+fn those_who_wait_and_hold_start_the_server_again() {
+    let place = Place::new();
+    let go = place.path("go");
+    let mut run = place.fairlock();
+    let script = "echo $FAIRLOCK_TOKEN; until [ -e \"$0\" ]; do sleep 0.05; done";
+    let holder = Process::spawn(run.args(["run", "--local", "x", "--", "sh", "-c", script]).arg(&go));
+    let token = holder.line().trim().parse::<u64>().unwrap();
+    let waiter = place.run("echo $FAIRLOCK_TOKEN");
+    let queue = || {
+        let status = Process::spawn(place.fairlock().args(["status", "--local", "x", "--json"])).finish().stdout;
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap_or_default();
+        (status["holder"]["token"].as_u64(), status["waiting"].as_u64())
+    };
+    eventually("it waits", || (queue() == (Some(token), Some(1))).then_some(()));
+
+    for how in [Signal::KILL, Signal::TERM] {
+        let server = place.server().unwrap();
+        signal(server, how);
+        await_death(server);
+        // Nobody else is there to do it.
+        let again = eventually("it runs again", || place.server());
+        assert_ne!(again, server);
+        eventually("all is as before", || (queue() == (Some(token), Some(1))).then_some(()));
+    }
+    fs::write(&go, "").unwrap();
+    let finished = holder.finish();
+    assert_eq!(finished.code, 0, "{finished:?}");
+    let finished = waiter.finish();
+    assert_eq!(finished.code, 0, "{finished:?}");
+    assert!(finished.stdout.trim().parse::<u64>().unwrap() > token);
+}
+
+/// So does `fairlock local start --foreground` in a unit of its own.
+#[test]
+fn a_server_in_front_takes_the_place_of_one_that_ends() {
+    let place = Place::new();
+    assert!(place.local(&["start"]).stdout.starts_with("running: unix:///"));
+    let first = place.server().unwrap();
+    let front = Process::spawn(place.fairlock().args(["local", "start", "--foreground"]));
+    assert!(front.complaint().contains("runs already"));
+    let holder = place.run("echo; exec sleep 1000");
+    holder.line();
+    signal(first, Signal::TERM);
+    await_death(first);
+    // The holder may be first, and then the next one ends too.
+    eventually("it takes the place", || {
+        let server = place.server()?;
+        if server != front.id() {
+            signal(server, Signal::TERM);
+            await_death(server);
+        }
+        (server == front.id()).then_some(())
+    });
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.finish().code, 143);
+    front.signal(Signal::TERM);
+    assert_eq!(front.finish().code, 0);
+}
+
+#[test]
+fn what_it_knew_survives_a_crash() {
+    let place = Place::new();
+    let token = || place.run("echo $FAIRLOCK_TOKEN").finish().stdout.trim().parse::<u64>().unwrap();
+    let before = token();
+    let server = place.server().unwrap();
+    // The journal is written every second.
+    eventually("the journal has it", || {
+        let journal = Command::new("sh")
+            .arg("-c")
+            .arg("cat appendonlydir/*.incr.aof")
+            .current_dir(place.folder())
+            .output()
+            .ok()?;
+        (journal.stdout.len() > 100).then_some(())
+    });
+    signal(server, Signal::KILL);
+    await_death(server);
+    assert!(place.folder().join("redis.sock").exists(), "a stale socket");
+    assert!(token() > before);
+    assert_ne!(place.server(), Some(server));
+}
+
+#[test]
+fn a_folder_that_others_can_use_is_refused() {
+    let place = Place::new();
+    let refused = |why: &str| {
+        let finished = place.run("echo never").finish();
+        assert_eq!((finished.code, finished.stdout.as_str()), (125, ""), "{finished:?}");
+        assert!(finished.stderr.contains(why), "{finished:?}");
+    };
+    std::fs::create_dir(place.folder()).unwrap();
+    for mode in [0o750, 0o705, 0o701] {
+        std::fs::set_permissions(place.folder(), std::fs::Permissions::from_mode(mode)).unwrap();
+        refused("open to other users");
+    }
+    std::fs::set_permissions(place.folder(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(place.folder(), Some(4711), None).unwrap();
+        refused("belongs to user 4711");
+    }
+    std::fs::remove_dir(place.folder()).unwrap();
+    symlink(place.root.path(), place.folder()).unwrap();
+    refused("link");
+    std::fs::remove_file(place.folder()).unwrap();
+    std::fs::write(place.folder(), "").unwrap();
+    assert_eq!(place.run("true").finish().code, 125, "a file");
+}
+
+#[test]
+fn a_path_that_is_too_long_for_a_socket_is_explained() {
+    let place = Place::new();
+    let long = place.folder().join("long/".repeat(30));
+    let mut run = place.fairlock();
+    let finished =
+        Process::spawn(run.env("FAIRLOCK_LOCAL_DIR", &long).args(["run", "--local", "x", "--", "true"])).finish();
+    assert_eq!(finished.code, 125);
+    assert!(finished.stderr.contains("too long") && finished.stderr.contains("FAIRLOCK_LOCAL_DIR"), "{finished:?}");
+    assert!(!place.folder().exists(), "nothing is made in vain");
+}
+
+#[test]
+fn a_missing_redis_server_is_explained() {
+    let place = Place::new();
+    let mut run = place.fairlock();
+    let finished =
+        Process::spawn(run.env("PATH", "/nonexistent").args(["run", "--local", "x", "--", "/bin/true"])).finish();
+    assert_eq!(finished.code, 125);
+    for help in ["redis-server", "apt install", "--redis"] {
+        assert!(finished.stderr.contains(help), "{finished:?}");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_start_is_explained() {
+    let place = Place::new();
+    std::fs::create_dir(place.folder()).unwrap();
+    std::fs::set_permissions(place.folder(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::write(place.folder().join("appendonlydir"), "in the way").unwrap();
+    let finished = place.run("true").finish();
+    assert_eq!(finished.code, 125);
+    assert!(finished.stderr.contains("append-only"), "the end of the server's log: {finished:?}");
+}
+
+/// A server that reads its data answers, and may yet find that it cannot be read.
+#[test]
+fn a_server_that_ends_while_it_reads_its_data_is_explained() {
+    let place = Place::new();
+    let journal = place.folder().join("appendonlydir");
+    fs::create_dir_all(&journal).unwrap();
+    fs::set_permissions(place.folder(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(journal.join("appendonly.aof.manifest"), "file appendonly.aof.1.incr.aof seq 1 type i\n").unwrap();
+    fs::write(journal.join("appendonly.aof.1.incr.aof"), "no journal at all\r\n").unwrap();
+    // One that takes its time, and ends.
+    let reading = UnixListener::bind(place.folder().join("redis.sock")).unwrap();
+    let asked = thread::spawn(move || {
+        let (mut caller, _) = reading.accept().unwrap();
+        let mut question = [0; 6];
+        caller.read_exact(&mut question).unwrap();
+        caller.write_all(b"-LOADING Redis is loading the dataset in memory\r\n").unwrap();
+        question
+    });
+    let finished = place.run("echo never").finish();
+    assert_eq!(&asked.join().unwrap(), b"PING\r\n");
+    assert_eq!(finished.code, 125);
+    assert!(finished.stderr.contains("Bad file format"), "the end of the server's log: {finished:?}");
+    assert_eq!(finished.stderr.lines().count(), 1, "nobody waited for an answer of that server: {finished:?}");
+}
+
+#[test]
+fn a_folder_that_depends_on_where_one_is_is_refused() {
+    let place = Place::new();
+    let mut run = place.fairlock();
+    run.env("FAIRLOCK_LOCAL_DIR", "private").current_dir(place.root.path());
+    let finished = Process::spawn(run.args(["run", "--local", "x", "--", "true"])).finish();
+    assert_eq!(finished.code, 125);
+    assert!(finished.stderr.contains("absolute"), "{finished:?}");
+    assert!(!place.folder().exists());
+}
+
+#[test]
+fn nothing_is_left_in_the_home_of_another() {
+    if !rustix::process::geteuid().is_root() {
+        say("skipped: only root can make a folder that belongs to another");
+        return;
+    }
+    let place = Place::new();
+    let home = place.path("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(4711), None).unwrap();
+    let mut run = place.fairlock();
+    run.env("FAIRLOCK_LOCAL_DIR", home.join(".local/state/fairlock"));
+    let finished = Process::spawn(run.args(["run", "--local", "x", "--", "true"])).finish();
+    assert_eq!(finished.code, 125);
+    assert!(finished.stderr.contains("user 4711") && finished.stderr.contains("FAIRLOCK_LOCAL_DIR"), "{finished:?}");
+    assert_eq!(fs::read_dir(&home).unwrap().count(), 0);
+}
+
+/// A user database for one process: it says where the home of the user who runs the tests is.
+fn with_home(place: &Place, home: &str) -> Option<Command> {
+    let users = place.path("passwd");
+    fs::write(&users, format!("root:x:0:0::{home}:/bin/sh\n")).unwrap();
+    let spaces = if rustix::process::geteuid().is_root() { "--mount" } else { "--mount --map-root-user" };
+    let under = |program: &str| {
+        let mut command = Command::new("unshare");
+        let script = "mount --bind \"$0\" /etc/passwd && exec \"$@\"";
+        command.args(spaces.split(' ')).args(["sh", "-c", script]).arg(&users).arg(program);
+        command
+    };
+    if !under("true").output().is_ok_and(|output| output.status.success()) {
+        say("skipped: no mount namespaces here");
+        return None;
+    }
+    let mut command = under(env!("CARGO_BIN_EXE_fairlock"));
+    place.set_up(&mut command).env_remove("FAIRLOCK_LOCAL_DIR");
+    Some(command)
+}
+
+#[test]
+fn jobs_with_any_environment_meet_at_one_server() {
+    let mut place = Place::new();
+    let (home, runtime, other) = (place.path("home"), place.path("runtime"), place.path("other"));
+    for folder in [&home, &runtime, &other] {
+        fs::create_dir(folder).unwrap();
+    }
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&other, Some(4711), None).unwrap();
+    }
+    let environments: [&[(&str, &Path)]; 5] = [
+        // A login, which ends while its jobs run on.
+        &[("HOME", &home), ("XDG_RUNTIME_DIR", &runtime), ("XDG_STATE_HOME", &runtime)],
+        // cron, sudo -E, a bare unit, and something odd.
+        &[("HOME", &home)],
+        &[("HOME", &other), ("XDG_RUNTIME_DIR", &other), ("XDG_STATE_HOME", &other)],
+        &[],
+        &[("HOME", Path::new("relative"))],
+    ];
+    let mut server = None;
+    for environment in environments {
+        let Some(mut run) = with_home(&place, home.to_str().unwrap()) else { return };
+        for variable in ["HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
+            run.env_remove(variable);
+        }
+        run.envs(environment.iter().copied()).args(["run", "--local", "x", "--", "true"]);
+        let finished = Process::spawn(&mut run).finish();
+        assert_eq!(finished.code, 0, "{environment:?} {finished:?}");
+        let _ = fs::remove_dir_all(&runtime);
+        let found = server_at(&home.join(".local/state/fairlock/redis.sock"));
+        place.strays.extend(found);
+        assert!(found.is_some() && server.is_none_or(|server| Some(server) == found), "{environment:?}");
+        server = found;
+    }
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 0, "nothing is left in the home of another");
+    assert_eq!(home.join(".local").metadata().unwrap().mode() & 0o7777, 0o700);
+}
+
+#[test]
+fn a_user_without_a_home_is_told_what_to_do() {
+    let place = Place::new();
+    let Some(mut run) = with_home(&place, "") else { return };
+    let finished =
+        Process::spawn(run.env("HOME", place.root.path()).args(["run", "--local", "x", "--", "true"])).finish();
+    assert_eq!(finished.code, 125);
+    assert!(finished.stderr.contains("FAIRLOCK_LOCAL_DIR"), "{finished:?}");
+    assert!(!place.path(".local").exists());
+}

@@ -1,0 +1,19 @@
+//! The command line `fairlock`, as a user starts it.
+
+#![cfg(unix)]
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod descendants;
+mod grants;
+mod hostile_texts;
+mod lease;
+mod local;
+mod nested;
+mod pty;
+mod run;
+mod shared;
+mod status;
+mod terminal;
+mod unread_output;
+mod wait_display;

@@ -1,0 +1,83 @@
+//! A job does not wait for a lock that it holds: `run` inside `run`.
+// In a test a panic is the message.
+use crate::shared::{Process, Redis, Signal};
+
+/// `fairlock run NAME -- sh -c SCRIPT`, where the script knows fairlock as `$F` and another server as `$OTHER`.
+fn run(redis: &Redis, name: &str, script: &str) -> Process {
+    let mut run = redis.fairlock();
+    run.env("F", env!("CARGO_BIN_EXE_fairlock")).env("NAME", name);
+    Process::spawn(run.args(["run", name, "--label", "the parent", "--", "sh", "-c", script]))
+}
+
+#[test]
+fn a_run_inside_of_a_run_of_the_same_name_is_refused_with_the_reason() {
+    let redis = Redis::start();
+    for options in ["", "--timeout 1h", "--no-wait"] {
+        let parent = run(&redis, "deploy", &format!("$F run deploy {options} -- echo it ran"));
+        let pid = parent.id();
+        let ended = parent.finish();
+        assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
+        let said = format!(
+            "fairlock: deploy is already held by this job's parent (pid {pid}): the job would wait for itself\n"
+        );
+        assert_eq!(ended.stderr, said);
+    }
+}
+
+#[test]
+fn all_locks_that_are_held_above_are_known_at_any_depth() {
+    let redis = Redis::start();
+    // In the innermost run the variables of the run next to it name another lock.
+    let inner = "$F run b -- sh -c \"$F run c -- sh -c \\\"$F run \\\\\\$LAST -- echo it ran\\\"\"";
+    for last in ["a", "b", "c"] {
+        let ended = run(&redis, "a", &format!("export LAST={last}; {inner}")).finish();
+        assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
+        assert!(ended.stderr.contains(&format!("{last} is already held by this job's parent")), "{ended:?}");
+    }
+    let ended = run(&redis, "a", &format!("export LAST=d; {inner}")).finish();
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "it ran\n"), "{ended:?}");
+}
+
+#[test]
+fn any_name_is_handed_down_as_it_is() {
+    let redis = Redis::start();
+    for name in testkit::texts::HOSTILE.iter().filter(|name| !name.starts_with('-') && !name.contains('\0')) {
+        let ended = run(&redis, name, "$F run \"$NAME\" -- echo it ran").finish();
+        assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
+        assert!(ended.stderr.contains("is already held by this job's parent"), "{name:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn the_same_name_at_another_server_is_another_lock() {
+    let [redis, other] = [Redis::start(), Redis::start()];
+    let ended = run(&redis, "x", &format!("$F --redis {} run x -- echo it ran", other.url())).finish();
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "it ran\n"), "{ended:?}");
+    // Also if somebody holds that one.
+    let holder = other.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    let parent = run(&redis, "x", &format!("$F --redis {} run x -- echo it ran", other.url()));
+    assert!(parent.complaint().contains("waiting for x: position 1"));
+    holder.signal(Signal::TERM);
+    assert_eq!(parent.line(), "it ran");
+}
+
+/// As a daemon has it that was started by a run which ended since.
+#[test]
+fn who_inherits_what_is_over_waits_for_the_holder_of_today() {
+    let redis = Redis::start();
+    let over = run(&redis, "x", "echo \"$FAIRLOCK_HELD\"").finish().stdout;
+    let of_today = redis.run("x", &[], "echo; exec sleep 1000");
+    of_today.line();
+    for told in [over.trim(), "", "[", "{\"name\":\"x\"}", "[{\"name\":\"x\",\"token\":1}]"] {
+        let mut run = redis.fairlock();
+        run.env("FAIRLOCK_HELD", told).args(["run", "x", "--timeout", "1s", "--", "true"]);
+        let ended = Process::spawn(&mut run).finish();
+        assert_eq!(ended.code, 124, "{told}: {ended:?}");
+    }
+    let mut run = redis.fairlock();
+    let waiter = Process::spawn(run.env("FAIRLOCK_HELD", over.trim()).args(["run", "x", "--", "echo", "it ran"]));
+    assert!(waiter.complaint().contains("waiting for x: position 1"));
+    of_today.signal(Signal::TERM);
+    assert_eq!(waiter.line(), "it ran");
+}

@@ -1,0 +1,375 @@
+//! `fairlock run` and `fairlock status`: exit codes, the queue, and the environment of the command.
+// In a test a panic is the message.
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::shared::{Process, Redis, Signal, eventually, fairlock, lives};
+use testkit::RedisServer;
+
+#[test]
+fn the_command_gets_name_and_token_and_its_exit_code_is_passed_on() {
+    let redis = Redis::start();
+    let script = "echo \"$FAIRLOCK_NAME\"; echo \"$FAIRLOCK_TOKEN\"; exit 7";
+    let [first, second] = [(); 2].map(|()| redis.run("a name", &[], script).finish());
+    let token = |output: &str| output.lines().nth(1).unwrap().parse::<u64>().unwrap();
+    assert_eq!((first.code, second.code), (7, 7));
+    assert!(first.stdout.starts_with("a name\n"));
+    assert!(token(&first.stdout) < token(&second.stdout), "tokens rise: {first:?} {second:?}");
+    assert_eq!(first.stderr, "", "a lock that is free is not worth a word");
+    assert_eq!(redis.state("a name")["holder"], serde_json::Value::Null, "the lock was given back");
+}
+
+/// It does not wait for a server that will never do, and says what would.
+#[test]
+fn a_server_that_is_too_old_is_refused() {
+    let Some(server) = RedisServer::too_old() else { return };
+    let redis = Redis::of(server);
+    for arguments in [&["run", "x", "--", "echo", "it ran"][..], &["status", "x"]] {
+        let ended = Process::spawn(redis.fairlock().args(arguments)).finish();
+        assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
+        assert!(
+            ended.stderr.contains("is too old") && ended.stderr.contains("Redis 6.0 or Valkey is needed"),
+            "{ended:?}"
+        );
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    }
+}
+
+#[test]
+fn a_command_that_died_by_a_signal_is_reported_as_shells_do() {
+    let redis = Redis::start();
+    for (signal, code) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {
+        assert_eq!(redis.run("x", &[], &format!("ulimit -c 0; kill -{signal} $$")).finish().code, code);
+    }
+}
+
+#[test]
+fn the_same_warning_is_said_once() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--lease", "1h"], "echo; exec sleep 1000");
+    holder.line();
+    let waiter = redis.run("x", &[], "true");
+    assert!(waiter.complaint().contains("position 1"));
+    redis.cut();
+    let first = waiter.complaint();
+    assert!(first.contains("the connection was lost"), "{first}");
+    let mut cut = 0;
+    while cut < 8 {
+        cut += eventually("somebody is back", || Some(redis.cut()).filter(|cut| *cut > 0));
+    }
+    holder.signal(Signal::TERM);
+    let ended = waiter.finish();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(!ended.stderr.contains(&first), "{ended:?}");
+}
+
+#[test]
+fn wrong_usage_is_125_and_help_is_not() {
+    let code = |arguments: &[&str]| fairlock().args(arguments).output().unwrap().status.code().unwrap();
+    for wrong in [
+        &[][..],
+        &["walk"],
+        &["run", "x"],
+        &["run", "x", "true"],
+        &["run", "x", "--timeout", "soon", "--", "true"],
+        &["run", "x", "--timeout", "0s", "--", "true"],
+        &["run", "x", "--timeout", "1s", "--no-wait", "--", "true"],
+        &["run", "x", "--local", "--redis", "redis://127.0.0.1/", "--", "true"],
+    ] {
+        assert_eq!(code(wrong), 125, "{wrong:?}");
+    }
+    for help in [&["--help"][..], &["--version"], &["run", "--help"], &["local", "--help"]] {
+        assert_eq!(code(help), 0, "{help:?}");
+    }
+    let help = String::from_utf8(fairlock().args(["run", "--help"]).output().unwrap().stdout).unwrap();
+    for code in ["122", "123", "124", "125", "126", "127", "128+N"] {
+        assert!(help.contains(code), "the help explains {code}");
+    }
+    assert!(!help.contains("operator"), "nothing in the command line is for one: {help}");
+}
+
+/// A server that cannot be reached would be tried again and again if it were asked first.
+#[test]
+fn what_cannot_work_is_refused_before_a_server_is_asked() {
+    for (arguments, says) in [
+        (&["run", "", "--", "true"][..], "the lock's name is empty"),
+        (&["status", ""], "the lock's name is empty"),
+        (&["run", "a{b", "--", "true"], "contains a brace"),
+        (&["run", "x", "--lease", "1ns", "--", "true"], "must be between 50ms and 30 days"),
+        (
+            &["run", "x", "--lease", "10000y", "--", "true"],
+            "the lease is 3652500 days: it must be between 50ms and 30 days",
+        ),
+        (&["run", "x", "--timeout", "10000000y", "--", "true"], "must be at most 366 days"),
+        (&["run", "x", "--timeout", "367d", "--", "true"], "must be at most 366 days"),
+    ] {
+        let ended =
+            Process::spawn(fairlock().args(["--redis", "unix:///nonexistent/redis.sock"]).args(arguments)).finish();
+        assert_eq!(ended.code, 125, "{ended:?}");
+        assert!(ended.stderr.contains(says) && !ended.stderr.contains("trying again"), "{arguments:?}: {ended:?}");
+    }
+    let redis = Redis::start();
+    assert_eq!(redis.run("x", &["--timeout", "366d"], "true").finish().code, 0);
+}
+
+/// Every key of a lock may be dropped by such a server.
+#[tokio::test]
+async fn what_the_library_warns_of_is_said() {
+    let server = RedisServer::builder().config("maxmemory 100mb").config("maxmemory-policy allkeys-lru").start();
+    let redis = Redis::of(server);
+    let warned = |said: &str| {
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("fairlock: the server may evict keys of locks"), "{said}");
+        assert!(said.contains("maxmemory-policy allkeys-lru"), "{said}");
+    };
+    let ended = redis.run("x", &[], "echo it ran").finish();
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "it ran\n"), "{ended:?}");
+    warned(&ended.stderr);
+    let status = redis.fairlock().args(["status", "x", "--json"]).output().unwrap();
+    warned(&String::from_utf8(status.stderr).unwrap());
+    // Where the command line has words of its own, for a lease that is lost, there are none besides.
+    let holder = redis.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    warned(&holder.complaint());
+    let lock = fairlock::Client::connect(&redis.url()).await.unwrap().lock("x").unwrap();
+    lock.break_lease(redis.state("x")["holder"]["token"].as_u64().unwrap()).await.unwrap();
+    let ended = holder.finish();
+    assert_eq!((ended.code, ended.stderr.lines().count()), (123, 1), "{ended:?}");
+    assert!(ended.stderr.starts_with("fairlock: the lease on x is lost"), "{ended:?}");
+}
+
+/// A server that cannot be reached would make each of these wait for ever if it were asked first.
+#[test]
+fn the_command_is_looked_up_before_anything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("plain");
+    std::fs::write(&plain, "no program").unwrap();
+    let run = |command: &str| {
+        let mut run = fairlock();
+        run.env("REDIS_URL", "unix:///nonexistent/redis.sock").env("PATH", folder.path());
+        Process::spawn(run.args(["run", "x", "--", command])).finish().code
+    };
+    assert_eq!(run("no-such-command"), 127);
+    assert_eq!(run("/nonexistent/command"), 127);
+    assert_eq!(run(""), 127);
+    assert_eq!(run("plain"), 126, "found in PATH, not executable");
+    assert_eq!(run(plain.to_str().unwrap()), 126);
+    assert_eq!(run(folder.path().to_str().unwrap()), 126, "a folder");
+}
+
+#[test]
+fn an_interpreter_that_is_missing_is_reported_as_env_does() {
+    let redis = Redis::start();
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    std::fs::write(&script, "#!/nonexistent/interpreter\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ours = Process::spawn(redis.fairlock().args(["run", "x", "--"]).arg(&script)).finish();
+    let env = Process::spawn(Command::new("env").arg(&script)).finish();
+    assert_eq!(ours.code, env.code, "{ours:?}");
+}
+
+#[test]
+fn no_wait_is_busy_at_once_and_names_the_holder() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--label", "the \x1b[31m holder"], "echo; exec sleep 1000");
+    holder.line();
+    let busy = redis.run("x", &["--no-wait"], "echo never").finish();
+    assert_eq!((busy.code, busy.stdout.as_str()), (122, ""));
+    assert!(busy.stderr.contains(r"the \u{1b}[31m holder"), "escaped: {busy:?}");
+}
+
+#[test]
+fn a_timeout_is_124_and_leaves_the_queue() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    let late = redis.run("x", &["--timeout", "100ms"], "echo never").finish();
+    assert_eq!((late.code, late.stdout.as_str()), (124, ""), "{late:?}");
+    redis.await_waiting("x", 0);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached() {
+    let run = |options: &[&str]| {
+        let mut run = fairlock();
+        Process::spawn(
+            run.args(["--redis", "unix:///nonexistent/redis.sock", "run", "x"]).args(options).args(["--", "true"]),
+        )
+        .finish()
+    };
+    assert_eq!(run(&["--no-wait"]).code, 125);
+    let waited = run(&["--timeout", "3s"]);
+    assert_eq!(waited.code, 124, "it may come back before the timeout: {waited:?}");
+    assert!(waited.stderr.lines().next().unwrap().contains("trying again"), "it says so meanwhile: {waited:?}");
+    assert_eq!(
+        fairlock().args(["--redis", "unix:///nonexistent/redis.sock", "status", "x"]).output().unwrap().status.code(),
+        Some(125)
+    );
+}
+
+/// As at a boot where it is slower than cron.
+#[test]
+fn a_server_that_starts_late_is_waited_for_and_that_is_said_once() {
+    let server = RedisServer::start();
+    server.kill();
+    let redis = Redis::of(server);
+    let waiter = redis.run("x", &["--timeout", "10m"], "echo it ran");
+    assert!(waiter.complaint().contains("trying again"));
+    // Longer than any call without a timeout waits for an answer.
+    std::thread::sleep(Duration::from_secs(6));
+    redis.restart();
+    let finished = waiter.finish();
+    assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (0, "it ran\n", ""));
+}
+
+#[test]
+fn a_server_that_will_never_serve_is_not_waited_for() {
+    let server = RedisServer::builder().plain().tcp().start();
+    let url = format!("{}99", server.tcp_url());
+    for options in [&[][..], &["--no-wait"]] {
+        let mut run = fairlock();
+        run.args(["--redis", &url, "run", "x"]).args(options).args(["--", "echo", "it ran"]);
+        let ended = Process::spawn(&mut run).finish();
+        assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
+        assert!(ended.stderr.contains("DB index is out of range") && ended.stderr.lines().count() == 1, "{ended:?}");
+    }
+}
+
+#[test]
+fn who_came_first_is_served_first_and_status_shows_the_queue() {
+    let redis = Redis::start();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let holder = redis.run("x", &["--label", "zero"], "echo; exec sleep 1000");
+    holder.line();
+    let waiters: Vec<Process> = (1..=3)
+        .map(|n| {
+            let waiter =
+                redis.run("x", &["--label", &format!("waiter {n}")], &format!("echo {n} >> {}", log.display()));
+            redis.await_waiting("x", n);
+            waiter
+        })
+        .collect();
+    let state = redis.state("x");
+    assert_eq!(state["holder"]["label"], "zero");
+    let labels: Vec<_> =
+        state["queue"].as_array().unwrap().iter().map(|waiter| waiter["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["waiter 1", "waiter 2", "waiter 3"]);
+    let text = String::from_utf8(redis.fairlock().args(["status", "x"]).output().unwrap().stdout).unwrap();
+    assert!(text.contains("held by zero") && text.contains("3 waiting") && text.contains("2. waiter 2"), "{text}");
+
+    holder.signal(Signal::TERM);
+    for waiter in waiters {
+        assert_eq!(waiter.finish().code, 0);
+    }
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "1\n2\n3\n");
+}
+
+#[test]
+fn a_signal_ends_the_wait_and_leaves_the_queue() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129), (Signal::QUIT, 131)] {
+        let waiter = redis.run("x", &[], "echo never");
+        redis.await_waiting("x", 1);
+        waiter.signal(signal);
+        let finished = waiter.finish();
+        assert_eq!((finished.code, finished.stdout.as_str()), (code, ""));
+        // Not eventually: the place is given up before fairlock ends.
+        assert_eq!(redis.state("x")["waiting"], 0);
+    }
+}
+
+#[test]
+fn a_signal_that_the_caller_ignores_does_not_end_the_wait() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    let mut nohup = Command::new("sh");
+    nohup.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock"));
+    let waiter =
+        Process::spawn(nohup.args(["-c", "trap '' HUP; exec $F run x -- sh -c 'kill -HUP $$; echo survived'"]));
+    redis.await_waiting("x", 1);
+    waiter.signal(Signal::HUP);
+    holder.signal(Signal::TERM);
+    assert_eq!(waiter.finish().stdout, "survived\n", "and the command ignores it as well");
+}
+
+#[test]
+fn a_log_gets_a_line_when_the_place_changes() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--label", "one"], "echo; exec sleep 1000");
+    holder.line();
+    let second = redis.run("x", &["--label", "two"], "echo; exec sleep 1000");
+    assert_eq!(second.complaint(), "fairlock: waiting for x: position 1, held by one");
+    let third = redis.run("x", &["--label", "three"], "true");
+    assert_eq!(third.complaint(), "fairlock: waiting for x: position 2, held by one");
+    // Long enough for some looks at a queue that does not change.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    holder.signal(Signal::TERM);
+    second.line();
+    assert_eq!(third.complaint(), "fairlock: waiting for x: position 1, held by two");
+    second.signal(Signal::TERM);
+    let third = third.finish();
+    assert_eq!((third.code, third.stderr.as_str()), (0, ""), "no line twice, none at the end");
+}
+
+#[test]
+fn stdin_is_the_commands_own() {
+    let redis = Redis::start();
+    let mut cat =
+        redis.fairlock().args(["run", "x", "--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    cat.stdin.take().unwrap().write_all(b"through\n").unwrap();
+    assert_eq!(cat.wait_with_output().unwrap().stdout, b"through\n");
+}
+
+/// Descriptors, signal mask and dispositions are as without fairlock, except SIGPIPE, which std sets back. No shell
+/// stands in between, since a shell may clear its mask.
+#[test]
+fn the_command_starts_as_if_fairlock_were_not_there() {
+    let redis = Redis::start();
+    for command in [
+        &["grep", "-E", "^(Sig(Blk|Ign|Cgt)|Umask)", "/proc/self/status"][..],
+        &["ls", "/proc/self/fd"],
+        &["readlink", "/proc/self/cwd"],
+    ] {
+        // A caller that blocks USR1, and one that does not.
+        for before in ["", "use POSIX; sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGUSR1)); "] {
+            let start = |words: &[&str]| {
+                let mut caller = Command::new("perl");
+                caller.env("REDIS_URL", redis.url());
+                caller.args(["-e", &format!("{before}exec @ARGV"), "--"]);
+                Process::spawn(caller.args(words).args(command)).finish()
+            };
+            let ours = start(&[env!("CARGO_BIN_EXE_fairlock"), "run", "x", "--"]);
+            let env = start(&["env"]);
+            assert_eq!(ours.stdout, env.stdout, "{ours:?}");
+            assert!(!env.stdout.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_caller_that_ignores_sigchld_still_gets_the_exit_code() {
+    let redis = Redis::start();
+    let script = "trap '' CHLD; exec $F run x -- sh -c 'exit 9'";
+    let mut caller = Command::new("bash");
+    caller.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock")).args(["-c", script]);
+    let finished = Process::spawn(&mut caller).finish();
+    assert_eq!(finished.code, 9, "{finished:?}");
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_left_alone_and_not_waited_for() {
+    let redis = Redis::start();
+    let finished = redis.run("x", &[], "sleep 1000 > /dev/null 2>&1 & echo $!").finish();
+    let left: u32 = finished.stdout.trim().parse().unwrap();
+    assert_eq!(finished.code, 0);
+    assert!(lives(left));
+    crate::shared::signal(left, Signal::KILL);
+    eventually("it ends", || (!lives(left)).then_some(()));
+}

@@ -1,0 +1,249 @@
+//! What the tests of the command line share: a private Redis, and processes that are waited for.
+//!
+//! Nothing here depends on the speed of the machine: every wait is for an event, and gives up after `PATIENCE`.
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
+
+use testkit::RedisServer;
+
+/// Far more than anything takes on the slowest machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Waits until `probe` has something.
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "gave up waiting: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A server of this test alone.
+pub(crate) struct Redis(RedisServer);
+
+impl Redis {
+    pub(crate) fn start() -> Self {
+        Self(RedisServer::start())
+    }
+
+    pub(crate) fn of(server: RedisServer) -> Self {
+        Self(server)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.0.url()
+    }
+
+    /// The server hangs, as it does behind a dead network.
+    pub(crate) fn stall(&self) {
+        self.0.stop();
+    }
+
+    pub(crate) fn restart(&self) {
+        self.0.restart();
+    }
+
+    pub(crate) fn resume(&self) {
+        self.0.cont();
+    }
+
+    /// All data of the server is lost.
+    pub(crate) fn flush(&self) {
+        let () = redis::cmd("FLUSHALL").query(&mut self.0.raw()).unwrap();
+    }
+
+    /// Ends the connections of all clients, and returns how many there were.
+    pub(crate) fn cut(&self) -> u64 {
+        redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).query(&mut self.0.raw()).unwrap()
+    }
+
+    /// The binary under test, with this server in its environment.
+    pub(crate) fn fairlock(&self) -> Command {
+        let mut command = fairlock();
+        command.env("REDIS_URL", self.url());
+        command
+    }
+
+    /// `fairlock run NAME OPTIONS -- sh -c SCRIPT`
+    pub(crate) fn run(&self, name: &str, options: &[&str], script: &str) -> Process {
+        Process::spawn(self.fairlock().args(["run", name]).args(options).args(["--", "sh", "-c", script]))
+    }
+
+    /// What `status --json` says.
+    pub(crate) fn state(&self, name: &str) -> serde_json::Value {
+        let output = self.fairlock().args(["status", name, "--json"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    pub(crate) fn await_waiting(&self, name: &str, waiting: u64) {
+        eventually("the queue has the wanted length", || (self.state(name)["waiting"] == waiting).then_some(()));
+    }
+}
+
+/// One inline command to a server; None if it cannot be reached.
+pub(crate) fn ask(socket: &Path, command: &str) -> Option<String> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.write_all(format!("{command}\r\n").as_bytes()).ok()?;
+    let mut answer = vec![0; 65_536];
+    let length = stream.read(&mut answer).ok()?;
+    Some(String::from_utf8_lossy(&answer[..length]).into_owned())
+}
+
+/// The binary under test, in an environment that names no server.
+pub(crate) fn fairlock() -> Command {
+    // Tests that run under nohup, or in the background of a script, inherit ignored signals.
+    let mut command = Command::new("/usr/bin/env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_fairlock")]);
+    for name in ["REDIS_URL", "FAIRLOCK_LOCAL_DIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A process whose output is read line by line. It is killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+}
+
+impl Process {
+    #[track_caller]
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        Self::spawn_speaking_to(Stdio::piped(), command)
+    }
+
+    /// Its stderr is this, and what it says there is lost.
+    #[track_caller]
+    pub(crate) fn spawn_speaking_to(stderr: Stdio, command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let stdout = lines(child.stdout.take().unwrap());
+        let stderr = child.stderr.take().map_or_else(|| channel().1, lines);
+        Self { child, stdout, stderr }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line on stdout.
+    #[track_caller]
+    pub(crate) fn line(&self) -> String {
+        self.stdout.recv_timeout(PATIENCE).expect("a line on stdout")
+    }
+
+    /// The next line on stdout, as a number: most commands of these tests begin with `echo $$`.
+    #[track_caller]
+    pub(crate) fn number(&self) -> u32 {
+        self.line().trim().parse().unwrap()
+    }
+
+    /// The next line on stderr.
+    #[track_caller]
+    pub(crate) fn complaint(&self) -> String {
+        self.stderr.recv_timeout(PATIENCE).expect("a line on stderr")
+    }
+
+    pub(crate) fn signal(&self, number: Signal) {
+        signal(self.id(), number);
+    }
+
+    /// The shim, while the command with this number runs.
+    pub(crate) fn shim(&self, command: u32) -> u32 {
+        let shim = parent(command);
+        assert_eq!(parent(shim), self.id());
+        shim
+    }
+
+    /// The exit code, or 128 + N if a signal ended fairlock itself. Both outputs must be closed by then, too.
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> Finished {
+        let status = eventually("the process ends", || self.child.try_wait().unwrap());
+        Finished {
+            code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap()),
+            stdout: drain(&self.stdout),
+            stderr: drain(&self.stderr),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    receiver
+}
+
+#[track_caller]
+fn drain(lines: &Receiver<String>) -> String {
+    let mut text = String::new();
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) => text += &(line + "\n"),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return text,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                panic!("somebody keeps the output open after: {text}")
+            }
+        }
+    }
+}
+
+pub(crate) fn signal(pid: u32, number: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), number).unwrap();
+}
+
+/// The fields of /proc/PID/stat after the name: state, parent, process group, session, …
+pub(crate) fn stat(pid: u32) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
+}
+
+/// A zombie does not live: nothing runs any more, whoever has to collect it.
+pub(crate) fn lives(pid: u32) -> bool {
+    stat(pid).is_some_and(|stat| !matches!(stat[0].as_str(), "Z" | "X"))
+}
+
+#[track_caller]
+pub(crate) fn await_death(pid: u32) {
+    eventually("the process is dead", || (!lives(pid)).then_some(()));
+}
+
+#[track_caller]
+pub(crate) fn await_state(pid: u32, state: &str) {
+    eventually("the process is in the wanted state", || stat(pid).filter(|stat| stat[0] == state));
+}
+
+pub(crate) fn parent(pid: u32) -> u32 {
+    stat(pid).unwrap()[1].parse().unwrap()
+}

@@ -1,0 +1,96 @@
+//! `fairlock status` and `fairlock run --no-wait` report every state of a lock, and agree.
+// In a test a panic is the message.
+use std::fs::File;
+use std::process::Stdio;
+
+use crate::shared::{Redis, Signal};
+use fairlock::{Client, LockOptions};
+use testkit::{RedisServer, soon};
+
+/// All that is said of a lock: the JSON and the text of `status`, and what `run --no-wait` says that found it taken.
+fn told(redis: &Redis, name: &str) -> (serde_json::Value, String, String) {
+    let text = redis.fairlock().args(["status", name]).output().unwrap();
+    let busy = redis.fairlock().args(["run", name, "--no-wait", "--", "true"]).output().unwrap();
+    assert_eq!(busy.status.code(), Some(122), "{busy:?}");
+    (redis.state(name), String::from_utf8(text.stdout).unwrap(), String::from_utf8(busy.stderr).unwrap())
+}
+
+#[test]
+fn a_lock_that_is_free_or_held_is_told_so() {
+    let redis = Redis::start();
+    let state = redis.state("x");
+    assert_eq!((&state["state"], &state["recovering_for_ms"]), (&"free".into(), &serde_json::Value::Null), "{state}");
+    let holder = redis.run("x", &["--label", "the holder"], "echo; exec sleep 1000");
+    holder.line();
+    let (state, text, busy) = told(&redis, "x");
+    assert_eq!((&state["state"], &state["holder"]["broken"]), (&"held".into(), &false.into()), "{state}");
+    assert!(text.contains("x is held by the holder") && text.contains("unless renewed"), "{text}");
+    assert!(busy.contains("x has been held by the holder"), "{busy}");
+}
+
+#[test]
+fn a_recovery_is_told_with_its_reason_and_its_length() {
+    let redis = Redis::start();
+    // It dies, so that it cannot end the recovery, which lasts as long as its lease could have.
+    let holder = redis.run("x", &["--lease", "1h"], "echo; exec sleep 1000");
+    holder.line();
+    let waiter = redis.run("x", &["--label", "the waiter"], "true");
+    assert!(waiter.complaint().contains("position 1, held by"));
+    holder.signal(Signal::KILL);
+    redis.flush();
+    // The waiter is back.
+    redis.await_waiting("x", 1);
+    let (state, text, busy) = told(&redis, "x");
+    assert_eq!((&state["state"], &state["holder"]), (&"recovering".into(), &serde_json::Value::Null), "{state}");
+    assert!(state["recovering_for_ms"].as_u64().is_some_and(|left| left > 600_000), "{state}");
+    for said in [&text, &busy] {
+        assert!(said.contains("x is recovering: the server lost data, and grants nothing for up to "), "{said}");
+    }
+    assert!(text.contains("1. the waiter") && busy.contains("1 waiting"), "{text}{busy}");
+    assert_eq!(
+        waiter.complaint(),
+        "fairlock: waiting for x: position 1; nothing is granted yet, because the server lost data"
+    );
+}
+
+#[tokio::test]
+async fn a_lease_that_is_being_broken_is_told() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock_with("x", LockOptions::new().lease(100 * testkit::SOON)).unwrap();
+    let guard = lock.acquire().label("the holder").await.unwrap();
+    lock.break_lease(guard.token()).await.unwrap();
+    soon(guard.lost()).await;
+    // It is told, and does not let go.
+    let redis = Redis::of(server);
+    let (state, text, busy) = told(&redis, "x");
+    assert_eq!((&state["state"], &state["holder"]["broken"]), (&"breaking".into(), &true.into()), "{state}");
+    assert!(text.contains("held by the holder") && text.contains("was broken") && !text.contains("unless"), "{text}");
+    assert!(busy.contains("held by the holder"), "{busy}");
+}
+
+#[test]
+fn what_cannot_be_written_is_a_failure_and_a_reader_that_has_enough_is_not() {
+    let redis = Redis::start();
+    for options in [&["status", "x"][..], &["status", "x", "--json"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let full = redis.fairlock().args(options).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(full.status.code(), Some(125), "{full:?}");
+        assert!(String::from_utf8(full.stderr).unwrap().contains("cannot write to stdout: No space left"));
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = redis.fairlock().args(options).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!((closed.status.code(), closed.stderr.as_slice()), (Some(0), &b""[..]), "{closed:?}");
+    }
+}
+
+#[test]
+fn runs_with_another_prefix_use_other_locks() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--prefix", "payments"], "echo; exec sleep 1000");
+    holder.line();
+    assert_eq!(redis.state("x")["state"], "free");
+    let output = redis.fairlock().args(["status", "x", "--json", "--prefix", "payments"]).output().unwrap();
+    let state: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(state["state"], "held");
+}

@@ -1,0 +1,262 @@
+//! fairlock at a terminal: the command can use it, Ctrl-C and Ctrl-Z work as without fairlock, and the wait is shown.
+// In a test a panic is the message.
+use crate::pty::Terminal;
+use crate::shared::{Redis, Signal, await_death, await_state, parent, signal, stat};
+
+fn open(redis: &Redis) -> Terminal {
+    Terminal::open(&[("REDIS_URL", &redis.url())])
+}
+
+/// The terminal's foreground process group, as the kernel sees it.
+fn foreground(pid: u32) -> u32 {
+    stat(pid).unwrap()[5].parse().unwrap()
+}
+
+fn group(pid: u32) -> u32 {
+    stat(pid).unwrap()[2].parse().unwrap()
+}
+
+#[test]
+fn ctrl_c_reaches_the_command_exactly_once() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    // Counts for a second after the first: a copy that goes through fairlock would arrive long before.
+    let script = "$SIG{INT} = sub { $count++ }; \
+                  print STDERR qq(ready $$\\n); \
+                  select(undef, undef, undef, 0.01) until $count; \
+                  $end = time + 2; \
+                  select(undef, undef, undef, 0.01) while time < $end; \
+                  print STDERR qq(count $count\\n); \
+                  exit 5";
+    // In a pipeline the command is in the background, and fairlock passes the signal on: once as well.
+    for rest in ["; echo code $?", " | cat; echo code ${PIPESTATUS[0]}"] {
+        terminal.enter(&format!("$F run x -- perl -e '{script}'{rest}"));
+        let command = terminal.number_after("ready ");
+        let in_front = foreground(command) == group(command);
+        assert_eq!(in_front, !rest.starts_with(" |"), "alone it has the terminal");
+        terminal.keys("\x03");
+        assert_eq!(terminal.number_after("count "), 1);
+        // An interactive bash runs nothing after a pipeline of which a part, here cat, was interrupted.
+        if in_front {
+            assert_eq!(terminal.number_after("code "), 5);
+        }
+        terminal.expect("PROMPT> ");
+    }
+}
+
+/// As without fairlock: the terminal sends the signal to the script as well, and it finds that its command died of it.
+#[test]
+fn ctrl_c_and_ctrl_backslash_end_the_script_around_fairlock() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    terminal.command("ulimit -c 0");
+    // A bash ignores Ctrl-\\, and goes on after any command that died of it.
+    for (shell, keys) in [("sh", &[("\x03", 130), ("\x1c", 131)][..]), ("bash", &[("\x03", 130)])] {
+        for &(key, code) in keys {
+            let step = "$F run x -- sh -c \"echo pid \\$\\$; exec sleep 1000\"";
+            terminal.enter(&format!("{shell} -c '{step}; echo next step'"));
+            terminal.number_after("pid ");
+            terminal.keys(key);
+            let screen = terminal.expect("PROMPT> ");
+            assert!(!screen.contains("next step"), "{shell} {key:?}: {screen}");
+            assert_eq!(redis.state("x")["holder"], serde_json::Value::Null, "the lock was given back before");
+            terminal.enter("echo code $?");
+            assert_eq!(terminal.number_after("code "), code, "{shell}");
+        }
+    }
+}
+
+#[test]
+fn ctrl_c_while_waiting_ends_the_script_around_fairlock() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    let mut terminal = open(&redis);
+    terminal.command("ulimit -c 0");
+    for (shell, keys) in [("sh", &["\x03", "\x1c"][..]), ("bash", &["\x03"])] {
+        for key in keys {
+            terminal.enter(&format!("{shell} -c '$F run x -- true; echo next step'"));
+            terminal.expect("position 1 for x");
+            terminal.keys(key);
+            let screen = terminal.expect("PROMPT> ");
+            assert!(!screen.contains("next step"), "{shell} {key:?}: {screen}");
+        }
+    }
+}
+
+#[test]
+fn a_script_goes_on_after_a_command_that_handled_ctrl_c_and_after_a_signal_that_was_not_typed() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    let script = |step: &str| format!("sh -c '$F run x -- sh -c \"{step}\"; echo next step'");
+    terminal.enter(&script("trap exit\\ 0 INT; echo ready; sleep 1000 & wait"));
+    terminal.expect("ready");
+    terminal.keys("\x03");
+    terminal.expect("next step");
+    terminal.expect("PROMPT> ");
+
+    terminal.enter(&script("echo pid \\$\\$; exec sleep 1000"));
+    let command = terminal.number_after("pid ");
+    signal(parent(parent(command)), Signal::INT);
+    terminal.expect("next step");
+    terminal.expect("PROMPT> ");
+}
+
+#[test]
+fn the_command_reads_from_the_terminal_and_gives_it_back() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    terminal.enter("$F run x -- sh -c 'echo ready; read word; echo \"<$word>\"'; echo code $?");
+    terminal.expect("ready");
+    terminal.enter("typed");
+    terminal.expect("<typed>");
+    assert_eq!(terminal.number_after("code "), 0);
+    terminal.expect("PROMPT> ");
+    // The shell itself takes the terminal back, so ask where there is no job control: a second reader in one job.
+    terminal.enter("bash -c '$F run x -- true; read word; echo \"<$word>\"'");
+    terminal.enter("again");
+    terminal.expect("<again>");
+    terminal.expect("PROMPT> ");
+}
+
+#[test]
+fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    terminal.enter("$F run x -- sh -c 'echo ready >&2; read word; echo \"<$word>\"' | cat");
+    terminal.expect("ready");
+    terminal.enter("typed");
+    terminal.expect("<typed>");
+    terminal.expect("PROMPT> ");
+}
+
+/// As in `fairlock run … | less`.
+#[test]
+fn in_a_pipeline_another_program_may_use_the_terminal() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    terminal.enter("$F run x -- sh -c 'echo through; exec sleep 1000' | sh -c 'read line; echo ready; read key < /dev/tty; echo \"<$line $key>\"; kill -TERM 0'");
+    terminal.expect("ready");
+    terminal.enter("key");
+    terminal.expect("<through key>");
+    terminal.expect("PROMPT> ");
+}
+
+#[test]
+fn ctrl_z_stops_fairlock_and_fg_continues_the_command_in_front() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    terminal.enter("$F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"; exit 6'; echo code $?");
+    let command = terminal.number_after("pid ");
+    let fairlock = parent(parent(command));
+    terminal.keys("\x1a");
+    terminal.expect("the lease on x ends in");
+    terminal.expect("PROMPT> ");
+    await_state(command, "T");
+    await_state(fairlock, "T");
+    assert_eq!(foreground(fairlock), group(parent(fairlock)), "the shell has the terminal");
+    terminal.enter("fg; echo code $?");
+    terminal.expect("run x");
+    terminal.enter("typed");
+    terminal.expect("<typed>");
+    assert_eq!(terminal.number_after("code "), 6);
+    terminal.expect("PROMPT> ");
+}
+
+#[test]
+fn a_command_that_reads_in_the_background_waits_for_fg() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    terminal.enter("$F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"; exit 6' &");
+    let command = terminal.number_after("pid ");
+    await_state(command, "T");
+    await_state(parent(parent(command)), "T");
+    // The shell hears of it when the last thread has stopped; until then it would not think of continuing anything.
+    terminal.enter("while [ -z \"$(jobs -s)\" ]; do sleep 0.01; done; fg; echo code $?");
+    terminal.expect("run x");
+    terminal.enter("typed");
+    terminal.expect("<typed>");
+    assert_eq!(terminal.number_after("code "), 6);
+}
+
+#[test]
+fn a_command_that_stays_stopped_is_ended_with_its_lease() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    terminal.enter("$F run x --lease 2s -- sh -c 'echo pid $$; exec sleep 1000'");
+    let command = terminal.number_after("pid ");
+    terminal.keys("\x1a");
+    terminal.expect("PROMPT> ");
+    await_death(command);
+    terminal.enter("fg; echo code $?");
+    assert_eq!(terminal.number_after("code "), 123);
+}
+
+#[test]
+fn ctrl_z_through_fairlock_stops_a_command_that_is_not_in_front() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    terminal.enter("$F run x -- sh -c 'echo pid $$ >&2; exec sleep 1000' | cat");
+    let command = terminal.number_after("pid ");
+    terminal.keys("\x1a");
+    terminal.expect("PROMPT> ");
+    await_state(command, "T");
+    terminal.enter("fg");
+    await_state(command, "S");
+    terminal.keys("\x03");
+    await_death(command);
+    terminal.expect("PROMPT> ");
+}
+
+/// Nobody could continue an orphaned job, so it must not stay stopped.
+#[test]
+fn without_a_job_control_shell_ctrl_z_does_not_hang() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    // The session's leader is fairlock itself: its group is orphaned.
+    terminal.enter("exec $F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"'");
+    terminal.number_after("pid ");
+    terminal.keys("\x1a");
+    terminal.expect("the lease on x ends in");
+    terminal.enter("typed");
+    terminal.expect("<typed>");
+}
+
+/// The kernel would fail the read of an orphaned job; the command's own group is not orphaned, since the shim is there.
+#[test]
+fn a_command_that_needs_a_terminal_that_nobody_can_give_is_hung_up() {
+    let redis = Redis::start();
+    let folder = tempfile::tempdir().unwrap();
+    let mut terminal = open(&redis);
+    let go = folder.path().join("go");
+    let script = format!("echo pid $$; while [ ! -e {} ]; do sleep 0.02; done; read word", go.display());
+    // A shell without job control starts it in the background, and ends.
+    terminal.enter(&format!("sh -c '($F run x -- sh -c \"{}\"; echo code $?) <&1 &'", script.replace('$', "\\$")));
+    let command = terminal.number_after("pid ");
+    terminal.command("");
+    std::fs::write(go, "").unwrap();
+    await_death(command);
+    assert_eq!(terminal.number_after("code "), 129);
+}
+
+#[test]
+fn the_modes_of_a_killed_command_are_undone() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    let before = terminal.command("stty -g");
+    // In one job, since an interactive shell would restore the modes itself.
+    terminal.enter("bash -c '$F run x -- sh -c \"stty raw; echo pid \\$\\$; exec sleep 1000\"; stty -g'");
+    let command = terminal.number_after("pid ");
+    signal(command, Signal::KILL);
+    assert_eq!(terminal.expect("PROMPT> ").trim(), before.trim());
+}
+
+#[test]
+fn a_hang_up_ends_the_command() {
+    let redis = Redis::start();
+    let mut terminal = open(&redis);
+    terminal.enter("$F run x -- sh -c 'echo pid $$; exec sleep 1000'");
+    let command = terminal.number_after("pid ");
+    drop(terminal);
+    await_death(command);
+}

@@ -1,0 +1,163 @@
+//! stderr without a reader: a full pipe, a closed one, or a stopped terminal. fairlock does its work in time all the
+//! same.
+// In a test a panic is the message.
+use std::io::{PipeReader, Read as _, Write as _, pipe};
+use std::process::{Command, Stdio};
+
+use crate::pty::Terminal;
+use crate::shared::{Process, Redis, Signal, await_death, parent, signal};
+
+/// A command that ignores TERM, and says so when it is ready.
+const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
+
+/// What stderr can be when nobody reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unheard {
+    /// A pipe that is full.
+    Full,
+    /// A pipe without a reader.
+    Broken,
+    /// There is no stderr.
+    Closed,
+}
+
+const ALL: [Unheard; 3] = [Unheard::Full, Unheard::Broken, Unheard::Closed];
+
+/// `fairlock run x OPTIONS -- sh -c SCRIPT` with such a stderr. The pipe stays full while its reader is kept.
+fn run(unheard: Unheard, redis: &Redis, name: &str, options: &[&str], script: &str) -> (Process, Option<PipeReader>) {
+    let mut command = Command::new("sh");
+    let close = if unheard == Unheard::Closed { "exec \"$@\" 2>&-" } else { "exec \"$@\"" };
+    command.env("REDIS_URL", redis.url()).args(["-c", close, "sh", env!("CARGO_BIN_EXE_fairlock"), "run", name]);
+    command.args(options).args(["--", "sh", "-c", script]);
+    let (reader, mut writer) = pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(&[b'.'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    let process = Process::spawn_speaking_to(Stdio::from(writer), &mut command);
+    (process, (unheard == Unheard::Full).then_some(reader))
+}
+
+/// Waits for the lock, and says whether process `pid` is alive at the moment of the grant.
+fn witness(redis: &Redis, name: &str, pid: u32) -> Process {
+    let script =
+        format!("case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac");
+    let witness = redis.run(name, &[], &script);
+    redis.await_waiting(name, 1);
+    witness
+}
+
+#[test]
+fn when_fairlock_is_killed_its_command_is_dead_before_the_next_grant() {
+    let redis = Redis::start();
+    let all = ALL.map(|unheard| {
+        let name = format!("{unheard:?}");
+        // So long that a slow machine has half a second for the kill.
+        let (holder, pipe) = run(unheard, &redis, &name, &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
+        let command = holder.number();
+        let witness = witness(&redis, &name, command);
+        holder.signal(Signal::KILL);
+        (name, witness, holder, pipe)
+    });
+    for (name, witness, ..) in all {
+        assert_eq!(witness.line(), "dead", "{name}");
+    }
+}
+
+#[test]
+fn a_lost_lease_ends_the_command_and_fairlock() {
+    let redis = Redis::start();
+    let all = ALL.map(|unheard| {
+        let (holder, pipe) = run(unheard, &redis, &format!("{unheard:?}"), &["--lease", "3s"], STUBBORN);
+        (unheard, holder.number(), holder, pipe)
+    });
+    redis.stall();
+    for (unheard, command, holder, _pipe) in all {
+        await_death(command);
+        assert_eq!(holder.finish().code, 123, "{unheard:?}");
+    }
+}
+
+#[test]
+fn a_waiter_takes_its_turn() {
+    let redis = Redis::start();
+    for unheard in ALL {
+        let holder = redis.run("x", &[], "echo; exec sleep 1000");
+        holder.line();
+        let (waiter, _pipe) = run(unheard, &redis, "x", &[], "echo granted");
+        redis.await_waiting("x", 1);
+        // Long enough for it to say how the wait goes.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        holder.signal(Signal::TERM);
+        assert_eq!(waiter.line(), "granted", "{unheard:?}");
+        assert_eq!(waiter.finish().code, 0, "{unheard:?}");
+    }
+}
+
+#[test]
+fn words_are_kept_for_a_reader_that_comes_late() {
+    let redis = Redis::start();
+    // The shell would tell of the sleep that was terminated, and wait for a reader.
+    let script = "exec 2> /dev/null; trap 'echo term' TERM; echo; while :; do sleep 0.1; done";
+    let (holder, pipe) = run(Unheard::Full, &redis, "x", &["--lease", "10s"], script);
+    holder.line();
+    redis.stall();
+    assert_eq!(holder.line(), "term");
+    let mut said = String::new();
+    pipe.unwrap().read_to_string(&mut said).unwrap();
+    // What else there was to say may follow.
+    assert!(said.contains(".fairlock: the lease on x is lost; ending the command\n"), "{:?}", said.trim_matches('.'));
+    assert_eq!(holder.finish().code, 123);
+}
+
+/// How a terminal comes to take nothing more.
+#[derive(Debug, Clone, Copy)]
+enum Stuck {
+    CtrlS,
+    Unread,
+}
+
+/// Runs a command that fills a terminal, lets the terminal get stuck, and hands its number and fairlock's to `fault`.
+fn at_a_stuck_terminal(redis: &Redis, stuck: Stuck, fault: impl FnOnce(u32, u32)) {
+    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
+    let fill = "trap \"\" TERM INT; echo pid $$; while :; do echo; done";
+    terminal.enter(&format!("$F run x --lease 10s --kill-after 1h -- sh -c '{fill}'"));
+    let command = terminal.number_after("pid ");
+    let fairlock = parent(parent(command));
+    let _closed = match stuck {
+        Stuck::CtrlS => {
+            terminal.stop_output();
+            None
+        }
+        Stuck::Unread => Some(terminal.close_eyes()),
+    };
+    terminal.await_stuck();
+    fault(command, fairlock);
+    await_death(command);
+    await_death(fairlock);
+}
+
+#[test]
+fn at_a_stuck_terminal_the_command_of_a_killed_fairlock_is_dead_before_the_next_grant() {
+    for stuck in [Stuck::CtrlS, Stuck::Unread] {
+        let redis = Redis::start();
+        at_a_stuck_terminal(&redis, stuck, |command, fairlock| {
+            let witness = witness(&redis, "x", command);
+            signal(fairlock, Signal::KILL);
+            assert_eq!(witness.line(), "dead", "{stuck:?}");
+        });
+    }
+}
+
+#[test]
+fn at_a_stuck_terminal_the_command_is_dead_before_the_next_grant_when_its_lease_is_lost() {
+    for stuck in [Stuck::CtrlS, Stuck::Unread] {
+        let redis = Redis::start();
+        at_a_stuck_terminal(&redis, stuck, |command, fairlock| {
+            let witness = witness(&redis, "x", command);
+            redis.stall();
+            await_death(fairlock);
+            redis.resume();
+            assert_eq!(witness.line(), "dead", "{stuck:?}");
+        });
+    }
+}

@@ -1,0 +1,165 @@
+//! The progress line of `fairlock run`: rewritten in place, whatever the names are and whatever the server does.
+// In a test a panic is the message.
+use std::collections::BTreeSet;
+
+use crate::pty::Terminal;
+use crate::shared::{Process, Redis, Signal};
+
+fn open(redis: &Redis, columns: u16) -> Terminal {
+    Terminal::open_with(columns, &[("REDIS_URL", &redis.url())])
+}
+
+/// Holds the lock until it is told to end.
+fn hold(redis: &Redis, name: &str, label: &str) -> Process {
+    let holder = redis.run(name, &["--label", label], "echo; exec sleep 1000");
+    holder.line();
+    holder
+}
+
+/// The rows of the screen that belong to the line.
+fn rows(screen: &str) -> Vec<&str> {
+    screen.lines().filter(|row| row.contains("waited ")).collect()
+}
+
+/// How many seconds the line tells, if it is there.
+fn clock(screen: &str) -> Option<u32> {
+    let (minutes, seconds) = rows(screen).last()?.split_once("waited ")?.1.split_once(':')?;
+    Some(minutes.parse::<u32>().ok()? * 60 + seconds.get(..2)?.parse::<u32>().ok()?)
+}
+
+#[test]
+fn the_wait_is_shown_in_one_line_and_can_be_interrupted() {
+    let redis = Redis::start();
+    let holder = hold(&redis, "x", "the holder");
+    let mut terminal = open(&redis, 80);
+    terminal.enter("$F run x -- true");
+    terminal.expect("\r\x1b[Kfairlock: waited 0:0");
+    let between = terminal.expect(", position 1 for x, held by the holder");
+    assert!(!between.contains('\n'), "rewritten in place: {between:?}");
+    terminal.keys("\x03");
+    terminal.expect("\r\x1b[K");
+    terminal.expect("PROMPT> ");
+    terminal.enter("echo code $?");
+    assert_eq!(terminal.number_after("code "), 130);
+    redis.await_waiting("x", 0);
+
+    terminal.enter("$F run x -- echo granted; echo code $?");
+    terminal.expect("held by the holder");
+    holder.signal(Signal::TERM);
+    terminal.expect("\r\x1b[K");
+    terminal.expect("granted");
+    assert_eq!(terminal.number_after("code "), 0);
+}
+
+/// Names of real machines, and characters of two columns each.
+#[test]
+fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
+    let redis = Redis::start();
+    let name = "prod:web:deploy";
+    for label in
+        ["ip-10-0-12-34.eu-central-1.compute.internal:14380 deploy.sh", &"日本語".repeat(9), &"é☎\u{fe0f}".repeat(40)]
+    {
+        let holder = hold(&redis, name, label);
+        for columns in [80, 40] {
+            let mut terminal = open(&redis, columns);
+            terminal.enter(&format!("clear; $F run {name} -- true"));
+            let screen = terminal.await_screen(|screen| {
+                assert!(rows(screen).len() < 2, "one row:\n{screen}");
+                clock(screen) >= Some(3)
+            });
+            let used: Vec<_> = screen.lines().filter(|row| !row.trim().is_empty()).collect();
+            assert_eq!(used, rows(&screen), "nothing of the line is in another row");
+            assert!(used[0].contains("position 1"), "{screen}");
+            terminal.keys("\x03");
+            terminal.expect("PROMPT> ");
+        }
+        holder.signal(Signal::TERM);
+        holder.finish();
+    }
+}
+
+/// The terminal shows `^C` behind the line, which must not push a part of it out of reach.
+#[test]
+fn nothing_of_a_full_line_is_left_behind() {
+    let redis = Redis::start();
+    for columns in [80, 40] {
+        for (key, then) in [("\x03", "SIGINT while"), ("\x1a", "Stopped")] {
+            let name = format!("{columns} 日 {}", then.len());
+            let _holder = hold(&redis, &name, &"日本語".repeat(40));
+            let mut terminal = open(&redis, columns);
+            terminal.command(&format!("N='{name}'; stty echo"));
+            terminal.enter("clear; $F run \"$N\" -- true");
+            terminal.await_screen(|screen| rows(screen).first().is_some_and(|row| row.contains("position 1 for")));
+            terminal.keys(key);
+            let screen = terminal.await_screen(|screen| screen.contains(then));
+            assert_eq!(rows(&screen), [""; 0], "{screen}");
+        }
+    }
+}
+
+#[test]
+fn the_clock_ticks_while_redis_is_dead() {
+    let redis = Redis::start();
+    let _holder = hold(&redis, "x", "the holder");
+    let mut terminal = open(&redis, 80);
+    terminal.enter("clear; $F run x -- true");
+    terminal.await_screen(|screen| clock(screen).is_some());
+    redis.stall();
+    // A look at the queue is given up after five seconds, and one follows the other: a line that waited for them would
+    // show a sixth of all seconds.
+    let mut shown = BTreeSet::new();
+    let screen = terminal.await_screen(|screen| {
+        shown.extend(clock(screen));
+        clock(screen) > Some(18)
+    });
+    assert!(screen.contains("for x: no Redis server answers"), "{screen}");
+    assert!(shown.len() > 9, "{shown:?}");
+    redis.resume();
+}
+
+#[test]
+fn a_warning_takes_the_place_of_the_line_and_the_line_goes_on_below() {
+    let redis = Redis::start();
+    let _holder = hold(&redis, "x", "the holder");
+    let mut terminal = open(&redis, 80);
+    terminal.enter("clear; $F run x -- true");
+    terminal.await_screen(|screen| clock(screen).is_some());
+    redis.cut();
+    let below = |screen: &str| screen.lines().nth(1).is_some_and(|row| row.starts_with("fairlock: waited"));
+    let screen = terminal.await_screen(|screen| screen.contains("connection was lost") && below(screen));
+    assert!(screen.starts_with("fairlock: the connection was lost") && rows(&screen).len() == 1, "{screen}");
+}
+
+/// Ctrl-S: nobody can read, and the wait goes on.
+#[test]
+fn a_terminal_that_takes_nothing_does_not_hold_up_the_wait() {
+    let redis = Redis::start();
+    let folder = tempfile::tempdir().unwrap();
+    let done = folder.path().join("done");
+    let holder = hold(&redis, "x", "the holder");
+    let mut terminal = open(&redis, 80);
+    terminal.enter(&format!("$F run x -- touch {}", done.display()));
+    terminal.expect("held by the holder");
+    terminal.keys("\x13");
+    // What is drawn meanwhile would fill whatever the system keeps of it, if it were not left out.
+    holder.signal(Signal::TERM);
+    crate::shared::eventually("the command runs", || done.exists().then_some(()));
+    terminal.keys("\x11");
+    terminal.expect("PROMPT> ");
+}
+
+#[test]
+fn ctrl_z_stops_the_wait_and_fg_goes_on_waiting() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    let mut terminal = open(&redis, 80);
+    terminal.enter("$F run x -- echo granted");
+    redis.await_waiting("x", 1);
+    terminal.keys("\x1a");
+    terminal.expect("PROMPT> ");
+    terminal.enter("fg");
+    terminal.expect("run x");
+    holder.signal(Signal::TERM);
+    terminal.expect("granted");
+}

@@ -1,0 +1,182 @@
+//! After a loss of data: how long a recovery lasts, what ends it, and what must not be forgotten.
+
+use std::time::Duration;
+
+use fairlock::{BreakOutcome, Client, Guard, Lock, LockOptions};
+use testkit::{RedisServer, SOON, eventually_async, keys_left, soon};
+
+/// Far longer than a recovery that waits for nobody, and renewed by hand only: the holder is connected and says
+/// nothing.
+const LEASE: Duration = Duration::from_secs(600);
+const LIVENESS: Duration = Duration::from_secs(1);
+
+fn options() -> LockOptions {
+    LockOptions::new().lease(LEASE).liveness(LIVENESS).manual_renewal()
+}
+
+async fn lock_of(server: &RedisServer) -> Lock {
+    Client::connect(&server.url()).await.unwrap().lock_with("lock", options()).unwrap()
+}
+
+async fn flush(server: &RedisServer) {
+    let _: () = redis::cmd("FLUSHALL").query(&mut server.raw()).unwrap();
+}
+
+/// Waits until a waiter has returned to the emptied server, and says how long the recovery lasts that it opened.
+async fn recovery(lock: &Lock) -> Duration {
+    let mut left = None;
+    eventually_async("a recovery is open", SOON, async || {
+        left = lock.inspect().await.unwrap().recovering_for;
+        left.is_some()
+    })
+    .await;
+    left.unwrap()
+}
+
+/// Somebody holds the lock, and another process waits for it.
+async fn held_and_waited_for(server: &RedisServer) -> (Guard, Lock, fairlock::Waiting) {
+    let guard = lock_of(server).await.acquire().await.unwrap();
+    let lock = lock_of(server).await;
+    let waiting = lock.enqueue().await.unwrap();
+    (guard, lock, waiting)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_waits_for_the_holder_however_often_data_is_lost() {
+    let server = RedisServer::start();
+    let (guard, lock, waiting) = held_and_waited_for(&server).await;
+    for losses in 1..=10 {
+        flush(&server).await;
+        let left = recovery(&lock).await;
+        assert!(left > LEASE / 2, "after {losses} losses of data the recovery lasts {left:?} only");
+    }
+    // The holder comes back, and all is as it was.
+    guard.renew().await.unwrap();
+    assert_eq!(lock.inspect().await.unwrap().holder.map(|holder| holder.token), Some(guard.token()));
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let next = soon(waiting).await.unwrap();
+    assert!(next.token() > token);
+    drop(next);
+    keys_left(&server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_gives_back_ends_the_wait_for_it() {
+    let server = RedisServer::start();
+    let (guard, lock, waiting) = held_and_waited_for(&server).await;
+    let token = guard.token();
+    flush(&server).await;
+    recovery(&lock).await;
+    // It has not renewed since: the server hears of its lease by this only.
+    guard.release().await.unwrap();
+    let next = soon(waiting).await.expect("long before the lease would have ended");
+    assert!(next.token() > token);
+    drop(next);
+    keys_left(&server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_ends_the_wait_for_a_holder_that_is_no_more() {
+    let server = RedisServer::start();
+    let (guard, lock, waiting) = held_and_waited_for(&server).await;
+    flush(&server).await;
+    recovery(&lock).await;
+    assert_eq!(lock.break_lease(0).await.unwrap(), BreakOutcome::Unknown, "that is for force alone");
+    assert_eq!(lock.force_break_lease(0).await.unwrap(), BreakOutcome::Ended);
+    let next = soon(waiting).await.expect("long before the lease would have ended");
+    // The old holder is told, by force or not.
+    guard.renew().await.unwrap_err();
+    drop((guard, next));
+    keys_left(&server);
+}
+
+/// Others' waiters come back within their own heartbeats, and are not overtaken by those who notice sooner.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_slowest_waiter_has_the_time_to_return() {
+    let server = RedisServer::start();
+    let slow = Duration::from_secs(60);
+    let lock_with = async |liveness| {
+        let options = options().liveness(liveness);
+        Client::connect(&server.url()).await.unwrap().lock_with("lock", options).unwrap()
+    };
+    let guard = lock_with(LIVENESS).await.acquire().await.unwrap();
+    let first = lock_with(slow).await.enqueue().await.unwrap();
+    let quick = lock_with(LIVENESS).await;
+    let second = quick.enqueue().await.unwrap();
+    // The quick one has heard how slow the slowest is.
+    second.position().await.unwrap();
+    guard.release().await.unwrap();
+    let guard = soon(first).await.unwrap();
+    let third = lock_with(slow).await.enqueue().await.unwrap();
+    second.position().await.unwrap();
+    drop(guard);
+    let guard = soon(second).await.unwrap();
+    let fourth = quick.enqueue().await.unwrap();
+    fourth.position().await.unwrap();
+    flush(&server).await;
+    guard.release().await.unwrap();
+    let left = recovery(&quick).await;
+    assert!(left > slow / 2, "the slow one notices within {:?}, and the recovery lasts {left:?}", slow / 3);
+    drop((third, fourth));
+}
+
+#[cfg(target_os = "linux")]
+mod clocks {
+    use super::*;
+    use testkit::vclock::WallClock;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    async fn cycle(lock: &Lock) -> u64 {
+        let guard = lock.acquire().await.unwrap();
+        let token = guard.token();
+        guard.release().await.unwrap();
+        token
+    }
+
+    /// Waits until the server has looked at its clock, which was set, and has removed what expired by it.
+    async fn look(server: &RedisServer, before: u64, forwards: bool) {
+        eventually_async("the server has the new time", SOON, async || (time_of(server) > before + 1000) == forwards)
+            .await;
+        let _: bool = redis::cmd("EXISTS").arg("fairlock:{lock}:state").query(&mut server.raw()).unwrap();
+    }
+
+    fn time_of(server: &RedisServer) -> u64 {
+        let (seconds, _): (u64, u64) = redis::cmd("TIME").query(&mut server.raw()).unwrap();
+        seconds
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn tokens_rise_over_a_clock_that_jumps_while_nobody_wants_the_lock() {
+        let clock = WallClock::on_time();
+        let server = clock.given_to(RedisServer::builder()).start();
+        let mut last = 0;
+        for _ in 0..2 {
+            last = cycle(&lock_of(&server).await).await;
+        }
+        let now = time_of(&server);
+        clock.step_forwards(2 * HOUR);
+        look(&server, now, true).await;
+        clock.step_back(2 * HOUR + Duration::from_secs(60));
+        look(&server, now, false).await;
+        let token = cycle(&lock_of(&server).await).await;
+        assert!(token > last, "{token} after {last}");
+    }
+
+    /// As after a failover to a server that has not heard of the last grant, and whose clock is behind.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn tokens_rise_over_a_loss_of_data_on_a_slow_clock_if_the_holder_gives_back() {
+        let clock = WallClock::on_time();
+        let server = clock.given_to(RedisServer::builder()).start();
+        let guard = lock_of(&server).await.acquire().await.unwrap();
+        let last = guard.token();
+        flush(&server).await;
+        let now = time_of(&server);
+        clock.step_back(HOUR);
+        look(&server, now, false).await;
+        guard.release().await.unwrap();
+        let token = cycle(&lock_of(&server).await).await;
+        assert!(token > last, "{token} after {last}");
+    }
+}

@@ -1,0 +1,46 @@
+//! A server that may evict keys of locks.
+
+use std::time::Duration;
+
+use fairlock::{Client, LockOptions, LostReason, RenewError};
+use redis::cmd;
+use testkit::{RedisServer, SOON, child::alone, eventually, keys_left, log::Log, soon};
+
+/// Alone, because what is logged is decided once for all threads.
+#[test]
+fn whoever_connects_is_warned_and_hears_that_its_lock_was_evicted() {
+    alone("whoever_connects_is_warned_and_hears_that_its_lock_was_evicted", connect_and_be_evicted);
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn connect_and_be_evicted() {
+    // It evicts what has a time to live, and that is every key of a lock.
+    let server = RedisServer::builder().config("maxmemory 1gb").config("maxmemory-policy volatile-lru").start();
+    let limit = |bytes: u64| {
+        let () = cmd("CONFIG").arg(&["SET", "maxmemory", &bytes.to_string()]).query(&mut server.raw()).unwrap();
+    };
+    let log = Log::collect();
+    let [evicted, stranger] =
+        [Client::connect(&server.url()).await.unwrap(), Client::connect(&server.url()).await.unwrap()];
+    let renewed_soon = LockOptions::new().lease(Duration::from_secs(30)).renew_every(Duration::from_secs(1));
+    let guard = evicted.lock_with("lock", renewed_soon).unwrap().acquire().await.unwrap();
+    let warned = |log: &str| log.contains("may evict keys of locks") && log.contains("volatile-lru");
+    eventually("both are warned", SOON, || warned(&log.text()));
+
+    limit(1);
+    // Whoever writes has room made for it, as far as there is anything to evict.
+    let _ = cmd("SET").arg("key").arg("value").exec(&mut server.raw());
+    assert_eq!(cmd("DBSIZE").query::<u64>(&mut server.raw()).unwrap(), 0, "nothing was evicted");
+    limit(0);
+
+    // The server knows of no lease any more.
+    let other = soon(stranger.lock("lock").unwrap().acquire()).await.unwrap();
+    assert!(other.token() > guard.token());
+    // At its next renewal, which nobody asks for, and not at its deadline.
+    assert_eq!(soon(guard.lost()).await.reason, LostReason::Ended);
+    assert!(matches!(soon(guard.renew()).await, Err(RenewError::Lost(_))));
+    other.check().unwrap();
+    other.release().await.unwrap();
+    drop(guard);
+    keys_left(&server);
+}

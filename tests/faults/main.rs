@@ -1,0 +1,17 @@
+//! One fault at a time, each with its own test: servers that stop, restart, evict or lose data, processes that die,
+//! connections that end, a machine that is suspended.
+
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod data_loss;
+mod eviction;
+mod full_memory;
+mod full_server;
+mod old_connections;
+mod outages;
+mod process_deaths;
+mod reconnects;
+mod suspended_time;
+mod unreachable;
+mod warnings;

@@ -1,0 +1,117 @@
+//! Before a client repeats a request it ends its old connection at the server, and no other (I10). That no late request
+//! is executed then is shown in `api/cancellation.rs`.
+
+use std::collections::BTreeSet;
+use std::future::IntoFuture as _;
+use std::time::Duration;
+
+use fairlock::{Client, LockOptions};
+use redis::cmd;
+use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually_async, keys_left, soon};
+
+/// The ids of all connections to the server but the one that asks.
+fn connections(server: &RedisServer) -> BTreeSet<u64> {
+    let mut raw = server.raw();
+    let (me, list): (u64, String) =
+        redis::pipe().cmd("CLIENT").arg("ID").cmd("CLIENT").arg("LIST").query(&mut raw).unwrap();
+    let ids = list.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok());
+    ids.filter(|id| *id != me).collect()
+}
+
+/// A server that was started again counts its connections from the start: the old one's number is somebody else's.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restart_nobody_elses_connection_is_ended() {
+    let server = RedisServer::start();
+    // So that its number is not reached by those who come back first.
+    let others: Vec<_> = (0..20).map(|_| server.raw()).collect();
+    let proxy = Proxy::start(&server);
+    let before = connections(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let lock = client.lock("x").unwrap();
+    let old: Vec<u64> = connections(&server).difference(&before).copied().collect();
+    assert_eq!(old.len(), 1, "{old:?}");
+
+    proxy.refuse();
+    server.restart();
+    drop(others);
+    let mut strangers: Vec<(u64, redis::Connection)> = Vec::new();
+    while strangers.last().is_none_or(|(id, _)| *id < old[0]) {
+        let mut stranger = server.raw();
+        strangers.push((cmd("CLIENT").arg("ID").query(&mut stranger).unwrap(), stranger));
+    }
+    assert!(strangers.iter().any(|(id, _)| *id == old[0]), "nobody has the number {}", old[0]);
+    proxy.heal();
+    soon(lock.acquire().into_future()).await.unwrap().release().await.unwrap();
+    for (id, stranger) in &mut strangers {
+        cmd("PING").query::<String>(stranger).unwrap_or_else(|error| panic!("{id}: {error}"));
+    }
+    drop((lock, client));
+    keys_left(&server);
+}
+
+/// Where the server listens shows in what it says of each connection, and may look like anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_connection_is_ended_whatever_the_socket_is_called() {
+    let server = RedisServer::builder().alone().folder("fairlock addr= id=1 ").start();
+    let proxy = Proxy::start(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let lock = client.lock("x").unwrap();
+    let old = connections(&server);
+    assert_eq!(old.len(), 1, "{old:?}");
+    let held = proxy.fault_times(1, Target::request("evalsha").command(), Act::Hold);
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    tokio::task::block_in_place(|| held.await_struck());
+    proxy.abandon();
+    soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+    assert!(connections(&server).is_disjoint(&old), "{old:?} is left of {:?}", connections(&server));
+}
+
+/// A server that is busy when a connection is set up does not answer who that is. It is not taken into use: the next
+/// one could not end it, and its requests would run late.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_whose_number_is_not_known_is_not_used() {
+    for asked in ["id", "server", "kill"] {
+        let server = RedisServer::builder().alone().start();
+        let proxy = Proxy::start(&server);
+        let client = Client::connect(&proxy.url()).await.unwrap();
+        let lock = client.lock("x").unwrap();
+        let busy = || proxy.fault_times(1, Target::request(asked), Act::Answer("BUSY Redis is busy running a script."));
+        if asked != "kill" {
+            let busy = busy();
+            proxy.abandon();
+            eventually_async("the server is busy", SOON, async || busy.struck() == 1).await;
+        }
+        // On its way over the connection that was set up last.
+        soon(lock.acquire().into_future()).await.unwrap().release().await.unwrap();
+        let old = connections(&server);
+
+        let held = proxy.fault_times(1, Target::request("evalsha").command(), Act::Hold);
+        let waiting = tokio::spawn(lock.acquire().into_future());
+        tokio::task::block_in_place(|| held.await_struck());
+        let busy = (asked == "kill").then(busy);
+        proxy.abandon();
+        soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+        assert!(busy.is_none_or(|busy| busy.struck() == 1), "nothing was ended");
+        assert!(connections(&server).is_disjoint(&old), "{asked}: {old:?} is left of {:?}", connections(&server));
+        drop((lock, client));
+        drop(held);
+    }
+}
+
+/// Where a client may not end its old connections a request may run late: what it would leave behind is a claim.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_end_connections_gets_a_claim_first() {
+    let liveness = Duration::from_secs(60);
+    let options = || LockOptions::new().lease(10 * liveness).liveness(liveness);
+    for (rules, longest) in [("+@all", 10 * liveness), ("+@all -client +client|id", liveness)] {
+        let server = RedisServer::builder().user("locker", &format!("on >pw ~* &* {rules}")).start();
+        let client = Client::connect(&server.url_as("locker", "pw")).await.unwrap();
+        let guard = soon(client.lock_with("x", options()).unwrap().acquire().into_future()).await.unwrap();
+        let left = guard.remaining();
+        // The claim is confirmed by a third of it at the earliest.
+        assert!(left <= longest && left > longest / 2, "{left:?} is left under {rules}");
+        guard.release().await.unwrap();
+        drop(client);
+        keys_left(&server);
+    }
+}

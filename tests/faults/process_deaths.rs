@@ -1,0 +1,118 @@
+//! Nobody waits for the dead (I5): many waiters that died together cost one liveness window, and a holder that died
+//! costs the rest of its lease.
+
+use std::time::{Duration, Instant};
+
+use fairlock::{Client, LockOptions};
+use testkit::{Child, RedisServer, SOON, child, keys_left};
+
+const DEAD: usize = 20;
+const LIVENESS: Duration = Duration::from_secs(3);
+const BUFFER: Duration = Duration::from_secs(1);
+/// The most that the dead may cost in all: their window, the buffer, and a heartbeat.
+const WINDOW: Duration = Duration::from_secs(3 + 1 + 1);
+
+/// The helper processes of this file.
+#[test]
+fn child() {
+    child::main(|role, args| match (role, args) {
+        ("wait", [url]) => wait(url),
+        ("hold", [url, lease_s]) => hold(url, lease_s.parse().unwrap()),
+        other => panic!("no role {other:?}"),
+    });
+}
+
+fn waiters_options() -> LockOptions {
+    LockOptions::new().liveness(LIVENESS).buffer(BUFFER)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn wait(url: &str) {
+    let client = Client::connect(url).await.unwrap();
+    let waiting = client.lock_with("lock", waiters_options()).unwrap().enqueue().await.unwrap();
+    child::say("queued");
+    let _guard = waiting.await.unwrap();
+    child::say("granted");
+    std::future::pending::<()>().await;
+}
+
+/// A liveness so long that no heartbeat comes while the test runs.
+fn patient(lease_s: u64) -> LockOptions {
+    LockOptions::new().lease(Duration::from_secs(lease_s)).liveness(10 * SOON)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn hold(url: &str, lease_s: u64) {
+    let client = Client::connect(url).await.unwrap();
+    let _guard = client.lock_with("lock", patient(lease_s)).unwrap().acquire().await.unwrap();
+    child::say("granted");
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn twenty_dead_waiters_cost_one_window() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock_with("lock", waiters_options()).unwrap();
+    let guard = lock.acquire().await.unwrap();
+
+    // Processes, not tasks: each is a session of its own, and none says good-bye.
+    let mut waiters: Vec<Child> = (0..DEAD).map(|_| Child::spawn("wait", &[&server.url()])).collect();
+    waiters.iter_mut().for_each(|waiter| drop(waiter.wait_line("queued", SOON)));
+    let last = lock.enqueue().await.unwrap();
+    assert_eq!(last.position().await.unwrap(), DEAD as u64 + 1);
+
+    waiters.iter_mut().for_each(Child::kill);
+    let released = Instant::now();
+    guard.release().await.unwrap();
+    let guard = last.await.unwrap();
+    // Twice as long is slack for a busy machine. A window for each of them would be a hundred seconds.
+    let took = released.elapsed();
+    assert!(took < 2 * WINDOW, "{took:?} for {DEAD} dead waiters");
+    assert!(waiters.iter_mut().all(|waiter| !waiter.lines().contains(&"granted".to_owned())));
+    guard.release().await.unwrap();
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_dead_holder_costs_its_lease_and_no_poll() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock_with("lock", patient(3)).unwrap();
+    let mut holder = Child::spawn("hold", &[&server.url(), "3"]);
+    holder.wait_line("granted", SOON);
+    let waiting = lock.enqueue().await.unwrap();
+    holder.kill();
+
+    let asked = Instant::now();
+    let left = lock.inspect().await.unwrap().holder.unwrap().remaining;
+    let guard = waiting.await.unwrap();
+    let took = asked.elapsed();
+    // A poll would come with a heartbeat, after 100 s.
+    assert!(took >= left, "granted {:?} before the lease ended", left - took);
+    assert!(took < left + SOON, "granted {:?} after the lease ended", took - left);
+    guard.release().await.unwrap();
+    keys_left(&server);
+}
+
+/// The one who should ask when the lease ends may be dead too. Then those behind it ask.
+#[tokio::test]
+async fn a_dead_holder_before_a_dead_waiter_costs_no_poll() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock_with("lock", patient(3)).unwrap();
+    let mut holder = Child::spawn("hold", &[&server.url(), "6"]);
+    holder.wait_line("granted", SOON);
+    let mut waiter = Child::spawn("wait", &[&server.url()]);
+    waiter.wait_line("queued", SOON);
+    let waiting = lock.enqueue().await.unwrap();
+    waiter.kill();
+    holder.kill();
+    let asked = Instant::now();
+    let left = lock.inspect().await.unwrap().holder.unwrap().remaining;
+    let guard = waiting.await.unwrap();
+    let took = asked.elapsed();
+    assert!(took < left.max(WINDOW) + SOON, "granted {took:?} after both had died, the lease was {left:?}");
+    guard.release().await.unwrap();
+    keys_left(&server);
+}

@@ -1,0 +1,296 @@
+//! Clients that return to a server that lost their data, or that end in the moment of a grant. Each case was a bug once
+//! (docs/track-record.md).
+use std::future::IntoFuture;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use fairlock::{Client, LockOptions};
+use testkit::{Act, RedisServer, SOON, Target, eventually, eventually_async, keys_left, soon};
+
+async fn client(server: &RedisServer) -> Client {
+    Client::connect(&server.url()).await.unwrap()
+}
+
+fn flush(server: &RedisServer) {
+    let _: () = redis::cmd("FLUSHALL").query(&mut server.raw()).unwrap();
+}
+
+fn poll_once<F: Future + Unpin>(future: &mut F) -> bool {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// The waiter's heartbeats are much more frequent than the holder's renewals: it is back first, and must wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_to_return_leaves_the_holder_its_lease() {
+    let server = RedisServer::start();
+    let options = || LockOptions::new().lease(Duration::from_secs(60)).liveness(Duration::from_secs(1));
+    let (holder, waiter) = (client(&server).await, client(&server).await);
+    let guard = holder.lock_with("x", options()).unwrap().acquire().await.unwrap();
+    let lock = waiter.lock_with("x", options()).unwrap();
+    let waiting = lock.enqueue().await.unwrap();
+
+    flush(&server);
+    let mut recovering = Duration::ZERO;
+    eventually_async("the waiter is back", SOON, async || {
+        recovering = lock.inspect().await.unwrap().recovering_for.unwrap_or_default();
+        !recovering.is_zero()
+    })
+    .await;
+    assert!(recovering > Duration::from_secs(10), "{recovering:?} is less than what was left of the lease");
+    assert!(guard.check().is_ok());
+    drop(waiting);
+    // The server has not heard of this lease since, nor of another: it was held to the end.
+    guard.release().await.unwrap();
+    drop((holder, waiter, lock));
+    keys_left(&server);
+}
+
+/// A waiter that stands in the snapshot, too, knows more than the snapshot does: that another was granted the lock
+/// since.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = testkit::Proxy::start(&server);
+    let options = || LockOptions::new().lease(Duration::from_secs(9)).liveness(Duration::from_secs(2));
+    let lock = |client: &Client| client.lock_with("x", options()).unwrap();
+    let (old, holder, waiter) =
+        (client(&server).await, Client::connect(&proxy.url()).await.unwrap(), client(&server).await);
+    let first = lock(&old).acquire().await.unwrap();
+    let next = lock(&holder).enqueue().await.unwrap();
+    let mut last = lock(&waiter).enqueue().await.unwrap();
+    let _: () = redis::cmd("SAVE").query(&mut server.raw()).unwrap();
+    first.release().await.unwrap();
+    let guard = soon(next.into_future()).await.unwrap();
+    guard.renew().await.unwrap();
+    last.position().await.unwrap();
+
+    proxy.refuse();
+    server.kill();
+    server.restart();
+    let state = lock(&waiter);
+    eventually_async("the waiter is back, and nobody is granted", SOON, async || {
+        state.inspect().await.is_ok_and(|state| state.recovering_for.is_some())
+    })
+    .await;
+    assert!(guard.check().is_ok() && !poll_once(&mut last), "granted beside a holder");
+    proxy.heal();
+    eventually_async("the holder is back", SOON, async || {
+        state.inspect().await.is_ok_and(|state| state.holder.is_some_and(|holder| holder.token == guard.token()))
+    })
+    .await;
+    guard.release().await.unwrap();
+    soon(last.into_future()).await.unwrap().release().await.unwrap();
+    drop((old, holder, waiter, state));
+    keys_left(&server);
+}
+
+/// A stranger may be granted after a loss, but a client that was here before is no stranger.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newcomer_of_an_old_client_does_not_overtake_what_its_client_knows() {
+    let server = RedisServer::start();
+    // Nothing is granted until the recovery ends, which is as long as a lease.
+    let options = || LockOptions::new().lease(Duration::from_secs(3)).liveness(Duration::from_secs(3));
+    let (holder, waiter) = (client(&server).await, client(&server).await);
+    let guard = holder.lock_with("x", options()).unwrap().acquire().await.unwrap();
+    let mut old = waiter.lock_with("x", options()).unwrap().enqueue().await.unwrap();
+    flush(&server);
+    let mut new = waiter.lock_with("x", options()).unwrap().enqueue().await.unwrap();
+    let mut own = holder.lock_with("x", options()).unwrap().enqueue().await.unwrap();
+    assert!(guard.check().is_ok());
+    assert!(!poll_once(&mut new) && !poll_once(&mut own), "granted beside a holder");
+
+    // The holder re-asserts itself, and hands over in the old order.
+    let lock = holder.lock_with("x", options()).unwrap();
+    eventually_async("the holder is back", SOON, async || {
+        lock.inspect().await.unwrap().holder.is_some_and(|holder| holder.token == guard.token())
+    })
+    .await;
+    eventually_async("the old waiter is back", SOON, async || {
+        lock.inspect().await.unwrap().queue.first().is_some_and(|first| first.ticket == old.ticket())
+    })
+    .await;
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let second = (&mut old).await.unwrap();
+    assert!(second.token() > token);
+    assert!(!poll_once(&mut new) && !poll_once(&mut own));
+    second.release().await.unwrap();
+    let (first, later) = if new.ticket() < own.ticket() { (new, own) } else { (own, new) };
+    let third = first.await.unwrap();
+    third.release().await.unwrap();
+    later.await.unwrap().release().await.unwrap();
+    drop((holder, waiter, lock));
+    keys_left(&server);
+}
+
+/// A grant and the end of its client meet in one turn of the keeper.
+#[test]
+fn a_client_that_ends_as_it_is_granted_leaves_nothing() {
+    let server = RedisServer::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for round in 0..400_u64 {
+        runtime.block_on(async {
+            let client = client(&server).await;
+            let mut acquire = client.lock(&format!("x{round}")).unwrap().acquire().into_future();
+            poll_once(&mut acquire);
+            // Around the time that an answer takes, whatever that is on this machine.
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_micros(round * 7919 % 400) {
+                std::hint::spin_loop();
+            }
+            drop(acquire);
+        });
+    }
+    keys_left(&server);
+}
+
+/// Wakes nobody: does this in the keeper's thread, when the keeper has an outcome to tell.
+struct Instead<F: FnOnce() + Send>(Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send + 'static> Instead<F> {
+    fn waker(act: F) -> Waker {
+        Arc::new(Self(Mutex::new(Some(act)))).into()
+    }
+}
+
+impl<F: FnOnce() + Send> Wake for Instead<F> {
+    fn wake(self: Arc<Self>) {
+        let act = self.0.lock().unwrap().take();
+        act.into_iter().for_each(|act| act());
+    }
+}
+
+/// The keeper takes in a grant and, before it can tell anybody, that nobody wants it any more. Wakers run in its
+/// thread: so it is held up until all answers are there, and what is given up is given up while it carries out the
+/// first of them. It takes in 257 answers at a time, so that those which follow are taken in together with the news
+/// that they are late.
+#[test]
+fn what_is_given_up_in_the_turn_of_its_grant_is_given_back() {
+    const AT_A_TIME: usize = 257;
+    let server = RedisServer::start();
+    // A loopback port takes in as much as is written. Each small frame costs a unix socket much of its buffer.
+    let proxy = testkit::Proxy::start(&server).tcp();
+    let client = Client::builder().url(&proxy.tcp_url()).connect_lazy().unwrap();
+    let lock = |name: &str| {
+        let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON);
+        client.lock_with(name, options).unwrap()
+    };
+    drop(lock("set-up").acquire().blocking().unwrap());
+    keys_left(&server);
+    let [acquire, inspect] = ["acquire", "inspect"].map(fairlock::testing::digest);
+    let answers = proxy.fault(Target::reply(acquire), Act::Hold);
+    let inspected = proxy.fault(Target::request(inspect), Act::Answer("ERR nobody is to know"));
+
+    let mut late: Vec<_> = (0..5).map(|number| lock(&format!("late{number}")).acquire().into_future()).collect();
+    let mut first = lock("first").acquire().into_future();
+    let (give_up, given_up) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
+    let waker = Instead::waker(move || {
+        drop(given_up.recv().unwrap());
+        done.send(()).unwrap();
+    });
+    assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
+    let asked = lock("asked");
+    let mut asking: Vec<_> = (0..AT_A_TIME).map(|_| Box::pin(asked.inspect())).collect();
+    assert!(!asking.iter_mut().any(poll_once) && !late.iter_mut().any(poll_once));
+    give_up.send(late).unwrap();
+    eventually("all are granted", SOON, || granted(&server) == 6);
+    eventually("the others are answered", SOON, || inspected.struck() == AT_A_TIME as u64);
+
+    let (held_up, holds) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let mut short = lock("short").acquire().timeout(Duration::from_millis(1)).into_future();
+    let waker = Instead::waker(move || {
+        held_up.send(()).unwrap();
+        let _ = goes_on.recv();
+    });
+    assert!(Pin::new(&mut short).poll(&mut Context::from_waker(&waker)).is_pending());
+    holds.recv_timeout(SOON).unwrap();
+    let replies = proxy.counts().replies;
+    answers.lift();
+    proxy.wait("all answers are there", |counts| counts.replies >= replies + 6);
+    drop(go_on);
+    is_done.recv_timeout(SOON).unwrap();
+    drop(smol::block_on(first).unwrap());
+    drop((asking, short));
+    keys_left(&server);
+}
+
+/// How many locks are held.
+fn granted(server: &RedisServer) -> usize {
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*:leases").query(&mut server.raw()).unwrap();
+    keys.len()
+}
+
+/// A proxy before a server, which can fall silent on the connections that it has, and serves new ones.
+struct Proxy {
+    port: u16,
+    silent: Arc<std::sync::Mutex<Vec<Arc<AtomicBool>>>>,
+}
+
+impl Proxy {
+    fn before(server: &RedisServer) -> Self {
+        let (listener, upstream) = (TcpListener::bind("127.0.0.1:0").unwrap(), server.port());
+        let port = listener.local_addr().unwrap().port();
+        let silent: Arc<std::sync::Mutex<Vec<Arc<AtomicBool>>>> = Arc::default();
+        let switches = silent.clone();
+        std::thread::spawn(move || {
+            for here in listener.incoming().map_while(Result::ok) {
+                let Ok(there) = TcpStream::connect(("127.0.0.1", upstream)) else { return };
+                let switch = Arc::new(AtomicBool::new(false));
+                switches.lock().unwrap().push(switch.clone());
+                for (mut from, mut to) in
+                    [(here.try_clone().unwrap(), there.try_clone().unwrap()), (there, here.try_clone().unwrap())]
+                {
+                    let switch = switch.clone();
+                    std::thread::spawn(move || {
+                        let mut buffer = [0; 65536];
+                        while let Ok(read @ 1..) = from.read(&mut buffer) {
+                            if !switch.load(Ordering::SeqCst) && to.write_all(&buffer[..read]).is_err() {
+                                return;
+                            }
+                        }
+                    });
+                }
+            }
+        });
+        Self { port, silent }
+    }
+
+    fn fall_silent(&self) {
+        self.silent.lock().unwrap().iter().for_each(|switch| switch.store(true, Ordering::SeqCst));
+    }
+
+    fn connections(&self) -> usize {
+        self.silent.lock().unwrap().len()
+    }
+}
+
+/// A connection that swallows everything is noticed in time for the turn: by the liveness, not by a fixed patience.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_connection_does_not_cost_the_turn() {
+    let server = RedisServer::builder().tcp().start();
+    let proxy = Proxy::before(&server);
+    let options = || LockOptions::new().liveness(Duration::from_secs(3)).buffer(Duration::from_secs(3));
+    let direct = client(&server).await;
+    let proxied = Client::connect(&format!("redis://127.0.0.1:{}/", proxy.port)).await.unwrap();
+    let guard = direct.lock_with("x", options()).unwrap().acquire().await.unwrap();
+    let first = proxied.lock_with("x", options()).unwrap().enqueue().await.unwrap();
+    let mut second = direct.lock_with("x", options()).unwrap().enqueue().await.unwrap();
+
+    proxy.fall_silent();
+    eventually("it connects again", SOON, || proxy.connections() > 1);
+    assert!(first.position().await.is_ok(), "it is back");
+    guard.release().await.unwrap();
+    let granted = first.await.unwrap();
+    assert!(!poll_once(&mut second));
+    granted.release().await.unwrap();
+    second.await.unwrap().release().await.unwrap();
+    drop((direct, proxied));
+    keys_left(&server);
+}

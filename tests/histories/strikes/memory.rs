@@ -1,0 +1,36 @@
+//! A server whose memory is full.
+
+use std::time::Duration;
+
+use fairlock::{AcquireError, Client};
+
+use super::tell;
+use testkit::{
+    RedisServer,
+    crew::{Crew, Fault, Struck},
+    history::Trouble,
+};
+
+/// No memory is left for as long as somebody else tries to acquire another lock in vain. A hit is one who was told so.
+pub fn out_of_memory(server: &RedisServer, span: fn(&mut Crew) -> Duration, hits: u64) -> Fault<'_> {
+    let client = Client::connect_lazy(&server.url()).unwrap();
+    let other = client.lock("other").unwrap();
+    Fault::new("out of memory", hits, move |crew| {
+        let span = span(crew);
+        Struck::during(&[Trouble::Silent], || {
+            limit(server, 1);
+            let told = match other.acquire().timeout(span).blocking() {
+                Err(AcquireError::Timeout { cause: Some(cause), .. }) => cause.contains("OOM"),
+                other => panic!("granted by a server without memory: {other:?}"),
+            };
+            limit(server, 0);
+            u64::from(told)
+        })
+    })
+}
+
+/// `maxmemory`, beyond which nothing is to be evicted. 0: no limit.
+pub fn limit(server: &RedisServer, bytes: u64) {
+    tell(server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    tell(server, &["CONFIG", "SET", "maxmemory", &bytes.to_string()]);
+}

@@ -1,0 +1,130 @@
+//! The network, through a proxy: frames that are lost, late, cut, or delivered long after they were sent.
+
+use std::time::Duration;
+
+use redis::cmd;
+
+use testkit::{
+    Act, Proxy, RedisServer, SOON, Target,
+    crew::{Crew, Fault, Struck},
+    eventually,
+    history::Trouble,
+    proxy::Counts,
+};
+
+/// What names a lock. The set-up of a connection does not, though it tries whether scripts can be called.
+const OF_LOCKS: &str = ":queue";
+
+/// Every frame that is about locks: requests, replies, or the messages of grants.
+fn any(crew: &mut Crew) -> Target {
+    match crew.rng().u32(..4) {
+        0 => Target::request(OF_LOCKS),
+        1 => Target::push(OF_LOCKS),
+        _ => Target::reply(OF_LOCKS),
+    }
+}
+
+/// A connection ends in the middle of a frame.
+pub fn cut(proxy: &Proxy, hits: u64) -> Fault<'_> {
+    Fault::new("cut in the middle of a frame", hits, |crew| {
+        let (target, bytes) = (any(crew), crew.rng().usize(1..24));
+        strike_once(crew, proxy, target, Act::Cut(bytes))
+    })
+}
+
+/// A frame is lost, and all that comes after it on its connection, until its client has made another.
+pub fn lost(proxy: &Proxy, hits: u64) -> Fault<'_> {
+    Fault::new("frames lost", hits, |crew| {
+        let target = any(crew);
+        strike_once(crew, proxy, target, Act::Swallow)
+    })
+}
+
+/// One frame is struck, and its client has noticed when this is over.
+fn strike_once(crew: &mut Crew, proxy: &Proxy, target: Target, act: Act) -> Struck {
+    Struck::during(&[Trouble::Silent], || {
+        let before = proxy.counts().connections;
+        let fault = proxy.fault_times(1, target, act);
+        fault.await_struck();
+        eventually("a client makes another connection", SOON, || {
+            // It may be one who is paused, and wakes in time.
+            crew.rest(Duration::from_millis(5));
+            proxy.counts().connections > before
+        });
+        fault.lift();
+        fault.struck()
+    })
+}
+
+/// Frames of all kinds and connections come late, for a while.
+pub fn delayed(proxy: &Proxy, hits: u64) -> Fault<'_> {
+    Fault::new("frames delayed", hits, |crew| {
+        Struck::during(&[Trouble::Silent], || {
+            let (target, delay) = (any(crew), crew.rng().u64(1..300));
+            let fault = proxy.fault_times(20, target, Act::Delay(Duration::from_millis(delay)));
+            fault.await_struck();
+            crew.rest(Duration::from_millis(500));
+            fault.lift();
+            fault.struck()
+        })
+    })
+}
+
+/// A request is held, and those behind it, all connections are given up, and then it is delivered all the same, when
+/// those who sent it have asked anew. `taken`: whether the server takes them, because its clients may not kill their
+/// old connections. A hit is a request that was delivered so.
+pub fn delivered_late(proxy: &Proxy, taken: bool, hits: u64) -> Fault<'_> {
+    Fault::new("requests delivered late", hits, move |crew| {
+        Struck::during(&[Trouble::Silent], || {
+            let members = crew.awake().len() as u64;
+            let fault = proxy.fault_times(1, Target::request(OF_LOCKS), Act::Hold);
+            fault.await_struck();
+            // Only now: some may have been on their way back from the fault before this one.
+            let before = proxy.counts();
+            proxy.abandon();
+            proxy.wait("all are back", |counts| counts.connections >= before.connections + members);
+            if !taken {
+                eventually("the client has killed what there was", SOON, || proxy.held_in_vain() == 1);
+            }
+            let back = proxy.counts();
+            proxy.wait("requests go through again", |counts| counts.requests >= back.requests + 40);
+            let lifted = proxy.counts();
+            fault.lift();
+            let delivered = |counts: &Counts| counts.late + counts.late_refused;
+            proxy.wait("the old ones are delivered", |counts| delivered(counts) > delivered(&lifted));
+            let counts = proxy.counts();
+            let (late, refused) = (counts.late - lifted.late, counts.late_refused - lifted.late_refused);
+            if taken {
+                return late;
+            }
+            assert!(late == 0, "the server has taken what was given up: {lifted:?} {counts:?}");
+            refused
+        })
+    })
+}
+
+/// All lose their connections to the master, and their questions for it, or the answers, are cut, lost, late, or
+/// refused on the way to the only sentinel. A hit is such a question.
+pub fn asked_in_vain<'a>(to_sentinel: &'a Proxy, master: &'a RedisServer, hits: u64) -> Fault<'a> {
+    const QUESTION: &str = "get-master-addr-by-name";
+    Fault::new("sentinels asked in vain", hits, |crew| {
+        let (target, act) = match crew.rng().u64(..5) {
+            0 => (Target::request(QUESTION), Act::Swallow),
+            1 => (Target::reply(QUESTION), Act::Swallow),
+            2 => (Target::reply(QUESTION), Act::Cut(crew.rng().usize(1..24))),
+            3 => (Target::reply(QUESTION), Act::Delay(Duration::from_millis(crew.rng().u64(1..300)))),
+            _ => (Target::request(QUESTION), Act::Answer("ERR not now")),
+        };
+        Struck::during(&[Trouble::Silent], || {
+            let fault = to_sentinel.fault_times(2, target, act);
+            for kind in ["normal", "pubsub"] {
+                let () = cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query(&mut master.raw()).unwrap();
+            }
+            fault.await_struck();
+            // Who is granted the lock from now on has found the master.
+            crew.work(2);
+            fault.lift();
+            fault.struck()
+        })
+    })
+}

@@ -1,0 +1,33 @@
+//! Hostile lock names, in logs.
+
+use fairlock::{Client, LockOptions};
+use testkit::texts::HOSTILE;
+use testkit::{RedisServer, child::alone, keys_left, log::Log, soon};
+
+/// A name with line ends could write lines of its own. Alone, because what is logged is decided once for all threads.
+#[test]
+fn names_are_quoted_in_logs() {
+    alone("names_are_quoted_in_logs", log_hostile_names);
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn log_hostile_names() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let log = Log::collect();
+    for name in HOSTILE {
+        let lock = client.lock_with(name, LockOptions::new()).unwrap();
+        lock.acquire().await.unwrap().release().await.unwrap();
+        let guard = lock.acquire().await.unwrap();
+        lock.force_break_lease(guard.token()).await.unwrap();
+        soon(guard.lost()).await;
+    }
+    let log = log.text();
+    for event in ["granted", "released", "lease lost"] {
+        assert!(log.matches(event).count() >= HOSTILE.len(), "{event}: {log}");
+    }
+    let bad = log.chars().find(|c| c.is_control());
+    assert!(bad.is_none(), "{bad:?} in {log:?}");
+    drop(client);
+    keys_left(&server);
+}

@@ -1,0 +1,254 @@
+//! Hostile names, labels, owners and prefixes: each is refused with a clear error, or carried faithfully from end to
+//! end. `hostile/logs.rs` has the same in logs, `cli/hostile_texts.rs` on the command line.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::future::IntoFuture as _;
+
+use fairlock::{AcquireError, BreakOutcome, Client, ConnectError, InvalidOption, LockOptions};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use redis::{Connection, cmd};
+use testkit::texts::HOSTILE;
+use testkit::{RedisServer, SOON, keys_left, soon};
+
+/// Nothing here is found by a heartbeat: who waits is woken by the message, or hangs.
+fn long() -> LockOptions {
+    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
+}
+
+fn keys(raw: &mut Connection) -> BTreeSet<Vec<u8>> {
+    cmd("KEYS").arg("*").query(raw).unwrap()
+}
+
+fn key(prefix: &str, name: &str, what: &str) -> Vec<u8> {
+    format!("{prefix}:{{{name}}}:{what}").into_bytes()
+}
+
+/// The part of a key that decides on its slot, by the rule of Redis Cluster.
+fn hash_tag(key: &[u8]) -> &[u8] {
+    let tag = key.split(|&byte| byte == b'{').nth(1).and_then(|rest| {
+        let end = rest.iter().position(|&byte| byte == b'}')?;
+        Some(&key[key.len() - key.splitn(2, |&byte| byte == b'{').nth(1)?.len()..][..end])
+    });
+    tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
+}
+
+/// Every name is a lock of its own: all are held at once, each hands over with a message of its own, and tells what its
+/// holders and waiters call themselves, byte by byte.
+async fn carried_faithfully(server: &RedisServer, prefix: &str) {
+    let mut raw = server.raw();
+    let canary = "somebody else's";
+    let _: () = cmd("SET").arg(canary).arg(1).query(&mut raw).unwrap();
+    let before = keys(&mut raw);
+    // Who waits is another client than who holds, and hears of its turn by a message alone.
+    let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
+    let other = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
+    let mut all = Vec::new();
+    for (index, name) in HOSTILE.iter().enumerate() {
+        let lock = client.lock_with(name, long()).unwrap();
+        let (label, owner) = (HOSTILE[(index + 1) % HOSTILE.len()], HOSTILE[(index + 2) % HOSTILE.len()]);
+        let guard =
+            lock.try_acquire().label(label).owner(owner).await.unwrap_or_else(|error| panic!("{name:?}: {error}"));
+        let theirs = other.lock_with(name, long()).unwrap();
+        let waiting = theirs.enqueue().label(owner).owner(label).await.unwrap();
+        let state = lock.inspect().await.unwrap();
+        let holder = state.holder.unwrap();
+        assert_eq!((&*holder.label, &*holder.owner), (label, owner), "{name:?}");
+        assert_eq!((&*state.queue[0].label, &*state.queue[0].owner), (owner, label), "{name:?}");
+        assert_eq!((lock.name(), guard.name()), (*name, *name));
+        all.push((name, guard, waiting));
+    }
+    let expected: BTreeSet<Vec<u8>> = HOSTILE
+        .iter()
+        .flat_map(|name| ["queue", "sessions", "leases", "entries", "state"].map(|what| key(prefix, name, what)))
+        .collect();
+    let made: BTreeSet<Vec<u8>> = keys(&mut raw).difference(&before).cloned().collect();
+    assert_eq!(made, expected);
+    for (name, guard, waiting) in all {
+        assert_eq!(hash_tag(&key(prefix, name, "queue")), name.as_bytes());
+        guard.release().await.unwrap();
+        let next = tokio::time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("{name:?}: not woken")).unwrap();
+        let lost = next.lost();
+        // The message that a lease is broken names the lock in the same way.
+        let lock = client.lock_with(name, long()).unwrap();
+        lock.break_lease(next.token()).await.unwrap();
+        assert_eq!(&*soon(lost).await.name, *name);
+        next.release().await.unwrap_err();
+    }
+    assert_eq!(cmd("DEL").arg(canary).query::<u32>(&mut raw).unwrap(), 1);
+    keys_left(server);
+}
+
+#[tokio::test]
+async fn hostile_names_labels_and_owners_are_carried_faithfully() {
+    carried_faithfully(&RedisServer::start(), "fairlock").await;
+}
+
+#[tokio::test]
+async fn under_hostile_prefixes_too() {
+    // Plain: who has the least rights has none to keys of other prefixes.
+    let server = RedisServer::builder().plain().start();
+    let mut held = Vec::new();
+    for prefix in HOSTILE.iter().copied().chain(["", ":", "fairlock:"]) {
+        let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
+        let lock = client.lock_with("lock", long()).unwrap();
+        // Held under all the prefixes before, the name is free under this one.
+        let guard = lock.try_acquire().await.unwrap_or_else(|error| panic!("{prefix:?}: {error}"));
+        let other = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
+        let waiting = other.lock_with("lock", long()).unwrap().enqueue().await.unwrap();
+        assert_eq!(hash_tag(&key(prefix, "lock", "queue")), b"lock");
+        guard.release().await.unwrap();
+        let next =
+            tokio::time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("{prefix:?}: not woken")).unwrap();
+        held.push((next, client));
+    }
+    carried_faithfully(&RedisServer::builder().plain().start(), "a prefix\0\r\n*1 'and' \"more\"").await;
+}
+
+/// A real cluster refuses a script whose keys are not in one slot.
+#[tokio::test]
+async fn all_keys_of_a_lock_share_a_slot() {
+    let server = RedisServer::builder().plain().tcp().config("cluster-enabled yes").start();
+    let mut raw = server.raw();
+    let slots: Vec<u32> = (0..16_384).collect();
+    let _: () = cmd("CLUSTER").arg("ADDSLOTS").arg(slots).query(&mut raw).unwrap();
+    for prefix in ["fairlock", HOSTILE[0], HOSTILE[1]] {
+        let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
+        for name in HOSTILE {
+            let guard = soon(client.lock(name).unwrap().acquire().into_future()).await.unwrap();
+            let slot = |key: &[u8]| cmd("CLUSTER").arg("KEYSLOT").arg(key).query::<u32>(&mut server.raw()).unwrap();
+            assert_eq!(slot(&key(prefix, name, "leases")), slot(name.as_bytes()), "{name:?}");
+            guard.release().await.unwrap();
+        }
+    }
+    keys_left(&server);
+}
+
+fn clear(error: &impl std::fmt::Display) {
+    let said = error.to_string();
+    assert!(said.len() < 700 && !said.chars().any(char::is_control), "{said:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_carried_is_refused() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let mega = "x".repeat(4_000_000);
+    let braces = ["{", "}", "{}", "a{b}c", "}{", "\u{1b}[2J{\n", "fairlock:{other}:queue"];
+    for name in braces.into_iter().chain(["", &mega, &"{".repeat(513), &"é".repeat(257)]) {
+        let error = client.lock(name).unwrap_err();
+        clear(&error);
+        let expected = match name.len() {
+            0 => matches!(error, InvalidOption::EmptyName),
+            513.. => matches!(error, InvalidOption::NameTooLong { length } if length == name.len()),
+            _ => matches!(error, InvalidOption::Brace { what: "the lock's name", .. }),
+        };
+        assert!(expected, "{error:?}");
+    }
+    for name in ["x".repeat(512), "é".repeat(256)] {
+        client.lock(&name).unwrap().acquire().await.unwrap().release().await.unwrap();
+    }
+    for prefix in braces.into_iter().chain([&*mega, &"{".repeat(4_000_000)]) {
+        let error = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap_err();
+        assert!(matches!(error, ConnectError::Option(_)), "{error:?}");
+        clear(&error);
+    }
+    let lock = client.lock("lock").unwrap();
+    for (label, owner) in [(&*mega, ""), ("", &*mega), (&"l".repeat(4097), ""), ("", &"é".repeat(2049))] {
+        let refused = lock.acquire().label(label).owner(owner).await.map(drop).unwrap_err();
+        assert!(matches!(refused, AcquireError::Option(InvalidOption::TooLong { .. })), "{refused:?}");
+        clear(&refused);
+    }
+    let refused = Client::builder().url(&server.url()).label(&mega).connect().await.unwrap_err();
+    assert!(matches!(refused, ConnectError::Option(InvalidOption::TooLong { .. })), "{refused:?}");
+    // Numbers that are no token, also where Lua's would round them: nobody loses anything.
+    let guard = lock.acquire().await.unwrap();
+    for token in [0, 1, guard.token() - 1, guard.token() + 1, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, u64::MAX] {
+        assert_eq!(lock.break_lease(token).await.unwrap(), BreakOutcome::Unknown, "{token}");
+        assert_eq!(lock.force_break_lease(token).await.unwrap(), BreakOutcome::Unknown, "{token}");
+        guard.renew().await.unwrap();
+    }
+    guard.release().await.unwrap();
+    lock.acquire().label("l".repeat(4096)).owner("é".repeat(2048)).await.unwrap().release().await.unwrap();
+    keys_left(&server);
+}
+
+/// Whoever speaks the protocol by other means may call itself anything: it is shown, and does no harm.
+#[tokio::test]
+async fn strangers_may_call_themselves_anything() {
+    // Plain: who has the least rights has none to channels of any name.
+    let server = RedisServer::builder().plain().start();
+    let mut raw = server.raw();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let strange: [&[u8]; 4] = [b"\xff\xfe\x00", b"", b"\xc3(", b"a.b.c\n\x1b[2J"];
+    for (index, text) in strange.into_iter().enumerate() {
+        let name = format!("lock {index}");
+        for id in [&b"\xffme.1"[..], &[text, b".2"].concat()] {
+            let mut acquire = cmd("EVALSHA");
+            acquire.arg(fairlock::testing::digest("acquire")).arg(5);
+            for what in ["queue", "sessions", "leases", "entries", "state"] {
+                acquire.arg(key("fairlock", &name, what));
+            }
+            let us = 3_600_000_000_u64;
+            acquire.arg(id).arg(1).arg(0).arg(us).arg(us).arg(0).arg(us).arg(text).arg(text).arg(text).arg(text);
+            let _: redis::Value = acquire.arg(0).arg(0).arg(0).arg(0).arg(0).arg(0).query(&mut raw).unwrap();
+        }
+        let lock = client.lock(&name).unwrap();
+        let state = lock.inspect().await.unwrap();
+        let holder = state.holder.unwrap();
+        assert_eq!(holder.label, String::from_utf8_lossy(text));
+        assert_eq!((state.waiting, &*state.queue[0].owner), (1, &*String::from_utf8_lossy(text)));
+        let busy = lock.try_acquire().await.unwrap_err();
+        clear(&busy);
+        for token in [holder.token, lock.inspect().await.unwrap().holder.unwrap().token] {
+            lock.force_break_lease(token).await.unwrap();
+        }
+        if let Some(holder) = lock.inspect().await.unwrap().holder {
+            lock.force_break_lease(holder.token).await.unwrap();
+        }
+    }
+    keys_left(&server);
+}
+
+#[test]
+fn any_name_is_refused_or_carried() {
+    let server = RedisServer::start();
+    let raw = RefCell::new(server.raw());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let connect = || pollster::block_on(Client::connect(&server.url())).unwrap();
+    let (client, other) = (connect(), connect());
+    let config = Config { cases: 300, failure_persistence: None, ..Config::default() };
+    let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"the usual texts.");
+    let piece = prop_oneof![
+        3 => any::<char>().prop_map(String::from),
+        2 => proptest::sample::select(HOSTILE).prop_map(str::to_owned),
+        1 => proptest::sample::select(vec!["{", "}", ".", ":", " ", "\0", "\r\n", "%", "*", "?", "\\", "\"", "'"])
+            .prop_map(str::to_owned),
+    ];
+    let texts = proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat());
+    TestRunner::new_with_rng(config, seed)
+        .run(&(texts.clone(), texts), |(name, label)| {
+            let bad = name.is_empty() || name.len() > 512 || name.contains(['{', '}']);
+            let Ok(lock) = client.lock_with(&name, long()) else {
+                prop_assert!(bad);
+                return Ok(());
+            };
+            prop_assert!(!bad);
+            let guard = lock.try_acquire().label(label.clone()).blocking().unwrap();
+            let leases = key("fairlock", &name, "leases");
+            let held: bool = cmd("EXISTS").arg(leases).query(&mut *raw.borrow_mut()).unwrap();
+            prop_assert!(held);
+            let waiting = other.lock_with(&name, long()).unwrap().enqueue().owner(label.clone()).blocking().unwrap();
+            let state = pollster::block_on(lock.inspect()).unwrap();
+            prop_assert_eq!(state.holder.map(|holder| holder.label), Some(label.clone()));
+            prop_assert_eq!(&state.queue[0].owner, &label);
+            drop(guard);
+            // By a message; a heartbeat comes too late for this.
+            let next = runtime.block_on(soon(waiting)).unwrap();
+            runtime.block_on(next.release()).unwrap();
+            Ok(())
+        })
+        .unwrap();
+    keys_left(&server);
+}

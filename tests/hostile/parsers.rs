@@ -1,0 +1,273 @@
+//! The parsers of replies, messages and URLs: random and mutated values cause no panic, and well-formed values are read
+//! as they were meant. `fuzz/` does the same for as long as one likes.
+
+use std::time::Duration;
+
+use fairlock::testing::{ReadReply, read_push, read_reply, read_url};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use redis::Value;
+
+/// The same cases each time.
+fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"the usual texts.");
+    TestRunner::new_with_rng(config, seed).run(strategy, test).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// What the scripts count with.
+const MOST: u64 = 1 << 53;
+
+/// Scripts, and the words with which their replies begin.
+const WORDS: &[(&str, &str)] = &[
+    ("acquire", "granted"),
+    ("acquire", "queued"),
+    ("acquire", "busy"),
+    ("acquire", "refused"),
+    ("heartbeat", "alive"),
+    ("heartbeat", "unknown"),
+    ("renew", "renewed"),
+    ("renew", "broken"),
+    ("renew", "lost"),
+    ("release", "released"),
+    ("release", "expired"),
+    ("release", "left"),
+    ("release", "unknown"),
+    ("leave", "left"),
+    ("inspect", "state"),
+    ("break", "told"),
+    ("break", "ended"),
+    ("break", "unknown"),
+];
+
+fn word() -> impl Strategy<Value = (&'static str, &'static str)> {
+    proptest::sample::select(WORDS)
+}
+
+fn field() -> impl Strategy<Value = &'static str> {
+    let fields = "epoch stamp token waiting lease_left_us recover_left_us holder holder_token holder_ticket again left_us granted_token \
+                  ticket rank pace_us longest_us held_id held_token held_label held_owner held_us held_broken page unheard_of";
+    proptest::sample::select(fields.split_whitespace().collect::<Vec<_>>())
+}
+
+fn bulk(text: impl AsRef<[u8]>) -> Value {
+    Value::BulkString(text.as_ref().to_vec())
+}
+
+/// Scripts say numbers in both ways.
+fn numeral(number: u64, as_text: bool) -> Value {
+    if as_text { bulk(number.to_string()) } else { Value::Int(number.cast_signed()) }
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<i64>().prop_map(Value::Int),
+        any::<u64>().prop_map(|number| bulk(number.to_string())),
+        vec(any::<u8>(), 0..20).prop_map(Value::BulkString),
+        any::<String>().prop_map(Value::SimpleString),
+        any::<f64>().prop_map(Value::Double),
+        any::<bool>().prop_map(Value::Boolean),
+        field().prop_map(bulk),
+        word().prop_map(|(_, word)| bulk(word)),
+        Just(Value::Nil),
+        Just(Value::Okay),
+    ];
+    leaf.prop_recursive(4, 64, 8, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..8).prop_map(Value::Array),
+            vec(inner.clone(), 0..8).prop_map(Value::Set),
+            vec((inner.clone(), inner), 0..4).prop_map(Value::Map),
+        ]
+    })
+}
+
+/// Like a reply, but for some of it; and the script that it is of.
+fn nearly_a_reply() -> impl Strategy<Value = (&'static str, Value)> {
+    // Mostly what a field may be, because one that cannot be is the end of the reply.
+    let number = || (any::<u64>(), any::<bool>()).prop_map(|(n, text)| numeral(n, text));
+    let page = vec(vec(number(), 4..8).prop_map(Value::Array), 0..3).prop_map(Value::Array);
+    let value = prop_oneof![4 => number(), 1 => page, 1 => any_value()];
+    let fields = vec((field().prop_map(bulk), value), 0..6);
+    let always = (vec(0..=MOST, 8), any::<bool>());
+    (word(), always, fields, vec(any_value(), 0..3)).prop_map(|((script, word), (n, whole), fields, tail)| {
+        let always = ALWAYS.iter().zip(n).flat_map(|(name, n)| [bulk(name), Value::Int(n.cast_signed())]);
+        let always = always.take(if whole { 2 * ALWAYS.len() } else { 0 });
+        let pairs = fields.into_iter().flat_map(|(name, value)| [name, value]);
+        (script, Value::Array([bulk(word)].into_iter().chain(always).chain(pairs).chain(tail).collect()))
+    })
+}
+
+/// What every reply tells.
+const ALWAYS: [&str; 8] =
+    ["epoch", "stamp", "token", "waiting", "lease_left_us", "recover_left_us", "pace_us", "longest_us"];
+
+#[test]
+fn no_reply_causes_a_panic() {
+    check(3000, &(word(), any_value()), |((script, _), value)| {
+        read_reply(script, &value);
+        Ok(())
+    });
+    check(3000, &nearly_a_reply(), |(script, value)| {
+        if let Some(reply) = read_reply(script, &value) {
+            // What is read can be counted on, and with.
+            prop_assert!(reply.numbers.iter().chain(&reply.told).all(|number| *number <= MOST), "{reply:?}");
+            prop_assert!(reply.spans.iter().all(|span| *span <= MOST.into()), "{reply:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn replies_are_read_as_they_were_meant() {
+    let waiter = (any::<String>(), 0..=MOST, any::<String>(), any::<String>(), 0..=MOST, any::<bool>());
+    let strategy = (
+        (word(), any::<[bool; 16]>(), vec(1..=MOST, 16)),
+        (any::<String>(), any::<String>(), ".+", any::<bool>()),
+        vec(waiter, 0..5),
+    );
+    check(500, &strategy, |(((script, word), as_text, n), (label, owner, id, broken), waiters)| {
+        let mut items = vec![bulk(word)];
+        let names = ALWAYS.into_iter().chain(["left_us", "granted_token", "ticket", "rank"]);
+        for (index, name) in names.enumerate() {
+            items.extend([bulk(name), numeral(n[index], as_text[index])]);
+        }
+        items.extend([bulk("from a later version"), Value::Array(vec![Value::Nil])]);
+        items.extend([bulk("holder"), bulk(&id), bulk("holder_token"), numeral(n[12], as_text[10])]);
+        items.extend([bulk("holder_ticket"), numeral(n[13], as_text[10])]);
+        items.extend([bulk("held_id"), bulk(&id), bulk("held_token"), numeral(n[14], as_text[11])]);
+        items.extend([bulk("held_label"), bulk(&label), bulk("held_owner"), bulk(&owner)]);
+        items.extend([bulk("held_us"), numeral(n[15], as_text[12]), bulk("held_broken"), numeral(broken.into(), true)]);
+        let page = waiters.iter().map(|(id, ticket, label, owner, waited, alive)| {
+            let alive = numeral((*alive).into(), as_text[15]);
+            Value::Array(vec![
+                bulk(id),
+                numeral(*ticket, as_text[13]),
+                bulk(label),
+                bulk(owner),
+                numeral(*waited, as_text[14]),
+                alive,
+            ])
+        });
+        items.extend([bulk("page"), Value::Array(page.collect())]);
+        let value = Value::Array(items);
+        let ReadReply { numbers, spans, again, own, told, holder, page } = read_reply(script, &value).unwrap();
+        prop_assert_eq!(numbers.as_slice(), &n[..4]);
+        prop_assert_eq!(spans.to_vec(), n[4..8].iter().map(|&n| u128::from(n)).collect::<Vec<_>>());
+        prop_assert!(!again);
+        prop_assert_eq!(own, Some((id.clone(), [n[12], n[13]])));
+        let meant = match word {
+            "granted" => vec![n[9], n[8]],
+            "queued" => vec![n[10], n[11]],
+            "alive" => vec![n[11]],
+            "renewed" | "told" => vec![n[8]],
+            _ => vec![],
+        };
+        prop_assert_eq!(told, meant);
+        if ["busy", "state"].contains(&word) {
+            let held = holder.unwrap();
+            prop_assert_eq!((held.id, held.token, held.label, held.owner), (id, n[14], label, owner));
+            prop_assert_eq!((held.held_for, held.broken), (Duration::from_micros(n[15]), broken));
+            prop_assert_eq!(held.remaining, Duration::from_micros(n[4]));
+        } else {
+            prop_assert_eq!(holder, None);
+        }
+        let read: Vec<_> = page
+            .into_iter()
+            .map(|w| (w.id, w.ticket, w.label, w.owner, w.waited.as_micros() as u64, w.alive))
+            .collect();
+        prop_assert_eq!(read, if word == "state" { waiters } else { vec![] });
+        for (another, _) in WORDS.iter().filter(|(another, its)| !WORDS.contains(&(another, word)) && *its != word) {
+            prop_assert_eq!(read_reply(another, &value), None, "{} does not reply {}", another, word);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn messages_are_read_as_they_were_meant_or_not_at_all() {
+    let strategy = (
+        any::<bool>(),
+        "[^ ]+",
+        [0..=MOST, 0..=MOST],
+        0..=MOST,
+        ("[^ ]*", ".*"),
+        vec((any::<usize>(), any::<u8>()), 1..4),
+    );
+    check(3000, &strategy, |(grant, id, [token, ticket], left, (secret, queue), changes)| {
+        let kind = if grant { "grant" } else { "break" };
+        let message = format!("{kind} {id} {token} {ticket} {left} {secret} {queue}");
+        prop_assert_eq!(read_push(message.as_bytes()), Some((grant, id, [token, ticket], [secret, queue])));
+        let mut mutated = message.into_bytes();
+        for (at, byte) in changes {
+            let at = at % mutated.len();
+            match byte % 3 {
+                0 => drop(mutated.splice(at..at, [byte])),
+                1 => mutated.truncate(at + 1),
+                _ => mutated[at] = byte,
+            }
+        }
+        if let Some((grant, id, numbers, [secret, queue])) = read_push(&mutated) {
+            // Nothing of what is read was not said.
+            let said = String::from_utf8(mutated).unwrap();
+            prop_assert!(said.starts_with(if grant { "grant " } else { "break " }), "{said:?}");
+            prop_assert!(
+                said.contains(&format!(" {id} ")) && said.ends_with(&format!(" {secret} {queue}")),
+                "{said:?}"
+            );
+            let said = |number: &u64| *number <= MOST && said.contains(&number.to_string());
+            prop_assert!(numbers.iter().all(said), "{numbers:?}");
+        }
+        Ok(())
+    });
+    check(1000, &vec(any::<u8>(), 0..60), |bytes| {
+        read_push(&bytes);
+        Ok(())
+    });
+}
+
+#[test]
+fn no_url_causes_a_panic_and_none_tells_its_password() {
+    const PASSWORD: &str = "open-sesame";
+    check(2000, &any::<String>(), |url| {
+        let _ = read_url(&url);
+        Ok(())
+    });
+    let scheme = proptest::sample::select(vec![
+        "redis",
+        "rediss",
+        "valkey",
+        "unix",
+        "redis+unix",
+        "redis+sentinel",
+        "rediss-sentinel",
+        "redis+cluster",
+        "http",
+        "",
+    ]);
+    let user = prop_oneof![Just(String::new()), any::<String>(), "[a-z%0-9]*"];
+    let host = "[a-z0-9.,:\\[\\]%-]{0,12}";
+    let path = prop_oneof![Just(String::new()), "/[a-z0-9/%]*", any::<String>()];
+    let query = prop_oneof![
+        Just(format!("?sentinel_password={PASSWORD}")),
+        Just(format!("?pass={PASSWORD}&user=x&db=3")),
+        Just(String::new()),
+        "[?&=#a-z0-9%]*",
+    ];
+    check(3000, &(scheme, user, host, path, query), |(scheme, user, host, path, query)| {
+        // A slash ends what can be a login.
+        let user: String = user.replace(['/', '\\', '?', '#'], "");
+        let shown = read_url(&format!("{scheme}://{user}:{PASSWORD}@{host}{path}{query}"));
+        let said = shown.unwrap_or_else(|refused| refused);
+        prop_assert!(!said.contains(PASSWORD), "{said}");
+        Ok(())
+    });
+    for (scheme, port) in [("redis", 6379), ("valkey", 6379)] {
+        check(100, &("[a-z][a-z0-9]{0,10}", proptest::option::of(1..=u16::MAX)), |(host, given)| {
+            let url =
+                format!("{scheme}://u:{PASSWORD}@{host}{}/3", given.map_or(String::new(), |port| format!(":{port}")));
+            prop_assert_eq!(read_url(&url), Ok(format!("{host}:{}", given.unwrap_or(port))));
+            Ok(())
+        });
+    }
+}

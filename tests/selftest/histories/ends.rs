@@ -1,0 +1,95 @@
+//! I8 and I9: every acquire ends by its timeout and leaves nothing behind.
+
+use super::*;
+use testkit::history::nothing_left;
+
+#[test]
+fn all_finished_rejects_who_did_not() {
+    rejected(good_but(&[("50 c c.1 released", "")]).all_finished(), "c.1");
+    rejected(good_but(&[("41 c c.1 granted 204", ""), ("50 c c.1 released", "")]).all_finished(), "c.1");
+    // A pause is no end, nor is a mark, nor that its caller went on without saying that it left.
+    rejected(good_but(&[("50 c c.1 released", "50 c - paused")]).all_finished(), "c.1");
+    rejected(good_but(&[("50 c c.1 released", "50 c c.1 held")]).all_finished(), "c.1");
+    rejected(
+        good_but(&[("41 c c.1 granted 204", ""), ("50 c c.1 released", "50 c c.1 returned")]).all_finished(),
+        "c.1",
+    );
+    assert_eq!(good_but(&[("50 c c.1 released", "50 c - died")]).all_finished(), Ok(()));
+    for end in ["left", "untaken"] {
+        let ended = [("41 c c.1 granted 204", ""), ("50 c c.1 released", &*format!("50 c c.1 {end}"))];
+        assert_eq!(good_but(&ended).all_finished(), Ok(()));
+    }
+}
+
+/// b gives up after 10, at 30.
+const TIMEOUT: &str = "
+10 a a.1 called
+12 a a.1 granted 100
+20 b b.1 called 10
+21 b b.1 queued 201
+30 b b.1 left
+AT b b.1 returned
+60 a a.1 released
+";
+
+fn returned_at(at: u64, changes: &[(&str, &str)]) -> Result<(), String> {
+    let slack = Terms { lateness: Duration::from_nanos(5), slack: Duration::from_nanos(50), ..terms() };
+    let history = changed(&TIMEOUT.replace("AT", &at.to_string()), changes);
+    assert_eq!(history.check(), Ok(()), "only the time may be wrong here");
+    history.by_their_timeouts(&slack)
+}
+
+#[test]
+fn an_acquire_returns_by_its_timeout() {
+    assert_eq!(returned_at(30, &[]), Ok(()));
+    assert_eq!(returned_at(35, &[]), Ok(()));
+    rejected(returned_at(36, &[]), "b.1 returned 0.000 ms after its timeout");
+    // No trouble of the server excuses it.
+    let history = history(&TIMEOUT.replace("AT", "36"));
+    for trouble in [Trouble::Silent, Trouble::LostData] {
+        rejected(history.by_their_timeouts(&in_trouble(trouble, 20, 40)), "b.1 returned");
+    }
+    // A pause of its own process does, one of another or one later does not.
+    assert_eq!(returned_at(50, &[("30 b b.1 left", "29 b - paused\n30 b b.1 left")]), Ok(()));
+    rejected(returned_at(50, &[("30 b b.1 left", "29 a - paused\n30 b b.1 left")]), "b.1 returned");
+    rejected(returned_at(50, &[("30 b b.1 left", "30 b b.1 left\n55 b - paused")]), "b.1 returned");
+    // Who called when its process was being stopped stood still with it, and who called later did not.
+    let stopping = |until: u64| format!("19 b - paused\n{until} b - resumed\n20 b b.1 called 10");
+    assert_eq!(returned_at(50, &[("20 b b.1 called 10", &stopping(49))]), Ok(()));
+    rejected(returned_at(50, &[("20 b b.1 called 10", &stopping(19))]), "b.1 returned");
+    assert_eq!(history.latest(), Duration::from_nanos(6));
+    // Who waits for ever may.
+    assert_eq!(returned_at(500, &[("called 10", "called")]), Ok(()));
+}
+
+#[test]
+fn an_acquire_with_a_timeout_is_granted_by_then_too() {
+    let granted = |at: u64| {
+        let left = "30 b b.1 left\nAT b b.1 returned".replace("AT", &at.to_string());
+        let granted = format!("{at} b b.1 granted 203\n70 b b.1 released");
+        returned_at(at, &[("60 a a.1 released", "22 a a.1 released"), (&left, &granted)])
+    };
+    assert_eq!(granted(35), Ok(()));
+    rejected(granted(36), "b.1 returned");
+}
+
+#[test]
+fn nobody_gives_up_before_its_timeout() {
+    rejected(returned_at(29, &[]), "b.1 gave up before its timeout");
+    // Who cancels, or hears another error, may return at any time.
+    assert_eq!(returned_at(26, &[("30 b b.1 left", "25 b b.1 left")]), Ok(()));
+}
+
+#[test]
+fn nothing_is_left_but_states_that_expire() {
+    let keys = |keys: &[(&str, i64)]| -> Result<(), Vec<String>> {
+        nothing_left(&keys.iter().map(|(key, ttl)| ((*key).to_owned(), *ttl)).collect::<Vec<_>>())
+    };
+    assert_eq!(keys(&[]), Ok(()));
+    assert_eq!(keys(&[("fairlock:{a}:state", 3_600_000), ("fairlock:{b}:state", -2)]), Ok(()));
+    assert_eq!(keys(&[("fairlock:{a}:state", -1)]), Err(vec!["fairlock:{a}:state".to_owned()]));
+    for part in ["queue", "sessions", "leases", "entries"] {
+        let key = format!("fairlock:{{a}}:{part}");
+        assert_eq!(keys(&[("fairlock:{a}:state", 5), (&key, 86_400_000)]), Err(vec![key.clone()]));
+    }
+}

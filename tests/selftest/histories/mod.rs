@@ -1,0 +1,155 @@
+//! The judges of histories, tested: hand-written histories that they must reject, and some that they must accept.
+
+mod ends;
+mod exclusion;
+mod order;
+mod stalls;
+mod told;
+
+use std::time::Duration;
+
+use testkit::history::{Admitted, Event, History, Recorder, Terms, Trouble, now_ns};
+
+/// Three waiters in turn, one of which found the lock free.
+const GOOD: &str = "
+10 a a.1 called
+12 a a.1 granted 100
+20 b b.1 called
+21 b b.1 queued 201
+22 c c.1 called
+23 c c.1 queued 202
+30 a a.1 released
+31 b b.1 granted 203
+40 b b.1 released
+41 c c.1 granted 204
+50 c c.1 released
+";
+
+fn history(text: &str) -> History {
+    History::parse(text).expect("a history that can be read")
+}
+
+/// `text` with lines exchanged for others.
+fn changed(text: &str, changes: &[(&str, &str)]) -> History {
+    let mut text = text.to_owned();
+    for (line, instead) in changes {
+        assert!(text.contains(line), "the history has no line {line:?}");
+        text = text.replace(line, instead);
+    }
+    history(&text)
+}
+
+fn good_but(changes: &[(&str, &str)]) -> History {
+    changed(GOOD, changes)
+}
+
+#[track_caller]
+fn rejected(verdict: Result<(), String>, because: &str) {
+    let complaint = verdict.expect_err("this history must be rejected");
+    assert!(complaint.contains(because), "rejected for another reason: {complaint}");
+}
+
+fn calm() -> Terms {
+    Terms::default()
+}
+
+/// Durations as short as the times in these histories: a heartbeat is 10, the window of the dead 45.
+fn terms() -> Terms {
+    let ns = Duration::from_nanos;
+    Terms { lease: ns(100), liveness: ns(30), buffer: ns(5), shortest: ns(30), ..Terms::default() }
+}
+
+fn in_trouble(trouble: Trouble, from_ns: u64, to_ns: u64) -> Terms {
+    Terms { admitted: vec![Admitted { trouble, from_ns, to_ns }], ..terms() }
+}
+
+#[test]
+fn a_good_history_passes() {
+    assert_eq!(history(GOOD).check(), Ok(()));
+    assert_eq!(history("").check(), Ok(()));
+    assert_eq!(history("").judge(&terms()), Ok(()));
+    assert_eq!(history(GOOD).waits().len(), 3);
+    assert_eq!(history(&format!("{GOOD}\n1 c - clock 1 1")).judge(&terms()), Ok(()));
+}
+
+#[test]
+fn lines_may_come_in_any_order() {
+    let reversed: Vec<&str> = GOOD.lines().rev().collect();
+    assert_eq!(history(&reversed.join("\n")).check(), Ok(()));
+}
+
+#[test]
+fn what_cannot_have_happened_cannot_be_read() {
+    for (text, because) in [
+        ("1 a a.1 called\n2 a a.1 called", "called twice"),
+        ("1 a a.1 called\n2 a a.1 called 5", "called twice"),
+        ("1 a a.1 called\n2 a a.1 granted 5\n3 a a.1 granted 6", "granted 6 twice"),
+        // A waiter keeps its ticket (I7).
+        ("1 a a.1 called\n2 a a.1 queued 5\n3 a a.1 queued 6", "queued 6 twice"),
+        ("5 a a.1 called\n2 a a.1 granted 5", "before it called"),
+        ("2 a a.1 granted 5", "before it called"),
+        ("1 a a.1 calle", "line 1 is not an event"),
+        ("1 a a.1 granted", "line 1 is not an event"),
+        ("1 a a.1 died", "line 1 is not an event"),
+        ("1 a a.1 clock 5 6", "line 1 is not an event"),
+        ("1 c - clock 5", "line 1 is not an event"),
+        ("1 a", "line 1 is not an event"),
+    ] {
+        rejected(History::parse(text).map(|_| ()), because);
+    }
+    assert!(History::parse("# a remark\n1 a a.1 called\n2 a a.1 queued 5\n3 a a.1 queued 5").is_ok());
+}
+
+#[test]
+fn a_line_that_is_being_written_is_read_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history");
+    for (text, waits) in [("", 0), ("1 a a.1 ca", 0), ("1 a a.1 called\n", 1), ("1 a a.1 called\n2 a a.2 cal", 1)] {
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(History::read(&path).unwrap().waits().len(), waits, "{text:?}");
+    }
+}
+
+#[test]
+fn what_many_threads_record_is_read_back_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history");
+    std::thread::scope(|scope| {
+        for process in 0..8 {
+            let recorder = Recorder::open(&path, &format!("p{process}")).unwrap();
+            scope.spawn(move || {
+                for wait in 0..100 {
+                    let waiter = format!("p{process}.{wait}");
+                    recorder.note(&waiter, Event::CalledFor { timeout_ns: 7 });
+                    recorder.note(&waiter, Event::Queued { ticket: wait });
+                    recorder.note_at(now_ns(), &waiter, Event::Left);
+                    recorder.remark("judges pass over this");
+                }
+                recorder.note_process(Event::Clock { server_us: 1, took_ns: 1 });
+                recorder.note_process(Event::Died);
+            });
+        }
+    });
+    let history = History::read(&path).unwrap();
+    assert_eq!(history.waits().len(), 800);
+    assert_eq!(history.check(), Ok(()));
+    let whole = |wait: &testkit::history::Wait| {
+        wait.left_ns.is_some() && wait.died_ns.is_none() && wait.ticket.is_some() && wait.timeout_ns == Some(7)
+    };
+    assert!(history.waits().iter().all(whole));
+}
+
+#[test]
+fn the_latest_is_read_without_all_that_was_before() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &GOOD[1..]).unwrap();
+    let latest = |bytes| History::read_latest(file.path(), bytes).unwrap();
+    let waiters = |history: &History| history.waits().iter().map(|wait| wait.waiter.clone()).collect::<Vec<_>>();
+    assert_eq!(waiters(&latest(1 << 20)), ["a.1", "b.1", "c.1"]);
+    // From the middle of b's call on: what is left of a and b began before.
+    let from_b = GOOD.len() - GOOD.find("20 b").unwrap() - 3;
+    let history = latest(from_b as u64);
+    assert_eq!(waiters(&history), ["c.1"]);
+    assert_eq!((history.waits()[0].ticket, history.waits()[0].token), (Some(202), Some(204)));
+    assert_eq!(waiters(&latest(0)), Vec::<String>::new());
+}

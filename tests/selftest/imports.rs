@@ -1,0 +1,132 @@
+//! Imports go one way: a reader can begin with a file that imports no other, and never has to know two files at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn no_files_of_the_command_line_import_each_other() {
+    let graph = imports("src/bin/fairlock", |file| file.to_owned());
+    assert!(graph["run::wait"].contains("run::request"), "{graph:#?}");
+    assert_eq!(circles(&graph), BTreeSet::new());
+}
+
+#[test]
+fn a_circle_is_found() {
+    let graph = |arrows: &[(&str, &str)]| {
+        let mut graph = Graph::new();
+        for (from, to) in arrows {
+            graph.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+        }
+        circles(&graph)
+    };
+    assert!(graph(&[("a", "b"), ("b", "c"), ("a", "c")]).is_empty());
+    assert_eq!(graph(&[("a", "b"), ("b", "c"), ("c", "b")]), BTreeSet::from(["b".to_owned(), "c".to_owned()]));
+    assert_eq!(paths("use super::{a::{self, B}, c as d};\n"), ["super::a::self", "super::a::B", "super::c"]);
+}
+
+/// Which module imports which, under names that `group` gives them.
+fn imports(root: &str, group: impl Fn(&str) -> String) -> Graph {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+    let mut files = BTreeMap::new();
+    read(&root, "", &mut files);
+    let mut graph = Graph::new();
+    for (module, text) in &files {
+        for path in paths(text) {
+            let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
+            let absolute = match path.split_once("::") {
+                Some(("crate", rest)) => rest.to_owned(),
+                Some(("super", rest)) => format!("{parent}::{rest}").trim_start_matches("::").to_owned(),
+                _ => format!("{module}::{path}"),
+            };
+            let prefixes = absolute.match_indices("::").map(|(at, _)| &absolute[..at]).chain([&absolute[..]]);
+            let Some(to) = prefixes.filter(|prefix| files.contains_key(*prefix)).last() else { continue };
+            let (from, to) = (group(module), group(to));
+            if from != to {
+                graph.entry(from).or_default().insert(to);
+            }
+        }
+    }
+    graph
+}
+
+/// The code of all modules below this folder, without comments and tests.
+fn read(folder: &Path, module: &str, files: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let inner = if name == "mod" { module.to_owned() } else { format!("{module}::{name}") };
+        let inner = inner.trim_start_matches("::");
+        if path.is_dir() && !["bin", "tests"].contains(&name) {
+            read(&path, inner, files);
+        } else if path.is_file() && !["main", "lib"].contains(&name) {
+            let text = fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            let lines = code.lines().map(|line| line.split("//").next().unwrap());
+            files.insert(inner.to_owned(), lines.collect::<Vec<_>>().join("\n"));
+        }
+    }
+}
+
+/// The paths that `use` names, and those that begin with `crate::` elsewhere. (In an inner module `super` is this file.)
+fn paths(code: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in ["\nuse ", "\npub(crate) use "] {
+        for used in format!("\n{code}").split(line).skip(1) {
+            expand("", used.split(';').next().unwrap(), &mut found);
+        }
+    }
+    let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    for (at, _) in code.match_indices("crate::") {
+        found.push(code[at..].chars().take_while(|c| is_path(*c)).collect());
+    }
+    found.retain(|path| path.contains("::"));
+    found
+}
+
+/// `a::{b, c}` stands for `a::b` and `a::c`.
+fn expand(prefix: &str, tree: &str, found: &mut Vec<String>) {
+    match tree.trim().split_once('{') {
+        Some((start, branches)) if !start.contains(',') => {
+            let (mut depth, mut from) = (0, 0);
+            for (at, c) in branches.char_indices() {
+                match c {
+                    '{' => depth += 1,
+                    '}' if depth > 0 => depth -= 1,
+                    ',' | '}' if depth == 0 => {
+                        expand(&format!("{prefix}{}", start.trim()), &branches[from..at], found);
+                        from = at + 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        _ => {
+            let path = tree.split(" as ").next().unwrap_or_default().trim();
+            if !path.is_empty() {
+                found.push(format!("{prefix}{path}"));
+            }
+        }
+    }
+}
+
+/// The modules from which a way of imports leads back to themselves.
+fn circles(graph: &Graph) -> BTreeSet<String> {
+    let leads_back = |start: &&String| {
+        let (mut seen, mut todo) = (BTreeSet::new(), vec![*start]);
+        while let Some(module) = todo.pop() {
+            for next in graph.get(module).into_iter().flatten() {
+                if next == *start {
+                    return true;
+                }
+                if seen.insert(next) {
+                    todo.push(next);
+                }
+            }
+        }
+        false
+    };
+    graph.keys().filter(leads_back).cloned().collect()
+}

@@ -1,0 +1,12 @@
+//! The test kit, tested: a test is worth no more than the server, the fault or the judge that it relies on. Also the
+//! form of the source: imports without circles.
+
+// In a test a panic is the message.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod clock;
+mod histories;
+mod imports;
+mod proxy;
+mod servers_and_children;
+mod topologies;

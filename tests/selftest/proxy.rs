@@ -1,0 +1,311 @@
+//! The fault proxy, tested: a fault that does not strike, or strikes something else, would prove nothing.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+    os::unix::net::UnixStream,
+    time::{Duration, Instant},
+};
+
+use redis::cmd;
+use testkit::{
+    Act, Proxy, RedisServer, SOON, Target, eventually,
+    proxy::Counts,
+    resp::{Frames, frame_len, is_push, words},
+};
+
+/// A client without any library: what it reads is what came.
+struct Plain(UnixStream);
+
+impl Plain {
+    fn connect(proxy: &Proxy) -> Plain {
+        let stream = UnixStream::connect(proxy.socket()).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        Plain(stream)
+    }
+
+    fn send(&mut self, text: &str) -> &mut Plain {
+        for line in text.split(';') {
+            let words: Vec<&str> = line.split(' ').collect();
+            let request: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+            self.0.write_all(format!("*{}\r\n{request}", words.len()).as_bytes()).unwrap();
+        }
+        self
+    }
+
+    #[track_caller]
+    fn expect(&mut self, bytes: &str) {
+        let mut read = vec![0; bytes.len()];
+        self.0.read_exact(&mut read).unwrap();
+        assert_eq!(String::from_utf8_lossy(&read), bytes);
+    }
+
+    #[track_caller]
+    fn expect_end(mut self) {
+        let mut rest = Vec::new();
+        // Cut with requests unread, the end is an error.
+        let _ = self.0.read_to_end(&mut rest);
+        assert_eq!(String::from_utf8_lossy(&rest), "");
+    }
+
+    /// Nothing has come, though what was asked for was done.
+    #[track_caller]
+    fn expect_nothing(&mut self) {
+        self.0.set_nonblocking(true).unwrap();
+        assert!(self.0.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+        self.0.set_nonblocking(false).unwrap();
+    }
+}
+
+fn number(server: &RedisServer, key: &str) -> i64 {
+    cmd("GET").arg(key).query::<Option<i64>>(&mut server.raw()).unwrap().unwrap_or(0)
+}
+
+/// Everything that crossed the proxy before this returns has been counted.
+fn quiet(proxy: &Proxy) {
+    proxy.wait("all connections have ended", |counts| counts.open == 0);
+}
+
+#[test]
+fn frames_are_whole_wherever_they_are_cut() {
+    let frames: [&[u8]; 12] = [
+        b"+OK\r\n",
+        b"-ERR no\r\n",
+        b":-1\r\n",
+        b"_\r\n",
+        b"#t\r\n",
+        b",1.5\r\n",
+        b"$5\r\na\r\nb\r\r\n",
+        b"$-1\r\n",
+        b"*-1\r\n",
+        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n",
+        b"%2\r\n+a\r\n*2\r\n:1\r\n_\r\n+b\r\n%0\r\n",
+        b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\n\r\n\r\n",
+    ];
+    for frame in frames {
+        assert_eq!(frame_len(frame), Some(frame.len()), "{:?}", String::from_utf8_lossy(frame));
+        for cut in 0..frame.len() {
+            assert_eq!(frame_len(&frame[..cut]), None, "{:?} at {cut}", String::from_utf8_lossy(frame));
+        }
+    }
+    let mut together = Frames::new(std::io::Cursor::new(frames.concat()));
+    for frame in frames {
+        assert_eq!(together.next().as_deref(), Some(frame));
+    }
+    assert_eq!(together.next(), None);
+    assert_eq!(words(frames[9]), [b"SET".as_slice(), b"k", b""]);
+    assert!(is_push(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n") && !is_push(b"*1\r\n$2\r\nme\r\n"));
+    assert!(is_push(frames[11]) && !is_push(b">2\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n") && !is_push(frames[9]));
+}
+
+#[test]
+fn without_faults_everything_passes_and_is_counted() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server).tcp();
+    for url in [proxy.url(), proxy.tcp_url()] {
+        let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+        let big = "x".repeat(1_000_000);
+        let _: () = cmd("SET").arg("big").arg(&big).query(&mut connection).unwrap();
+        assert_eq!(cmd("GET").arg("big").query::<String>(&mut connection).unwrap(), big);
+    }
+    quiet(&proxy);
+    let Counts { connections, refused, requests, replies, pushes, late, .. } = proxy.counts();
+    assert_eq!((connections, refused, pushes, late), (2, 0, 0, 0));
+    assert!(requests >= 4 && requests == replies, "{requests} {replies}");
+
+    let mut subscriber = Plain::connect(&proxy);
+    subscriber.send("HELLO 3;SUBSCRIBE c;ECHO x");
+    proxy.wait("it is subscribed", |counts| counts.replies == replies + 3);
+    assert_eq!(cmd("PUBLISH").arg("c").arg("hello").query::<u32>(&mut server.raw()).unwrap(), 1);
+    proxy.wait("the message is through", |counts| counts.pushes == 1);
+}
+
+#[test]
+fn a_held_reply_comes_later_and_what_is_behind_it_too() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let mut client = Plain::connect(&proxy);
+    let fault = proxy.fault(Target::reply("first"), Act::Hold);
+    client.send("INCR zeroth;INCR first;INCR second").expect(":1\r\n");
+    fault.await_struck();
+    eventually("both are done", SOON, || number(&server, "second") == 1);
+    assert_eq!(number(&server, "first"), 1);
+    client.expect_nothing();
+    fault.lift();
+    client.send("INCR first").expect(":1\r\n:1\r\n:2\r\n");
+    assert_eq!(fault.struck(), 1);
+}
+
+#[test]
+fn a_held_request_is_not_executed_until_it_is_let_go() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let (mut client, mut other) = (Plain::connect(&proxy), Plain::connect(&proxy));
+    // In whatever case, and in the middle of a word.
+    let fault = proxy.fault(Target::request("IRs"), Act::Hold);
+    client.send("INCR zeroth;INCR first;INCR second").expect(":1\r\n");
+    fault.await_struck();
+    other.send("INCR other").expect(":1\r\n");
+    assert_eq!((number(&server, "first"), number(&server, "second")), (0, 0));
+    assert_eq!(proxy.abandoned(), 0);
+    proxy.heal();
+    client.expect(":1\r\n:1\r\n");
+}
+
+#[test]
+fn what_is_swallowed_never_comes_nor_does_what_is_behind_it() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let (mut deaf, mut mute) = (Plain::connect(&proxy), Plain::connect(&proxy));
+    let lost = proxy.fault_times(1, Target::request("lost"), Act::Swallow);
+    let unheard = proxy.fault_times(1, Target::reply("unheard"), Act::Swallow);
+    deaf.send("INCR a;INCR lost;INCR b").expect(":1\r\n");
+    mute.send("INCR c;INCR unheard;INCR d").expect(":1\r\n");
+    eventually("what is behind a lost reply is done", SOON, || number(&server, "d") == 1);
+    lost.await_struck();
+    unheard.await_struck();
+    proxy.heal();
+    deaf.send("INCR b");
+    mute.send("INCR d");
+    eventually("nothing is lost in the other direction", SOON, || number(&server, "d") == 2);
+    deaf.expect_nothing();
+    mute.expect_nothing();
+    assert_eq!((number(&server, "lost"), number(&server, "b"), number(&server, "unheard")), (0, 0, 1));
+    // Another connection is another world.
+    Plain::connect(&proxy).send("INCR lost;INCR unheard").expect(":1\r\n:2\r\n");
+}
+
+#[test]
+fn an_error_in_the_servers_place_keeps_its_turn() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let mut client = Plain::connect(&proxy);
+    // The command alone, and the whole of it.
+    let misses = [Target::request("no").command(), Target::request("INC").command(), Target::push("a").command()];
+    let misses = misses.map(|target| proxy.fault(target, Act::Cut(0)));
+    let command = proxy.fault_times(1, Target::request("echo").command(), Act::Answer("ERR no echo"));
+    client.send("INCR echo;ECHO a;ECHO a").expect(":1\r\n-ERR no echo\r\n$1\r\na\r\n");
+    assert_eq!(command.struck(), 1);
+    let refused = proxy.fault_times(2, Target::request("no"), Act::Answer("LOADING not yet"));
+    let replaced = proxy.fault_times(1, Target::reply("done"), Act::Answer("ERR but done"));
+    client.send("INCR no;INCR a;INCR no;INCR done;INCR done;INCR no");
+    client.expect("-LOADING not yet\r\n:1\r\n-LOADING not yet\r\n-ERR but done\r\n:2\r\n:1\r\n");
+    assert_eq!((refused.struck(), replaced.struck()), (2, 1));
+    assert_eq!(misses.map(|miss| miss.struck()), [0, 0, 0]);
+    // While the reply of the one before is held back, an answer from here waits too.
+    let held = proxy.fault(Target::reply("a"), Act::Hold);
+    let refused = proxy.fault(Target::request("no"), Act::Answer("LOADING not yet"));
+    client.send("INCR a;INCR no;INCR no");
+    held.await_struck();
+    refused.await_struck();
+    client.expect_nothing();
+    held.lift();
+    client.expect(":2\r\n-LOADING not yet\r\n-LOADING not yet\r\n");
+}
+
+#[test]
+fn a_connection_is_cut_in_the_middle_of_a_reply_or_request() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let _: () = cmd("SET").arg("long").arg("0123456789").query(&mut server.raw()).unwrap();
+    for bytes in [0, 1, 7, 15] {
+        let fault = proxy.fault_times(1, Target::reply("long"), Act::Cut(bytes));
+        let mut client = Plain::connect(&proxy);
+        client.send("GET long").expect(&"$10\r\n0123456789\r\n"[..bytes]);
+        client.expect_end();
+        assert_eq!(fault.struck(), 1);
+    }
+    // All but the last byte is no request.
+    for bytes in [0, 5, "*2\r\n$4\r\nINCR\r\n$4\r\ncuts\r\n".len() - 1] {
+        proxy.fault_times(1, Target::request("cuts"), Act::Cut(bytes));
+        let mut client = Plain::connect(&proxy);
+        client.send("INCR cuts");
+        client.expect_end();
+    }
+    quiet(&proxy);
+    assert_eq!(number(&server, "cuts"), 0);
+}
+
+#[test]
+fn connections_are_refused_and_cut() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server).tcp();
+    let mut client = Plain::connect(&proxy);
+    client.send("ECHO x").expect("$1\r\nx\r\n");
+    let held = Plain::connect(&proxy);
+    let fault = proxy.fault(Target::request("held"), Act::Hold);
+    (&held.0).write_all(b"*1\r\n$4\r\nheld\r\n").unwrap();
+    fault.await_struck();
+    proxy.refuse();
+    client.send("ECHO x").expect("$1\r\nx\r\n");
+    Plain::connect(&proxy).expect_end();
+    let mut refused = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap();
+    assert!(matches!(refused.read(&mut [0]), Ok(0) | Err(_)));
+    proxy.wait("both were refused", |counts| (counts.connections, counts.refused, counts.open) == (2, 2, 2));
+    proxy.cut();
+    client.expect_end();
+    held.expect_end();
+    quiet(&proxy);
+    proxy.heal();
+    Plain::connect(&proxy).send("ECHO x").expect("$1\r\nx\r\n");
+}
+
+#[test]
+fn requests_of_a_client_that_is_gone_arrive_late() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let mut client = Plain::connect(&proxy);
+    let fault = proxy.fault(Target::request("late"), Act::Hold);
+    client.send("INCR late;INCR later");
+    fault.await_struck();
+    assert_eq!(proxy.abandoned(), 0);
+    drop(client);
+    eventually("the client is gone", SOON, || proxy.abandoned() == 1);
+    assert_eq!((number(&server, "late"), proxy.counts().open), (0, 1));
+    proxy.heal();
+    quiet(&proxy);
+    eventually("they were executed", SOON, || number(&server, "later") == 1);
+    assert_eq!((number(&server, "late"), proxy.counts().late, proxy.counts().late_refused), (1, 2, 0));
+
+    // The proxy may also part the two by itself.
+    let mut client = Plain::connect(&proxy);
+    let fault = proxy.fault(Target::request("late"), Act::Hold);
+    client.send("INCR late");
+    fault.await_struck();
+    proxy.abandon();
+    client.expect_end();
+    assert_eq!((proxy.abandoned(), proxy.counts().open, number(&server, "late")), (1, 1, 1));
+    proxy.heal();
+    quiet(&proxy);
+    eventually("it was executed", SOON, || number(&server, "late") == 2);
+
+    // But not if the server has been told to end that connection.
+    let mut client = Plain::connect(&proxy);
+    proxy.fault(Target::request("late"), Act::Hold);
+    client.send("CLIENT ID");
+    let reply = Frames::new(&client.0).next().unwrap();
+    let id = String::from_utf8(reply[1..reply.len() - 2].to_vec()).unwrap();
+    client.send("INCR late");
+    drop(client);
+    eventually("the client is gone", SOON, || proxy.abandoned() == 1);
+    assert_eq!(proxy.held_in_vain(), 0);
+    let _: u32 = cmd("CLIENT").arg("KILL").arg("ID").arg(id).query(&mut server.raw()).unwrap();
+    eventually("the proxy sees it", SOON, || proxy.held_in_vain() == 1);
+    proxy.heal();
+    quiet(&proxy);
+    assert_eq!((number(&server, "late"), proxy.counts().late, proxy.counts().late_refused), (2, 3, 1));
+}
+
+#[test]
+fn a_delay_delays() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let mut client = Plain::connect(&proxy);
+    let delay = Duration::from_millis(60);
+    let faults = [Target::request(""), Target::reply("")].map(|target| proxy.fault(target, Act::Delay(delay)));
+    let start = Instant::now();
+    client.send("ECHO x").expect("$1\r\nx\r\n");
+    assert!(start.elapsed() >= 2 * delay);
+    assert_eq!(faults.map(|fault| fault.struck()), [1, 1]);
+    client.0.shutdown(Shutdown::Both).unwrap();
+}

@@ -1,0 +1,245 @@
+//! Encrypted connections, to a server that shows a certificate and demands one.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+use std::path::PathBuf;
+
+use fairlock::{Client, ClientBuilder, ConnectError, LockOptions, Tls};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use testkit::{Cluster, RedisServer, SOON, keys_left, sentinel::MASTER, server, soon};
+
+/// A certificate and its key, as PEM.
+struct Identity {
+    certificate: String,
+    key: String,
+}
+
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    fn issues(&self, host: &str) -> Identity {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        // Of the same name as its issuer it would be taken for an authority itself.
+        params.distinguished_name.push(rcgen::DnType::CommonName, host);
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        Identity { certificate: certificate.pem(), key: key.serialize_pem() }
+    }
+}
+
+/// Servers that all call themselves `host`, and how to be believed by them.
+struct Certificates {
+    authority: Authority,
+    files: tempfile::TempDir,
+}
+
+impl Certificates {
+    fn of(host: &str) -> Certificates {
+        let (authority, files) = (Authority::new(), tempfile::tempdir().unwrap());
+        let own = authority.issues(host);
+        for (name, pem) in [("ca.pem", &authority.pem()), ("server.pem", &own.certificate), ("server.key", &own.key)] {
+            std::fs::write(files.path().join(name), pem).unwrap();
+        }
+        Certificates { authority, files }
+    }
+
+    fn given_to(&self, server: server::Builder) -> server::Builder {
+        let [authority, certificate, key] =
+            ["ca.pem", "server.pem", "server.key"].map(|name| self.files.path().join(name));
+        server.encrypted(&authority, &certificate, &key)
+    }
+
+    fn tls(&self) -> Tls {
+        let own = self.authority.issues("client");
+        Tls::new().ca_certificate(self.authority.pem()).client_certificate(own.certificate, own.key)
+    }
+}
+
+/// A server that calls itself `host`.
+struct Encrypted {
+    server: RedisServer,
+    certificates: Certificates,
+}
+
+impl Encrypted {
+    fn start(host: &str) -> Encrypted {
+        let certificates = Certificates::of(host);
+        Encrypted { server: certificates.given_to(RedisServer::builder().alone()).start(), certificates }
+    }
+
+    fn url(&self) -> String {
+        format!("rediss://127.0.0.1:{}/", self.server.port())
+    }
+
+    async fn refusal(&self, tls: Tls) -> ConnectError {
+        soon(Client::builder().url(&self.url()).tls(tls).connect()).await.unwrap_err()
+    }
+}
+
+/// One who holds the lock hands it over to one who waits and hears of it by a push: heartbeats are far away.
+async fn hand_over(client: ClientBuilder, replicas: u32) {
+    let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON).replicas(replicas);
+    let client = soon(client.connect()).await.unwrap();
+    let lock = client.lock_with("x", options).unwrap();
+    let first = soon(lock.acquire()).await.unwrap();
+    let second = soon(lock.enqueue()).await.unwrap();
+    soon(first.release()).await.unwrap();
+    soon(soon(second).await.unwrap().release()).await.unwrap();
+}
+
+#[tokio::test]
+async fn certificates_on_both_sides_are_believed() {
+    let encrypted = Encrypted::start("127.0.0.1");
+    hand_over(Client::builder().url(&encrypted.url()).tls(encrypted.certificates.tls()), 0).await;
+    keys_left(&encrypted.server);
+}
+
+/// The master is another address than the one in the URL, and its replicas are asked over a connection of their own.
+#[tokio::test]
+async fn certificates_are_shown_to_sentinels_and_to_the_master_that_they_name() {
+    let certificates = Certificates::of("127.0.0.1");
+    let master = certificates.given_to(RedisServer::builder().master()).start();
+    let _replica = master.replica();
+    let sentinel = certificates.given_to(RedisServer::builder().plain().argument("--sentinel"));
+    let sentinel = sentinel.config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", master.port())).start();
+    let (address, tls) = (format!("127.0.0.1:{}", sentinel.port()), certificates.tls());
+    let by_url = Client::builder().url(&format!("rediss+sentinel://{address}/{MASTER}")).tls(tls.clone());
+    let by_address = Client::builder().tls(tls).sentinel([address], MASTER);
+    for client in [by_url, by_address] {
+        hand_over(client, 1).await;
+    }
+    keys_left(&master);
+}
+
+/// So is the owner of the slot, and messages come over a connection of their own.
+#[tokio::test]
+async fn certificates_are_shown_to_all_nodes_of_a_cluster() {
+    let certificates = Certificates::of("127.0.0.1");
+    let cluster = Cluster::builder().node_timeout(100 * SOON).each(|node| certificates.given_to(node)).start();
+    let owner = cluster.owner(cluster.slot("x"));
+    let node = cluster.another_master(owner);
+    let url = cluster.url_of(&[node]).replacen("redis-", "rediss+", 1);
+    let by_url = Client::builder().url(&url).tls(certificates.tls());
+    let mut by_address = Client::builder().cluster([format!("127.0.0.1:{}", node.port())]).tls(certificates.tls());
+    if let Some((user, password)) = testkit::run::login() {
+        by_address = by_address.login(user, password);
+    }
+    for client in [by_url, by_address] {
+        hand_over(client, 0).await;
+    }
+    keys_left(owner);
+}
+
+#[tokio::test]
+async fn who_cannot_show_the_right_certificate_is_refused() {
+    let encrypted = Encrypted::start("127.0.0.1");
+    let stranger = Authority::new();
+    let own = encrypted.certificates.authority.issues("client");
+    let (certificate, key) = (own.certificate, own.key);
+
+    let wrong_authority = Tls::new().ca_certificate(stranger.pem()).client_certificate(&*certificate, &*key);
+    let error = encrypted.refusal(wrong_authority).await;
+    assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
+    // Nobody on this machine trusts an authority that was made a moment ago.
+    let error = encrypted.refusal(Tls::new().client_certificate(&*certificate, &*key)).await;
+    assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
+
+    let without = encrypted.refusal(Tls::new().ca_certificate(encrypted.certificates.authority.pem())).await;
+    assert!(matches!(without, ConnectError::Certificate { .. }), "{without:?}");
+    let theirs = stranger.issues("client");
+    let of_a_stranger = Tls::new()
+        .ca_certificate(encrypted.certificates.authority.pem())
+        .client_certificate(theirs.certificate, theirs.key);
+    let error = encrypted.refusal(of_a_stranger).await;
+    assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
+    let garbled = encrypted.refusal(Tls::new().ca_certificate("no certificate")).await;
+    assert!(matches!(garbled, ConnectError::Certificate { .. }), "{garbled:?}");
+}
+
+/// Each side would wait for the other, or hang up.
+#[tokio::test]
+async fn where_one_side_alone_encrypts_the_error_says_which() {
+    let encrypted = Encrypted::start("127.0.0.1");
+    let error = soon(Client::connect(&encrypted.url().replace("rediss", "redis"))).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Encryption { expected: true, .. }), "{error:?}");
+    assert!(error.to_string().contains("begin with rediss"), "{error}");
+    let plain = RedisServer::builder().plain().tcp().password("sesame").start();
+    let error = soon(Client::connect(&format!("rediss://127.0.0.1:{}/", plain.port()))).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Encryption { expected: false, .. }), "{error:?}");
+    assert!(!error.is_transient());
+}
+
+#[tokio::test]
+async fn a_server_of_another_name_is_not_believed() {
+    let encrypted = Encrypted::start("elsewhere.example");
+    let error = encrypted.refusal(encrypted.certificates.tls()).await;
+    assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
+}
+
+#[test]
+fn certificates_without_encryption_are_an_error() {
+    for (url, said) in [
+        ("redis://127.0.0.1:1/", "redis"),
+        ("unix:///socket", "unix"),
+        ("redis+cluster://127.0.0.1:1", "redis+cluster"),
+    ] {
+        let error = Client::builder().url(url).tls(Tls::new()).connect_lazy().unwrap_err();
+        assert!(matches!(&error, ConnectError::NotEncrypted { scheme } if scheme == said), "{error:?}");
+        assert!(error.to_string().contains("rediss"), "{error}");
+    }
+}
+
+/// With an authority that is none, no server would ever be believed.
+#[test]
+fn certificates_that_are_not_there_are_refused_before_connecting() {
+    let own = Authority::new().issues("client");
+    for (tls, says) in [
+        (Tls::new().ca_certificate(""), "of the certificate authority"),
+        (Tls::new().ca_certificate("no certificate"), "of the certificate authority"),
+        (Tls::new().ca_certificate(&*own.key), "of the certificate authority"),
+        (Tls::new().client_certificate(&*own.key, &*own.key), "of the client's certificate"),
+    ] {
+        for url in ["rediss://127.0.0.1:1/", "rediss+cluster://127.0.0.1:1", "rediss+sentinel://127.0.0.1:1/m"] {
+            let error = Client::builder().url(url).tls(tls.clone()).connect_lazy().unwrap_err();
+            assert!(matches!(error, ConnectError::Certificate { .. }) && error.to_string().contains(says), "{error}");
+        }
+    }
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn the_command_line_takes_certificates_from_files() {
+    let encrypted = Encrypted::start("127.0.0.1");
+    let own = encrypted.certificates.authority.issues("client");
+    let file = |name: &str, pem: &str| -> PathBuf {
+        let path = encrypted.certificates.files.path().join(name);
+        std::fs::write(&path, pem).unwrap();
+        path
+    };
+    let (cert, key) = (file("client.pem", &own.certificate), file("client.key", &own.key));
+    let fairlock = |ca: &str| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_fairlock"))
+            .args(["--redis", &encrypted.url(), "--tls-ca", ca, "--tls-cert"])
+            .args([&*cert.to_string_lossy(), "--tls-key", &*key.to_string_lossy(), "run", "x", "--", "echo", "held"])
+            .output()
+            .unwrap()
+    };
+    let output = fairlock(&encrypted.certificates.files.path().join("ca.pem").to_string_lossy());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "held\n", "{output:?}");
+    let output = fairlock(&key.to_string_lossy());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(125) && said.contains("no certificate in PEM form"), "{output:?}");
+    assert_eq!(said.lines().count(), 1, "it is not tried again: {said}");
+    let output = fairlock("/nowhere/ca.pem");
+    assert!(output.status.code() == Some(125), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/ca.pem"), "{output:?}");
+}

@@ -1,0 +1,418 @@
+//! How a client finds the server of a lock, and what it does when another server has taken over: cluster nodes that
+//! redirect it, connections that end, sentinels that name another master. No election takes place here, so the tests
+//! are quick; `topologies/failover.rs` has the elections.
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use fairlock::{Client, Guard, Lock, LockOptions, Waiting};
+use redis::cmd;
+use testkit::sentinel::MASTER;
+use testkit::watch::Counter;
+use testkit::{Act, Child, Cluster, RedisServer, SOON, Target, child, eventually, eventually_async, run, soon};
+
+/// The helper process of this file: one who waits for the lock, and holds it until it is killed.
+#[test]
+fn child() {
+    child::main(|_, args| {
+        let lock = Client::connect_lazy(&args[0]).unwrap().lock_with("x", quiet()).unwrap();
+        let waiting = lock.enqueue().blocking().unwrap();
+        child::say("queued");
+        let _guard = waiting.blocking().unwrap();
+        child::say("granted");
+        loop {
+            std::thread::park();
+        }
+    });
+}
+
+/// Nobody is taken for dead while these tests run.
+fn cluster() -> Cluster {
+    Cluster::builder().node_timeout(100 * SOON).start()
+}
+
+/// Heartbeats and renewals are far away: what is noticed was not noticed by them.
+fn quiet() -> LockOptions {
+    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
+}
+
+async fn lock(url: &str, name: &str) -> Lock {
+    soon(Client::connect(url)).await.unwrap().lock_with(name, quiet()).unwrap()
+}
+
+/// One who holds the lock, and one of another client who waits.
+async fn pair(url: &str, name: &str) -> (Guard, Waiting) {
+    let guard = soon(lock(url, name).await.acquire()).await.unwrap();
+    (guard, soon(lock(url, name).await.enqueue()).await.unwrap())
+}
+
+async fn hand_over(guard: Guard, waiting: Waiting) {
+    soon(guard.release()).await.unwrap();
+    soon(soon(waiting).await.unwrap().release()).await.unwrap();
+}
+
+/// A name whose slot is this node's.
+fn name_at(cluster: &Cluster, node: &RedisServer) -> String {
+    let is_there = |name: &String| cluster.owner(cluster.slot(name)).port() == node.port();
+    (0..).map(|number| format!("x{number}")).find(is_there).unwrap()
+}
+
+/// The channels of slots to which somebody listens at this node. Before Redis 7 there are none.
+fn listened_to(node: &RedisServer) -> Vec<String> {
+    cmd("PUBSUB").arg("SHARDCHANNELS").query(&mut node.raw()).unwrap()
+}
+
+/// The ids of the connections of this kind, without those by which sentinels watch.
+fn connections(node: &RedisServer, kind: &str) -> BTreeSet<u64> {
+    let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", kind]).query(&mut node.raw()).unwrap();
+    let of_clients = list.lines().filter(|line| !line.contains(" name=sentinel-"));
+    of_clients.filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok()).collect()
+}
+
+/// Those that have subscribed.
+fn listeners(node: &RedisServer) -> BTreeSet<u64> {
+    connections(node, "pubsub")
+}
+
+/// A call is redirected before anything else shows that the slot has gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_sent_on_is_made_where_the_slot_is() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    let cluster = cluster();
+    let slot = cluster.slot("x");
+    let from = cluster.owner(slot);
+    let proxy = cluster.put_proxy_before(from);
+    let guard = soon(lock(&cluster.url(), "x").await.acquire()).await.unwrap();
+    let unsubscription = proxy.fault(Target::push("sunsubscribe"), Act::Hold);
+    cluster.migrate(slot, cluster.another_master(from)).finish();
+    unsubscription.await_struck();
+    soon(guard.renew()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+}
+
+/// The old owner has nothing of the lock any more, the new one does not own the slot yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_on_its_way_is_asked_for_where_it_goes() {
+    let cluster = cluster();
+    // With somebody who waits all keys are there. Otherwise both nodes ask to be asked again.
+    let (guard, waiting) = pair(&cluster.url(), "x").await;
+    let slot = cluster.slot("x");
+    // To the node to which nobody is connected yet: clients begin with the owner of the first slot.
+    let known = [cluster.owner(0).port(), cluster.owner(slot).port()];
+    let to = cluster.nodes().iter().find(|node| !known.contains(&node.port())).unwrap();
+    let mut migration = cluster.migrate(slot, to);
+    while migration.step().is_some() {}
+    soon(guard.renew()).await.unwrap();
+    migration.finish();
+    // What the hand-off says may come before the waiter has followed its slot.
+    soon(waiting.position()).await.unwrap();
+    hand_over(guard, waiting).await;
+}
+
+/// Nobody asks anything: the node itself says that a slot has left it. The node that the client was told of is dead
+/// then.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_follows_its_slot_whoever_is_dead() {
+    let cluster = cluster();
+    let dead = cluster.owner(0);
+    let from = cluster.another_master(dead);
+    let to = cluster.nodes().iter().find(|node| ![dead.port(), from.port()].contains(&node.port())).unwrap();
+    let (name, url) = (name_at(&cluster, from), |node: &RedisServer| cluster.url_of(&[node]));
+    let (guard, waiting) = pair(&url(dead), &name).await;
+    dead.kill();
+    // Whoever connects now is told of the dead node first.
+    let other = lock(&url(from), &name_at(&cluster, to)).await;
+    soon(soon(other.acquire()).await.unwrap().release()).await.unwrap();
+
+    cluster.migrate(cluster.slot(&name), to).finish();
+    if run::version() >= (7, 0) {
+        let follow = || listened_to(to).iter().filter(|channel| channel.contains(&name)).count() == 2;
+        eventually("both clients listen at the new owner", SOON, follow);
+        assert!(listened_to(from).is_empty(), "{:?}", listened_to(from));
+    }
+    hand_over(guard, waiting).await;
+}
+
+/// Subscriptions have a connection of their own, over which nothing is asked that would show its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_broke_is_made_again() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    let cluster = cluster();
+    let owner = cluster.owner(cluster.slot("x"));
+    let (guard, waiting) = pair(&cluster.url(), "x").await;
+    assert_eq!(listened_to(owner).len(), 2);
+    let killed: u32 = cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut owner.raw()).unwrap();
+    assert_eq!(killed, 2);
+    eventually("both clients listen again", SOON, || listened_to(owner).len() == 2);
+    hand_over(guard, waiting).await;
+}
+
+/// A client hears in one breath that its connection broke and, by the one beside it, that it is subscribed: it is not
+/// any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_old_subscription_confirms_does_not_count_for_the_next() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    let cluster = cluster();
+    let owner = cluster.owner(cluster.slot("x"));
+    let proxy = cluster.put_proxy_before(owner);
+    let guard = soon(lock(&cluster.url(), "x").await.acquire()).await.unwrap();
+    let for_commands = || connections(owner, "normal");
+    let before = for_commands();
+    let confirmation = proxy.fault_times(1, Target::reply("ssubscribe").command(), Act::Hold);
+    let mut waiter = Child::spawn("wait", &[&cluster.url()]);
+    confirmation.await_struck();
+    waiter.stop();
+    let open = proxy.counts();
+    for id in for_commands().difference(&before) {
+        let _: u32 = cmd("CLIENT").arg("KILL").arg("ID").arg(id).query(&mut owner.raw()).unwrap();
+    }
+    proxy.wait("its connection has ended", |counts| counts.open < open.open);
+    confirmation.lift();
+    proxy.wait("the confirmation has arrived", |counts| counts.replies > open.replies);
+    waiter.cont();
+    waiter.wait_line("queued", SOON);
+    soon(guard.release()).await.unwrap();
+    // By a message: heartbeats are far away.
+    waiter.wait_line("granted", SOON);
+}
+
+/// No end of it shows that nothing comes over it any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_fell_silent_is_made_again() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    let cluster = cluster();
+    let proxy = cluster.put_proxy_before(cluster.owner(cluster.slot("x")));
+    let client = soon(Client::connect(&cluster.url())).await.unwrap();
+    let lock = client.lock_with("x", quiet().liveness(Duration::from_secs(3))).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    let (first, second) = (soon(lock.enqueue()).await.unwrap(), soon(lock.enqueue()).await.unwrap());
+    let before = proxy.counts().connections;
+    let lost = proxy.fault_times(1, Target::push("smessage"), Act::Swallow);
+    soon(guard.release()).await.unwrap();
+    let guard = soon(first).await.unwrap();
+    lost.await_struck();
+    // The other still waits for a message. There is no other reason to connect.
+    proxy.wait("the client connects again", |counts| counts.connections > before);
+    hand_over(guard, second).await;
+}
+
+/// A lock that is new to its client is asked for where its slot was; and no node says what its host is.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_leave_out_their_host_are_where_they_were_reached() {
+    let cluster = cluster();
+    if run::version() >= (7, 0) {
+        for node in cluster.nodes() {
+            let mut set = cmd("CONFIG").arg("SET").arg("cluster-preferred-endpoint-type").to_owned();
+            let () = set.arg("unknown-endpoint").query(&mut node.raw()).unwrap();
+        }
+    }
+    let from = cluster.owner(cluster.slot("x"));
+    let client = soon(Client::connect(&cluster.url_of(&[from]))).await.unwrap();
+    let at = |node: &RedisServer| client.lock_with(&name_at(&cluster, node), quiet()).unwrap();
+    for node in cluster.nodes() {
+        soon(soon(at(node).acquire()).await.unwrap().release()).await.unwrap();
+    }
+    let moved = name_at(&cluster, from) + "-moved";
+    let from = cluster.owner(cluster.slot(&moved));
+    cluster.migrate(cluster.slot(&moved), cluster.another_master(from)).finish();
+    let lock = client.lock_with(&moved, quiet()).unwrap();
+    let counters: Vec<Counter> = cluster.nodes().iter().map(Counter::start).collect();
+    let (guard, waiting) = (soon(lock.acquire()).await.unwrap(), soon(lock.enqueue()).await.unwrap());
+    for mut counter in counters {
+        // Who had gone to the wrong place would have had to ask where the slot is.
+        let calls = counter.so_far();
+        assert!(!calls.keys().any(|call| call.starts_with("cluster")), "{calls:?}");
+    }
+    hand_over(guard, waiting).await;
+}
+
+/// How often this node was asked who serves what.
+fn questions(counter: &mut Counter) -> u64 {
+    counter.so_far().iter().filter(|(call, _)| call.starts_with("cluster")).map(|(_, count)| count).sum()
+}
+
+/// What so many discoveries in a row take at least, on a machine of any speed: the pauses between them double up to
+/// 320 ms. The first one or two may have been begun before, or without a pause.
+const TEN_DISCOVERIES: Duration = Duration::from_millis(500);
+
+/// That the other nodes answer does not make it more urgent to ask them where the locks of a dead one are.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_node_is_away_the_others_are_not_flooded_with_questions() {
+    let cluster = cluster();
+    let dead = cluster.owner(0);
+    let alive = cluster.another_master(dead);
+    let client = soon(Client::connect(&cluster.url())).await.unwrap();
+    let acquire =
+        async |node| soon(client.lock_with(&name_at(&cluster, node), quiet()).unwrap().acquire()).await.unwrap();
+    let (_lost, guard) = (acquire(dead).await, acquire(alive).await);
+    let mut counter = Counter::start(alive);
+    let start = Instant::now();
+    dead.kill();
+    soon(async {
+        while questions(&mut counter) < 10 {
+            guard.renew().await.unwrap();
+        }
+    })
+    .await;
+    assert!(start.elapsed() >= TEN_DISCOVERIES, "{:?}", start.elapsed());
+}
+
+/// How often this node has sent somebody on, as `MOVED` or as `ASK`.
+fn sent_on(node: &RedisServer, how: &str) -> u64 {
+    let info: String = cmd("INFO").arg("errorstats").query(&mut node.raw()).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("errorstat_{how}:count=")));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
+fn set_slot(at: &RedisServer, slot: u16, rest: &[&str]) {
+    let () = cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(rest).query(&mut at.raw()).unwrap();
+}
+
+fn id_of(node: &RedisServer) -> String {
+    cmd("CLUSTER").arg("MYID").query(&mut node.raw()).unwrap()
+}
+
+/// What an operator's tool leaves behind that ends before its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_name_each_other_are_not_asked_in_circles() {
+    if run::version() < (6, 2) {
+        return;
+    }
+    let cluster = cluster();
+    let slot = cluster.slot("x");
+    let (from, to) = (cluster.owner(slot), cluster.another_master(cluster.owner(slot)));
+    let lock = lock(&cluster.url(), "x").await;
+    let start = Instant::now();
+    set_slot(from, slot, &["NODE", &id_of(to)]);
+    let acquiring = tokio::spawn(async move { lock.acquire().await });
+    eventually_async("it is asked again", SOON, async || sent_on(from, "MOVED") >= 10).await;
+    assert!(start.elapsed() >= TEN_DISCOVERIES, "{:?}", start.elapsed());
+    set_slot(to, slot, &["NODE", &id_of(to)]);
+    soon(soon(acquiring).await.unwrap().unwrap().release()).await.unwrap();
+}
+
+/// Who is sent on to a node that has not been told to expect the slot hears of it, and asks again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_sent_on_and_back_is_made_again() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    let cluster = cluster();
+    let slot = cluster.slot("x");
+    let (from, to) = (cluster.owner(slot), cluster.another_master(cluster.owner(slot)));
+    let lock = lock(&cluster.url(), "x").await;
+    soon(soon(lock.acquire()).await.unwrap().release()).await.unwrap();
+    let before = listeners(from);
+    assert_eq!(before.len(), 1);
+    let () = cmd("FLUSHALL").query(&mut from.raw()).unwrap();
+    set_slot(from, slot, &["MIGRATING", &id_of(to)]);
+    let acquiring = tokio::spawn(async move { lock.acquire().await });
+    eventually_async("it is sent back", SOON, async || sent_on(to, "MOVED") >= 5).await;
+    assert_eq!(listeners(from), before, "the connection was taken for dead");
+    set_slot(from, slot, &["STABLE"]);
+    soon(soon(acquiring).await.unwrap().unwrap().release()).await.unwrap();
+}
+
+/// One who takes a node of a cluster for a server of its own is told so, where he would wait for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_a_cluster_is_no_server_of_its_own() {
+    let cluster = cluster();
+    let node = cluster.another_master(cluster.owner(cluster.slot("x")));
+    let client = soon(Client::connect(&node.url())).await.unwrap();
+    let lock = client.lock_with("x", quiet()).unwrap();
+    let error = soon(lock.inspect()).await.unwrap_err().to_string();
+    assert!(error.contains("node of a cluster"), "{error}");
+}
+
+/// What a sentinel says, without an election: who is the master is told to it.
+struct Named(RedisServer);
+
+impl Named {
+    fn sentinel() -> Named {
+        Named(RedisServer::builder().plain().tcp().argument("--sentinel").start())
+    }
+
+    fn names(&self, master: &RedisServer) {
+        let mut raw = self.0.raw();
+        let _ = cmd("SENTINEL").arg("REMOVE").arg(MASTER).query::<()>(&mut raw);
+        let mut monitor = cmd("SENTINEL").arg("MONITOR").arg(MASTER).to_owned();
+        let () = monitor.arg("127.0.0.1").arg(master.port()).arg(1).query(&mut raw).unwrap();
+        // Nobody is taken for dead.
+        let mut set = cmd("SENTINEL").arg("SET").arg(MASTER).to_owned();
+        let () = set.arg("down-after-milliseconds").arg((100 * SOON).as_millis()).query(&mut raw).unwrap();
+    }
+
+    /// How often somebody connected to it: once for each question.
+    fn asked(raw: &mut redis::Connection) -> u64 {
+        let info: String = cmd("INFO").arg("stats").query(raw).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().parse().unwrap()
+    }
+}
+
+async fn lock_by(sentinels: &[String]) -> Lock {
+    let mut builder = Client::builder().sentinel(sentinels, MASTER);
+    if let Some((user, password)) = run::login() {
+        builder = builder.login(user, password);
+    }
+    soon(builder.connect()).await.unwrap().lock_with("x", quiet()).unwrap()
+}
+
+/// Its words for that are others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_answers_nothing_any_more_is_left_too() {
+    let [old, new] =
+        [(); 2].map(|()| RedisServer::builder().alone().tcp().config("replica-serve-stale-data no").start());
+    let sentinel = Named::sentinel();
+    sentinel.names(&old);
+    let guard = soon(lock_by(&[format!("127.0.0.1:{}", sentinel.0.port())]).await.acquire()).await.unwrap();
+    // It is to follow a server that is not there.
+    let () = cmd("REPLICAOF").arg("127.0.0.1").arg(1).query(&mut old.raw()).unwrap();
+    sentinel.names(&new);
+    soon(guard.renew()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentinels_name() {
+    let [old, new] = [(); 2].map(|()| RedisServer::builder().alone().tcp().start());
+    let (silent, sentinel) = (RedisServer::builder().plain().tcp().start(), Named::sentinel());
+    sentinel.names(&old);
+    // One that hangs does not hold up the other.
+    silent.stop();
+    let sentinels = [&silent, &sentinel.0].map(|one| format!("127.0.0.1:{}", one.port()));
+    let guard = soon(lock_by(&sentinels).await.acquire()).await.unwrap();
+
+    let demote = |server: &RedisServer, master: &RedisServer| {
+        let () = cmd("REPLICAOF").arg("127.0.0.1").arg(master.port()).query(&mut server.raw()).unwrap();
+    };
+    demote(&old, &new);
+    sentinel.names(&new);
+    soon(guard.renew()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+    eventually("its client has gone with it", SOON, || listeners(&new).is_empty());
+
+    // A replica is not asked, whoever names it: what it knows may be old. It would answer one who only reads.
+    let lock = lock_by(&sentinels).await;
+    sentinel.names(&old);
+    let mut raw = sentinel.0.raw();
+    let asked = Named::asked(&mut raw);
+    let there = listeners(&new);
+    assert_eq!(there.len(), 1);
+    let () = cmd("CLIENT").arg("KILL").arg("ID").arg(there.first()).query(&mut new.raw()).unwrap();
+    let mut inspecting = tokio::spawn(async move { lock.inspect().await });
+    eventually_async("it asks the sentinel again and again", SOON, async || Named::asked(&mut raw) >= asked + 3).await;
+    let early = tokio::time::timeout(Duration::ZERO, &mut inspecting).await;
+    assert!(early.is_err(), "{early:?} from a replica");
+    sentinel.names(&new);
+    soon(inspecting).await.unwrap().unwrap();
+}

@@ -1,0 +1,84 @@
+//! A client with locks in thousands of slots of one node: the work of reaching the node anew grows linearly with their
+//! number.
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fairlock::{Client, Guard, Lock, LockOptions};
+use redis::cmd;
+use rustix::time::{ClockId, clock_gettime};
+use testkit::{Cluster, RedisServer, SOON, child::alone, eventually, run, soon};
+
+/// What the first of three nodes serves.
+const THIRD: u16 = 16_384 / 3;
+
+/// A name for each of so many slots of the first node.
+fn names(cluster: &Cluster, count: usize) -> Vec<String> {
+    let mut raw = cluster.owner(0).raw();
+    let mut by_slot: BTreeMap<u16, String> = BTreeMap::new();
+    for number in 0.. {
+        if by_slot.len() == count {
+            break;
+        }
+        let name = format!("x{number}");
+        let slot = cmd("CLUSTER").arg("KEYSLOT").arg(&name).query(&mut raw).unwrap();
+        if slot < THIRD {
+            by_slot.insert(slot, name);
+        }
+    }
+    by_slot.into_values().collect()
+}
+
+async fn together<T: Send + 'static>(all: impl Iterator<Item = impl Future<Output = T> + Send + 'static>) -> Vec<T> {
+    let tasks: Vec<_> = all.map(tokio::spawn).collect();
+    let mut outcomes = Vec::new();
+    for task in tasks {
+        outcomes.push(soon(task).await.unwrap());
+    }
+    outcomes
+}
+
+/// What it costs to subscribe all anew, and to hear from all locks again.
+async fn reconnect(node: &RedisServer, guards: Vec<Guard>) -> (Duration, Vec<Guard>) {
+    let spent = || Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap();
+    let (before, mut raw, subscribed) = (spent(), node.raw(), format!(" ssub={} ", guards.len()));
+    let killed: u32 = cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut raw).unwrap();
+    assert_eq!(killed, 1);
+    eventually("the client listens to all again", SOON, || {
+        let list: String = cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw).unwrap();
+        list.contains(&subscribed)
+    });
+    let renew = |guard: Guard| async move {
+        guard.renew().await.unwrap();
+        guard
+    };
+    let guards = together(guards.into_iter().map(renew)).await;
+    (spent() - before, guards)
+}
+
+/// Alone, because it counts the processor time of the whole process.
+#[test]
+fn four_times_as_many_slots_reconnect_at_about_four_times_the_cost() {
+    alone("four_times_as_many_slots_reconnect_at_about_four_times_the_cost", reconnect_few_and_many);
+}
+
+#[tokio::main]
+async fn reconnect_few_and_many() {
+    if run::version() < (7, 0) {
+        return;
+    }
+    const FEW: usize = 1000;
+    let cluster = Cluster::builder().node_timeout(100 * SOON).start();
+    let client = soon(Client::connect(&cluster.url())).await.unwrap();
+    // Nobody renews in between.
+    let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON);
+    let names = names(&cluster, 4 * FEW);
+    let locks: Vec<Lock> = names.iter().map(|name| client.lock_with(name, options.clone()).unwrap()).collect();
+    let acquire = |lock: Lock| async move { lock.acquire().await.unwrap() };
+
+    let guards = together(locks[..FEW].iter().cloned().map(acquire)).await;
+    let (few, mut guards) = reconnect(cluster.owner(0), guards).await;
+    guards.extend(together(locks[FEW..].iter().cloned().map(acquire)).await);
+    let (many, guards) = reconnect(cluster.owner(0), guards).await;
+    // Squared it would be sixteen times, cubed sixty-four.
+    assert!(many < 10 * few, "{few:?} for {FEW} slots, {many:?} for {}", guards.len());
+}

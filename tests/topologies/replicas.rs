@@ -1,0 +1,202 @@
+//! Locks whose grants count only once replicas have them.
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use fairlock::{AcquireError, Client, Lock, LockOptions, LostReason};
+use testkit::{Cluster, Proxy, RedisServer, SOON, eventually, keys_left, soon};
+
+/// A master and its replica, linked.
+fn pair() -> (RedisServer, RedisServer) {
+    let master = RedisServer::builder().master().start();
+    let replica = master.replica();
+    (master, replica)
+}
+
+async fn lock(server: &RedisServer, replicas: u32) -> Lock {
+    let options = LockOptions::new().lease(Duration::from_secs(6)).liveness(Duration::from_secs(6)).replicas(replicas);
+    Client::connect(&server.url()).await.unwrap().lock_with("x", options).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_is_handed_out_when_the_replica_has_it() {
+    let (master, replica) = pair();
+    let lock = lock(&master, 1).await;
+    let guard = soon(lock.acquire()).await.unwrap();
+    let leases: u64 = redis::cmd("ZCARD").arg("fairlock:{x}:leases").query(&mut replica.raw()).unwrap();
+    assert_eq!(leases, 1, "the replica does not have it");
+    let second = soon(lock.enqueue()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+    let guard = soon(second).await.unwrap();
+    soon(guard.renew()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+    drop(lock);
+    keys_left(&master);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_too_few_have_it_the_waiter_keeps_its_place_and_nobody_is_held_up() {
+    let (master, replica) = pair();
+    let (strict, lax) = (lock(&master, 1).await, lock(&master, 0).await);
+    replica.stop();
+    let error = strict.acquire().timeout(Duration::from_secs(1)).await.unwrap_err();
+    let AcquireError::Timeout { .. } = error else { panic!("{error:?}") };
+    assert!(error.to_string().contains("only 0 of the 1 replicas"), "{error}");
+
+    // It is the first, and longer than a lease.
+    let first = soon(strict.enqueue()).await.unwrap();
+    let (ticket, mut first) = (first.ticket(), std::pin::pin!(first.into_future()));
+    let second = soon(lax.enqueue()).await.unwrap();
+    let early = tokio::time::timeout(Duration::from_secs(8), &mut first).await;
+    assert!(early.is_err(), "{early:?} without a replica");
+    assert_eq!(soon(second.position()).await.unwrap(), 1, "the first is the holder at the server");
+    replica.cont();
+    let guard = soon(first).await.unwrap();
+    assert_eq!(guard.ticket(), ticket);
+    soon(guard.release()).await.unwrap();
+    drop(soon(second).await.unwrap());
+}
+
+/// The address that the client knows leads to another master, while the connection to the old one lives: what that one
+/// grants has no replica, however many the other has.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_of_another_server_at_the_same_address_do_not_count() {
+    let old = RedisServer::builder().master().start();
+    let (new, replica) = pair();
+    let proxy = Proxy::start(&old);
+    // The new server holds back grants for as long as a lease may last there that it has not heard of.
+    let options = LockOptions::new().lease(Duration::from_secs(3)).replicas(1);
+    let lock = Client::connect(&proxy.url()).await.unwrap().lock_with("x", options).unwrap();
+    proxy.lead_to(&new);
+    let guard = soon(lock.acquire()).await.unwrap();
+    for server in [&new, &replica] {
+        let leases: u64 = redis::cmd("ZCARD").arg("fairlock:{x}:leases").query(&mut server.raw()).unwrap();
+        assert_eq!(leases, 1, "who granted it is asked nothing any more");
+    }
+    soon(guard.release()).await.unwrap();
+    keys_left(&new);
+}
+
+/// The connection to the server breaks while replicas are asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_broke_off_is_put_again() {
+    let (master, replica) = pair();
+    let lock = lock(&master, 1).await;
+    replica.stop();
+    let waiting = soon(lock.enqueue()).await.unwrap();
+    let mut raw = master.raw();
+    let blocked = |info: String| info.contains("blocked_clients:1");
+    eventually("replicas are asked", SOON, || blocked(redis::cmd("INFO").arg("clients").query(&mut raw).unwrap()));
+    // The one for commands and messages: the question itself is on another, and given up with it.
+    let killed: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut raw).unwrap();
+    assert_eq!(killed, 1);
+    eventually("the client is back", SOON, || {
+        let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw).unwrap();
+        list.lines().count() == 1
+    });
+    replica.cont();
+    soon(soon(waiting).await.unwrap().release()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_at_the_same_time_is_answered_together() {
+    const LOCKS: usize = 50;
+    let (master, _replica) = pair();
+    let client = Client::connect(&master.url()).await.unwrap();
+    let lock = |number: usize| {
+        // The others wait for nobody who wants more.
+        let options = LockOptions::new().replicas(if number == 0 { 2 } else { 1 });
+        client.lock_with(&number.to_string(), options).unwrap()
+    };
+    let mut counter = testkit::watch::Counter::start(&master);
+    let strict = tokio::spawn(lock(0).acquire().into_future());
+    let all: Vec<_> = (1..=LOCKS).map(|number| tokio::spawn(lock(number).acquire().into_future())).collect();
+    // Not one by one, each time that somebody takes the server for silent.
+    soon(async {
+        for one in all {
+            one.await.unwrap().unwrap().release().await.unwrap();
+        }
+    })
+    .await;
+    let asked = counter.so_far().get("wait").copied().unwrap_or(0);
+    assert!(asked >= 1 && asked < LOCKS as u64 / 2, "{asked} questions for {LOCKS} locks");
+    strict.abort();
+}
+
+/// What only the old master knows is not handed out there, while the promoted replica goes on without it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_a_failover_forgets_was_not_handed_out() {
+    for (replicas, overlap) in [(1, false), (0, true)] {
+        let (master, replica) = pair();
+        let (holder, waiter) = (lock(&master, replicas).await, lock(&master, replicas).await);
+        let guard = soon(holder.acquire()).await.unwrap();
+        let mut waiting = std::pin::pin!(soon(waiter.enqueue()).await.unwrap().into_future());
+        redis::cmd("WAIT").arg(1).arg(0).query::<u64>(&mut master.raw()).unwrap();
+
+        // The replica is promoted without the last writes.
+        let _: () = redis::cmd("REPLICAOF").arg("NO").arg("ONE").query(&mut replica.raw()).unwrap();
+        soon(guard.release()).await.unwrap();
+        let granted = tokio::time::timeout(Duration::from_secs(2), &mut waiting).await;
+        assert_eq!(granted.is_ok(), overlap, "{granted:?} with {replicas} replicas");
+    }
+}
+
+/// The same in a cluster, which has the replica that is asked beside the master of the lock's slot, and promotes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_replica_that_a_cluster_promotes_knows_of_every_grant_that_was_handed_out() {
+    // The replica is promoted by an operator: there is no election to wait for, and nobody is taken for dead by mistake.
+    let cluster = Cluster::builder().replicas().node_timeout(100 * SOON).start();
+    let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON).replicas(1);
+    let lock = async || Client::connect(&cluster.url()).await.unwrap().lock_with("x", options.clone()).unwrap();
+    let slot = cluster.slot("x");
+    let mut token = 0;
+    // Each of the two is the master once.
+    for _ in 0..2 {
+        let old = cluster.owner(slot);
+        let [replica] = cluster.replicas(old)[..] else { panic!("one replica") };
+        replica.stop();
+        let _: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("replica").query(&mut old.raw()).unwrap();
+        let mut first = std::pin::pin!(soon(lock().await.enqueue()).await.unwrap().into_future());
+        let early = tokio::time::timeout(Duration::from_secs(1), &mut first).await;
+        assert!(early.is_err(), "{early:?} without a replica");
+        replica.cont();
+        let guard = soon(first).await.unwrap();
+        old.kill();
+
+        // Before its client is back, who would tell of it.
+        let mut ask = redis::pipe();
+        ask.cmd("READONLY").ignore().cmd("ZCARD").arg("fairlock:{x}:leases");
+        let (leases,): (u64,) = ask.query(&mut replica.raw()).unwrap();
+        assert_eq!(leases, 1, "the replica does not have it");
+        let () = redis::cmd("CLUSTER").arg("FAILOVER").arg("TAKEOVER").query(&mut replica.raw()).unwrap();
+        assert_eq!(cluster.await_promotion(slot, old).port(), replica.port());
+        let second = soon(lock().await.enqueue()).await.unwrap();
+        assert_eq!(soon(second.position()).await.unwrap(), 1, "the first is the holder at the promoted replica");
+        // Now it is that of the other.
+        old.restart();
+        cluster.await_replica(old);
+        soon(guard.renew()).await.unwrap();
+        assert!(guard.token() > token, "{guard:?} after {token}");
+        soon(guard.release()).await.unwrap();
+        let guard = soon(second).await.unwrap();
+        token = guard.token();
+        soon(guard.release()).await.unwrap();
+    }
+    keys_left(cluster.owner(slot));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_replicas_do_not_follow_is_lost_at_its_local_deadline() {
+    let (master, replica) = pair();
+    let lock = lock(&master, 1).await;
+    let guard = soon(lock.acquire()).await.unwrap();
+    replica.stop();
+    // That they have what was asked about before does not count for this.
+    let early = tokio::time::timeout(Duration::from_secs(1), guard.renew()).await;
+    assert!(early.is_err(), "{early:?} without a replica");
+    let lost = soon(guard.lost()).await;
+    assert!(
+        matches!(&lost.reason, LostReason::NotRenewed { cause: Some(cause) } if cause.contains("replicas")),
+        "{lost}"
+    );
+    replica.cont();
+}
