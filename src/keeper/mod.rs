@@ -13,7 +13,8 @@
 //!
 //! The machine decides, the loop does: it feeds messages, answers, pushes and the clock in, and carries out what comes
 //! out. The machine does no I/O and reads no clock, so property tests, a model checker and mutants work on the real thing.
-//! It knows one server. In a cluster each hash slot has a machine of its own, so that what happens to one server is of
+//! In it each lock has a state of its own, which owns its waiters, leases and pending releases (`machine/lock.rs`); the
+//! phases of a waiter are a table in `machine/waiter.rs`. A machine knows one server. In a cluster each hash slot has a machine of its own, so that what happens to one server is of
 //! no concern to the locks of another, and a slot that moves is to its machine a connection that broke.
 //!
 //! **Joining.** An acquire is one request. The server grants at once, or gives a ticket: the place in the queue (I2). A
@@ -31,8 +32,8 @@
 //! that cannot be renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs here:
 //! their wakers and their subscribers of `tracing` are called on a thread for wakers (`wakers.rs`).
 //!
-//! **Giving back.** What is given up — a place, a lease, a grant that nobody wants — becomes a *farewell*, which is
-//! repeated until the server has answered (I9). What travels to a caller is an armed lease: dropped on the way, it is
+//! **Giving back.** A place, a lease or a grant that nobody wants any more becomes a *pending release*, which is repeated
+//! until the server has answered (I9). What travels to a caller is an armed lease: dropped on the way, it is
 //! given back.
 //!
 //! **Trouble.** Any error of the connection means that the outcome of all that was under way is unknown. The connection
@@ -61,7 +62,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
-pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal, margin};
+pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal};
 
 use self::handle::End;
 use self::machine::{Effect, Event, Id, Machine, QuestionId};

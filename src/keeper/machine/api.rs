@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::waiters::Mode;
+use super::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
 use crate::inspect::{BreakOutcome, Holder, QueuedWaiter};

@@ -16,7 +16,7 @@ use super::losses::{Basis, Past};
 use super::model::Lock;
 use super::server::{EPOCH_US, Reply};
 use super::world::{MS, World};
-use crate::keeper::machine::Machine;
+use crate::keeper::machine::{Core, Machine};
 use crate::protocol::{self, AcquireVerdict, Push, Verdict};
 
 /// What lies further back than this has no more effect: longer than every span of an explored world.
@@ -173,7 +173,7 @@ impl World {
             return;
         }
         notes.local = client.clock(self.now).0;
-        notes.last_request = client.machine.next_request;
+        notes.last_request = client.machine.core.next_request;
         machine(notes, &client.machine);
         notes.flag(client.paused);
         notes.flag(client.ending);
@@ -266,31 +266,26 @@ impl World {
 }
 
 fn machine(notes: &mut Notes, machine: &Machine) {
-    let Machine {
+    let Machine { core, prefix: _, locks, questions, closed, closing } = machine;
+    let Core {
         client: _,
-        prefix: _,
         random: _,
         connected,
         can_kill,
-        sessions,
-        waiters,
-        leases,
-        farewells,
-        questions,
         requests,
         next_request: _,
         timers,
         effects,
+        locks_of: _,
+        members: _,
+        to_leave,
         cause: _,
         refusals,
         patience,
         suspects,
         given_up,
-        closed,
-        closing,
-        to_leave,
-    } = machine;
+    } = core;
     assert!(effects.is_empty(), "effects are carried out at once");
-    (connected, can_kill, sessions, waiters, leases, farewells, questions, requests).hash(notes);
+    (connected, can_kill, locks, questions, requests).hash(notes);
     (timers, refusals, patience, suspects, given_up, closed, closing, to_leave).hash(notes);
 }

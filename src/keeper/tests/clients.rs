@@ -124,7 +124,7 @@ impl Client {
         let name: Arc<str> = format!("c{index}").into();
         let mut machine = Machine::new(name.clone(), "fairlock".into(), index as u64);
         // In a range of its own, where a fingerprint can tell it from other numbers.
-        machine.next_request = super::canon::FIRST_REQUEST;
+        machine.core.next_request = super::canon::FIRST_REQUEST;
         Self {
             name,
             machine,

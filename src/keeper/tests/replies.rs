@@ -54,9 +54,9 @@ pub(super) struct Answer {
 impl Answer {
     /// The reply to this request, if its word is one of the request's verb.
     pub(super) fn to(self, machine: &Machine, request: RequestId) -> Reply {
-        let verb = machine.requests.get(&request).map(|sent| match &sent.what {
+        let verb = machine.core.requests.get(&request).map(|sent| match &sent.what {
             What::Acquire(_) | What::Position(..) => Verb::Acquire,
-            What::Heartbeat(_) => Verb::Heartbeat,
+            What::Heartbeat => Verb::Heartbeat,
             What::Renew(_) | What::Confirm(_) => Verb::Renew,
             What::Release(_) => Verb::Release,
             What::Leave(_) => Verb::Leave,

@@ -103,7 +103,7 @@ impl World {
             client.machine.handle(local, event);
         }
         if self.trace {
-            eprintln!("{:>10.3} ms  {} -> {:?}", self.now as f64 / 1e6, client.name, client.machine.effects);
+            eprintln!("{:>10.3} ms  {} -> {:?}", self.now as f64 / 1e6, client.name, client.machine.core.effects);
         }
         if let Err(what) = client.carry_out(self.now, basis) {
             self.fail(what);
@@ -130,7 +130,7 @@ impl World {
                 }
                 Command::Abandon { id } => drop(client.acquires.remove(id)),
                 Command::Release { question: Some(question), id } => {
-                    let deadline = client.machine.leases.get(id).map_or(local, |lease| lease.deadline);
+                    let deadline = client.machine.lease(*id).map_or(local, |lease| lease.deadline());
                     client.questions.insert(*question, Some(deadline.max(local)));
                 }
                 Command::Close { question } => {
@@ -281,7 +281,7 @@ impl World {
             return;
         }
         client.link = Some(Link::default());
-        client.pace.reasons += 4 + client.machine.waiters.len() as u32 + client.machine.leases.len() as u32;
+        client.pace.reasons += 4 + client.machine.core.members as u32;
         let can_kill = client.can_kill;
         if can_kill {
             client.limbo.clear();

@@ -57,5 +57,5 @@ fn a_grant_that_nobody_waits_for_is_given_back_once() {
     let refusal = crate::protocol::Failure::Refused("NOPERM".into());
     machine.handle(at(1.1), Event::Answered { request: *request, result: Err(refusal) });
     machine.effects(at(1.1));
-    assert!(machine.farewells.is_empty() && machine.sessions.is_empty(), "{machine:?}");
+    assert!(machine.locks.is_empty(), "{machine:?}");
 }

@@ -93,7 +93,7 @@ fn who_was_refused_gives_nothing_back_for_ever() {
             _ => None,
         });
         fail(&mut machine, 0.5, asked.unwrap(), Failure::Refused("OOM".into()));
-        machine.timers.clear(&Timer::Acquire(1));
+        machine.core.timers.clear(&Timer::Acquire(1));
         tick(&mut machine, 1.0);
         // The server goes on to refuse, for longer than a session without a heartbeat lasts.
         for (asked, refused, left) in [(1.0, 11.0, 1), (12.9, 13.1, usize::from(cut))] {
@@ -101,7 +101,7 @@ fn who_was_refused_gives_nothing_back_for_ever() {
             let (request, call) = one_sent(&mut machine, asked);
             assert!(matches!(call, Request::Leave(LeaveRequest { .. })), "{call:?}");
             fail(&mut machine, refused, request, Failure::Refused("OOM".into()));
-            assert_eq!((machine.farewells.len(), machine.sessions.len()), (left, left));
+            assert_eq!((machine.releases().count(), machine.locks.len()), (left, left));
         }
     }
 }
@@ -247,6 +247,7 @@ fn a_try_that_stopped_at_its_batch_limit_goes_on() {
     assert!(matches!(call, Request::Acquire(AcquireRequest { .. })), "{call:?}");
     answer(&mut machine, 0.2, request, Answer { waiting: 3, ..lease(Word::Busy, Duration::ZERO) });
     assert!(matches!(refused(&machine.effects(at(0.2))), Some(Refusal::Busy { waiting: 3, .. })));
+    assert_eq!(machine.adds_up(), Ok(()));
 }
 
 // ---- lost data ----
@@ -450,11 +451,11 @@ fn a_return_that_is_overtaken_by_a_confirmation_makes_room() {
     answer(&mut machine, 3.7, sent_first[0].0, Answer { ticket: 10, ..queued(0, seconds(30.0)) });
     answer(&mut machine, 3.8, confirm, lease(Word::Renewed, seconds(30.0)));
     let name: Arc<str> = "x".into();
-    assert_eq!(machine.sessions[&name].reentering.len(), 63);
+    assert_eq!(machine.locks[&name].reentering.len(), 63);
     for (request, _) in &sent_first[1..] {
         answer(&mut machine, 3.9, *request, Answer { ticket: 11, ..queued(0, seconds(30.0)) });
     }
-    assert_eq!(machine.sessions[&name].reentering.len(), 6, "the last six were sent");
+    assert_eq!(machine.locks[&name].reentering.len(), 6, "the last six were sent");
 }
 
 /// The lock clock stands still for longer than two heartbeats: it has to know how far apart they are.
@@ -580,8 +581,8 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
     let (question, _) = one_sent(&mut machine, 0.1);
     answer(&mut machine, 0.2, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     assert!(goes_on(&machine.effects(at(0.2))));
-    assert_eq!(machine.farewells.len(), 2);
-    assert!(machine.farewells.keys().all(|id| *id > Id::MAX - 10), "they are counted from the other end");
+    assert_eq!(machine.releases().count(), 2);
+    assert!(machine.releases().all(|id| id > Id::MAX - 10), "they are counted from the other end");
 }
 
 #[test]
