@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: help setup test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas demo
+.PHONY: scripts lint-lua help setup test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make test        all tests, each on private Redis servers"
@@ -19,9 +19,11 @@ help:
 	@echo "make mutants-generic  the same with what cargo-mutants generates for the parts without I/O; see docs/mutants.md"
 	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make fuzz        feeds random bytes to every parser, with a nightly compiler: make fuzz SECONDS=600"
+	@echo "make scripts     writes the scripts as they are sent to lua/rendered; make lint-lua: luacheck on them"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
 	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
-	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas"
+	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas;"
+	@echo "                 make bench-timeline: where each microsecond goes, thread by thread (needs perf, and root)"
 	@echo "make setup       only what the other targets need: a redis-server and the crates"
 
 setup:
@@ -71,7 +73,7 @@ model:
 fuzz: SECONDS ?= 60
 fuzz:
 	[ -x target/tools/bin/cargo-fuzz ] || cargo install --locked --root target/tools cargo-fuzz
-	for target in push answer url; do \
+	for target in push answer url wire; do \
 		mkdir -p fuzz/corpus/$$target && PATH="$$PWD/target/tools/bin:$$PATH" cargo +nightly fuzz run $$target \
 			fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS) -max_len=4096 || exit 1; \
 	done
@@ -79,12 +81,22 @@ fuzz:
 deny:
 	./scripts/deny.sh
 
+# The scripts as they are sent, for other languages: lua/rendered. A test compares.
+scripts:
+	FAIRLOCK_RENDER=1 cargo test --lib rendered_scripts
+
+lint-lua:
+	./scripts/lint-lua.sh
+
 # ROWS chooses groups of rows, and with a number the rounds, as in ROWS='5 cycle hand_off'.
 bench:
 	$(with_redis) cargo bench --bench table -- $(ROWS)
 
 bench-replicas:
 	$(with_redis) cargo bench --bench replicas
+
+bench-timeline:
+	$(with_redis) cargo bench --bench timeline
 
 bench-peers:
 	$(with_redis) ./benches/peers/run.sh $(ROWS)

@@ -1,57 +1,70 @@
--- acquire: take the lock, or join its queue, or return to it with the ticket of before. Sending it twice changes nothing.
--- KEYS: queue sessions leases entries state
+-- acquire: take the lock, or join its queue, or re-enter the queue with an old ticket. Sending it twice changes nothing.
+-- KEYS: lock waiters
 -- ARGV: id wait claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner ticket epoch floor longest_us last_token pace_us
 --   wait: 1 join the queue, 0 only try · claim: 1 grant no more than a claim · ticket: 0 for a new one
---   secret: what messages to the caller repeat · epoch: under which the ticket was confirmed, 0 for none
+--   secret: messages to the caller repeat it · epoch: under which the ticket was confirmed, 0 for none
 --   floor longest_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
--- REPLY: granted left_us | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | refused
+-- REPLY: granted left_us granted_token | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | refused
 local id, wait, claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, longest_us, last_token, pace_us =
   unpack(ARGV)
 lease_us, liveness_us, buffer_us, heartbeat_us = tonumber(lease_us), tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
 ticket, their_epoch, floor, longest_us = tonumber(ticket), tonumber(their_epoch), tonumber(floor), tonumber(longest_us)
 last_token, pace_us = tonumber(last_token), tonumber(pace_us)
+-- include keys
+local client = string.match(id, CLIENT_OF)
+if not client then return redis.error_reply(BAD_ID) end
+local found, own_entry, own_session = unpack(call('HMGET', lock, '', id, client .. '.'))
+local joining = wait == '1'
 -- include begin
-local client, word, told = client_of(id), 'refused', {}
+local word, told = 'refused', {}
 local brought, last, left_us = ticket, stamp, longest_us
 -- include restore
 if not believed then
   -- include answer
 end
--- A lease that it knows to be older than the last grant is not restored.
-if now < recover_until then token = math.max(token, last_token) end
+-- A lease that the caller knows to be older than the last grant is not restored.
+if now < recover_until then token = max(token, last_token) end
 
-if holder == id and (not held or held[CUT]) then
-  -- It was granted before data was lost; what came after it is not known. The waiter returns to its place.
-  holder, holder_end, held = '', 0, nil
+if holder == id and cut == 1 then
+  -- The lease was granted before the loss of data; later grants are not known. The waiter returns to its place.
+  holder, holder_end, cut = '', 0, 0
 end
-if epoch == 0 then epoch = next_stamp() end
+if epoch == 0 then
+  stamp = max(raw, stamp + 1)
+  epoch = stamp
+end
 
 if holder ~= id then
-  contender, entry, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
-  if claim == '1' then ends = math.min(ends, now + liveness_us) end
-  joins, place = wait == '1', math.huge -- who only tries comes after all who wait
+  contender, terms, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
+  if claim == '1' then ends = min(ends, now + liveness_us) end
+  joins, place = joining, math.huge -- a try comes after all waiters
   if joins then
-    queued = waiting > 0 and redis.call('ZSCORE', queue, id)
-    place = tonumber(queued) or (ticket > 0 and ticket) or next_stamp()
+    queued = own_entry and id ~= found_holder and not lost
+    if queued then
+      place = tonumber(call('ZSCORE', waiters, id))
+    elseif ticket > 0 then
+      place = ticket
+    else
+      stamp = max(raw, stamp + 1)
+      place = stamp
+    end
     if waiting > 0 or holder ~= '' or now < recover_until then
-      -- It will wait, or others of its client do: they are alive.
+      -- The caller will wait, or other waiters of its client do: this is a sign of life of their session.
       -- include refresh
     end
   end
 end
 -- include promote
-local lenient = false -- a server without memory lets nobody in
+local lenient = false -- a server without memory admits no new waiters
 -- include commit
 
 if holder == id then
-  word, told = 'granted', {'left_us', holder_end - now, 'granted_token', held[TOKEN]}
+  word, told = 'granted', {'left_us', holder_end - now, 'granted_token', holder_token}
 elseif joins then
-  word, told = 'queued', {'ticket', place, 'rank', redis.call('ZRANK', queue, id)}
+  -- A new ticket is the last one.
+  word, told = 'queued', {'ticket', place, 'rank', (queued or ticket > 0) and call('ZRANK', waiters, id) or waiting - 1}
 else
   word = 'busy'
-  if held then
-    told = {'held_id', holder, 'held_token', held[TOKEN], 'held_label', held[LABEL], 'held_owner', held[OWNER],
-      'held_us', math.max(raw - held[TOKEN], 0)}
-  end
+  -- include tell_holder
 end
 -- include answer

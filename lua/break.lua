@@ -1,33 +1,35 @@
--- break: an operator ends a lease. Its holder is told, and the lease is not renewed any more: it ends when the holder
--- answers, or at its end. Saying it again tells again. `force` ends it at once, whether the holder knows or not; also if
--- a recovery is open, which then ends; with token 0 it ends the recovery alone. Those whose heartbeats are known have the
+-- break: an operator breaks a lease. Its holder is told, and the lease is not renewed any more: it ends when the holder
+-- releases it, or expires. Another call tells the holder again. `force` ends the lease at once, whether the holder knows or
+-- not, and also ends a recovery; with token 0 it ends only the recovery. Clients whose heartbeat interval is known have the
 -- time to return to their places.
--- KEYS: queue sessions leases entries state
+-- KEYS: lock waiters
 -- ARGV: token force
--- REPLY: told left_us | ended | unknown
+-- REPLY: told left_us | ended left_us | unknown left_us
 local their_token, force = tonumber(ARGV[1]), ARGV[2]
 local MOST_US = 30 * 86400000000 -- no lease is longer
+-- include keys
+local found, joining = call('HGET', lock, ''), false
 -- include begin
 
 local client, word, told = '', 'unknown', {'left_us', 0}
-if held and held[TOKEN] == their_token then
+if holder ~= '' and holder_token == their_token then
   word, told = 'told', {'left_us', holder_end - now}
-  messages[1] = {held, 'break', holder, holder_end - now}
-  -- In a recovery a lease comes back if no newer token is known. One that was ended on purpose must not.
-  token = math.max(token, their_token + 1)
-  stamp = math.max(stamp, token)
+  local entry = cmsgpack.unpack(call('HGET', lock, holder))
+  messages[1] = {entry, 'break', holder, holder_token, holder_ticket, holder_end - now}
+  -- In a recovery a lease can be re-asserted if no newer token is known. A lease that was broken must not be.
+  token = max(token, their_token + 1)
+  stamp = max(stamp, token)
   if force == '1' then
     word = 'ended'
-    holder, holder_end, held = '', 0, nil
-  elseif not held[BROKEN] then
-    held[BROKEN], held[CUT] = true, held[CUT] or false
-    put_entry(holder, held)
+    holder, holder_end = '', 0
+  else
+    broken = 1
   end
 elseif their_token == 0 and force == '1' and now < recover_until then
   word = 'ended'
 end
 if word == 'ended' and now < recover_until then
-  -- Nobody is waited for any more but the waiters that are on their way back, and nobody prolongs that.
+  -- From now on the recovery waits only for waiters that are returning, and no client prolongs it.
   local ends_by = now + 3 * pace
   recover_for = MOST_US
   -- include cut_short

@@ -1,19 +1,25 @@
--- heartbeat: one session says that it is alive, for all of its waiters, and lets the queue move on where it can.
--- It creates no entries: what it does not know, the client re-enters.
--- KEYS: queue sessions leases entries state
+-- heartbeat: keeps a session alive, for all of its waiters, and promotes the queue where it can.
+-- It creates no entries: the client re-enters waiters that the server does not know.
+-- KEYS: lock waiters
 -- ARGV: client liveness_us buffer_us heartbeat_us ids...
 --   ids: the session's first waiters, in the order of their tickets
 -- REPLY: alive rank | unknown
 local client, liveness_us, buffer_us, heartbeat_us = unpack(ARGV)
 liveness_us, buffer_us, heartbeat_us = tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
+-- include keys
+local named, joining = call('HMGET', lock, '', client .. '.', unpack(ARGV, 5)), false
+local found, own_session = named[1], named[2]
 -- include begin
 
 local first, missing
 for i = 5, #ARGV do
-  if redis.call('ZSCORE', queue, ARGV[i]) then
-    first = first or ARGV[i]
-    missing = missing or redis.call('HEXISTS', entries, ARGV[i]) == 0 -- it could not be granted the lock
-  elseif ARGV[i] ~= holder or held and held[CUT] then
+  local id = ARGV[i]
+  if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
+  if id == holder then
+    missing = missing or cut == 1
+  elseif named[i - 2] and id ~= found_holder and not lost then
+    first = first or id
+  else
     missing = true
   end
 end
@@ -25,5 +31,5 @@ local lenient = true
 -- include commit
 
 local word, told = missing and 'unknown' or 'alive', {}
-if first and not missing and not leaving[first] then told = {'rank', redis.call('ZRANK', queue, first)} end
+if first and not missing and not leaving[first] then told = {'rank', call('ZRANK', waiters, first)} end
 -- include answer

@@ -22,7 +22,7 @@ pub use acquire::{Acquire, Enqueue, TryAcquire, Waiting};
 pub use cancel::Canceller;
 pub use client::{Client, ClientBuilder};
 pub use error::{
-    AcquireError, ConnectError, Fault, InvalidOption, Lost, LostReason, ReleaseError, RenewError, RunError,
+    AcquireError, Cause, ConnectError, Fault, InvalidOption, Lost, LostReason, ReleaseError, RenewError, RunError,
     TryAcquireError,
 };
 pub use guard::{Guard, Held};

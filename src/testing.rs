@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use redis::Value;
-
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::protocol::{
     AcquireVerdict, BreakVerdict, HeartbeatVerdict, Inspected, Push, PushKind, RenewVerdict, Reply, SCRIPTS, Verb,
@@ -22,9 +20,9 @@ pub fn digest(name: &str) -> String {
     script.map(|script| redis::Script::new(script.text).get_hash().to_owned()).unwrap_or_default()
 }
 
-/// Name and text of every script, with another reading of the clock in the place of the server's.
-pub fn scripts(server_time: &str) -> Vec<(&'static str, String)> {
-    scripts_of(|file, text| if file == "lua/lib/time.lua" { server_time.to_owned() } else { text.to_owned() })
+/// Name and text of every script, with another reading of the clock, `local raw = …`, in the place of the server's.
+pub fn scripts(clock: &str) -> Vec<(&'static str, String)> {
+    scripts_of(|file, text| if file == "lua/lib/time.lua" { clock.to_owned() } else { text.to_owned() })
 }
 
 /// Name and text of every script, put together from files that were changed on purpose.
@@ -33,10 +31,11 @@ pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, Str
     SCRIPTS.iter().map(|script| (script.name, assemble(script.name, &read))).collect()
 }
 
-/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the key of the queue.
+/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the first key of
+/// the lock.
 pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], [String; 2])> {
-    let Push { kind, id, token, ticket, secret, queue } = Push::parse(payload)?;
-    Some((kind == PushKind::Grant, id, [token, ticket], [secret, queue]))
+    let Push { kind, id, token, ticket, secret, lock } = Push::parse(payload)?;
+    Some((kind == PushKind::Grant, id, [token, ticket], [secret, lock]))
 }
 
 /// A script's reply as the client reads it.
@@ -59,11 +58,11 @@ pub struct ReadReply {
 }
 
 /// Reads the reply of the script of this name.
-pub fn read_reply(script: &str, value: &Value) -> Option<ReadReply> {
+pub fn read_reply(script: &str, packed: &[u8]) -> Option<ReadReply> {
     const VERBS: [Verb; 7] =
         [Verb::Acquire, Verb::Heartbeat, Verb::Renew, Verb::Release, Verb::Leave, Verb::Inspect, Verb::Break];
     let verb = VERBS.into_iter().find(|verb| SCRIPTS[*verb as usize].name == script)?;
-    let Reply { common, verdict } = Reply::parse(verb, value)?;
+    let Reply { common, verdict } = Reply::unpack(verb, packed)?;
     let us = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     let told = match &verdict {
         Verdict::Acquire(AcquireVerdict::Granted { token, left }) => vec![*token, us(*left)],
@@ -86,6 +85,22 @@ pub fn read_reply(script: &str, value: &Value) -> Option<ReadReply> {
         holder: holder.map(|holder| *holder),
         page,
     })
+}
+
+/// The frames in these bytes, which arrive in pieces of this size, and whether they end the connection.
+pub fn read_frames(bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
+    crate::server::read_frames(bytes, size)
+}
+
+/// A value that the library has read, as [`read_frames`] would show it.
+pub fn shown_frame(value: &redis::Value) -> String {
+    crate::server::shown_frame(value)
+}
+
+/// What a connection says when it has asked these questions (each byte means one), and is answered with these bytes in
+/// pieces of this size; and whether that ends it.
+pub fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
+    crate::server::converse(questions, bytes, size)
 }
 
 /// A URL as it is shown to people, or why it is refused.

@@ -1,67 +1,127 @@
-//! Certificates for connections that are encrypted.
+//! Certificates for encrypted connections.
 
-use rustls::pki_types::CertificateDer;
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-/// Whom to believe, and what to show, where a URL says `rediss://`.
+/// Which authorities to trust, and which certificate to show, on encrypted connections.
 ///
-/// Without any of this, the certificate of the server must be one that this machine trusts.
+/// By default the server's certificate must be one that this machine trusts. Files, and the authorities of the machine,
+/// are read again whenever the client connects: a certificate that is renewed in its file needs no new client.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Tls {
-    ca: Option<Vec<u8>>,
-    client: Option<(Vec<u8>, Vec<u8>)>,
+    ca: Option<Pem>,
+    client: Option<(Pem, Pem)>,
+}
+
+#[derive(Clone)]
+enum Pem {
+    Bytes(Vec<u8>),
+    File(PathBuf),
+}
+
+impl Pem {
+    fn read(&self) -> Result<Cow<'_, [u8]>, String> {
+        match self {
+            Pem::Bytes(bytes) => Ok(bytes.into()),
+            Pem::File(path) => {
+                std::fs::read(path).map(Cow::from).map_err(|error| format!("{}: {error}", path.display()))
+            }
+        }
+    }
+
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+        CertificateDer::pem_slice_iter(&self.read()?).collect::<Result<_, _>>().map_err(|error| error.to_string())
+    }
 }
 
 impl Tls {
-    /// What the machine trusts, and no certificate of our own.
+    /// The authorities that the machine trusts, and no client certificate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trust this certificate authority (PEM), and none besides.
+    /// Trust only this certificate authority (PEM).
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.ca = Some(pem.into());
+        self.ca = Some(Pem::Bytes(pem.into()));
+        self
+    }
+
+    /// The same from a file, which is read at each connection.
+    pub fn ca_certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.ca = Some(Pem::File(path.into()));
         self
     }
 
     /// Show this certificate, with its key, to servers that ask for one (both PEM).
     pub fn client_certificate(mut self, pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
-        self.client = Some((pem.into(), key_pem.into()));
+        self.client = Some((Pem::Bytes(pem.into()), Pem::Bytes(key_pem.into())));
+        self
+    }
+
+    /// The same from files, which are read at each connection.
+    pub fn client_certificate_files(mut self, path: impl Into<PathBuf>, key_path: impl Into<PathBuf>) -> Self {
+        self.client = Some((Pem::File(path.into()), Pem::File(key_path.into())));
         self
     }
 
     /// What is missing in them. Without any authority no server would be believed, and nobody would know why.
-    pub(crate) fn missing(&self) -> Option<&'static str> {
-        let none = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).next().is_none();
-        if self.ca.as_deref().is_some_and(none) {
-            return Some("the file of the certificate authority contains no certificate in PEM form");
-        }
-        let own = self.client.as_ref().is_some_and(|(certificate, _)| none(certificate));
-        own.then_some("the file of the client's certificate contains none in PEM form")
+    pub(crate) fn missing(&self) -> Option<String> {
+        let none = |pem: &Pem, says: &str| match pem.read() {
+            Err(cause) => Some(cause),
+            Ok(pem) => CertificateDer::pem_slice_iter(&pem).next().is_none().then(|| says.to_owned()),
+        };
+        let ca = self.ca.as_ref();
+        ca.and_then(|pem| none(pem, "the file of the certificate authority contains no certificate in PEM form"))
+            .or_else(|| {
+                let (own, key) = self.client.as_ref()?;
+                let missing = none(own, "the file of the client's certificate contains none in PEM form");
+                missing.or_else(|| key.read().err())
+            })
+    }
+
+    /// The client's side of an encrypted connection to this host. The cryptography is chosen for it alone.
+    pub(crate) fn begin(&self, host: &str) -> Result<ClientConnection, String> {
+        let mut roots = RootCertStore::empty();
+        match &self.ca {
+            Some(pem) => roots.add_parsable_certificates(pem.certificates()?),
+            None => roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.map_err(|error| error.to_string())?.with_root_certificates(roots);
+        let config = match &self.client {
+            None => config.with_no_client_auth(),
+            Some((chain, key)) => {
+                let key = PrivateKeyDer::from_pem_slice(&key.read()?);
+                let key = key.map_err(|error| format!("the client's key: {error}"))?;
+                config.with_client_auth_cert(chain.certificates()?, key).map_err(|error| error.to_string())?
+            }
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+        ClientConnection::new(Arc::new(config), name).map_err(|error| error.to_string())
     }
 
     pub(crate) fn certificates(&self) -> redis::TlsCertificates {
+        let read = |pem: &Pem| pem.read().unwrap_or_default().into_owned();
+        let client_tls = self.client.as_ref();
         let client_tls =
-            self.client.clone().map(|(cert, key)| redis::ClientTlsConfig { client_cert: cert, client_key: key });
-        redis::TlsCertificates { client_tls, root_cert: self.ca.clone() }
+            client_tls.map(|(cert, key)| redis::ClientTlsConfig { client_cert: read(cert), client_key: read(key) });
+        redis::TlsCertificates { client_tls, root_cert: self.ca.as_ref().map(read) }
     }
 }
 
 impl std::fmt::Debug for Tls {
-    /// Without what is in them.
+    /// Without the contents.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tls")
             .field("ca_certificate", &self.ca.is_some())
             .field("client_certificate", &self.client.is_some())
             .finish()
-    }
-}
-
-/// The redis crate takes the cryptography that the process has chosen, and panics where it has chosen none.
-pub(crate) fn choose_cryptography() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Somebody else may have been faster, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }

@@ -3,6 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
+use rmpv::decode::read_value;
+
 /// What a server answers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
@@ -43,6 +45,16 @@ impl Reply {
         }
     }
 
+    /// A script's reply as a list: scripts pack it into one MessagePack array, and those of before did not.
+    pub fn unpacked(&self) -> Reply {
+        match self {
+            Reply::Text(packed) => {
+                read_value(&mut packed.as_slice()).map_or_else(|_| self.clone(), |value| list(&value))
+            }
+            other => other.clone(),
+        }
+    }
+
     /// The word of a script's reply.
     pub fn word(&self) -> &str {
         self.list()[0].text()
@@ -51,6 +63,15 @@ impl Reply {
     /// A value of a script's reply: after its word come names and values.
     pub fn field(&self, name: &str) -> Option<&Reply> {
         self.list()[1..].chunks_exact(2).find(|pair| pair[0] == Reply::Text(name.into())).map(|pair| &pair[1])
+    }
+}
+
+fn list(value: &rmpv::Value) -> Reply {
+    match value {
+        rmpv::Value::Array(items) => Reply::List(items.iter().map(list).collect()),
+        value => {
+            value.as_i64().map_or_else(|| Reply::Text(value.as_slice().unwrap_or_default().to_vec()), Reply::Number)
+        }
     }
 }
 

@@ -1,9 +1,11 @@
--- answer: a reply is a word, then names and values. Everyone who waits learns from it how long to wait before asking.
-if held and not held[CUT] and client_of(holder) == client then
+-- answer: a reply is a word, then names and values. Every waiter learns from it when to ask next. The reply is one string
+-- with a MessagePack array: for Redis an array of its own costs as much as the rest of a script.
+-- NEEDS: client word told again
+if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
   told[#told + 1], told[#told + 2] = 'holder', holder
-  told[#told + 1], told[#told + 2] = 'holder_token', held[TOKEN]
-  told[#told + 1], told[#told + 2] = 'holder_ticket', held[TICKET]
+  told[#told + 1], told[#told + 2] = 'holder_token', holder_token
+  told[#told + 1], told[#told + 2] = 'holder_ticket', holder_ticket
 end
 if again then told[#told + 1], told[#told + 2] = 'again', '1' end
-return {word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', pace, 'longest_us', longest,
-  'lease_left_us', math.max(holder_end - now, 0), 'recover_left_us', math.max(recover_until - now, 0), unpack(told)}
+return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', pace, 'longest_us', longest,
+  'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})

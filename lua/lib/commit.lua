@@ -1,71 +1,79 @@
--- commit: makes the planned writes in the one order that is safe in a slot that is migrating (a script that empties a
--- key and touches it again is cut in the middle): add, set TTLs, remove with one command per key, publish. A `lenient`
--- script begins with a write that memory limits do not refuse, which lets the rest of it through.
-local DAY_MS, HOUR_MS = 86400000, 3600000
-local stands = holder ~= '' or waiting > 0
--- Stamps that are ahead of TIME since it was set back must be remembered until it has caught up.
-local left_us = math.max(recover_until - now, stamp - raw, 0)
--- An idle lock is forgotten after an hour if it was granted once only: a million names may be used like that. Otherwise
--- after a day, because tokens must rise over a clock that jumps forwards and back.
-local idle_ms = grants > 1 and DAY_MS or HOUR_MS
-local ttl
-if stands then
-  left_us = math.max(left_us, math.max(holder_end, last_session) - now)
-  ttl = string.format('%.0f', DAY_MS + math.ceil(left_us / 1000))
-else
-  ttl = string.format('%.0f', idle_ms + math.ceil(left_us / 1000))
-end
-if lenient then redis.call('PEXPIRE', state, ttl) end
+-- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that empties
+-- a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal, messages.
+-- A `lenient` script goes on when memory is short.
+-- NEEDS: lenient lost found found_holder found_waiting contender queued joins place sessions leaving fields messages
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut
+do
+  local DAY_US, HOUR_US = 86400000000, 3600000000
+  local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
+  local stands = holder ~= '' or waiting > 0
+  if waiting == 0 then live_until = 0 end
+  if holder == '' then holder_end, holder_token, holder_ticket, broken, cut = 0, 0, 0, 0, 0 end
+  -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
+  local rest_us = max(recover_until - now, stamp - raw, 0)
+  if stands then rest_us = max(rest_us, max(holder_end, live_until) - now) end
+  -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;
+  -- any other after a day, because tokens must rise over a clock that jumps forwards and back.
+  local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
+  local new_ttl = not found or lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
+  if new_ttl then ttl_until = needed_until + SLACK_US end
 
-if stands or epoch > 0 then
-  local numbers = struct.pack(NUMBERS, stamp, token, epoch, now, skew, pace, pace_until, recover_until, recover_for, grants,
-    stands and longest or 0)
-  redis.call('HSET', state, 'numbers', numbers)
-end
-if holder ~= '' and (holder ~= found_holder or holder_end ~= found_end) then
-  redis.call('ZADD', leases, holder_end, holder)
-end
-if joins and not queued and holder ~= contender then redis.call('ZADD', queue, place, contender) end
-if prolonged then redis.call('ZADD', sessions, prolonged_until, prolonged) end
-if #new_entries > 0 then redis.call('HSET', entries, unpack(new_entries)) end
-
-if not lenient or not found then redis.call('PEXPIRE', state, ttl) end
-if stands then redis.call('PEXPIRE', entries, ttl) end
-if holder ~= '' then redis.call('PEXPIRE', leases, ttl) end
-if waiting > 0 then
-  redis.call('PEXPIRE', queue, ttl)
-  redis.call('PEXPIRE', sessions, ttl)
-end
-
-if not stands then
-  redis.call('DEL', queue, sessions, leases, entries)
-else
-  if #leaving > 0 then redis.call('ZREM', queue, unpack(leaving)) end
-  if waiting == 0 then
-    redis.call('DEL', sessions)
-  elseif #ended > 0 then
-    redis.call('ZREM', sessions, unpack(ended))
-  end
-  -- Their entries go with the lease or the place, unless they have the other now.
+  -- A session is removed with its last waiter, an entry with the lease or the place, unless its id has the other now.
   local gone = {}
-  if found_holder ~= '' and found_holder ~= holder then
-    redis.call('ZREM', leases, found_holder)
-    if not (joins and found_holder == contender) then gone[1] = found_holder end
+  if found_holder ~= '' and found_holder ~= holder and not (joins and found_holder == contender) then
+    gone[1] = found_holder
   end
   for i = 1, #leaving do
-    if leaving[i] ~= holder then gone[#gone + 1] = leaving[i] end
+    local leaver = leaving[i]
+    if leaver ~= holder then gone[#gone + 1] = leaver end
+    local its_client = string.match(leaver, CLIENT_OF)
+    local session = sessions[its_client]
+    if not session then
+      session = {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+      sessions[its_client] = session
+    end
+    session[2] = session[2] - 1
   end
-  if #gone > 0 then redis.call('HDEL', entries, unpack(gone)) end
-end
--- A client without the right to a channel must not undo what was written: heartbeats cover for a lost message.
-for i = 1, #messages do
-  local its_entry, kind, its_id, left_us = unpack(messages[i])
-  local channel = its_entry[CHANNEL]
-  -- Redis turns whole numbers below 2^53 into exact text by itself, in commands and in replies; Lua alone would not. Only
-  -- the numbers are formatted: %s ends a text at its first NUL, and a name may have one.
-  local message = kind .. ' ' .. its_id .. string.format(' %.0f %.0f %.0f ', its_entry[TOKEN], its_entry[TICKET], left_us)
-    .. its_entry[SECRET] .. ' ' .. queue
-  -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none, and all nodes are told.
-  local sent = string.find(channel, '{', 1, true) and redis.pcall('SPUBLISH', channel, message)
-  if type(sent) ~= 'number' then redis.pcall('PUBLISH', channel, message) end
+  for its_client, session in pairs(sessions) do
+    if session[2] == 0 then
+      gone[#gone + 1] = its_client .. '.'
+    else
+      fields[#fields + 1], fields[#fields + 2] = its_client .. '.', struct.pack(SESSION, session[1], session[2])
+    end
+  end
+
+  if lost then call('DEL', lock, waiters) end
+  if stands or epoch > 0 then
+    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, stamp, token, epoch, now, skew, pace, pace_until, recover_until,
+      recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+    local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
+    if type(written) == 'table' then
+      -- Most likely memory is short. Once a script has written anything, the server accepts its other writes.
+      if not lenient then return written end
+      call('PEXPIRE', lock, DAY_US / 1000)
+      call('HSET', lock, '', numbers, unpack(fields))
+      new_ttl = true
+    end
+  end
+  if #gone > 0 then call('HDEL', lock, unpack(gone)) end
+  if joins and not queued and holder ~= contender then call('ZADD', waiters, place, contender) end
+  if new_ttl or waiting > 0 and found_waiting == 0 then
+    local ttl = string.format('%.0f', math.ceil((ttl_until - raw) / 1000))
+    if new_ttl then call('PEXPIRE', lock, ttl) end
+    if waiting > 0 then call('PEXPIRE', waiters, ttl) end
+  end
+  if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
+
+  -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
+  for i = 1, #messages do
+    local its_terms, kind, its_id, its_token, its_ticket, left = unpack(messages[i])
+    local to = its_terms[CHANNEL]
+    -- Redis turns whole numbers below 2^53 into exact text, in commands and replies, but Lua does not. Only the numbers
+    -- are formatted: %s ends a text at its first NUL, and a name may have one.
+    local message = kind .. ' ' .. its_id .. string.format(' %.0f %.0f %.0f ', its_token, its_ticket, left)
+      .. its_terms[SECRET] .. ' ' .. lock
+    -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none: all nodes get the message.
+    local sent = string.find(to, '{', 1, true) and redis.pcall('SPUBLISH', to, message)
+    if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end
+  end
 end

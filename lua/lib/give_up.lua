@@ -1,13 +1,16 @@
--- give_up: an id no longer wants what it has, be it the lease or a place in the queue.
+-- give_up: an id gives up its lease or its place in the queue.
+-- NEEDS: id own_entry now lapsed lost leaving
+-- SETS: gave_up holder holder_end token stamp waiting
+local gave_up
 if holder == id then
-  word = 'released'
-  -- In a recovery a lease comes back if no newer token is known. One that was ended on purpose must not.
-  if now < recover_until and held then token = math.max(token, held[TOKEN] + 1) end
-  stamp = math.max(stamp, token)
-  holder, holder_end, held = '', 0, nil
+  gave_up = 'released'
+  -- In a recovery a lease can be re-asserted if no newer token is known. A released lease must not be.
+  if now < recover_until then token = max(token, holder_token + 1) end
+  stamp = max(stamp, token)
+  holder, holder_end = '', 0
 elseif lapsed == id then
-  word = 'expired'
-elseif waiting > 0 and not leaving[id] and redis.call('ZSCORE', queue, id) then
-  word = 'left'
+  gave_up = 'expired'
+elseif own_entry and id ~= found_holder and not lost and not leaving[id] then
+  gave_up = 'left'
   leaving[#leaving + 1], leaving[id], waiting = id, true, waiting - 1
 end

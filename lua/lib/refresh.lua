@@ -1,10 +1,16 @@
--- refresh: the session of `client` is heard of. It counts as alive until its end on the lock clock.
-prolonged = client
-prolonged_until = math.max(now + liveness_us + buffer_us, tonumber(redis.call('ZSCORE', sessions, client) or 0))
-last_session = math.max(last_session, prolonged_until)
--- The pace is that of the slowest, until its session has ended.
-if heartbeat_us > pace or now >= pace_until then
-  pace, pace_until = heartbeat_us, prolonged_until
-elseif heartbeat_us == pace then
-  pace_until = math.max(pace_until, prolonged_until)
+-- refresh: records a sign of life from the session of `client`, which counts as alive until its end on the lock clock.
+-- NEEDS: client own_session liveness_us buffer_us heartbeat_us now
+-- SETS: sessions live_until pace pace_until
+do
+  local alive_until, count = 0, 0
+  if own_session and not lost then alive_until, count = struct.unpack(SESSION, own_session) end
+  alive_until = max(alive_until, now + liveness_us + buffer_us)
+  sessions[client] = {alive_until, count}
+  live_until = max(live_until, alive_until)
+  -- The pace is that of the slowest client until its session has ended.
+  if heartbeat_us > pace or now >= pace_until then
+    pace, pace_until = heartbeat_us, alive_until
+  elseif heartbeat_us == pace then
+    pace_until = max(pace_until, alive_until)
+  end
 end

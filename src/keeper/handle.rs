@@ -5,11 +5,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use super::inbox::Outbox;
 use super::lock;
 use super::machine::{Command, Id, Mode, Page, Refusal, Release, Renewal};
+use super::network::SetUp;
 use super::questions::Ask;
 use crate::clock::Time;
 use crate::error::Fault;
@@ -50,6 +51,8 @@ pub(crate) enum Message {
     Close {
         reply: oneshot::Sender<()>,
     },
+    /// A thread that connects to a server, or asks one, is done.
+    SetUp(SetUp),
     /// The last handle is gone.
     End,
     #[cfg(feature = "__test-hooks")]
@@ -104,7 +107,7 @@ impl Notes {
 
 /// What all handles of a client share. The last one to go ends the keeper.
 pub(crate) struct Handle {
-    messages: UnboundedSender<Message>,
+    messages: Outbox<Message>,
     pub(crate) wakers: Arc<Wakers>,
     client: Arc<str>,
     pub(crate) prefix: Arc<str>,
@@ -122,7 +125,7 @@ impl std::fmt::Debug for Handle {
 
 impl Handle {
     pub(super) fn new(
-        messages: UnboundedSender<Message>,
+        messages: Outbox<Message>,
         wakers: Arc<Wakers>,
         client: Arc<str>,
         prefix: Arc<str>,
@@ -146,7 +149,7 @@ impl Handle {
             return Err(Fault::Forked);
         }
         // The keeper outlives its handles, unless it panicked.
-        self.messages.send(message).map_err(|_| Fault::KeeperPanicked)
+        self.messages.send(message).map_err(|()| Fault::KeeperPanicked)
     }
 
     /// At which position a waiter stands: 1 for the next one to be granted, 0 for one that was granted.

@@ -3,19 +3,26 @@
 //! # How it works
 //!
 //! ```text
-//!  handles ──messages──▶ loop (this file) ──events──▶ Machine (machine/)
-//!     ▲                    │      ▲                      │
-//!     └──armed leases──────┘      └──────effects─────────┘
+//!  handles ──messages──▶ loop (this file) ◀──events, effects──▶ a Machine for each slot (machine/)
+//!     ▲                    │      ▲
+//!     └──armed leases──────┘      └────────events, effects──▶ Routes (routes/)
 //!                          │
 //!                          ▼
-//!        network.rs, links.rs: one connection to each server, with pushes (server/connection.rs)
+//!        network.rs: a socket to each server (server/wire.rs), threads that connect (server/setup.rs)
 //! ```
 //!
-//! The machine decides, the loop does: it feeds messages, answers, pushes and the clock in, and carries out what comes
-//! out. The machine does no I/O and reads no clock, so property tests, a model checker and mutants work on the real thing.
-//! In it each lock has a state of its own, which owns its waiters, leases and pending releases (`machine/lock.rs`); the
-//! phases of a waiter are a table in `machine/waiter.rs`. A machine knows one server. In a cluster each hash slot has a machine of its own, so that what happens to one server is of
-//! no concern to the locks of another, and a slot that moves is to its machine a connection that broke.
+//! Machines and routes decide, the loop does: it feeds messages, answers, pushes and the clock in, and carries out what
+//! comes out. Both do no I/O and read no clock, so property tests, model checkers and mutants work on the real thing.
+//!
+//! In a machine each lock has a state of its own, which owns its waiters, leases and pending releases (`machine/lock.rs`);
+//! the phases of a waiter are a table in `machine/waiter.rs`. A machine knows one server, and decides what is asked there. In a cluster each hash slot has a machine of its own, so
+//! that what happens to one server is of no concern to the locks of another, and a slot that moves is to its machine a
+//! connection that broke. Routes decide which server serves each slot, when to connect, and whom to ask.
+//!
+//! **The thread.** The keeper is a plain thread that sleeps in `poll`. A round takes in what sockets and handles have
+//! said, in the order in which each said it, then what is due; carries out what was decided; and writes with one system
+//! call for each server. Whatever blocks (name look-ups, connecting, logging in) is done on short-lived threads, which end
+//! by a deadline and post their result. A message wakes the keeper only if it sleeps (`inbox.rs`).
 //!
 //! **Joining.** An acquire is one request. The server grants at once, or gives a ticket: the place in the queue (I2). A
 //! waiter keeps its ticket until its acquire is resolved, and may send it again at any time (I7, I10).
@@ -33,8 +40,7 @@
 //! their wakers and their subscribers of `tracing` are called on a thread for wakers (`wakers.rs`).
 //!
 //! **Giving back.** A place, a lease or a grant that nobody wants any more becomes a *pending release*, which is repeated
-//! until the server has answered (I9). What travels to a caller is an armed lease: dropped on the way, it is
-//! given back.
+//! until the server has answered (I9). What travels to a caller is an armed lease: dropped on the way, it is given back.
 //!
 //! **Trouble.** Any error of the connection means that the outcome of all that was under way is unknown. The connection
 //! is made anew, the old one is killed first so that nothing of it can run late (I10), and everything is asked again. The
@@ -44,30 +50,34 @@
 //! mends at the server (I8; the table is docs/errors.md).
 
 mod handle;
-mod links;
+mod inbox;
 mod machine;
 mod network;
 mod questions;
+mod routes;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::fd::AsFd as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
+pub(crate) use inbox::Outbox;
 pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal};
 
 use self::handle::End;
+use self::inbox::{Inbox, inbox};
 use self::machine::{Effect, Event, Id, Machine, QuestionId};
-use self::network::{Network, News};
+use self::network::{Network, SetUp};
 use self::questions::Questions;
+use self::routes::Routes;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
 use crate::guard::{Armed, Shared};
@@ -94,9 +104,9 @@ pub(crate) struct Start {
 
 /// Starts the thread. It ends when the last handle is dropped and what was pending is given back.
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
-    let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.to_string() };
+    let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
-    let (messages, inbox) = unbounded_channel();
+    let (messages, inbox) = inbox().map_err(thread_error)?;
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
     let notes = Notes::new(wakers.clone(), client.clone());
@@ -104,14 +114,10 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
         let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
             let leases = Leases::default();
-            let run = || -> std::io::Result<()> {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                runtime.block_on(Keeper::new(start, messages, wakers, leases.clone(), end.clone(), notes).run(inbox));
-                Ok(())
-            };
+            let run = || Keeper::new(start, messages, wakers, leases.clone(), end.clone(), notes).run(inbox);
             // A panic here must not leave anybody believe in a lease that nobody renews. Calls that wait see their
             // channels closed.
-            if !matches!(std::panic::catch_unwind(AssertUnwindSafe(run)), Ok(Ok(()))) {
+            if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
                 for shared in lock(&leases).values() {
                     shared.lose(LostReason::KeeperPanicked);
                 }
@@ -136,7 +142,10 @@ struct Keeper {
     client: Arc<str>,
     prefix: Arc<str>,
     first: Option<oneshot::Sender<Result<(), ConnectError>>>,
+    /// Which server serves each lock.
+    routes: Routes,
     network: Network,
+    notes: Notes,
     /// One for each slot that this client has had to do with: a single one, unless the server is a cluster.
     machines: BTreeMap<Slot, Machine>,
     /// When each machine wants to look at the clock again, as far as it does.
@@ -144,7 +153,7 @@ struct Keeper {
     /// Those that have taken in events since their effects were carried out, and when they were due before that.
     stirred: BTreeMap<Slot, Option<Time>>,
     /// For leases on their way to callers: dropped on it, they ask to be given back.
-    messages: UnboundedSender<Message>,
+    messages: Outbox<Message>,
     /// For those who await the loss of a lease.
     wakers: Arc<Wakers>,
     callers: HashMap<Id, Caller>,
@@ -153,12 +162,14 @@ struct Keeper {
     end: Arc<End>,
     closed: bool,
     ending: bool,
+    /// The first attempt to connect failed.
+    unwanted: bool,
 }
 
 impl Keeper {
     fn new(
         start: Start,
-        messages: UnboundedSender<Message>,
+        messages: Outbox<Message>,
         wakers: Arc<Wakers>,
         leases: Leases,
         end: Arc<End>,
@@ -166,7 +177,16 @@ impl Keeper {
     ) -> Self {
         let (client, prefix) = (start.client, start.prefix);
         Self {
-            network: Network::new(start.target, client.clone(), prefix.clone(), notes, start.first.is_some()),
+            routes: Routes::new(
+                Time::now(),
+                Network::shape(&start.target),
+                client.clone(),
+                prefix.clone(),
+                fastrand::u64(..),
+                start.first.is_some(),
+            ),
+            network: Network::new(start.target, messages.clone()),
+            notes,
             client,
             prefix,
             first: start.first,
@@ -181,40 +201,42 @@ impl Keeper {
             end,
             closed: false,
             ending: false,
+            unwanted: false,
         }
     }
 
-    async fn run(mut self, mut inbox: UnboundedReceiver<Message>) {
-        let sleep = tokio::time::sleep(Duration::ZERO);
-        tokio::pin!(sleep);
+    /// A round: do what was decided, write it, sleep, take in what has come.
+    fn run(mut self, mut inbox: Inbox<Message>) {
         loop {
             self.carry_out();
             if self.finished() {
                 return;
             }
-            let due = self.due.first().map(|&(due, _)| due);
-            sleep.as_mut().reset(tokio::time::Instant::now() + nap(Time::now(), due));
-            tokio::select! {
-                biased;
-                news = self.network.next() => if !self.heard(news) { return },
-                Some(message) = inbox.recv() => self.message(message),
-                () = &mut sleep => self.tick(),
+            let due = self.due.first().map(|&(due, _)| due).into_iter().chain(self.routes.next_due()).min();
+            let longest = if inbox.fall_asleep() { nap(Time::now(), due) } else { Duration::ZERO };
+            let rung = self.network.sleep(inbox.as_fd(), longest);
+            inbox.wake_up(rung);
+            self.hear();
+            for message in std::iter::from_fn(|| inbox.next()).take(BATCH) {
+                self.message(message);
             }
-            for _ in 0..BATCH {
-                if let Some(news) = self.network.next().now_or_never() {
-                    if !self.heard(news) {
-                        return;
-                    }
-                } else if let Ok(message) = inbox.try_recv() {
-                    self.message(message);
-                } else {
-                    break;
-                }
-            }
+            // What has come is taken in before it is judged what has not.
+            self.tick();
+        }
+    }
+
+    /// Routes hear what the network says.
+    fn hear(&mut self) {
+        for event in self.network.events() {
+            self.routes.handle(Time::now(), event);
+            self.follow();
         }
     }
 
     fn finished(&self) -> bool {
+        if self.unwanted {
+            return true;
+        }
         // A lease that nobody took is on its way back through the inbox.
         if !self.ending || !lock(&self.leases).is_empty() {
             return false;
@@ -244,28 +266,29 @@ impl Keeper {
         let now = Time::now();
         let due: Vec<Slot> = self.due.range(..=(now, Slot::MAX)).map(|(_, slot)| *slot).collect();
         due.into_iter().for_each(|slot| self.feed(slot, Event::Tick));
+        if self.routes.next_due().is_some_and(|due| due <= now) {
+            self.routes.handle(now, routes::Event::Tick);
+        }
     }
 
-    /// Takes in what the network says. False: nobody wants this client.
-    fn heard(&mut self, news: News) -> bool {
-        match news {
-            News::Answered { slot, request, result } => self.feed(slot, Event::Answered { request, result }),
-            News::Replicated { slot, request, result } => self.feed(slot, Event::Replicated { request, result }),
-            // Whoever may publish may name any lock: that makes no machine for it.
-            News::Push { slot, push } if self.machines.contains_key(&slot) => self.feed(slot, Event::Push(push)),
-            News::Push { .. } => {}
-            News::Connected { slot, can_kill } => self.feed(slot, Event::Connected { can_kill }),
-            News::Disconnected { slot, cause } => self.feed(slot, Event::Disconnected { cause }),
-            News::Denied { slot, error } => self.feed(slot, Event::Denied { error }),
-            News::First(result) => {
-                let wanted = result.is_ok();
-                if let Some(first) = self.first.take() {
-                    let _ = first.send(result);
+    /// Does what routes have decided.
+    fn follow(&mut self) {
+        for effect in self.routes.effects() {
+            match effect {
+                // Whoever may publish may name any lock: that makes no machine for it.
+                routes::Effect::Tell { slot, event: Event::Push(_) } if !self.machines.contains_key(&slot) => {}
+                routes::Effect::Tell { slot, event } => self.feed(slot, event),
+                routes::Effect::First(result) => {
+                    self.unwanted = result.is_err();
+                    if let Some(first) = self.first.take() {
+                        let _ = first.send(result);
+                    }
                 }
-                return wanted;
+                routes::Effect::Note { warning: true, text } => self.notes.warn(text),
+                routes::Effect::Note { warning: false, text } => self.notes.info(text),
+                effect => self.network.carry_out(effect),
             }
         }
-        true
     }
 
     fn message(&mut self, message: Message) {
@@ -282,11 +305,12 @@ impl Keeper {
                 (lock, command)
             }
             Message::Trouble { lock, reply } => {
-                let machine = self.machines.get(&self.network.slot(&lock));
+                let machine = self.machines.get(&self.routes.slot(&lock));
                 let _ = reply.send(machine.and_then(Machine::trouble));
                 return;
             }
             Message::Close { reply } => return self.close(reply),
+            Message::SetUp(done) => return self.set_up(done),
             Message::End => {
                 self.ending = true;
                 return;
@@ -294,13 +318,25 @@ impl Keeper {
             #[cfg(feature = "__test-hooks")]
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
-        let slot = self.network.slot(&lock);
+        let slot = self.routes.slot(&lock);
         self.feed(slot, Event::Command(command));
         if let Some(machine) = self.machines.get(&slot)
             && (!self.ending || machine.gives_back_until().is_some())
         {
-            self.network.want(slot, &lock, machine.patience());
+            let patience = machine.patience();
+            self.routes.handle(Time::now(), routes::Event::Want { slot, name: lock, patience });
+            self.follow();
         }
+    }
+
+    fn set_up(&mut self, done: SetUp) {
+        let event = self.network.set_up(done);
+        let line = if let routes::Event::Ready { line, .. } = &event { Some(*line) } else { None };
+        self.routes.handle(Time::now(), event);
+        self.follow();
+        // The server may have said something with the last words of the set-up.
+        line.into_iter().for_each(|line| self.network.receive(line));
+        self.hear();
     }
 
     fn close(&mut self, reply: oneshot::Sender<()>) {
@@ -312,10 +348,21 @@ impl Keeper {
 
     fn carry_out(&mut self) {
         // Carrying out may lead to more.
-        while let Some((slot, was_due)) = self.stirred.pop_first() {
+        loop {
+            self.follow();
+            let Some((slot, was_due)) = self.stirred.pop_first() else {
+                self.network.flush();
+                if self.network.events_are_due() {
+                    self.hear();
+                    continue;
+                }
+                return;
+            };
             let Some(machine) = self.machines.get_mut(&slot) else { continue };
-            let effects = machine.effects(Time::now());
-            let due = machine.next_due();
+            let now = Time::now();
+            let effects = machine.effects(now);
+            let (due, patience) = (machine.next_due(), machine.patience());
+            self.routes.handle(now, routes::Event::Patience { slot, patience });
             if due != was_due {
                 was_due.map(|due| self.due.remove(&(due, slot)));
                 due.map(|due| self.due.insert((due, slot)));
@@ -326,11 +373,14 @@ impl Keeper {
 
     fn carry_out_one(&mut self, slot: Slot, effect: Effect) {
         match effect {
-            Effect::Send { request, call } => self.network.send(slot, request, call),
-            Effect::Replicate { request, keys, replicas, within } => {
-                self.network.replicate(slot, request, keys, replicas, within);
+            Effect::Send { request, call } => {
+                self.routes.handle(Time::now(), routes::Event::Send { slot, request, call });
             }
-            Effect::Reconnect => self.network.give_up(slot),
+            Effect::Replicate { request, keys, replicas, within } => {
+                let event = routes::Event::Replicate { slot, request, keys, replicas, within };
+                self.routes.handle(Time::now(), event);
+            }
+            Effect::Reconnect => self.routes.handle(Time::now(), routes::Event::GiveUp { slot }),
             Effect::Queued { id, ticket } => {
                 if let Some(queued) = self.callers.get_mut(&id).and_then(|caller| caller.queued.take()) {
                     let _ = queued.send(ticket);

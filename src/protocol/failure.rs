@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     Denied(Arc<str>),
     /// A key of the lock has another type.
     WrongType(Arc<str>),
+    /// The lock is kept in another layout: clients of another version use it.
+    OtherLayout(Arc<str>),
     /// The server does not understand the request; asking again would not help.
     Rejected(Arc<str>),
 }
@@ -18,9 +20,11 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn cause(&self) -> &Arc<str> {
         match self {
-            Failure::Refused(cause) | Failure::Denied(cause) | Failure::WrongType(cause) | Failure::Rejected(cause) => {
-                cause
-            }
+            Failure::Refused(cause)
+            | Failure::Denied(cause)
+            | Failure::WrongType(cause)
+            | Failure::OtherLayout(cause)
+            | Failure::Rejected(cause) => cause,
         }
     }
 }

@@ -6,20 +6,33 @@ use std::sync::Arc;
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LockKeys {
     pub(crate) name: Arc<str>,
-    pub(crate) keys: [String; 5],
+    pub(crate) keys: [String; 2],
 }
 
 impl LockKeys {
     pub(crate) fn new(prefix: &str, name: &str) -> Self {
         let key = |what: &str| format!("{prefix}:{{{name}}}:{what}");
-        Self { name: name.into(), keys: [key("queue"), key("sessions"), key("leases"), key("entries"), key("state")] }
+        Self { name: name.into(), keys: [key("lock"), key("waiters")] }
     }
 
-    /// The keys of the lock that a push speaks of: it names the lock by the key of its queue.
-    pub(crate) fn of_queue(prefix: &str, queue: &str) -> Option<Self> {
-        let name = queue.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:queue")?;
+    /// The keys of the lock that a push speaks of: it names the lock by the first of its keys.
+    pub(crate) fn of_lock(prefix: &str, lock: &str) -> Option<Self> {
+        let name = lock.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:lock")?;
         Some(Self::new(prefix, name))
     }
+}
+
+/// A name that nobody else has, nor can guess: 122 random bits. The server keeps it many times over, so it is short.
+pub(crate) fn random_name() -> String {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    const LENGTH: usize = 22; // 62 to the power of 22 is more than 2 to the power of 128
+    let mut rest = uuid::Uuid::new_v4().as_u128();
+    let mut name = String::with_capacity(LENGTH);
+    for _ in 0..LENGTH {
+        name.push(char::from(DIGITS[(rest % 62) as usize]));
+        rest /= 62;
+    }
+    name
 }
 
 /// A waiter's or holder's id on the wire: `CLIENT.N`.
@@ -37,14 +50,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_known_by_the_key_of_its_queue() {
-        for name in ["x", "a b:c", "}:queue"] {
+    fn a_lock_is_known_by_its_first_key() {
+        for name in ["x", "a b:c", "}:lock"] {
             let keys = LockKeys::new("pre", name);
-            assert_eq!(LockKeys::of_queue("pre", &keys.keys[0]), Some(keys));
+            assert_eq!(LockKeys::of_lock("pre", &keys.keys[0]), Some(keys));
         }
-        for other in ["fairlock:{x}:queue", "pre:{x}:state", "pre:x:queue", ""] {
-            assert_eq!(LockKeys::of_queue("pre", other), None, "{other:?}");
+        for other in ["fairlock:{x}:lock", "pre:{x}:waiters", "pre:x:lock", ""] {
+            assert_eq!(LockKeys::of_lock("pre", other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn random_names_differ_and_can_be_part_of_an_id() {
+        let names: std::collections::HashSet<String> = (0..1000).map(|_| random_name()).collect();
+        assert_eq!(names.len(), 1000);
+        assert!(names.iter().all(|name| name.len() == 22 && name.chars().all(|c| c.is_ascii_alphanumeric())));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::reply::MOST;
 
-/// A message that a script published to this client: `grant ID TOKEN TICKET LEFT_US SECRET QUEUE`.
+/// A message that a script published to this client: `grant ID TOKEN TICKET LEFT_US SECRET LOCK`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Push {
     pub(crate) kind: PushKind,
@@ -12,8 +12,8 @@ pub(crate) struct Push {
     pub(crate) ticket: u64,
     /// What the waiter or holder named when it acquired. Whoever does not know it cannot make such a message.
     pub(crate) secret: String,
-    /// The key of the lock's queue. It stands last because a name may contain spaces.
-    pub(crate) queue: String,
+    /// The first key of the lock. It comes last because a name may contain spaces.
+    pub(crate) lock: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +33,8 @@ impl Push {
         let id = words.next()?.to_owned();
         let mut number = || words.next()?.parse().ok().filter(|number| *number <= MOST);
         let (token, ticket, _left_us) = (number()?, number()?, number()?);
-        let (secret, queue) = (words.next()?.to_owned(), words.next()?.to_owned());
-        Some(Self { kind, id, token, ticket, secret, queue })
+        let (secret, lock) = (words.next()?.to_owned(), words.next()?.to_owned());
+        Some(Self { kind, id, token, ticket, secret, lock })
     }
 }
 
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_push_is_parsed_whole_or_not_at_all() {
-        let push = Push::parse(b"grant abc.7 123 45 6700 s3cret fairlock:{a b c}:queue").unwrap();
+        let push = Push::parse(b"grant abc.7 123 45 6700 s3cret fairlock:{a b c}:lock").unwrap();
         assert_eq!(
             push,
             Push {
@@ -54,10 +54,10 @@ mod tests {
                 token: 123,
                 ticket: 45,
                 secret: "s3cret".into(),
-                queue: "fairlock:{a b c}:queue".into()
+                lock: "fairlock:{a b c}:lock".into()
             }
         );
-        let told = Push::parse(b"break abc.7 123 45 6700 s3cret fairlock:{a b c}:queue").unwrap();
+        let told = Push::parse(b"break abc.7 123 45 6700 s3cret fairlock:{a b c}:lock").unwrap();
         assert_eq!(told, Push { kind: PushKind::Break, ..push });
         for bad in [
             "",

@@ -185,7 +185,39 @@ impl Verb {
     }
 }
 
+impl Value for rmpv::Value {
+    fn bytes(&self) -> Option<&[u8]> {
+        self.as_slice()
+    }
+
+    fn int(&self) -> Option<i64> {
+        self.as_i64()
+    }
+
+    fn list(&self) -> Option<&[Self]> {
+        self.as_array().map(Vec::as_slice)
+    }
+}
+
+/// Replies are no deeper than the rows of a page in an array, each of which the decoder counts several times.
+const DEPTH: usize = 32;
+
 impl Reply {
+    /// The reply to a request of this verb as the scripts pack it: one MessagePack array.
+    pub(crate) fn unpack(verb: Verb, mut packed: &[u8]) -> Option<Self> {
+        let value = rmpv::decode::read_value_with_max_depth(&mut packed, DEPTH).ok()?;
+        Self::parse(verb, &value).filter(|_| packed.is_empty())
+    }
+
+    /// A reply that says nothing of interest.
+    #[cfg(test)]
+    pub(crate) fn sample() -> Self {
+        let (epoch, stamp, token, waiting, again, own) = (0, 0, 0, 0, false, None);
+        let (lease_left, recover_left, pace, longest) = Default::default();
+        let common = Common { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again };
+        Self { common, verdict: Verdict::Leave }
+    }
+
     /// The reply to a request of this verb: a word, then names and values.
     pub(crate) fn parse(verb: Verb, value: &impl Value) -> Option<Self> {
         let (word, fields) = value.list()?.split_first()?;

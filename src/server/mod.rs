@@ -1,13 +1,23 @@
 //! The servers as the client meets them: where they are, and connections to them. What is said over a connection is in
 //! [`crate::protocol`].
 
-mod connection;
 mod discovery;
-mod knock;
+mod finding;
+mod handshake;
+#[cfg(feature = "__test-hooks")]
+mod hooks;
 mod refusals;
+mod resp;
+mod setup;
+mod socket;
+mod stream;
 mod target;
 mod values;
+mod wire;
 
-pub(crate) use connection::{Connected, Connection, Incoming, Previous, Reply};
-pub(crate) use discovery::{Slot, SlotMap, discover, slot_of};
+pub(crate) use discovery::{Slot, SlotMap, slot_of};
+#[cfg(feature = "__test-hooks")]
+pub(crate) use hooks::{converse, read_frames, shown_frame};
+pub(crate) use setup::{Connected, Previous};
 pub(crate) use target::{Endpoint, Node, Target};
+pub(crate) use wire::{Reply, Said, Wire};

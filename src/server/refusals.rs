@@ -1,13 +1,18 @@
 //! What servers say when they refuse a request, and what it means: the one place that knows their words.
 
+#[cfg(test)]
 use redis::{ErrorKind, RedisError};
 
-use self::Meaning::{Broken, Database, Denied, Hello, Login, NotCluster, Passing, ReadOnly, Rejected, WrongType};
+use self::Meaning::{
+    Broken, Database, Denied, Hello, Login, NotCluster, OtherLayout, Passing, ReadOnly, Rejected, WrongType,
+};
+use crate::protocol::Failure;
 
 /// What a server means by an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// Nothing: the connection broke, or what came over it is not Redis's protocol.
+    #[cfg_attr(not(test), allow(dead_code))]
     Broken,
     /// It refuses for the moment.
     Passing,
@@ -19,6 +24,8 @@ pub(super) enum Meaning {
     Denied,
     /// A key has another type.
     WrongType,
+    /// The scripts found a lock that is kept in another layout.
+    OtherLayout,
     /// It has no database of that number.
     Database,
     /// It is no node of a cluster.
@@ -40,6 +47,7 @@ const WORDS: &[(&str, Meaning)] = &[
     ("unknown command 'HELLO'", Hello),
     ("unknown command", Rejected),
     ("WRONGTYPE", WrongType),
+    ("OTHERLAYOUT", OtherLayout),
     ("OOM ", Passing),
     ("MISCONF", Passing),
     ("NOREPLICAS", Passing),
@@ -71,7 +79,8 @@ const WORDS: &[(&str, Meaning)] = &[
     ("DENIED", Rejected),
 ];
 
-/// What the server means by this error.
+/// What the server means by this error, as the library tells it: the tests compare both.
+#[cfg(test)]
 pub(super) fn meaning(error: &RedisError) -> Meaning {
     match error.kind() {
         ErrorKind::RESP3NotSupported => return Hello,
@@ -84,6 +93,23 @@ pub(super) fn meaning(error: &RedisError) -> Meaning {
     meaning_of(&said).unwrap_or(unknown)
 }
 
+/// What the server means by this error, as it worded it.
+pub(super) fn meaning_of_error(said: &str) -> Meaning {
+    meaning_of(said).unwrap_or(if said.starts_with("ERR") { Rejected } else { Passing })
+}
+
+/// Why a request has no answer.
+pub(super) fn failure(said: &str) -> Failure {
+    match meaning_of_error(said) {
+        Broken | Passing | ReadOnly => Failure::Refused(said.into()),
+        Login => Failure::Denied(said.into()),
+        Denied => Failure::Denied(format!("{said}; the README lists the rights that are needed").into()),
+        WrongType => Failure::WrongType(said.into()),
+        OtherLayout => Failure::OtherLayout(said.into()),
+        Database | NotCluster | Hello | Rejected => Failure::Rejected(said.into()),
+    }
+}
+
 /// The same of a line that came without a request.
 pub(super) fn meaning_of(said: &str) -> Option<Meaning> {
     let anywhere = said.starts_with("ERR");
@@ -92,6 +118,7 @@ pub(super) fn meaning_of(said: &str) -> Option<Meaning> {
 }
 
 /// The error as the server worded it, or as the system did.
+#[cfg(test)]
 pub(super) fn said(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {}", detail.trim_end()),

@@ -1,6 +1,7 @@
 //! Where the locks are kept, as the user says it: one server, a master that sentinels know, or a cluster.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use percent_encoding::percent_decode_str;
@@ -13,7 +14,7 @@ const SERVER_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 /// A server of several, as the others name it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
     /// Empty: the host that said so.
     pub(crate) host: String,
@@ -68,6 +69,11 @@ pub(crate) struct Endpoint {
     pub(super) address: String,
     /// The digests of the scripts.
     pub(super) digests: Arc<[String]>,
+    /// Where the password is read at each connection, instead of that of the URL.
+    pub(super) password_file: Option<PathBuf>,
+    /// Whom to believe, and what to show, where the connection is encrypted.
+    #[cfg(feature = "tls")]
+    pub(super) tls: crate::Tls,
 }
 
 /// Where the locks are kept.
@@ -172,27 +178,38 @@ impl Target {
             Target::Cluster(seeds) => seeds.iter_mut().collect(),
         };
         for endpoint in endpoints {
-            let bad = |cause| ConnectError::Certificate { address: endpoint.address.clone(), cause };
+            let bad =
+                |cause: String| ConnectError::Certificate { address: endpoint.address.clone(), cause: cause.into() };
             if let Some(missing) = tls.missing() {
-                return Err(bad(missing.into()));
+                return Err(bad(missing));
             }
             let client = redis::Client::build_with_tls(endpoint.info.clone(), tls.certificates())
                 .map_err(|error| bad(error.to_string()))?;
             endpoint.info = client.get_connection_info().clone();
+            endpoint.tls = tls.clone();
         }
         Ok(())
     }
 
     /// As whom to go to the servers of the locks.
     pub(crate) fn set_login(&mut self, user: &str, password: &str) {
-        let servers = match self {
+        for server in self.servers() {
+            let settings = server.info.redis_settings().clone().set_username(user).set_password(password);
+            server.info = server.info.clone().set_redis_settings(settings);
+        }
+    }
+
+    /// Where they find the password instead.
+    pub(crate) fn set_password_file(&mut self, path: &Path) {
+        self.servers().iter_mut().for_each(|server| server.password_file = Some(path.to_owned()));
+    }
+
+    /// Those that have the locks, or know where they are; no sentinels.
+    fn servers(&mut self) -> &mut [Endpoint] {
+        match self {
             Target::Server(server) => std::slice::from_mut(server),
             Target::Sentinel(sentinels) => std::slice::from_mut(&mut sentinels.master),
             Target::Cluster(seeds) => seeds.as_mut_slice(),
-        };
-        for server in servers {
-            let settings = server.info.redis_settings().clone().set_username(user).set_password(password);
-            server.info = server.info.clone().set_redis_settings(settings);
         }
     }
 }
@@ -243,7 +260,14 @@ impl Endpoint {
             .set_lib_name("fairlock", env!("CARGO_PKG_VERSION"));
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        Self { info, address, digests: digests() }
+        Self {
+            info,
+            address,
+            digests: digests(),
+            password_file: None,
+            #[cfg(feature = "tls")]
+            tls: crate::Tls::new(),
+        }
     }
 
     /// The same user and settings at another address.
@@ -257,7 +281,17 @@ impl Endpoint {
             },
             _ => ConnectionAddr::Tcp(node.host.clone(), node.port),
         };
-        Self { info: self.info.clone().set_addr(address), address: node.to_string(), digests: self.digests.clone() }
+        Self { info: self.info.clone().set_addr(address), address: node.to_string(), ..self.clone() }
+    }
+
+    /// Its address, if it has a host and a port.
+    pub(crate) fn node(&self) -> Option<Node> {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some(Node { host: host.clone(), port: *port })
+            }
+            _ => None,
+        }
     }
 
     /// Its host: where a node speaks of itself, it may leave that out.

@@ -1,12 +1,18 @@
 //! Between the protocol and the library that encodes and parses it: requests as commands, replies as values, errors.
 
+#[cfg(test)]
 use std::sync::Arc;
 
+#[cfg(test)]
 use redis::{Cmd, RedisError};
 
+#[cfg(test)]
 use super::refusals::{Meaning, meaning, said};
-use crate::protocol::{Failure, Request, Value};
+#[cfg(test)]
+use crate::protocol::{Failure, HeartbeatRequest, Request};
 
+/// As the library encodes it: the tests compare both.
+#[cfg(test)]
 impl Request {
     /// The command that runs it: `command` is EVALSHA or EVAL, `script` the digest or the text.
     pub(crate) fn command(&self, command: &'static str, script: &str, channel: &str) -> Cmd {
@@ -22,24 +28,40 @@ impl Request {
     }
 }
 
-impl Value for redis::Value {
-    fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            redis::Value::BulkString(bytes) => Some(bytes),
-            redis::Value::SimpleString(text) => Some(text.as_bytes()),
-            _ => None,
+/// The same, as fairlock reads it from the wire.
+#[cfg(any(test, feature = "__test-hooks"))]
+impl From<&redis::Value> for super::resp::Value<'static> {
+    fn from(value: &redis::Value) -> Self {
+        let text = |text: &[u8]| Self::Text(text.to_owned().into());
+        let pairs = |pairs: &[(redis::Value, redis::Value)]| {
+            Self::List(pairs.iter().flat_map(|(key, value)| [key.into(), value.into()]).collect())
+        };
+        match value {
+            redis::Value::Nil => Self::Nil,
+            redis::Value::Int(number) => Self::Int(*number),
+            redis::Value::Boolean(truth) => Self::Int((*truth).into()),
+            redis::Value::BulkString(bytes) => text(bytes),
+            redis::Value::SimpleString(said) | redis::Value::VerbatimString { text: said, .. } => text(said.as_bytes()),
+            redis::Value::Okay => text(b"OK"),
+            redis::Value::Double(number) => text(number.to_string().as_bytes()),
+            redis::Value::BigNumber(number) => text(number),
+            redis::Value::Array(items) | redis::Value::Set(items) => Self::List(items.iter().map(Self::from).collect()),
+            redis::Value::Map(items) => pairs(items),
+            redis::Value::Attribute { data, .. } => (&**data).into(),
+            redis::Value::Push { kind, data } => {
+                Self::Push([text(kind.to_string().as_bytes())].into_iter().chain(data.iter().map(Self::from)).collect())
+            }
+            redis::Value::ServerError(error) => {
+                let words = [Some(error.code()), error.details()];
+                let words: Vec<&str> = words.into_iter().flatten().collect();
+                Self::Error(words.join(" ").into_bytes().into())
+            }
+            other => unreachable!("a value of an unknown kind: {other:?}"),
         }
-    }
-
-    fn int(&self) -> Option<i64> {
-        if let redis::Value::Int(number) = self { Some(*number) } else { None }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        if let redis::Value::Array(items) = self { Some(items) } else { None }
     }
 }
 
+#[cfg(test)]
 impl Failure {
     /// None: it is the connection that broke.
     pub(crate) fn of(error: &RedisError) -> Option<Self> {
@@ -50,6 +72,7 @@ impl Failure {
             Meaning::Login => Failure::Denied(said),
             Meaning::Denied => Failure::Denied(format!("{said}; the README lists the rights that are needed").into()),
             Meaning::WrongType => Failure::WrongType(said),
+            Meaning::OtherLayout => Failure::OtherLayout(said),
             Meaning::Database | Meaning::NotCluster | Meaning::Hello | Meaning::Rejected => Failure::Rejected(said),
         })
     }
@@ -61,23 +84,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::protocol::{HeartbeatRequest, LockKeys};
+    use crate::protocol::LockKeys;
 
     #[test]
-    fn a_request_is_sent_with_its_keys_and_arguments_in_order() {
+    fn a_call_is_sent_with_its_keys_and_arguments_in_order() {
         let keys = Arc::new(LockKeys::new("fairlock", "n"));
         let (liveness, buffer) = (Duration::from_micros(3), Duration::from_micros(4));
         let (client, ids) = ("c".into(), vec!["c.1".into(), "c.2".into()]);
         let heartbeat = Duration::from_secs(5);
-        let heartbeat = HeartbeatRequest { keys: keys.clone(), client, liveness, buffer, heartbeat, ids };
-        let request = Request::Heartbeat(heartbeat);
+        let call =
+            Request::Heartbeat(HeartbeatRequest { keys: keys.clone(), client, liveness, buffer, heartbeat, ids });
         let mut expected = redis::cmd("EVALSHA");
-        expected.arg("digest").arg(5);
-        expected.arg("fairlock:{n}:queue").arg("fairlock:{n}:sessions").arg("fairlock:{n}:leases");
-        expected.arg("fairlock:{n}:entries").arg("fairlock:{n}:state");
+        expected.arg("digest").arg(2).arg("fairlock:{n}:lock").arg("fairlock:{n}:waiters");
         expected.arg("c").arg(3).arg(4).arg(5_000_000).arg("c.1").arg("c.2");
-        assert_eq!(request.command("EVALSHA", "digest", "channel").get_packed_command(), expected.get_packed_command());
-        assert_eq!(request.keys(), &keys);
+        assert_eq!(call.command("EVALSHA", "digest", "channel").get_packed_command(), expected.get_packed_command());
+        assert_eq!(call.keys(), &keys);
     }
 
     // What the server says, as the library reads it from the wire.
@@ -122,6 +143,8 @@ mod tests {
             assert!(matches!(said(line), Failure::WrongType(_)), "{:?}", said(line));
         }
         assert!(matches!(said("ERR unknown command 'EVALSHA'"), Failure::Rejected(_)));
+        let other = said("OTHERLAYOUT the lock is kept in layout 2");
+        assert!(matches!(other, Failure::OtherLayout(_)), "{other:?}");
         let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
         assert_eq!(Failure::of(&broken), None);
     }

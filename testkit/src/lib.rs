@@ -3,7 +3,7 @@
 //! Nothing here sleeps for a fixed time: a condition that takes time is checked until it holds (`eventually`). A handle
 //! ends everything that it started, also when the test panics or is killed.
 
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 pub mod child;
@@ -19,6 +19,7 @@ pub mod resp;
 pub mod run;
 pub mod sentinel;
 pub mod server;
+pub mod state;
 pub mod texts;
 pub mod urls;
 #[cfg(target_os = "linux")]
@@ -43,16 +44,16 @@ pub use self::{
     watch::{Calls, Monitor, calls, keys_left, keys_left_within},
 };
 
-/// How long anything that should happen soon may take before a test fails. Generous, because the machines that run
-/// tests are slow at the worst moment, and free, because only failing tests wait for it.
+/// How long anything that should happen soon may take before a test fails. Generous, because machines that run tests
+/// can be slow; that costs nothing, because only failing tests wait for it.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// Says this past the test harness, which shows what is printed by tests that fail only.
+/// Prints this past the test harness, which shows the output of failing tests only.
 pub fn say(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// The folder of the package that is tested.
+/// The folder of the tested package.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the test kit is in a folder of the package")
 }
@@ -66,7 +67,7 @@ pub fn tmp() -> PathBuf {
     tmp
 }
 
-/// Blocks until `holds` says yes. Panics, naming `what`, when it has not by then.
+/// Blocks until `holds` returns true. Panics with `what` if that takes too long.
 #[track_caller]
 pub fn eventually(what: &str, timeout: Duration, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -78,7 +79,7 @@ pub fn eventually(what: &str, timeout: Duration, mut holds: impl FnMut() -> bool
     }
 }
 
-/// [`eventually`] for tests whose own tasks must go on while they wait.
+/// [`eventually`] for tests whose own tasks must go on meanwhile.
 pub async fn eventually_async(what: &str, timeout: Duration, mut holds: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     let mut pause = FIRST_PAUSE;
@@ -89,7 +90,7 @@ pub async fn eventually_async(what: &str, timeout: Duration, mut holds: impl Asy
     }
 }
 
-/// Awaits what should happen soon, so that a test fails where it would hang.
+/// Awaits a future that should be ready soon, so that a test fails instead of hanging.
 pub async fn soon<F: IntoFuture>(what: F) -> F::Output {
     tokio::time::timeout(SOON, what.into_future()).await.expect("this hangs")
 }

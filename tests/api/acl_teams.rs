@@ -57,7 +57,7 @@ impl Hostile {
 
     /// Messages as the scripts make them, with a token that is an hour ahead, for this lock and for another.
     fn forge(&mut self, kind: &str, token: u64) {
-        for lock in ["fairlock:{victim}:queue", "fairlock:{other}:queue"] {
+        for lock in ["fairlock:{victim}:lock", "fairlock:{other}:lock"] {
             for secret in ["", "0", &"0".repeat(32)] {
                 self.publish(&format!("{kind} {} {token} 1 9000000 {secret} {lock}", self.id));
             }
@@ -83,8 +83,7 @@ async fn a_forged_grant_makes_nobody_a_holder() {
     hostile.forge("grant", guard.token() + 3_600_000_000);
     // It may also make the scripts publish, for a lock of its own and in the name of its victim: it queues as its
     // victim behind itself, and gives back.
-    let keys: Vec<String> =
-        ["queue", "sessions", "leases", "entries", "state"].map(|key| format!("fairlock:{{other}}:{key}")).to_vec();
+    let keys = ["lock", "waiters"].map(|key| format!("fairlock:{{other}}:{key}"));
     let acquire = |id: &str, channel: &str| {
         let mut call = redis::cmd("EVALSHA");
         call.arg(fairlock::testing::digest("acquire")).arg(keys.len()).arg(&keys);

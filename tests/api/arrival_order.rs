@@ -5,19 +5,17 @@ use std::{sync::Arc, time::Duration};
 
 use fairlock::{AcquireError, Client, LockOptions};
 use redis::{Connection, cmd};
-use testkit::{RedisServer, SOON, eventually_async, keys_left};
+use testkit::{RedisServer, SOON, eventually_async, keys_left, state::State};
 use tokio::sync::Mutex;
 
 const ARRIVALS: usize = 1000;
 
 /// The server's own clock, and one that stands still: all arrivals in the same microsecond.
 const CLOCKS: [&str; 2] = [
-    "local function server_time()
-       local time = redis.call('TIME')
-       return time[1] * 1000000 + time[2]
-     end
+    "local time = redis.call('TIME')
+     local raw = time[1] * 1000000 + time[2]
      ",
-    "local function server_time() return 1700000000000000 end
+    "local raw = 1700000000000000
      ",
 ];
 
@@ -38,8 +36,8 @@ impl Scripts {
     fn call(&self, name: &str, arguments: &[&str]) -> redis::Cmd {
         let (_, digest) = self.digests.iter().find(|(script, _)| *script == name).unwrap();
         let mut call = cmd("EVALSHA");
-        call.arg(digest).arg(5);
-        for key in ["queue", "sessions", "leases", "entries", "state"] {
+        call.arg(digest).arg(2);
+        for key in ["lock", "waiters"] {
             call.arg(format!("fairlock:{{raw}}:{key}"));
         }
         call.arg(arguments);
@@ -55,13 +53,15 @@ impl Scripts {
     }
 
     fn holder(&mut self) -> Option<String> {
-        cmd("ZRANGE").arg("fairlock:{raw}:leases").arg(0).arg(0).query::<Vec<String>>(&mut self.raw).unwrap().pop()
+        State::read(&mut self.raw, "raw").and_then(|state| state.holder())
     }
 }
 
-fn number(reply: &[redis::Value], name: &str) -> u64 {
-    let at = reply.iter().position(|field| *field == redis::Value::BulkString(name.into())).unwrap();
-    redis::from_redis_value(reply[at + 1].clone()).unwrap()
+fn number(reply: &[u8], name: &str) -> u64 {
+    let reply = rmpv::decode::read_value(&mut &*reply).unwrap();
+    let fields = reply.as_array().unwrap();
+    let at = fields.iter().position(|field| field.as_str() == Some(name)).unwrap();
+    fields[at + 1].as_u64().unwrap()
 }
 
 #[test]
@@ -76,14 +76,14 @@ fn a_thousand_arrivals_in_one_write_are_served_in_order() {
             arrivals.add_command(scripts.acquire(id));
         }
         // The raw connection sends a pipeline as one packed buffer.
-        let replies: Vec<Vec<redis::Value>> = arrivals.query(&mut scripts.raw).unwrap();
+        let replies: Vec<Vec<u8>> = arrivals.query(&mut scripts.raw).unwrap();
         let tickets: Vec<u64> = replies[1..].iter().map(|reply| number(reply, "ticket")).collect();
         assert!(tickets.is_sorted_by(|a, b| a < b), "{tickets:?}");
 
         let mut tokens = Vec::new();
         for id in &ids {
             assert_eq!(scripts.holder().as_ref(), Some(id));
-            let reply: Vec<redis::Value> =
+            let reply: Vec<u8> =
                 scripts.call("release", &[&[id.as_str()], &["0"; 7][..]].concat()).query(&mut scripts.raw).unwrap();
             tokens.push(number(&reply, "token"));
         }

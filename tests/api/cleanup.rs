@@ -10,7 +10,9 @@ use std::{
 
 use fairlock::{AcquireError, BreakOutcome, Client, Fault, LockOptions, LostReason, RenewError, TryAcquireError};
 use redis::cmd;
-use testkit::{Act, Child, Proxy, RedisServer, SOON, Target, child, eventually, eventually_async, keys_left, soon};
+use testkit::{
+    Act, Child, Proxy, RedisServer, SOON, Target, child, eventually, eventually_async, keys_left, soon, state::State,
+};
 
 /// The helper processes of this file.
 #[test]
@@ -61,11 +63,11 @@ fn two_hundred_processes_that_end_with_a_drop_leave_no_lease() {
             let name = format!("lock {number}");
             let mut process = Child::spawn("hold to the end", &[&server.url(), &name]);
             let code = process.wait(SOON).code();
-            let key = |what| format!("fairlock:{{{name}}}:{what}");
-            let held: (bool, bool) = redis::pipe().exists(key("leases")).exists(key("state")).query(&mut raw).unwrap();
+            let state = State::read(&mut raw, &name);
+            let held = (state.as_ref().is_some_and(|state| state.holder().is_some()), state.is_some());
             if code == Some(GAVE_UP) {
                 // On a machine that does other things it may have had no turn in that time.
-                let () = cmd("DEL").arg(&["leases", "entries"].map(key)).query(&mut raw).unwrap();
+                let () = cmd("DEL").arg(testkit::state::key(&name)).query(&mut raw).unwrap();
                 continue;
             }
             assert_eq!(code, Some(0));

@@ -143,7 +143,7 @@ async fn a_server_that_has_too_many_clients() {
 
 #[tokio::test]
 async fn a_user_who_may_not_do_what_an_acquire_does() {
-    let server = RedisServer::builder().plain().user("worker", "on >pw ~* &* +@all -zadd").start();
+    let server = RedisServer::builder().plain().user("worker", "on >pw ~* &* +@all -hset").start();
     let lock = soon(Client::connect(&server.url_as("worker", "pw"))).await.unwrap().lock("lock").unwrap();
     match soon(lock.acquire().into_future()).await {
         Err(AcquireError::Fault(fault @ Fault::Refused { .. })) => {

@@ -115,7 +115,7 @@ async fn a_grant_that_nobody_polls_is_given_back_after_a_lease() {
     // While its keeper went on renewing for it, this would take for ever.
     assert!(took < SOON, "{took:?}");
     match forgotten.await {
-        Err(AcquireError::NotTaken { lease: told }) => assert_eq!(told, lease),
+        Err(AcquireError::NotTaken { lease: told, .. }) => assert_eq!(told, lease),
         other => panic!("{other:?}"),
     }
     guard.release().await.unwrap();

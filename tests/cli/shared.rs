@@ -15,10 +15,10 @@ use rustix::process::{Pid, kill_process};
 
 use testkit::RedisServer;
 
-/// Far more than anything takes on the slowest machine.
+/// Far more time than anything takes on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Waits until `probe` has something.
+/// Waits until `probe` returns something.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
@@ -31,7 +31,7 @@ pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// A server of this test alone.
+/// A server for this test alone.
 pub(crate) struct Redis(RedisServer);
 
 impl Redis {
@@ -82,7 +82,7 @@ impl Redis {
         Process::spawn(self.fairlock().args(["run", name]).args(options).args(["--", "sh", "-c", script]))
     }
 
-    /// What `status --json` says.
+    /// The output of `status --json`.
     pub(crate) fn state(&self, name: &str) -> serde_json::Value {
         let output = self.fairlock().args(["status", name, "--json"]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -127,7 +127,7 @@ impl Process {
         Self::spawn_speaking_to(Stdio::piped(), command)
     }
 
-    /// Its stderr is this, and what it says there is lost.
+    /// Its stderr is this, and its messages there are lost.
     #[track_caller]
     pub(crate) fn spawn_speaking_to(stderr: Stdio, command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
@@ -146,7 +146,7 @@ impl Process {
         self.stdout.recv_timeout(PATIENCE).expect("a line on stdout")
     }
 
-    /// The next line on stdout, as a number: most commands of these tests begin with `echo $$`.
+    /// The next line on stdout, as a number: most commands of these tests start with `echo $$`.
     #[track_caller]
     pub(crate) fn number(&self) -> u32 {
         self.line().trim().parse().unwrap()
@@ -229,7 +229,7 @@ pub(crate) fn stat(pid: u32) -> Option<Vec<String>> {
     Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
 }
 
-/// A zombie does not live: nothing runs any more, whoever has to collect it.
+/// A defunct process is not alive: it runs no more, whether it is collected or not.
 pub(crate) fn lives(pid: u32) -> bool {
     stat(pid).is_some_and(|stat| !matches!(stat[0].as_str(), "Z" | "X"))
 }

@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, LockOptions};
-use testkit::{Act, RedisServer, SOON, Target, eventually, eventually_async, keys_left, soon};
+use testkit::{Act, RedisServer, SOON, Target, eventually, eventually_async, keys_left, soon, state::State};
 
 async fn client(server: &RedisServer) -> Client {
     Client::connect(&server.url()).await.unwrap()
@@ -24,7 +24,8 @@ fn poll_once<F: Future + Unpin>(future: &mut F) -> bool {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// The waiter's heartbeats are much more frequent than the holder's renewals: it is back first, and must wait for it.
+/// The waiter's heartbeats are much more frequent than the holder's renewals: it is back first, and must wait for the
+/// holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_to_return_leaves_the_holder_its_lease() {
     let server = RedisServer::start();
@@ -44,14 +45,13 @@ async fn the_first_to_return_leaves_the_holder_its_lease() {
     assert!(recovering > Duration::from_secs(10), "{recovering:?} is less than what was left of the lease");
     assert!(guard.check().is_ok());
     drop(waiting);
-    // The server has not heard of this lease since, nor of another: it was held to the end.
+    // The server has not heard of this lease since, nor of another: the lease was held to its end.
     guard.release().await.unwrap();
     drop((holder, waiter, lock));
     keys_left(&server);
 }
 
-/// A waiter that stands in the snapshot, too, knows more than the snapshot does: that another was granted the lock
-/// since.
+/// A waiter whose place is in the snapshot knows more than the snapshot: that another was granted the lock since.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
     let server = RedisServer::builder().alone().start();
@@ -89,7 +89,7 @@ async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
     keys_left(&server);
 }
 
-/// A stranger may be granted after a loss, but a client that was here before is no stranger.
+/// A stranger may be granted the lock after a loss, but an earlier client is no stranger.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newcomer_of_an_old_client_does_not_overtake_what_its_client_knows() {
     let server = RedisServer::start();
@@ -138,7 +138,7 @@ fn a_client_that_ends_as_it_is_granted_leaves_nothing() {
             let client = client(&server).await;
             let mut acquire = client.lock(&format!("x{round}")).unwrap().acquire().into_future();
             poll_once(&mut acquire);
-            // Around the time that an answer takes, whatever that is on this machine.
+            // About the time that an answer takes on this machine.
             let start = Instant::now();
             while start.elapsed() < Duration::from_micros(round * 7919 % 400) {
                 std::hint::spin_loop();
@@ -149,7 +149,7 @@ fn a_client_that_ends_as_it_is_granted_leaves_nothing() {
     keys_left(&server);
 }
 
-/// Wakes nobody: does this in the keeper's thread, when the keeper has an outcome to tell.
+/// Wakes no task: it does this in the keeper's thread when the keeper has an outcome.
 struct Instead<F: FnOnce() + Send>(Mutex<Option<F>>);
 
 impl<F: FnOnce() + Send + 'static> Instead<F> {
@@ -165,15 +165,14 @@ impl<F: FnOnce() + Send> Wake for Instead<F> {
     }
 }
 
-/// The keeper takes in a grant and, before it can tell anybody, that nobody wants it any more. Wakers run in its
-/// thread: so it is held up until all answers are there, and what is given up is given up while it carries out the
-/// first of them. It takes in 257 answers at a time, so that those which follow are taken in together with the news
-/// that they are late.
+/// The keeper receives a grant and, before it can pass it on, the news that its caller has given up. Wakers run in its
+/// thread, so it is held up until all answers are there, and futures are dropped while it carries out the first of
+/// them. It takes 257 answers at a time, so the following ones are taken together with the news that they are late.
 #[test]
 fn what_is_given_up_in_the_turn_of_its_grant_is_given_back() {
     const AT_A_TIME: usize = 257;
     let server = RedisServer::start();
-    // A loopback port takes in as much as is written. Each small frame costs a unix socket much of its buffer.
+    // A loopback port takes any amount of data; each small frame takes much of the buffer of a unix socket.
     let proxy = testkit::Proxy::start(&server).tcp();
     let client = Client::builder().url(&proxy.tcp_url()).connect_lazy().unwrap();
     let lock = |name: &str| {
@@ -223,11 +222,13 @@ fn what_is_given_up_in_the_turn_of_its_grant_is_given_back() {
 
 /// How many locks are held.
 fn granted(server: &RedisServer) -> usize {
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*:leases").query(&mut server.raw()).unwrap();
-    keys.len()
+    let mut raw = server.raw();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*:lock").query(&mut raw).unwrap();
+    let names = keys.iter().map(|key| key.trim_start_matches("fairlock:{").trim_end_matches("}:lock"));
+    names.filter(|name| State::read(&mut raw, name).is_some_and(|state| state.holder().is_some())).count()
 }
 
-/// A proxy before a server, which can fall silent on the connections that it has, and serves new ones.
+/// A proxy in front of a server that can fall silent on existing connections and serve new ones.
 struct Proxy {
     port: u16,
     silent: Arc<std::sync::Mutex<Vec<Arc<AtomicBool>>>>,
@@ -271,7 +272,8 @@ impl Proxy {
     }
 }
 
-/// A connection that swallows everything is noticed in time for the turn: by the liveness, not by a fixed patience.
+/// A connection that swallows everything is noticed in time for the turn: according to the liveness, not to a fixed
+/// patience.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_connection_does_not_cost_the_turn() {
     let server = RedisServer::builder().tcp().start();

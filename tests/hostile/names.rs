@@ -12,7 +12,7 @@ use redis::{Connection, cmd};
 use testkit::texts::HOSTILE;
 use testkit::{RedisServer, SOON, keys_left, soon};
 
-/// Nothing here is found by a heartbeat: who waits is woken by the message, or hangs.
+/// No heartbeat comes in time here: a message wakes the waiter, or the test hangs.
 fn long() -> LockOptions {
     LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
 }
@@ -25,7 +25,7 @@ fn key(prefix: &str, name: &str, what: &str) -> Vec<u8> {
     format!("{prefix}:{{{name}}}:{what}").into_bytes()
 }
 
-/// The part of a key that decides on its slot, by the rule of Redis Cluster.
+/// The part of a key that determines its slot, by the rule of Redis Cluster.
 fn hash_tag(key: &[u8]) -> &[u8] {
     let tag = key.split(|&byte| byte == b'{').nth(1).and_then(|rest| {
         let end = rest.iter().position(|&byte| byte == b'}')?;
@@ -34,14 +34,14 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// Every name is a lock of its own: all are held at once, each hands over with a message of its own, and tells what its
-/// holders and waiters call themselves, byte by byte.
+/// Every name is a separate lock: all are held at once, each is handed over with its own message, and each shows the
+/// labels of its holders and waiters byte by byte.
 async fn carried_faithfully(server: &RedisServer, prefix: &str) {
     let mut raw = server.raw();
     let canary = "somebody else's";
     let _: () = cmd("SET").arg(canary).arg(1).query(&mut raw).unwrap();
     let before = keys(&mut raw);
-    // Who waits is another client than who holds, and hears of its turn by a message alone.
+    // The waiter belongs to another client than the holder, and hears of its turn only by a message.
     let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
     let other = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
     let mut all = Vec::new();
@@ -59,14 +59,12 @@ async fn carried_faithfully(server: &RedisServer, prefix: &str) {
         assert_eq!((lock.name(), guard.name()), (*name, *name));
         all.push((name, guard, waiting));
     }
-    let expected: BTreeSet<Vec<u8>> = HOSTILE
-        .iter()
-        .flat_map(|name| ["queue", "sessions", "leases", "entries", "state"].map(|what| key(prefix, name, what)))
-        .collect();
+    let expected: BTreeSet<Vec<u8>> =
+        HOSTILE.iter().flat_map(|name| ["lock", "waiters"].map(|what| key(prefix, name, what))).collect();
     let made: BTreeSet<Vec<u8>> = keys(&mut raw).difference(&before).cloned().collect();
     assert_eq!(made, expected);
     for (name, guard, waiting) in all {
-        assert_eq!(hash_tag(&key(prefix, name, "queue")), name.as_bytes());
+        assert_eq!(hash_tag(&key(prefix, name, "waiters")), name.as_bytes());
         guard.release().await.unwrap();
         let next = tokio::time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("{name:?}: not woken")).unwrap();
         let lost = next.lost();
@@ -87,17 +85,17 @@ async fn hostile_names_labels_and_owners_are_carried_faithfully() {
 
 #[tokio::test]
 async fn under_hostile_prefixes_too() {
-    // Plain: who has the least rights has none to keys of other prefixes.
+    // With a plain server, because the user with least rights has none to keys of other prefixes.
     let server = RedisServer::builder().plain().start();
     let mut held = Vec::new();
     for prefix in HOSTILE.iter().copied().chain(["", ":", "fairlock:"]) {
         let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
         let lock = client.lock_with("lock", long()).unwrap();
-        // Held under all the prefixes before, the name is free under this one.
+        // Held under all the earlier prefixes, the name is free under this one.
         let guard = lock.try_acquire().await.unwrap_or_else(|error| panic!("{prefix:?}: {error}"));
         let other = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
         let waiting = other.lock_with("lock", long()).unwrap().enqueue().await.unwrap();
-        assert_eq!(hash_tag(&key(prefix, "lock", "queue")), b"lock");
+        assert_eq!(hash_tag(&key(prefix, "lock", "waiters")), b"lock");
         guard.release().await.unwrap();
         let next =
             tokio::time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("{prefix:?}: not woken")).unwrap();
@@ -118,7 +116,7 @@ async fn all_keys_of_a_lock_share_a_slot() {
         for name in HOSTILE {
             let guard = soon(client.lock(name).unwrap().acquire().into_future()).await.unwrap();
             let slot = |key: &[u8]| cmd("CLUSTER").arg("KEYSLOT").arg(key).query::<u32>(&mut server.raw()).unwrap();
-            assert_eq!(slot(&key(prefix, name, "leases")), slot(name.as_bytes()), "{name:?}");
+            assert_eq!(slot(&key(prefix, name, "lock")), slot(name.as_bytes()), "{name:?}");
             guard.release().await.unwrap();
         }
     }
@@ -135,13 +133,13 @@ async fn what_cannot_be_carried_is_refused() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
     let mega = "x".repeat(4_000_000);
-    let braces = ["{", "}", "{}", "a{b}c", "}{", "\u{1b}[2J{\n", "fairlock:{other}:queue"];
+    let braces = ["{", "}", "{}", "a{b}c", "}{", "\u{1b}[2J{\n", "fairlock:{other}:lock"];
     for name in braces.into_iter().chain(["", &mega, &"{".repeat(513), &"é".repeat(257)]) {
         let error = client.lock(name).unwrap_err();
         clear(&error);
         let expected = match name.len() {
             0 => matches!(error, InvalidOption::EmptyName),
-            513.. => matches!(error, InvalidOption::NameTooLong { length } if length == name.len()),
+            513.. => matches!(error, InvalidOption::NameTooLong { length, .. } if length == name.len()),
             _ => matches!(error, InvalidOption::Brace { what: "the lock's name", .. }),
         };
         assert!(expected, "{error:?}");
@@ -162,7 +160,7 @@ async fn what_cannot_be_carried_is_refused() {
     }
     let refused = Client::builder().url(&server.url()).label(&mega).connect().await.unwrap_err();
     assert!(matches!(refused, ConnectError::Option(InvalidOption::TooLong { .. })), "{refused:?}");
-    // Numbers that are no token, also where Lua's would round them: nobody loses anything.
+    // Numbers that are no token, also where Lua's numbers would round them: no holder loses its lease.
     let guard = lock.acquire().await.unwrap();
     for token in [0, 1, guard.token() - 1, guard.token() + 1, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, u64::MAX] {
         assert_eq!(lock.break_lease(token).await.unwrap(), BreakOutcome::Unknown, "{token}");
@@ -174,20 +172,42 @@ async fn what_cannot_be_carried_is_refused() {
     keys_left(&server);
 }
 
-/// Whoever speaks the protocol by other means may call itself anything: it is shown, and does no harm.
+/// Only fields of the form CLIENT.NUMBER are ids: a script must not take another field for one.
+#[tokio::test]
+async fn ids_that_could_be_taken_for_other_fields_are_refused() {
+    let server = RedisServer::builder().plain().start();
+    // The client loads the scripts.
+    let _client = Client::connect(&server.url()).await.unwrap();
+    let mut raw = server.raw();
+    for id in ["", ".", ".2", "a", "a.", "a.b.2", "a.x", "a.-1", "a.1 ", "a.1.2"] {
+        for script in ["acquire", "heartbeat", "renew", "release", "leave"] {
+            let mut call = cmd("EVALSHA");
+            call.arg(fairlock::testing::digest(script)).arg(2);
+            call.arg(key("fairlock", "x", "lock")).arg(key("fairlock", "x", "waiters"));
+            // Arguments that are no ids may be any number.
+            let before = if script == "heartbeat" { vec!["a", "1", "1", "1"] } else { vec![] };
+            call.arg(before).arg(id).arg(if script == "leave" || script == "heartbeat" { vec![] } else { vec![1; 16] });
+            let error = call.query::<redis::Value>(&mut raw).unwrap_err().to_string();
+            assert!(error.contains("an id must be CLIENT.NUMBER"), "{script} of {id:?}: {error}");
+        }
+    }
+    keys_left(&server);
+}
+
+/// Another client of the protocol may send any label: it is shown, and does no harm.
 #[tokio::test]
 async fn strangers_may_call_themselves_anything() {
-    // Plain: who has the least rights has none to channels of any name.
+    // With a plain server, because the user with least rights has none to arbitrary channels.
     let server = RedisServer::builder().plain().start();
     let mut raw = server.raw();
     let client = Client::connect(&server.url()).await.unwrap();
     let strange: [&[u8]; 4] = [b"\xff\xfe\x00", b"", b"\xc3(", b"a.b.c\n\x1b[2J"];
     for (index, text) in strange.into_iter().enumerate() {
         let name = format!("lock {index}");
-        for id in [&b"\xffme.1"[..], &[text, b".2"].concat()] {
+        for id in [&b"\xffme.1"[..], b"\x00\n him\xff.2"] {
             let mut acquire = cmd("EVALSHA");
-            acquire.arg(fairlock::testing::digest("acquire")).arg(5);
-            for what in ["queue", "sessions", "leases", "entries", "state"] {
+            acquire.arg(fairlock::testing::digest("acquire")).arg(2);
+            for what in ["lock", "waiters"] {
                 acquire.arg(key("fairlock", &name, what));
             }
             let us = 3_600_000_000_u64;
@@ -236,9 +256,8 @@ fn any_name_is_refused_or_carried() {
             };
             prop_assert!(!bad);
             let guard = lock.try_acquire().label(label.clone()).blocking().unwrap();
-            let leases = key("fairlock", &name, "leases");
-            let held: bool = cmd("EXISTS").arg(leases).query(&mut *raw.borrow_mut()).unwrap();
-            prop_assert!(held);
+            let state = testkit::state::State::read(&mut *raw.borrow_mut(), &name);
+            prop_assert!(state.is_some_and(|state| state.holder().is_some()));
             let waiting = other.lock_with(&name, long()).unwrap().enqueue().owner(label.clone()).blocking().unwrap();
             let state = pollster::block_on(lock.inspect()).unwrap();
             prop_assert_eq!(state.holder.map(|holder| holder.label), Some(label.clone()));

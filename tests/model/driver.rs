@@ -8,29 +8,36 @@ use std::{
 
 use redis::{Cmd, cmd};
 
-use super::{Answer, Entry, Lock, Memory, Message, Request, State, Terms, about};
+use super::{Answer, Entry, Lock, Memory, Message, Request, State, Terms, about, client_of};
 use testkit::{RedisServer, SOON};
 
-const CLOCK: &str = "local function server_time() return tonumber(redis.call('GET', 'test-clock')) end\n";
-const KINDS: [&str; 5] = ["queue", "sessions", "leases", "entries", "state"];
+const CLOCK: &str = "local raw = tonumber(redis.call('GET', 'test-clock'))\n";
+const KINDS: [&str; 2] = ["lock", "waiters"];
 const NAME: &str = "m";
 
 /// Everything that stands under the lock's keys, and how long the server keeps each.
 const DUMP: &str = "
-local function pairs_of(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end
-local entries, ttls = redis.call('HGETALL', KEYS[4]), {}
-for i = 2, #entries, 2 do entries[i] = cmsgpack.unpack(entries[i]) end
+local state, sessions, entries, ttls = {}, {}, {}, {}
+local fields = redis.call('HGETALL', KEYS[1])
+for i = 1, #fields, 2 do
+  local name, value = fields[i], fields[i + 1]
+  if name == '' then
+    state = {struct.unpack('<BBBddddddddddddddddd', value)}
+    state[#state] = string.sub(value, state[#state])
+  elseif string.sub(name, -1) == '.' then
+    local session = {struct.unpack('<dd', value)}
+    sessions[#sessions + 1] = {string.sub(name, 1, -2), session[1], session[2]}
+  else
+    entries[#entries + 1], entries[#entries + 2] = name, cmsgpack.unpack(value)
+  end
+end
 for i = 1, #KEYS do ttls[i] = redis.call('PTTL', KEYS[i]) end
-local numbers = redis.call('HGET', KEYS[5], 'numbers')
-local state = numbers and {struct.unpack('<ddddddddddd', numbers)} or {}
-return {pairs_of(KEYS[1]), pairs_of(KEYS[2]), pairs_of(KEYS[3]), entries, state, ttls}";
+return {redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'), sessions, entries, state, ttls}";
 
 /// What stands on the server.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub lock: Lock,
-    /// All members of `:leases`. The model knows of one at most.
-    pub leases: usize,
     /// By the last part of the key, in ms; keys that exist only. -1 is for ever.
     pub ttls: BTreeMap<&'static str, i64>,
 }
@@ -274,7 +281,9 @@ fn encode(request: &Request) -> (&'static str, Vec<String>) {
 }
 
 fn answer(value: &Value) -> Answer {
-    let (word, fields) = items(value).split_first().expect("a word");
+    let packed = bytes(value).unwrap_or_else(|| panic!("not packed: {value:?}"));
+    let value = unpacked(&rmpv::decode::read_value(&mut &*packed).expect("MessagePack"));
+    let (word, fields) = items(&value).split_first().expect("a word");
     let mut answer = Answer { word: text(word), ..Answer::default() };
     for field in fields.chunks_exact(2) {
         match text(&field[0]).as_str() {
@@ -287,21 +296,66 @@ fn answer(value: &Value) -> Answer {
     answer
 }
 
+fn unpacked(value: &rmpv::Value) -> Value {
+    match value {
+        rmpv::Value::Array(items) => Value::List(items.iter().map(unpacked).collect()),
+        value => match value.as_i64() {
+            Some(number) => Value::Int(number),
+            None => Value::Text(value.as_slice().expect("a text or a number").to_vec()),
+        },
+    }
+}
+
 fn found(value: &Value) -> Found {
-    let [queue, sessions, leases, entries, state, ttls] = items(value) else { panic!("{value:?}") };
-    let scores = |value: &Value| -> Vec<(String, u64)> {
-        items(value).chunks_exact(2).map(|pair| (text(&pair[0]), number(&pair[1]))).collect()
-    };
+    let [queue, sessions, entries, state, ttls] = items(value) else { panic!("{value:?}") };
     let mut lock = Lock {
-        queue: scores(queue).into_iter().map(|(id, ticket)| (ticket, id)).collect(),
-        sessions: scores(sessions).into_iter().collect(),
-        lease: scores(leases).into_iter().next(),
+        queue: items(queue).chunks_exact(2).map(|pair| (number(&pair[1]), text(&pair[0]))).collect(),
+        sessions: BTreeMap::new(),
+        lease: None,
         entries: items(entries).chunks_exact(2).map(|pair| (text(&pair[0]), entry(&pair[1]))).collect(),
         state: State::default(),
     };
-    if let [stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, ..] =
-        items(state)
+    let mut waiters = BTreeMap::new();
+    for session in items(sessions) {
+        let [client, end, count] = items(session) else { panic!("{session:?}") };
+        lock.sessions.insert(text(client), number(end));
+        waiters.insert(text(client), number(count));
+    }
+    if let [
+        version,
+        broken,
+        cut,
+        stamp,
+        token,
+        epoch,
+        seen,
+        skew,
+        pace,
+        pace_until,
+        recover_until,
+        recover_for,
+        grants,
+        longest,
+        waiting,
+        live_until,
+        ttl_until,
+        holder_end,
+        holder_token,
+        holder_ticket,
+        holder,
+    ] = items(state)
     {
+        assert_eq!(number(version), 1);
+        let holder = text(holder);
+        if let Some(held) = lock.entries.get_mut(&holder) {
+            (held.token, held.ticket) = (number(holder_token), number(holder_ticket));
+            (held.broken, held.cut) = (number(broken) == 1, number(cut) == 1);
+            lock.lease = Some((holder, number(holder_end)));
+        } else {
+            assert!(holder.is_empty(), "{holder} holds the lock and has no entry");
+            let nothing = [broken, cut, holder_end, holder_token, holder_ticket].map(number);
+            assert_eq!(nothing, [0; 5], "nobody holds the lock");
+        }
         lock.state = State {
             stamp: number(stamp),
             token: number(token),
@@ -314,13 +368,24 @@ fn found(value: &Value) -> Found {
             recover_for: number(recover_for),
             grants: number(grants),
             longest: number(longest),
+            waiting: number(waiting),
+            live_until: number(live_until),
+            ttl_until: number(ttl_until),
         };
     }
     let ttls = KINDS.iter().zip(items(ttls)).map(|(kind, ttl)| match ttl {
         Value::Int(ttl) => (*kind, *ttl),
         other => panic!("{other:?}"),
     });
-    Found { leases: items(leases).len() / 2, lock, ttls: ttls.filter(|(_, ttl)| *ttl != -2).collect() }
+    // While the keys agree, each session counts its waiters.
+    if lock.queue.len() as u64 == lock.state.waiting {
+        let mut counted = BTreeMap::new();
+        for (_, id) in &lock.queue {
+            *counted.entry(client_of(id).to_owned()).or_default() += 1;
+        }
+        assert_eq!(waiters, counted, "sessions count their waiters");
+    }
+    Found { lock, ttls: ttls.filter(|(_, ttl)| *ttl != -2).collect() }
 }
 
 fn entry(value: &Value) -> Entry {
@@ -332,16 +397,8 @@ fn entry(value: &Value) -> Entry {
         secret: text(&parts[3]),
         label: text(&parts[4]),
         owner: text(&parts[5]),
-        token: parts.get(6).map_or(0, number),
-        ticket: parts.get(7).map_or(0, number),
-        broken: parts.get(8).is_some_and(is_true),
-        cut: parts.get(9).is_some_and(is_true),
+        ..Entry::default()
     }
-}
-
-/// Lua's true is 1, and its false nothing.
-fn is_true(value: &Value) -> bool {
-    matches!(value, Value::Int(1))
 }
 
 fn items(value: &Value) -> &[Value] {

@@ -8,7 +8,7 @@
 
 // Every test binary that includes this uses a part of it.
 #![allow(dead_code, unreachable_pub)]
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +67,12 @@ pub struct State {
     pub grants: u64,
     /// The longest lease that anybody here may be granted, or hold.
     pub longest: u64,
+    /// How many wait, as they were counted. If the queue has another length, data was lost.
+    pub waiting: u64,
+    /// Until when somebody counts as alive who waits, or did since somebody waits.
+    pub live_until: u64,
+    /// Until when the keys live, on the server's clock.
+    pub ttl_until: u64,
 }
 
 /// What a waiter asks for.
@@ -140,7 +146,12 @@ impl Answer {
 pub type Message = (String, String);
 
 /// More than this much beyond the server's clock is not believed of anybody's stamps.
-const ABSURD: u64 = 86_400_000_000;
+const ABSURD: u64 = DAY;
+
+pub const DAY: u64 = 86_400_000_000;
+const HOUR: u64 = 3_600_000_000;
+/// By how much keys may live longer than they must.
+pub const SLACK: u64 = HOUR / 12;
 
 pub fn client_of(id: &str) -> &str {
     id.split('.').next().expect("split yields at least one piece")
@@ -158,6 +169,10 @@ impl Lock {
     pub fn turn(&mut self, time: u64, request: &Request, batch: usize, queue: &str) -> (Answer, Vec<Message>) {
         let mut turn = Turn { lock: self.clone(), time, now: 0, lapsed: None, again: false, batch, messages: vec![] };
         turn.begin();
+        let looks_only = matches!(request, Request::Inspect { .. });
+        if self.is_partial() && !looks_only {
+            turn.drop_the_rest();
+        }
         let answer = match request {
             Request::Acquire { id, wait, claim, terms, ticket, memory } => {
                 turn.acquire(id, *wait, *claim, terms, *ticket, memory)
@@ -173,12 +188,13 @@ impl Lock {
             // Nothing has changed.
             let mut unchanged = Turn { lock: self.clone(), messages: vec![], lapsed: None, again: false, ..turn };
             unchanged.begin();
+            if self.is_partial() {
+                unchanged.drop_the_rest();
+            }
             return (unchanged.answer("refused", request.client(), &[]), vec![]);
         };
-        // Where an entry was lost, nobody knows whom to tell.
-        turn.messages.retain(|(channel, _)| !channel.is_empty());
         let messages = turn.messages.drain(..).map(|(to, text)| (to, format!("{text} {queue}"))).collect();
-        if !matches!(request, Request::Inspect { .. }) {
+        if !looks_only {
             *self = turn.end(self);
         }
         (answer, messages)
@@ -192,12 +208,9 @@ impl Lock {
         self.lease.is_some() || !self.queue.is_empty()
     }
 
-    /// Without what no promise is about: sessions that have ended, entries of nobody.
-    pub fn essence(&self) -> Lock {
-        let mut lock = self.clone();
-        lock.sessions.retain(|_, end| *end > self.state.seen);
-        lock.entries.retain(|id, _| self.ticket(id).is_some() || self.holds(id));
-        lock
+    /// Whether a key is missing. Keys live and die together, so all data counts as lost then.
+    pub fn is_partial(&self) -> bool {
+        self.queue.len() as u64 != self.state.waiting
     }
 
     pub fn holds(&self, id: &str) -> bool {
@@ -209,16 +222,10 @@ impl Lock {
         self.holds(id) && self.held().is_none_or(|(_, _, held)| !held.cut)
     }
 
-    /// Who holds the lock, until when, and what is known of it. Where the entry was lost, the last token still tells
-    /// which lease it is.
+    /// Who holds the lock, until when, and what is known of it.
     fn held(&self) -> Option<(String, u64, Entry)> {
         let (id, end) = self.lease.clone()?;
-        let nameless = (self.state.token > 0).then(|| Entry {
-            token: self.state.token,
-            ticket: self.state.token,
-            ..Entry::default()
-        });
-        let entry = self.entries.get(&id).cloned().or(nameless)?;
+        let entry = self.entries.get(&id).cloned()?;
         Some((id, end, entry))
     }
 
@@ -265,12 +272,9 @@ impl Turn {
     /// The lock clock follows the server's clock, never backwards, and while somebody waits by two heartbeats at most:
     /// a longer silence is an outage or a jump, and no evidence that anybody died.
     fn tell_time(&mut self) {
-        let lost = self.clock_of_deadlines();
         let state = &mut self.lock.state;
         let mut now = self.time.checked_add_signed(state.skew).expect("clocks do not run below zero");
-        if state.seen == 0 {
-            now = lost.unwrap_or(now);
-        } else if !self.lock.sessions.values().any(|end| *end > state.seen) {
+        if state.live_until <= state.seen {
             state.pace = 0;
         } else if state.pace > 0 {
             now = now.min(state.seen + 2 * state.pace);
@@ -279,36 +283,38 @@ impl Turn {
         state.skew = self.now as i64 - self.time as i64;
     }
 
-    /// Where the clock was lost and deadlines were not: when the lease, or else the last session, had its whole length
-    /// before it. What does not tell its length is over.
-    fn clock_of_deadlines(&self) -> Option<u64> {
-        if let Some((id, end)) = &self.lock.lease {
-            return Some(end - self.lock.entries.get(id).map_or(0, |entry| entry.lease));
-        }
-        let (_, first) = self.lock.queue.first()?;
-        let end = self.lock.sessions.values().max()?;
-        Some(end - self.lock.entries.get(first).map_or(0, |entry| entry.liveness))
-    }
-
     fn begin(&mut self) {
         self.tell_time();
-        if let Some((ticket, _)) = self.lock.queue.last()
-            && self.lock.state.stamp == 0
-        {
-            // The state was lost, and the queue was not.
-            self.lock.state.stamp = *ticket;
-        }
-        if let Some((_, _, held)) = self.lock.held() {
-            // The state may have been lost, and what is known of the holder not.
-            self.lock.state.token = self.lock.state.token.max(held.token);
-            self.lock.state.stamp = self.lock.state.stamp.max(held.token);
-        }
         if let Some((id, end)) = self.lock.lease.clone()
             && end <= self.now
         {
             self.lock.end_lease();
             self.lapsed = Some(id);
         }
+    }
+
+    /// A key is missing: what is left is dropped, and a new epoch tells the clients, which bring back what they know.
+    fn drop_the_rest(&mut self) {
+        let Lock { queue, lease, state, .. } = &mut self.lock;
+        let numbers_left = state.epoch > 0;
+        if !numbers_left && let Some((ticket, _)) = queue.last() {
+            state.stamp = *ticket;
+        }
+        state.stamp = self.time.max(state.stamp + 1);
+        state.epoch = state.stamp;
+        if numbers_left {
+            let lease_left = lease.as_ref().map_or(0, |(_, end)| end.saturating_sub(self.now));
+            let open = state.recover_until.saturating_sub(self.now);
+            let live = state.live_until.saturating_sub(self.now);
+            state.recover_for = open.max(3 * state.pace).max(live).max(lease_left).max(state.longest);
+            state.recover_until = self.now + state.recover_for;
+        }
+        (state.longest, state.live_until) = (0, 0);
+        self.lapsed = None;
+        *lease = None;
+        queue.clear();
+        self.lock.sessions.clear();
+        self.lock.entries.clear();
     }
 
     fn next_stamp(&mut self) -> u64 {
@@ -323,12 +329,16 @@ impl Turn {
     /// The lock as this turn leaves it.
     fn end(mut self, before: &Lock) -> Lock {
         if !self.lock.stands() {
-            self.lock.entries.clear();
             self.lock.state.longest = 0;
         }
-        if self.lock.queue.is_empty() {
-            self.lock.sessions.clear();
+        // A session goes with its last waiter.
+        let Lock { queue, sessions, state, .. } = &mut self.lock;
+        sessions.retain(|client, _| queue.iter().any(|(_, id)| client_of(id) == client));
+        state.waiting = queue.len() as u64;
+        if queue.is_empty() {
+            state.live_until = 0;
         }
+        self.keep_for_long(before);
         if self.lock.stands() || self.lock.state.epoch > 0 {
             self.lock.state.seen = self.now;
         } else {
@@ -336,6 +346,22 @@ impl Turn {
             self.lock.state = before.state.clone();
         }
         self.lock
+    }
+
+    /// Keys in use live a day beyond whatever is still to come; an idle lock as long, or an hour if it was granted once.
+    /// A time that is long enough, and not much longer, is left as it is.
+    fn keep_for_long(&mut self, before: &Lock) {
+        let Lock { lease, state, .. } = &self.lock;
+        let mut rest = state.recover_until.saturating_sub(self.now).max(state.stamp.saturating_sub(self.time));
+        if let Some(end) = lease.as_ref().map(|(_, end)| *end).max(Some(state.live_until)) {
+            rest = rest.max(end.saturating_sub(self.now));
+        }
+        let long = self.lock.stands() || state.grants > 1;
+        let needed_until = self.time + if long { DAY } else { HOUR } + rest;
+        let is_new = before.state.epoch == 0 || before.is_partial();
+        if is_new || !(needed_until..=needed_until + 2 * SLACK).contains(&state.ttl_until) {
+            self.lock.state.ttl_until = needed_until + SLACK;
+        }
     }
 
     // ---- who is next ----
@@ -347,7 +373,8 @@ impl Turn {
     fn refresh(&mut self, client: &str, terms: &Terms) {
         let end = self.lock.sessions.entry(client.to_owned()).or_default();
         *end = (*end).max(self.now + terms.liveness + terms.buffer);
-        let State { pace, pace_until, .. } = &mut self.lock.state;
+        let State { pace, pace_until, live_until, .. } = &mut self.lock.state;
+        *live_until = (*live_until).max(*end);
         if terms.heartbeat > *pace || self.now >= *pace_until {
             (*pace, *pace_until) = (terms.heartbeat, *end);
         } else if terms.heartbeat == *pace {
@@ -483,7 +510,7 @@ impl Turn {
 
         let mut place = 0;
         if self.lock.holds(id) {
-            // It asks again about what it has been granted.
+            // It asks again about a lease that it has been granted.
         } else if !wait {
             if self.promote(u64::MAX) && self.lock.queue.is_empty() {
                 self.grant(id, entry, u64::MAX, self.now + lease);
@@ -670,12 +697,15 @@ impl Turn {
 
     fn inspect(&mut self, after: u64, count: usize) -> Option<Answer> {
         let mut answer = self.answer("state", "", &[]);
+        answer.fields.insert("waiting".into(), self.lock.state.waiting.to_string());
         self.tell_held(&mut answer);
         if let Some((_, _, held)) = self.lock.held() {
             let broken = u8::from(held.broken);
             answer.fields.insert("held_broken".into(), broken.to_string());
         }
-        let page = self.lock.queue.iter().filter(|(ticket, _)| *ticket > after).take(count);
+        // Of a queue that is not the one that was counted, nothing is known.
+        let queue = Some(&self.lock.queue).filter(|_| !self.lock.is_partial());
+        let page = queue.into_iter().flatten().filter(|(ticket, _)| *ticket > after).take(count);
         answer.page = page
             .map(|(ticket, id)| {
                 let entry = self.lock.entries.get(id).cloned().unwrap_or_default();

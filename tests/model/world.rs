@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use proptest::prelude::*;
 
 use super::clients::Client;
-use super::driver::{Driver, Outcome, Saved};
+use super::driver::{Driver, Found, Outcome, Saved};
 use super::promises::{Turn, Witness, repeated};
 use super::{Answer, Lock, Memory, Request, Terms};
 
@@ -198,6 +198,15 @@ enum Event {
     Asked(Request, Option<Answer>),
 }
 
+/// When the time of each key is over, by the clock that the test sets: the lock says it. Where it is lost, in days.
+fn ends(found: &Found, time: u64) -> BTreeMap<&'static str, u64> {
+    let until = match found.lock.state.ttl_until {
+        0 => time + 48 * HOUR,
+        until => until,
+    };
+    found.ttls.keys().map(|key| (*key, until)).collect()
+}
+
 pub type Checked<T = ()> = Result<T, String>;
 
 impl<'a> World<'a> {
@@ -296,8 +305,7 @@ impl<'a> World<'a> {
 
     fn data_lost(&mut self) {
         let found = self.driver.found();
-        let time = self.time();
-        self.ends = found.ttls.iter().map(|(key, ttl)| (*key, time.saturating_add_signed(ttl * 1000))).collect();
+        self.ends = ends(&found, self.time());
         self.witness.data_lost(found);
     }
 
@@ -347,7 +355,7 @@ impl<'a> World<'a> {
                 Request::Inspect { after, count }
             }
             What::Boast => {
-                let (id, floor) = (format!("{}.boast", client.name), time + 25 * HOUR);
+                let (id, floor) = (format!("{}.9999", client.name), time + 25 * HOUR);
                 let memory = Memory { epoch: 1, floor, left: SECOND, last_token: floor, pace: 0 };
                 match client.holds.first() {
                     Some(hold) => {
@@ -405,8 +413,7 @@ impl<'a> World<'a> {
         self.log.pop();
         self.log.push((time, Event::Asked(request.clone(), Some(outcome.answer.clone()))));
         if !matches!(request, Request::Inspect { .. }) {
-            let ends = outcome.found.ttls.iter().map(|(key, ttl)| (*key, time.saturating_add_signed(ttl * 1000)));
-            self.ends = ends.collect();
+            self.ends = ends(&outcome.found, time);
         }
 
         if self.by_model {
@@ -416,7 +423,7 @@ impl<'a> World<'a> {
             if outcome.messages != messages {
                 return Err(format!("published was\n{:?}\nand not\n{messages:?}\nin {before:?}", outcome.messages));
             }
-            let (found, expected) = (outcome.found.lock.essence(), self.model.essence());
+            let (found, expected) = (&outcome.found.lock, &self.model);
             if found != expected {
                 return Err(format!("it became\n{found:?}\nand not\n{expected:?}\nfrom {before:?}"));
             }

@@ -42,7 +42,8 @@ fn panics(work: impl FnOnce()) -> String {
     panic.downcast::<String>().map_or_else(|_| "a panic without a formatted message".to_owned(), |message| *message)
 }
 
-/// Whether a server that is not a child of this process has ended: nobody listens at its port, even if stopped.
+/// Whether a server that is no child of this process has ended: nothing listens at its port, not even a stopped
+/// process.
 fn nobody_listens(port: u16) -> bool {
     TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), Duration::from_secs(1)).is_err()
 }
@@ -179,7 +180,8 @@ fn a_server_is_gone_after_its_test_process_was_killed() {
 fn keys_left_accepts_idle_state_alone() {
     let server = RedisServer::start();
     keys_left(&server);
-    let () = server.raw().pset_ex("fairlock:{a}:state", 1, 3_600_000).unwrap();
+    let () = server.raw().hset("fairlock:{a}:lock", "", "state").unwrap();
+    let () = server.raw().pexpire("fairlock:{a}:lock", 3_600_000).unwrap();
     keys_left(&server);
 }
 
@@ -187,23 +189,23 @@ fn keys_left_accepts_idle_state_alone() {
 fn keys_left_names_what_is_left() {
     let server = RedisServer::start();
     let mut raw = server.raw();
-    let () = raw.zadd("fairlock:{a}:queue", "waiter-7", 12).unwrap();
+    let () = raw.zadd("fairlock:{a}:waiters", "waiter-7", 12).unwrap();
     let message = panics(|| keys_left_within(&server, Duration::from_millis(50)));
-    assert!(message.contains("fairlock:{a}:queue (zset") && message.contains("waiter-7"), "{message}");
+    assert!(message.contains("fairlock:{a}:waiters (zset") && message.contains("waiter-7"), "{message}");
 
-    // A time to live is no excuse for anything but the state, and the state needs one.
-    let () = raw.pexpire("fairlock:{a}:queue", 60_000).unwrap();
+    // A TTL excuses only the state, and the state needs one.
+    let () = raw.pexpire("fairlock:{a}:waiters", 60_000).unwrap();
     panics(|| keys_left_within(&server, Duration::from_millis(50)));
-    let () = raw.del("fairlock:{a}:queue").unwrap();
-    let () = raw.hset("fairlock:{a}:state", "stamp", 1).unwrap();
+    let () = raw.del("fairlock:{a}:waiters").unwrap();
+    let () = raw.hset("fairlock:{a}:lock", "", "state").unwrap();
     let message = panics(|| keys_left_within(&server, Duration::from_millis(50)));
-    assert!(message.contains("fairlock:{a}:state (hash, ttl -1 ms)"), "{message}");
+    assert!(message.contains("fairlock:{a}:lock (hash, ttl -1 ms)"), "{message}");
 }
 
 #[test]
 fn keys_left_waits_for_what_is_on_its_way() {
     let server = RedisServer::start();
-    let () = server.raw().pset_ex("fairlock:{a}:leases", 1, 300).unwrap();
+    let () = server.raw().pset_ex("fairlock:{a}:waiters", 1, 300).unwrap();
     let start = Instant::now();
     keys_left(&server);
     assert!(start.elapsed() >= Duration::from_millis(200));

@@ -131,6 +131,7 @@ impl<'a> Lock<'a> {
 
     /// What the reply changes. Panics if it is not the one that belongs to the verb.
     pub fn done(&mut self, verb: Verb, reply: &Reply) {
+        let reply = &reply.unpacked();
         let expected = match verb {
             Verb::Heartbeat => "alive",
             Verb::Enqueue if self.queue.is_empty() => "granted",

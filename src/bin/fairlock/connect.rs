@@ -1,14 +1,12 @@
 //! Which server the arguments and the environment name.
 
 use std::ffi::OsString;
-use std::path::Path;
 
 use fairlock::{Client, ClientBuilder, Tls};
 
 use crate::args::Server;
 use crate::exit::Failure;
 use crate::local;
-use crate::text::printable;
 
 /// A client of that server, not connected yet. With `--local` the private server runs when this returns.
 pub(crate) fn client(server: &Server) -> Result<ClientBuilder, Failure> {
@@ -18,10 +16,10 @@ pub(crate) fn client(server: &Server) -> Result<ClientBuilder, Failure> {
     }
     let mut tls = Tls::new();
     if let Some(ca) = &server.tls_ca {
-        tls = tls.ca_certificate(read(ca)?);
+        tls = tls.ca_certificate_file(ca);
     }
     if let (Some(cert), Some(key)) = (&server.tls_cert, &server.tls_key) {
-        tls = tls.client_certificate(read(cert)?, read(key)?);
+        tls = tls.client_certificate_files(cert, key);
     }
     Ok(builder.tls(tls))
 }
@@ -38,8 +36,4 @@ fn url(server: &Server) -> Result<String, Failure> {
         Some(Err(_)) => Err(Failure::own("REDIS_URL is not valid UTF-8")),
         _ => Ok("redis://127.0.0.1/".to_owned()),
     }
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(file).map_err(|error| Failure::because(&printable(&file.to_string_lossy()), error))
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::{Effect, Id, Outcome, QuestionId, RequestId};
-use super::timers::Timers;
 use super::{ANSWER_TIMEOUT, Timer, What};
 use crate::clock::Time;
 use crate::error::{Fault, brief};
+use crate::keeper::timers::Timers;
 use crate::protocol::{LockKeys, Request, wire_id};
 
 /// A request in flight.
@@ -137,7 +137,7 @@ impl Core {
 
     /// Why a question that has had its time is not answered.
     pub(super) fn no_answer(&self) -> Fault {
-        Fault::Unavailable { waited: ANSWER_TIMEOUT, cause: self.cause.clone() }
+        Fault::Unavailable { waited: ANSWER_TIMEOUT, cause: self.cause.clone().map(Into::into) }
     }
 
     pub(super) fn answer(&mut self, question: QuestionId, outcome: Outcome) {

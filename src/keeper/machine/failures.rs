@@ -28,6 +28,7 @@ impl Machine {
         let soon = self.core.in_time(now, again);
         let fault = match failure {
             Failure::WrongType(message) => Some(Fault::WrongType { name: name.clone(), message: message.clone() }),
+            Failure::OtherLayout(message) => Some(Fault::OtherLayout { name: name.clone(), message: message.clone() }),
             Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),
             // An operator may give back a right: a waiter with a place keeps it, and what is to be given back is kept too.
             Failure::Denied(message) if self.has_no_place(&what, name) => {

@@ -175,15 +175,11 @@ impl LockState {
                     // Be it as little as it is: the server is slow.
                     self.hand_out(core, now, id, grant);
                 } else {
-                    let message =
-                        format!("it answers more slowly than a lease of {:?} lasts", waiter.spec.lease).into();
-                    self.refuse(core, now, id, Refusal::Fault(Fault::Refused { message }));
+                    let lease = waiter.spec.lease;
+                    self.refuse(core, now, id, Refusal::Fault(Fault::TooSlow { lease }));
                 }
             }
-            RenewVerdict::Broken => {
-                let message = "an operator broke the lease before it was handed out".into();
-                self.refuse(core, now, id, Refusal::Fault(Fault::Refused { message }));
-            }
+            RenewVerdict::Broken => self.refuse(core, now, id, Refusal::Fault(Fault::LeaseBroken)),
             // A claim that has expired never resolves an acquire: the waiter re-enters with its ticket.
             RenewVerdict::Lost => self.send_acquire(core, now, id, What::Acquire(id)),
         }

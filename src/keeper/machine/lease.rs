@@ -203,7 +203,11 @@ impl LockState {
         let Some(lease) = self.leases.get(&id) else { return };
         let over = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= now + lease.spec.lease);
         let cause = lease.cause.clone().or_else(|| core.cause.clone());
-        let reason = if over && cause.is_none() { LostReason::MaxHold } else { LostReason::NotRenewed { cause } };
+        let reason = if over && cause.is_none() {
+            LostReason::MaxHold
+        } else {
+            LostReason::NotRenewed { cause: cause.map(Into::into) }
+        };
         self.lose(core, now, id, reason);
     }
 

@@ -13,7 +13,6 @@ mod lock;
 mod questions;
 mod release;
 mod replicas;
-mod timers;
 mod waiter;
 
 use std::collections::BTreeMap;
@@ -342,7 +341,7 @@ impl Machine {
 
     fn on_push(&mut self, now: Time, push: &Push) {
         let Some(id) = is_of(&self.core.client, &push.id) else { return };
-        let Some(keys) = LockKeys::of_queue(&self.prefix, &push.queue) else { return };
+        let Some(keys) = LockKeys::of_lock(&self.prefix, &push.lock) else { return };
         if self.core.locks_of.get(&id).is_some_and(|name| *name != keys.name) {
             return;
         }

@@ -109,7 +109,7 @@ impl LockState {
         core.expect_within(spec.liveness / 3);
         let timeout = timeout.map(|timeout| called + timeout);
         let answer_by = (mode == Mode::Try).then_some(called + ANSWER_TIMEOUT);
-        if let Some(at) = timeout.into_iter().chain(answer_by).min() {
+        if let Some(at) = timeout.or(answer_by) {
             core.timers.set(Timer::Timeout(id), at);
         }
         let waiter = Waiter {
@@ -291,7 +291,7 @@ impl LockState {
             Some(timeout) if timeout <= now => {
                 Refusal::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause }
             }
-            _ => Refusal::Fault(Fault::Unavailable { waited, cause }),
+            _ => Refusal::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
         };
         self.refuse(core, now, id, why);
     }

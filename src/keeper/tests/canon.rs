@@ -133,7 +133,7 @@ impl World {
         let seen = state.seen;
         let clock = self.server.time(self.now).saturating_add_signed(state.skew);
         notes.words.push(clock.saturating_sub(seen).min(LONG_AGO / 1000));
-        notes.words.extend([state.pace, state.pace_until.saturating_sub(seen)]);
+        notes.words.extend([state.pace, state.pace_until.saturating_sub(seen), state.live_until.saturating_sub(seen)]);
         notes.stamp(state.stamp);
         notes.stamp(state.token);
         notes.stamp(state.epoch);
@@ -198,7 +198,7 @@ impl World {
                 notes.words.push(self.now - *at);
             }
             notes.words.push(u64::MAX);
-            for (at, Push { kind, id, token, ticket, secret: _, queue: _ }, of) in &link.pushes {
+            for (at, Push { kind, id, token, ticket, secret: _, lock: _ }, of) in &link.pushes {
                 notes.words.push(*kind as u64);
                 id.hash(notes);
                 notes.stamp(*token);

@@ -31,6 +31,6 @@ mod world;
 mod model;
 
 /// Says this past the test harness, which shows what is printed by tests that fail only.
-fn say(text: std::fmt::Arguments<'_>) {
+pub(super) fn say(text: std::fmt::Arguments<'_>) {
     let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{text}\n"));
 }

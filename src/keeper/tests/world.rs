@@ -251,7 +251,7 @@ impl World {
         let Some(link) = &mut client.link else { return };
         if let Some((_, push, basis)) = link.pushes.remove(nth) {
             // A claim is counted from the last answered sign of life.
-            let kept = LockKeys::of_queue("fairlock", &push.queue).and_then(|keys| client.kept.get(&keys.name));
+            let kept = LockKeys::of_lock("fairlock", &push.lock).and_then(|keys| client.kept.get(&keys.name));
             let basis = if kept == Some(&basis) { basis } else { basis.doubted() };
             self.feed(index, basis, [Event::Push(push)]);
         }

@@ -82,14 +82,13 @@ fn nobody_gives_up_before_its_timeout() {
 
 #[test]
 fn nothing_is_left_but_states_that_expire() {
-    let keys = |keys: &[(&str, i64)]| -> Result<(), Vec<String>> {
-        nothing_left(&keys.iter().map(|(key, ttl)| ((*key).to_owned(), *ttl)).collect::<Vec<_>>())
+    let keys = |keys: &[(&str, i64, usize)]| -> Result<(), Vec<String>> {
+        nothing_left(&keys.iter().map(|(key, ttl, fields)| ((*key).to_owned(), *ttl, *fields)).collect::<Vec<_>>())
     };
     assert_eq!(keys(&[]), Ok(()));
-    assert_eq!(keys(&[("fairlock:{a}:state", 3_600_000), ("fairlock:{b}:state", -2)]), Ok(()));
-    assert_eq!(keys(&[("fairlock:{a}:state", -1)]), Err(vec!["fairlock:{a}:state".to_owned()]));
-    for part in ["queue", "sessions", "leases", "entries"] {
-        let key = format!("fairlock:{{a}}:{part}");
-        assert_eq!(keys(&[("fairlock:{a}:state", 5), (&key, 86_400_000)]), Err(vec![key.clone()]));
-    }
+    assert_eq!(keys(&[("fairlock:{a}:lock", 3_600_000, 1), ("fairlock:{b}:lock", -2, 0)]), Ok(()));
+    assert_eq!(keys(&[("fairlock:{a}:lock", -1, 1)]), Err(vec!["fairlock:{a}:lock".to_owned()]));
+    assert_eq!(keys(&[("fairlock:{a}:lock", 5, 2)]), Err(vec!["fairlock:{a}:lock".to_owned()]));
+    let waiters = "fairlock:{a}:waiters";
+    assert_eq!(keys(&[("fairlock:{a}:lock", 5, 1), (waiters, 86_400_000, 0)]), Err(vec![waiters.to_owned()]));
 }

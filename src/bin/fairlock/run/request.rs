@@ -68,7 +68,10 @@ pub(crate) fn not_granted(request: &Request<'_>, error: &AcquireError) -> Failur
     match error {
         AcquireError::Timeout { waited, position, cause, .. } => {
             let place = position.map(|position| format!(", at position {position}")).unwrap_or_default();
-            let cause = cause.as_ref().map(|cause| format!("; last error: {}", printable(cause))).unwrap_or_default();
+            let cause = cause
+                .as_ref()
+                .map(|cause| format!("; last error: {}", printable(&cause.to_string())))
+                .unwrap_or_default();
             let waited = humantime::format_duration(request.timeout.unwrap_or(*waited));
             let message = format!("{name} was not granted within {waited}{place}{cause}");
             Failure::new(exit::TIMED_OUT, message)

@@ -92,7 +92,9 @@ impl<'a> Supervisor<'a> {
     pub(crate) async fn watch(mut self, events: &mut UnboundedReceiver<Event>) -> Result<Ended, Failure> {
         let held = self.held.clone();
         let result = loop {
-            self.tell_shim();
+            // Before the shim is told of the lease as it is: a renewal in between is not missed.
+            let renewed = held.renewed();
+            let next_look = self.tell_shim();
             tokio::select! {
                 biased;
                 event = events.recv() => match event {
@@ -101,7 +103,8 @@ impl<'a> Supervisor<'a> {
                     Some(Event::ShimGone) | None => break self.on_shim_gone().await,
                 },
                 Some(_) = held.lost(), if !self.lost => self.on_lost(),
-                () = tokio::time::sleep(self.timing.look) => {}
+                Ok(_) = renewed, if !self.lost => {}
+                () = tokio::time::sleep(next_look) => {}
             }
         };
         self.job.shim_is_done();
@@ -117,24 +120,31 @@ impl<'a> Supervisor<'a> {
         result.map(|ended| Ended { interrupted: ended.interrupted.filter(|_| had), ..ended })
     }
 
-    /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one.
-    fn tell_shim(&mut self) {
+    /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one. Returns after how long
+    /// it is to be called again, unless there is news before.
+    fn tell_shim(&mut self) -> Duration {
         let (term_at, kill_at) = self.timing.of(&self.held);
+        let mut knows = true;
         if self.lost {
             // A loss is final. It may bring the end forward, but never put it off.
             let kill_at = kill_at.min(self.told.1);
             self.told_lost = self.told_lost || self.job.order(Order::End { kill_at });
+            knows = self.told_lost;
             self.told.1 = kill_at;
-        } else if term_at > self.told.0.after(Duration::from_millis(1))
-            && self.job.order(Order::Lease { term_at, kill_at })
-        {
-            self.told = (term_at, kill_at);
+        } else if term_at > self.told.0.after(Duration::from_millis(1)) {
+            knows = self.job.order(Order::Lease { term_at, kill_at });
+            if knows {
+                self.told = (term_at, kill_at);
+            }
         }
-        if Moment::now() > self.told.1.after(self.timing.margin / 2) {
+        let missed = self.told.1.after(self.timing.margin / 2);
+        let left = missed.since(Moment::now());
+        if left.is_zero() {
             // The shim is stopped; or fairlock was stopped, and its report is still to be read.
             self.lost = true;
             self.job.kill_shim();
         }
+        if knows && !left.is_zero() { left } else { self.timing.retry }
     }
 
     fn on_lost(&mut self) {

@@ -13,8 +13,8 @@ pub(crate) struct Timing {
     pub(crate) notice: Duration,
     /// How long before the lease's end the command is sent KILL: the time that the kernel may need to end it.
     pub(crate) margin: Duration,
-    /// The interval at which the supervisor checks whether the lease was renewed.
-    pub(crate) look: Duration,
+    /// How long the supervisor waits before it repeats what the shim did not take.
+    pub(crate) retry: Duration,
 }
 
 impl Timing {
@@ -22,7 +22,7 @@ impl Timing {
         let margin = (lease / 20).clamp(Duration::from_millis(25), Duration::from_millis(500)).min(lease / 6);
         // All of --kill-after, unless that would leave too little of the lease for renewals.
         let notice = kill_after.saturating_add(margin).min(lease / 3);
-        Self { notice, margin, look: (lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1)) }
+        Self { notice, margin, retry: (lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1)) }
     }
 
     /// When the command is sent TERM and when KILL, unless the lease is renewed.
@@ -45,7 +45,7 @@ mod tests {
                 let timing = Timing::new(lease, kill_after);
                 assert!(timing.notice + lease / 3 < lease, "{lease:?} {timing:?}");
                 assert!(timing.margin <= timing.notice && !timing.margin.is_zero(), "{lease:?} {timing:?}");
-                assert!(timing.look < lease / 4, "{lease:?} {timing:?}");
+                assert!(timing.retry < lease / 4, "{lease:?} {timing:?}");
             }
         }
         assert_eq!(Timing::new(Duration::from_secs(30), Duration::from_secs(5)).notice, Duration::from_millis(5_500));

@@ -4,9 +4,9 @@ use super::*;
 use crate::protocol::{AcquireRequest, LeaveRequest, Push};
 
 fn message(machine: &mut Machine, kind: PushKind, lock: &str, secret: &str) -> Vec<Effect> {
-    let queue = LockKeys::new("fairlock", lock).keys[0].clone();
+    let lock = LockKeys::new("fairlock", lock).keys[0].clone();
     // With a token far ahead, as one would choose who wants to be believed.
-    let push = Push { kind, id: "client.1".into(), token: 1 << 52, ticket: 6, secret: secret.into(), queue };
+    let push = Push { kind, id: "client.1".into(), token: 1 << 52, ticket: 6, secret: secret.into(), lock };
     machine.handle(at(1.0), Event::Push(push));
     machine.effects(at(1.0))
 }
@@ -25,9 +25,8 @@ fn a_grant_is_believed_if_it_names_the_lock_and_the_secret_of_the_waiter() {
 fn a_lease_is_broken_by_a_message_if_it_names_the_lock_and_the_secret_of_the_holder() {
     for (lock, secret, believed) in [("x", "s", true), ("x", "", false), ("y", "s", false)] {
         let mut machine = holding(LockOptions::new());
-        let queue = LockKeys::new("fairlock", lock).keys[0].clone();
-        let push =
-            Push { kind: PushKind::Break, id: "client.1".into(), token: 7, ticket: 6, secret: secret.into(), queue };
+        let (kind, key) = (PushKind::Break, LockKeys::new("fairlock", lock).keys[0].clone());
+        let push = Push { kind, id: "client.1".into(), token: 7, ticket: 6, secret: secret.into(), lock: key };
         machine.handle(at(1.0), Event::Push(push));
         assert_eq!(lost(&machine.effects(at(1.0))) == Some(&LostReason::Broken), believed, "{lock} {secret:?}");
     }

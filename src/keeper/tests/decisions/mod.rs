@@ -53,10 +53,10 @@ pub(super) fn alive(rank: u64, lease_left: Duration) -> Answer {
 
 /// Of a lease from the place that `queued` tells.
 pub(super) fn pushed(machine: &mut Machine, now: f64, kind: PushKind, id: Id, token: u64) {
-    let queue = LockKeys::new("fairlock", "x").keys[0].clone();
+    let lock = LockKeys::new("fairlock", "x").keys[0].clone();
     machine.handle(
         at(now),
-        Event::Push(Push { kind, id: format!("client.{id}"), token, ticket: 6, secret: "s".into(), queue }),
+        Event::Push(Push { kind, id: format!("client.{id}"), token, ticket: 6, secret: "s".into(), lock }),
     );
 }
 

@@ -16,7 +16,7 @@ pub use self::crowd::{Crowd, run_all};
 pub use self::drive::{Driver, complete, insist};
 pub use self::late::a_late_acquire_costs_a_window;
 pub use self::subject::{Subject, What};
-use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, proxy::Fault};
+use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, proxy::Fault, state, state::State};
 
 /// Nothing here ends by itself while a test runs: what is gone was given back.
 pub fn long() -> LockOptions {
@@ -204,21 +204,18 @@ fn digest(script: &str) -> String {
     fairlock::testing::digest(script)
 }
 
-fn key(name: &str, what: &str) -> String {
-    format!("fairlock:{{{name}}}:{what}")
-}
-
 fn is_granted(raw: &mut redis::Connection, name: &str) -> bool {
-    redis::cmd("EXISTS").arg(key(name, "leases")).query(raw).unwrap()
+    State::read(raw, name).is_some_and(|state| state.holder().is_some())
 }
 
 fn waiting(raw: &mut redis::Connection, name: &str) -> usize {
-    redis::cmd("ZCARD").arg(key(name, "queue")).query(raw).unwrap()
+    redis::cmd("ZCARD").arg(format!("fairlock:{{{name}}}:waiters")).query(raw).unwrap()
 }
 
-/// What is there of a lock that nobody holds or wants, besides its `:state`.
-fn left_behind(raw: &mut redis::Connection, name: &str) -> Vec<&'static str> {
-    let mut left = vec!["queue", "sessions", "leases", "entries"];
-    left.retain(|what| redis::cmd("EXISTS").arg(key(name, what)).query(raw).unwrap());
-    left
+/// What is there of a lock that nobody holds or wants, besides its packed state: fields, and how many wait.
+fn left_behind(raw: &mut redis::Connection, name: &str) -> Vec<String> {
+    let mut fields: Vec<String> = redis::cmd("HKEYS").arg(state::key(name)).query(raw).unwrap();
+    fields.retain(|field| !field.is_empty());
+    fields.extend(Some(waiting(raw, name)).filter(|waiting| *waiting > 0).map(|waiting| format!("{waiting} waiters")));
+    fields
 }

@@ -1,11 +1,11 @@
-//! Deadlines of the state machine: one per key, the earliest first.
+//! Deadlines of machines and routes: one per key, the earliest first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Time;
 
 #[derive(Debug, Clone, Hash)]
-pub(in crate::keeper) struct Timers<K> {
+pub(super) struct Timers<K> {
     order: BTreeSet<(Time, K)>,
     at: BTreeMap<K, Time>,
 }
@@ -21,7 +21,18 @@ impl<K: Ord + Clone> Timers<K> {
         self.order.insert((time, key));
     }
 
-    pub(in crate::keeper) fn clear(&mut self, key: &K) {
+    /// Keeps an earlier time for this key, if it has one.
+    pub(super) fn set_once(&mut self, key: K, time: Time) {
+        if !self.contains(&key) {
+            self.set(key, time);
+        }
+    }
+
+    pub(super) fn contains(&self, key: &K) -> bool {
+        self.at.contains_key(key)
+    }
+
+    pub(super) fn clear(&mut self, key: &K) {
         if let Some(time) = self.at.remove(key) {
             self.order.remove(&(time, key.clone()));
         }

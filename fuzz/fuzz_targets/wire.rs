@@ -1,0 +1,23 @@
+//! Whatever comes over a connection: the same in any pieces, no reply to a request that was not made, and read as the redis
+//! crate reads it.
+#![no_main]
+
+use fairlock::testing::{converse, read_frames, shown_frame};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (u8, [u8; 6], &[u8])| {
+    let (size, questions, bytes) = input;
+    let (frames, end) = read_frames(bytes, usize::MAX);
+    assert_eq!((&frames, &end), (&read_frames(bytes, size.into()).0, &read_frames(bytes, size.into()).1));
+    let (said, ended) = converse(&questions, bytes, usize::MAX);
+    assert_eq!((&said, &ended), (&converse(&questions, bytes, size.into()).0, &converse(&questions, bytes, size.into()).1));
+    // Each reply belongs to a request that was made, and comes in its turn.
+    let tags: Vec<u64> = said.iter().filter_map(|said| said.split(' ').next()?.parse().ok()).collect();
+    assert!(tags.iter().all(|tag| (1..=6).contains(tag)) && tags.len() <= questions.len());
+
+    // The library takes numbers with spaces around them, and refuses some texts that are passed on here.
+    let Ok(value) = redis::parse_redis_value(bytes) else { return };
+    if let Some(first) = frames.first() {
+        assert_eq!(*first, shown_frame(&value));
+    }
+});

@@ -1,0 +1,283 @@
+-- break: an operator breaks a lease. Its holder is told, and the lease is not renewed any more: it ends when the holder
+-- releases it, or expires. Another call tells the holder again. `force` ends the lease at once, whether the holder knows or
+-- not, and also ends a recovery; with token 0 it ends only the recovery. Clients whose heartbeat interval is known have the
+-- time to return to their places.
+-- KEYS: lock waiters
+-- ARGV: token force
+-- REPLY: told left_us | ended left_us | unknown left_us
+local their_token, force = tonumber(ARGV[1]), ARGV[2]
+local MOST_US = 30 * 86400000000 -- no lease is longer
+-- keys: the keys of one lock, in the order in which every script declares them, and the form of its fields.
+-- SETS: call max min lock waiters CLIENT_OF BAD_ID SESSION LEASE LIVENESS CHANNEL SECRET LABEL OWNER
+local call, max, min = redis.call, math.max, math.min -- a local is found faster
+local lock, waiters = KEYS[1], KEYS[2]
+-- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session.
+local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
+local SESSION = '<dd' -- until when the client counts as alive, and how many waiters it has
+local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the places of an entry's values
+local found, joining = call('HGET', lock, ''), false
+-- begin: the parts with which every verb that writes begins.
+-- state: reads the numbers and the holder of the lock.
+-- NEEDS: lock waiters found joining
+-- SETS: VERSION NUMBERS broken cut stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
+-- SETS: waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
+local VERSION, NUMBERS = 1, '<BBBddddddddddddddddd' -- one field, because a number as text costs as much as a command
+local broken, cut, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
+  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local found_waiting = 0
+local holder = '' -- the id of the holder, or empty
+if found then
+  local version = string.byte(found)
+  if version ~= VERSION then
+    return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. version .. ', this client knows layout ' .. VERSION)
+  end
+  local size
+  version, broken, cut, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
+    struct.unpack(NUMBERS, found)
+  holder, found_waiting = string.sub(found, size), waiting
+end
+-- The keys of a lock live and die together: if they disagree, data was lost. The length is also read before the first
+-- waiter joins, so that a key of another type is found before the first write.
+local lost = false
+if waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0) then
+  lost = call('ZCARD', waiters) ~= waiting
+end
+-- time: the only place that reads the server's clock. Tests replace this file by a clock of their own.
+-- SETS: raw
+-- TIME is read once per script: up to Redis 7.0 it moves on while a script runs.
+local raw
+do
+  local time = call('TIME')
+  raw = time[1] * 1000000 + time[2]
+end
+-- clock: the lock clock. All times are whole µs below 2^53, exact in Lua and in scores.
+-- NEEDS: raw skew seen pace live_until holder holder_end
+-- SETS: now skew pace found_holder lapsed holder holder_end
+local now = raw + skew
+local found_holder, lapsed = holder, ''
+do
+  if live_until <= seen then
+    pace = 0
+  elseif pace > 0 then
+    -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
+    now = min(now, seen + 2 * pace)
+  end
+  now = max(now, seen)
+  skew = now - raw
+
+  -- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
+  if holder ~= '' and holder_end <= now then
+    lapsed, holder, holder_end = holder, '', 0
+  end
+end
+-- plan: scripts read first and only plan their writes. The new holder and numbers are planned by setting the variables;
+-- all other plans are declared here.
+-- SETS: contender terms place ends queued joins sessions leaving fields messages again
+local contender, terms, place, ends -- the asking id, its entry, its place, and when its lease would end
+local queued, joins -- whether it is in the queue already, and whether it queues if it is not granted the lock
+local sessions = {} -- by client: {until when it counts as alive, how many waiters it has}, as read or as planned
+local leaving = {} -- the ids that leave the queue, a list and a set
+local fields, messages = {}, {} -- entries to write, and messages to publish
+local again = false -- whether the batch limit was reached, so that the caller asks again
+-- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
+-- bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
+-- NEEDS: lost found raw now
+-- SETS: stamp epoch recover_until recover_for waiting found_waiting live_until longest broken cut holder holder_end found_holder lapsed
+if lost then
+  -- New stamps continue after those of the dropped queue.
+  local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
+  stamp = max(raw, stamp + 1, tonumber(last or 0) + 1)
+  epoch = stamp
+  if found then
+    -- No other waiter is granted the lock before the last lease is over and the slowest waiter had the time to return.
+    recover_for = max(recover_until - now, 3 * pace, live_until - now, holder_end - now, longest)
+    recover_until = now + recover_for
+  end
+  waiting, found_waiting, live_until, longest, broken, cut = 0, 0, 0, 0, 0, 0
+  holder, holder_end, found_holder, lapsed = '', 0, '', ''
+end
+
+local client, word, told = '', 'unknown', {'left_us', 0}
+if holder ~= '' and holder_token == their_token then
+  word, told = 'told', {'left_us', holder_end - now}
+  local entry = cmsgpack.unpack(call('HGET', lock, holder))
+  messages[1] = {entry, 'break', holder, holder_token, holder_ticket, holder_end - now}
+  -- In a recovery a lease can be re-asserted if no newer token is known. A lease that was broken must not be.
+  token = max(token, their_token + 1)
+  stamp = max(stamp, token)
+  if force == '1' then
+    word = 'ended'
+    holder, holder_end = '', 0
+  else
+    broken = 1
+  end
+elseif their_token == 0 and force == '1' and now < recover_until then
+  word = 'ended'
+end
+if word == 'ended' and now < recover_until then
+  -- From now on the recovery waits only for waiters that are returning, and no client prolongs it.
+  local ends_by = now + 3 * pace
+  recover_for = MOST_US
+-- cut_short: ends an open recovery by `ends_by`, and with it a lease from before the loss of data.
+-- NEEDS: ends_by now
+-- SETS: recover_until holder holder_end
+recover_until = min(recover_until, max(now, ends_by))
+if holder ~= '' and cut == 1 then
+  holder_end = min(holder_end, recover_until)
+  if holder_end <= now then holder, holder_end = '', 0 end
+end
+end
+-- promote: grants a free lock to the first live waiter and tells it by a message; zombies before it are purged. A contender
+-- is alive, and learns of its grant from the reply.
+-- NEEDS: client contender terms place ends queued joins sessions leaving fields messages
+-- SETS: holder holder_end holder_token holder_ticket broken cut token stamp grants longest waiting again
+do
+  local BATCH = 100 -- the most waiters that one call examines, so that its work is bounded
+  if holder == '' and now >= recover_until then
+    local grantee, its_terms, its_place, its_end = nil, terms, place, ends
+    local looked, my_turn = 0, waiting == 0
+    local page, from, at = {}, 0, 1
+    while not my_turn and not grantee do
+      if at > #page then
+        -- The first waiter is nearly always alive.
+        page = call('ZRANGE', waiters, from, from == 0 and 0 or BATCH - 1, 'WITHSCORES')
+        from, at = from + #page / 2, 1
+        if #page == 0 then break end
+      end
+      local head, its_ticket = page[at], tonumber(page[at + 1])
+      my_turn = contender and its_ticket >= place
+      if not my_turn then
+        at, looked = at + 2, looked + 1
+        if not leaving[head] then
+          leaving[#leaving + 1], leaving[head], waiting = head, true, waiting - 1
+          local its_client = string.match(head, CLIENT_OF)
+          local entry, session = unpack(call('HMGET', lock, head, its_client .. '.'))
+          sessions[its_client] = sessions[its_client] or {struct.unpack(SESSION, session)}
+          local alive_until = sessions[its_client][1]
+          if alive_until > now then
+            -- The claim ends with the session: processes that died together cost one liveness window, not one each.
+            grantee, its_terms, its_place = head, cmsgpack.unpack(entry), its_ticket
+            its_end = min(now + its_terms[LEASE], now + its_terms[LIVENESS], alive_until)
+          end
+        end
+      end
+    end
+
+    again = not grantee and not my_turn and looked == BATCH and waiting > 0
+    if contender and not grantee and not again then
+      grantee = contender
+      if queued then leaving[#leaving + 1], leaving[contender], waiting = contender, true, waiting - 1 end
+    end
+    if grantee then
+      stamp = max(raw, stamp + 1)
+      holder, token, grants = grantee, stamp, grants + 1
+      -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its token
+      -- stands in.
+      holder_end, holder_token, holder_ticket, broken, cut = its_end, token, min(its_place, token), 0, 0
+      longest = max(longest, its_terms[LEASE])
+      if holder ~= contender then
+        messages[#messages + 1] = {its_terms, 'grant', holder, holder_token, holder_ticket, holder_end - now}
+      end
+    end
+  end
+
+  if contender and (joins or holder == contender) then
+    fields[1], fields[2] = contender, cmsgpack.pack(terms) -- also of a waiter in the queue, whose terms may have changed
+    longest = max(longest, terms[LEASE])
+    if holder ~= contender and not queued then
+      waiting = waiting + 1
+      sessions[client][2] = sessions[client][2] + 1
+    end
+  end
+end
+local lenient = true
+-- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that empties
+-- a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal, messages.
+-- A `lenient` script goes on when memory is short.
+-- NEEDS: lenient lost found found_holder found_waiting contender queued joins place sessions leaving fields messages
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut
+do
+  local DAY_US, HOUR_US = 86400000000, 3600000000
+  local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
+  local stands = holder ~= '' or waiting > 0
+  if waiting == 0 then live_until = 0 end
+  if holder == '' then holder_end, holder_token, holder_ticket, broken, cut = 0, 0, 0, 0, 0 end
+  -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
+  local rest_us = max(recover_until - now, stamp - raw, 0)
+  if stands then rest_us = max(rest_us, max(holder_end, live_until) - now) end
+  -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;
+  -- any other after a day, because tokens must rise over a clock that jumps forwards and back.
+  local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
+  local new_ttl = not found or lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
+  if new_ttl then ttl_until = needed_until + SLACK_US end
+
+  -- A session is removed with its last waiter, an entry with the lease or the place, unless its id has the other now.
+  local gone = {}
+  if found_holder ~= '' and found_holder ~= holder and not (joins and found_holder == contender) then
+    gone[1] = found_holder
+  end
+  for i = 1, #leaving do
+    local leaver = leaving[i]
+    if leaver ~= holder then gone[#gone + 1] = leaver end
+    local its_client = string.match(leaver, CLIENT_OF)
+    local session = sessions[its_client]
+    if not session then
+      session = {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+      sessions[its_client] = session
+    end
+    session[2] = session[2] - 1
+  end
+  for its_client, session in pairs(sessions) do
+    if session[2] == 0 then
+      gone[#gone + 1] = its_client .. '.'
+    else
+      fields[#fields + 1], fields[#fields + 2] = its_client .. '.', struct.pack(SESSION, session[1], session[2])
+    end
+  end
+
+  if lost then call('DEL', lock, waiters) end
+  if stands or epoch > 0 then
+    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, stamp, token, epoch, now, skew, pace, pace_until, recover_until,
+      recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+    local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
+    if type(written) == 'table' then
+      -- Most likely memory is short. Once a script has written anything, the server accepts its other writes.
+      if not lenient then return written end
+      call('PEXPIRE', lock, DAY_US / 1000)
+      call('HSET', lock, '', numbers, unpack(fields))
+      new_ttl = true
+    end
+  end
+  if #gone > 0 then call('HDEL', lock, unpack(gone)) end
+  if joins and not queued and holder ~= contender then call('ZADD', waiters, place, contender) end
+  if new_ttl or waiting > 0 and found_waiting == 0 then
+    local ttl = string.format('%.0f', math.ceil((ttl_until - raw) / 1000))
+    if new_ttl then call('PEXPIRE', lock, ttl) end
+    if waiting > 0 then call('PEXPIRE', waiters, ttl) end
+  end
+  if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
+
+  -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
+  for i = 1, #messages do
+    local its_terms, kind, its_id, its_token, its_ticket, left = unpack(messages[i])
+    local to = its_terms[CHANNEL]
+    -- Redis turns whole numbers below 2^53 into exact text, in commands and replies, but Lua does not. Only the numbers
+    -- are formatted: %s ends a text at its first NUL, and a name may have one.
+    local message = kind .. ' ' .. its_id .. string.format(' %.0f %.0f %.0f ', its_token, its_ticket, left)
+      .. its_terms[SECRET] .. ' ' .. lock
+    -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none: all nodes get the message.
+    local sent = string.find(to, '{', 1, true) and redis.pcall('SPUBLISH', to, message)
+    if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end
+  end
+end
+-- answer: a reply is a word, then names and values. Every waiter learns from it when to ask next. The reply is one string
+-- with a MessagePack array: for Redis an array of its own costs as much as the rest of a script.
+-- NEEDS: client word told again
+if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
+  told[#told + 1], told[#told + 2] = 'holder', holder
+  told[#told + 1], told[#told + 2] = 'holder_token', holder_token
+  told[#told + 1], told[#told + 2] = 'holder_ticket', holder_ticket
+end
+if again then told[#told + 1], told[#told + 2] = 'again', '1' end
+return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', pace, 'longest_us', longest,
+  'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})

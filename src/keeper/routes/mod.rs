@@ -1,0 +1,415 @@
+//! Which server serves each lock, and over which connection the keeper reaches it: decisions without I/O.
+//!
+//! The locks of a hash slot share a *route* to the server that serves them. Without a cluster all locks are in one slot,
+//! and its route leads to the one server, or to the master that the sentinels name. Every machine (see [`super::machine`])
+//! has one route and hears of nothing else: that it opened, answers and pushes, that it closed.
+//!
+//! ```text
+//!   closed ──▶ server known? ──▶ connected? ──▶ old server has answered? ──▶ channel subscribed? ──▶ open
+//!                 search.rs        peers.rs                slots.rs                slots.rs
+//! ```
+//!
+//! A route that closes goes these steps again by itself, for ever. Each attempt to connect, and the connection that comes
+//! of it, is a *line* with a number of its own: whatever the loop reports of a line that [`Routes`] has given up finds no
+//! entry and changes nothing.
+//!
+//! A line that ends closes all routes over it. The keeper connects again with backoff; it asks the sentinels each time,
+//! and the nodes of a cluster which of them serves what. A node that names another one for a slot (MOVED, or an
+//! unsubscription that nobody asked for) closes the route of that slot alone. The keeper follows at once; if the next node
+//! names another one too, it asks all nodes first. A route opens at its new server only when the old one has answered
+//! every request of the slot, or its line is given up: a request that waits in a socket must not be executed after the
+//! slot has come back.
+//!
+//! `first.rs` has the first attempt to connect, whose outcome a caller awaits; `replicas.rs` the questions to replicas,
+//! which go over a second connection.
+
+mod first;
+mod peers;
+mod replicas;
+mod search;
+mod slots;
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::first::First;
+use self::peers::{Link, Role};
+use self::replicas::Question;
+use self::search::Search;
+use self::slots::Route;
+use super::machine::{self, RequestId};
+use super::timers::Timers;
+use crate::clock::Time;
+use crate::error::ConnectError;
+use crate::protocol::{Failure, LockKeys, Push, Request};
+use crate::server::{Node, Previous, Reply, Slot, SlotMap, slot_of};
+
+/// The least time that connecting may take: a lost packet must not outlast a short lease, nor a slow network fail.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// One attempt to connect or to ask a node, and the connection that comes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Line(pub(crate) u64);
+
+/// How the servers of the locks are found.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Shape {
+    /// The one server at this address.
+    Server(String),
+    /// These sentinels name the master.
+    Sentinels(Vec<Node>),
+    /// These nodes name the servers of all slots.
+    Cluster(Vec<Node>),
+}
+
+/// What a connection that is set up tells of its server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub(crate) address: String,
+    /// Which connection of which run of the server this is.
+    pub(crate) run: Option<Previous>,
+    /// Whether late requests of an old connection are ruled out.
+    pub(crate) can_kill: bool,
+    pub(crate) is_replica: bool,
+    /// A replica may be told to take writes.
+    pub(crate) read_only: bool,
+    /// Whether the server knows sharded channels.
+    pub(crate) shards: bool,
+    /// Something that its operator should know.
+    pub(crate) warning: Option<String>,
+}
+
+/// What a node answers that was asked.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    Master(Node),
+    Slots(SlotMap),
+}
+
+#[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant)] // The large one is the usual one.
+pub(crate) enum Event {
+    /// A caller has to do with a lock of this slot, which needs answers this quickly.
+    Want {
+        slot: Slot,
+        name: Arc<str>,
+        patience: Duration,
+    },
+    /// The machine of the slot needs answers this quickly from now on.
+    Patience {
+        slot: Slot,
+        patience: Duration,
+    },
+    /// The machine of the slot asks its server.
+    Send {
+        slot: Slot,
+        request: RequestId,
+        call: Request,
+    },
+    /// The machine of the slot asks how many replicas have what was written so far.
+    Replicate {
+        slot: Slot,
+        request: RequestId,
+        keys: Arc<LockKeys>,
+        replicas: u32,
+        within: Duration,
+    },
+    /// The machine of the slot has given up the server: it does not answer.
+    GiveUp {
+        slot: Slot,
+    },
+    /// The connection of this line is set up.
+    Ready {
+        line: Line,
+        facts: Facts,
+    },
+    /// Connecting, or asking a node, failed.
+    Failed {
+        line: Line,
+        error: ConnectError,
+    },
+    Found {
+        line: Line,
+        found: Found,
+    },
+    Replied {
+        line: Line,
+        slot: Slot,
+        request: RequestId,
+        call: Request,
+        reply: Reply,
+    },
+    Subscribed {
+        line: Line,
+        channel: Arc<str>,
+    },
+    NotSubscribed {
+        line: Line,
+        channel: Arc<str>,
+        reply: Reply,
+    },
+    /// By the server itself, when a slot leaves it.
+    Unsubscribed {
+        line: Line,
+        channel: Arc<str>,
+    },
+    Pushed {
+        line: Line,
+        push: Push,
+    },
+    /// So many replicas have what was written before they were asked about.
+    Replicas {
+        line: Line,
+        result: Result<u32, Failure>,
+    },
+    Ended {
+        line: Line,
+        cause: Arc<str>,
+    },
+    Tick,
+}
+
+/// What the loop is to do.
+#[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant)] // The large one is the usual one.
+pub(crate) enum Effect {
+    /// Connect, end the connection of before, subscribe to the channel; to this node, or to the one server of the URL.
+    Connect {
+        line: Line,
+        node: Option<Node>,
+        channel: Option<Arc<str>>,
+        previous: Option<Previous>,
+        by: Time,
+    },
+    /// Connect once more to the same server, for questions to its replicas.
+    Beside {
+        line: Line,
+        node: Option<Node>,
+        by: Time,
+    },
+    /// Ask this sentinel for the master, or this node which of them serves which slots.
+    Ask {
+        line: Line,
+        node: Node,
+        by: Time,
+    },
+    Send {
+        line: Line,
+        slot: Slot,
+        request: RequestId,
+        call: Request,
+        channel: Arc<str>,
+        asking: bool,
+    },
+    Subscribe {
+        line: Line,
+        channel: Arc<str>,
+        sharded: bool,
+    },
+    /// Ask how many replicas have what was written so far.
+    Replicas {
+        line: Line,
+        keys: Arc<LockKeys>,
+        replicas: u32,
+        within: Duration,
+    },
+    /// Close the connection, or forget the attempt.
+    Drop {
+        line: Line,
+    },
+    /// The machine of this slot is to hear this.
+    Tell {
+        slot: Slot,
+        event: machine::Event,
+    },
+    /// The outcome of the first attempt to connect.
+    First(Result<(), ConnectError>),
+    /// For people to read.
+    Note {
+        warning: bool,
+        text: String,
+    },
+}
+
+/// A server: the only one, wherever it is, or a node of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Peer {
+    Only,
+    Node(Node),
+}
+
+impl Peer {
+    fn node(&self) -> Option<&Node> {
+        match self {
+            Self::Only => None,
+            Self::Node(node) => Some(node),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Timer {
+    /// The pause before the next attempt to connect is over.
+    Pause(Peer),
+    /// Connecting has taken too long.
+    Connect(Peer),
+    /// The server has not confirmed the subscription of this slot.
+    Confirm(Slot),
+    /// A subscription that was refused is to be asked for again.
+    Subscribe(Slot),
+    /// The old server of this slot has not answered everything.
+    Drain(Slot),
+    /// The pause before the next search is over.
+    Search,
+    /// The nodes that were asked are silent: ask others too.
+    AskMore,
+    /// This node has not answered in time.
+    Asked(Line),
+    /// The first attempt to connect tries another node.
+    NextTry,
+    /// The replicas of this server were asked in vain.
+    Replicas(Peer),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Routes {
+    shape: Shape,
+    client: Arc<str>,
+    prefix: Arc<str>,
+    random: fastrand::Rng,
+    routes: BTreeMap<Slot, Route>,
+    /// Whose hand-offs come to each channel: there may be thousands, and what is said of one concerns no other.
+    slots: BTreeMap<Arc<str>, Slot>,
+    links: BTreeMap<Peer, Link>,
+    /// The lines that are of use, and for what.
+    lines: BTreeMap<Line, Role>,
+    last_line: u64,
+    map: SlotMap,
+    search: Option<Search>,
+    /// Searches since all routes were open and led to answers: that one node answers tells nothing of another.
+    searches: u32,
+    first: Option<First>,
+    timers: Timers<Timer>,
+    effects: Vec<Effect>,
+}
+
+impl Routes {
+    /// `first`: a caller awaits the outcome of the first attempt to connect, which begins at once.
+    pub(crate) fn new(now: Time, shape: Shape, client: Arc<str>, prefix: Arc<str>, seed: u64, first: bool) -> Self {
+        let mut routes = Self {
+            shape,
+            client,
+            prefix,
+            random: fastrand::Rng::with_seed(seed),
+            routes: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            links: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            last_line: 0,
+            map: SlotMap::default(),
+            search: None,
+            searches: 0,
+            first: None,
+            timers: Timers::new(),
+            effects: Vec::new(),
+        };
+        if first {
+            routes.begin(now);
+        }
+        routes
+    }
+
+    fn is_cluster(&self) -> bool {
+        matches!(self.shape, Shape::Cluster(_))
+    }
+
+    /// The slot of a lock. Without a cluster all are in one.
+    pub(crate) fn slot(&self, name: &str) -> Slot {
+        if self.is_cluster() { slot_of(name) } else { 0 }
+    }
+
+    /// When to come back with a [`Event::Tick`] if nothing else happens.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// What is to be done now, in order.
+    pub(crate) fn effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Takes in one event. Deadlines are judged at a [`Event::Tick`] alone, after all that is at hand was taken in: a
+    /// connection that is ready is not late because this process was stopped.
+    pub(crate) fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Want { slot, name, patience } => self.want(now, slot, &name, patience),
+            Event::Patience { slot, patience } => self.set_patience(now, slot, patience),
+            Event::Send { slot, request, call } => self.send(slot, request, call),
+            Event::Replicate { slot, request, keys, replicas, within } => {
+                self.replicate(now, Question { slot, request, keys, replicas, within });
+            }
+            Event::GiveUp { slot } => self.give_up(now, slot),
+            Event::Ready { line, facts } => self.ready(now, line, facts),
+            Event::Failed { line, error } => self.failed(now, line, error),
+            Event::Found { line, found } => self.found(now, line, found),
+            Event::Replied { line, slot, request, call, reply } => self.replied(now, line, slot, request, call, reply),
+            Event::Subscribed { line, channel } => self.subscribed(now, line, &channel),
+            Event::NotSubscribed { line, channel, reply } => self.not_subscribed(now, line, &channel, reply),
+            Event::Unsubscribed { line, channel } => self.unsubscribed(now, line, &channel),
+            Event::Pushed { line, push } => self.pushed(line, push),
+            Event::Replicas { line, result } => self.replicas_answered(now, line, result),
+            Event::Ended { line, cause } => self.ended(now, line, &cause),
+            Event::Tick => {
+                while let Some(timer) = self.timers.pop(now) {
+                    self.on_timer(now, timer);
+                }
+            }
+        }
+    }
+
+    fn on_timer(&mut self, now: Time, timer: Timer) {
+        match timer {
+            Timer::Pause(peer) => self.attempt(now, &peer),
+            Timer::Connect(peer) => self.silent(now, &peer),
+            Timer::Confirm(slot) => self.not_confirmed(now, slot),
+            Timer::Subscribe(slot) => self.open(now, slot),
+            Timer::Drain(slot) => self.not_drained(now, slot),
+            Timer::Search | Timer::AskMore => self.ask_more(now),
+            Timer::Asked(line) => self.asked_in_vain(now, line),
+            Timer::NextTry => drop(self.try_another(now)),
+            Timer::Replicas(peer) => {
+                self.replicas_failed(now, &peer, &Failure::Refused("the replicas were asked in vain".into()));
+            }
+        }
+    }
+
+    fn new_line(&mut self) -> Line {
+        self.last_line += 1;
+        Line(self.last_line)
+    }
+
+    fn tell(&mut self, slot: Slot, event: machine::Event) {
+        self.effects.push(Effect::Tell { slot, event });
+    }
+
+    fn note(&mut self, warning: bool, text: String) {
+        self.effects.push(Effect::Note { warning, text });
+    }
+
+    /// At once, then after 10 ms, doubled up to 640 ms, half of it by chance; but never for more than a quarter of the
+    /// patience of the locks that wait: a pause that outlasts a session or a lease costs it, although the server was there
+    /// in between.
+    fn back_off(&mut self, attempts: u32, patience: Duration) -> Duration {
+        let ceiling = if attempts == 0 { 0 } else { 5_u64 << attempts.min(7) };
+        Duration::from_millis(ceiling / 2 + self.random.u64(0..=ceiling / 2)).min(patience / 4)
+    }
+}
+
+/// Longer each time that it was in vain: the network may be slow and the server alive.
+fn patience_after(attempts: u32, needed: Duration) -> Duration {
+    (needed.max(LEAST_PATIENCE) * (1 << attempts.min(3))).min(machine::ANSWER_TIMEOUT)
+}

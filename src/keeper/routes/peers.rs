@@ -1,0 +1,296 @@
+//! The servers, and one line to each: connected when it is needed, and again when it ends.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::replicas::Asking;
+use super::{Effect, Facts, Line, Peer, Routes, Shape, Timer, patience_after};
+use crate::clock::Time;
+use crate::error::ConnectError;
+use crate::keeper::machine::ANSWER_TIMEOUT;
+use crate::server::{Node, Previous, Slot};
+
+/// What a line is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Requests and messages.
+    Main(Peer),
+    /// Questions to the replicas.
+    Beside(Peer),
+}
+
+/// What the keeper knows of a server.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Link {
+    state: State,
+    /// Attempts that failed since the last answer.
+    pub(super) attempts: u32,
+    /// The last connection: what it may still have under way must not run after anything is asked again.
+    previous: Option<Previous>,
+}
+
+#[derive(Debug, Clone, Default)]
+enum State {
+    #[default]
+    Idle,
+    Pausing {
+        until: Time,
+    },
+    /// The sentinels are asked where it is.
+    Finding,
+    Connecting(Line, Option<Node>),
+    Up(Up),
+}
+
+/// A connection that is set up.
+#[derive(Debug, Clone)]
+pub(super) struct Up {
+    pub(super) line: Line,
+    /// None: the one server of the URL.
+    pub(super) node: Option<Node>,
+    pub(super) address: String,
+    pub(super) can_kill: bool,
+    pub(super) run: Option<Previous>,
+    /// Whether channels of slots are subscribed as sharded ones.
+    pub(super) sharded: bool,
+    pub(super) subscribed: BTreeSet<Arc<str>>,
+    /// Those that were asked for and not confirmed.
+    pub(super) subscribing: BTreeSet<Arc<str>>,
+    pub(super) asking: Asking,
+}
+
+impl Link {
+    pub(super) fn up(&self) -> Option<&Up> {
+        if let State::Up(up) = &self.state { Some(up) } else { None }
+    }
+
+    pub(super) fn up_mut(&mut self) -> Option<&mut Up> {
+        if let State::Up(up) = &mut self.state { Some(up) } else { None }
+    }
+
+    pub(super) fn is_connecting(&self) -> bool {
+        !matches!(self.state, State::Idle | State::Up(_))
+    }
+}
+
+impl Routes {
+    /// Connects, unless that is done or under way. `patience`: how soon whoever asks for this needs an answer.
+    pub(super) fn connect(&mut self, now: Time, peer: &Peer, patience: Duration) {
+        let link = self.links.entry(peer.clone()).or_default();
+        match link.state {
+            State::Idle => {}
+            State::Pausing { .. } => return self.hurry(now, peer, patience),
+            _ => return,
+        }
+        let attempts = link.attempts;
+        let pause = self.back_off(attempts, self.patience_at(peer).min(patience));
+        if let Some(link) = self.links.get_mut(peer) {
+            link.attempts = attempts.saturating_add(1);
+            link.state = State::Pausing { until: now + pause };
+        }
+        if pause.is_zero() {
+            return self.attempt(now, peer);
+        }
+        self.timers.set(Timer::Pause(peer.clone()), now + pause);
+    }
+
+    /// Shortens the pause before the next attempt for a lock that needs answers this quickly.
+    pub(super) fn hurry(&mut self, now: Time, peer: &Peer, patience: Duration) {
+        if let Some(Link { state: State::Pausing { until }, .. }) = self.links.get_mut(peer)
+            && now + patience / 4 < *until
+        {
+            *until = now + patience / 4;
+            self.timers.set(Timer::Pause(peer.clone()), *until);
+        }
+    }
+
+    /// How long the most impatient of the locks at this server can wait.
+    fn patience_at(&self, peer: &Peer) -> Duration {
+        let there = self.routes.values().filter(|route| route.peer.as_ref() == Some(peer));
+        there.map(|route| route.patience).min().unwrap_or(ANSWER_TIMEOUT)
+    }
+
+    /// The pause is over.
+    pub(super) fn attempt(&mut self, now: Time, peer: &Peer) {
+        let Some(link) = self.links.get_mut(peer) else { return };
+        if let Shape::Sentinels(_) = self.shape {
+            link.state = State::Finding;
+            self.search(now);
+        } else {
+            self.dial(now, peer, peer.node().cloned());
+        }
+    }
+
+    /// Connects to this node, or to the one server of the URL.
+    pub(super) fn dial(&mut self, now: Time, peer: &Peer, node: Option<Node>) {
+        let line = self.new_line();
+        let needed = self.patience_at(peer);
+        let channel = (!self.is_cluster()).then(|| self.channel());
+        let Some(link) = self.links.get_mut(peer) else { return };
+        // All that the first attempt consists of has one time together.
+        let by = self.first.as_ref().map(|first| first.by);
+        let by = by.unwrap_or_else(|| now + patience_after(link.attempts.saturating_sub(1), needed));
+        link.state = State::Connecting(line, node.clone());
+        let previous = link.previous.clone();
+        self.lines.insert(line, Role::Main(peer.clone()));
+        self.timers.set(Timer::Connect(peer.clone()), by);
+        self.effects.push(Effect::Connect { line, node, channel, previous, by });
+    }
+
+    /// Connecting has taken too long.
+    pub(super) fn silent(&mut self, now: Time, peer: &Peer) {
+        let Some(State::Connecting(line, node)) = self.links.get(peer).map(|link| &link.state) else { return };
+        let line = *line;
+        let address = match (node, &self.shape) {
+            (Some(node), _) => node.to_string(),
+            (None, Shape::Server(address)) => address.clone(),
+            (None, _) => String::new(),
+        };
+        self.drop_line(line);
+        self.not_connected(now, peer, ConnectError::silent(address), false);
+    }
+
+    pub(super) fn drop_line(&mut self, line: Line) {
+        self.lines.remove(&line);
+        self.effects.push(Effect::Drop { line });
+    }
+
+    pub(super) fn ready(&mut self, now: Time, line: Line, facts: Facts) {
+        let peer = match self.lines.get(&line) {
+            Some(Role::Main(peer)) => peer.clone(),
+            Some(Role::Beside(peer)) => {
+                let peer = peer.clone();
+                return self.beside(now, &peer, line, facts.run);
+            }
+            None => return self.effects.push(Effect::Drop { line }),
+        };
+        // In a cluster the nodes tell which of them are masters.
+        let no_master = match self.shape {
+            Shape::Sentinels(_) if facts.is_replica => {
+                Some("sentinels name it as the master, and it says that it is a replica")
+            }
+            Shape::Server(_) if facts.read_only => Some("it is a read-only replica"),
+            _ => None,
+        };
+        if let Some(cause) = no_master {
+            self.drop_line(line);
+            let error = ConnectError::NotReady { address: facts.address, cause: cause.into() };
+            return self.not_connected(now, &peer, error, false);
+        }
+        let subscribed = if self.is_cluster() { BTreeSet::new() } else { BTreeSet::from([self.channel()]) };
+        let sharded = self.is_cluster() && facts.shards;
+        let Some(link) = self.links.get_mut(&peer) else { return };
+        let State::Connecting(_, node) = std::mem::take(&mut link.state) else { return };
+        self.timers.clear(&Timer::Connect(peer.clone()));
+        let again = link.previous.is_some();
+        link.previous = facts.run.clone();
+        link.state = State::Up(Up {
+            line,
+            node,
+            address: facts.address,
+            can_kill: facts.can_kill,
+            run: facts.run,
+            sharded,
+            subscribed,
+            subscribing: BTreeSet::new(),
+            asking: Asking::default(),
+        });
+        if again {
+            self.note(false, "connected again".into());
+        } else if let Some(warning) = facts.warning {
+            self.note(true, warning);
+        }
+        self.first_connected();
+        self.open_all(now, &peer);
+    }
+
+    pub(super) fn failed(&mut self, now: Time, line: Line, error: ConnectError) {
+        match self.lines.remove(&line) {
+            Some(Role::Main(peer)) => {
+                let lasting = !error.is_transient();
+                self.not_connected(now, &peer, error, lasting);
+            }
+            Some(Role::Beside(peer)) => self.not_beside(now, &peer, &error),
+            None => self.node_failed(now, line, error),
+        }
+    }
+
+    /// `lasting`: waiting does not mend it.
+    pub(super) fn not_connected(&mut self, now: Time, peer: &Peer, error: ConnectError, lasting: bool) {
+        self.timers.clear(&Timer::Connect(peer.clone()));
+        if let Some(link) = self.links.get_mut(peer) {
+            link.state = State::Idle;
+        }
+        if self.first.is_some() {
+            return self.first_failed(now, peer, error);
+        }
+        let there = self.slots_at(peer);
+        if self.close_all(peer, &error.to_string().into()) || !self.is_cluster() {
+            self.connect(now, peer, ANSWER_TIMEOUT);
+        }
+        // What has the address of a node now says nothing of the cluster.
+        if lasting && (*peer == Peer::Only || !error.is_of_a_stranger()) {
+            self.deny(there, &error);
+        }
+        if self.is_cluster() {
+            self.search(now);
+        }
+    }
+
+    pub(super) fn ended(&mut self, now: Time, line: Line, cause: &Arc<str>) {
+        match self.lines.get(&line).cloned() {
+            Some(Role::Main(peer)) if self.links.get(&peer).is_some_and(|link| link.up().is_some()) => {
+                self.fail(now, &peer, cause);
+            }
+            Some(Role::Beside(peer)) => self.beside_ended(now, &peer, cause),
+            // While it is set up, its end shows there.
+            _ => {}
+        }
+    }
+
+    /// A connection broke, or is given up: all routes over it close, and it is made anew.
+    pub(super) fn fail(&mut self, now: Time, peer: &Peer, cause: &Arc<str>) {
+        let Some(link) = self.links.get_mut(peer) else { return };
+        let up = match std::mem::take(&mut link.state) {
+            State::Up(up) => up,
+            other => return link.state = other,
+        };
+        self.note(true, format!("the connection was lost, connecting again ({cause})"));
+        self.drop_line(up.line);
+        self.end_questions(peer, &up.asking);
+        self.close_all(peer, cause);
+        self.connect(now, peer, ANSWER_TIMEOUT);
+        if self.is_cluster() {
+            self.search(now);
+        }
+        self.nothing_more_over(now, up.line);
+    }
+
+    /// What was asked over a line that ended is not answered any more.
+    fn nothing_more_over(&mut self, now: Time, line: Line) {
+        let sent_on: Vec<_> = self.routes.iter_mut().map(|(slot, route)| (*slot, route.give_up(line))).collect();
+        for (slot, requests) in sent_on {
+            if self.routes.get(&slot).is_some_and(|route| route.line.is_some()) {
+                for request in requests {
+                    self.refuse(slot, request, "the node that its slot goes to was lost".into());
+                }
+            } else if self.timers.contains(&Timer::Drain(slot)) {
+                self.open(now, slot);
+            }
+        }
+    }
+
+    /// The closed routes to this server, for the patience of a search.
+    pub(super) fn patience_of_closed(&self) -> Duration {
+        self.closed().map(|(_, route)| route.patience).min().unwrap_or(ANSWER_TIMEOUT)
+    }
+
+    pub(super) fn is_connecting(&self) -> bool {
+        self.links.values().any(Link::is_connecting)
+    }
+
+    pub(super) fn closed_slots(&self) -> Vec<Slot> {
+        self.closed().map(|(slot, _)| slot).collect()
+    }
+}

@@ -1,0 +1,142 @@
+//! Questions to replicas: how many of them have what was written so far.
+//!
+//! WAIT has a connection of its own, because it blocks whatever comes after it; questions that come while one is under
+//! way are asked together. An address may lead to another server by the time that this connection is made, whose replicas
+//! know nothing of the grants: it is used only if it leads to the same run of the same server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::peers::{Role, Up};
+use super::{Effect, LEAST_PATIENCE, Line, Peer, Routes, Timer};
+use crate::clock::Time;
+use crate::error::ConnectError;
+use crate::keeper::machine::{Event as Told, RequestId};
+use crate::protocol::{Failure, LockKeys};
+use crate::server::{Previous, Slot};
+
+/// Whether so many replicas have what was written so far.
+#[derive(Debug, Clone)]
+pub(super) struct Question {
+    pub(super) slot: Slot,
+    pub(super) request: RequestId,
+    pub(super) keys: Arc<LockKeys>,
+    pub(super) replicas: u32,
+    pub(super) within: Duration,
+}
+
+/// What the replicas of one server are asked, and over which line.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Asking {
+    line: Option<Line>,
+    /// Whether the line is set up.
+    ready: bool,
+    /// The questions that one WAIT answers, and those that come after it.
+    asked: Vec<Question>,
+    to_ask: Vec<Question>,
+}
+
+impl Routes {
+    pub(super) fn replicate(&mut self, now: Time, question: Question) {
+        let Some(route) = self.routes.get(&question.slot).filter(|route| route.line.is_some()) else { return };
+        let Some(peer) = route.peer.clone() else { return };
+        if let Some(up) = self.up_at(&peer) {
+            up.asking.to_ask.push(question);
+            self.ask_replicas(now, &peer);
+        }
+    }
+
+    fn up_at(&mut self, peer: &Peer) -> Option<&mut Up> {
+        self.links.get_mut(peer)?.up_mut()
+    }
+
+    /// Puts the next question to the replicas, for all who have one.
+    fn ask_replicas(&mut self, now: Time, peer: &Peer) {
+        let line = self.new_line();
+        let Some(up) = self.up_at(peer).filter(|up| up.asking.asked.is_empty()) else { return };
+        let (node, asking) = (up.node.clone(), &mut up.asking);
+        asking.asked = std::mem::take(&mut asking.to_ask);
+        let Some(within) = asking.asked.iter().map(|question| question.within).min() else { return };
+        let by = now + within + LEAST_PATIENCE;
+        let ready = asking.ready;
+        if asking.line.is_none() {
+            asking.line = Some(line);
+            self.lines.insert(line, Role::Beside(peer.clone()));
+            self.effects.push(Effect::Beside { line, node, by });
+        }
+        self.timers.set(Timer::Replicas(peer.clone()), by);
+        if ready {
+            self.wait_for_replicas(peer);
+        }
+    }
+
+    fn wait_for_replicas(&mut self, peer: &Peer) {
+        let Some(asking) = self.up_at(peer).map(|up| &up.asking) else { return };
+        let replicas = asking.asked.iter().map(|question| question.replicas).max();
+        let within = asking.asked.iter().map(|question| question.within).min();
+        if let (Some(line), Some(question), Some(replicas), Some(within)) =
+            (asking.line, asking.asked.first(), replicas, within)
+        {
+            let keys = question.keys.clone();
+            self.effects.push(Effect::Replicas { line, keys, replicas, within });
+        }
+    }
+
+    /// The second connection is there.
+    pub(super) fn beside(&mut self, now: Time, peer: &Peer, line: Line, run: Option<Previous>) {
+        let Some(up) = self.up_at(peer).filter(|up| up.asking.line == Some(line)) else { return };
+        match (&up.run, &run) {
+            (Some(main), Some(run)) if main.run_id() == run.run_id() => {
+                up.asking.ready = true;
+                self.wait_for_replicas(peer);
+            }
+            (Some(_), Some(_)) => self.fail(now, peer, &"its address leads to another server now".into()),
+            _ => {
+                let cause = "without CLIENT ID and INFO nobody knows whose replicas answer: allow them";
+                self.replicas_failed(now, peer, &Failure::Refused(cause.into()));
+            }
+        }
+    }
+
+    pub(super) fn not_beside(&mut self, now: Time, peer: &Peer, error: &ConnectError) {
+        self.replicas_failed(now, peer, &Failure::Refused(error.to_string().into()));
+    }
+
+    pub(super) fn beside_ended(&mut self, now: Time, peer: &Peer, cause: &Arc<str>) {
+        self.replicas_failed(now, peer, &Failure::Refused(cause.clone()));
+    }
+
+    pub(super) fn replicas_answered(&mut self, now: Time, line: Line, result: Result<u32, Failure>) {
+        let Some(Role::Beside(peer)) = self.lines.get(&line).cloned() else { return };
+        match result {
+            Ok(have) => self.answer_questions(now, &peer, &Ok(have)),
+            Err(failure) => self.replicas_failed(now, &peer, &failure),
+        }
+    }
+
+    /// The second connection is of no use any more. It is made anew for the next question.
+    pub(super) fn replicas_failed(&mut self, now: Time, peer: &Peer, failure: &Failure) {
+        let Some(asking) = self.up_at(peer).map(|up| &mut up.asking) else { return };
+        asking.ready = false;
+        let line = asking.line.take();
+        line.into_iter().for_each(|line| self.drop_line(line));
+        self.answer_questions(now, peer, &Err(failure.clone()));
+    }
+
+    fn answer_questions(&mut self, now: Time, peer: &Peer, result: &Result<u32, Failure>) {
+        self.timers.clear(&Timer::Replicas(peer.clone()));
+        let Some(up) = self.up_at(peer) else { return };
+        for Question { slot, request, .. } in std::mem::take(&mut up.asking.asked) {
+            if self.routes.get(&slot).is_some_and(|route| route.line.is_some()) {
+                self.tell(slot, Told::Replicated { request, result: result.clone() });
+            }
+        }
+        self.ask_replicas(now, peer);
+    }
+
+    /// The first connection ended, and the second one with it: machines ask again.
+    pub(super) fn end_questions(&mut self, peer: &Peer, asking: &Asking) {
+        self.timers.clear(&Timer::Replicas(peer.clone()));
+        asking.line.into_iter().for_each(|line| self.drop_line(line));
+    }
+}

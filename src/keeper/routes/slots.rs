@@ -1,0 +1,388 @@
+//! The routes of slots: opened step by step, closed by what servers say, and what goes over them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::peers::{Role, Up};
+use super::{Effect, LEAST_PATIENCE, Line, Peer, Routes, Shape, Timer};
+use crate::clock::Time;
+use crate::error::{ConnectError, brief};
+use crate::keeper::machine::{Event as Told, RequestId};
+use crate::protocol::{Failure, LockKeys, Push, Request};
+use crate::server::{Node, Reply, Slot};
+
+/// The way of one slot's locks to their server.
+#[derive(Debug, Clone)]
+pub(super) struct Route {
+    /// Where its hand-offs come to.
+    channel: Arc<str>,
+    /// How soon an answer is needed.
+    pub(super) patience: Duration,
+    /// The server that it leads to, open or not.
+    pub(super) peer: Option<Peer>,
+    /// The connection over which it is open.
+    pub(super) line: Option<Line>,
+    /// Its slot has moved since the last answer.
+    pub(super) moved: bool,
+    /// It has moved twice since: all nodes are asked before the next step.
+    pub(super) lost: bool,
+    /// The last line that it was open over, and how many requests were not answered there.
+    over: Option<Line>,
+    awaited: u32,
+    /// Requests that were sent on to the node that its slot is going to.
+    asking: Vec<(Line, RequestId)>,
+    /// Refusals of its subscription in a row.
+    refused: u32,
+}
+
+impl Route {
+    /// Whether requests are not answered yet on any other line than this.
+    fn drains(&self, line: Line) -> bool {
+        self.awaited > 0 && self.over != Some(line) || self.asking.iter().any(|(asked, _)| *asked != line)
+    }
+
+    fn answered(&mut self, line: Line, request: RequestId) {
+        if let Some(at) = self.asking.iter().position(|asked| *asked == (line, request)) {
+            self.asking.swap_remove(at);
+        } else if self.over == Some(line) {
+            self.awaited = self.awaited.saturating_sub(1);
+        }
+    }
+
+    /// This line ended, and nothing more is answered there. The requests that were sent on over it.
+    pub(super) fn give_up(&mut self, line: Line) -> Vec<RequestId> {
+        if self.over == Some(line) {
+            (self.over, self.awaited) = (None, 0);
+        }
+        let sent_on = self.asking.iter().filter(|(asked, _)| *asked == line).map(|(_, request)| *request).collect();
+        self.asking.retain(|(asked, _)| *asked != line);
+        sent_on
+    }
+}
+
+impl Routes {
+    /// Begins the way to the server of this slot. From then on it opens by itself whenever that is possible.
+    pub(super) fn want(&mut self, now: Time, slot: Slot, name: &str, patience: Duration) {
+        if self.routes.contains_key(&slot) {
+            return;
+        }
+        let (prefix, client) = (&self.prefix, &self.client);
+        // The braces make it a channel of the slot, and tell the scripts so.
+        let channel: Arc<str> =
+            if self.is_cluster() { format!("{prefix}:{{{name}}}:client:{client}").into() } else { self.channel() };
+        self.slots.insert(channel.clone(), slot);
+        let route = Route {
+            channel,
+            patience,
+            peer: None,
+            line: None,
+            moved: false,
+            lost: false,
+            over: None,
+            awaited: 0,
+            asking: Vec::new(),
+            refused: 0,
+        };
+        self.routes.insert(slot, route);
+        self.open(now, slot);
+    }
+
+    /// Where hand-offs come to that are not those of a single slot.
+    pub(super) fn channel(&self) -> Arc<str> {
+        format!("{}:client:{}", self.prefix, self.client).into()
+    }
+
+    pub(super) fn set_patience(&mut self, now: Time, slot: Slot, patience: Duration) {
+        let Some(route) = self.routes.get_mut(&slot).filter(|route| route.patience != patience) else { return };
+        route.patience = patience;
+        if route.line.is_none() {
+            let peer = route.peer.clone();
+            peer.into_iter().for_each(|peer| self.hurry(now, &peer, patience));
+            self.hurry_search(now, patience);
+        }
+    }
+
+    /// Sends a call if the route is open. If it is not, its machine asks again when it opens.
+    pub(super) fn send(&mut self, slot: Slot, request: RequestId, call: Request) {
+        let Some(route) = self.routes.get_mut(&slot) else { return };
+        let Some(line) = route.line else { return };
+        route.awaited += 1;
+        let channel = route.channel.clone();
+        self.effects.push(Effect::Send { line, slot, request, call, channel, asking: false });
+    }
+
+    /// The machine of this slot finds its route of no use: the server does not answer.
+    pub(super) fn give_up(&mut self, now: Time, slot: Slot) {
+        if let Some(route) = self.routes.get(&slot)
+            && let (Some(_), Some(peer)) = (route.line, route.peer.clone())
+        {
+            self.fail(now, &peer, &"the server does not answer".into());
+        }
+    }
+
+    pub(super) fn replied(
+        &mut self,
+        now: Time,
+        line: Line,
+        slot: Slot,
+        request: RequestId,
+        call: Request,
+        reply: Reply,
+    ) {
+        let Some(Role::Main(peer)) = self.lines.get(&line) else { return };
+        if let Some(link) = self.links.get_mut(peer) {
+            link.attempts = 0;
+        }
+        let Some(route) = self.routes.get_mut(&slot) else { return };
+        route.answered(line, request);
+        let Some(over) = route.line else {
+            // Its machine does not await this answer any more. The route may have waited for it.
+            return self.open(now, slot);
+        };
+        match reply {
+            Reply::Result(result) => {
+                route.moved = false;
+                self.tell(slot, Told::Answered { request, result });
+            }
+            // Where another is the master, sentinels know it.
+            Reply::Replica(cause) if matches!(self.shape, Shape::Sentinels(_)) => {
+                let peer = peer.clone();
+                self.fail(now, &peer, &cause);
+            }
+            Reply::Replica(cause) => self.refuse(slot, request, cause),
+            Reply::Elsewhere { node, .. } if !self.is_cluster() => {
+                let cause = format!("it is one node of a cluster, and sends on to {node}: use redis+cluster://");
+                self.tell(slot, Told::Answered { request, result: Err(Failure::Rejected(cause.into())) });
+            }
+            Reply::Elsewhere { node, asking } => {
+                let to = whole(node, peer);
+                match (asking, over == line) {
+                    (false, true) => self.moved(now, slot, to),
+                    (false, false) => {
+                        self.refuse(slot, request, "its slot is not expected yet where it goes".into());
+                    }
+                    (true, _) => self.send_on(now, slot, request, call, to),
+                }
+            }
+        }
+    }
+
+    /// Another node is asked for a slot that is only on its way there.
+    fn send_on(&mut self, now: Time, slot: Slot, request: RequestId, call: Request, to: Node) {
+        let to = Peer::Node(to);
+        let Some(route) = self.routes.get_mut(&slot) else { return };
+        if let Some(line) = self.links.get(&to).and_then(|link| link.up()).map(|up| up.line) {
+            route.asking.push((line, request));
+            let channel = route.channel.clone();
+            self.effects.push(Effect::Send { line, slot, request, call, channel, asking: true });
+        } else {
+            let patience = route.patience;
+            self.connect(now, &to, patience);
+            self.refuse(slot, request, "its slot is on the way to another node".into());
+        }
+    }
+
+    pub(super) fn refuse(&mut self, slot: Slot, request: RequestId, cause: Arc<str>) {
+        self.tell(slot, Told::Answered { request, result: Err(Failure::Refused(cause)) });
+    }
+
+    pub(super) fn pushed(&mut self, line: Line, push: Push) {
+        let name = LockKeys::of_lock(&self.prefix, &push.lock).map(|keys| keys.name);
+        if let Some(name) = name
+            && matches!(self.lines.get(&line), Some(Role::Main(_)))
+        {
+            let slot = self.slot(&name);
+            self.tell(slot, Told::Push(push));
+        }
+    }
+
+    // ---- closing ----
+
+    /// Its machine hears what is in the way, also of a route that is closed already.
+    pub(super) fn close(&mut self, slot: Slot, cause: Arc<str>) {
+        let Some(route) = self.routes.get_mut(&slot) else { return };
+        route.line = None;
+        self.timers.clear(&Timer::Confirm(slot));
+        self.timers.clear(&Timer::Subscribe(slot));
+        self.tell(slot, Told::Disconnected { cause });
+    }
+
+    /// Closes all routes to this server. True if there are any.
+    pub(super) fn close_all(&mut self, peer: &Peer, cause: &Arc<str>) -> bool {
+        let there = self.slots_at(peer);
+        there.iter().for_each(|slot| self.close(*slot, cause.clone()));
+        !there.is_empty()
+    }
+
+    pub(super) fn slots_at(&self, peer: &Peer) -> Vec<Slot> {
+        let there = self.routes.iter().filter(|(_, route)| route.peer.as_ref() == Some(peer));
+        there.map(|(slot, _)| *slot).collect()
+    }
+
+    pub(super) fn closed(&self) -> impl Iterator<Item = (Slot, &Route)> {
+        self.routes.iter().filter(|(_, route)| route.line.is_none()).map(|(slot, route)| (*slot, route))
+    }
+
+    /// A node says that this slot is another's.
+    fn moved(&mut self, now: Time, slot: Slot, to: Node) {
+        let Some(route) = self.routes.get_mut(&slot) else { return };
+        // Nodes that name each other would be asked in turn without an end: the others are asked first, with a pause.
+        route.lost = std::mem::replace(&mut route.moved, true);
+        let lost = route.lost;
+        self.close(slot, format!("its slot moved to {to}").into());
+        self.map.moved(slot, to);
+        if lost {
+            self.search(now);
+        } else {
+            self.open(now, slot);
+        }
+    }
+
+    /// These routes lead to a server that cannot be used, and waiting does not mend that.
+    pub(super) fn deny(&mut self, slots: Vec<Slot>, error: &ConnectError) {
+        slots.into_iter().for_each(|slot| self.tell(slot, Told::Denied { error: error.clone() }));
+    }
+
+    // ---- opening ----
+
+    pub(super) fn open_all(&mut self, now: Time, peer: &Peer) {
+        let closed: Vec<Slot> = self.closed().map(|(slot, _)| slot).collect();
+        for slot in closed {
+            if self.peer_of(slot).as_ref() == Some(peer) {
+                self.open(now, slot);
+            }
+        }
+    }
+
+    fn peer_of(&self, slot: Slot) -> Option<Peer> {
+        if self.is_cluster() { self.map.node_of(slot).cloned().map(Peer::Node) } else { Some(Peer::Only) }
+    }
+
+    /// Goes the next step to an open route: knows its server, connects, lets the old server answer, subscribes.
+    pub(super) fn open(&mut self, now: Time, slot: Slot) {
+        let peer = self.peer_of(slot);
+        let Some(route) = self.routes.get_mut(&slot).filter(|route| route.line.is_none()) else { return };
+        let Some(peer) = peer.filter(|_| !route.lost) else { return self.search(now) };
+        let patience = route.patience;
+        route.peer = Some(peer.clone());
+        let Some(up) = self.links.get(&peer).and_then(|link| link.up()) else {
+            return self.connect(now, &peer, patience);
+        };
+        if route.drains(up.line) {
+            return self.timers.set_once(Timer::Drain(slot), now + patience);
+        }
+        self.timers.clear(&Timer::Drain(slot));
+        if !up.subscribed.contains(&route.channel) {
+            return self.subscribe(now, slot);
+        }
+        if route.over.replace(up.line) != Some(up.line) {
+            route.awaited = 0;
+        }
+        (route.line, route.refused) = (Some(up.line), 0);
+        let can_kill = up.can_kill;
+        self.tell(slot, Told::Connected { can_kill });
+    }
+
+    /// Without an answer from the old server, its connection ends: what it has not executed yet it need not.
+    pub(super) fn not_drained(&mut self, now: Time, slot: Slot) {
+        let Some(route) = self.routes.get(&slot).filter(|route| route.line.is_none()) else { return };
+        let lines = route.over.filter(|_| route.awaited > 0).into_iter();
+        let lines: Vec<Line> = lines.chain(route.asking.iter().map(|(line, _)| *line)).collect();
+        for line in lines {
+            if let Some(Role::Main(peer)) = self.lines.get(&line).cloned()
+                && self.routes.get(&slot).is_some_and(|route| route.peer.as_ref() != Some(&peer))
+            {
+                self.fail(now, &peer, &"the server does not answer".into());
+            }
+        }
+    }
+
+    /// Asks for the messages of this slot, unless that is under way.
+    fn subscribe(&mut self, now: Time, slot: Slot) {
+        let Some(route) = self.routes.get(&slot) else { return };
+        let Some(up) = route.peer.as_ref().and_then(|peer| self.links.get_mut(peer)).and_then(|link| link.up_mut())
+        else {
+            return;
+        };
+        if self.timers.contains(&Timer::Subscribe(slot)) || !up.subscribing.insert(route.channel.clone()) {
+            return;
+        }
+        let (line, channel, sharded) = (up.line, route.channel.clone(), up.sharded);
+        // Nothing else may be asked of this server that would show its silence.
+        self.timers.set(Timer::Confirm(slot), now + route.patience.max(LEAST_PATIENCE));
+        self.effects.push(Effect::Subscribe { line, channel, sharded });
+    }
+
+    fn up_of(&mut self, line: Line) -> Option<&mut Up> {
+        let Some(Role::Main(peer)) = self.lines.get(&line) else { return None };
+        self.links.get_mut(peer)?.up_mut()
+    }
+
+    pub(super) fn subscribed(&mut self, now: Time, line: Line, channel: &Arc<str>) {
+        let Some(up) = self.up_of(line) else { return };
+        up.subscribing.remove(channel);
+        up.subscribed.insert(channel.clone());
+        if let Some(&slot) = self.slots.get(channel) {
+            self.timers.clear(&Timer::Confirm(slot));
+            self.open(now, slot);
+        }
+    }
+
+    pub(super) fn unsubscribed(&mut self, now: Time, line: Line, channel: &Arc<str>) {
+        let Some(up) = self.up_of(line) else { return };
+        up.subscribed.remove(channel);
+        if let Some(&slot) = self.slots.get(channel)
+            && self.routes.get(&slot).is_some_and(|route| route.line == Some(line))
+        {
+            self.close(slot, "its slot left the node".into());
+            self.search(now);
+        }
+    }
+
+    pub(super) fn not_subscribed(&mut self, now: Time, line: Line, channel: &Arc<str>, reply: Reply) {
+        let Some(Role::Main(peer)) = self.lines.get(&line).cloned() else { return };
+        let Some(up) = self.up_of(line) else { return };
+        up.subscribing.remove(channel);
+        let address = up.address.clone();
+        let Some(&slot) = self.slots.get(channel) else { return };
+        self.timers.clear(&Timer::Confirm(slot));
+        let Some(route) = self.routes.get_mut(&slot).filter(|route| route.peer.as_ref() == Some(&peer)) else { return };
+        let failure = match reply {
+            Reply::Elsewhere { node, .. } => return self.moved(now, slot, whole(node, &peer)),
+            Reply::Result(Ok(_)) => return,
+            Reply::Result(Err(failure)) => failure,
+            Reply::Replica(cause) => Failure::Refused(cause),
+        };
+        // The channels of other slots are of no concern to this. An operator may mend it, so the keeper asks again.
+        route.refused = route.refused.saturating_add(1);
+        let (refused, patience) = (route.refused, route.patience);
+        let cause = failure.cause().clone();
+        self.close(slot, cause.clone());
+        let again = now + self.back_off(refused, patience);
+        self.timers.set(Timer::Subscribe(slot), again);
+        let cause = cause.to_string().into();
+        match failure {
+            Failure::Refused(_) => {}
+            Failure::Denied(_) => self.deny(vec![slot], &ConnectError::MissingRight { address, cause }),
+            Failure::Rejected(_) | Failure::WrongType(_) | Failure::OtherLayout(_) => {
+                self.deny(vec![slot], &ConnectError::Refused { address, cause });
+            }
+        }
+    }
+
+    pub(super) fn not_confirmed(&mut self, now: Time, slot: Slot) {
+        let Some(route) = self.routes.get(&slot) else { return };
+        let cause = format!("the server has not answered for {}", brief(&route.patience.max(LEAST_PATIENCE)));
+        if let Some(peer) = route.peer.clone() {
+            self.fail(now, &peer, &cause.into());
+        }
+    }
+}
+
+/// A node that names its own host leaves it out.
+fn whole(node: Node, said_by: &Peer) -> Node {
+    match said_by {
+        Peer::Node(by) if node.host.is_empty() => Node { host: by.host.clone(), ..node },
+        _ => node,
+    }
+}

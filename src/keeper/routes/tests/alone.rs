@@ -1,0 +1,232 @@
+//! One keeper's routes, whose events a test makes up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Time;
+use crate::error::ConnectError;
+use crate::keeper::machine;
+use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Reply, Routes, Shape};
+use crate::protocol::{self, Failure, LeaveRequest, LockKeys, Request};
+use crate::server::{Node, Previous, Slot, SlotMap, slot_of};
+
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Routes, the time in ms, and what they have decided since it was last looked at.
+pub(super) struct Alone {
+    pub(super) routes: Routes,
+    pub(super) now: u64,
+}
+
+pub(super) fn node(port: u16) -> Node {
+    Node { host: "h".into(), port }
+}
+
+pub(super) fn at(ms: u64) -> Time {
+    Time(ms * 1_000_000)
+}
+
+pub(super) fn call() -> Request {
+    Request::Leave(LeaveRequest { keys: Arc::new(LockKeys::new("fairlock", "x")), ids: vec!["client.1".into()] })
+}
+
+pub(super) fn facts(run: &str) -> Facts {
+    Facts {
+        address: "h:1".into(),
+        run: Some(Previous::in_test(run, 7)),
+        can_kill: true,
+        is_replica: false,
+        read_only: false,
+        shards: true,
+        warning: None,
+    }
+}
+
+pub(super) fn refused() -> ConnectError {
+    ConnectError::Unreachable { address: "h:1".into(), cause: "refused".into() }
+}
+
+pub(super) fn denied() -> ConnectError {
+    ConnectError::Authentication { address: "h:1".into(), cause: "WRONGPASS".into() }
+}
+
+pub(super) fn moved(to: u16) -> Reply {
+    Reply::Elsewhere { node: node(to), asking: false }
+}
+
+/// The slot of `x` is at the first node, all others are at the second.
+pub(super) fn map(first: u16, second: u16) -> Found {
+    let ranges = vec![(x(), x(), node(first)), (0, x() - 1, node(second)), (x() + 1, 16383, node(second))];
+    Found::Slots(SlotMap::of(ranges))
+}
+
+pub(super) fn x() -> Slot {
+    slot_of("x")
+}
+
+/// A lock in another slot than `x`.
+pub(super) const Y: &str = "y";
+
+impl Alone {
+    pub(super) fn of(shape: Shape, first: bool) -> Self {
+        let routes = Routes::new(at(0), shape, "client".into(), "fairlock".into(), 1, first);
+        Self { routes, now: 0 }
+    }
+
+    pub(super) fn server() -> Self {
+        Self::of(Shape::Server("h:1".into()), false)
+    }
+
+    pub(super) fn sentinels(many: u16) -> Self {
+        Self::of(Shape::Sentinels((1..=many).map(node).collect()), false)
+    }
+
+    /// A cluster that was found, with `x` wanted.
+    pub(super) fn cluster(found: Found) -> Self {
+        let mut alone = Self::of(Shape::Cluster(vec![node(1)]), false);
+        alone.want("x");
+        let (line, ..) = alone.asked().remove(0);
+        alone.handle(Event::Found { line, found });
+        alone
+    }
+
+    /// The same, with the route of `x` open over this line.
+    pub(super) fn open_cluster() -> (Self, Line) {
+        Self::open(map(1, 2))
+    }
+
+    pub(super) fn open(found: Found) -> (Self, Line) {
+        let mut alone = Self::cluster(found);
+        let (line, _) = alone.connect();
+        alone.confirm(line, "x");
+        (alone, line)
+    }
+
+    pub(super) fn handle(&mut self, event: Event) {
+        self.routes.handle(at(self.now), event);
+    }
+
+    pub(super) fn effects(&mut self) -> Vec<Effect> {
+        self.routes.effects()
+    }
+
+    pub(super) fn want(&mut self, name: &str) {
+        self.want_within(name, PATIENCE);
+    }
+
+    pub(super) fn want_within(&mut self, name: &str, patience: Duration) {
+        let slot = self.routes.slot(name);
+        self.handle(Event::Want { slot, name: name.into(), patience });
+    }
+
+    /// Time goes on to when something is due, or by so many ms, whichever is first.
+    pub(super) fn pass(&mut self, ms: u64) {
+        let due = self.routes.next_due().map_or(u64::MAX, |due| due.0.div_ceil(1_000_000));
+        self.now = (self.now + ms).min(due.max(self.now));
+        self.handle(Event::Tick);
+    }
+
+    /// Time goes on until something is decided. How long that took, in ms, and what it is.
+    pub(super) fn wait(&mut self) -> (u64, Vec<Effect>) {
+        let start = self.now;
+        loop {
+            let effects = self.effects();
+            if !effects.is_empty() {
+                return (self.now - start, effects);
+            }
+            assert!(self.routes.next_due().is_some(), "nothing is due any more");
+            self.pass(u64::MAX / 2);
+        }
+    }
+
+    /// The next attempt to connect.
+    pub(super) fn dialled(&mut self) -> (Line, u16, Time) {
+        loop {
+            let (_, effects) = self.wait();
+            for effect in effects {
+                if let Effect::Connect { line, node, by, .. } = effect {
+                    return (line, node.map_or(0, |node| node.port), by);
+                }
+            }
+        }
+    }
+
+    /// Whom the routes ask now: the line, the port, and until when.
+    pub(super) fn asked(&mut self) -> Vec<(Line, u16, Time)> {
+        let ask = |effect: &Effect| match effect {
+            Effect::Ask { line, node, by } => Some((*line, node.port, *by)),
+            _ => None,
+        };
+        self.effects().iter().filter_map(ask).collect()
+    }
+
+    /// The next attempt to connect succeeds.
+    pub(super) fn connect(&mut self) -> (Line, u16) {
+        let (line, port, _) = self.dialled();
+        self.handle(Event::Ready { line, facts: facts("run") });
+        (line, port)
+    }
+
+    /// The next attempt to connect succeeds, and its server answers.
+    pub(super) fn serve(&mut self) -> Line {
+        let (line, _) = self.connect();
+        self.ask(0);
+        self.answer(line, 0);
+        self.effects();
+        line
+    }
+
+    pub(super) fn confirm(&mut self, line: Line, name: &str) {
+        self.handle(Event::Subscribed { line, channel: channel(name) });
+    }
+
+    /// The machine of `x` asks something; the line that it goes over.
+    pub(super) fn ask(&mut self, request: u64) -> Option<(Line, bool)> {
+        self.effects();
+        let slot = self.routes.slot("x");
+        self.handle(Event::Send { slot, request, call: call() });
+        self.effects().into_iter().find_map(|effect| match effect {
+            Effect::Send { line, asking, .. } => Some((line, asking)),
+            _ => None,
+        })
+    }
+
+    pub(super) fn reply(&mut self, line: Line, request: u64, reply: Reply) {
+        let slot = self.routes.slot("x");
+        self.handle(Event::Replied { line, slot, request, call: call(), reply });
+    }
+
+    pub(super) fn answer(&mut self, line: Line, request: u64) {
+        self.reply(line, request, Reply::Result(Ok(protocol::Reply::sample())));
+    }
+
+    /// What machines hear, in short.
+    pub(super) fn told(&mut self) -> Vec<String> {
+        self.effects().iter().filter_map(told).collect()
+    }
+}
+
+pub(super) fn channel(name: &str) -> Arc<str> {
+    format!("fairlock:{{{name}}}:client:client").into()
+}
+
+pub(super) fn told(effect: &Effect) -> Option<String> {
+    let Effect::Tell { event, .. } = effect else { return None };
+    Some(match event {
+        machine::Event::Connected { can_kill: true } => "connected".into(),
+        machine::Event::Connected { can_kill: false } => "connected, not killed".into(),
+        machine::Event::Disconnected { cause } => format!("disconnected: {cause}"),
+        machine::Event::Denied { error } => format!("denied: {error}"),
+        machine::Event::Answered { request, result: Ok(_) } => format!("{request} answered"),
+        machine::Event::Answered { request, result: Err(Failure::Refused(cause)) } => {
+            format!("{request} refused: {cause}")
+        }
+        machine::Event::Answered { request, result: Err(failure) } => format!("{request} failed: {}", failure.cause()),
+        machine::Event::Replicated { request, result: Ok(have) } => format!("{request} replicated to {have}"),
+        machine::Event::Replicated { request, result: Err(failure) } => {
+            format!("{request} not replicated: {}", failure.cause())
+        }
+        machine::Event::Push(push) => format!("push {}", push.token),
+        other => format!("{other:?}"),
+    })
+}

@@ -1,0 +1,96 @@
+//! What the text of the scripts must keep to: parts declare what they need and what they set, and leak nothing else. And
+//! the scripts as they are sent are written out, for those who send them from another language.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::scripts::{FILES, SCRIPTS, assemble};
+
+/// Names that a text declares outside of any block, and those that it assigns without declaring them anywhere.
+fn assigned(text: &str) -> (Vec<String>, BTreeSet<String>) {
+    let (mut declared, mut set, mut inner) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    for line in text.lines().filter(|line| !line.trim_start().starts_with("--")) {
+        let code = line.split(" --").next().unwrap().trim_end();
+        // `if … then a = 1 end` and the like.
+        for code in code.split(" then ").flat_map(|code| code.split(" else ")).map(str::trim_start) {
+            let (left, assigns) = match code.split_once(" =") {
+                Some((left, right)) => (left, right.is_empty() || right.starts_with(' ')),
+                None => (code, false),
+            };
+            let names = |list: &str| list.split(", ").filter(is_name).map(str::to_owned).collect::<Vec<_>>();
+            match left.strip_prefix("local ") {
+                Some(list) if line.starts_with("local ") => declared.extend(names(list)),
+                Some(list) => inner.extend(names(list)),
+                None if assigns => set.extend(names(left)),
+                None => {}
+            }
+        }
+    }
+    set.retain(|name| !inner.contains(name) && !declared.contains(name));
+    (declared, set)
+}
+
+/// The names after a marker in the header of a part.
+fn named(text: &str, marker: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(marker));
+    lines.flat_map(str::split_whitespace).map(str::to_owned).collect()
+}
+
+fn parts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FILES.into_iter().filter(|(name, _)| name.starts_with("lib/"))
+}
+
+#[test]
+fn a_part_sets_what_its_header_says_and_nothing_else() {
+    for (name, text) in parts() {
+        let (declared, set) = assigned(text);
+        let sets = named(text, "-- SETS: ");
+        let does: BTreeSet<String> = declared.into_iter().chain(set).collect();
+        let fields = ["sessions", "leaving", "fields", "messages"].map(str::to_owned);
+        let undeclared: Vec<_> = does.difference(&sets).collect();
+        assert!(undeclared.is_empty(), "{name} sets {undeclared:?}, its header does not say so");
+        let unset: Vec<_> = sets.difference(&does).filter(|name| !fields.contains(name)).collect();
+        assert!(unset.is_empty(), "{name} sets no {unset:?}, its header says so");
+    }
+}
+
+/// In the order in which a script includes them.
+#[test]
+fn what_a_part_needs_is_declared_before_it() {
+    for (script, _) in FILES.into_iter().filter(|(name, _)| !name.contains('/')) {
+        let marked = assemble(script, &|name, text| format!("-- PART {name}\n{text}"));
+        let (mut outside, mut anywhere, mut part) = (BTreeSet::new(), BTreeSet::new(), String::new());
+        for line in marked.lines() {
+            if let Some(name) = line.strip_prefix("-- PART ") {
+                name.clone_into(&mut part);
+            }
+            for needed in named(line, "-- NEEDS: ") {
+                assert!(anywhere.contains(&needed), "{part} needs {needed:?}, which {script} has not declared");
+            }
+            let (names, _) = assigned(line.trim_start());
+            if line.starts_with("local ") {
+                let again = names.iter().find(|name| !outside.insert((*name).clone()));
+                assert_eq!(again, None, "{script} declares a name twice");
+            }
+            anywhere.extend(names);
+        }
+    }
+}
+
+/// `make scripts` writes them.
+#[test]
+fn the_rendered_scripts_are_those_that_are_sent() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua/rendered");
+    for script in SCRIPTS.iter() {
+        let path = folder.join(format!("{}.lua", script.name));
+        if std::env::var_os("FAIRLOCK_RENDER").is_some() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&path, script.text).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(written == script.text, "{} is not what is sent: run make scripts", path.display());
+    }
+}

@@ -1,0 +1,62 @@
+//! Finding the server: sentinels know the master, the nodes of a cluster which of them serves which slot. One is asked here;
+//! how many are asked at once, and whose word counts, the keeper's routes decide.
+
+use super::discovery::SlotMap;
+use super::resp::Value;
+use super::target::{Endpoint, Node, Sentinels};
+use crate::clock::Time;
+use crate::error::ConnectError;
+
+impl Sentinels {
+    /// The nodes that know the master.
+    pub(crate) fn nodes(&self) -> Vec<Node> {
+        self.sentinels.iter().filter_map(Endpoint::node).collect()
+    }
+
+    /// The master at this address, with the user of the URL.
+    pub(crate) fn master_at(&self, node: &Node) -> Endpoint {
+        self.master.at(node)
+    }
+
+    /// The master, as this sentinel knows it. Blocks until the deadline at most.
+    pub(crate) fn ask(&self, sentinel: &Node, deadline: Time) -> Result<Node, ConnectError> {
+        let sentinel = self.sentinels.first().unwrap_or(&self.master).at(sentinel);
+        let reply = sentinel.ask_once(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.name], deadline);
+        let reply = reply.map_err(|error| match error {
+            ConnectError::Refused { address, cause } => ConnectError::NotSentinel { address, cause },
+            other => other,
+        })?;
+        let node = match &reply {
+            Value::List(parts) => match &parts[..] {
+                [host, port] => host.text().zip(port.text()),
+                _ => None,
+            },
+            _ => None,
+        };
+        match node {
+            Some((host, port)) => Ok(Node { host: host.into_owned(), port: port.parse().unwrap_or(0) }),
+            None => Err(ConnectError::UnknownMaster { address: sentinel.to_string(), name: self.name.clone() }),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Which node of its cluster serves which slots, as this one knows it. Blocks until the deadline at most.
+    pub(crate) fn slots(&self, deadline: Time) -> Result<SlotMap, ConnectError> {
+        let reply = self.ask_once(&["CLUSTER", "SLOTS"], deadline)?;
+        // It may be told of the others at any moment.
+        let cause = || "it knows no node that serves slots".to_owned();
+        SlotMap::parse(&reply, self)
+            .filter(|map| map.nodes().next().is_some())
+            .ok_or_else(|| ConnectError::NotReady { address: self.to_string(), cause: cause().into() })
+    }
+
+    fn ask_once(&self, question: &[&str], deadline: Time) -> Result<Value<'static>, ConnectError> {
+        let (_, mut replies) = self.log_in(&[question.to_vec()], deadline)?;
+        let reply = replies.pop().unwrap_or(Value::Nil);
+        match reply.error() {
+            Some(error) => Err(self.explain_line(&error)),
+            None => Ok(reply),
+        }
+    }
+}

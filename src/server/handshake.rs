@@ -1,0 +1,135 @@
+//! How a connection begins: with encryption, if that is asked for. And a second look at a server that ended the set-up of a
+//! connection, or hangs, without a word.
+//!
+//! Redis closes a connection that is one too many with a word that is lost where a request is under way. And of two sides
+//! of which only one encrypts, each waits for the other, or hangs up. A connection of its own, without a login, shows which
+//! of these it is.
+
+use std::io::{self, Read as _, Write as _};
+use std::time::Duration;
+
+use redis::ConnectionAddr;
+use rustix::event::PollFlags;
+use socket2::Socket;
+
+use super::refusals::{Meaning, meaning_of};
+use super::socket::{await_any, dial, dial_path};
+use super::stream::{Broken, Stream};
+use super::target::Endpoint;
+use crate::clock::Time;
+use crate::error::{Cause, ConnectError};
+
+/// How long a server is left to say something by itself, and the other side of an encrypted connection to begin.
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// What a client of TLS 1.2 says first, with two common ciphers: a server that encrypts answers it with a record of TLS,
+/// be it an alert.
+const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x2f\x01\x00\x00\x2b\x03\x03\
+    fairlock asks whether you speak \x00\x00\x04\xc0\x2f\xc0\x30\x01\x00";
+
+impl Endpoint {
+    /// Certificates are read again for each connection: they may be others by now.
+    #[cfg(feature = "tls")]
+    pub(super) fn encrypt(&self, mut stream: Stream) -> Result<Stream, ConnectError> {
+        if let ConnectionAddr::TcpTls { host, .. } = self.info.addr() {
+            let bad = |cause: String| ConnectError::Certificate { address: self.address.clone(), cause: cause.into() };
+            stream.encrypt(self.tls.begin(host).map_err(bad)?);
+        }
+        Ok(stream)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(super) fn encrypt(&self, stream: Stream) -> Result<Stream, ConnectError> {
+        Ok(stream)
+    }
+
+    /// Awaits that both sides agree how to encrypt, if they do at all.
+    pub(super) fn shake_hands(&self, stream: &mut Stream, deadline: Time) -> Result<(), ConnectError> {
+        let agree = |stream: &mut Stream, by| stream.converse(by, |stream| Ok(!stream.is_handshaking()));
+        let agreed = match agree(stream, (Time::now() + MOMENT).min(deadline)) {
+            // One that does not encrypt may wait for the end of a line.
+            Err(broken) if broken.is_silence() && Time::now() < deadline => {
+                match self.ask_anew(self.is_encrypted(), deadline) {
+                    Some(error) => return Err(error),
+                    None => agree(stream, deadline),
+                }
+            }
+            agreed => agreed,
+        };
+        agreed.map_err(|broken| self.why_broken(&broken, deadline))
+    }
+
+    /// Why the set-up of a connection ended before the server said anything.
+    pub(super) fn why_broken(&self, broken: &Broken, deadline: Time) -> ConnectError {
+        let Broken::Socket(error) = broken else { return self.explain_broken(broken) };
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
+        let hung_up =
+            matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof);
+        let heard = if hung_up { self.ask_anew(self.is_encrypted(), deadline) } else { None };
+        heard.unwrap_or_else(|| self.explain_broken(broken))
+    }
+
+    /// What either side refuses while it sets up the encryption reaches us as an error of the socket.
+    #[cfg(feature = "tls")]
+    pub(super) fn explain_encryption(&self, broken: &Broken) -> Option<ConnectError> {
+        let Broken::Socket(error) = broken else { return None };
+        let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+        let address = self.address.clone();
+        Some(match error {
+            rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => self.takes_plain(),
+            error => ConnectError::Certificate { address, cause: Cause::of_tls(error) },
+        })
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(super) fn explain_encryption(&self, _: &Broken) -> Option<ConnectError> {
+        None
+    }
+
+    fn is_encrypted(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    /// A server that hangs up on a client says why before it is asked for anything.
+    fn overheard(&self, unasked: &[u8]) -> Option<ConnectError> {
+        let unasked = String::from_utf8_lossy(unasked);
+        let line = unasked.lines().next()?.strip_prefix('-')?;
+        Some(self.explain_as(meaning_of(line).unwrap_or(Meaning::Rejected), line.to_owned()))
+    }
+
+    fn takes_plain(&self) -> ConnectError {
+        ConnectError::Encryption { address: self.address.clone(), expected: false }
+    }
+
+    /// What the server says to a connection without a login. None: nothing that tells.
+    fn ask_anew(&self, encrypted: bool, deadline: Time) -> Option<ConnectError> {
+        let until = (Time::now() + MOMENT).min(deadline);
+        let mut socket = match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => dial(host, *port, until),
+            ConnectionAddr::Unix(path) => dial_path(path, until),
+            _ => return None,
+        }
+        .ok()?;
+        if !encrypted && let Some(unasked) = hear(&mut socket, deadline) {
+            return self.overheard(&unasked);
+        }
+        socket.write_all(if encrypted { b"PING\r\n" } else { CLIENT_HELLO }).ok()?;
+        match hear(&mut socket, deadline)?.first()? {
+            b'+' | b'-' if encrypted => Some(self.takes_plain()),
+            // A handshake, or an alert.
+            0x16 | 0x15 if !encrypted => {
+                Some(ConnectError::Encryption { address: self.address.clone(), expected: true })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What comes within a moment. None: nothing, or the end.
+fn hear(socket: &mut Socket, deadline: Time) -> Option<Vec<u8>> {
+    await_any([&*socket], PollFlags::IN, (Time::now() + MOMENT).min(deadline)).ok()?.first()?;
+    let mut heard = vec![0; 512];
+    let length = socket.read(&mut heard).ok()?;
+    heard.truncate(length);
+    Some(heard).filter(|heard| !heard.is_empty())
+}

@@ -1,0 +1,275 @@
+//! Connecting: all that goes before the first request. It blocks, on a thread of its own, and ends by a deadline.
+//!
+//! A connection is two round trips away from a socket. The first logs in and asks who answers. The second ends the
+//! connection of before, so that nothing of it runs late (I10), loads the scripts, tries whether this user may run them, and
+//! subscribes.
+
+use std::borrow::Cow;
+use std::io;
+
+use redis::ConnectionAddr;
+
+use super::refusals::{Meaning, meaning_of_error};
+use super::resp::Value;
+use super::socket::{dial, dial_path};
+use super::stream::{Broken, Stream};
+use super::target::Endpoint;
+use super::wire::Wire;
+use crate::clock::Time;
+use crate::error::{Cause, ConnectError};
+use crate::protocol::SCRIPTS;
+
+/// A connection of before: what it may still have under way must not run after anything is retried.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Previous {
+    pub(super) run_id: String,
+    pub(super) id: u64,
+}
+
+impl Previous {
+    /// Of the replies to CLIENT ID and INFO, if the user may ask both.
+    fn of(id: &Value<'_>, info: &str) -> Option<Self> {
+        match (id, field(info, "run_id")) {
+            (Value::Int(id), Some(run_id)) => Some(Self { run_id: run_id.to_owned(), id: id.unsigned_abs() }),
+            _ => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_test(run_id: &str, id: u64) -> Self {
+        Self { run_id: run_id.into(), id }
+    }
+
+    /// Which run of which server it led to.
+    pub(crate) fn run_id(&self) -> &str {
+        &self.run_id
+    }
+}
+
+/// A connection that is set up: old one killed, channel subscribed, scripts loaded.
+pub(crate) struct Connected {
+    pub(crate) wire: Wire,
+    pub(crate) previous: Option<Previous>,
+    /// Whether late requests of an old connection are ruled out.
+    pub(crate) can_kill: bool,
+    /// Whether it knows sharded pub/sub.
+    pub(crate) shards: bool,
+    /// Something that its operator should know.
+    pub(crate) warning: Option<String>,
+    pub(crate) is_replica: bool,
+    /// A replica may be told to take writes.
+    pub(crate) read_only: bool,
+}
+
+impl Endpoint {
+    /// Connects and sets up. `channel` is subscribed when this returns. Blocks until the deadline at most.
+    pub(crate) fn set_up(
+        &self,
+        channel: Option<&str>,
+        previous: Option<&Previous>,
+        deadline: Time,
+    ) -> Result<Connected, ConnectError> {
+        let questions =
+            [vec!["CLIENT", "ID"], vec!["INFO", "server"], vec!["INFO", "memory"], vec!["INFO", "replication"]];
+        let (mut stream, replies) = self.log_in(&questions, deadline)?;
+        // Without its id this connection could not be ended by the next, which would believe that there is nothing to end.
+        replies[..2].iter().try_for_each(|reply| self.settled(reply))?;
+        let [server, memory, replication] = [1, 2, 3].map(|reply| replies[reply].text().unwrap_or_default());
+        let version = self.check_major_version(&server)?;
+        let this = Previous::of(&replies[0], &server);
+
+        // Ids start again when the server does: there the old connection is gone, and its id may be somebody else's. As
+        // long as it runs no id is given twice, so that nothing else need be compared.
+        let old = previous.filter(|old| this.as_ref().is_some_and(|this| this.run_id == old.run_id));
+        let old = old.map_or(i64::MAX as u64, |old| old.id).to_string();
+        let mut commands = vec![vec!["CLIENT", "KILL", "ID", &old]];
+        // Where SCRIPT is forbidden or renamed, the first EVAL of each script loads it.
+        commands.extend(SCRIPTS.iter().map(|script| vec!["SCRIPT", "LOAD", script.text]));
+        // Harmless calls that show whether this user may run scripts, by text and by digest.
+        let unknown = "0".repeat(40);
+        let tries = commands.len();
+        commands.extend([vec!["EVAL", "return 1", "0"], vec!["EVALSHA", &unknown, "0"]]);
+        commands.extend(channel.map(|channel| vec!["SUBSCRIBE", channel]));
+        let replies = self.ask(&mut stream, &commands, deadline)?;
+        let killed = &replies[0];
+        self.settled(killed)?;
+        if let Some(refused) = replies.get(tries + 2).and_then(Value::error) {
+            return Err(self.explain_line(&refused));
+        }
+        for tried in &replies[tries..tries + 2] {
+            match tried.error() {
+                // Nobody loaded a script with this digest: the command itself works.
+                Some(error) if !error.starts_with("NOSCRIPT") => return Err(self.no_scripts(&error)),
+                _ => {}
+            }
+        }
+        Ok(Connected {
+            wire: Wire::new(stream, self.digests.clone()),
+            can_kill: killed.error().is_none() && this.is_some(),
+            previous: this,
+            is_replica: field(&replication, "role").is_some_and(|role| role != "master"),
+            read_only: field(&replication, "slave_read_only") == Some("1"),
+            shards: version >= 7,
+            warning: eviction(&memory),
+        })
+    }
+
+    /// Another connection to the same server, for WAIT, and which run of which server it leads to. It loads no scripts:
+    /// they are there. Blocks until the deadline at most.
+    pub(crate) fn set_up_beside(&self, deadline: Time) -> Result<(Wire, Option<Previous>), ConnectError> {
+        let (stream, replies) = self.log_in(&[vec!["CLIENT", "ID"], vec!["INFO", "server"]], deadline)?;
+        let run = Previous::of(&replies[0], &replies[1].text().unwrap_or_default());
+        Ok((Wire::new(stream, self.digests.clone()), run))
+    }
+
+    /// A connection that is logged in, and the answers to these questions. Every reply is there, be it an error.
+    pub(super) fn log_in(
+        &self,
+        questions: &[Vec<&str>],
+        deadline: Time,
+    ) -> Result<(Stream, Vec<Value<'static>>), ConnectError> {
+        let settings = self.info.redis_settings();
+        let mut hello = vec!["HELLO", "3"];
+        let password = self.password()?;
+        let user = settings.username().filter(|user| !user.is_empty()).unwrap_or("default");
+        if let Some(password) = &password {
+            hello.extend(["AUTH", user, password]);
+        }
+        let database = settings.db().to_string();
+        let mut commands = vec![hello];
+        if settings.db() != 0 {
+            commands.push(vec!["SELECT", &database]);
+        }
+        let needed = commands.len();
+        commands.push(vec!["CLIENT", "SETINFO", "LIB-NAME", "fairlock"]);
+        commands.push(vec!["CLIENT", "SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")]);
+        let asked = commands.len();
+        commands.extend_from_slice(questions);
+
+        let mut stream = self.dial(deadline)?;
+        self.shake_hands(&mut stream, deadline)?;
+        // After the first refusal others may not be answered any more.
+        let refused = |index, reply: &Value<'_>| index < needed && reply.error().is_some();
+        let asked_all = stream.ask(&commands, refused, deadline);
+        let mut replies = asked_all.map_err(|broken| self.why_broken(&broken, deadline))?;
+        if let Some(refused) = replies.last().filter(|_| replies.len() <= needed).and_then(Value::error) {
+            return Err(self.explain_line(&refused));
+        }
+        Ok((stream, replies.split_off(asked)))
+    }
+
+    /// A password in a file may be another by now.
+    fn password(&self) -> Result<Option<Cow<'_, str>>, ConnectError> {
+        let Some(path) = &self.password_file else { return Ok(self.info.redis_settings().password().map(Cow::from)) };
+        match std::fs::read_to_string(path) {
+            Ok(password) => Ok(Some(password.trim_end_matches(['\r', '\n']).to_owned().into())),
+            Err(error) => {
+                let cause = format!("{}: {error}", path.display());
+                Err(ConnectError::Authentication { address: self.address.clone(), cause: cause.into() })
+            }
+        }
+    }
+
+    fn dial(&self, deadline: Time) -> Result<Stream, ConnectError> {
+        let dialled = match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => dial(host, *port, deadline),
+            ConnectionAddr::Unix(path) => dial_path(path, deadline),
+            _ => Err(io::Error::other("an address of an unknown kind")),
+        };
+        match dialled {
+            Ok(socket) => self.encrypt(Stream::new(socket)),
+            Err(error) => Err(self.unreachable(&error.into())),
+        }
+    }
+
+    /// Asks over a connection that is logged in.
+    fn ask(
+        &self,
+        stream: &mut Stream,
+        commands: &[Vec<&str>],
+        deadline: Time,
+    ) -> Result<Vec<Value<'static>>, ConnectError> {
+        stream.ask(commands, |_, _| false, deadline).map_err(|broken| self.explain_broken(&broken))
+    }
+
+    /// What is refused for the moment only, as by a server that is busy with a script, is no answer: an error, and
+    /// connecting is tried again. What is forbidden stays so.
+    fn settled(&self, reply: &Value<'_>) -> Result<(), ConnectError> {
+        match reply.error() {
+            Some(error) if matches!(meaning_of_error(&error), Meaning::Passing | Meaning::ReadOnly) => {
+                Err(self.explain_line(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_major_version(&self, server: &str) -> Result<u32, ConnectError> {
+        // Valkey says that it is Redis 7.2, and knows what that knows.
+        let Some(version) = field(server, "valkey_version").or(field(server, "redis_version")) else { return Ok(0) };
+        let major: u32 = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(u32::MAX);
+        if major < 6 {
+            return Err(ConnectError::TooOld { address: self.address.clone(), version: version.to_owned() });
+        }
+        Ok(major)
+    }
+
+    fn no_scripts(&self, error: &str) -> ConnectError {
+        match self.explain_line(error) {
+            ConnectError::Refused { address, cause } => ConnectError::NoScripting { address, cause },
+            other => other,
+        }
+    }
+
+    /// What the server said, with what it means for us.
+    pub(super) fn explain_line(&self, error: &str) -> ConnectError {
+        self.explain_as(meaning_of_error(error), error.to_owned())
+    }
+
+    pub(super) fn explain_as(&self, meaning: Meaning, cause: String) -> ConnectError {
+        let (address, cause) = (self.address.clone(), cause.into());
+        match meaning {
+            Meaning::Passing | Meaning::ReadOnly => ConnectError::NotReady { address, cause },
+            Meaning::Login => ConnectError::Authentication { address, cause },
+            Meaning::Denied => ConnectError::MissingRight { address, cause },
+            Meaning::Database => ConnectError::Database { address, cause },
+            Meaning::NotCluster => ConnectError::NotCluster { address, cause },
+            Meaning::Hello => {
+                let version = "it does not know the command HELLO, unless that is renamed".into();
+                ConnectError::TooOld { address, version }
+            }
+            Meaning::Rejected | Meaning::WrongType | Meaning::OtherLayout => ConnectError::Refused { address, cause },
+            Meaning::Broken => ConnectError::Unreachable { address, cause },
+        }
+    }
+
+    /// What the socket, or the library of encryption, says.
+    pub(super) fn explain_broken(&self, broken: &Broken) -> ConnectError {
+        let (address, cause) = (self.address.clone(), broken.to_string().into());
+        match broken {
+            Broken::Garbage(_) | Broken::OutOfStep(_) => ConnectError::NotRedis { address, cause },
+            Broken::Socket(_) => self.explain_encryption(broken).unwrap_or_else(|| self.unreachable(broken)),
+        }
+    }
+
+    fn unreachable(&self, broken: &Broken) -> ConnectError {
+        match broken {
+            broken if broken.is_silence() => ConnectError::silent(self.address.clone()),
+            Broken::Socket(error) => {
+                ConnectError::Unreachable { address: self.address.clone(), cause: Cause::of_io(error) }
+            }
+            broken => ConnectError::Unreachable { address: self.address.clone(), cause: broken.to_string().into() },
+        }
+    }
+}
+
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// Every key of a lock has a TTL, so each policy but `noeviction` may drop one while it is in use.
+fn eviction(memory: &str) -> Option<String> {
+    let (policy, limit) = (field(memory, "maxmemory_policy")?, field(memory, "maxmemory")?);
+    (policy != "noeviction" && limit != "0").then(|| {
+        format!("the server may evict keys of locks when memory is short (maxmemory-policy {policy}): set it to noeviction, or use a server of its own for locks")
+    })
+}

@@ -1,0 +1,318 @@
+//! One connection that is set up: requests and subscriptions go out, replies, confirmations and messages come in. Nothing
+//! here blocks, and nothing knows the time: the keeper's loop says when to write and to read, and for how long to be patient.
+//!
+//! Which reply belongs to which request is known by their order alone. What is no reply must never be taken for one, or
+//! every later reply goes to the request before its own. RESP3 tells them apart by their first byte: messages, and the
+//! unsubscription that nobody asked for when a slot leaves its node, are pushes, whatever they say. The confirmation of a
+//! subscription is a push too, which comes in the place of a reply; a refusal is a reply. So a push is taken for an answer
+//! only where a subscription to that very channel is the next to be answered.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::refusals::{Meaning, failure, meaning_of_error};
+use super::resp::{Command, Value, put};
+use super::stream::{Broken, Stream};
+use super::target::Node;
+use crate::protocol::{self, Failure, LockKeys, Push, SCRIPTS, Value as _};
+
+/// What a connection says.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // The large one is the usual one.
+pub(crate) enum Said {
+    /// The reply to a request, with what was sent: another node may have to be asked.
+    Reply {
+        tag: u64,
+        call: protocol::Request,
+        reply: Reply,
+    },
+    Push(Push),
+    Subscribed(Arc<str>),
+    NotSubscribed {
+        channel: Arc<str>,
+        reply: Reply,
+    },
+    /// By the server itself, when a slot leaves it.
+    Unsubscribed(Arc<str>),
+    Replicas {
+        #[allow(dead_code)] // The tests of the wire look at it; the keeper asks one question at a time.
+        tag: u64,
+        result: Result<u32, Failure>,
+    },
+}
+
+/// What comes back for a request.
+#[derive(Debug, Clone)]
+pub(crate) enum Reply {
+    Result(Result<protocol::Reply, Failure>),
+    /// Another node of the cluster serves this slot; `asking`: for this one call.
+    Elsewhere {
+        node: Node,
+        asking: bool,
+    },
+    /// This server does not take writes: it is no master, or no longer.
+    Replica(Arc<str>),
+}
+
+/// One connection that is set up. Dropped, it closes its socket and says nothing more.
+pub(crate) struct Wire {
+    stream: Stream,
+    pairing: Pairing,
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Wire {
+    pub(super) fn new(stream: Stream, digests: Arc<[String]>) -> Self {
+        Self { stream, pairing: Pairing::new(digests) }
+    }
+
+    /// Queues a request. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot that is only on its
+    /// way there.
+    pub(crate) fn send(&mut self, tag: u64, call: protocol::Request, channel: &Arc<str>, asking: bool) {
+        let request = Request { call, channel: channel.clone(), asking };
+        self.pairing.request(For::Tag(tag), request, false, &mut self.stream.out);
+    }
+
+    /// Queues a subscription. It may be asked for again.
+    pub(crate) fn subscribe(&mut self, channel: &Arc<str>, sharded: bool) {
+        put(&mut self.stream.out, &[if sharded { "SSUBSCRIBE" } else { "SUBSCRIBE" }, channel]);
+        self.pairing.subscription(channel);
+    }
+
+    /// Asks how many replicas have everything that was written before, once there are so many or the time is over. It
+    /// blocks this connection at the server meanwhile.
+    pub(crate) fn wait_replicas(&mut self, tag: u64, keys: &Arc<LockKeys>, replicas: u32, within: Duration) {
+        // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the queue
+        // on nobody's behalf prolongs the life of the keys, and is replicated.
+        let call =
+            protocol::Request::Leave(protocol::LeaveRequest { keys: keys.clone(), ids: vec!["nobody.0".into()] });
+        let request = Request { call, channel: "".into(), asking: false };
+        self.pairing.request(For::Replicas { tag, replicas, within }, request, false, &mut self.stream.out);
+    }
+
+    /// Something is to be written: the loop waits until the socket takes it.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.stream.wants_write()
+    }
+
+    /// Writes what is queued. False: the socket takes no more for now.
+    pub(crate) fn flush(&mut self) -> Result<bool, Arc<str>> {
+        if !self.stream.wants_write() {
+            return Ok(true);
+        }
+        self.stream.flush().map_err(|error| Broken::from(error).to_string().into())
+    }
+
+    /// Reads what is there, and tells it in the order in which it came. The error: the connection broke. Called once when
+    /// this is new: something may have come with the last words of the set-up.
+    pub(crate) fn receive(&mut self, said: &mut Vec<Said>) -> Result<(), Arc<str>> {
+        let filled = self.stream.fill();
+        self.take_in(said).and(filled.map_err(Broken::from)).map_err(|broken| broken.to_string().into())
+    }
+
+    fn take_in(&mut self, said: &mut Vec<Said>) -> Result<(), Broken> {
+        let Stream { frames, out, .. } = &mut self.stream;
+        while let Some(value) = frames.next()? {
+            if let Some(word) = self.pairing.take(value, out).map_err(Broken::OutOfStep)? {
+                said.push(word);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was asked and not answered yet, in the order of the questions.
+pub(super) struct Pairing {
+    awaited: VecDeque<Awaited>,
+    digests: Arc<[String]>,
+}
+
+#[allow(clippy::large_enum_variant)] // The large one is the usual one.
+enum Awaited {
+    Request {
+        of: For,
+        request: Request,
+        by_text: bool,
+    },
+    /// Its answer says nothing: the one to the request behind it does.
+    Asking,
+    Subscription(Arc<str>),
+    Replicas {
+        tag: u64,
+    },
+}
+
+/// What a reply is for.
+pub(super) enum For {
+    Tag(u64),
+    /// WAIT comes after it.
+    Replicas {
+        tag: u64,
+        replicas: u32,
+        within: Duration,
+    },
+}
+
+pub(super) struct Request {
+    pub(super) call: protocol::Request,
+    pub(super) channel: Arc<str>,
+    pub(super) asking: bool,
+}
+
+impl Pairing {
+    pub(super) fn new(digests: Arc<[String]>) -> Self {
+        Self { awaited: VecDeque::new(), digests }
+    }
+
+    pub(super) fn subscription(&mut self, channel: &Arc<str>) {
+        self.awaited.push_back(Awaited::Subscription(channel.clone()));
+    }
+
+    pub(super) fn request(&mut self, of: For, request: Request, by_text: bool, out: &mut Vec<u8>) {
+        if request.asking {
+            // In one write: it is for the very next command.
+            put(out, &["ASKING"]);
+            self.awaited.push_back(Awaited::Asking);
+        }
+        let script = request.call.verb() as usize;
+        let mut command = Command::new(out);
+        if by_text {
+            command.word(b"EVAL");
+            command.word(SCRIPTS[script].text.as_bytes());
+        } else {
+            command.word(b"EVALSHA");
+            command.word(self.digests[script].as_bytes());
+        }
+        let keys = &request.call.keys().keys;
+        command.number(keys.len() as u64);
+        keys.iter().for_each(|key| command.word(key.as_bytes()));
+        request.call.arguments(&request.channel, |_, argument| command.word(argument));
+        command.end();
+        self.awaited.push_back(Awaited::Request { of, request, by_text });
+    }
+
+    /// Takes in a frame. What has to be asked at once, because of it, goes to `out`. The error: from here on nobody knows
+    /// which reply belongs to what.
+    pub(super) fn take(&mut self, value: Value<'_>, out: &mut Vec<u8>) -> Result<Option<Said>, String> {
+        match value {
+            Value::Push(items) => self.push(&items),
+            reply => self.reply(&reply, out),
+        }
+    }
+
+    fn push(&mut self, items: &[Value<'_>]) -> Result<Option<Said>, String> {
+        let bytes = |index: usize| match items.get(index) {
+            Some(Value::Text(text)) => Some(&**text),
+            _ => None,
+        };
+        let channel = || bytes(1).map(String::from_utf8_lossy);
+        Ok(match (bytes(0), channel()) {
+            (Some(b"message" | b"smessage"), _) => bytes(2).and_then(Push::parse).map(Said::Push),
+            (Some(b"subscribe" | b"ssubscribe"), Some(channel)) => match self.awaited.pop_front() {
+                Some(Awaited::Subscription(awaited)) if *awaited == *channel => Some(Said::Subscribed(awaited)),
+                _ => return Err(format!("the server confirmed a subscription to {channel} out of turn")),
+            },
+            (Some(b"unsubscribe" | b"sunsubscribe"), Some(channel)) => Some(Said::Unsubscribed((&*channel).into())),
+            _ => None,
+        })
+    }
+
+    fn reply(&mut self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<Option<Said>, String> {
+        let error = value.error();
+        let Some(awaited) = self.awaited.pop_front() else {
+            // What a server says before it hangs up.
+            let what = error.map_or_else(|| short(value), |error| error.into_owned());
+            return Err(format!("the server said without having been asked: {what}"));
+        };
+        Ok(match (awaited, error) {
+            (Awaited::Asking, _) => None,
+            (Awaited::Request { of, request, by_text: false }, Some(error)) if error.starts_with("NOSCRIPT") => {
+                self.request(of, request, true, out);
+                None
+            }
+            (Awaited::Request { of, request, .. }, error) => {
+                let reply = match error {
+                    Some(error) => Reply::of(&error),
+                    None => {
+                        let verb = request.call.verb();
+                        let reply = value.bytes().and_then(|packed| protocol::Reply::unpack(verb, packed));
+                        Reply::Result(reply.ok_or_else(|| not_understood(value)))
+                    }
+                };
+                self.answered(of, request.call, reply, out)
+            }
+            (Awaited::Subscription(channel), Some(error)) => {
+                Some(Said::NotSubscribed { channel, reply: Reply::of(&error) })
+            }
+            (Awaited::Subscription(_), None) => {
+                return Err(format!("the server answers a subscription with {}", short(value)));
+            }
+            (Awaited::Replicas { tag }, error) => {
+                let result = match (value, error) {
+                    (Value::Int(have), _) => Ok((*have).try_into().unwrap_or(0)),
+                    (_, Some(error)) => Err(Failure::Refused((&*error).into())),
+                    _ => Err(not_understood(value)),
+                };
+                Some(Said::Replicas { tag, result })
+            }
+        })
+    }
+
+    fn answered(&mut self, of: For, call: protocol::Request, reply: Reply, out: &mut Vec<u8>) -> Option<Said> {
+        let (tag, replicas, within) = match of {
+            For::Tag(tag) => return Some(Said::Reply { tag, call, reply }),
+            For::Replicas { tag, replicas, within } => (tag, replicas, within),
+        };
+        let failure = match reply {
+            Reply::Result(Ok(_)) => {
+                put(out, &["WAIT", &replicas.to_string(), &within.as_millis().max(1).to_string()]);
+                self.awaited.push_back(Awaited::Replicas { tag });
+                return None;
+            }
+            Reply::Result(Err(failure)) => failure,
+            Reply::Replica(cause) => Failure::Refused(cause),
+            Reply::Elsewhere { .. } => Failure::Refused("its slot moved to another node".into()),
+        };
+        Some(Said::Replicas { tag, result: Err(failure) })
+    }
+}
+
+impl Reply {
+    /// What an error means, by the server's words.
+    fn of(error: &str) -> Self {
+        let mut words = error.split(' ');
+        let redirects = matches!(words.next(), Some("MOVED" | "ASK"));
+        if redirects && let Some(node) = words.nth(1).and_then(Node::parse) {
+            return Reply::Elsewhere { node, asking: error.starts_with("ASK ") };
+        }
+        match meaning_of_error(error) {
+            Meaning::ReadOnly => Reply::Replica(error.into()),
+            _ => Reply::Result(Err(failure(error))),
+        }
+    }
+}
+
+fn not_understood(value: &Value<'_>) -> Failure {
+    Failure::Rejected(format!("a reply that is not understood: {}", short(value)).into())
+}
+
+/// As much of it as a person wants to see.
+fn short(value: &Value<'_>) -> String {
+    let mut text = format!("{value:?}");
+    if let Some((end, _)) = text.char_indices().nth(200) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

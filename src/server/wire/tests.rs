@@ -1,0 +1,307 @@
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::LazyLock;
+
+use super::*;
+
+const CHANNEL: &str = "fairlock:client:c";
+/// The reply to a `leave`.
+static LEFT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let names = "epoch stamp token waiting lease_left_us recover_left_us pace_us longest_us";
+    let fields = names.split(' ').flat_map(|name| [rmpv::Value::Binary(name.into()), rmpv::Value::from(0)]);
+    let items = [rmpv::Value::Binary("left".into())].into_iter().chain(fields).collect();
+    let mut packed = Vec::new();
+    rmpv::encode::write_value(&mut packed, &rmpv::Value::Array(items)).unwrap();
+    [format!("${}\r\n", packed.len()).as_bytes(), &packed, b"\r\n"].concat()
+});
+const PUSH: &str =
+    ">3\r\n$7\r\nmessage\r\n$17\r\nfairlock:client:c\r\n$41\r\ngrant c.7 12 3 4 secret fairlock:{x}:lock\r\n";
+
+/// A connection, and the server's end of it.
+fn pair() -> (Wire, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let digests = SCRIPTS.iter().map(|script| format!("digest-of-{}", script.name)).collect();
+    (Wire::new(Stream::new(ours.into()), digests), theirs)
+}
+
+fn keys() -> Arc<LockKeys> {
+    Arc::new(LockKeys::new("fairlock", "x"))
+}
+
+fn leave() -> protocol::Request {
+    protocol::Request::Leave(protocol::LeaveRequest { keys: keys(), ids: vec!["c.1".into()] })
+}
+
+/// What was said, in a few words each, and why the connection ended.
+fn said(wire: &mut Wire) -> (Vec<String>, Option<String>) {
+    let mut said = Vec::new();
+    let end = wire.receive(&mut said).err();
+    let reply = |reply: &Reply| match reply {
+        Reply::Result(Ok(reply)) => format!("{:?}", reply.verdict),
+        Reply::Result(Err(failure)) => format!("{failure:?}"),
+        Reply::Elsewhere { node, asking } => format!("at {node}{}", if *asking { ", asking" } else { "" }),
+        Reply::Replica(cause) => format!("replica: {cause}"),
+    };
+    let short = |said: &Said| match said {
+        Said::Reply { tag, reply: of, .. } => format!("{tag}: {}", reply(of)),
+        Said::Push(push) => format!("push {}", push.id),
+        Said::Subscribed(channel) => format!("subscribed {channel}"),
+        Said::NotSubscribed { channel, reply: of } => format!("not subscribed {channel}: {}", reply(of)),
+        Said::Unsubscribed(channel) => format!("unsubscribed {channel}"),
+        Said::Replicas { tag, result } => format!("{tag}: {result:?}"),
+    };
+    (said.iter().map(short).collect(), end.map(|end| end.to_string()))
+}
+
+/// What arrived at the server.
+fn arrived(theirs: &mut UnixStream) -> String {
+    let mut bytes = Vec::new();
+    match theirs.read_to_end(&mut bytes) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => String::from_utf8(bytes).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn confirmed(kind: &str, channel: &str) -> String {
+    format!(">3\r\n${}\r\n{kind}\r\n${}\r\n{channel}\r\n:1\r\n", kind.len(), channel.len())
+}
+
+/// Two requests, a subscription between them, an unsubscription that nobody asked for, a message in each gap.
+#[test]
+fn each_reply_finds_its_request_wherever_the_bytes_are_cut() {
+    let unasked = confirmed("sunsubscribe", "gone");
+    let (push, unasked, confirmed) = (PUSH.as_bytes(), unasked.as_bytes(), confirmed("ssubscribe", "s"));
+    let confirmed = confirmed.as_bytes();
+    let answers = [push, &LEFT, unasked, push, confirmed, push, unasked, &LEFT, push].concat();
+    for cut in 0..answers.len() {
+        let (mut wire, mut theirs) = pair();
+        wire.send(1, leave(), &CHANNEL.into(), false);
+        wire.subscribe(&"s".into(), true);
+        wire.send(2, leave(), &CHANNEL.into(), false);
+        assert_eq!(wire.flush(), Ok(true));
+        let mut heard = Vec::new();
+        for piece in [&answers[..cut], &answers[cut..]] {
+            theirs.write_all(piece).unwrap();
+            let (said, end) = said(&mut wire);
+            assert_eq!(end, None);
+            heard.extend(said);
+        }
+        let expected = [
+            "push c.7",
+            "1: Leave",
+            "unsubscribed gone",
+            "push c.7",
+            "subscribed s",
+            "push c.7",
+            "unsubscribed gone",
+            "2: Leave",
+            "push c.7",
+        ];
+        assert_eq!(heard, expected, "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_request_names_the_script_the_keys_and_the_channel() {
+    let (mut wire, mut theirs) = pair();
+    assert!(!wire.wants_write());
+    wire.send(
+        1,
+        protocol::Request::Inspect(protocol::InspectRequest { keys: keys(), after: 7, count: 10 }),
+        &CHANNEL.into(),
+        false,
+    );
+    assert!(wire.wants_write());
+    assert_eq!((wire.flush(), wire.wants_write()), (Ok(true), false));
+    let mut library = redis::cmd("EVALSHA");
+    library.arg("digest-of-inspect").arg(keys().keys.len()).arg(&keys().keys[..]).arg(7).arg(10);
+    assert_eq!(arrived(&mut theirs).as_bytes(), library.get_packed_command());
+}
+
+#[test]
+fn a_script_that_the_server_forgot_is_sent_whole() {
+    let (mut wire, mut theirs) = pair();
+    wire.send(1, leave(), &CHANNEL.into(), false);
+    wire.send(2, leave(), &CHANNEL.into(), true);
+    assert_eq!(wire.flush(), Ok(true));
+    assert!(arrived(&mut theirs).contains("$6\r\nASKING\r\n*6\r\n$7\r\nEVALSHA\r\n"));
+    theirs.write_all(b"-NOSCRIPT No matching script.\r\n+OK\r\n-NOSCRIPT No matching script.\r\n").unwrap();
+    assert_eq!(said(&mut wire), (vec![], None));
+    assert!(wire.wants_write());
+    assert_eq!(wire.flush(), Ok(true));
+    let again = arrived(&mut theirs);
+    let text = SCRIPTS[leave().verb() as usize].text;
+    assert!(again.starts_with(&format!("*6\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len())));
+    assert!(again.contains("*1\r\n$6\r\nASKING\r\n*6\r\n$4\r\nEVAL\r\n"));
+    // A server that does not know the text that it was given says so.
+    theirs.write_all(&[&**LEFT, b"+OK\r\n-NOSCRIPT No matching script.\r\n"].concat()).unwrap();
+    let (said, end) = said(&mut wire);
+    assert_eq!((&*said[0], end), ("1: Leave", None));
+    assert!(said[1].starts_with("2: Refused(\"NOSCRIPT"), "{said:?}");
+}
+
+#[test]
+fn errors_are_told_apart() {
+    let (mut wire, mut theirs) = pair();
+    let errors = [
+        ("-MOVED 7 [::1]:7000\r\n", "at [::1]:7000"),
+        ("-MOVED 7 :7000\r\n", "at :7000"),
+        ("-ASK 7 host:7000\r\n", "at host:7000, asking"),
+        ("-ASK 7\r\n", "Refused(\"ASK 7\")"),
+        ("-MOVEDON 7 h:1\r\n", "Refused(\"MOVEDON 7 h:1\")"),
+        ("-READONLY You can't write\r\n", "replica: READONLY You can't write"),
+        ("-WRONGTYPE of a key\r\n", "WrongType(\"WRONGTYPE of a key\")"),
+        ("!8\r\nERR what\r\n", "Rejected(\"ERR what\")"),
+        (":1\r\n", "Rejected(\"a reply that is not understood: 1\")"),
+        ("*1\r\n-ERR in\r\n", "Rejected(\"a reply that is not understood: [error \\\"ERR in\\\"]\")"),
+    ];
+    for (tag, (line, _)) in (1..).zip(errors) {
+        wire.send(tag, leave(), &CHANNEL.into(), false);
+        theirs.write_all(line.as_bytes()).unwrap();
+    }
+    assert_eq!(wire.flush(), Ok(true));
+    let expected = (1..).zip(errors).map(|(tag, (_, means))| format!("{tag}: {means}")).collect();
+    assert_eq!(said(&mut wire), (expected, None));
+}
+
+#[test]
+fn a_subscription_that_is_refused_is_told_in_its_turn() {
+    let (mut wire, mut theirs) = pair();
+    wire.subscribe(&"a".into(), true);
+    wire.send(1, leave(), &CHANNEL.into(), false);
+    wire.subscribe(&"b".into(), false);
+    assert_eq!(wire.flush(), Ok(true));
+    let out = arrived(&mut theirs);
+    assert!(out.starts_with("*2\r\n$10\r\nSSUBSCRIBE\r\n$1\r\na\r\n"), "{out}");
+    assert!(out.ends_with("*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nb\r\n"), "{out}");
+    let answers = [&b"-MOVED 7 h:1\r\n"[..], &LEFT, confirmed("subscribe", "b").as_bytes()].concat();
+    theirs.write_all(&answers).unwrap();
+    let expected = ["not subscribed a: at h:1", "1: Leave", "subscribed b"].map(str::to_owned);
+    assert_eq!(said(&mut wire), (expected.to_vec(), None));
+}
+
+/// From there on every reply would go to the request before its own.
+#[test]
+fn a_server_that_is_out_of_step_is_not_believed_any_more() {
+    for (answer, cause) in [
+        (&*confirmed("subscribe", "other"), "confirmed a subscription to other out of turn"),
+        ("+OK\r\n", "answers a subscription with \"OK\""),
+        ("-ERR a\r\n-ERR max number of clients reached\r\n", "asked: ERR max number of clients reached"),
+        ("HTTP/1.1 400\r\n", "its answer is not in Redis's protocol"),
+        ("$99999999999\r\n", "its answer is larger than any that fairlock asks for"),
+    ] {
+        let (mut wire, mut theirs) = pair();
+        wire.subscribe(&"a".into(), false);
+        theirs.write_all(answer.as_bytes()).unwrap();
+        let (_, end) = said(&mut wire);
+        assert!(end.as_ref().is_some_and(|end| end.contains(cause)), "{answer:?}: {end:?}");
+    }
+    // A request that is next to be answered is not answered by a confirmation.
+    let (mut wire, mut theirs) = pair();
+    wire.send(1, leave(), &CHANNEL.into(), false);
+    wire.subscribe(&"a".into(), false);
+    theirs.write_all(confirmed("subscribe", "a").as_bytes()).unwrap();
+    assert!(said(&mut wire).1.is_some());
+}
+
+#[test]
+fn messages_that_mean_nothing_are_passed_over() {
+    let (mut wire, mut theirs) = pair();
+    for push in [">0\r\n", ">1\r\n$7\r\nmessage\r\n", ">2\r\n:1\r\n:2\r\n", ">2\r\n$10\r\ninvalidate\r\n*0\r\n"] {
+        theirs.write_all(push.as_bytes()).unwrap();
+    }
+    theirs.write_all(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nhello\r\n").unwrap();
+    assert_eq!(said(&mut wire), (vec![], None));
+}
+
+#[test]
+fn replicas_are_asked_after_something_was_written() {
+    let (mut wire, mut theirs) = pair();
+    wire.wait_replicas(1, &keys(), 2, Duration::from_millis(1500));
+    assert_eq!(wire.flush(), Ok(true));
+    assert!(arrived(&mut theirs).contains("digest-of-leave"));
+    theirs.write_all(&LEFT).unwrap();
+    assert_eq!(said(&mut wire), (vec![], None));
+    assert_eq!(wire.flush(), Ok(true));
+    assert_eq!(arrived(&mut theirs), "*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$4\r\n1500\r\n");
+    theirs.write_all(b":1\r\n").unwrap();
+    assert_eq!(said(&mut wire), (vec!["1: Ok(1)".into()], None));
+
+    for (answer, result) in [
+        ("-NOPERM no\r\n", "Err(Denied(\"NOPERM no; the README lists the rights that are needed\"))"),
+        ("-READONLY a\r\n", "Err(Refused(\"READONLY a\"))"),
+        ("-MOVED 1 h:1\r\n", "Err(Refused(\"its slot moved to another node\"))"),
+    ] {
+        wire.wait_replicas(2, &keys(), 1, Duration::ZERO);
+        theirs.write_all(answer.as_bytes()).unwrap();
+        assert_eq!(said(&mut wire), (vec![format!("2: {result}")], None));
+    }
+    for (answer, result) in [("-ERR a\r\n", "Refused(\"ERR a\")"), ("+a\r\n", "Rejected(\"a reply that is not")] {
+        wire.wait_replicas(3, &keys(), 1, Duration::ZERO);
+        theirs.write_all(&[&**LEFT, answer.as_bytes()].concat()).unwrap();
+        let (said, _) = said(&mut wire);
+        assert!(said[0].starts_with(&format!("3: Err({result}")), "{said:?}");
+    }
+}
+
+/// The socket takes a part; the rest goes when there is room again, and nothing is lost or sent twice.
+#[test]
+fn what_does_not_fit_into_the_socket_is_sent_later() {
+    let (mut wire, mut theirs) = pair();
+    let channel: Arc<str> = "c".repeat(64 << 10).into();
+    let mut requests = 0;
+    while wire.flush() == Ok(true) {
+        wire.subscribe(&channel, false);
+        requests += 1;
+    }
+    assert!(wire.wants_write());
+    wire.subscribe(&channel, false);
+    requests += 1;
+    let mut out = arrived(&mut theirs);
+    while wire.flush() != Ok(true) {
+        out += &arrived(&mut theirs);
+    }
+    out += &arrived(&mut theirs);
+    let one = format!("*2\r\n$9\r\nSUBSCRIBE\r\n${}\r\n{channel}\r\n", channel.len());
+    assert!(out == one.repeat(requests), "{} bytes for {requests} requests of {}", out.len(), one.len());
+}
+
+#[test]
+fn what_came_before_the_end_is_told() {
+    let (mut wire, mut theirs) = pair();
+    wire.send(1, leave(), &CHANNEL.into(), false);
+    assert_eq!(wire.flush(), Ok(true));
+    theirs.write_all(&[&**LEFT, PUSH.as_bytes(), b"$7\r\nunf"].concat()).unwrap();
+    drop(theirs);
+    let mut heard = Vec::new();
+    let cause = loop {
+        let (said, end) = said(&mut wire);
+        heard.extend(said);
+        if let Some(end) = end {
+            break end;
+        }
+    };
+    assert_eq!(heard, ["1: Leave", "push c.7"]);
+    // A socket that was closed with unread requests in it is reset.
+    assert!(cause.contains("closed the connection") || cause.contains("reset"), "{cause}");
+    wire.send(2, leave(), &CHANNEL.into(), false);
+    assert!(wire.flush().is_err());
+}
+
+/// A server that talks without an end gets its share, and no more.
+#[test]
+fn a_flood_does_not_hold_up_the_loop() {
+    let (mut wire, mut theirs) = pair();
+    let flooding = std::thread::spawn(move || {
+        theirs.set_nonblocking(false).unwrap();
+        while theirs.write_all(PUSH.repeat(1000).as_bytes()).is_ok() {}
+    });
+    for _ in 0..100 {
+        let (said, end) = said(&mut wire);
+        assert!(said.len() < 100_000 && end.is_none());
+    }
+    drop(wire);
+    flooding.join().unwrap();
+}

@@ -1,0 +1,130 @@
+//! What a server sends is read as the redis crate reads it, whatever it is and in whatever pieces it comes: on the recorded
+//! traffic of a server that answers every request and sends every type of RESP3.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use fairlock::testing::{converse, read_frames, scripts, shown_frame};
+use redis::{Cmd, Parser, Value, cmd};
+use testkit::RedisServer;
+use testkit::run::version;
+
+/// The answers to these commands, as they came. The last is asked to say when it is over.
+fn recorded(server: &RedisServer, commands: &[Cmd]) -> Vec<u8> {
+    let mut socket = UnixStream::connect(server.socket()).unwrap();
+    let end = "this is the end of what was recorded";
+    for command in commands {
+        socket.write_all(&command.get_packed_command()).unwrap();
+    }
+    socket.write_all(&cmd("ECHO").arg(end).get_packed_command()).unwrap();
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    let end = format!("${}\r\n{end}\r\n", end.len());
+    while !bytes.ends_with(end.as_bytes()) {
+        let read = socket.read(&mut piece).unwrap();
+        assert!(read > 0, "the server hung up after {}", String::from_utf8_lossy(&bytes));
+        bytes.extend_from_slice(&piece[..read]);
+    }
+    bytes.truncate(bytes.len() - end.len());
+    bytes
+}
+
+/// All that the library reads in these bytes.
+fn by_the_library(mut bytes: &[u8]) -> Vec<Value> {
+    let mut parser = Parser::new();
+    let mut values = Vec::new();
+    // It looks ahead as far as it can: so each byte is given to it when it asks.
+    while !bytes.is_empty() {
+        let mut one_by_one = std::iter::from_fn(|| bytes.split_off_first().copied());
+        let reader = OneByOne(&mut one_by_one);
+        values.push(parser.parse_value(reader).unwrap());
+    }
+    values
+}
+
+struct OneByOne<'a, I>(&'a mut I);
+
+impl<I: Iterator<Item = u8>> std::io::Read for OneByOne<'_, I> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.next() {
+            Some(byte) => {
+                buffer[0] = byte;
+                Ok(1)
+            }
+            None => Ok(0),
+        }
+    }
+}
+
+fn acquire(name: &str) -> Cmd {
+    let (_, text) = scripts("redis.call('TIME')").into_iter().find(|(script, _)| *script == name).unwrap();
+    let mut command = cmd("EVAL");
+    command.arg(text).arg(0);
+    command
+}
+
+fn words(line: &str) -> Cmd {
+    let mut words = line.split(' ');
+    let mut command = cmd(words.next().unwrap());
+    words.for_each(|word| {
+        command.arg(word);
+    });
+    command
+}
+
+/// From 7.0 on a server must be told to.
+fn server_that_takes_debug() -> RedisServer {
+    let server = RedisServer::builder().alone().plain();
+    if version() < (7, 0) { server.start() } else { server.config("enable-debug-command yes").start() }
+}
+
+#[test]
+fn the_traffic_of_a_server_is_read_as_the_library_reads_it() {
+    let server = server_that_takes_debug();
+    let mut commands = vec![words("HELLO 3"), words("SUBSCRIBE c"), words("INFO"), words("CONFIG GET *")];
+    let debug = "string integer double null array set map attrib push verbatim true false bignum";
+    commands.extend(debug.split(' ').map(|kind| words(&format!("DEBUG PROTOCOL {kind}"))));
+    commands.extend(["PUBLISH c grant", "COMMAND INFO get set", "CLIENT LIST", "NOSUCH a", "GET"].map(words));
+    // Scripts that fail, that nest, and that publish to the connection that runs them.
+    commands.push(acquire("acquire"));
+    for body in [
+        "return {1, {2, {'three', false}}, redis.status_reply('OK')}",
+        "redis.setresp(3); return {map={a=1}}",
+        "redis.setresp(3); return {double=1.5}",
+        "return redis.error_reply('MOVED 7 host:1')",
+        "redis.call('PUBLISH', 'c', 'from a script'); return 'after'",
+    ] {
+        let mut command = cmd("EVAL");
+        command.arg(body).arg(0);
+        commands.push(command);
+    }
+    commands.push(words("UNSUBSCRIBE c"));
+    let bytes = recorded(&server, &commands);
+
+    let library: Vec<String> = by_the_library(&bytes).iter().map(shown_frame).collect();
+    assert!(library.len() > commands.len(), "replies and messages: {library:#?}");
+    for size in [1, 2, 3, 5, 7, 64, 1000, usize::MAX] {
+        assert_eq!(read_frames(&bytes, size), (library.clone(), None), "in pieces of {size}");
+    }
+    // What is no push is a reply, and a subscription has none. The push that was asked for comes before its command's.
+    let replies = library.iter().filter(|frame| !frame.starts_with("push")).count();
+    assert_eq!(replies, commands.len() - 2, "{library:#?}");
+    assert!(!library.iter().any(|frame| frame.contains("DEBUG")), "{library:#?}");
+}
+
+/// Requests, subscriptions and questions to replicas in any order, answered by their server: each reply is the library's.
+#[test]
+fn replies_go_to_the_requests_that_the_library_would_give_them_to() {
+    let server = RedisServer::start();
+    let commands: Vec<Cmd> = ["HELLO 3", "SUBSCRIBE c", "PING", "SUBSCRIBE c", "PUBLISH c x", "PING"].map(words).into();
+    let bytes = recorded(&server, &commands);
+    // The first answer is to HELLO.
+    let questions = [0, 2, 0, 2, 0, 0];
+    let (said, end) = converse(&questions, &bytes, 1);
+    assert_eq!(end, None);
+    let expected = ["1 Err", "Subscribed", "3 Err", "Subscribed", "5 Err", "6 Err"];
+    assert_eq!(said.len(), expected.len(), "{said:#?}");
+    for (said, expected) in said.iter().zip(expected) {
+        assert!(said.starts_with(expected), "{said:#?}");
+    }
+    assert!(said[2].contains("PONG") && said[4].contains(": 1"), "{said:#?}");
+}
