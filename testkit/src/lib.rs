@@ -32,8 +32,12 @@ use std::{
     fs,
     io::Write as _,
     path::{Path, PathBuf},
+    pin::Pin,
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
+
+use fairlock::{Client, LockOptions};
 
 pub use self::{
     child::Child,
@@ -93,6 +97,22 @@ pub async fn eventually_async(what: &str, timeout: Duration, mut holds: impl Asy
 /// Awaits a future that should be ready soon, so that a test fails instead of hanging.
 pub async fn soon<F: IntoFuture>(what: F) -> F::Output {
     tokio::time::timeout(SOON, what.into_future()).await.expect("this hangs")
+}
+
+/// A client of this server.
+pub async fn connect(server: &RedisServer) -> Client {
+    soon(Client::connect(&server.url())).await.expect("a client of a private server")
+}
+
+/// Heartbeats, renewals and the ends of leases are far away while a test runs: a waiter that hears of its grant heard of it
+/// by a message, and what is gone was given back.
+pub fn quiet() -> LockOptions {
+    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
+}
+
+/// Polls a future once, and drops the wake-up.
+pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);

@@ -254,6 +254,12 @@ impl RedisServer {
         self.try_raw().expect("a connection to the private redis-server")
     }
 
+    /// All data is lost (FLUSHALL).
+    #[track_caller]
+    pub fn flush(&self) {
+        redis::cmd("FLUSHALL").exec(&mut self.raw()).expect("FLUSHALL by the administrator");
+    }
+
     /// [`Self::raw`] for a moment at which the connection may be ended while it is made.
     pub fn try_raw(&self) -> redis::RedisResult<redis::Connection> {
         self.connect(SOON)

@@ -3,20 +3,12 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use crate::shared::{
-    Process, Redis, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat,
+    Process, Redis, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat, witness,
 };
 use testkit::{Act, Proxy, RedisServer, Target};
 
 /// A command that ignores TERM, and says so when it is ready.
 const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
-
-/// Waits for the lock, and prints whether process `pid` is alive at the moment of the grant.
-fn witness(redis: &Redis, pid: u32) -> Process {
-    // A defunct process is dead, though it can still be signalled.
-    let script =
-        format!("case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac");
-    redis.run("x", &[], &script)
-}
 
 #[test]
 fn when_fairlock_is_killed_its_command_ends_with_its_group() {
@@ -45,8 +37,7 @@ fn when_fairlock_is_killed_the_command_is_dead_before_the_next_grant() {
     // Only the end of the lease can be the reason.
     let holder = redis.run("x", &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
     let command = holder.number();
-    let witness = witness(&redis, command);
-    redis.await_waiting("x", 1);
+    let witness = witness(&redis, "x", command);
     holder.signal(Signal::KILL);
     assert_eq!(witness.line(), "dead");
 }
@@ -76,8 +67,7 @@ fn when_fairlock_is_stopped_the_command_is_dead_before_the_next_grant() {
     // Long enough that a slow machine has half a second for the kill.
     let holder = redis.run("x", &["--lease", "10s"], STUBBORN);
     let command = holder.number();
-    let witness = witness(&redis, command);
-    redis.await_waiting("x", 1);
+    let witness = witness(&redis, "x", command);
     holder.signal(Signal::STOP);
     assert_eq!(witness.line(), "dead");
     holder.signal(Signal::CONT);
@@ -116,8 +106,7 @@ fn when_redis_hangs_the_command_is_dead_before_the_next_grant() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
     let command = holder.number();
-    let witness = witness(&redis, command);
-    redis.await_waiting("x", 1);
+    let witness = witness(&redis, "x", command);
     redis.stall();
     await_death(command);
     redis.resume();
@@ -148,8 +137,7 @@ fn when_fairlock_is_cut_off_the_command_is_dead_before_the_next_grant() {
     let holder = Process::spawn(&mut run);
     let command = holder.number();
     let redis = Redis::of(server);
-    let witness = witness(&redis, command);
-    redis.await_waiting("x", 1);
+    let witness = witness(&redis, "x", command);
     proxy.fault(Target::request(""), Act::Hold).await_struck();
     assert_eq!(witness.line(), "dead");
     let finished = holder.finish();
@@ -215,7 +203,7 @@ fn when_the_shim_is_killed_the_command_dies_before_the_lock_is_given_back() {
     let holder = redis.run("x", &[], "sleep 1000 & echo $$; echo $!; wait");
     let (command, child) = (holder.number(), holder.number());
     let [witness, of_child] = [command, child].map(|pid| {
-        let witness = witness(&redis, pid);
+        let witness = witness(&redis, "x", pid);
         redis.await_waiting("x", if pid == command { 1 } else { 2 });
         witness
     });

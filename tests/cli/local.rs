@@ -114,7 +114,7 @@ fn it_works_without_any_set_up_and_many_starts_share_one_server() {
 
 /// Each of these would otherwise wait for the end of the server.
 #[test]
-fn the_server_holds_nothing_of_its_callers() {
+fn the_private_server_keeps_no_descriptor_of_its_callers() {
     let place = Place::new();
     let mut caller = Command::new("bash");
     place.set_up(&mut caller).env("F", env!("CARGO_BIN_EXE_fairlock"));
@@ -227,7 +227,7 @@ fn a_server_whose_folder_is_gone_is_stopped_by_force() {
 
 /// The server ends with the control group of the job that started it.
 #[test]
-fn those_who_wait_and_hold_start_the_server_again() {
+fn waiters_and_holders_restart_the_private_server() {
     let place = Place::new();
     let go = place.path("go");
     let mut run = place.fairlock();
@@ -287,7 +287,7 @@ fn a_server_in_front_takes_the_place_of_one_that_ends() {
 }
 
 #[test]
-fn what_it_knew_survives_a_crash() {
+fn data_of_the_private_server_survive_a_crash() {
     let place = Place::new();
     let token = || place.run("echo $FAIRLOCK_TOKEN").finish().stdout.trim().parse::<u64>().unwrap();
     let before = token();

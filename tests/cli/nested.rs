@@ -64,7 +64,7 @@ fn the_same_name_at_another_server_is_another_lock() {
 
 /// As in the environment of a daemon that was started by a run which has ended since.
 #[test]
-fn who_inherits_what_is_over_waits_for_the_holder_of_today() {
+fn a_run_that_inherits_an_ended_lease_waits_for_the_present_holder() {
     let redis = Redis::start();
     let over = run(&redis, "x", "echo \"$FAIRLOCK_HELD\"").finish().stdout;
     let of_today = redis.run("x", &[], "echo; exec sleep 1000");

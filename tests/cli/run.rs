@@ -319,7 +319,7 @@ fn a_log_gets_a_line_when_the_place_changes() {
 }
 
 #[test]
-fn stdin_is_the_commands_own() {
+fn stdin_belongs_to_the_command() {
     let redis = Redis::start();
     let mut cat =
         redis.fairlock().args(["run", "x", "--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

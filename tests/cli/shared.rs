@@ -62,7 +62,7 @@ impl Redis {
 
     /// All data of the server is lost.
     pub(crate) fn flush(&self) {
-        let () = redis::cmd("FLUSHALL").query(&mut self.0.raw()).unwrap();
+        self.0.flush();
     }
 
     /// Ends the connections of all clients, and returns how many there were.
@@ -92,6 +92,17 @@ impl Redis {
     pub(crate) fn await_waiting(&self, name: &str, waiting: u64) {
         eventually("the queue has the wanted length", || (self.state(name)["waiting"] == waiting).then_some(()));
     }
+}
+
+/// Waits for the lock, and says whether process `pid` is alive at the moment of the grant. It is in the queue when this
+/// returns.
+pub(crate) fn witness(redis: &Redis, name: &str, pid: u32) -> Process {
+    // A zombie is dead, though it can still be signalled.
+    let script =
+        format!("case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac");
+    let witness = redis.run(name, &[], &script);
+    redis.await_waiting(name, 1);
+    witness
 }
 
 /// One inline command to a server; None if it cannot be reached.

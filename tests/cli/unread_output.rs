@@ -5,7 +5,7 @@ use std::io::{PipeReader, Read as _, Write as _, pipe};
 use std::process::{Command, Stdio};
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, Signal, await_death, parent, signal};
+use crate::shared::{Process, Redis, Signal, await_death, parent, signal, witness};
 
 /// A command that ignores TERM, and prints a line when it is ready.
 const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
@@ -35,15 +35,6 @@ fn run(unheard: Unheard, redis: &Redis, name: &str, options: &[&str], script: &s
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
     let process = Process::spawn_speaking_to(Stdio::from(writer), &mut command);
     (process, (unheard == Unheard::Full).then_some(reader))
-}
-
-/// Waits for the lock, and prints whether process `pid` is alive at the moment of the grant.
-fn witness(redis: &Redis, name: &str, pid: u32) -> Process {
-    let script =
-        format!("case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac");
-    let witness = redis.run(name, &[], &script);
-    redis.await_waiting(name, 1);
-    witness
 }
 
 #[test]
@@ -94,7 +85,7 @@ fn a_waiter_takes_its_turn() {
 }
 
 #[test]
-fn words_are_kept_for_a_reader_that_comes_late() {
+fn output_is_kept_for_a_reader_that_comes_late() {
     let redis = Redis::start();
     // The shell would report that the sleep was terminated, and wait for a reader.
     let script = "exec 2> /dev/null; trap 'echo term' TERM; echo; while :; do sleep 0.1; done";

@@ -18,10 +18,6 @@ async fn lock_of(server: &RedisServer) -> Lock {
     Client::connect(&server.url()).await.unwrap().lock_with("lock", options()).unwrap()
 }
 
-async fn flush(server: &RedisServer) {
-    let _: () = redis::cmd("FLUSHALL").query(&mut server.raw()).unwrap();
-}
-
 /// Waits until a waiter has returned to the emptied server, and returns how long the recovery that it opened lasts.
 async fn recovery(lock: &Lock) -> Duration {
     let mut left = None;
@@ -46,7 +42,7 @@ async fn a_recovery_waits_for_the_holder_however_often_data_is_lost() {
     let server = RedisServer::start();
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
     for losses in 1..=10 {
-        flush(&server).await;
+        server.flush();
         let left = recovery(&lock).await;
         assert!(left > LEASE / 2, "after {losses} losses of data the recovery lasts {left:?} only");
     }
@@ -66,7 +62,7 @@ async fn a_holder_that_gives_back_ends_the_wait_for_it() {
     let server = RedisServer::start();
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
     let token = guard.token();
-    flush(&server).await;
+    server.flush();
     recovery(&lock).await;
     // The holder has not renewed since: the server hears of its lease only by this.
     guard.release().await.unwrap();
@@ -80,7 +76,7 @@ async fn a_holder_that_gives_back_ends_the_wait_for_it() {
 async fn an_operator_ends_the_wait_for_a_holder_that_is_no_more() {
     let server = RedisServer::start();
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
-    flush(&server).await;
+    server.flush();
     recovery(&lock).await;
     assert_eq!(lock.break_lease(0).await.unwrap(), BreakOutcome::Unknown, "that is for force alone");
     assert_eq!(lock.force_break_lease(0).await.unwrap(), BreakOutcome::Ended);
@@ -114,7 +110,7 @@ async fn the_slowest_waiter_has_the_time_to_return() {
     let guard = soon(second).await.unwrap();
     let fourth = quick.enqueue().await.unwrap();
     fourth.position().await.unwrap();
-    flush(&server).await;
+    server.flush();
     guard.release().await.unwrap();
     let left = recovery(&quick).await;
     assert!(left > slow / 2, "the slow one notices within {:?}, and the recovery lasts {left:?}", slow / 3);
@@ -171,7 +167,7 @@ mod clocks {
         let server = clock.given_to(RedisServer::builder()).start();
         let guard = lock_of(&server).await.acquire().await.unwrap();
         let last = guard.token();
-        flush(&server).await;
+        server.flush();
         let now = time_of(&server);
         clock.step_back(HOUR);
         look(&server, now, false).await;

@@ -7,7 +7,6 @@
 mod data_loss;
 mod eviction;
 mod full_memory;
-mod full_server;
 mod old_connections;
 mod outages;
 mod process_deaths;

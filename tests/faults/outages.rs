@@ -167,7 +167,7 @@ async fn order_outlives_a_restart_at_which_everybody_comes_back_first() {
 #[tokio::test]
 async fn a_flush_changes_neither_holder_nor_order() {
     let queue = Queue::form(RedisServer::start(), 9).await;
-    data_is_lost(queue, |server| cmd("FLUSHALL").query(&mut server.raw()).unwrap()).await;
+    data_is_lost(queue, RedisServer::flush).await;
 }
 
 #[tokio::test]
@@ -245,7 +245,7 @@ async fn data_is_lost(queue: Queue, lose: impl FnOnce(&RedisServer)) {
 async fn a_flush_just_before_the_release_changes_no_order() {
     let queue = Queue::form(RedisServer::start(), 9).await;
     let token = queue.guard.token();
-    let () = cmd("FLUSHALL").query(&mut queue.server.raw()).unwrap();
+    queue.server.flush();
     // The server cannot tell any more whether this is a release or a loss.
     let _ = queue.guard.release().await;
     Queue::was_served_in_order(&queue.server, queue.children, token, &queue.tickets);

@@ -10,19 +10,10 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, LockOptions};
-use testkit::{Act, RedisServer, SOON, Target, eventually, eventually_async, keys_left, soon, state::State};
-
-async fn client(server: &RedisServer) -> Client {
-    Client::connect(&server.url()).await.unwrap()
-}
-
-fn flush(server: &RedisServer) {
-    let _: () = redis::cmd("FLUSHALL").query(&mut server.raw()).unwrap();
-}
-
-fn poll_once<F: Future + Unpin>(future: &mut F) -> bool {
-    Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
-}
+use testkit::{
+    Act, RedisServer, SOON, Target, connect, eventually, eventually_async, keys_left, poll_once, quiet, soon,
+    state::State,
+};
 
 /// The waiter's heartbeats are much more frequent than the holder's renewals: it is back first, and must wait for the
 /// holder.
@@ -30,12 +21,12 @@ fn poll_once<F: Future + Unpin>(future: &mut F) -> bool {
 async fn the_first_to_return_leaves_the_holder_its_lease() {
     let server = RedisServer::start();
     let options = || LockOptions::new().lease(Duration::from_secs(60)).liveness(Duration::from_secs(1));
-    let (holder, waiter) = (client(&server).await, client(&server).await);
+    let (holder, waiter) = (connect(&server).await, connect(&server).await);
     let guard = holder.lock_with("x", options()).unwrap().acquire().await.unwrap();
     let lock = waiter.lock_with("x", options()).unwrap();
     let waiting = lock.enqueue().await.unwrap();
 
-    flush(&server);
+    server.flush();
     let mut recovering = Duration::ZERO;
     eventually_async("the waiter is back", SOON, async || {
         recovering = lock.inspect().await.unwrap().recovering_for.unwrap_or_default();
@@ -59,7 +50,7 @@ async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
     let options = || LockOptions::new().lease(Duration::from_secs(9)).liveness(Duration::from_secs(2));
     let lock = |client: &Client| client.lock_with("x", options()).unwrap();
     let (old, holder, waiter) =
-        (client(&server).await, Client::connect(&proxy.url()).await.unwrap(), client(&server).await);
+        (connect(&server).await, Client::connect(&proxy.url()).await.unwrap(), connect(&server).await);
     let first = lock(&old).acquire().await.unwrap();
     let next = lock(&holder).enqueue().await.unwrap();
     let mut last = lock(&waiter).enqueue().await.unwrap();
@@ -77,7 +68,7 @@ async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
         state.inspect().await.is_ok_and(|state| state.recovering_for.is_some())
     })
     .await;
-    assert!(guard.check().is_ok() && !poll_once(&mut last), "granted beside a holder");
+    assert!(guard.check().is_ok() && !poll_once(&mut last).is_ready(), "granted beside a holder");
     proxy.heal();
     eventually_async("the holder is back", SOON, async || {
         state.inspect().await.is_ok_and(|state| state.holder.is_some_and(|holder| holder.token == guard.token()))
@@ -95,14 +86,14 @@ async fn a_newcomer_of_an_old_client_does_not_overtake_what_its_client_knows() {
     let server = RedisServer::start();
     // Nothing is granted until the recovery ends, which is as long as a lease.
     let options = || LockOptions::new().lease(Duration::from_secs(3)).liveness(Duration::from_secs(3));
-    let (holder, waiter) = (client(&server).await, client(&server).await);
+    let (holder, waiter) = (connect(&server).await, connect(&server).await);
     let guard = holder.lock_with("x", options()).unwrap().acquire().await.unwrap();
     let mut old = waiter.lock_with("x", options()).unwrap().enqueue().await.unwrap();
-    flush(&server);
+    server.flush();
     let mut new = waiter.lock_with("x", options()).unwrap().enqueue().await.unwrap();
     let mut own = holder.lock_with("x", options()).unwrap().enqueue().await.unwrap();
     assert!(guard.check().is_ok());
-    assert!(!poll_once(&mut new) && !poll_once(&mut own), "granted beside a holder");
+    assert!(!poll_once(&mut new).is_ready() && !poll_once(&mut own).is_ready(), "granted beside a holder");
 
     // The holder re-asserts itself, and hands over in the old order.
     let lock = holder.lock_with("x", options()).unwrap();
@@ -118,7 +109,7 @@ async fn a_newcomer_of_an_old_client_does_not_overtake_what_its_client_knows() {
     guard.release().await.unwrap();
     let second = (&mut old).await.unwrap();
     assert!(second.token() > token);
-    assert!(!poll_once(&mut new) && !poll_once(&mut own));
+    assert!(!poll_once(&mut new).is_ready() && !poll_once(&mut own).is_ready());
     second.release().await.unwrap();
     let (first, later) = if new.ticket() < own.ticket() { (new, own) } else { (own, new) };
     let third = first.await.unwrap();
@@ -135,9 +126,9 @@ fn a_client_that_ends_as_it_is_granted_leaves_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for round in 0..400_u64 {
         runtime.block_on(async {
-            let client = client(&server).await;
+            let client = connect(&server).await;
             let mut acquire = client.lock(&format!("x{round}")).unwrap().acquire().into_future();
-            poll_once(&mut acquire);
+            let _ = poll_once(&mut acquire);
             // About the time that an answer takes on this machine.
             let start = Instant::now();
             while start.elapsed() < Duration::from_micros(round * 7919 % 400) {
@@ -176,7 +167,7 @@ fn what_is_given_up_in_the_turn_of_its_grant_is_given_back() {
     let proxy = testkit::Proxy::start(&server).tcp();
     let client = Client::builder().url(&proxy.tcp_url()).connect_lazy().unwrap();
     let lock = |name: &str| {
-        let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON);
+        let options = quiet();
         client.lock_with(name, options).unwrap()
     };
     drop(lock("set-up").acquire().blocking().unwrap());
@@ -196,7 +187,8 @@ fn what_is_given_up_in_the_turn_of_its_grant_is_given_back() {
     assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
     let asked = lock("asked");
     let mut asking: Vec<_> = (0..AT_A_TIME).map(|_| Box::pin(asked.inspect())).collect();
-    assert!(!asking.iter_mut().any(poll_once) && !late.iter_mut().any(poll_once));
+    assert!(!asking.iter_mut().any(|asking| poll_once(asking).is_ready()));
+    assert!(!late.iter_mut().any(|late| poll_once(late).is_ready()));
     give_up.send(late).unwrap();
     eventually("all are granted", SOON, || granted(&server) == 6);
     eventually("the others are answered", SOON, || inspected.struck() == AT_A_TIME as u64);
@@ -279,7 +271,7 @@ async fn a_silent_connection_does_not_cost_the_turn() {
     let server = RedisServer::builder().tcp().start();
     let proxy = Proxy::before(&server);
     let options = || LockOptions::new().liveness(Duration::from_secs(3)).buffer(Duration::from_secs(3));
-    let direct = client(&server).await;
+    let direct = connect(&server).await;
     let proxied = Client::connect(&format!("redis://127.0.0.1:{}/", proxy.port)).await.unwrap();
     let guard = direct.lock_with("x", options()).unwrap().acquire().await.unwrap();
     let first = proxied.lock_with("x", options()).unwrap().enqueue().await.unwrap();
@@ -290,7 +282,7 @@ async fn a_silent_connection_does_not_cost_the_turn() {
     assert!(first.position().await.is_ok(), "it is back");
     guard.release().await.unwrap();
     let granted = first.await.unwrap();
-    assert!(!poll_once(&mut second));
+    assert!(!poll_once(&mut second).is_ready());
     granted.release().await.unwrap();
     second.await.unwrap().release().await.unwrap();
     drop((direct, proxied));

@@ -9,14 +9,10 @@ use fairlock::{
     Acquire, AcquireError, Client, ClientBuilder, Enqueue, Fault, Guard, Held, Lock, LockOptions, Lost, LostReason,
     ReleaseError, TryAcquire, TryAcquireError, Waiting,
 };
-use testkit::{Act, Proxy, RedisServer, Target, keys_left, soon};
+use testkit::{Act, Proxy, RedisServer, Target, connect, keys_left, soon};
 
 /// Far longer than a scheduling delay, far shorter than for ever.
 const SLACK: Duration = Duration::from_secs(10);
-
-async fn connect(server: &RedisServer) -> Client {
-    Client::connect(&server.url()).await.unwrap()
-}
 
 fn often() -> LockOptions {
     LockOptions::new().liveness(Duration::from_secs(2))

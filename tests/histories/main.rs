@@ -4,7 +4,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod fairness;
+mod injected;
 mod random_behaviour;
 mod sentinels_and_clusters;
 mod single_server;
-mod strikes;

@@ -57,7 +57,7 @@ fn connections_killed(server: &RedisServer, hits: u64) -> Fault<'_> {
 }
 
 #[test]
-fn nobody_is_wronged_by_the_whims_of_others() {
+fn processes_that_cancel_block_and_panic_break_no_promise() {
     for seed in seeds(&[1]) {
         let report = run(seed, |crew, _| crew.work(300));
         // Every kind of behaviour occurred, and the kinds that want the lock got it.

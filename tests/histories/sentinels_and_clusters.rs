@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::strikes::{connections, data, promotion, silence, slots, wire};
+use crate::injected::{connections, data, promotion, silence, slots, wire};
 use testkit::{
     Cluster, Proxy, RedisServer, SOON, Sentinels, child, cluster,
     crew::{self, Crew, Fault, Report, Setup, clock, fault, seeds},

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::strikes::{connections, data, memory, messages, silence, time, wire};
+use crate::injected::{connections, data, memory, messages, silence, time, wire};
 use redis::cmd;
 use testkit::{
     Proxy, RedisServer, child,

@@ -82,7 +82,7 @@ fn every_case_that_failed_once_shows_its_break() {
 
 /// The promises are judged separately too: the judges need no model to notice these.
 #[test]
-fn the_promises_alone_notice_who_breaks_them() {
+fn the_judged_promises_find_mutants_without_the_model() {
     let mutants = list::read().unwrap();
     for (promise, name) in [
         (1, "anybody releases"),

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use fairlock::{Client, ClientBuilder, ConnectError, LockOptions, Tls};
+use fairlock::{Client, ClientBuilder, ConnectError, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use testkit::{Cluster, RedisServer, SOON, keys_left, sentinel::MASTER, server, soon};
+use testkit::{Cluster, RedisServer, SOON, keys_left, quiet, sentinel::MASTER, server, soon};
 
 /// A certificate and its key, as PEM.
 struct Identity {
@@ -87,7 +87,7 @@ impl Encrypted {
 
 /// A holder hands the lock over to a waiter that hears of it by a push: heartbeats are far away.
 async fn hand_over(client: ClientBuilder, replicas: u32) {
-    let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON).replicas(replicas);
+    let options = quiet().replicas(replicas);
     let client = soon(client.connect()).await.unwrap();
     let lock = client.lock_with("x", options).unwrap();
     let first = soon(lock.acquire()).await.unwrap();
@@ -167,7 +167,7 @@ async fn who_cannot_show_the_right_certificate_is_refused() {
 
 /// Each side would wait for the other, or hang up.
 #[tokio::test]
-async fn where_one_side_alone_encrypts_the_error_says_which() {
+async fn an_error_says_which_side_alone_encrypts() {
     let encrypted = Encrypted::start("127.0.0.1");
     let error = soon(Client::connect(&encrypted.url().replace("rediss", "redis"))).await.unwrap_err();
     assert!(matches!(error, ConnectError::Encryption { expected: true, .. }), "{error:?}");

@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fairlock::{Client, Guard, Lock, LockOptions, Waiting};
+use fairlock::{Client, Guard, Lock, Waiting};
 use redis::cmd;
 use testkit::sentinel::MASTER;
 use testkit::watch::Counter;
-use testkit::{Act, Child, Cluster, RedisServer, SOON, Target, child, eventually, eventually_async, run, soon};
+use testkit::{Act, Child, Cluster, RedisServer, SOON, Target, child, eventually, eventually_async, quiet, run, soon};
 
 /// The helper process of this file: a waiter that holds the lock until it is killed.
 #[test]
@@ -30,11 +30,6 @@ fn child() {
 /// No node is counted as dead while these tests run.
 fn cluster() -> Cluster {
     Cluster::builder().node_timeout(100 * SOON).start()
-}
-
-/// Heartbeats and renewals are far away, so they do not notice anything.
-fn quiet() -> LockOptions {
-    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
 }
 
 async fn lock(url: &str, name: &str) -> Lock {
@@ -107,7 +102,7 @@ async fn a_slot_on_its_way_is_asked_for_where_it_goes() {
 
 /// No request is sent: the node itself reports that a slot has left it. The node that the client was told is dead then.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_follows_its_slot_whoever_is_dead() {
+async fn a_waiter_follows_its_slot_to_the_next_server() {
     let cluster = cluster();
     let dead = cluster.owner(0);
     let from = cluster.another_master(dead);
@@ -302,7 +297,7 @@ async fn a_call_that_is_sent_on_and_back_is_made_again() {
     soon(soon(lock.acquire()).await.unwrap().release()).await.unwrap();
     let before = listeners(from);
     assert_eq!(before.len(), 1);
-    let () = cmd("FLUSHALL").query(&mut from.raw()).unwrap();
+    from.flush();
     set_slot(from, slot, &["MIGRATING", &id_of(to)]);
     let acquiring = tokio::spawn(async move { lock.acquire().await });
     eventually_async("it is sent back", SOON, async || sent_on(to, "MOVED") >= 5).await;

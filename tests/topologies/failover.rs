@@ -119,7 +119,7 @@ async fn a_slot_that_moves_key_by_key_keeps_its_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_death_of_one_master_is_of_no_concern_to_other_slots() {
+async fn the_death_of_one_master_does_not_delay_other_slots() {
     let cluster = Cluster::builder().replicas().start();
     let slot = cluster.slot("x");
     let old = cluster.owner(slot);

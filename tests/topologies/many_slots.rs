@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fairlock::{Client, Guard, Lock, LockOptions};
+use fairlock::{Client, Guard, Lock};
 use redis::cmd;
 use rustix::time::{ClockId, clock_gettime};
-use testkit::{Cluster, RedisServer, SOON, child::alone, eventually, run, soon};
+use testkit::{Cluster, RedisServer, SOON, child::alone, eventually, quiet, run, soon};
 
 /// The slots of the first of three nodes.
 const THIRD: u16 = 16_384 / 3;
@@ -70,7 +70,7 @@ async fn reconnect_few_and_many() {
     let cluster = Cluster::builder().node_timeout(100 * SOON).start();
     let client = soon(Client::connect(&cluster.url())).await.unwrap();
     // No lease is renewed in between.
-    let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON);
+    let options = quiet();
     let names = names(&cluster, 4 * FEW);
     let locks: Vec<Lock> = names.iter().map(|name| client.lock_with(name, options.clone()).unwrap()).collect();
     let acquire = |lock: Lock| async move { lock.acquire().await.unwrap() };

@@ -3,7 +3,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use fairlock::{AcquireError, Client, Lock, LockOptions, LostReason};
-use testkit::{Cluster, Proxy, RedisServer, SOON, eventually, keys_left, soon, state::State};
+use testkit::{Cluster, Proxy, RedisServer, SOON, eventually, keys_left, quiet, soon, state::State};
 
 /// A master and its replica, linked.
 fn pair() -> (RedisServer, RedisServer) {
@@ -80,7 +80,7 @@ async fn replicas_of_another_server_at_the_same_address_do_not_count() {
 
 /// The connection to the server breaks while replicas are asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_broke_off_is_put_again() {
+async fn a_question_to_replicas_that_broke_off_is_asked_again() {
     let (master, replica) = pair();
     let lock = lock(&master, 1).await;
     replica.stop();
@@ -100,7 +100,7 @@ async fn a_question_that_broke_off_is_put_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_at_the_same_time_is_answered_together() {
+async fn grants_at_the_same_time_wait_for_replicas_together() {
     const LOCKS: usize = 50;
     let (master, _replica) = pair();
     let client = Client::connect(&master.url()).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_grant_that_a_failover_forgets_was_not_handed_out() {
 async fn the_replica_that_a_cluster_promotes_knows_of_every_grant_that_was_handed_out() {
     // An operator promotes the replica, so there is no election to wait for, and no node is counted as dead by mistake.
     let cluster = Cluster::builder().replicas().node_timeout(100 * SOON).start();
-    let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON).replicas(1);
+    let options = quiet().replicas(1);
     let lock = async || Client::connect(&cluster.url()).await.unwrap().lock_with("x", options.clone()).unwrap();
     let slot = cluster.slot("x");
     let mut token = 0;
