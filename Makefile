@@ -71,7 +71,7 @@ whims:
 mutants:
 	$(with_redis) cargo test --test mutants -- --ignored --nocapture
 
-# MUTANTS picks some by what their names contain, as in MUTANTS=src/keeper/machine/leases.rs.
+# MUTANTS picks some by what their names contain, as in MUTANTS=src/keeper/machine/lease.rs.
 mutants-generic:
 	@cargo mutants --version >/dev/null 2>&1 || { echo "cargo install --locked cargo-mutants"; exit 1; }
 	./scripts/mutants-generic.py $(MUTANTS)

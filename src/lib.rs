@@ -14,6 +14,7 @@ mod operation;
 mod options;
 mod protocol;
 mod server;
+mod term;
 #[cfg(feature = "tls")]
 mod tls;
 mod wakers;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::InvalidOption;
-use crate::keeper::margin;
 use crate::protocol::LockKeys;
+use crate::term::margin;
 
 const LEAST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(30 * 24 * 3600);

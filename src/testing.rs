@@ -1,7 +1,12 @@
 //! For this crate's own tests and for fuzzing: what is inside, as far as they must see it.
 
+use std::time::Duration;
+
 use crate::inspect::{Holder, QueuedWaiter};
-use crate::protocol::{Answer, Push, PushKind, SCRIPTS, assemble};
+use crate::protocol::{
+    AcquireVerdict, BreakVerdict, HeartbeatVerdict, Inspected, Push, PushKind, RenewVerdict, Reply, SCRIPTS, Verb,
+    Verdict, assemble,
+};
 use crate::server::Target;
 
 /// The clock by which local deadlines are kept, in nanoseconds.
@@ -35,34 +40,50 @@ pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], [String; 2])
 
 /// A script's reply as the client reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadAnswer {
-    /// The word, as the code calls it.
-    pub word: String,
-    /// epoch stamp token waiting granted_token ticket
-    pub numbers: [u64; 6],
-    /// lease_left recover_left left, in microseconds
-    pub spans: [u128; 3],
-    /// The rank, and whether to ask again.
-    pub rank: (Option<u64>, bool),
-    /// Whom it names as the client's own holder, with token and ticket.
-    pub holder: Option<(String, [u64; 2])>,
-    /// Whom it names as the holder to people.
-    pub held: Option<Holder>,
-    /// Who waits.
+pub struct ReadReply {
+    /// epoch stamp token waiting
+    pub numbers: [u64; 4],
+    /// lease_left recover_left pace longest, in microseconds
+    pub spans: [u128; 4],
+    /// Whether to go on where the script stopped.
+    pub again: bool,
+    /// The client's own lease, with token and ticket.
+    pub own: Option<(String, [u64; 2])>,
+    /// What else its word tells in numbers: `granted` token and left_us, `queued` ticket and rank, `alive` rank, `renewed` and `told` left_us.
+    pub told: Vec<u64>,
+    /// The holder as people see it.
+    pub holder: Option<Holder>,
+    /// The waiters.
     pub page: Vec<QueuedWaiter>,
 }
 
-/// Reads a script's reply.
-pub fn read_answer(packed: &[u8]) -> Option<ReadAnswer> {
-    let answer = Answer::unpack(packed)?;
-    Some(ReadAnswer {
-        word: format!("{:?}", answer.word).to_lowercase(),
-        numbers: [answer.epoch, answer.stamp, answer.token, answer.waiting, answer.granted_token, answer.ticket],
-        spans: [answer.lease_left, answer.recover_left, answer.left].map(|span| span.as_micros()),
-        rank: (answer.rank, answer.again),
-        holder: answer.holder.map(|holder| (holder.id, [holder.token, holder.ticket])),
-        held: answer.held.map(|held| *held),
-        page: answer.page,
+/// Reads the reply of the script of this name.
+pub fn read_reply(script: &str, packed: &[u8]) -> Option<ReadReply> {
+    const VERBS: [Verb; 7] =
+        [Verb::Acquire, Verb::Heartbeat, Verb::Renew, Verb::Release, Verb::Leave, Verb::Inspect, Verb::Break];
+    let verb = VERBS.into_iter().find(|verb| SCRIPTS[*verb as usize].name == script)?;
+    let Reply { common, verdict } = Reply::unpack(verb, packed)?;
+    let us = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    let told = match &verdict {
+        Verdict::Acquire(AcquireVerdict::Granted { token, left }) => vec![*token, us(*left)],
+        Verdict::Acquire(AcquireVerdict::Queued { ticket, rank }) => vec![*ticket, *rank],
+        Verdict::Heartbeat(HeartbeatVerdict::Alive { rank }) => rank.iter().copied().collect(),
+        Verdict::Renew(RenewVerdict::Renewed { left }) | Verdict::Break(BreakVerdict::Told { left }) => vec![us(*left)],
+        _ => vec![],
+    };
+    let (holder, page) = match verdict {
+        Verdict::Acquire(AcquireVerdict::Busy(holder)) => (holder, vec![]),
+        Verdict::Inspect(Inspected { holder, queue }) => (holder, queue),
+        _ => (None, vec![]),
+    };
+    Some(ReadReply {
+        numbers: [common.epoch, common.stamp, common.token, common.waiting],
+        spans: [common.lease_left, common.recover_left, common.pace, common.longest].map(|span| span.as_micros()),
+        again: common.again,
+        own: common.own.map(|own| (own.id, [own.token, own.ticket])),
+        told,
+        holder: holder.map(|holder| *holder),
+        page,
     })
 }
 

@@ -20,6 +20,8 @@
 //! A machine knows one server, and decides what is asked there. In a cluster each hash slot has its own machine: the
 //! failure of one server does not concern the locks of another, and a slot that moves is to its machine a connection that
 //! broke. Routes decide which server serves each slot, when to connect, and whom to ask.
+//! In a machine each lock has a state of its own, which owns its waiters, leases and pending releases
+//! (`machine/lock.rs`); the phases of a waiter are a table in `machine/waiter.rs`.
 //!
 //! **The thread.** The keeper is a plain thread that sleeps in `poll`. In each round it takes in what sockets and handles
 //! have sent, in the order of each, then the timers that are due; it carries out the effects; and it writes with one
@@ -75,7 +77,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
 pub(crate) use inbox::Outbox;
-pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal, margin};
+pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal};
 pub(crate) use shared::{Armed, Shared};
 
 use self::handle::End;

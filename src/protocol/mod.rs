@@ -15,8 +15,14 @@ pub(crate) use keys::{LockKeys, is_of, random_name, wire_id};
 pub(crate) use push::{Push, PushKind};
 #[cfg(test)]
 pub(crate) use reply::Plain;
-pub(crate) use reply::{Answer, HolderSeen, Value, Word};
-pub(crate) use request::{About, Call};
+pub(crate) use reply::{
+    AcquireVerdict, BreakVerdict, Common, HeartbeatVerdict, Inspected, OwnLease, ReleaseVerdict, RenewVerdict, Reply,
+    Value, Verdict,
+};
+pub(crate) use request::{
+    About, AcquireRequest, BreakRequest, HeartbeatRequest, InspectRequest, LeaveRequest, ReleaseRequest, RenewRequest,
+    Request, Verb,
+};
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;
 pub(crate) use scripts::{SCRIPTS, Source};

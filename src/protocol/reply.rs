@@ -1,7 +1,9 @@
-//! The replies of scripts, parsed once when they arrive.
+//! What scripts reply, in the type of the verb that was asked. A reply is read as a whole or refused: one that lacks what
+//! its word promises is no reply.
 
 use std::time::Duration;
 
+use super::request::Verb;
 use crate::inspect::{Holder, QueuedWaiter};
 
 /// A value of a reply, independent of the wire.
@@ -11,11 +13,18 @@ pub(crate) trait Value: Sized {
     fn list(&self) -> Option<&[Self]>;
 }
 
-/// The reply of a script: a word, and the values that every reply has.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Answer {
-    pub(crate) word: Word,
+/// The reply to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) common: Common,
+    pub(crate) verdict: Verdict,
+}
+
+/// What every reply tells of its lock.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Common {
     pub(crate) epoch: u64,
+    /// The last stamp that was given.
     pub(crate) stamp: u64,
     /// The last token that was granted.
     pub(crate) token: u64,
@@ -24,59 +33,156 @@ pub(crate) struct Answer {
     pub(crate) recover_left: Duration,
     /// The longest heartbeat interval among the waiters.
     pub(crate) pace: Duration,
-    /// The longest lease that any client may hold or be granted.
+    /// The longest lease that anybody may hold or be granted.
     pub(crate) longest: Duration,
     /// The lease that this client holds at this lock.
-    pub(crate) holder: Option<HolderSeen>,
-    /// The script stopped at its batch limit.
+    pub(crate) own: Option<OwnLease>,
+    /// The script stopped at its batch limit: the caller is to go on where it stopped.
     pub(crate) again: bool,
-    /// What is left of the lease in question.
-    pub(crate) left: Duration,
-    pub(crate) granted_token: u64,
-    pub(crate) ticket: u64,
-    pub(crate) rank: Option<u64>,
-    pub(crate) held: Option<Box<Holder>>,
-    pub(crate) page: Vec<QueuedWaiter>,
 }
 
-impl Answer {
-    /// For how long nothing is granted at most, while the server waits for its former clients after a loss of data.
+impl Common {
+    /// How long nothing is granted, at the most, while the server waits for the clients that were there before it lost data.
     pub(crate) fn recovering_for(&self) -> Option<Duration> {
         (!self.recover_left.is_zero()).then_some(self.recover_left)
     }
 }
 
 /// A lease of this client as a reply names it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct HolderSeen {
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct OwnLease {
     pub(crate) id: String,
     pub(crate) token: u64,
-    /// Its place in the queue, or the token if it had none.
+    /// The waiter's place in the queue, or the token if it never had one.
     pub(crate) ticket: u64,
 }
 
-macro_rules! words {
-    ($($variant:ident = $name:literal),* $(,)?) => {
-        /// The first word of a reply.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub(crate) enum Word { #[default] $($variant),* }
-
-        impl Word {
-            #[cfg(test)]
-            pub(crate) const NAMES: &[&str] = &[$($name),*];
-
-            fn parse(name: &[u8]) -> Option<Self> {
-                $(if name == $name.as_bytes() { return Some(Word::$variant); })*
-                None
-            }
-        }
-    };
+/// What became of a request, by its verb.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Acquire(AcquireVerdict),
+    Heartbeat(HeartbeatVerdict),
+    Renew(RenewVerdict),
+    Release(ReleaseVerdict),
+    Leave,
+    Inspect(Inspected),
+    Break(BreakVerdict),
 }
 
-words! {
-    Unknown = "unknown", Granted = "granted", Queued = "queued", Busy = "busy", Refused = "refused", Alive = "alive",
-    Renewed = "renewed", Broken = "broken", Lost = "lost", Released = "released", Expired = "expired", Left = "left",
-    State = "state", Told = "told", Ended = "ended",
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AcquireVerdict {
+    Granted {
+        token: u64,
+        left: Duration,
+    },
+    Queued {
+        ticket: u64,
+        rank: u64,
+    },
+    Busy(Option<Box<Holder>>),
+    /// What the client claims to have had is absurd.
+    Disbelieved,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum HeartbeatVerdict {
+    Alive {
+        /// Of the first of the waiters that were named, if it still waits.
+        rank: Option<u64>,
+    },
+    /// The server lacks one of the waiters that were named.
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum RenewVerdict {
+    Renewed { left: Duration },
+    Broken,
+    Lost,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum ReleaseVerdict {
+    Released,
+    /// The lease was over already.
+    Expired,
+    /// There was no lease, but a place in the queue.
+    Left,
+    Unknown,
+}
+
+/// Who holds the lock, and one page of its queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Inspected {
+    pub(crate) holder: Option<Box<Holder>>,
+    pub(crate) queue: Vec<QueuedWaiter>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum BreakVerdict {
+    /// The holder is told.
+    Told {
+        left: Duration,
+    },
+    Ended,
+    Unknown,
+}
+
+impl Verb {
+    /// The words with which its replies begin.
+    #[cfg(test)]
+    pub(super) fn words(self) -> &'static [&'static str] {
+        match self {
+            Verb::Acquire => &["granted", "queued", "busy", "refused"],
+            Verb::Heartbeat => &["alive", "unknown"],
+            Verb::Renew => &["renewed", "broken", "lost"],
+            Verb::Release => &["released", "expired", "left", "unknown"],
+            Verb::Leave => &["left"],
+            Verb::Inspect => &["state"],
+            Verb::Break => &["told", "ended", "unknown"],
+        }
+    }
+
+    fn verdict(self, word: &[u8], fields: &mut Fields) -> Option<Verdict> {
+        Some(match self {
+            Verb::Acquire => Verdict::Acquire(match word {
+                b"granted" => AcquireVerdict::Granted { token: stamp(fields.granted_token)?, left: fields.left? },
+                b"queued" => AcquireVerdict::Queued { ticket: stamp(fields.ticket)?, rank: fields.rank? },
+                b"busy" => AcquireVerdict::Busy(fields.holder()?),
+                b"refused" => AcquireVerdict::Disbelieved,
+                _ => return None,
+            }),
+            Verb::Heartbeat => Verdict::Heartbeat(match word {
+                b"alive" => HeartbeatVerdict::Alive { rank: fields.rank },
+                b"unknown" => HeartbeatVerdict::Unknown,
+                _ => return None,
+            }),
+            Verb::Renew => Verdict::Renew(match word {
+                b"renewed" => RenewVerdict::Renewed { left: fields.left? },
+                b"broken" => RenewVerdict::Broken,
+                b"lost" => RenewVerdict::Lost,
+                _ => return None,
+            }),
+            Verb::Release => Verdict::Release(match word {
+                b"released" => ReleaseVerdict::Released,
+                b"expired" => ReleaseVerdict::Expired,
+                b"left" => ReleaseVerdict::Left,
+                b"unknown" => ReleaseVerdict::Unknown,
+                _ => return None,
+            }),
+            Verb::Leave => (word == b"left").then_some(Verdict::Leave)?,
+            Verb::Inspect if word == b"state" => {
+                Verdict::Inspect(Inspected { holder: fields.holder()?, queue: fields.page.take()? })
+            }
+            Verb::Inspect => return None,
+            Verb::Break => Verdict::Break(match word {
+                b"told" => BreakVerdict::Told { left: fields.left? },
+                b"ended" => BreakVerdict::Ended,
+                b"unknown" => BreakVerdict::Unknown,
+                _ => return None,
+            }),
+        })
+    }
 }
 
 impl Value for rmpv::Value {
@@ -96,61 +202,132 @@ impl Value for rmpv::Value {
 /// The greatest depth of a reply: the rows of a page in an array, each of which the decoder counts several times.
 const DEPTH: usize = 32;
 
-impl Answer {
-    /// A reply as the scripts pack it: one MessagePack array.
-    pub(crate) fn unpack(mut packed: &[u8]) -> Option<Self> {
+impl Reply {
+    /// The reply to a request of this verb as the scripts pack it: one MessagePack array.
+    pub(crate) fn unpack(verb: Verb, mut packed: &[u8]) -> Option<Self> {
         let value = rmpv::decode::read_value_with_max_depth(&mut packed, DEPTH).ok()?;
-        Self::parse(&value).filter(|_| packed.is_empty())
+        Self::parse(verb, &value).filter(|_| packed.is_empty())
     }
 
-    pub(crate) fn parse(value: &impl Value) -> Option<Self> {
+    /// A reply that says nothing of interest.
+    #[cfg(test)]
+    pub(crate) fn sample() -> Self {
+        let (epoch, stamp, token, waiting, again, own) = (0, 0, 0, 0, false, None);
+        let (lease_left, recover_left, pace, longest) = Default::default();
+        let common = Common { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again };
+        Self { common, verdict: Verdict::Leave }
+    }
+
+    /// The reply to a request of this verb: a word, then names and values.
+    pub(crate) fn parse(verb: Verb, value: &impl Value) -> Option<Self> {
         let (word, fields) = value.list()?.split_first()?;
-        let mut answer = Answer { word: Word::parse(word.bytes()?)?, ..Answer::default() };
-        let mut held = Holder {
-            id: String::new(),
-            token: 0,
-            label: String::new(),
-            owner: String::new(),
-            remaining: Duration::ZERO,
-            held_for: Duration::ZERO,
-            broken: false,
-        };
-        for field in fields.chunks_exact(2) {
-            let (name, value) = (field[0].bytes()?, &field[1]);
-            match name {
-                b"epoch" => answer.epoch = number(value)?,
-                b"stamp" => answer.stamp = number(value)?,
-                b"token" => answer.token = number(value)?,
-                b"waiting" => answer.waiting = number(value)?,
-                b"lease_left_us" => answer.lease_left = span(value)?,
-                b"recover_left_us" => answer.recover_left = span(value)?,
-                b"pace_us" => answer.pace = span(value)?,
-                b"longest_us" => answer.longest = span(value)?,
-                b"holder" => answer.holder.get_or_insert_default().id = text(value)?,
-                b"holder_token" => answer.holder.get_or_insert_default().token = number(value)?,
-                b"holder_ticket" => answer.holder.get_or_insert_default().ticket = number(value)?,
-                b"again" => answer.again = true,
-                b"left_us" => answer.left = span(value)?,
-                b"granted_token" => answer.granted_token = number(value)?,
-                b"ticket" => answer.ticket = number(value)?,
-                b"rank" => answer.rank = Some(number(value)?),
-                b"held_id" => held.id = text(value)?,
-                b"held_token" => held.token = number(value)?,
-                b"held_label" => held.label = text(value)?,
-                b"held_owner" => held.owner = text(value)?,
-                b"held_us" => held.held_for = span(value)?,
-                b"held_broken" => held.broken = number(value)? == 1,
-                b"page" => answer.page = page(value)?,
-                // A later version of the scripts may send more values.
+        let mut fields = Fields::read(fields)?;
+        let verdict = verb.verdict(word.bytes()?, &mut fields)?;
+        Some(Self { common: fields.common()?, verdict })
+    }
+}
+
+/// All that a reply may say, as far as this one says it.
+#[derive(Default)]
+struct Fields {
+    epoch: Option<u64>,
+    stamp: Option<u64>,
+    token: Option<u64>,
+    waiting: Option<u64>,
+    lease_left: Option<Duration>,
+    recover_left: Option<Duration>,
+    pace: Option<Duration>,
+    longest: Option<Duration>,
+    own_id: Option<String>,
+    own_token: Option<u64>,
+    own_ticket: Option<u64>,
+    again: bool,
+    left: Option<Duration>,
+    granted_token: Option<u64>,
+    ticket: Option<u64>,
+    rank: Option<u64>,
+    held_id: Option<String>,
+    held_token: Option<u64>,
+    held_label: Option<String>,
+    held_owner: Option<String>,
+    held_for: Option<Duration>,
+    held_broken: bool,
+    page: Option<Vec<QueuedWaiter>>,
+}
+
+impl Fields {
+    fn read(fields: &[impl Value]) -> Option<Self> {
+        let mut read = Self::default();
+        let (pairs, []) = fields.as_chunks::<2>() else { return None };
+        for [name, value] in pairs {
+            match name.bytes()? {
+                b"epoch" => read.epoch = Some(number(value)?),
+                b"stamp" => read.stamp = Some(number(value)?),
+                b"token" => read.token = Some(number(value)?),
+                b"waiting" => read.waiting = Some(number(value)?),
+                b"lease_left_us" => read.lease_left = Some(span(value)?),
+                b"recover_left_us" => read.recover_left = Some(span(value)?),
+                b"pace_us" => read.pace = Some(span(value)?),
+                b"longest_us" => read.longest = Some(span(value)?),
+                b"holder" => read.own_id = Some(text(value)?),
+                b"holder_token" => read.own_token = Some(number(value)?),
+                b"holder_ticket" => read.own_ticket = Some(number(value)?),
+                b"again" => read.again = true,
+                b"left_us" => read.left = Some(span(value)?),
+                b"granted_token" => read.granted_token = Some(number(value)?),
+                b"ticket" => read.ticket = Some(number(value)?),
+                b"rank" => read.rank = Some(number(value)?),
+                b"held_id" => read.held_id = Some(text(value)?),
+                b"held_token" => read.held_token = Some(number(value)?),
+                b"held_label" => read.held_label = Some(text(value)?),
+                b"held_owner" => read.held_owner = Some(text(value)?),
+                b"held_us" => read.held_for = Some(span(value)?),
+                b"held_broken" => read.held_broken = number(value)? == 1,
+                b"page" => read.page = Some(page(value)?),
+                // A later version of the scripts may tell more.
                 _ => {}
             }
         }
-        if !held.id.is_empty() {
-            held.remaining = answer.lease_left;
-            answer.held = Some(Box::new(held));
-        }
-        Some(answer)
+        Some(read)
     }
+
+    fn common(&mut self) -> Option<Common> {
+        let own = match self.own_id.take() {
+            None => None,
+            Some(id) => Some(OwnLease { id, token: self.own_token?, ticket: self.own_ticket? }),
+        };
+        Some(Common {
+            epoch: self.epoch?,
+            stamp: self.stamp?,
+            token: self.token?,
+            waiting: self.waiting?,
+            lease_left: self.lease_left?,
+            recover_left: self.recover_left?,
+            pace: self.pace?,
+            longest: self.longest?,
+            own,
+            again: self.again,
+        })
+    }
+
+    /// The holder as people see it. The outer None: it is not told as a whole.
+    fn holder(&mut self) -> Option<Option<Box<Holder>>> {
+        let Some(id) = self.held_id.take() else { return Some(None) };
+        Some(Some(Box::new(Holder {
+            id,
+            token: self.held_token?,
+            label: self.held_label.take()?,
+            owner: self.held_owner.take()?,
+            remaining: self.lease_left?,
+            held_for: self.held_for?,
+            broken: self.held_broken,
+        })))
+    }
+}
+
+/// What was given by the server's clock is never zero.
+fn stamp(number: Option<u64>) -> Option<u64> {
+    number.filter(|number| *number > 0)
 }
 
 fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
@@ -193,7 +370,7 @@ fn span(value: &impl Value) -> Option<Duration> {
 
 /// A reply made up by tests.
 #[cfg(test)]
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Plain {
     Text(String),
     Int(i64),
@@ -221,38 +398,27 @@ impl Value for Plain {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_reply_with_a_strange_field_is_still_understood() {
-        let bulk = |text: &str| Plain::Text(text.into());
-        let answer = Answer::parse(&Plain::List(vec![
-            bulk("granted"),
-            bulk("new"),
-            bulk("x"),
-            bulk("left_us"),
-            bulk("1500000"),
-        ]))
-        .unwrap();
-        assert_eq!((answer.word, answer.left), (Word::Granted, Duration::from_micros(1_500_000)));
-        assert!(Answer::parse(&Plain::List(vec![bulk("gift")])).is_none());
-        assert!(Answer::parse(&Plain::List(vec![bulk("granted"), bulk("left_us"), bulk("-1")])).is_none());
-        assert!(Answer::parse(&Plain::Nil).is_none());
+    const VERBS: [Verb; 7] =
+        [Verb::Acquire, Verb::Heartbeat, Verb::Renew, Verb::Release, Verb::Leave, Verb::Inspect, Verb::Break];
+
+    fn bulk(text: &str) -> Plain {
+        Plain::Text(text.into())
     }
 
-    // All values differ, so none can replace another.
-    #[test]
-    fn every_field_of_a_reply_arrives_where_it_belongs() {
-        let bulk = |text: &str| Plain::Text(text.into());
+    /// Each value is another, so that none can stand in the place of another.
+    fn every_field() -> Vec<(&'static str, Plain)> {
         let row = |id: &str, alive: &str| {
             Plain::List(vec![bulk(id), Plain::Int(31), bulk("l"), bulk("o"), bulk("32"), bulk(alive)])
         };
-        let mut items = vec![bulk("state")];
-        for (name, value) in [
+        let texts = [
             ("epoch", "11"),
             ("stamp", "12"),
             ("token", "13"),
             ("waiting", "14"),
             ("lease_left_us", "15"),
             ("recover_left_us", "16"),
+            ("pace_us", "28"),
+            ("longest_us", "29"),
             ("holder", "c.17"),
             ("holder_token", "18"),
             ("holder_ticket", "34"),
@@ -267,18 +433,33 @@ mod tests {
             ("held_owner", "twenty-six"),
             ("held_us", "27"),
             ("held_broken", "1"),
-        ] {
-            items.extend([bulk(name), bulk(value)]);
-        }
-        items.extend([bulk("page"), Plain::List(vec![row("c.30", "1"), row("c.33", "0")])]);
-        let answer = Answer::parse(&Plain::List(items)).unwrap();
+        ];
+        let page = ("page", Plain::List(vec![row("c.30", "1"), row("c.33", "0")]));
+        texts.into_iter().map(|(name, value)| (name, bulk(value))).chain([page]).collect()
+    }
 
+    fn reply(word: &str, fields: Vec<(&str, Plain)>) -> Plain {
+        Plain::List(
+            [bulk(word)].into_iter().chain(fields.into_iter().flat_map(|(name, it)| [bulk(name), it])).collect(),
+        )
+    }
+
+    fn verdict(verb: Verb, word: &str) -> Verdict {
+        Reply::parse(verb, &reply(word, every_field())).unwrap().verdict
+    }
+
+    #[test]
+    fn every_field_of_a_reply_arrives_where_it_belongs() {
         let us = Duration::from_micros;
-        assert_eq!((answer.word, answer.epoch, answer.stamp, answer.token), (Word::State, 11, 12, 13));
-        assert_eq!((answer.waiting, answer.lease_left, answer.recover_left), (14, us(15), us(16)));
-        assert_eq!(answer.holder, Some(HolderSeen { id: "c.17".into(), token: 18, ticket: 34 }));
-        assert_eq!((answer.again, answer.left, answer.granted_token), (true, us(19), 20));
-        assert_eq!((answer.ticket, answer.rank), (21, Some(22)));
+        let common = Reply::parse(Verb::Leave, &reply("left", every_field())).unwrap().common;
+        let own = OwnLease { id: "c.17".into(), token: 18, ticket: 34 };
+        let (lease_left, recover_left, pace, longest) = (us(15), us(16), us(28), us(29));
+        let (epoch, stamp, token, waiting, again) = (11, 12, 13, 14, true);
+        let own = Some(own);
+        let expected = Common { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again };
+        assert_eq!(common, expected);
+        assert_eq!(common.recovering_for(), Some(us(16)));
+
         let held = Holder {
             id: "c.23".into(),
             token: 24,
@@ -288,7 +469,6 @@ mod tests {
             held_for: us(27),
             broken: true,
         };
-        assert_eq!(answer.held.as_deref(), Some(&held));
         let queued = |id: &str, alive| QueuedWaiter {
             id: id.into(),
             ticket: 31,
@@ -297,10 +477,91 @@ mod tests {
             waited: us(32),
             alive,
         };
-        assert_eq!(answer.page, [queued("c.30", true), queued("c.33", false)]);
+        let acquire = |word| verdict(Verb::Acquire, word);
+        assert_eq!(acquire("granted"), Verdict::Acquire(AcquireVerdict::Granted { token: 20, left: us(19) }));
+        assert_eq!(acquire("queued"), Verdict::Acquire(AcquireVerdict::Queued { ticket: 21, rank: 22 }));
+        assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(Some(Box::new(held.clone())))));
+        let alive = HeartbeatVerdict::Alive { rank: Some(22) };
+        assert_eq!(verdict(Verb::Heartbeat, "alive"), Verdict::Heartbeat(alive));
+        assert_eq!(verdict(Verb::Renew, "renewed"), Verdict::Renew(RenewVerdict::Renewed { left: us(19) }));
+        assert_eq!(verdict(Verb::Break, "told"), Verdict::Break(BreakVerdict::Told { left: us(19) }));
+        let queue = vec![queued("c.30", true), queued("c.33", false)];
+        let state = Inspected { holder: Some(Box::new(held)), queue };
+        assert_eq!(verdict(Verb::Inspect, "state"), Verdict::Inspect(state));
+    }
 
-        let bare = Answer::parse(&Plain::List(vec![bulk("busy"), bulk("held_id"), bulk("c.1")])).unwrap();
-        assert!(!bare.again && bare.holder.is_none() && !bare.held.unwrap().broken);
-        assert!(Answer::parse(&Plain::List(vec![bulk("busy")])).unwrap().held.is_none());
+    #[test]
+    fn a_reply_is_read_as_a_whole_or_refused() {
+        let always =
+            "epoch stamp token waiting lease_left_us recover_left_us pace_us longest_us holder_token holder_ticket";
+        for (verb, word, needed) in [
+            (Verb::Acquire, "granted", "left_us granted_token"),
+            (Verb::Acquire, "queued", "ticket rank"),
+            (Verb::Acquire, "busy", "held_token held_label held_owner held_us"),
+            (Verb::Acquire, "refused", ""),
+            (Verb::Heartbeat, "alive", ""),
+            (Verb::Heartbeat, "unknown", ""),
+            (Verb::Renew, "renewed", "left_us"),
+            (Verb::Renew, "broken", ""),
+            (Verb::Renew, "lost", ""),
+            (Verb::Release, "released", ""),
+            (Verb::Release, "expired", ""),
+            (Verb::Release, "left", ""),
+            (Verb::Release, "unknown", ""),
+            (Verb::Leave, "left", ""),
+            (Verb::Inspect, "state", "held_token held_label held_owner held_us page"),
+            (Verb::Break, "told", "left_us"),
+            (Verb::Break, "ended", ""),
+            (Verb::Break, "unknown", ""),
+        ] {
+            let needed: Vec<&str> = always.split(' ').chain(needed.split_whitespace()).collect();
+            for (name, _) in every_field() {
+                let mut fields = every_field();
+                fields.retain(|(other, _)| *other != name);
+                let read = Reply::parse(verb, &reply(word, fields));
+                assert_eq!(read.is_none(), needed.contains(&name), "{verb:?} {word} without {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_belongs_to_its_verbs() {
+        let words: Vec<&str> = VERBS.iter().flat_map(|verb| verb.words()).chain(&["gift", ""]).copied().collect();
+        for verb in VERBS {
+            for word in &words {
+                let read = Reply::parse(verb, &reply(word, every_field()));
+                assert_eq!(read.is_some(), verb.words().contains(word), "{verb:?} {word:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_strange_field_is_passed_over_and_a_strange_value_is_not() {
+        let with = |name: &'static str, value| {
+            let mut fields = every_field();
+            fields.retain(|(other, _)| *other != name);
+            fields.push((name, value));
+            Reply::parse(Verb::Acquire, &reply("granted", fields))
+        };
+        assert!(with("new", bulk("x")).is_some());
+        assert!(with("left_us", bulk("1500000")).is_some());
+        for number in ["-1", "x", "", "9007199254740993"] {
+            assert!(with("left_us", bulk(number)).is_none(), "{number:?}");
+        }
+        assert!(with("granted_token", Plain::Int(0)).is_none());
+        assert!(with("page", Plain::List(vec![Plain::List(vec![])])).is_none());
+
+        // What only a part of the replies tells may be away.
+        let mut fields = every_field();
+        fields.retain(|(name, _)| !name.starts_with("held_") && !name.starts_with("holder") && *name != "again");
+        let Reply { common, verdict } = Reply::parse(Verb::Acquire, &reply("busy", fields)).unwrap();
+        assert!(!common.again && common.own.is_none());
+        assert_eq!(verdict, Verdict::Acquire(AcquireVerdict::Busy(None)));
+
+        let Plain::List(mut odd) = reply("granted", every_field()) else { unreachable!() };
+        odd.push(bulk("again"));
+        assert!(Reply::parse(Verb::Acquire, &Plain::List(odd)).is_none());
+        assert!(Reply::parse(Verb::Acquire, &Plain::List(vec![])).is_none());
+        assert!(Reply::parse(Verb::Acquire, &Plain::Nil).is_none());
     }
 }

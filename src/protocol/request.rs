@@ -1,4 +1,4 @@
-//! A typed request for each script.
+//! A request of its own type for each script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,183 +15,258 @@ pub(crate) struct About {
     pub(crate) owner: Arc<str>,
 }
 
-/// One request to one lock.
-#[derive(Debug, Clone, Hash)]
-pub(crate) enum Call {
-    Acquire {
-        keys: Arc<LockKeys>,
-        id: String,
-        wait: bool,
-        claim: bool,
-        lease: Duration,
-        liveness: Duration,
-        buffer: Duration,
-        heartbeat: Duration,
-        about: About,
-        ticket: u64,
-        epoch: u64,
-        floor: u64,
-        longest: Duration,
-        last_token: u64,
-        pace: Duration,
-    },
-    Heartbeat {
-        keys: Arc<LockKeys>,
-        client: Arc<str>,
-        liveness: Duration,
-        buffer: Duration,
-        heartbeat: Duration,
-        ids: Vec<String>,
-    },
-    Renew {
-        keys: Arc<LockKeys>,
-        id: String,
-        token: u64,
-        lease: Duration,
-        liveness: Duration,
-        about: About,
-        epoch: u64,
-        floor: u64,
-        left: Duration,
-        pace: Duration,
-    },
-    Release {
-        keys: Arc<LockKeys>,
-        id: String,
-        token: u64,
-        liveness: Duration,
-        epoch: u64,
-        floor: u64,
-        longest: Duration,
-        last_token: u64,
-        pace: Duration,
-    },
-    Leave {
-        keys: Arc<LockKeys>,
-        ids: Vec<String>,
-    },
-    Inspect {
-        keys: Arc<LockKeys>,
-        after: u64,
-        count: u32,
-    },
-    Break {
-        keys: Arc<LockKeys>,
-        token: u64,
-        force: bool,
-    },
+/// The verbs, each of which is a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Verb {
+    Acquire,
+    Heartbeat,
+    Renew,
+    Release,
+    Leave,
+    Inspect,
+    Break,
 }
 
-impl Call {
-    /// Which script this runs.
-    pub(crate) fn script(&self) -> usize {
+/// One request to one lock.
+#[derive(Debug, Clone, Hash)]
+pub(crate) enum Request {
+    Acquire(AcquireRequest),
+    Heartbeat(HeartbeatRequest),
+    Renew(RenewRequest),
+    Release(ReleaseRequest),
+    Leave(LeaveRequest),
+    Inspect(InspectRequest),
+    Break(BreakRequest),
+}
+
+impl Request {
+    /// Which script this runs, and what its reply is to be read as.
+    pub(crate) fn verb(&self) -> Verb {
         match self {
-            Call::Acquire { .. } => 0,
-            Call::Heartbeat { .. } => 1,
-            Call::Renew { .. } => 2,
-            Call::Release { .. } => 3,
-            Call::Leave { .. } => 4,
-            Call::Inspect { .. } => 5,
-            Call::Break { .. } => 6,
+            Request::Acquire(_) => Verb::Acquire,
+            Request::Heartbeat(_) => Verb::Heartbeat,
+            Request::Renew(_) => Verb::Renew,
+            Request::Release(_) => Verb::Release,
+            Request::Leave(_) => Verb::Leave,
+            Request::Inspect(_) => Verb::Inspect,
+            Request::Break(_) => Verb::Break,
         }
     }
 
     pub(crate) fn keys(&self) -> &Arc<LockKeys> {
         match self {
-            Call::Acquire { keys, .. }
-            | Call::Heartbeat { keys, .. }
-            | Call::Renew { keys, .. }
-            | Call::Release { keys, .. }
-            | Call::Leave { keys, .. }
-            | Call::Inspect { keys, .. }
-            | Call::Break { keys, .. } => keys,
+            Request::Acquire(request) => &request.keys,
+            Request::Heartbeat(request) => &request.keys,
+            Request::Renew(request) => &request.keys,
+            Request::Release(request) => &request.keys,
+            Request::Leave(request) => &request.keys,
+            Request::Inspect(request) => &request.keys,
+            Request::Break(request) => &request.keys,
         }
     }
 
     /// The arguments in the order in which the script names them, each under that name. A grant on behalf of this client
     /// is published to `channel`.
-    pub(crate) fn arguments(&self, channel: &str, mut put: impl FnMut(&'static str, &[u8])) {
-        let mut digits = itoa::Buffer::new();
-        let mut number =
-            |put: &mut dyn FnMut(&'static str, &[u8]), name, value: u64| put(name, digits.format(value).as_bytes());
-        let flag = |value: bool| u64::from(value);
+    pub(crate) fn arguments(&self, channel: &str, put: impl FnMut(&'static str, &[u8])) {
+        let mut arguments = Arguments { put, digits: itoa::Buffer::new() };
         match self {
-            Call::Acquire {
-                id,
-                wait,
-                claim,
-                lease,
-                liveness,
-                buffer,
-                heartbeat,
-                about,
-                ticket,
-                epoch,
-                floor,
-                longest,
-                last_token,
-                pace,
-                ..
-            } => {
-                put("id", id.as_bytes());
-                number(&mut put, "wait", flag(*wait));
-                number(&mut put, "claim", flag(*claim));
-                number(&mut put, "lease_us", us(*lease));
-                number(&mut put, "liveness_us", us(*liveness));
-                number(&mut put, "buffer_us", us(*buffer));
-                number(&mut put, "heartbeat_us", us(*heartbeat));
-                put("channel", channel.as_bytes());
-                put("secret", about.secret.as_bytes());
-                put("label", about.label.as_bytes());
-                put("owner", about.owner.as_bytes());
-                number(&mut put, "ticket", *ticket);
-                number(&mut put, "epoch", *epoch);
-                number(&mut put, "floor", *floor);
-                number(&mut put, "longest_us", us(*longest));
-                number(&mut put, "last_token", *last_token);
-                number(&mut put, "pace_us", us(*pace));
-            }
-            Call::Heartbeat { client, liveness, buffer, heartbeat, ids, .. } => {
-                put("client", client.as_bytes());
-                number(&mut put, "liveness_us", us(*liveness));
-                number(&mut put, "buffer_us", us(*buffer));
-                number(&mut put, "heartbeat_us", us(*heartbeat));
-                ids.iter().for_each(|id| put("ids...", id.as_bytes()));
-            }
-            Call::Renew { id, token, lease, liveness, about, epoch, floor, left, pace, .. } => {
-                put("id", id.as_bytes());
-                number(&mut put, "token", *token);
-                number(&mut put, "lease_us", us(*lease));
-                number(&mut put, "liveness_us", us(*liveness));
-                put("channel", channel.as_bytes());
-                put("secret", about.secret.as_bytes());
-                put("label", about.label.as_bytes());
-                put("owner", about.owner.as_bytes());
-                number(&mut put, "epoch", *epoch);
-                number(&mut put, "floor", *floor);
-                number(&mut put, "left_us", us(*left));
-                number(&mut put, "pace_us", us(*pace));
-            }
-            Call::Release { id, token, liveness, epoch, floor, longest, last_token, pace, .. } => {
-                put("id", id.as_bytes());
-                number(&mut put, "token", *token);
-                number(&mut put, "liveness_us", us(*liveness));
-                number(&mut put, "epoch", *epoch);
-                number(&mut put, "floor", *floor);
-                number(&mut put, "longest_us", us(*longest));
-                number(&mut put, "last_token", *last_token);
-                number(&mut put, "pace_us", us(*pace));
-            }
-            Call::Leave { ids, .. } => ids.iter().for_each(|id| put("ids...", id.as_bytes())),
-            Call::Inspect { after, count, .. } => {
-                number(&mut put, "after", *after);
-                number(&mut put, "count", u64::from(*count));
-            }
-            Call::Break { token, force, .. } => {
-                number(&mut put, "token", *token);
-                number(&mut put, "force", flag(*force));
-            }
+            Request::Acquire(request) => request.put(channel, &mut arguments),
+            Request::Heartbeat(request) => request.put(&mut arguments),
+            Request::Renew(request) => request.put(channel, &mut arguments),
+            Request::Release(request) => request.put(&mut arguments),
+            Request::Leave(request) => request.put(&mut arguments),
+            Request::Inspect(request) => request.put(&mut arguments),
+            Request::Break(request) => request.put(&mut arguments),
         }
+    }
+}
+
+/// Where the arguments of a request go, one after the other.
+struct Arguments<P> {
+    put: P,
+    digits: itoa::Buffer,
+}
+
+impl<P: FnMut(&'static str, &[u8])> Arguments<P> {
+    fn text(&mut self, name: &'static str, value: &str) {
+        (self.put)(name, value.as_bytes());
+    }
+
+    fn number(&mut self, name: &'static str, value: u64) {
+        (self.put)(name, self.digits.format(value).as_bytes());
+    }
+
+    fn flag(&mut self, name: &'static str, value: bool) {
+        self.number(name, u64::from(value));
+    }
+
+    fn span(&mut self, name: &'static str, value: Duration) {
+        self.number(name, us(value));
+    }
+}
+
+/// Take the lock, or join its queue, or return to it with the ticket of before.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct AcquireRequest {
+    pub(crate) keys: Arc<LockKeys>,
+    pub(crate) id: String,
+    pub(crate) wait: bool,
+    pub(crate) claim: bool,
+    pub(crate) lease: Duration,
+    pub(crate) liveness: Duration,
+    pub(crate) buffer: Duration,
+    pub(crate) heartbeat: Duration,
+    pub(crate) about: About,
+    pub(crate) ticket: u64,
+    pub(crate) epoch: u64,
+    pub(crate) floor: u64,
+    pub(crate) longest: Duration,
+    pub(crate) last_token: u64,
+    pub(crate) pace: Duration,
+}
+
+impl AcquireRequest {
+    fn put<P: FnMut(&'static str, &[u8])>(&self, channel: &str, to: &mut Arguments<P>) {
+        to.text("id", &self.id);
+        to.flag("wait", self.wait);
+        to.flag("claim", self.claim);
+        to.span("lease_us", self.lease);
+        to.span("liveness_us", self.liveness);
+        to.span("buffer_us", self.buffer);
+        to.span("heartbeat_us", self.heartbeat);
+        to.text("channel", channel);
+        to.text("secret", &self.about.secret);
+        to.text("label", &self.about.label);
+        to.text("owner", &self.about.owner);
+        to.number("ticket", self.ticket);
+        to.number("epoch", self.epoch);
+        to.number("floor", self.floor);
+        to.span("longest_us", self.longest);
+        to.number("last_token", self.last_token);
+        to.span("pace_us", self.pace);
+    }
+}
+
+/// All waiters of this client are alive.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct HeartbeatRequest {
+    pub(crate) keys: Arc<LockKeys>,
+    pub(crate) client: Arc<str>,
+    pub(crate) liveness: Duration,
+    pub(crate) buffer: Duration,
+    pub(crate) heartbeat: Duration,
+    pub(crate) ids: Vec<String>,
+}
+
+impl HeartbeatRequest {
+    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
+        to.text("client", &self.client);
+        to.span("liveness_us", self.liveness);
+        to.span("buffer_us", self.buffer);
+        to.span("heartbeat_us", self.heartbeat);
+        self.ids.iter().for_each(|id| to.text("ids...", id));
+    }
+}
+
+/// Prolong a lease, confirm a claim, or restore what is left of a lease.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct RenewRequest {
+    pub(crate) keys: Arc<LockKeys>,
+    pub(crate) id: String,
+    pub(crate) token: u64,
+    pub(crate) lease: Duration,
+    pub(crate) liveness: Duration,
+    pub(crate) about: About,
+    pub(crate) epoch: u64,
+    pub(crate) floor: u64,
+    pub(crate) left: Duration,
+    pub(crate) pace: Duration,
+}
+
+impl RenewRequest {
+    fn put<P: FnMut(&'static str, &[u8])>(&self, channel: &str, to: &mut Arguments<P>) {
+        to.text("id", &self.id);
+        to.number("token", self.token);
+        to.span("lease_us", self.lease);
+        to.span("liveness_us", self.liveness);
+        to.text("channel", channel);
+        to.text("secret", &self.about.secret);
+        to.text("label", &self.about.label);
+        to.text("owner", &self.about.owner);
+        to.number("epoch", self.epoch);
+        to.number("floor", self.floor);
+        to.span("left_us", self.left);
+        to.span("pace_us", self.pace);
+    }
+}
+
+/// Give a lease back.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct ReleaseRequest {
+    pub(crate) keys: Arc<LockKeys>,
+    pub(crate) id: String,
+    pub(crate) token: u64,
+    pub(crate) liveness: Duration,
+    pub(crate) epoch: u64,
+    pub(crate) floor: u64,
+    pub(crate) longest: Duration,
+    pub(crate) last_token: u64,
+    pub(crate) pace: Duration,
+}
+
+impl ReleaseRequest {
+    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
+        to.text("id", &self.id);
+        to.number("token", self.token);
+        to.span("liveness_us", self.liveness);
+        to.number("epoch", self.epoch);
+        to.number("floor", self.floor);
+        to.span("longest_us", self.longest);
+        to.number("last_token", self.last_token);
+        to.span("pace_us", self.pace);
+    }
+}
+
+/// Give up places, and what was granted meanwhile.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct LeaveRequest {
+    pub(crate) keys: Arc<LockKeys>,
+    pub(crate) ids: Vec<String>,
+}
+
+impl LeaveRequest {
+    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
+        self.ids.iter().for_each(|id| to.text("ids...", id));
+    }
+}
+
+/// One page of the queue, and the holder.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct InspectRequest {
+    pub(crate) keys: Arc<LockKeys>,
+    pub(crate) after: u64,
+    pub(crate) count: u32,
+}
+
+impl InspectRequest {
+    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
+        to.number("after", self.after);
+        to.number("count", u64::from(self.count));
+    }
+}
+
+/// End the lease of another client, for an operator.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct BreakRequest {
+    pub(crate) keys: Arc<LockKeys>,
+    pub(crate) token: u64,
+    pub(crate) force: bool,
+}
+
+impl BreakRequest {
+    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
+        to.number("token", self.token);
+        to.flag("force", self.force);
     }
 }
 
@@ -199,14 +274,14 @@ fn us(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// One of each, in the order of [`Call::script`].
+/// One of each, in the order of [`Verb`].
 #[cfg(test)]
-pub(super) fn every_call() -> Vec<Call> {
+pub(super) fn every_request() -> Vec<Request> {
     let keys = Arc::new(LockKeys::new("fairlock", "n"));
     let about = About { secret: "s".into(), label: "l".into(), owner: "o".into() };
     let (id, second) = (String::from("c.1"), Duration::from_secs(1));
     vec![
-        Call::Acquire {
+        Request::Acquire(AcquireRequest {
             keys: keys.clone(),
             id: id.clone(),
             wait: true,
@@ -222,16 +297,16 @@ pub(super) fn every_call() -> Vec<Call> {
             longest: second,
             last_token: 1,
             pace: second,
-        },
-        Call::Heartbeat {
+        }),
+        Request::Heartbeat(HeartbeatRequest {
             keys: keys.clone(),
             client: "c".into(),
             liveness: second,
             buffer: second,
             heartbeat: second,
             ids: vec![id.clone()],
-        },
-        Call::Renew {
+        }),
+        Request::Renew(RenewRequest {
             keys: keys.clone(),
             id: id.clone(),
             token: 1,
@@ -242,8 +317,8 @@ pub(super) fn every_call() -> Vec<Call> {
             floor: 1,
             left: second,
             pace: second,
-        },
-        Call::Release {
+        }),
+        Request::Release(ReleaseRequest {
             keys: keys.clone(),
             id: id.clone(),
             token: 1,
@@ -253,9 +328,9 @@ pub(super) fn every_call() -> Vec<Call> {
             longest: second,
             last_token: 1,
             pace: second,
-        },
-        Call::Leave { keys: keys.clone(), ids: vec![id] },
-        Call::Inspect { keys: keys.clone(), after: 0, count: 1 },
-        Call::Break { keys, token: 1, force: false },
+        }),
+        Request::Leave(LeaveRequest { keys: keys.clone(), ids: vec![id] }),
+        Request::Inspect(InspectRequest { keys: keys.clone(), after: 0, count: 1 }),
+        Request::Break(BreakRequest { keys, token: 1, force: false }),
     ]
 }

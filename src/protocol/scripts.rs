@@ -1,4 +1,4 @@
-//! The scripts. A contract test holds header, body and call together.
+//! The scripts. A contract test holds header, body and request together.
 
 use std::sync::LazyLock;
 
@@ -13,14 +13,14 @@ macro_rules! files {
     ($($name:literal)*) => { [$(($name, include_str!(concat!("../../lua/", $name, ".lua")))),*] };
 }
 
-/// The scripts in the order of [`Call::script`], then the parts that they include.
+/// The scripts in the order of [`Verb`](super::Verb), then the parts that they include.
 pub(super) const FILES: [(&str, &str); 22] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break"
     "lib/keys" "lib/begin" "lib/state" "lib/time" "lib/clock" "lib/plan" "lib/lost" "lib/tell_holder"
     "lib/restore" "lib/cut_short" "lib/refresh" "lib/give_up" "lib/promote" "lib/commit" "lib/answer"
 ];
 
-/// All scripts; [`Call::script`] is the index of the one that a call runs.
+/// All scripts; a [`Verb`](super::Verb) is the index of its own.
 pub(crate) static SCRIPTS: LazyLock<[Source; 7]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
         let name = FILES[index].0;
@@ -48,8 +48,7 @@ pub(crate) fn assemble(file: &str, read: &dyn Fn(&str, &str) -> String) -> Strin
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::reply::Word;
-    use super::super::request::every_call;
+    use super::super::request::every_request;
     use super::*;
 
     fn after<'a>(text: &'a str, marker: &str) -> &'a str {
@@ -72,11 +71,11 @@ mod tests {
 
     // The whole contract in one place: header, body, and what is sent.
     #[test]
-    fn header_body_and_call_agree() {
-        let calls = every_call();
-        assert_eq!(calls.len(), SCRIPTS.len());
-        for (index, call) in calls.iter().enumerate() {
-            assert_eq!(call.script(), index);
+    fn header_body_and_request_agree() {
+        let requests = every_request();
+        assert_eq!(requests.len(), SCRIPTS.len());
+        for (index, request) in requests.iter().enumerate() {
+            assert_eq!(request.verb() as usize, index);
             let Source { name, text } = &SCRIPTS[index];
             let body = FILES[index].1;
             assert_eq!(*name, FILES[index].0);
@@ -84,25 +83,25 @@ mod tests {
 
             assert_eq!(after(body, "-- KEYS:"), "lock waiters", "{name}");
             assert!(text.contains("local lock, waiters = KEYS[1], KEYS[2]"));
-            for (key, what) in call.keys().keys.iter().zip(after(body, "-- KEYS:").split(' ')) {
+            for (key, what) in request.keys().keys.iter().zip(after(body, "-- KEYS:").split(' ')) {
                 assert_eq!(key, &format!("fairlock:{{n}}:{what}"));
             }
 
             let header: Vec<&str> = after(body, "-- ARGV:").split(' ').collect();
             let mut sent = Vec::new();
-            call.arguments("c", |argument, _| sent.push(argument));
-            assert_eq!(sent, header, "{name}: the call against the header");
+            request.arguments("c", |argument, _| sent.push(argument));
+            assert_eq!(sent, header, "{name}: the request against the header");
             let named: Vec<&str> =
                 header.iter().filter(|n| !n.ends_with("...")).map(|n| n.strip_prefix("their_").unwrap_or(n)).collect();
             let bound = bound(body);
             let bound: Vec<&str> = bound.iter().map(|n| n.strip_prefix("their_").unwrap_or(n)).collect();
             assert_eq!(bound, named, "{name}: the body against the header");
 
-            // Every word that the body answers is in the header, and the client knows it.
+            // Every word that the body answers is in the header, and the client knows it, and no other.
             let replies: Vec<&str> =
                 after(body, "-- REPLY:").split('|').map(|r| r.split_whitespace().next().unwrap()).collect();
+            assert_eq!(replies, request.verb().words(), "{name}: the header against the words that the client knows");
             for word in &replies {
-                assert!(Word::NAMES.contains(word), "{name}: the client does not know {word:?}");
                 assert!(text.contains(&format!("'{word}'")), "{name} never answers {word:?}");
             }
             // The right side of what sets the word, up to the values that go with it.

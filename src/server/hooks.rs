@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::resp::{Frames, Garbage, Value};
 use super::wire::{For, Pairing, Reply, Request, Said};
-use crate::protocol::{Call, LockKeys, SCRIPTS};
+use crate::protocol::{InspectRequest, LockKeys, SCRIPTS};
 
 /// Feeds frames with these bytes in pieces, until they end or `take` does.
 fn feed(bytes: &[u8], size: usize, mut take: impl FnMut(Value<'_>) -> Option<String>) -> Option<String> {
@@ -50,7 +50,7 @@ pub(crate) fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<Stri
     let mut out = Vec::new();
     for (tag, question) in (1..).zip(questions) {
         let request = |asking| Request {
-            call: Call::Inspect { keys: keys.clone(), after: 0, count: 10 },
+            call: crate::protocol::Request::Inspect(InspectRequest { keys: keys.clone(), after: 0, count: 10 }),
             channel: "c".into(),
             asking,
         };

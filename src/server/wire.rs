@@ -16,7 +16,7 @@ use super::refusals::{Meaning, failure, meaning};
 use super::resp::{Command, Value, put};
 use super::stream::{Broken, Stream};
 use super::target::Node;
-use crate::protocol::{Answer, Call, Failure, LockKeys, Push, SCRIPTS, Value as _};
+use crate::protocol::{self, Failure, LockKeys, Push, SCRIPTS, Value as _};
 
 /// An event of a connection.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) enum Said {
     /// The reply to a request, with the request: another node may have to be asked.
     Reply {
         tag: u64,
-        call: Call,
+        call: protocol::Request,
         reply: Reply,
     },
     Push(Push),
@@ -46,7 +46,7 @@ pub(crate) enum Said {
 /// The outcome of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
-    Result(Result<Answer, Failure>),
+    Result(Result<protocol::Reply, Failure>),
     /// Another node of the cluster serves this slot; `asking`: for this one call.
     Elsewhere {
         node: Node,
@@ -73,8 +73,9 @@ impl Wire {
         Self { stream, pairing: Pairing::new(digests) }
     }
 
-    /// Queues a request. Hand-offs come to `channel`. `asking`: the node is asked for a slot that is only moving to it.
-    pub(crate) fn send(&mut self, tag: u64, call: Call, channel: &Arc<str>, asking: bool) {
+    /// Queues a request. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot that is only on its
+    /// way there.
+    pub(crate) fn send(&mut self, tag: u64, call: protocol::Request, channel: &Arc<str>, asking: bool) {
         let request = Request { call, channel: channel.clone(), asking };
         self.pairing.request(For::Tag(tag), request, false, &mut self.stream.out);
     }
@@ -88,9 +89,10 @@ impl Wire {
     /// Asks how many replicas have all earlier writes, once there are enough or the time is over. This connection
     /// blocks at the server meanwhile.
     pub(crate) fn wait_replicas(&mut self, tag: u64, keys: &Arc<LockKeys>, replicas: u32, within: Duration) {
-        // WAIT covers only writes of its own connection, so this writes something after the grants in question: a
-        // `leave` of nobody, which prolongs the life of the keys and is replicated.
-        let call = Call::Leave { keys: keys.clone(), ids: vec!["nobody.0".into()] };
+        // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the queue
+        // on nobody's behalf prolongs the life of the keys, and is replicated.
+        let call =
+            protocol::Request::Leave(protocol::LeaveRequest { keys: keys.clone(), ids: vec!["nobody.0".into()] });
         let request = Request { call, channel: "".into(), asking: false };
         self.pairing.request(For::Replicas { tag, replicas, within }, request, false, &mut self.stream.out);
     }
@@ -159,7 +161,7 @@ pub(super) enum For {
 }
 
 pub(super) struct Request {
-    pub(super) call: Call,
+    pub(super) call: protocol::Request,
     pub(super) channel: Arc<str>,
     pub(super) asking: bool,
 }
@@ -179,7 +181,7 @@ impl Pairing {
             put(out, &["ASKING"]);
             self.awaited.push_back(Awaited::Asking);
         }
-        let script = request.call.script();
+        let script = request.call.verb() as usize;
         let mut command = Command::new(out);
         if by_text {
             command.word(b"EVAL");
@@ -238,7 +240,11 @@ impl Pairing {
             (Awaited::Request { of, request, .. }, error) => {
                 let reply = match error {
                     Some(error) => Reply::of(&error),
-                    None => Reply::Result(value.bytes().and_then(Answer::unpack).ok_or_else(|| not_understood(value))),
+                    None => {
+                        let verb = request.call.verb();
+                        let reply = value.bytes().and_then(|packed| protocol::Reply::unpack(verb, packed));
+                        Reply::Result(reply.ok_or_else(|| not_understood(value)))
+                    }
                 };
                 self.answered(of, request.call, reply, out)
             }
@@ -259,7 +265,7 @@ impl Pairing {
         })
     }
 
-    fn answered(&mut self, of: For, call: Call, reply: Reply, out: &mut Vec<u8>) -> Option<Said> {
+    fn answered(&mut self, of: For, call: protocol::Request, reply: Reply, out: &mut Vec<u8>) -> Option<Said> {
         let (tag, replicas, within) = match of {
             For::Tag(tag) => return Some(Said::Reply { tag, call, reply }),
             For::Replicas { tag, replicas, within } => (tag, replicas, within),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fairlock::testing::{ReadAnswer, read_push, read_url};
+use fairlock::testing::{ReadReply, read_push, read_url};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -19,14 +19,35 @@ fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Resul
 /// The numbers of the scripts.
 const MOST: u64 = 1 << 53;
 
-fn word() -> impl Strategy<Value = &'static str> {
-    let words = "unknown granted queued busy refused alive renewed broken lost released expired left state told ended";
-    proptest::sample::select(words.split(' ').collect::<Vec<_>>())
+/// Scripts, and the words with which their replies begin.
+const WORDS: &[(&str, &str)] = &[
+    ("acquire", "granted"),
+    ("acquire", "queued"),
+    ("acquire", "busy"),
+    ("acquire", "refused"),
+    ("heartbeat", "alive"),
+    ("heartbeat", "unknown"),
+    ("renew", "renewed"),
+    ("renew", "broken"),
+    ("renew", "lost"),
+    ("release", "released"),
+    ("release", "expired"),
+    ("release", "left"),
+    ("release", "unknown"),
+    ("leave", "left"),
+    ("inspect", "state"),
+    ("break", "told"),
+    ("break", "ended"),
+    ("break", "unknown"),
+];
+
+fn word() -> impl Strategy<Value = (&'static str, &'static str)> {
+    proptest::sample::select(WORDS)
 }
 
 fn field() -> impl Strategy<Value = &'static str> {
     let fields = "epoch stamp token waiting lease_left_us recover_left_us holder holder_token holder_ticket again left_us granted_token \
-                  ticket rank held_id held_token held_label held_owner held_us held_broken page unheard_of";
+                  ticket rank pace_us longest_us held_id held_token held_label held_owner held_us held_broken page unheard_of";
     proptest::sample::select(fields.split_whitespace().collect::<Vec<_>>())
 }
 
@@ -48,7 +69,7 @@ fn any_value() -> impl Strategy<Value = Value> {
         any::<f64>().prop_map(Value::F64),
         any::<bool>().prop_map(Value::Boolean),
         field().prop_map(bulk),
-        word().prop_map(bulk),
+        word().prop_map(|(_, word)| bulk(word)),
         Just(Value::Nil),
     ];
     leaf.prop_recursive(4, 64, 8, |inner| {
@@ -59,42 +80,48 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A reply with some values changed.
-fn nearly_a_reply() -> impl Strategy<Value = Value> {
-    // Mostly valid values, because the first invalid one ends the parsing of the reply.
+/// Like a reply, but for some of it; and the script that it is of.
+fn nearly_a_reply() -> impl Strategy<Value = (&'static str, Value)> {
+    // Mostly what a field may be, because one that cannot be is the end of the reply.
     let number = || (any::<u64>(), any::<bool>()).prop_map(|(n, text)| numeral(n, text));
     let page = vec(vec(number(), 4..8).prop_map(Value::Array), 0..3).prop_map(Value::Array);
     let value = prop_oneof![4 => number(), 1 => page, 1 => any_value()];
     let fields = vec((field().prop_map(bulk), value), 0..6);
-    (word(), fields, vec(any_value(), 0..3)).prop_map(|(word, fields, tail)| {
+    let always = (vec(0..=MOST, 8), any::<bool>());
+    (word(), always, fields, vec(any_value(), 0..3)).prop_map(|((script, word), (n, whole), fields, tail)| {
+        let always = ALWAYS.iter().zip(n).flat_map(|(name, n)| [bulk(name), Value::from(n)]);
+        let always = always.take(if whole { 2 * ALWAYS.len() } else { 0 });
         let pairs = fields.into_iter().flat_map(|(name, value)| [name, value]);
-        Value::Array([bulk(word)].into_iter().chain(pairs).chain(tail).collect())
+        (script, Value::Array([bulk(word)].into_iter().chain(always).chain(pairs).chain(tail).collect()))
     })
 }
 
+/// What every reply tells.
+const ALWAYS: [&str; 8] =
+    ["epoch", "stamp", "token", "waiting", "lease_left_us", "recover_left_us", "pace_us", "longest_us"];
+
 /// Reads it as the scripts pack it.
-fn read_answer(value: &Value) -> Option<ReadAnswer> {
+fn read_reply(script: &str, value: &Value) -> Option<ReadReply> {
     let mut packed = Vec::new();
     rmpv::encode::write_value(&mut packed, value).unwrap();
-    fairlock::testing::read_answer(&packed)
+    fairlock::testing::read_reply(script, &packed)
 }
 
 #[test]
 fn no_reply_causes_a_panic() {
-    check(3000, &vec(any::<u8>(), 0..60), |bytes| {
-        fairlock::testing::read_answer(&bytes);
+    check(3000, &(word(), vec(any::<u8>(), 0..60)), |((script, _), bytes)| {
+        fairlock::testing::read_reply(script, &bytes);
         Ok(())
     });
-    check(3000, &any_value(), |value| {
-        read_answer(&value);
+    check(3000, &(word(), any_value()), |((script, _), value)| {
+        read_reply(script, &value);
         Ok(())
     });
-    check(3000, &nearly_a_reply(), |value| {
-        if let Some(answer) = read_answer(&value) {
-            // Parsed values can be used in arithmetic.
-            prop_assert!(answer.numbers.iter().all(|number| *number <= MOST), "{answer:?}");
-            prop_assert!(answer.spans.iter().all(|span| *span <= MOST.into()), "{answer:?}");
-            prop_assert!(answer.rank.0.is_none_or(|rank| rank <= MOST), "{answer:?}");
+    check(3000, &nearly_a_reply(), |(script, value)| {
+        if let Some(reply) = read_reply(script, &value) {
+            // What is read can be counted on, and with.
+            prop_assert!(reply.numbers.iter().chain(&reply.told).all(|number| *number <= MOST), "{reply:?}");
+            prop_assert!(reply.spans.iter().all(|span| *span <= MOST.into()), "{reply:?}");
         }
         Ok(())
     });
@@ -104,22 +131,22 @@ fn no_reply_causes_a_panic() {
 fn replies_are_read_as_they_were_meant() {
     let waiter = (any::<String>(), 0..=MOST, any::<String>(), any::<String>(), 0..=MOST, any::<bool>());
     let strategy = (
-        (word(), any::<[bool; 16]>(), vec(0..=MOST, 13)),
+        (word(), any::<[bool; 16]>(), vec(1..=MOST, 16)),
         (any::<String>(), any::<String>(), ".+", any::<bool>()),
         vec(waiter, 0..5),
     );
-    check(500, &strategy, |((word, as_text, n), (label, owner, id, broken), waiters)| {
+    check(500, &strategy, |(((script, word), as_text, n), (label, owner, id, broken), waiters)| {
         let mut items = vec![bulk(word)];
-        let names = "epoch stamp token waiting granted_token ticket lease_left_us recover_left_us left_us rank";
-        for (index, name) in names.split(' ').enumerate() {
+        let names = ALWAYS.into_iter().chain(["left_us", "granted_token", "ticket", "rank"]);
+        for (index, name) in names.enumerate() {
             items.extend([bulk(name), numeral(n[index], as_text[index])]);
         }
         items.extend([bulk("from a later version"), Value::Array(vec![Value::Nil])]);
-        items.extend([bulk("holder"), bulk(&id), bulk("holder_token"), numeral(n[10], as_text[10])]);
-        items.extend([bulk("holder_ticket"), numeral(n[12], as_text[10])]);
-        items.extend([bulk("held_id"), bulk(&id), bulk("held_token"), numeral(n[10], as_text[11])]);
+        items.extend([bulk("holder"), bulk(&id), bulk("holder_token"), numeral(n[12], as_text[10])]);
+        items.extend([bulk("holder_ticket"), numeral(n[13], as_text[10])]);
+        items.extend([bulk("held_id"), bulk(&id), bulk("held_token"), numeral(n[14], as_text[11])]);
         items.extend([bulk("held_label"), bulk(&label), bulk("held_owner"), bulk(&owner)]);
-        items.extend([bulk("held_us"), numeral(n[11], as_text[12]), bulk("held_broken"), numeral(broken.into(), true)]);
+        items.extend([bulk("held_us"), numeral(n[15], as_text[12]), bulk("held_broken"), numeral(broken.into(), true)]);
         let page = waiters.iter().map(|(id, ticket, label, owner, waited, alive)| {
             let alive = numeral((*alive).into(), as_text[15]);
             Value::Array(vec![
@@ -132,19 +159,36 @@ fn replies_are_read_as_they_were_meant() {
             ])
         });
         items.extend([bulk("page"), Value::Array(page.collect())]);
-        let answer = read_answer(&Value::Array(items)).unwrap();
-        prop_assert_eq!(answer.word, word);
-        prop_assert_eq!(answer.numbers.as_slice(), &n[..6]);
-        prop_assert_eq!(answer.spans.to_vec(), n[6..9].iter().map(|&n| u128::from(n)).collect::<Vec<_>>());
-        prop_assert_eq!(answer.rank, (Some(n[9]), false));
-        prop_assert_eq!(answer.holder, Some((id.clone(), [n[10], n[12]])));
-        let held = answer.held.unwrap();
-        prop_assert_eq!((held.id, held.token, held.label, held.owner), (id, n[10], label, owner));
-        prop_assert_eq!((held.held_for, held.broken), (Duration::from_micros(n[11]), broken));
-        let page = answer.page.into_iter();
-        let read: Vec<_> =
-            page.map(|w| (w.id, w.ticket, w.label, w.owner, w.waited.as_micros() as u64, w.alive)).collect();
-        prop_assert_eq!(read, waiters);
+        let value = Value::Array(items);
+        let ReadReply { numbers, spans, again, own, told, holder, page } = read_reply(script, &value).unwrap();
+        prop_assert_eq!(numbers.as_slice(), &n[..4]);
+        prop_assert_eq!(spans.to_vec(), n[4..8].iter().map(|&n| u128::from(n)).collect::<Vec<_>>());
+        prop_assert!(!again);
+        prop_assert_eq!(own, Some((id.clone(), [n[12], n[13]])));
+        let meant = match word {
+            "granted" => vec![n[9], n[8]],
+            "queued" => vec![n[10], n[11]],
+            "alive" => vec![n[11]],
+            "renewed" | "told" => vec![n[8]],
+            _ => vec![],
+        };
+        prop_assert_eq!(told, meant);
+        if ["busy", "state"].contains(&word) {
+            let held = holder.unwrap();
+            prop_assert_eq!((held.id, held.token, held.label, held.owner), (id, n[14], label, owner));
+            prop_assert_eq!((held.held_for, held.broken), (Duration::from_micros(n[15]), broken));
+            prop_assert_eq!(held.remaining, Duration::from_micros(n[4]));
+        } else {
+            prop_assert_eq!(holder, None);
+        }
+        let read: Vec<_> = page
+            .into_iter()
+            .map(|w| (w.id, w.ticket, w.label, w.owner, w.waited.as_micros() as u64, w.alive))
+            .collect();
+        prop_assert_eq!(read, if word == "state" { waiters } else { vec![] });
+        for (another, _) in WORDS.iter().filter(|(another, its)| !WORDS.contains(&(another, word)) && *its != word) {
+            prop_assert_eq!(read_reply(another, &value), None, "{} does not reply {}", another, word);
+        }
         Ok(())
     });
 }

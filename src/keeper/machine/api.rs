@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::waiters::Mode;
+use super::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
 use crate::inspect::{BreakOutcome, Holder, QueuedWaiter};
 use crate::options::Spec;
-use crate::protocol::{About, Answer, Call, Failure, LockKeys, Push};
+use crate::protocol::{About, Failure, LockKeys, Push, Reply, Request};
 
 /// The number of a waiter or holder: the second half of its id on the wire.
 pub(crate) type Id = u64;
@@ -78,7 +78,7 @@ pub(crate) enum Event {
     },
     Answered {
         request: RequestId,
-        result: Result<Answer, Failure>,
+        result: Result<Reply, Failure>,
     },
     /// So many replicas have what was written before this was asked.
     Replicated {
@@ -98,7 +98,7 @@ pub(crate) enum Event {
 pub(crate) enum Effect {
     Send {
         request: RequestId,
-        call: Call,
+        call: Request,
     },
     /// Ask how many replicas have what was written so far, and give them this long until there are so many.
     Replicate {

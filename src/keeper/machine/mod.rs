@@ -1,12 +1,19 @@
 //! The decisions of the keeper, as a state machine without I/O: events and a clock in, requests and results out.
+//!
+//! Each lock has a state of its own, which owns its waiters, leases and pending releases (`lock.rs`, `waiter.rs`,
+//! `grant.rs`, `lease.rs`, `release.rs`, `replicas.rs`). This file takes events to the lock that they are about, and `core.rs`
+//! has what all locks share: requests in flight, timers, and what is known of the server.
 
 mod api;
-mod farewells;
-mod leases;
+mod core;
+mod failures;
+mod grant;
+mod lease;
+mod lock;
+mod questions;
+mod release;
 mod replicas;
-mod requests;
-mod sessions;
-mod waiters;
+mod waiter;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +22,14 @@ use std::time::Duration;
 pub(crate) use self::api::{
     Command, Effect, Event, Id, Outcome, Page, QuestionId, Refusal, Release, Renewal, RequestId,
 };
-use self::farewells::Farewell;
-use self::leases::Lease;
-use self::sessions::Session;
-pub(crate) use self::waiters::Mode;
-use self::waiters::Waiter;
-use super::timers::Timers;
+pub(in crate::keeper) use self::core::{Core, Sent};
+use self::lock::LockState;
+use self::questions::Pending;
+use self::waiter::Asked;
+pub(crate) use self::waiter::Mode;
 use crate::clock::Time;
-use crate::error::{ConnectError, Fault, LostReason, brief};
-use crate::protocol::{Answer, Failure, LockKeys, Push, PushKind, Word, is_of};
+use crate::error::{Fault, LostReason, brief};
+use crate::protocol::{AcquireVerdict, Failure, LockKeys, Push, PushKind, Reply, Verdict, is_of};
 
 /// How long a caller waits for an answer of the server where it gave no timeout of its own.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,7 +49,8 @@ pub(super) enum Timer {
     Notice(Id),
     Deadline(Id),
     Taken(Id),
-    Farewell(Id),
+    /// Send a release that was refused once more.
+    Release(Id),
     /// The local deadline by which a release is answered.
     AnswerBy(Id),
     /// The time by which a question must have been answered.
@@ -62,7 +69,7 @@ pub(super) enum Timer {
 pub(super) enum What {
     Acquire(Id),
     Position(Id, QuestionId),
-    Heartbeat(Arc<str>),
+    Heartbeat,
     Renew(Id),
     Confirm(Id),
     Replicate(Id),
@@ -71,92 +78,48 @@ pub(super) enum What {
     Question(QuestionId),
 }
 
-#[derive(Debug, Clone, Hash)]
-pub(super) struct Sent {
-    pub(super) what: What,
-    pub(in crate::keeper) keys: Arc<LockKeys>,
-    pub(super) at: Time,
-}
-
-#[derive(Debug, Clone, Hash)]
-pub(super) enum Pending {
-    Position(Id),
-    Inspect { keys: Arc<LockKeys>, after: u64, count: u32 },
-    Break { keys: Arc<LockKeys>, token: u64, force: bool },
-}
-
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    pub(super) client: Arc<str>,
+    pub(super) core: Core,
     pub(super) prefix: Arc<str>,
-    pub(super) random: fastrand::Rng,
-    pub(super) connected: bool,
-    /// Whether late requests of an old connection are ruled out.
-    pub(super) can_kill: bool,
-    pub(super) sessions: BTreeMap<Arc<str>, Session>,
-    pub(super) waiters: BTreeMap<Id, Waiter>,
-    pub(super) leases: BTreeMap<Id, Lease>,
-    pub(super) farewells: BTreeMap<Id, Farewell>,
+    /// By name, the locks at which this client has anything.
+    pub(super) locks: BTreeMap<Arc<str>, LockState>,
     pub(super) questions: BTreeMap<QuestionId, Pending>,
-    pub(super) requests: BTreeMap<RequestId, Sent>,
-    pub(super) next_request: RequestId,
-    pub(super) timers: Timers<Timer>,
-    pub(super) effects: Vec<Effect>,
-    pub(super) cause: Option<Arc<str>>,
-    /// Refusals in a row: they set the pace of asking again.
-    pub(super) refusals: u32,
-    /// How long the server may be silent while something is asked of it.
-    pub(super) patience: Duration,
-    /// Its silence was noticed.
-    pub(super) suspects: bool,
-    /// Connections that were given up since the last answer: a slow network must not be taken for a silent server for ever.
-    pub(super) given_up: u32,
     pub(super) closed: bool,
     pub(super) closing: Option<QuestionId>,
-    pub(super) to_leave: Vec<Id>,
-}
-
-/// What clocks may drift apart during a lease, and the least that is worth having.
-pub(crate) fn margin(span: Duration) -> Duration {
-    span / 200 + Duration::from_millis(1)
 }
 
 impl Machine {
     pub(crate) fn new(client: Arc<str>, prefix: Arc<str>, seed: u64) -> Self {
         Self {
-            client,
+            core: Core::new(client, seed),
             prefix,
-            random: fastrand::Rng::with_seed(seed),
-            connected: false,
-            can_kill: true,
-            sessions: BTreeMap::new(),
-            waiters: BTreeMap::new(),
-            leases: BTreeMap::new(),
-            farewells: BTreeMap::new(),
+            locks: BTreeMap::new(),
             questions: BTreeMap::new(),
-            requests: BTreeMap::new(),
-            next_request: 0,
-            timers: Timers::new(),
-            effects: Vec::new(),
-            cause: None,
-            refusals: 0,
-            patience: ANSWER_TIMEOUT,
-            suspects: false,
-            given_up: 0,
             closed: false,
             closing: None,
-            to_leave: Vec::new(),
         }
     }
 
     /// When to come back with a [`Event::Tick`] if nothing else happens.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.timers.next()
+        self.core.timers.next()
     }
 
     /// Until when it is worth going on to give back what is still to be given back.
     pub(crate) fn gives_back_until(&self) -> Option<Time> {
-        self.farewells.values().map(|farewell| farewell.until).max()
+        self.locks.values().flat_map(|lock| lock.releases.values()).map(|pending| pending.until).max()
+    }
+
+    /// How long the server may be silent while something is asked of it.
+    pub(crate) fn patience(&self) -> Duration {
+        self.core.patience()
+    }
+
+    /// What keeps this client from the server's answers, as far as it is known.
+    pub(crate) fn trouble(&self) -> Option<Arc<str>> {
+        let shortage = || self.locks.values().flat_map(|lock| lock.waiters.values()).find_map(|it| it.shortage.clone());
+        self.core.cause.clone().or_else(shortage)
     }
 
     /// Takes in one event. Call [`Machine::effects`] when no more are at hand.
@@ -171,53 +134,94 @@ impl Machine {
             Event::Answered { request, result } => self.on_answer(now, request, result),
             Event::Replicated { request, result } => self.on_replicated(now, request, result),
             Event::Push(push) => self.on_push(now, &push),
-            Event::NotTaken { id } => self.release(now, id, None),
+            Event::NotTaken { id } => self.at(id, |lock, core| lock.release(core, now, id, None)),
             Event::Tick => {}
         }
         self.run_timers(now);
     }
 
-    fn run_timers(&mut self, now: Time) {
-        while let Some(timer) = self.timers.pop(now) {
-            self.on_timer(now, timer);
-        }
-    }
-
-    /// How long the server may be silent while something is asked of it; longer each time that this was in vain.
-    pub(crate) fn patience(&self) -> Duration {
-        (self.patience * (1 << self.given_up)).min(ANSWER_TIMEOUT)
-    }
-
-    /// Somebody needs the server's answers this quickly.
-    pub(super) fn expect_within(&mut self, span: Duration) {
-        if self.leases.is_empty() && self.waiters.is_empty() {
-            self.patience = ANSWER_TIMEOUT;
-        }
-        self.patience = self.patience.min(span.max(Duration::from_millis(100)));
-    }
-
     /// What is to be done now, in order.
     pub(crate) fn effects(&mut self, now: Time) -> Vec<Effect> {
-        self.send_leaves(now);
-        if self.farewells.is_empty() {
+        let mut leaves: BTreeMap<Arc<str>, Vec<Id>> = BTreeMap::new();
+        for (name, id) in std::mem::take(&mut self.core.to_leave) {
+            leaves.entry(name).or_default().push(id);
+        }
+        for (name, ids) in leaves {
+            if let Some(lock) = self.locks.get_mut(&name) {
+                lock.send_leaves(&mut self.core, now, ids);
+            }
+        }
+        if self.closing.is_some() && self.locks.values().all(|lock| lock.releases.is_empty()) {
             self.end_closing();
         }
-        std::mem::take(&mut self.effects)
+        std::mem::take(&mut self.core.effects)
     }
+
+    /// The lock of this waiter, lease or release does something. If nothing here has this id, nobody does.
+    fn at(&mut self, id: Id, act: impl FnOnce(&mut LockState, &mut Core)) {
+        if let Some(name) = self.core.locks_of.get(&id).cloned() {
+            self.at_lock(&name, act);
+        }
+    }
+
+    fn at_lock(&mut self, name: &Arc<str>, act: impl FnOnce(&mut LockState, &mut Core)) {
+        if let Some(lock) = self.locks.get_mut(name) {
+            act(lock, &mut self.core);
+            self.settle(name);
+        }
+    }
+
+    fn at_each_lock(&mut self, act: impl Fn(&mut LockState, &mut Core)) {
+        let names: Vec<Arc<str>> = self.locks.keys().cloned().collect();
+        names.iter().for_each(|name| self.at_lock(name, &act));
+    }
+
+    /// The state of a lock, which begins when this client first has anything there. [`Self::settle`] ends it.
+    fn lock(&mut self, keys: &Arc<LockKeys>) -> (&mut LockState, &mut Core) {
+        let lock = self.locks.entry(keys.name.clone()).or_insert_with(|| LockState::new(keys.clone()));
+        (lock, &mut self.core)
+    }
+
+    /// A client that has nothing at a lock forgets all about it.
+    fn settle(&mut self, name: &Arc<str>) {
+        if self.locks.get(name).is_some_and(LockState::is_empty) {
+            self.locks.remove(name);
+            self.core.timers.clear(&Timer::Heartbeat(name.clone()));
+        }
+    }
+
+    // ---- callers ----
 
     fn command(&mut self, now: Time, command: Command) {
         match command {
-            Command::Acquire { id, .. } if self.closed => self.refuse_unknown(id, Fault::Closed),
-            Command::Acquire { id, spec, about, mode, timeout, called } => {
-                self.acquire(now, id, spec, about, mode, timeout, called)
+            Command::Acquire { id, .. } if self.closed => {
+                self.core.effects.push(Effect::Refused { id, why: Refusal::Fault(Fault::Closed) });
             }
-            Command::Abandon { id } => self.abandon(now, id),
-            Command::Release { question, id } => self.release(now, id, question),
+            Command::Acquire { id, spec, about, mode, timeout, called } => {
+                // A message that was made up may have named this id before it was given.
+                self.at(id, |lock, core| lock.forget_release(core, id));
+                let keys = spec.keys.clone();
+                let (lock, core) = self.lock(&keys);
+                lock.acquire(core, now, id, Asked { spec, about, mode, timeout, called });
+            }
+            Command::Abandon { id } => self.at(id, |lock, core| lock.abandon(core, now, id)),
+            Command::Release { question, id } if self.core.locks_of.contains_key(&id) => {
+                self.at(id, |lock, core| lock.release(core, now, id, question));
+            }
+            Command::Release { question: Some(question), .. } => {
+                self.core.answer(question, Outcome::Release(Release::Lost(LostReason::Ended)));
+            }
+            Command::Release { question: None, .. } => {}
             Command::Close { question } => self.close(now, question),
             Command::Renew { question, .. } if self.closed => {
-                self.answer(question, Outcome::Renewal(Err(Fault::Closed)));
+                self.core.answer(question, Outcome::Renewal(Err(Fault::Closed)));
             }
-            Command::Renew { question, id } => self.renew_for(now, question, id),
+            Command::Renew { question, id } if self.core.locks_of.contains_key(&id) => {
+                self.at(id, |lock, core| lock.renew_for(core, now, question, id));
+            }
+            Command::Renew { question, .. } => {
+                self.core.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
+            }
             Command::Position { question, id } => self.ask(now, question, Pending::Position(id)),
             Command::Inspect { question, keys, after, count } => {
                 self.ask(now, question, Pending::Inspect { keys, after, count });
@@ -228,239 +232,201 @@ impl Machine {
         }
     }
 
-    fn refuse_unknown(&mut self, id: Id, fault: Fault) {
-        self.effects.push(Effect::Refused { id, why: Refusal::Fault(fault) });
-    }
-
     fn close(&mut self, now: Time, question: QuestionId) {
         self.closed = true;
-        let waiters: Vec<Id> = self.waiters.keys().copied().collect();
-        for id in waiters {
-            self.refuse(now, id, Refusal::Fault(Fault::Closed));
-        }
-        let leases: Vec<Id> = self.leases.keys().copied().collect();
-        for id in leases {
-            self.lose(now, id, LostReason::Closed);
-            self.release(now, id, None);
-        }
+        self.at_each_lock(|lock, core| lock.close(core, now));
         self.fail_questions(&Fault::Closed);
         self.end_closing();
         self.closing = Some(question);
-        self.timers.set(Timer::Close, now + CLOSE_TIMEOUT);
+        self.core.timers.set(Timer::Close, now + CLOSE_TIMEOUT);
     }
 
-    /// Whoever closed this machine hears that it is done.
+    /// The caller that closed this machine hears that it is done.
     fn end_closing(&mut self) {
         if let Some(question) = self.closing.take() {
-            self.timers.clear(&Timer::Close);
-            self.answer(question, Outcome::Closed);
+            self.core.timers.clear(&Timer::Close);
+            self.core.answer(question, Outcome::Closed);
         }
     }
 
+    // ---- the connection ----
+
     fn on_connected(&mut self, now: Time, can_kill: bool) {
-        self.connected = true;
-        self.suspects = false;
-        self.can_kill = can_kill;
-        self.refusals = 0;
-        // Leases first: they have deadlines. Then those who wait, in order, then what is to be given back.
-        let leases: Vec<Id> = self.leases.keys().copied().collect();
-        leases.into_iter().for_each(|id| self.renew(now, id));
-        let sessions: Vec<Arc<str>> = self.sessions.keys().cloned().collect();
-        for name in &sessions {
-            // A heartbeat says nothing of what was known before: a server that has forgotten the latest must hear that first.
-            self.first_returns(name);
-            self.reenter(now, name);
-            self.heartbeat(now, name);
-        }
-        let waiters: Vec<Id> = self.waiters.keys().copied().collect();
-        waiters.into_iter().for_each(|id| self.resume(now, id));
-        let farewells: Vec<Id> = self.farewells.keys().copied().collect();
-        farewells.into_iter().for_each(|id| self.say_farewell(now, id));
+        self.core.connected = true;
+        self.core.suspects = false;
+        self.core.can_kill = can_kill;
+        self.core.refusals = 0;
+        // Leases first: they have deadlines.
+        self.at_each_lock(|lock, core| lock.renew_all(core, now));
+        self.at_each_lock(|lock, core| lock.connected(core, now));
         let questions: Vec<QuestionId> = self.questions.keys().copied().collect();
         questions.into_iter().for_each(|question| self.send_question(now, question));
     }
 
     fn on_disconnected(&mut self, cause: Arc<str>) {
-        self.cause = Some(cause);
-        self.connected = false;
-        self.requests.clear();
-        self.timers.clear(&Timer::Stall);
-        for waiter in self.waiters.values_mut() {
-            waiter.known |= waiter.request.take().is_some();
-            waiter.unsecured = None;
-        }
-        for lease in self.leases.values_mut() {
-            (lease.request, lease.unsecured) = (None, None);
-        }
-        self.sessions.values_mut().for_each(Session::disconnected);
-        for farewell in self.farewells.values_mut() {
-            farewell.repeated |= farewell.request.take().is_some();
-        }
+        self.core.cause = Some(cause);
+        self.core.connected = false;
+        self.core.requests.clear();
+        self.core.timers.clear(&Timer::Stall);
+        self.locks.values_mut().for_each(LockState::disconnected);
     }
 
-    /// The server cannot be used. Whoever has no place hears that at once; a place is given up only for what an operator
-    /// cannot mend at the server.
-    fn on_denied(&mut self, now: Time, error: &ConnectError) {
-        let fault = Fault::Connect(error.clone());
-        let hears = |waiter: &Waiter| waiter.ticket == 0 || !error.keeps_places();
-        let waiters: Vec<Id> = self.waiters.iter().filter(|(_, waiter)| hears(waiter)).map(|(id, _)| *id).collect();
-        waiters.into_iter().for_each(|id| self.refuse(now, id, Refusal::Fault(fault.clone())));
-        self.fail_questions(&fault);
-    }
-
-    /// What keeps this client from the server's answers, as far as it is known.
-    pub(crate) fn trouble(&self) -> Option<Arc<str>> {
-        self.cause.clone().or_else(|| self.waiters.values().find_map(|waiter| waiter.shortage.clone()))
-    }
-
-    fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Answer, Failure>) {
-        let Some(Sent { what, keys, at }) = self.requests.remove(&request) else { return };
-        let lock = &keys.name;
-        self.heard(now);
-        let answer = match result {
-            Ok(answer) => answer,
-            Err(failure) => return self.on_failure(now, what, lock, &failure),
+    fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Reply, Failure>) {
+        let Some(Sent { what, keys, at }) = self.core.requests.remove(&request) else { return };
+        self.core.heard(now);
+        let Reply { common, verdict } = match result {
+            Ok(reply) => reply,
+            Err(failure) => return self.on_failure(now, what, &keys.name, &failure),
         };
         // What replicas do not have yet is no success.
         if !matches!(what, What::Confirm(_) | What::Renew(_)) {
-            self.refusals = 0;
+            self.core.refusals = 0;
         }
-        self.cause = None;
-        let changed = self.learn(now, lock, &answer);
-        match what {
-            What::Acquire(id) => self.on_acquire(now, (request, at), id, &keys, &answer),
-            What::Position(id, question) => {
-                self.on_acquire(now, (request, at), id, &keys, &answer);
-                let queued = answer.word == Word::Queued;
-                self.on_position(question, answer.rank.filter(|_| queued).map_or(0, |rank| rank + 1));
+        self.core.cause = None;
+        let known = self.locks.contains_key(&keys.name);
+        let (lock, core) = self.lock(&keys);
+        let changed = known && lock.learn(now, &common);
+        match (what, verdict) {
+            (What::Acquire(id), Verdict::Acquire(verdict)) => {
+                lock.on_acquire(core, now, (request, at), id, &common, verdict);
             }
-            What::Heartbeat(name) => self.on_heartbeat(now, at, &name, &answer),
-            What::Renew(id) => self.on_renew(now, at, id, &answer),
-            What::Confirm(id) => self.on_confirm(now, (request, at), id, &answer),
-            What::Replicate(_) => {}
-            What::Release(id) => self.on_release(now, id, &answer),
-            What::Leave(ids) => self.on_leave(now, &ids, &answer),
-            What::Question(question) => self.on_question(now, question, &keys, answer.clone()),
+            (What::Position(id, question), Verdict::Acquire(verdict)) => {
+                let position = if let AcquireVerdict::Queued { rank, .. } = verdict { rank + 1 } else { 0 };
+                lock.on_acquire(core, now, (request, at), id, &common, verdict);
+                self.on_position(question, position);
+            }
+            (What::Heartbeat, Verdict::Heartbeat(verdict)) => {
+                lock.on_heartbeat(core, now, (request, at), &common, verdict);
+            }
+            (What::Renew(id), Verdict::Renew(verdict)) => lock.on_renew(core, now, at, id, &common, verdict),
+            (What::Confirm(id), Verdict::Renew(verdict)) => {
+                lock.on_confirm(core, now, (request, at), id, &common, verdict);
+            }
+            (What::Release(id), Verdict::Release(verdict)) => lock.on_release(core, now, id, &common, verdict),
+            (What::Leave(ids), Verdict::Leave) => lock.on_leave(core, now, &ids, &common),
+            (What::Question(question), Verdict::Inspect(seen)) => {
+                lock.go_on(core, now, &common);
+                self.on_inspected(question, &common, seen);
+            }
+            (What::Question(question), Verdict::Break(verdict)) => {
+                lock.go_on(core, now, &common);
+                self.on_broke(question, verdict);
+            }
+            // The wire reads a reply in the type of its request: no server can bring this about.
+            (what, _) => {
+                let failure = Failure::Rejected("a reply to another request".into());
+                self.on_failure(now, what, &keys.name, &failure);
+            }
         }
-        if let Some(holder) = &answer.holder
-            && let Some(id) = is_of(&self.client, &holder.id)
+        let (lock, core) = self.lock(&keys);
+        if let Some(own) = &common.own
+            && let Some(id) = is_of(&core.client, &own.id)
+            && core.locks_of.get(&id).is_none_or(|name| *name == keys.name)
         {
-            self.on_named(now, at, id, holder, answer.lease_left, &keys);
+            lock.on_named(core, now, at, id, own, common.lease_left);
         }
         if changed {
-            self.restore_all(now, lock);
+            lock.restore_all(core, now);
         }
-        self.plan_heartbeat(now, lock);
+        lock.plan_heartbeat(core, now);
+        self.settle(&keys.name);
     }
 
-    /// The server has said something.
-    pub(super) fn heard(&mut self, now: Time) {
-        self.suspects = false;
-        self.given_up = 0;
-        if self.requests.is_empty() {
-            self.timers.clear(&Timer::Stall);
-        } else {
-            self.timers.set(Timer::Stall, now + self.patience());
-        }
-    }
-
-    fn on_failure(&mut self, now: Time, what: What, lock: &Arc<str>, failure: &Failure) {
-        self.cause = Some(failure.cause().clone());
-        self.refusals = self.refusals.saturating_add(1);
-        let again = now + self.back_off();
-        let soon = self.in_time(now, again);
-        let fault = match failure {
-            Failure::WrongType(message) => Some(Fault::WrongType { name: lock.clone(), message: message.clone() }),
-            Failure::OtherLayout(message) => Some(Fault::OtherLayout { name: lock.clone(), message: message.clone() }),
-            Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),
-            // An operator may give back a right: whoever has a place keeps it, and what is to be given back is kept too.
-            Failure::Denied(message) if self.has_no_place(&what) => Some(Fault::Refused { message: message.clone() }),
-            Failure::Denied(_) | Failure::Refused(_) => None,
-        };
-        match (what, fault) {
-            (What::Acquire(id), Some(fault)) => self.refuse(now, id, Refusal::Fault(fault)),
-            (What::Acquire(id), None) => self.acquire_refused(id, again),
-            (What::Position(_, question) | What::Question(question), Some(fault)) => {
-                self.fail_question(question, fault);
-            }
-            (What::Position(_, question) | What::Question(question), None) => {
-                if self.questions.contains_key(&question) {
-                    self.timers.set(Timer::AskAgain(question), again);
-                }
-            }
-            (What::Heartbeat(name), fault) => {
-                if let Some(session) = self.sessions.get_mut(&name) {
-                    session.heartbeat = None;
-                    self.timers.set(Timer::Heartbeat(name.clone()), soon);
-                }
-                if let Some(fault) = fault {
-                    let waiters: Vec<Id> =
-                        self.waiters.iter().filter(|(_, w)| w.spec.name() == &name).map(|(id, _)| *id).collect();
-                    for id in waiters {
-                        self.refuse(now, id, Refusal::Fault(fault.clone()));
-                    }
-                }
-            }
-            (What::Renew(id), _) => self.renew_refused(id, soon, failure.cause()),
-            (What::Confirm(id), _) => {
-                if let Some(waiter) = self.waiters.get_mut(&id) {
-                    waiter.request = None;
-                    self.timers.set(Timer::Acquire(id), again);
-                }
-            }
-            (What::Replicate(_), _) => {}
-            (What::Release(id), fault) => self.farewell_refused(now, id, again, fault.is_some()),
-            (What::Leave(ids), fault) => {
-                for id in ids {
-                    self.farewell_refused(now, id, again, fault.is_some());
-                }
-            }
-        }
-    }
-
-    /// Whether a request is that of a caller who loses nothing by an error.
-    fn has_no_place(&self, what: &What) -> bool {
-        match what {
-            What::Acquire(id) => self.waiters.get(id).is_none_or(|waiter| waiter.ticket == 0),
-            What::Position(..) | What::Question(_) => true,
-            _ => false,
-        }
+    /// So many replicas have it.
+    fn on_replicated(&mut self, now: Time, request: RequestId, result: Result<u32, Failure>) {
+        let Some(Sent { what: What::Replicate(id), .. }) = self.core.requests.remove(&request) else { return };
+        self.core.heard(now);
+        self.at(id, |lock, core| lock.on_replicated(core, now, request, id, result));
     }
 
     fn on_push(&mut self, now: Time, push: &Push) {
-        let (Some(id), Some(keys)) = (is_of(&self.client, &push.id), LockKeys::of_lock(&self.prefix, &push.lock))
-        else {
+        let Some(id) = is_of(&self.core.client, &push.id) else { return };
+        let Some(keys) = LockKeys::of_lock(&self.prefix, &push.lock) else { return };
+        if self.core.locks_of.get(&id).is_some_and(|name| *name != keys.name) {
             return;
-        };
+        }
         match push.kind {
-            PushKind::Break => self.on_break_pushed(now, id, push, &keys),
-            PushKind::Grant => self.on_grant_pushed(now, id, push, keys),
+            PushKind::Break => self.at(id, |lock, core| lock.on_break_pushed(core, now, id, push)),
+            PushKind::Grant => {
+                let keys = Arc::new(keys);
+                let (lock, core) = self.lock(&keys);
+                lock.on_grant_pushed(core, now, id, push);
+                self.settle(&keys.name);
+            }
+        }
+    }
+
+    // ---- time ----
+
+    fn run_timers(&mut self, now: Time) {
+        while let Some(timer) = self.core.timers.pop(now) {
+            self.on_timer(now, timer);
         }
     }
 
     fn on_timer(&mut self, now: Time, timer: Timer) {
         match timer {
-            Timer::Heartbeat(name) => self.heartbeat(now, &name),
-            Timer::Timeout(id) => self.timed_out(now, id),
-            Timer::Acquire(id) => self.resume(now, id),
-            Timer::Renew(id) => self.renew(now, id),
-            Timer::Notice(id) => self.notice(now, id),
-            Timer::Deadline(id) => self.release(now, id, None),
-            Timer::Taken(id) => self.effects.push(Effect::CheckTaken { id }),
-            Timer::Farewell(id) => self.say_farewell(now, id),
-            Timer::AnswerBy(id) => self.answer_release(id, Release::Unknown(self.cause.clone())),
-            Timer::Question(question) => self.fail_question(question, self.no_answer()),
-            Timer::Renewal(id, question) => self.renewal_timed_out(id, question),
+            Timer::Heartbeat(name) => self.at_lock(&name, |lock, core| lock.heartbeat(core, now)),
+            Timer::Timeout(id) => self.at(id, |lock, core| lock.timed_out(core, now, id)),
+            Timer::Acquire(id) => self.at(id, |lock, core| lock.resume(core, now, id)),
+            Timer::Renew(id) => self.at(id, |lock, core| lock.renew(core, now, id)),
+            Timer::Notice(id) => self.at(id, |lock, core| lock.notice(core, now, id)),
+            Timer::Deadline(id) => self.at(id, |lock, core| lock.release(core, now, id, None)),
+            Timer::Taken(id) => self.core.effects.push(Effect::CheckTaken { id }),
+            Timer::Release(id) => self.at(id, |lock, core| lock.send_release(core, now, id)),
+            Timer::AnswerBy(id) => self.at(id, |lock, core| {
+                let unknown = Release::Unknown(core.cause.clone());
+                lock.answer_release(core, id, unknown);
+            }),
+            Timer::Question(question) => self.fail_question(question, self.core.no_answer()),
+            Timer::Renewal(id, question) => self.at(id, |lock, core| lock.renewal_timed_out(core, id, question)),
             Timer::AskAgain(question) => self.send_question(now, question),
             // Answers may have come while this thread did not run: it takes them in before it judges.
-            Timer::Stall if !std::mem::replace(&mut self.suspects, true) => self.timers.set(Timer::Stall, now + GRACE),
+            Timer::Stall if !std::mem::replace(&mut self.core.suspects, true) => {
+                self.core.timers.set(Timer::Stall, now + GRACE);
+            }
             Timer::Stall => {
-                self.on_disconnected(format!("the server has not answered for {}", brief(&self.patience())).into());
+                let patience = self.core.patience();
+                self.on_disconnected(format!("the server has not answered for {}", brief(&patience)).into());
                 // More would not make it longer.
-                self.given_up += u32::from(self.patience() < ANSWER_TIMEOUT);
-                self.effects.push(Effect::Reconnect);
+                self.core.given_up += u32::from(patience < ANSWER_TIMEOUT);
+                self.core.effects.push(Effect::Reconnect);
             }
             Timer::Close => self.end_closing(),
+        }
+    }
+}
+
+/// What tests look at.
+#[cfg(test)]
+impl Machine {
+    pub(super) fn lease(&self, id: Id) -> Option<&lease::Lease> {
+        self.locks.values().find_map(|lock| lock.leases.get(&id))
+    }
+
+    pub(super) fn releases(&self) -> impl Iterator<Item = Id> {
+        self.locks.values().flat_map(|lock| lock.releases.keys().copied())
+    }
+
+    /// What is counted and looked up for all locks is what the locks have.
+    pub(super) fn adds_up(&self) -> Result<(), String> {
+        let members: usize = self.locks.values().map(|lock| lock.waiters.len() + lock.leases.len()).sum();
+        if members != self.core.members {
+            return Err(format!("{} members are counted, there are {members}", self.core.members));
+        }
+        let ids = |lock: &LockState| {
+            let ids: Vec<Id> =
+                lock.waiters.keys().chain(lock.leases.keys()).chain(lock.releases.keys()).copied().collect();
+            ids
+        };
+        let found: BTreeMap<Id, Arc<str>> =
+            self.locks.iter().flat_map(|(name, lock)| ids(lock).into_iter().map(|id| (id, name.clone()))).collect();
+        if found != self.core.locks_of {
+            return Err(format!("ids are looked up in {:?}, and are in {found:?}", self.core.locks_of));
+        }
+        match self.locks.values().find(|lock| lock.is_empty()) {
+            Some(lock) => Err(format!("{} is remembered for nothing", lock.name())),
+            None => Ok(()),
         }
     }
 }

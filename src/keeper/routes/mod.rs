@@ -45,7 +45,7 @@ use super::machine::{self, RequestId};
 use super::timers::Timers;
 use crate::clock::Time;
 use crate::error::ConnectError;
-use crate::protocol::{Call, Failure, LockKeys, Push};
+use crate::protocol::{Failure, LockKeys, Push, Request};
 use crate::server::{Node, Previous, Reply, Slot, SlotMap, slot_of};
 
 /// The minimum time for connecting: a lost packet must not outlast a short lease, nor a slow network fail.
@@ -108,7 +108,7 @@ pub(crate) enum Event {
     Send {
         slot: Slot,
         request: RequestId,
-        call: Call,
+        call: Request,
     },
     /// The machine of the slot asks how many replicas have all writes so far.
     Replicate {
@@ -140,7 +140,7 @@ pub(crate) enum Event {
         line: Line,
         slot: Slot,
         request: RequestId,
-        call: Call,
+        call: Request,
         reply: Reply,
     },
     Subscribed {
@@ -202,7 +202,7 @@ pub(crate) enum Effect {
         line: Line,
         slot: Slot,
         request: RequestId,
-        call: Call,
+        call: Request,
         channel: Arc<str>,
         asking: bool,
     },

@@ -8,7 +8,7 @@ use super::{Effect, LEAST_PATIENCE, Line, Peer, Routes, Shape, Timer};
 use crate::clock::Time;
 use crate::error::{ConnectError, brief};
 use crate::keeper::machine::{Event as Told, RequestId};
-use crate::protocol::{Call, Failure, LockKeys, Push};
+use crate::protocol::{Failure, LockKeys, Push, Request};
 use crate::server::{Node, Reply, Slot};
 
 /// The way of one slot's locks to their server.
@@ -103,7 +103,7 @@ impl Routes {
     }
 
     /// Sends a call if the route is open. If it is not, its machine asks again when it opens.
-    pub(super) fn send(&mut self, slot: Slot, request: RequestId, call: Call) {
+    pub(super) fn send(&mut self, slot: Slot, request: RequestId, call: Request) {
         let Some(route) = self.routes.get_mut(&slot) else { return };
         let Some(line) = route.line else { return };
         route.awaited += 1;
@@ -120,7 +120,15 @@ impl Routes {
         }
     }
 
-    pub(super) fn replied(&mut self, now: Time, line: Line, slot: Slot, request: RequestId, call: Call, reply: Reply) {
+    pub(super) fn replied(
+        &mut self,
+        now: Time,
+        line: Line,
+        slot: Slot,
+        request: RequestId,
+        call: Request,
+        reply: Reply,
+    ) {
         let Some(Role::Main(peer)) = self.lines.get(&line) else { return };
         if let Some(link) = self.links.get_mut(peer) {
             link.attempts = 0;
@@ -159,8 +167,8 @@ impl Routes {
         }
     }
 
-    /// Another node is asked for a slot that is only moving there.
-    fn send_on(&mut self, now: Time, slot: Slot, request: RequestId, call: Call, to: Node) {
+    /// Another node is asked for a slot that is only on its way there.
+    fn send_on(&mut self, now: Time, slot: Slot, request: RequestId, call: Request, to: Node) {
         let to = Peer::Node(to);
         let Some(route) = self.routes.get_mut(&slot) else { return };
         if let Some(line) = self.links.get(&to).and_then(|link| link.up()).map(|up| up.line) {

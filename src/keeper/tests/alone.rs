@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::replies::{Answer, Word};
 use crate::clock::Time;
 use crate::keeper::machine::Mode;
 use crate::keeper::machine::*;
 use crate::options::{LockOptions, Spec};
-use crate::protocol::{About, Answer, Call, Failure, LockKeys, Word};
+use crate::protocol::{About, Failure, LockKeys, Request};
 
 pub(super) fn at(seconds: f64) -> Time {
     Time((1e6 * (1000.0 + seconds)).round() as u64 * 1000)
@@ -37,13 +38,13 @@ pub(super) fn acquire_in(
     machine.handle(at(now), Event::Command(command));
 }
 
-pub(super) fn sent(machine: &mut Machine, now: f64) -> Vec<(RequestId, Call)> {
+pub(super) fn sent(machine: &mut Machine, now: f64) -> Vec<(RequestId, Request)> {
     let send = |effect| if let Effect::Send { request, call } = effect { Some((request, call)) } else { None };
     machine.effects(at(now)).into_iter().filter_map(send).collect()
 }
 
 /// The only request that is to be sent now.
-pub(super) fn one_sent(machine: &mut Machine, now: f64) -> (RequestId, Call) {
+pub(super) fn one_sent(machine: &mut Machine, now: f64) -> (RequestId, Request) {
     let mut all = sent(machine, now);
     assert_eq!(all.len(), 1, "{all:?}");
     all.remove(0)
@@ -66,7 +67,8 @@ pub(super) fn fail(machine: &mut Machine, now: f64, request: RequestId, failure:
 }
 
 pub(super) fn answer(machine: &mut Machine, now: f64, request: RequestId, answer: Answer) {
-    machine.handle(at(now), Event::Answered { request, result: Ok(answer) });
+    let reply = answer.to(machine, request);
+    machine.handle(at(now), Event::Answered { request, result: Ok(reply) });
 }
 
 pub(super) fn lease(word: Word, left: Duration) -> Answer {

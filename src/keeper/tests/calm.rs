@@ -129,7 +129,10 @@ impl World {
         }
         for lock in 0..self.server.locks.len() {
             let (keys, _) = &self.server.locks[lock];
-            let sweep = crate::protocol::Call::Leave { keys: keys.clone(), ids: vec!["nobody.1".into()] };
+            let sweep = crate::protocol::Request::Leave(crate::protocol::LeaveRequest {
+                keys: keys.clone(),
+                ids: vec!["nobody.1".into()],
+            });
             // The lock clock takes a few scripts to catch up, and a few more to purge the dead.
             for _ in 0..if untidy { 100 } else { 0 } {
                 self.now += 200 * MS;
@@ -150,19 +153,18 @@ impl Client {
     }
 
     fn is_done(&self) -> bool {
-        self.inbox.is_empty() && self.machine.gives_back_until().is_none() && self.machine.requests.is_empty()
+        self.inbox.is_empty() && self.machine.gives_back_until().is_none() && self.machine.core.requests.is_empty()
     }
 
     /// What the machine keeps though it has no reason to.
     fn left_over(&self) -> Option<String> {
         let machine = &self.machine;
-        let empty = machine.sessions.is_empty()
-            && machine.waiters.is_empty()
-            && machine.leases.is_empty()
-            && machine.farewells.is_empty()
+        let empty = machine.locks.is_empty()
+            && machine.core.locks_of.is_empty()
+            && machine.core.members == 0
             && machine.questions.is_empty()
-            && machine.requests.is_empty()
-            && machine.to_leave.is_empty()
+            && machine.core.requests.is_empty()
+            && machine.core.to_leave.is_empty()
             && machine.next_due().is_none()
             && machine.gives_back_until().is_none();
         (!empty).then(|| format!("{} keeps something (I9): {machine:?}", self.name))

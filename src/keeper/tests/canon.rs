@@ -16,8 +16,8 @@ use super::losses::{Basis, Past};
 use super::model::Lock;
 use super::server::{EPOCH_US, Reply};
 use super::world::{MS, World};
-use crate::keeper::machine::Machine;
-use crate::protocol::{Answer, Push};
+use crate::keeper::machine::{Core, Machine};
+use crate::protocol::{self, AcquireVerdict, Push, Verdict};
 
 /// What lies further back than this has no more effect: longer than every span of an explored world.
 const LONG_AGO: u64 = 200 * MS;
@@ -173,7 +173,7 @@ impl World {
             return;
         }
         notes.local = client.clock(self.now).0;
-        notes.last_request = client.machine.next_request;
+        notes.last_request = client.machine.core.next_request;
         machine(notes, &client.machine);
         notes.flag(client.paused);
         notes.flag(client.ending);
@@ -244,64 +244,48 @@ impl World {
         let Reply { request, lock: _, result, basis } = reply;
         request.hash(notes);
         self.basis(notes, *basis);
-        let Answer {
-            word,
-            epoch,
-            stamp,
-            token,
-            waiting,
-            lease_left,
-            recover_left,
-            pace,
-            longest,
-            holder,
-            again,
-            left,
-            granted_token,
-            ticket,
-            rank,
-            held: _,
-            page: _,
-        } = result.as_ref().expect("an explored server refuses nothing");
-        notes.words.push(*word as u64);
-        for number in [epoch, stamp, token, granted_token, ticket] {
-            notes.stamp(*number);
-        }
-        (waiting, lease_left, recover_left, pace, longest, again, left, rank).hash(notes);
-        if let Some(holder) = holder {
-            holder.id.hash(notes);
-            notes.stamp(holder.token);
-            notes.stamp(holder.ticket);
+        let protocol::Reply { common, verdict } = result.as_ref().expect("an explored server refuses nothing");
+        common.hash(notes);
+        std::mem::discriminant(verdict).hash(notes);
+        match verdict {
+            Verdict::Acquire(verdict) => {
+                std::mem::discriminant(verdict).hash(notes);
+                match verdict {
+                    AcquireVerdict::Granted { token, left } => (token, left).hash(notes),
+                    AcquireVerdict::Queued { ticket, rank } => (ticket, rank).hash(notes),
+                    AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => {}
+                }
+            }
+            Verdict::Heartbeat(verdict) => verdict.hash(notes),
+            Verdict::Renew(verdict) => verdict.hash(notes),
+            Verdict::Release(verdict) => verdict.hash(notes),
+            Verdict::Break(verdict) => verdict.hash(notes),
+            Verdict::Leave | Verdict::Inspect(_) => {}
         }
     }
 }
 
 fn machine(notes: &mut Notes, machine: &Machine) {
-    let Machine {
+    let Machine { core, prefix: _, locks, questions, closed, closing } = machine;
+    let Core {
         client: _,
-        prefix: _,
         random: _,
         connected,
         can_kill,
-        sessions,
-        waiters,
-        leases,
-        farewells,
-        questions,
         requests,
         next_request: _,
         timers,
         effects,
+        locks_of: _,
+        members: _,
+        to_leave,
         cause: _,
         refusals,
         patience,
         suspects,
         given_up,
-        closed,
-        closing,
-        to_leave,
-    } = machine;
+    } = core;
     assert!(effects.is_empty(), "effects are carried out at once");
-    (connected, can_kill, sessions, waiters, leases, farewells, questions, requests).hash(notes);
+    (connected, can_kill, locks, questions, requests).hash(notes);
     (timers, refusals, patience, suspects, given_up, closed, closing, to_leave).hash(notes);
 }

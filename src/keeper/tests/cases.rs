@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::alone::*;
+use super::replies::{Answer, Word};
 use crate::keeper::machine::*;
 use crate::options::LockOptions;
-use crate::protocol::{Answer, Call, Failure, Word};
+use crate::protocol::{Failure, RenewRequest, Request};
 
 #[test]
 fn a_release_that_fails_for_good_after_its_deadline_is_answered() {
@@ -28,7 +29,7 @@ fn the_longest_hold_is_kept_over_reconnects() {
         machine.handle(at(seconds), Event::Disconnected { cause: "gone".into() });
         machine.handle(at(seconds), Event::Connected { can_kill: true });
         for (request, call) in sent(&mut machine, seconds) {
-            let Call::Renew { lease: asked, .. } = call else { continue };
+            let Request::Renew(RenewRequest { lease: asked, .. }) = call else { continue };
             if seconds > 12.0 {
                 assert!(asked < longest, "prolonged by {asked:?} at {seconds} s");
             }
@@ -63,18 +64,22 @@ fn a_server_that_is_slower_than_the_lease_gives_an_error_and_no_storm() {
     for _ in 0..20 {
         for effect in machine.effects(at(now)) {
             match effect {
-                Effect::Send { request, .. } => open.push(request),
+                Effect::Send { request, call } => open.push((request, call)),
                 Effect::Refused { .. } => refused = true,
                 Effect::Granted { .. } => panic!("granted with nothing left of it"),
                 _ => {}
             }
         }
         now += 0.01;
-        if let Some(request) = open.pop() {
+        if let Some((request, call)) = open.pop() {
             // The clock stood still for us, not for the lease: the answer took longer than what it gives.
             now += 1.5;
             requests += 1;
-            let word = if requests == 1 { Word::Granted } else { Word::Renewed };
+            let word = match call {
+                Request::Acquire(_) => Word::Granted,
+                Request::Leave(_) => Word::Left,
+                _ => Word::Renewed,
+            };
             answer(&mut machine, now, request, lease(word, spec.lease));
         }
     }

@@ -10,7 +10,7 @@ use crate::clock::Time;
 use crate::keeper::machine::Mode;
 use crate::keeper::machine::{Command, Effect, Id, Machine, QuestionId, RequestId};
 use crate::options::Spec;
-use crate::protocol::{Call, Push};
+use crate::protocol::{Push, Request};
 
 /// What a client's clock shows when a world begins, in ns.
 pub(super) const BOOT_NS: u64 = 1 << 61;
@@ -36,7 +36,7 @@ pub(super) struct Client {
     pub(super) connecting: Option<u64>,
     pub(super) link: Option<Link>,
     /// What was under way on broken connections, and may still be executed.
-    pub(super) limbo: VecDeque<Call>,
+    pub(super) limbo: VecDeque<Request>,
     pub(super) acquires: BTreeMap<Id, Acquire>,
     pub(super) guards: BTreeMap<Id, Guard>,
     pub(super) questions: BTreeMap<QuestionId, Option<Time>>,
@@ -58,7 +58,7 @@ pub(super) struct Client {
 pub(super) struct Link {
     /// The server's side is gone, and the client does not know.
     pub(super) dead: bool,
-    pub(super) out: VecDeque<(u64, RequestId, Call)>,
+    pub(super) out: VecDeque<(u64, RequestId, Request)>,
     pub(super) back: VecDeque<(u64, Reply)>,
     pub(super) pushes: VecDeque<(u64, Push, Basis)>,
     /// What replicas are asked, with how many of them are needed and the data that it is about.
@@ -124,7 +124,7 @@ impl Client {
         let name: Arc<str> = format!("c{index}").into();
         let mut machine = Machine::new(name.clone(), "fairlock".into(), index as u64);
         // In a range of its own, where a fingerprint can tell it from other numbers.
-        machine.next_request = super::canon::FIRST_REQUEST;
+        machine.core.next_request = super::canon::FIRST_REQUEST;
         Self {
             name,
             machine,

@@ -4,7 +4,7 @@ use super::clients::Guard;
 use super::server::Executed;
 use super::world::{MS, World};
 use crate::keeper::machine::What;
-use crate::protocol::Word;
+use crate::protocol::{RenewVerdict, Verdict};
 
 /// How many requests a second one client may send without a reason: every heartbeat, renewal and repetition of up to
 /// ten locks fits in, no busy loop does.
@@ -70,16 +70,19 @@ impl World {
                 broken = Some(format!("{name}: {question:?} has no answer in time (I8)"));
             }
         }
-        for session in client.machine.sessions.values() {
+        for lock in client.machine.locks.values() {
             let under_way = client
                 .machine
+                .core
                 .requests
                 .values()
-                .filter(|sent| matches!(sent.what, What::Acquire(_)) && sent.keys.name == session.keys.name);
-            if session.reentering.len() > under_way.count() {
-                broken =
-                    Some(format!("{name} counts {} that re-enter, and they do not (I7)", session.reentering.len()));
+                .filter(|sent| matches!(sent.what, What::Acquire(_)) && sent.keys.name == lock.keys.name);
+            if lock.reentering.len() > under_way.count() {
+                broken = Some(format!("{name} counts {} that re-enter, and they do not (I7)", lock.reentering.len()));
             }
+        }
+        if let Err(what) = client.machine.adds_up() {
+            broken = Some(format!("{name}: {what}"));
         }
         if client.machine.next_due().is_some_and(|due| due <= local) {
             broken = Some(format!("{name} is due at once, again"));
@@ -110,7 +113,7 @@ impl World {
             self.server.basis.generation += 1;
         }
         if gave_way
-            && executed.answer.word == Word::Renewed
+            && matches!(executed.reply.verdict, Verdict::Renew(RenewVerdict::Renewed { .. }))
             && let Some((_, token)) = granted(before)
         {
             // Whoever had it did so by the exception for strangers.

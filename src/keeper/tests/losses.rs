@@ -12,7 +12,7 @@ use super::clients::Client;
 use super::model::Lock;
 use super::server::Executed;
 use super::world::{MS, World};
-use crate::protocol::{LockKeys, Word};
+use crate::protocol::{AcquireVerdict, LockKeys, Verdict};
 
 /// How long a message takes at most between those who are in touch.
 const SOON: u64 = 5 * MS;
@@ -80,7 +80,8 @@ impl World {
     /// Who speaks first after a loss, and of what.
     pub(super) fn heed(&mut self, executed: &Executed) {
         let past = &mut self.server.pasts[executed.lock];
-        if let Some((epoch, highest)) = executed.words.filter(|_| executed.answer.word != Word::Refused)
+        if let Some((epoch, highest)) =
+            executed.words.filter(|_| executed.reply.verdict != Verdict::Acquire(AcquireVerdict::Disbelieved))
             && std::mem::take(&mut past.unspoken)
             && (epoch != past.epoch || highest.max(epoch) <= executed.before.state.stamp)
         {

@@ -22,6 +22,7 @@ mod judge;
 mod losses;
 mod properties;
 mod regressions;
+mod replies;
 mod server;
 mod steps;
 mod world;

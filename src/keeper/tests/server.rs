@@ -6,7 +6,10 @@ use std::sync::Arc;
 use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Terms};
 use crate::keeper::machine::RequestId;
-use crate::protocol::{Answer, Call, Failure, LockKeys, Plain, Push};
+use crate::protocol::{
+    self, AcquireRequest, BreakRequest, Failure, HeartbeatRequest, InspectRequest, LeaveRequest, LockKeys, Plain, Push,
+    ReleaseRequest, RenewRequest, Verb,
+};
 
 /// What the server's clock shows when a world begins, in µs: no small number, and below 2^53.
 pub(super) const EPOCH_US: u64 = 1 << 50;
@@ -45,7 +48,7 @@ pub(super) struct Executed {
     pub(super) renews: bool,
     /// Under which epoch somebody remembers the lock, and the highest stamp that it brings; none for verbs that bring none.
     pub(super) words: Option<(u64, u64)>,
-    pub(super) answer: Answer,
+    pub(super) reply: protocol::Reply,
     pub(super) pushes: Vec<(String, Push)>,
 }
 
@@ -54,7 +57,7 @@ pub(super) struct Executed {
 pub(super) struct Reply {
     pub(super) request: RequestId,
     pub(super) lock: Arc<str>,
-    pub(super) result: Result<Answer, Failure>,
+    pub(super) result: Result<protocol::Reply, Failure>,
     pub(super) basis: Basis,
 }
 
@@ -82,7 +85,7 @@ impl Server {
         (EPOCH_US + now / 1000).saturating_add_signed(self.step)
     }
 
-    pub(super) fn execute(&mut self, now: u64, call: &Call) -> Executed {
+    pub(super) fn execute(&mut self, now: u64, call: &protocol::Request) -> Executed {
         let time = self.time(now);
         let lock = self.locks.iter().position(|(keys, _)| keys.name == call.keys().name).expect("a known lock");
         let (keys, state) = &mut self.locks[lock];
@@ -96,16 +99,18 @@ impl Server {
             })
             .collect();
         let brought = match call {
-            Call::Acquire { ticket, .. } if *ticket > 0 => *ticket,
+            protocol::Request::Acquire(AcquireRequest { ticket, .. }) if *ticket > 0 => *ticket,
             _ => u64::MAX,
         };
-        let renews = matches!(call, Call::Renew { .. });
+        let renews = matches!(call, protocol::Request::Renew(RenewRequest { .. }));
         let words = match call {
-            Call::Acquire { epoch, floor, ticket, .. } => Some((*epoch, *floor.max(ticket))),
-            Call::Renew { epoch, floor, token, .. } => Some((*epoch, *floor.max(token))),
+            protocol::Request::Acquire(AcquireRequest { epoch, floor, ticket, .. }) => {
+                Some((*epoch, *floor.max(ticket)))
+            }
+            protocol::Request::Renew(RenewRequest { epoch, floor, token, .. }) => Some((*epoch, *floor.max(token))),
             _ => None,
         };
-        Executed { lock, before, brought, renews, words, answer: answer_of(answer), pushes }
+        Executed { lock, before, brought, renews, words, reply: reply_of(call.verb(), answer), pushes }
     }
 
     /// The exception of I3: tokens may fall, and with them the order in which leases replace each other.
@@ -127,9 +132,9 @@ fn us(span: std::time::Duration) -> u64 {
     span.as_micros() as u64
 }
 
-fn request_of(call: &Call) -> Request {
+fn request_of(call: &protocol::Request) -> Request {
     match call.clone() {
-        Call::Acquire {
+        protocol::Request::Acquire(AcquireRequest {
             id,
             wait,
             claim,
@@ -144,22 +149,32 @@ fn request_of(call: &Call) -> Request {
             last_token,
             pace,
             ..
-        } => {
+        }) => {
             let (lease, liveness, buffer, heartbeat) = (us(lease), us(liveness), us(buffer), us(heartbeat));
             let terms = Terms { lease, liveness, buffer, heartbeat };
             let memory = Memory { epoch, floor, left: us(longest), last_token, pace: us(pace) };
             Request::Acquire { id, wait, claim, terms, ticket, memory }
         }
-        Call::Heartbeat { client, liveness, buffer, heartbeat, ids, .. } => {
+        protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) => {
             let terms = Terms { lease: 0, liveness: us(liveness), buffer: us(buffer), heartbeat: us(heartbeat) };
             Request::Heartbeat { client: client.to_string(), terms, ids }
         }
-        Call::Renew { id, token, lease, liveness, epoch, floor, left, pace, .. } => {
+        protocol::Request::Renew(RenewRequest { id, token, lease, liveness, epoch, floor, left, pace, .. }) => {
             let terms = Terms { lease: us(lease), liveness: us(liveness), ..Terms::default() };
             let memory = Memory { epoch, floor, left: us(left), pace: us(pace), ..Memory::default() };
             Request::Renew { id, token, terms, memory }
         }
-        Call::Release { id, token, liveness, epoch, floor, longest, last_token, pace, .. } => {
+        protocol::Request::Release(ReleaseRequest {
+            id,
+            token,
+            liveness,
+            epoch,
+            floor,
+            longest,
+            last_token,
+            pace,
+            ..
+        }) => {
             let terms = Terms { liveness: us(liveness), ..Terms::default() };
             Request::Release {
                 id,
@@ -168,22 +183,24 @@ fn request_of(call: &Call) -> Request {
                 memory: Memory { epoch, floor, left: us(longest), last_token, pace: us(pace) },
             }
         }
-        Call::Leave { ids, .. } => Request::Leave { ids },
-        Call::Inspect { after, count, .. } => Request::Inspect { after, count: count as usize },
-        Call::Break { token, force, .. } => Request::Break { token, force },
+        protocol::Request::Leave(LeaveRequest { ids, .. }) => Request::Leave { ids },
+        protocol::Request::Inspect(InspectRequest { after, count, .. }) => {
+            Request::Inspect { after, count: count as usize }
+        }
+        protocol::Request::Break(BreakRequest { token, force, .. }) => Request::Break { token, force },
     }
 }
 
-/// The model's answer as it comes over the wire, parsed by the real parser.
-fn answer_of(answer: model::Answer) -> Answer {
+/// The model's answer as it comes over the wire, read by the real parser.
+fn reply_of(verb: Verb, answer: model::Answer) -> protocol::Reply {
     let bulk = |text: String| Plain::Text(text);
     let mut items = vec![bulk(answer.word)];
     for (name, value) in answer.fields {
         items.extend([bulk(name), bulk(value)]);
     }
-    if !answer.page.is_empty() {
+    if verb == Verb::Inspect {
         let row = |row: Vec<String>| Plain::List(row.into_iter().map(bulk).collect());
         items.extend([bulk("page".into()), Plain::List(answer.page.into_iter().map(row).collect())]);
     }
-    Answer::parse(&Plain::List(items)).expect("an answer that the client understands")
+    protocol::Reply::parse(verb, &Plain::List(items)).expect("a reply that the client understands")
 }

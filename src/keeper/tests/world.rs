@@ -8,7 +8,7 @@ use super::losses::Basis;
 use super::server::{Executed, Reply, Server};
 use crate::keeper::machine::{Command, Event};
 use crate::options::Spec;
-use crate::protocol::{Call, Failure, LockKeys, Word};
+use crate::protocol::{self, AcquireVerdict, Failure, HeartbeatVerdict, LockKeys, Request, Verdict};
 
 pub(super) const MS: u64 = 1_000_000;
 /// How long anything takes on its way while nothing disturbs it.
@@ -103,7 +103,7 @@ impl World {
             client.machine.handle(local, event);
         }
         if self.trace {
-            eprintln!("{:>10.3} ms  {} -> {:?}", self.now as f64 / 1e6, client.name, client.machine.effects);
+            eprintln!("{:>10.3} ms  {} -> {:?}", self.now as f64 / 1e6, client.name, client.machine.core.effects);
         }
         if let Err(what) = client.carry_out(self.now, basis) {
             self.fail(what);
@@ -130,7 +130,7 @@ impl World {
                 }
                 Command::Abandon { id } => drop(client.acquires.remove(id)),
                 Command::Release { question: Some(question), id } => {
-                    let deadline = client.machine.leases.get(id).map_or(local, |lease| lease.deadline);
+                    let deadline = client.machine.lease(*id).map_or(local, |lease| lease.deadline());
                     client.questions.insert(*question, Some(deadline.max(local)));
                 }
                 Command::Close { question } => {
@@ -168,9 +168,9 @@ impl World {
         let result = match &self.server.refuses {
             Some(failure) => Err(failure.clone()),
             None => {
-                let answer = self.run(index, &call);
+                let reply = self.run(index, &call);
                 (1..times).for_each(|_| drop(self.run(index, &call)));
-                Ok(answer)
+                Ok(reply)
             }
         };
         let lock = call.keys().name.clone();
@@ -195,16 +195,16 @@ impl World {
         }
     }
 
-    fn run(&mut self, index: usize, call: &Call) -> crate::protocol::Answer {
+    fn run(&mut self, index: usize, call: &Request) -> protocol::Reply {
         self.now += self.script;
         let executed = self.server.execute(self.now, call);
         self.tell(|w| {
             let name = &w.clients[index].name;
-            format!("server, for {name}: {call:?}\n  = {:?}\n  {:?}", executed.answer, w.server.locks[executed.lock].1)
+            format!("server, for {name}: {call:?}\n  = {:?}\n  {:?}", executed.reply, w.server.locks[executed.lock].1)
         });
         self.heed(&executed);
         self.judge_script(&executed);
-        let Executed { answer, pushes, .. } = executed;
+        let Executed { reply, pushes, .. } = executed;
         for (name, push) in pushes {
             let (now, basis) = (self.now, self.server.basis);
             let Some(client) = self.clients.iter_mut().find(|client| *client.name == *name) else { continue };
@@ -213,7 +213,7 @@ impl World {
                 None => client.in_touch = false,
             }
         }
-        answer
+        reply
     }
 
     /// The client takes in up to so many replies at once.
@@ -233,8 +233,8 @@ impl World {
         }
         let Some(basis) = replies.first().map(|reply| reply.basis) else { return };
         for reply in &replies {
-            if let Ok(answer) = &reply.result
-                && (answer.word == Word::Queued || answer.word == Word::Alive && answer.rank.is_some())
+            if let Ok(told) = &reply.result
+                && keeps_alive(&told.verdict)
             {
                 client.kept.insert(reply.lock.clone(), basis);
             }
@@ -281,7 +281,7 @@ impl World {
             return;
         }
         client.link = Some(Link::default());
-        client.pace.reasons += 4 + client.machine.waiters.len() as u32 + client.machine.leases.len() as u32;
+        client.pace.reasons += 4 + client.machine.core.members as u32;
         let can_kill = client.can_kill;
         if can_kill {
             client.limbo.clear();
@@ -416,3 +416,11 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
 /// The local time that a fingerprint may take for "long ago".
 #[allow(dead_code)]
 pub(super) const LONG_AGO: u64 = BOOT_NS;
+
+/// Whether the server heard a waiter with this.
+fn keeps_alive(verdict: &Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::Acquire(AcquireVerdict::Queued { .. }) | Verdict::Heartbeat(HeartbeatVerdict::Alive { rank: Some(_) })
+    )
+}

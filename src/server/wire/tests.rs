@@ -1,13 +1,21 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::sync::LazyLock;
 
 use super::*;
 
 const CHANNEL: &str = "fairlock:client:c";
-/// A packed list of one text. Each character is a byte, see [`bytes`].
-const LEFT: &str = "$6\r\n\u{91}\u{a4}left\r\n";
+/// The reply to a `leave`.
+static LEFT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let names = "epoch stamp token waiting lease_left_us recover_left_us pace_us longest_us";
+    let fields = names.split(' ').flat_map(|name| [rmpv::Value::Binary(name.into()), rmpv::Value::from(0)]);
+    let items = [rmpv::Value::Binary("left".into())].into_iter().chain(fields).collect();
+    let mut packed = Vec::new();
+    rmpv::encode::write_value(&mut packed, &rmpv::Value::Array(items)).unwrap();
+    [format!("${}\r\n", packed.len()).as_bytes(), &packed, b"\r\n"].concat()
+});
 const PUSH: &str =
-    ">3\r\n$7\r\nmessage\r\n$17\r\nfairlock:client:c\r\n$42\r\ngrant c.7 12 3 4 secret fairlock:{x}:queue\r\n";
+    ">3\r\n$7\r\nmessage\r\n$17\r\nfairlock:client:c\r\n$41\r\ngrant c.7 12 3 4 secret fairlock:{x}:lock\r\n";
 
 /// A connection, and the server's end of it.
 fn pair() -> (Wire, UnixStream) {
@@ -27,8 +35,8 @@ fn keys() -> Arc<LockKeys> {
     Arc::new(LockKeys::new("fairlock", "x"))
 }
 
-fn leave() -> Call {
-    Call::Leave { keys: keys(), ids: vec!["c.1".into()] }
+fn leave() -> protocol::Request {
+    protocol::Request::Leave(protocol::LeaveRequest { keys: keys(), ids: vec!["c.1".into()] })
 }
 
 /// What was said, in a few words each, and why the connection ended.
@@ -36,7 +44,7 @@ fn said(wire: &mut Wire) -> (Vec<String>, Option<String>) {
     let mut said = Vec::new();
     let end = wire.receive(&mut said).err();
     let reply = |reply: &Reply| match reply {
-        Reply::Result(Ok(answer)) => format!("{:?}", answer.word),
+        Reply::Result(Ok(reply)) => format!("{:?}", reply.verdict),
         Reply::Result(Err(failure)) => format!("{failure:?}"),
         Reply::Elsewhere { node, asking } => format!("at {node}{}", if *asking { ", asking" } else { "" }),
         Reply::Replica(cause) => format!("replica: {cause}"),
@@ -69,8 +77,9 @@ fn confirmed(kind: &str, channel: &str) -> String {
 #[test]
 fn each_reply_finds_its_request_wherever_the_bytes_are_cut() {
     let unasked = confirmed("sunsubscribe", "gone");
-    let answers =
-        bytes(&[PUSH, LEFT, &unasked, PUSH, &confirmed("ssubscribe", "s"), PUSH, &unasked, LEFT, PUSH].concat());
+    let (push, unasked, confirmed) = (PUSH.as_bytes(), unasked.as_bytes(), confirmed("ssubscribe", "s"));
+    let confirmed = confirmed.as_bytes();
+    let answers = [push, &LEFT, unasked, push, confirmed, push, unasked, &LEFT, push].concat();
     for cut in 0..answers.len() {
         let (mut wire, mut theirs) = pair();
         wire.send(1, leave(), &CHANNEL.into(), false);
@@ -86,13 +95,13 @@ fn each_reply_finds_its_request_wherever_the_bytes_are_cut() {
         }
         let expected = [
             "push c.7",
-            "1: Left",
+            "1: Leave",
             "unsubscribed gone",
             "push c.7",
             "subscribed s",
             "push c.7",
             "unsubscribed gone",
-            "2: Left",
+            "2: Leave",
             "push c.7",
         ];
         assert_eq!(heard, expected, "cut at {cut}");
@@ -103,7 +112,12 @@ fn each_reply_finds_its_request_wherever_the_bytes_are_cut() {
 fn a_request_names_the_script_the_keys_and_the_channel() {
     let (mut wire, mut theirs) = pair();
     assert!(!wire.wants_write());
-    wire.send(1, Call::Inspect { keys: keys(), after: 7, count: 10 }, &CHANNEL.into(), false);
+    wire.send(
+        1,
+        protocol::Request::Inspect(protocol::InspectRequest { keys: keys(), after: 7, count: 10 }),
+        &CHANNEL.into(),
+        false,
+    );
     assert!(wire.wants_write());
     assert_eq!((wire.flush(), wire.wants_write()), (Ok(true), false));
     let mut library = redis::cmd("EVALSHA");
@@ -123,13 +137,13 @@ fn a_script_that_the_server_forgot_is_sent_whole() {
     assert!(wire.wants_write());
     assert_eq!(wire.flush(), Ok(true));
     let again = arrived(&mut theirs);
-    let text = SCRIPTS[leave().script()].text;
+    let text = SCRIPTS[leave().verb() as usize].text;
     assert!(again.starts_with(&format!("*6\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len())));
     assert!(again.contains("*1\r\n$6\r\nASKING\r\n*6\r\n$4\r\nEVAL\r\n"));
     // A server that does not know the text that it was given says so.
-    theirs.write_all(&bytes(&format!("{LEFT}+OK\r\n-NOSCRIPT No matching script.\r\n"))).unwrap();
+    theirs.write_all(&[&**LEFT, b"+OK\r\n-NOSCRIPT No matching script.\r\n"].concat()).unwrap();
     let (said, end) = said(&mut wire);
-    assert_eq!((&*said[0], end), ("1: Left", None));
+    assert_eq!((&*said[0], end), ("1: Leave", None));
     assert!(said[1].starts_with("2: Refused(\"NOSCRIPT"), "{said:?}");
 }
 
@@ -167,9 +181,9 @@ fn a_subscription_that_is_refused_is_told_in_its_turn() {
     let out = arrived(&mut theirs);
     assert!(out.starts_with("*2\r\n$10\r\nSSUBSCRIBE\r\n$1\r\na\r\n"), "{out}");
     assert!(out.ends_with("*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nb\r\n"), "{out}");
-    let answers = format!("-MOVED 7 h:1\r\n{LEFT}{}", confirmed("subscribe", "b"));
-    theirs.write_all(&bytes(&answers)).unwrap();
-    let expected = ["not subscribed a: at h:1", "1: Left", "subscribed b"].map(str::to_owned);
+    let answers = [&b"-MOVED 7 h:1\r\n"[..], &LEFT, confirmed("subscribe", "b").as_bytes()].concat();
+    theirs.write_all(&answers).unwrap();
+    let expected = ["not subscribed a: at h:1", "1: Leave", "subscribed b"].map(str::to_owned);
     assert_eq!(said(&mut wire), (expected.to_vec(), None));
 }
 
@@ -213,7 +227,7 @@ fn replicas_are_asked_after_something_was_written() {
     wire.wait_replicas(1, &keys(), 2, Duration::from_millis(1500));
     assert_eq!(wire.flush(), Ok(true));
     assert!(arrived(&mut theirs).contains("digest-of-leave"));
-    theirs.write_all(&bytes(LEFT)).unwrap();
+    theirs.write_all(&LEFT).unwrap();
     assert_eq!(said(&mut wire), (vec![], None));
     assert_eq!(wire.flush(), Ok(true));
     assert_eq!(arrived(&mut theirs), "*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$4\r\n1500\r\n");
@@ -231,7 +245,7 @@ fn replicas_are_asked_after_something_was_written() {
     }
     for (answer, result) in [("-ERR a\r\n", "Refused(\"ERR a\")"), ("+a\r\n", "Rejected(\"a reply that is not")] {
         wire.wait_replicas(3, &keys(), 1, Duration::ZERO);
-        theirs.write_all(&bytes(&format!("{LEFT}{answer}"))).unwrap();
+        theirs.write_all(&[&**LEFT, answer.as_bytes()].concat()).unwrap();
         let (said, _) = said(&mut wire);
         assert!(said[0].starts_with(&format!("3: Err({result}")), "{said:?}");
     }
@@ -264,7 +278,7 @@ fn what_came_before_the_end_is_told() {
     let (mut wire, mut theirs) = pair();
     wire.send(1, leave(), &CHANNEL.into(), false);
     assert_eq!(wire.flush(), Ok(true));
-    theirs.write_all(&bytes(&format!("{LEFT}{PUSH}$7\r\nunf"))).unwrap();
+    theirs.write_all(&[&**LEFT, PUSH.as_bytes(), b"$7\r\nunf"].concat()).unwrap();
     drop(theirs);
     let mut heard = Vec::new();
     let cause = loop {
@@ -274,7 +288,7 @@ fn what_came_before_the_end_is_told() {
             break end;
         }
     };
-    assert_eq!(heard, ["1: Left", "push c.7"]);
+    assert_eq!(heard, ["1: Leave", "push c.7"]);
     // A socket that was closed with unread requests in it is reset.
     assert!(cause.contains("closed the connection") || cause.contains("reset"), "{cause}");
     wire.send(2, leave(), &CHANNEL.into(), false);

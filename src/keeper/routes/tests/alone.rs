@@ -7,7 +7,7 @@ use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine;
 use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Reply, Routes, Shape};
-use crate::protocol::{Answer, Call, Failure, LockKeys};
+use crate::protocol::{self, Failure, LeaveRequest, LockKeys, Request};
 use crate::server::{Node, Previous, Slot, SlotMap, slot_of};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,8 +26,8 @@ pub(super) fn at(ms: u64) -> Time {
     Time(ms * 1_000_000)
 }
 
-pub(super) fn call() -> Call {
-    Call::Leave { keys: Arc::new(LockKeys::new("fairlock", "x")), ids: vec!["client.1".into()] }
+pub(super) fn call() -> Request {
+    Request::Leave(LeaveRequest { keys: Arc::new(LockKeys::new("fairlock", "x")), ids: vec!["client.1".into()] })
 }
 
 pub(super) fn facts(run: &str) -> Facts {
@@ -197,7 +197,7 @@ impl Alone {
     }
 
     pub(super) fn answer(&mut self, line: Line, request: u64) {
-        self.reply(line, request, Reply::Result(Ok(Answer::default())));
+        self.reply(line, request, Reply::Result(Ok(protocol::Reply::sample())));
     }
 
     /// What machines hear, in short.

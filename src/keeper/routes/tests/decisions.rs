@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::alone::*;
 use crate::error::ConnectError;
 use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Reply, Shape};
-use crate::protocol::{Answer, Failure, Push, PushKind};
+use crate::protocol::{self, Failure, Push, PushKind};
 use crate::server::Node;
 
 fn ms(ms: u64) -> Duration {
@@ -125,7 +125,7 @@ fn connection_that_ends_is_made_again_and_the_next_one_kills_it() {
     assert_ne!(next, line);
     // What the old line still says is not believed.
     for event in [
-        Event::Replied { line, slot: 0, request: 1, call: call(), reply: Reply::Result(Ok(Answer::default())) },
+        Event::Replied { line, slot: 0, request: 1, call: call(), reply: Reply::Result(Ok(protocol::Reply::sample())) },
         Event::Pushed { line, push: push("x") },
         Event::Ended { line, cause: "gone".into() },
         Event::Unsubscribed { line, channel: "fairlock:client:client".into() },

@@ -7,7 +7,7 @@ use super::alone::{at, call, denied, facts, node, refused};
 use crate::clock::Time;
 use crate::keeper::machine;
 use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Peer, Reply, Routes, Shape};
-use crate::protocol::{Answer, Failure};
+use crate::protocol::{self, Failure};
 use crate::server::{Node, Slot, SlotMap, slot_of};
 
 const NAMES: [&str; 3] = ["x", "y", "z"];
@@ -359,8 +359,8 @@ impl World {
                 let reply = match going {
                     _ if !self.cluster && owner != here => Reply::Replica("READONLY".into()),
                     Some(to) if owner == here && number % 2 == 0 => elsewhere(to, true),
-                    Some(to) if to == here && asking => Reply::Result(Ok(Answer::default())),
-                    _ if owner == here => Reply::Result(Ok(Answer::default())),
+                    Some(to) if to == here && asking => Reply::Result(Ok(protocol::Reply::sample())),
+                    _ if owner == here => Reply::Result(Ok(protocol::Reply::sample())),
                     _ => elsewhere(owner, false),
                 };
                 if matches!(reply, Reply::Result(_))

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::{ConnectError, Fault};
 use crate::keeper::machine::Mode;
-use crate::protocol::Failure;
+use crate::protocol::{AcquireRequest, Failure};
 
 fn deny(machine: &mut Machine, now: f64, error: &ConnectError) {
     machine.handle(at(now), Event::Disconnected { cause: error.to_string().into() });
@@ -55,8 +55,9 @@ fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     // It returns to its place, and there is no trouble any more.
     connect(&mut machine, 0.3);
     let again = sent(&mut machine, 0.3);
-    let (request, call) = again.iter().find(|(_, call)| matches!(call, Call::Acquire { .. })).unwrap();
-    assert!(matches!(call, Call::Acquire { ticket: 6, .. }), "{call:?}");
+    let (request, call) =
+        again.iter().find(|(_, call)| matches!(call, Request::Acquire(AcquireRequest { .. }))).unwrap();
+    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 6, .. })), "{call:?}");
     answer(&mut machine, 0.4, *request, queued(3, seconds(60.0)));
     assert_eq!(machine.trouble(), None);
 }

@@ -1,7 +1,7 @@
 //! Messages that no script made: whoever may publish can send them, and they change nothing.
 
 use super::*;
-use crate::protocol::Push;
+use crate::protocol::{AcquireRequest, LeaveRequest, Push};
 
 fn message(machine: &mut Machine, kind: PushKind, lock: &str, secret: &str) -> Vec<Effect> {
     let lock = LockKeys::new("fairlock", lock).keys[0].clone();
@@ -41,7 +41,7 @@ fn a_forged_grant_of_an_id_to_come_takes_nothing_from_it() {
     acquire(&mut machine, 1.2, &spec, 1);
     connect(&mut machine, 1.3);
     let sent = sent(&mut machine, 1.3);
-    assert!(matches!(&sent[..], [(_, Call::Acquire { .. })]), "{sent:?}");
+    assert!(matches!(&sent[..], [(_, Request::Acquire(AcquireRequest { .. }))]), "{sent:?}");
 }
 
 /// What is told of an id that nobody here has any more may be true: it is given back, but not again and again.
@@ -49,10 +49,12 @@ fn a_forged_grant_of_an_id_to_come_takes_nothing_from_it() {
 fn a_grant_that_nobody_waits_for_is_given_back_once() {
     let (mut machine, _) = start(LockOptions::new());
     let effects = message(&mut machine, PushKind::Grant, "z", "s");
-    let [Effect::Send { request, call: Call::Leave { ids, .. } }] = &effects[..] else { panic!("{effects:?}") };
+    let [Effect::Send { request, call: Request::Leave(LeaveRequest { ids, .. }) }] = &effects[..] else {
+        panic!("{effects:?}")
+    };
     assert_eq!(ids[..], ["client.1"]);
     let refusal = crate::protocol::Failure::Refused("NOPERM".into());
     machine.handle(at(1.1), Event::Answered { request: *request, result: Err(refusal) });
     machine.effects(at(1.1));
-    assert!(machine.farewells.is_empty() && machine.sessions.is_empty(), "{machine:?}");
+    assert!(machine.locks.is_empty(), "{machine:?}");
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::error::Fault;
 use crate::inspect::BreakOutcome;
 use crate::options::LockOptions;
-use crate::protocol::Call;
+use crate::protocol::{AcquireRequest, LeaveRequest, ReleaseRequest, Request};
 
 // ---- giving back ----
 
@@ -15,7 +15,7 @@ fn a_release_is_what_the_server_says_and_once_repeated_what_it_must_have_been() 
     let ask = |machine: &mut Machine, now| {
         machine.handle(at(now), Event::Command(Command::Release { question: Some(QuestionId(9)), id: 1 }));
         let (request, call) = one_sent(machine, now);
-        assert!(matches!(&call, Call::Release { id, .. } if id == "client.1"), "{call:?}");
+        assert!(matches!(&call, Request::Release(ReleaseRequest { id, .. }) if id == "client.1"), "{call:?}");
         request
     };
     for (word, released) in [(Word::Released, true), (Word::Expired, false), (Word::Unknown, false)] {
@@ -59,7 +59,7 @@ fn a_release_goes_on_where_it_stopped_at_its_batch_limit() {
     answer(&mut machine, 1.1, request, Answer { again: true, ..lease(Word::Released, Duration::ZERO) });
     let effects = machine.effects(at(1.1));
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Release(Release::Released))));
-    let asks = |effect: &Effect| matches!(effect, Effect::Send { call: Call::Release { .. }, .. });
+    let asks = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Release(ReleaseRequest { .. }), .. });
     assert!(effects.iter().any(asks), "{effects:?}");
 }
 
@@ -74,12 +74,14 @@ fn those_who_leave_together_leave_with_one_call_and_the_first_goes_on_for_all() 
         machine.handle(at(1.0), Event::Command(Command::Abandon { id }));
     }
     let leaves = sent(&mut machine, 1.0);
-    let sizes: Vec<usize> =
-        leaves.iter().map(|(_, call)| if let Call::Leave { ids, .. } = call { ids.len() } else { 0 }).collect();
+    let sizes: Vec<usize> = leaves
+        .iter()
+        .map(|(_, call)| if let Request::Leave(LeaveRequest { ids, .. }) = call { ids.len() } else { 0 })
+        .collect();
     assert_eq!(sizes, [100, 50]);
     answer(&mut machine, 1.1, leaves[0].0, Answer { again: true, ..lease(Word::Left, Duration::ZERO) });
     let (_, call) = one_sent(&mut machine, 1.1);
-    assert!(matches!(&call, Call::Leave { ids, .. } if ids[..] == ["client.1"]), "{call:?}");
+    assert!(matches!(&call, Request::Leave(LeaveRequest { ids, .. }) if ids[..] == ["client.1"]), "{call:?}");
 }
 
 #[test]
@@ -134,7 +136,7 @@ fn a_position_is_one_more_than_the_rank_and_none_for_who_holds() {
     let mut machine = waiting(LockOptions::new(), 4, seconds(60.0));
     machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(9), id: 1 }));
     let (request, call) = one_sent(&mut machine, 1.0);
-    assert!(matches!(call, Call::Acquire { ticket: 6, .. }), "{call:?}");
+    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 6, .. })), "{call:?}");
     answer(&mut machine, 1.1, request, queued(2, seconds(60.0)));
     assert!(matches!(outcome(&machine.effects(at(1.1)), 9), Some(Outcome::Position(Ok(3)))));
     machine.handle(at(2.0), Event::Command(Command::Position { question: QuestionId(10), id: 1 }));

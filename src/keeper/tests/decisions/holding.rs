@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::Fault;
 use crate::options::LockOptions;
-use crate::protocol::Call;
+use crate::protocol::{AcquireRequest, ReleaseRequest, RenewRequest, Request};
 
 #[test]
 fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
@@ -16,7 +16,7 @@ fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
     assert_eq!(machine.next_due(), Some(at(10.0)));
     tick(&mut machine, 10.0);
     let (request, call) = one_sent(&mut machine, 10.0);
-    let Call::Renew { id, token, lease: asked, liveness, left, .. } = call else { panic!("{call:?}") };
+    let Request::Renew(RenewRequest { id, token, lease: asked, liveness, left, .. }) = call else { panic!("{call:?}") };
     assert_eq!((&*id, token), ("client.1", 7));
     assert_eq!((asked, liveness, left), (seconds(30.0), seconds(10.0), seconds(19.849)));
     answer(&mut machine, 10.5, request, lease(Word::Renewed, spec.lease));
@@ -37,7 +37,7 @@ fn a_claim_counts_from_the_last_sign_of_life_and_is_confirmed_after_a_tenth_of_a
         assert_eq!(machine.next_due(), Some(at(1.1)));
         tick(&mut machine, 1.1);
         let (request, call) = one_sent(&mut machine, 1.1);
-        assert!(matches!(call, Call::Renew { lease, .. } if lease == seconds(30.0)), "{call:?}");
+        assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(30.0)), "{call:?}");
         answer(&mut machine, 1.2, request, lease(Word::Renewed, seconds(30.0)));
         machine.effects(at(1.2));
         // From then on it is renewed as any other, or its end is told.
@@ -54,7 +54,7 @@ fn a_claim_that_is_as_long_as_a_lease_is_confirmed_too() {
         assert_eq!(granted(&machine.effects(at(1.0))), Some(at(3.979)));
         tick(&mut machine, 1.1);
         let (request, call) = one_sent(&mut machine, 1.1);
-        assert!(matches!(call, Call::Renew { lease, .. } if lease == seconds(4.0)), "{call:?}");
+        assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(4.0)), "{call:?}");
         answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(4.0)));
         let prolonged = |effect: &Effect| matches!(effect, Effect::Prolonged { id: 1, .. });
         assert!(machine.effects(at(2.0)).iter().any(prolonged));
@@ -77,7 +77,7 @@ fn a_hold_that_ends_before_its_claim_is_confirmed_costs_no_renewal() {
     grant_pushed(&mut machine, 1.0, 1, 9);
     machine.effects(at(1.0));
     machine.handle(at(1.099), Event::Command(Command::Release { question: None, id: 1 }));
-    assert!(matches!(one_sent(&mut machine, 1.099).1, Call::Release { token: 9, .. }));
+    assert!(matches!(one_sent(&mut machine, 1.099).1, Request::Release(ReleaseRequest { token: 9, .. })));
     tick(&mut machine, 1.2);
     assert!(sent(&mut machine, 1.2).is_empty());
 }
@@ -88,7 +88,9 @@ fn a_lock_that_confirms_grants_hands_out_whole_leases_only() {
     grant_pushed(&mut machine, 1.0, 1, 9);
     let effects = machine.effects(at(1.0));
     assert!(granted(&effects).is_none(), "{effects:?}");
-    let [Effect::Send { request, call: Call::Renew { token: 9, .. } }] = effects[..] else { panic!("{effects:?}") };
+    let [Effect::Send { request, call: Request::Renew(RenewRequest { token: 9, .. }) }] = effects[..] else {
+        panic!("{effects:?}")
+    };
     answer(&mut machine, 1.2, request, lease(Word::Renewed, seconds(30.0)));
     assert_eq!(granted(&machine.effects(at(1.2))), Some(at(1.0 + 30.0 - 0.151)));
 
@@ -97,7 +99,7 @@ fn a_lock_that_confirms_grants_hands_out_whole_leases_only() {
     grant_pushed(&mut machine, 1.0, 1, 9);
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.2, request, lease(Word::Lost, Duration::ZERO));
-    assert!(matches!(one_sent(&mut machine, 1.2).1, Call::Acquire { ticket: 6, .. }));
+    assert!(matches!(one_sent(&mut machine, 1.2).1, Request::Acquire(AcquireRequest { ticket: 6, .. })));
 
     // What the reply to an acquire grants is whole.
     let (mut machine, spec) = start(LockOptions::new().confirm_grants(true));
@@ -127,7 +129,10 @@ fn a_message_that_is_older_than_an_answer_is_made_sure_of() {
         grant_pushed(&mut machine, 1.0, 1, token);
         let effects = machine.effects(at(1.0));
         assert!(granted(&effects).is_none(), "token {token}, and an answer named 7");
-        assert!(matches!(&effects[..], [Effect::Send { call: Call::Renew { .. }, .. }]), "{effects:?}");
+        assert!(
+            matches!(&effects[..], [Effect::Send { call: Request::Renew(RenewRequest { .. }), .. }]),
+            "{effects:?}"
+        );
         // Told once more, it is not asked about once more.
         grant_pushed(&mut machine, 1.1, 1, token);
         assert!(sent(&mut machine, 1.1).is_empty());
@@ -144,7 +149,7 @@ fn a_lease_that_is_not_renewed_is_told_a_notice_before_its_end_and_then_given_ba
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Send { .. })), "{effects:?}");
     assert_eq!(machine.next_due(), Some(at(29.849)));
     tick(&mut machine, 29.849);
-    assert!(matches!(one_sent(&mut machine, 29.849).1, Call::Release { .. }));
+    assert!(matches!(one_sent(&mut machine, 29.849).1, Request::Release(ReleaseRequest { .. })));
 }
 
 #[test]
@@ -166,7 +171,7 @@ fn the_longest_hold_ends_renewal_and_is_the_reason_that_is_told() {
                 break;
             }
             for effect in effects {
-                if let Effect::Send { request, call: Call::Renew { lease: asked, .. } } = effect {
+                if let Effect::Send { request, call: Request::Renew(RenewRequest { lease: asked, .. }) } = effect {
                     renewed += 1;
                     assert_eq!(asked, seconds(30.0), "as long as it is prolonged, it is by a whole lease");
                     answer(&mut machine, now, request, lease(Word::Renewed, asked));
@@ -182,7 +187,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let mut machine = holding(LockOptions::new().manual_renewal());
     machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1 }));
     let (request, call) = one_sent(&mut machine, 5.0);
-    assert!(matches!(call, Call::Renew { lease, .. } if lease == seconds(30.0)), "{call:?}");
+    assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(30.0)), "{call:?}");
     answer(&mut machine, 5.1, request, lease(Word::Renewed, seconds(30.0)));
     assert!(matches!(outcome(&machine.effects(at(5.1)), 9), Some(Outcome::Renewal(Ok(Renewal::Renewed)))));
 
@@ -191,13 +196,13 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     connect(&mut machine, 6.0);
     let (request, call) = one_sent(&mut machine, 6.0);
     let left = seconds(5.0 + 29.849 - 6.0);
-    assert!(matches!(call, Call::Renew { lease, .. } if lease == left), "{call:?}");
+    assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == left), "{call:?}");
     machine.handle(at(6.1), Event::Command(Command::Renew { question: QuestionId(10), id: 1 }));
     assert!(sent(&mut machine, 6.1).is_empty());
     answer(&mut machine, 6.2, request, lease(Word::Renewed, left));
     let effects = machine.effects(at(6.2));
     assert!(outcome(&effects, 10).is_none());
-    let asks = |effect: &Effect| matches!(effect, Effect::Send { call: Call::Renew { lease, .. }, .. } if *lease == seconds(30.0));
+    let asks = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Renew(RenewRequest { lease, .. }), .. } if *lease == seconds(30.0));
     assert!(effects.iter().any(asks), "{effects:?}");
     // It has five seconds in all.
     tick(&mut machine, 11.1);
@@ -274,7 +279,9 @@ fn a_renewal_tells_what_was_seen_and_what_is_left() {
     let mut machine = holding(LockOptions::new());
     tick(&mut machine, 10.0);
     match one_sent(&mut machine, 10.0).1 {
-        Call::Renew { token: 7, epoch: 5, floor: 7, left, .. } => assert_eq!(left, seconds(29.849 - 10.0)),
+        Request::Renew(RenewRequest { token: 7, epoch: 5, floor: 7, left, .. }) => {
+            assert_eq!(left, seconds(29.849 - 10.0))
+        }
         call => panic!("{call:?}"),
     }
 }

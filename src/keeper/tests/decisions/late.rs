@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
-use crate::protocol::Call;
+use crate::protocol::{LeaveRequest, Request};
 
 /// A machine whose acquire was given up before it was answered; it has said that it leaves.
 fn gave_up(mode: Mode) -> (Machine, RequestId, RequestId) {
@@ -14,7 +14,7 @@ fn gave_up(mode: Mode) -> (Machine, RequestId, RequestId) {
     let (request, _) = one_sent(&mut machine, 0.0);
     machine.handle(at(0.1), Event::Command(Command::Abandon { id: 1 }));
     let (leave, call) = one_sent(&mut machine, 0.1);
-    assert!(matches!(call, Call::Leave { .. }), "{call:?}");
+    assert!(matches!(call, Request::Leave(LeaveRequest { .. })), "{call:?}");
     (machine, request, leave)
 }
 

@@ -13,11 +13,12 @@ mod waiting;
 use std::time::Duration;
 
 use super::alone::*;
+use super::replies::{Answer, Word};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::keeper::machine::*;
 use crate::options::LockOptions;
-use crate::protocol::{Answer, Call, HolderSeen, LockKeys, Push, PushKind, Word};
+use crate::protocol::{LockKeys, OwnLease, Push, PushKind, Request};
 
 pub(super) fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
@@ -65,7 +66,7 @@ pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: Id, token: u64) 
 
 /// A machine of so many waiters, with tickets from 10 on, that hears 3.5 s after their calls that the server does not know
 /// them; and what it sends then.
-pub(super) fn many_return(waiters: Id) -> (Machine, Vec<(RequestId, Call)>) {
+pub(super) fn many_return(waiters: Id) -> (Machine, Vec<(RequestId, Request)>) {
     let (mut machine, spec) = start(LockOptions::new());
     for id in 1..=waiters {
         acquire(&mut machine, 0.0, &spec, id);

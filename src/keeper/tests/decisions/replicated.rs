@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
-use crate::protocol::{Call, Failure};
+use crate::protocol::{Failure, RenewRequest, Request};
 
 fn asked(effects: &[Effect]) -> Vec<(RequestId, u32, Duration)> {
     let ask = |effect: &Effect| match effect {
@@ -54,7 +54,7 @@ fn a_grant_is_handed_out_once_enough_have_it_and_counts_from_its_request() {
     // It goes on confirming its lease, and asks them again.
     tick(&mut machine, 0.3);
     let (request, call) = one_sent(&mut machine, 0.3);
-    assert!(matches!(call, Call::Renew { .. }), "{call:?}");
+    assert!(matches!(call, Request::Renew(RenewRequest { .. })), "{call:?}");
     answer(&mut machine, 0.4, request, lease(Word::Renewed, seconds(30.0)));
     let effects = machine.effects(at(0.4));
     let [(request, 2, _)] = asked(&effects)[..] else { panic!("{effects:?}") };
@@ -74,11 +74,12 @@ fn who_lacks_replicas_asks_again_after_a_while_that_doubles() {
         now = now + last;
         machine.handle(now, Event::Tick);
         let confirms = machine.effects(now).into_iter().find_map(|effect| match effect {
-            Effect::Send { request, call: Call::Renew { .. } } => Some(request),
+            Effect::Send { request, call: Request::Renew(RenewRequest { .. }) } => Some(request),
             _ => None,
         });
-        let answered = lease(Word::Renewed, seconds(30.0));
-        machine.handle(now, Event::Answered { request: confirms.unwrap(), result: Ok(answered) });
+        let confirm = confirms.unwrap();
+        let answered = lease(Word::Renewed, seconds(30.0)).to(&machine, confirm);
+        machine.handle(now, Event::Answered { request: confirm, result: Ok(answered) });
         request = asked(&machine.effects(now))[0].0;
     }
     assert!(last >= seconds(0.5), "{last:?}");
@@ -91,8 +92,7 @@ fn who_is_asking_replicas_does_not_ask_twice() {
     machine.handle(at(0.2), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: 0, count: 1 }));
     let (question, _) = one_sent(&mut machine, 0.2);
     let mut named = lease(Word::State, seconds(29.0));
-    let holder = named.holder.get_or_insert_default();
-    (holder.id, holder.token) = ("client.1".into(), 7);
+    named.own = Some(OwnLease { id: "client.1".into(), token: 7, ticket: 0 });
     answer(&mut machine, 0.3, question, named);
     assert!(asked(&machine.effects(at(0.3))).is_empty());
     have(&mut machine, 0.4, request, 2);
@@ -107,7 +107,9 @@ fn a_grant_that_took_its_replicas_too_long_is_confirmed_anew() {
         have(&mut machine, now, request, 2);
         let effects = machine.effects(at(now));
         assert_eq!(granted(&effects).is_some(), handed_out, "{now}");
-        let confirms = effects.iter().any(|effect| matches!(effect, Effect::Send { call: Call::Renew { .. }, .. }));
+        let confirms = effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Send { call: Request::Renew(RenewRequest { .. }), .. }));
         assert!(confirms || handed_out, "{effects:?}");
     }
 }

@@ -7,13 +7,13 @@ use super::*;
 use crate::error::Fault;
 use crate::keeper::machine::Mode;
 use crate::options::{LockOptions, Spec};
-use crate::protocol::{Call, Failure};
+use crate::protocol::{AcquireRequest, Failure, HeartbeatRequest, LeaveRequest, ReleaseRequest, RenewRequest, Request};
 
 fn other_lock(options: LockOptions) -> Arc<Spec> {
     options.of(LockKeys::new("fairlock", "y")).unwrap()
 }
 
-fn calls(effects: Vec<Effect>) -> Vec<(RequestId, Call)> {
+fn calls(effects: Vec<Effect>) -> Vec<(RequestId, Request)> {
     let send = |effect| if let Effect::Send { request, call } = effect { Some((request, call)) } else { None };
     effects.into_iter().filter_map(send).collect()
 }
@@ -27,8 +27,8 @@ fn inspect(question: u64) -> Command {
     }
 }
 
-fn is_renewal(call: &Call) -> bool {
-    matches!(call, Call::Renew { .. })
+fn is_renewal(call: &Request) -> bool {
+    matches!(call, Request::Renew(RenewRequest { .. }))
 }
 
 // ---- no connection ----
@@ -67,7 +67,7 @@ fn who_leaves_as_the_connection_breaks_leaves_over_the_next() {
     disconnect(&mut machine, 1.0);
     assert!(sent(&mut machine, 1.0).is_empty());
     connect(&mut machine, 2.0);
-    assert!(matches!(one_sent(&mut machine, 2.0).1, Call::Leave { .. }));
+    assert!(matches!(one_sent(&mut machine, 2.0).1, Request::Leave(LeaveRequest { .. })));
 }
 
 /// What was refused was not executed, if servers tell the truth: it is worth asking for a while. What was cut off may have been.
@@ -89,19 +89,19 @@ fn who_was_refused_gives_nothing_back_for_ever() {
         let again = machine.next_due().unwrap();
         machine.handle(again, Event::Tick);
         let asked = machine.effects(again).iter().find_map(|effect| match effect {
-            Effect::Send { request, call: Call::Acquire { .. } } => Some(*request),
+            Effect::Send { request, call: Request::Acquire(AcquireRequest { .. }) } => Some(*request),
             _ => None,
         });
         fail(&mut machine, 0.5, asked.unwrap(), Failure::Refused("OOM".into()));
-        machine.timers.clear(&Timer::Acquire(1));
+        machine.core.timers.clear(&Timer::Acquire(1));
         tick(&mut machine, 1.0);
         // The server goes on to refuse, for longer than a session without a heartbeat lasts.
         for (asked, refused, left) in [(1.0, 11.0, 1), (12.9, 13.1, usize::from(cut))] {
             tick(&mut machine, asked);
             let (request, call) = one_sent(&mut machine, asked);
-            assert!(matches!(call, Call::Leave { .. }), "{call:?}");
+            assert!(matches!(call, Request::Leave(LeaveRequest { .. })), "{call:?}");
             fail(&mut machine, refused, request, Failure::Refused("OOM".into()));
-            assert_eq!((machine.farewells.len(), machine.sessions.len()), (left, left));
+            assert_eq!((machine.releases().count(), machine.locks.len()), (left, left));
         }
     }
 }
@@ -113,7 +113,11 @@ fn the_first_asks_anew_after_every_reconnect_before_anything_is_granted() {
     disconnect(&mut machine, 1.0);
     connect(&mut machine, 1.1);
     let calls = calls(machine.effects(at(1.1)));
-    let [(_, Call::Acquire { ticket: 6, epoch: 5, floor: 7, .. }), (_, Call::Heartbeat { .. })] = &calls[..] else {
+    let [
+        (_, Request::Acquire(AcquireRequest { ticket: 6, epoch: 5, floor: 7, .. })),
+        (_, Request::Heartbeat(HeartbeatRequest { .. })),
+    ] = &calls[..]
+    else {
         panic!("{calls:?}")
     };
 }
@@ -219,7 +223,10 @@ fn who_lives_or_holds_and_is_refused_asks_again_before_it_is_too_late() {
         let longest = (0..10).map(|_| {
             tick(&mut machine, now);
             let (request, call) = one_sent(&mut machine, now);
-            assert!(matches!(call, Call::Heartbeat { .. } | Call::Renew { .. }), "{call:?}");
+            assert!(
+                matches!(call, Request::Heartbeat(HeartbeatRequest { .. }) | Request::Renew(RenewRequest { .. })),
+                "{call:?}"
+            );
             fail(&mut machine, now, request, Failure::Refused("BUSY".into()));
             let pause = machine.next_due().unwrap().since(at(now));
             now += pause.as_secs_f64();
@@ -234,12 +241,13 @@ fn a_try_that_stopped_at_its_batch_limit_goes_on() {
     let (mut machine, spec) = start(LockOptions::new());
     acquire_in(&mut machine, 0.0, &spec, 1, Mode::Try, None);
     let (request, call) = one_sent(&mut machine, 0.0);
-    assert!(matches!(call, Call::Acquire { wait: false, .. }), "{call:?}");
+    assert!(matches!(call, Request::Acquire(AcquireRequest { wait: false, .. })), "{call:?}");
     answer(&mut machine, 0.1, request, Answer { again: true, ..lease(Word::Busy, Duration::ZERO) });
     let (request, call) = one_sent(&mut machine, 0.1);
-    assert!(matches!(call, Call::Acquire { .. }), "{call:?}");
+    assert!(matches!(call, Request::Acquire(AcquireRequest { .. })), "{call:?}");
     answer(&mut machine, 0.2, request, Answer { waiting: 3, ..lease(Word::Busy, Duration::ZERO) });
     assert!(matches!(refused(&machine.effects(at(0.2))), Some(Refusal::Busy { waiting: 3, .. })));
+    assert_eq!(machine.adds_up(), Ok(()));
 }
 
 // ---- lost data ----
@@ -261,13 +269,15 @@ fn other_data_is_told_at_once_what_was_here_before() {
 
     tick(&mut machine, 4.0);
     let (request, call) = one_sent(&mut machine, 4.0);
-    assert!(matches!(call, Call::Heartbeat { .. }), "{call:?}");
+    assert!(matches!(call, Request::Heartbeat(HeartbeatRequest { .. })), "{call:?}");
     answer(&mut machine, 4.1, request, Answer { epoch: 6, ..alive(0, Duration::ZERO) });
     let told = sent(&mut machine, 4.1);
     let [(_, renewal), (_, acquire)] = &told[..] else { panic!("{told:?}") };
-    let Call::Renew { id, token, epoch, left, .. } = renewal else { panic!("{renewal:?}") };
+    let Request::Renew(RenewRequest { id, token, epoch, left, .. }) = renewal else { panic!("{renewal:?}") };
     assert_eq!((&**id, *token, *epoch, *left), ("client.1", 7, 5, seconds(29.849 - 4.1)));
-    let Call::Acquire { id, ticket, epoch, floor, longest, .. } = acquire else { panic!("{acquire:?}") };
+    let Request::Acquire(AcquireRequest { id, ticket, epoch, floor, longest, .. }) = acquire else {
+        panic!("{acquire:?}")
+    };
     assert_eq!((&**id, *ticket, *epoch, *floor), ("client.2", 6, 5, 7));
     // A whole lease may have been granted or renewed just before.
     assert_eq!(*longest, seconds(30.0));
@@ -279,13 +289,13 @@ fn a_newcomer_names_the_newest_epoch_and_who_returns_that_of_its_ticket() {
     let spec = start(LockOptions::new()).1;
     acquire(&mut machine, 1.0, &spec, 2);
     let (request, call) = one_sent(&mut machine, 1.0);
-    assert!(matches!(call, Call::Acquire { ticket: 0, epoch: 5, .. }), "{call:?}");
+    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 0, epoch: 5, .. })), "{call:?}");
     answer(&mut machine, 1.1, request, Answer { epoch: 6, ticket: 8, ..queued(9, seconds(60.0)) });
     let (_, call) = one_sent(&mut machine, 1.1);
-    assert!(matches!(call, Call::Acquire { ticket: 6, epoch: 5, .. }), "{call:?}");
+    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 6, epoch: 5, .. })), "{call:?}");
     acquire(&mut machine, 1.2, &spec, 3);
     let (_, call) = one_sent(&mut machine, 1.2);
-    assert!(matches!(call, Call::Acquire { ticket: 0, epoch: 6, .. }), "{call:?}");
+    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 0, epoch: 6, .. })), "{call:?}");
 }
 
 #[test]
@@ -335,7 +345,7 @@ fn a_broken_lease_is_kept_until_its_holder_lets_go_and_an_ended_one_is_not() {
         answer(&mut machine, 10.1, request, lease(word, seconds(19.0)));
         let effects = machine.effects(at(10.1));
         assert_eq!(lost(&effects), Some(&reason));
-        let given_back = calls(effects).iter().any(|(_, call)| matches!(call, Call::Release { .. }));
+        let given_back = calls(effects).iter().any(|(_, call)| matches!(call, Request::Release(ReleaseRequest { .. })));
         assert_eq!(given_back, at_once, "{word:?}");
         assert_eq!(machine.gives_back_until().is_some(), at_once, "{word:?}");
     }
@@ -366,7 +376,7 @@ fn a_grant_that_nobody_wants_any_more_is_given_back_for_as_long_as_it_lasts() {
     assert_eq!(machine.gives_back_until(), None);
     answer(&mut machine, 0.3, request, lease(Word::Granted, seconds(30.0)));
     let (_, call) = one_sent(&mut machine, 0.3);
-    assert!(matches!(&call, Call::Leave { ids, .. } if ids[..] == ["client.1"]), "{call:?}");
+    assert!(matches!(&call, Request::Leave(LeaveRequest { ids, .. }) if ids[..] == ["client.1"]), "{call:?}");
     assert_eq!(machine.gives_back_until(), Some(at(30.3)));
 }
 
@@ -376,8 +386,7 @@ fn a_lease_that_an_answer_names_is_taken_or_given_back() {
         tick(machine, 3.4);
         let (request, _) = one_sent(machine, 3.4);
         let mut answered = Answer { token: 9, ..alive(1, seconds(8.0)) };
-        let holder = answered.holder.get_or_insert_default();
-        (holder.id, holder.token) = (format!("client.{id}"), 9);
+        answered.own = Some(OwnLease { id: format!("client.{id}"), token: 9, ticket: 0 });
         answer(machine, 3.5, request, answered);
         machine.effects(at(3.5))
     };
@@ -387,7 +396,7 @@ fn a_lease_that_an_answer_names_is_taken_or_given_back() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(60.0));
     let effects = ask(&mut machine, 40);
     assert!(granted(&effects).is_none());
-    let releases = |(_, call): &(RequestId, Call)| matches!(call, Call::Release { id, .. } if id == "client.40");
+    let releases = |(_, call): &(RequestId, Request)| matches!(call, Request::Release(ReleaseRequest { id, .. }) if id == "client.40");
     assert!(calls(effects).iter().any(releases));
     assert_eq!(machine.gives_back_until(), Some(at(3.5 + 8.0)));
 }
@@ -400,8 +409,7 @@ fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
         machine.handle(at(1.0), Event::Command(inspect(5)));
         let (request, _) = one_sent(&mut machine, 1.0);
         let mut answered = lease(Word::State, seconds(8.0));
-        let holder = answered.holder.get_or_insert_default();
-        (holder.id, holder.token) = ("client.1".into(), token);
+        answered.own = Some(OwnLease { id: "client.1".into(), token, ticket: 0 });
         answer(&mut machine, 1.1, request, answered);
         let sent = calls(machine.effects(at(1.1)));
         assert_eq!(sent.iter().any(|(_, call)| is_renewal(call)), renews, "{sent:?}");
@@ -416,7 +424,7 @@ fn whoever_returns_tells_the_longest_lease_and_the_slowest_heartbeat_that_it_eve
         disconnect(machine, now);
         connect(machine, now);
         let (request, call) = sent(machine, now).remove(0);
-        let Call::Acquire { longest, last_token, pace, .. } = call else { panic!("{call:?}") };
+        let Request::Acquire(AcquireRequest { longest, last_token, pace, .. }) = call else { panic!("{call:?}") };
         (request, longest, last_token, pace)
     };
     let (request, longest, last_token, pace) = told(&mut machine, 1.0);
@@ -443,11 +451,11 @@ fn a_return_that_is_overtaken_by_a_confirmation_makes_room() {
     answer(&mut machine, 3.7, sent_first[0].0, Answer { ticket: 10, ..queued(0, seconds(30.0)) });
     answer(&mut machine, 3.8, confirm, lease(Word::Renewed, seconds(30.0)));
     let name: Arc<str> = "x".into();
-    assert_eq!(machine.sessions[&name].reentering.len(), 63);
+    assert_eq!(machine.locks[&name].reentering.len(), 63);
     for (request, _) in &sent_first[1..] {
         answer(&mut machine, 3.9, *request, Answer { ticket: 11, ..queued(0, seconds(30.0)) });
     }
-    assert_eq!(machine.sessions[&name].reentering.len(), 6, "the last six were sent");
+    assert_eq!(machine.locks[&name].reentering.len(), 6, "the last six were sent");
 }
 
 /// The lock clock stands still for longer than two heartbeats: it has to know how far apart they are.
@@ -462,7 +470,7 @@ fn a_client_behind_a_slow_network_says_how_far_apart_its_heartbeats_are() {
     for expected in [0.02, 0.06, 0.06] {
         tick(&mut machine, now);
         let (request, call) = one_sent(&mut machine, now);
-        let Call::Heartbeat { heartbeat, .. } = call else { panic!("{call:?}") };
+        let Request::Heartbeat(HeartbeatRequest { heartbeat, .. }) = call else { panic!("{call:?}") };
         assert_eq!(heartbeat, seconds(expected));
         now += 0.1;
         answer(&mut machine, now, request, alive(9, seconds(60.0)));
@@ -527,7 +535,7 @@ fn a_waiter_whose_grant_is_being_confirmed_does_not_return_to_the_queue() {
     fail(&mut machine, 3.8, confirmation, Failure::Refused("LOADING".into()));
     answer(&mut machine, 3.8, heartbeat, lease(Word::Unknown, Duration::ZERO));
     let (_, call) = one_sent(&mut machine, 3.8);
-    assert!(matches!(&call, Call::Acquire { id, .. } if id == "client.2"), "{call:?}");
+    assert!(matches!(&call, Request::Acquire(AcquireRequest { id, .. }) if id == "client.2"), "{call:?}");
 }
 
 // ---- scripts that stop at their batch limit ----
@@ -540,7 +548,7 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
         let due = machine.next_due().unwrap();
         machine.handle(due, Event::Tick);
         machine.effects(due).into_iter().find_map(|effect| match effect {
-            Effect::Send { request, call: Call::Heartbeat { .. } } => {
+            Effect::Send { request, call: Request::Heartbeat(HeartbeatRequest { .. }) } => {
                 Some((request, due.since(Time(0)).as_secs_f64() - 1000.0))
             }
             _ => None,
@@ -549,7 +557,7 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
     let (heartbeat, now) = heartbeat.expect("a heartbeat");
     answer(&mut machine, now, heartbeat, Answer { again: true, ..alive(0, seconds(0.5)) });
     let (_, call) = one_sent(&mut machine, now);
-    assert!(matches!(call, Call::Heartbeat { .. }), "{call:?}");
+    assert!(matches!(call, Request::Heartbeat(HeartbeatRequest { .. })), "{call:?}");
 
     // An operator's call: by a release of an id that nobody has.
     let (mut machine, spec) = start(LockOptions::new());
@@ -560,7 +568,9 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
     let effects = machine.effects(at(0.1));
     assert!(outcome(&effects, 9).is_some(), "{effects:?}");
     let goes_on = |effects: &[Effect]| {
-        effects.iter().any(|effect| matches!(effect, Effect::Send { call: Call::Release { .. }, .. }))
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Send { call: Request::Release(ReleaseRequest { .. }), .. }))
     };
     assert!(goes_on(&effects), "{effects:?}");
     // Another call beside it has its own.
@@ -571,8 +581,8 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
     let (question, _) = one_sent(&mut machine, 0.1);
     answer(&mut machine, 0.2, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     assert!(goes_on(&machine.effects(at(0.2))));
-    assert_eq!(machine.farewells.len(), 2);
-    assert!(machine.farewells.keys().all(|id| *id > Id::MAX - 10), "they are counted from the other end");
+    assert_eq!(machine.releases().count(), 2);
+    assert!(machine.releases().all(|id| id > Id::MAX - 10), "they are counted from the other end");
 }
 
 #[test]
@@ -581,11 +591,11 @@ fn what_was_not_believed_is_not_said_again() {
     disconnect(&mut machine, 1.0);
     connect(&mut machine, 1.1);
     let (request, call) = sent(&mut machine, 1.1).remove(0);
-    assert!(matches!(call, Call::Acquire { ticket: 6, .. }), "{call:?}");
+    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 6, .. })), "{call:?}");
     answer(&mut machine, 1.2, request, lease(Word::Refused, Duration::ZERO));
     let anew = sent(&mut machine, 1.2);
     let acquire = anew.iter().find_map(|(_, call)| match call {
-        Call::Acquire { ticket, epoch, floor, .. } => Some((*ticket, *epoch, *floor)),
+        Request::Acquire(AcquireRequest { ticket, epoch, floor, .. }) => Some((*ticket, *epoch, *floor)),
         _ => None,
     });
     let (ticket, _, floor) = acquire.expect("it asks anew");

@@ -6,7 +6,7 @@ use super::*;
 use crate::error::Fault;
 use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
-use crate::protocol::{Call, Failure};
+use crate::protocol::{AcquireRequest, Failure, HeartbeatRequest, InspectRequest, LeaveRequest, RenewRequest, Request};
 
 // ---- heartbeats ----
 
@@ -45,7 +45,7 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
     }
     // The last to call was the first to arrive.
     for (request, call) in sent(&mut machine, 0.0) {
-        let Call::Acquire { id, liveness, buffer, heartbeat, wait, claim, ticket, .. } = call else {
+        let Request::Acquire(AcquireRequest { id, liveness, buffer, heartbeat, wait, claim, ticket, .. }) = call else {
             panic!("{call:?}")
         };
         assert_eq!((liveness, buffer, heartbeat), (seconds(9.0), seconds(4.0), seconds(3.0)));
@@ -58,7 +58,9 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
     assert_eq!(machine.next_due(), Some(at(3.0)));
     tick(&mut machine, 3.0);
     let (request, call) = one_sent(&mut machine, 3.0);
-    let Call::Heartbeat { client, liveness, buffer, heartbeat, ids, .. } = call else { panic!("{call:?}") };
+    let Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) = call else {
+        panic!("{call:?}")
+    };
     assert_eq!((&*client, liveness, buffer, heartbeat), ("client", seconds(9.0), seconds(4.0), seconds(3.0)));
     assert_eq!(ids, (5..=20).rev().map(|number| format!("client.{number}")).collect::<Vec<_>>());
     answer(&mut machine, 3.2, request, alive(10, seconds(30.0)));
@@ -77,7 +79,7 @@ fn those_who_are_not_known_return_in_order_and_in_batches() {
     assert_eq!(open.len(), 64, "at a time");
     while !open.is_empty() {
         let (request, call) = open.remove(0);
-        let Call::Acquire { ticket, epoch, .. } = call else { panic!("{call:?}") };
+        let Request::Acquire(AcquireRequest { ticket, epoch, .. }) = call else { panic!("{call:?}") };
         assert_eq!(epoch, 5, "under which its ticket was confirmed");
         tickets.push(ticket);
         answer(&mut machine, 3.6, request, Answer { ticket, ..queued(ticket, seconds(30.0)) });
@@ -96,8 +98,9 @@ fn all_return_again_after_a_connection_that_broke_while_they_did() {
     disconnect(&mut machine, 3.6);
     connect(&mut machine, 3.7);
     let again = sent(&mut machine, 3.7);
-    let acquires = again.iter().filter(|(_, call)| matches!(call, Call::Acquire { .. })).count();
-    let heartbeats = again.iter().filter(|(_, call)| matches!(call, Call::Heartbeat { .. })).count();
+    let acquires = again.iter().filter(|(_, call)| matches!(call, Request::Acquire(AcquireRequest { .. }))).count();
+    let heartbeats =
+        again.iter().filter(|(_, call)| matches!(call, Request::Heartbeat(HeartbeatRequest { .. }))).count();
     assert_eq!((acquires, heartbeats), (70, 1), "at once");
 }
 
@@ -149,7 +152,7 @@ fn a_timeout_tells_the_position_and_leaves() {
     let timeout =
         |effect: &Effect| matches!(effect, Effect::Refused { id: 1, why: Refusal::Timeout { position: Some(5), .. } });
     assert!(effects.iter().any(timeout), "{effects:?}");
-    let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Call::Leave { ids, .. }, .. } if ids[..] == ["client.1"]);
+    let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Leave(LeaveRequest { ids, .. }), .. } if ids[..] == ["client.1"]);
     assert!(effects.iter().any(leaves), "{effects:?}");
     // The server forgets it by itself after liveness and buffer.
     assert_eq!(machine.gives_back_until(), Some(at(9.0 + 12.0)));
@@ -178,7 +181,7 @@ fn a_call_has_five_seconds_whatever_happens() {
     let keys = spec.keys.clone();
     machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: 0, count: 10 }));
     let (request, call) = one_sent(&mut machine, 0.0);
-    assert!(matches!(call, Call::Inspect { after: 0, count: 10, .. }), "{call:?}");
+    assert!(matches!(call, Request::Inspect(InspectRequest { after: 0, count: 10, .. })), "{call:?}");
     fail(&mut machine, 0.1, request, Failure::Refused("LOADING".into()));
     machine.effects(at(0.1));
     disconnect(&mut machine, 0.2);
@@ -294,10 +297,10 @@ fn who_gave_up_in_vain_is_more_patient_until_there_is_an_answer() {
 #[track_caller]
 fn returns_after_its_claim(mut machine: Machine, now: f64) -> u64 {
     let (request, call) = one_sent(&mut machine, now);
-    assert!(matches!(call, Call::Renew { .. }), "{call:?}");
+    assert!(matches!(call, Request::Renew(RenewRequest { .. })), "{call:?}");
     answer(&mut machine, now + 0.1, request, lease(Word::Lost, Duration::ZERO));
     match one_sent(&mut machine, now + 0.1).1 {
-        Call::Acquire { ticket, .. } => ticket,
+        Request::Acquire(AcquireRequest { ticket, .. }) => ticket,
         call => panic!("{call:?}"),
     }
 }
@@ -320,16 +323,16 @@ fn who_heard_of_its_grant_but_never_of_its_place_returns_to_it() {
         Event::Command(Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: 0, count: 1 }),
     );
     let (question, _) = one_sent(&mut machine, 0.1);
-    let holder = HolderSeen { id: "client.1".into(), token: 7, ticket: 6 };
-    answer(&mut machine, 0.2, question, Answer { holder: Some(holder), ..lease(Word::State, seconds(0.1)) });
+    let own = OwnLease { id: "client.1".into(), token: 7, ticket: 6 };
+    answer(&mut machine, 0.2, question, Answer { own: Some(own), ..lease(Word::State, seconds(0.1)) });
     assert_eq!(returns_after_its_claim(machine, 0.2), 6);
 
     // Or by the reply to its own acquire, which was repeated: its guard knows the place, too.
     let (mut machine, spec) = start(LockOptions::new());
     acquire(&mut machine, 0.0, &spec, 1);
     let (request, _) = one_sent(&mut machine, 0.0);
-    let holder = HolderSeen { id: "client.1".into(), token: 7, ticket: 6 };
-    answer(&mut machine, 0.1, request, Answer { holder: Some(holder), ..lease(Word::Granted, spec.lease) });
+    let own = OwnLease { id: "client.1".into(), token: 7, ticket: 6 };
+    answer(&mut machine, 0.1, request, Answer { own: Some(own), ..lease(Word::Granted, spec.lease) });
     let effects = machine.effects(at(0.1));
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Granted { token: 7, ticket: 6, .. })), "{effects:?}");
 }

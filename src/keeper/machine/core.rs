@@ -1,0 +1,146 @@
+//! What all locks of a server share: requests in flight, timers, effects, and what is known of the server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::api::{Effect, Id, Outcome, QuestionId, RequestId};
+use super::{ANSWER_TIMEOUT, Timer, What};
+use crate::clock::Time;
+use crate::error::{Fault, brief};
+use crate::keeper::timers::Timers;
+use crate::protocol::{LockKeys, Request, wire_id};
+
+/// A request in flight.
+#[derive(Debug, Clone, Hash)]
+pub(in crate::keeper) struct Sent {
+    pub(in crate::keeper) what: What,
+    pub(in crate::keeper) keys: Arc<LockKeys>,
+    pub(super) at: Time,
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::keeper) struct Core {
+    pub(in crate::keeper) client: Arc<str>,
+    pub(in crate::keeper) random: fastrand::Rng,
+    pub(in crate::keeper) connected: bool,
+    /// Whether late requests of an old connection are ruled out.
+    pub(in crate::keeper) can_kill: bool,
+    pub(in crate::keeper) requests: BTreeMap<RequestId, Sent>,
+    pub(in crate::keeper) next_request: RequestId,
+    pub(in crate::keeper) timers: Timers<Timer>,
+    pub(in crate::keeper) effects: Vec<Effect>,
+    /// The lock of each waiter, lease and pending release.
+    pub(in crate::keeper) locks_of: BTreeMap<Id, Arc<str>>,
+    /// How many waiters and leases there are.
+    pub(in crate::keeper) members: usize,
+    /// What is to leave its queue: those of a lock that leave together leave with one request.
+    pub(in crate::keeper) to_leave: Vec<(Arc<str>, Id)>,
+    pub(in crate::keeper) cause: Option<Arc<str>>,
+    /// Refusals in a row: they set the pace of asking again.
+    pub(in crate::keeper) refusals: u32,
+    /// How long the server may be silent while something is asked of it.
+    pub(in crate::keeper) patience: Duration,
+    /// The server's silence was noticed.
+    pub(in crate::keeper) suspects: bool,
+    /// Connections that were given up since the last answer: a slow network must not be taken for a silent server for ever.
+    pub(in crate::keeper) given_up: u32,
+}
+
+impl Core {
+    pub(super) fn new(client: Arc<str>, seed: u64) -> Self {
+        Self {
+            client,
+            random: fastrand::Rng::with_seed(seed),
+            connected: false,
+            can_kill: true,
+            requests: BTreeMap::new(),
+            next_request: 0,
+            timers: Timers::new(),
+            effects: Vec::new(),
+            locks_of: BTreeMap::new(),
+            members: 0,
+            to_leave: Vec::new(),
+            cause: None,
+            refusals: 0,
+            patience: ANSWER_TIMEOUT,
+            suspects: false,
+            given_up: 0,
+        }
+    }
+
+    pub(super) fn wire_id(&self, id: Id) -> String {
+        wire_id(&self.client, id)
+    }
+
+    pub(super) fn send(&mut self, now: Time, what: What, call: Request) -> RequestId {
+        let request = self.register(now, what, call.keys().clone());
+        self.effects.push(Effect::Send { request, call });
+        request
+    }
+
+    /// From now on an answer is expected.
+    pub(super) fn register(&mut self, now: Time, what: What, keys: Arc<LockKeys>) -> RequestId {
+        self.next_request += 1;
+        let request = self.next_request;
+        if self.requests.is_empty() {
+            self.timers.set(Timer::Stall, now + self.patience());
+        }
+        self.requests.insert(request, Sent { what, keys, at: now });
+        request
+    }
+
+    /// The server has said something.
+    pub(super) fn heard(&mut self, now: Time) {
+        self.suspects = false;
+        self.given_up = 0;
+        if self.requests.is_empty() {
+            self.timers.clear(&Timer::Stall);
+        } else {
+            self.timers.set(Timer::Stall, now + self.patience());
+        }
+    }
+
+    /// How long the server may be silent while something is asked of it; longer each time that this was in vain.
+    pub(super) fn patience(&self) -> Duration {
+        (self.patience * (1 << self.given_up)).min(ANSWER_TIMEOUT)
+    }
+
+    /// Somebody needs the server's answers this quickly.
+    pub(super) fn expect_within(&mut self, span: Duration) {
+        if self.members == 0 {
+            self.patience = ANSWER_TIMEOUT;
+        }
+        self.patience = self.patience.min(span.max(Duration::from_millis(100)));
+    }
+
+    /// What is to be said of a server that has kept somebody waiting for an answer, or for a connection.
+    pub(super) fn silence(&self, now: Time) -> Option<Arc<str>> {
+        const WORTH_A_WORD: Duration = Duration::from_millis(250);
+        if !self.connected {
+            return Some("there is no connection to the server yet".into());
+        }
+        let silent = now.since(self.requests.values().map(|sent| sent.at).min()?);
+        (silent >= WORTH_A_WORD).then(|| format!("the server has not answered for {}", brief(&silent)).into())
+    }
+
+    pub(super) fn back_off(&mut self) -> Duration {
+        // 10 ms, doubled up to about a second, half of it by chance, so that many clients do not ask in step.
+        let ceiling = 10_u64 << self.refusals.min(7);
+        Duration::from_millis(ceiling / 2 + self.random.u64(0..=ceiling / 2))
+    }
+
+    /// A pause that outlasts a session or a lease costs it, although the server was ready in between.
+    pub(super) fn in_time(&self, now: Time, again: Time) -> Time {
+        again.min(now + self.patience / 4)
+    }
+
+    /// Why a question that has had its time is not answered.
+    pub(super) fn no_answer(&self) -> Fault {
+        Fault::Unavailable { waited: ANSWER_TIMEOUT, cause: self.cause.clone().map(Into::into) }
+    }
+
+    pub(super) fn answer(&mut self, question: QuestionId, outcome: Outcome) {
+        self.effects.push(Effect::Answer { question, outcome });
+    }
+}

@@ -1,0 +1,82 @@
+//! What the server refuses, and what becomes of it.
+
+use std::sync::Arc;
+
+use super::{Id, Machine, Refusal, Timer, What};
+use crate::clock::Time;
+use crate::error::{ConnectError, Fault};
+use crate::protocol::Failure;
+
+impl Machine {
+    /// The server cannot be used. A waiter without a place hears that at once; a place is given up only for what an
+    /// operator cannot mend at the server.
+    pub(super) fn on_denied(&mut self, now: Time, error: &ConnectError) {
+        let fault = Fault::Connect(error.clone());
+        self.at_each_lock(|lock, core| {
+            let hears = |id: &Id| lock.waiters[id].ticket == 0 || !error.keeps_places();
+            let waiters: Vec<Id> = lock.waiters.keys().copied().filter(hears).collect();
+            waiters.into_iter().for_each(|id| lock.refuse(core, now, id, Refusal::Fault(fault.clone())));
+        });
+        self.fail_questions(&fault);
+    }
+
+    /// The server answers a request with an error.
+    pub(super) fn on_failure(&mut self, now: Time, what: What, name: &Arc<str>, failure: &Failure) {
+        self.core.cause = Some(failure.cause().clone());
+        self.core.refusals = self.core.refusals.saturating_add(1);
+        let again = now + self.core.back_off();
+        let soon = self.core.in_time(now, again);
+        let fault = match failure {
+            Failure::WrongType(message) => Some(Fault::WrongType { name: name.clone(), message: message.clone() }),
+            Failure::OtherLayout(message) => Some(Fault::OtherLayout { name: name.clone(), message: message.clone() }),
+            Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),
+            // An operator may give back a right: a waiter with a place keeps it, and what is to be given back is kept too.
+            Failure::Denied(message) if self.has_no_place(&what, name) => {
+                Some(Fault::Refused { message: message.clone() })
+            }
+            Failure::Denied(_) | Failure::Refused(_) => None,
+        };
+        match (what, fault) {
+            (What::Acquire(id), Some(fault)) => {
+                self.at(id, |lock, core| lock.refuse(core, now, id, Refusal::Fault(fault)));
+            }
+            (What::Acquire(id), None) => self.at(id, |lock, core| lock.acquire_refused(core, id, again)),
+            (What::Position(_, question) | What::Question(question), Some(fault)) => {
+                self.fail_question(question, fault);
+            }
+            (What::Position(_, question) | What::Question(question), None) => {
+                if self.questions.contains_key(&question) {
+                    self.core.timers.set(Timer::AskAgain(question), again);
+                }
+            }
+            (What::Heartbeat, fault) => {
+                self.at_lock(name, |lock, core| lock.heartbeat_refused(core, now, soon, fault));
+            }
+            (What::Renew(id), _) => {
+                self.at(id, |lock, core| lock.renew_refused(core, id, soon, failure.cause()));
+            }
+            (What::Confirm(id), _) => self.at(id, |lock, core| lock.confirm_refused(core, id, again)),
+            (What::Replicate(_), _) => {}
+            (What::Release(id), fault) => {
+                self.at(id, |lock, core| lock.release_refused(core, now, id, again, fault.is_some()));
+            }
+            (What::Leave(ids), fault) => {
+                for id in ids {
+                    self.at(id, |lock, core| lock.release_refused(core, now, id, again, fault.is_some()));
+                }
+            }
+        }
+    }
+
+    /// Whether a request is that of a caller who loses nothing by an error.
+    fn has_no_place(&self, what: &What, name: &Arc<str>) -> bool {
+        match what {
+            What::Acquire(id) => {
+                let waiter = self.locks.get(name).and_then(|lock| lock.waiters.get(id));
+                waiter.is_none_or(|waiter| waiter.ticket == 0)
+            }
+            What::Position(..) | What::Question(_) => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! From a grant to its caller: it is made sure of where little is left of it, where only a message told of it, and where
+//! replicas are to have it.
+
+use std::time::Duration;
+
+use super::core::Core;
+use super::lock::LockState;
+use super::release::Kind;
+use super::waiter::{Phase, Trace};
+use super::{Id, Refusal, RequestId, What};
+use crate::clock::Time;
+use crate::error::Fault;
+use crate::options::Spec;
+use crate::protocol::{Common, OwnLease, Push, RenewRequest, RenewVerdict, Request};
+use crate::term::Term;
+
+/// A lease that the server has granted to a waiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::keeper) struct Grant {
+    pub(super) token: u64,
+    pub(super) term: Term,
+    told: Told,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Told {
+    /// A reply says what is left of it.
+    Reply,
+    /// Only a message says that there is one: some of it is over.
+    Message,
+}
+
+impl Grant {
+    pub(super) fn replied(token: u64, sent: Time, left: Duration) -> Self {
+        Self { token, term: Term { sent, span: left }, told: Told::Reply }
+    }
+
+    /// Whether it may be no more than a claim, and is to be confirmed. Replies do not say it: only a whole lease is none.
+    pub(super) fn is_claim(&self, spec: &Spec) -> bool {
+        self.told == Told::Message || !self.term.is_whole(spec.lease)
+    }
+
+    /// Whether its holder would have to be told that it ends.
+    fn is_short(&self, now: Time, spec: &Spec) -> bool {
+        self.term.deadline() <= now + self.term.notice(spec.lease, spec.notice)
+    }
+}
+
+impl LockState {
+    /// A grant by message. It is believed as it is only if no newer grant was named meanwhile.
+    pub(super) fn on_grant_pushed(&mut self, core: &mut Core, now: Time, id: Id, push: &Push) {
+        if self.leases.contains_key(&id) || self.releases.contains_key(&id) {
+            return;
+        }
+        let token = push.token;
+        let Some(waiter) = self.waiters.get(&id) else {
+            // Nobody here can tell whether it is true. What there may be is given back, once.
+            return self.give_back(core, now, id, Kind::LeaveBestEffort, None, now);
+        };
+        if *waiter.about.secret != *push.secret {
+            return;
+        }
+        let most = waiter.spec.liveness.min(waiter.spec.lease);
+        self.granted_from(core, id, push.ticket);
+        match self.answered {
+            Some((sent, liveness)) if token > self.last_token => {
+                let term = Term { sent, span: liveness.min(most) };
+                self.granted(core, now, id, Grant { token, term, told: Told::Message });
+            }
+            _ => self.confirm(core, now, id, token),
+        }
+    }
+
+    /// A reply names the lease that this client holds.
+    pub(super) fn on_named(&mut self, core: &mut Core, now: Time, sent: Time, id: Id, own: &OwnLease, left: Duration) {
+        if let Some(lease) = self.leases.get(&id) {
+            // Under another token it is from before a loss of data: the server has to hear of this one.
+            if lease.token != own.token {
+                self.renew(core, now, id);
+            }
+            return;
+        }
+        if self.releases.contains_key(&id) {
+            return;
+        }
+        if self.waiters.contains_key(&id) {
+            self.granted_from(core, id, own.ticket);
+            return self.granted(core, now, id, Grant::replied(own.token, sent, left));
+        }
+        let kind = Kind::Release { token: own.token, epoch: 0, liveness: Duration::ZERO };
+        self.give_back(core, now, id, kind, None, now + left);
+    }
+
+    /// It was granted from this place in the queue, perhaps before it heard that it stood there.
+    fn granted_from(&mut self, core: &mut Core, id: Id, ticket: u64) {
+        if self.waiters.get(&id).is_some_and(|waiter| waiter.ticket == 0) {
+            self.has_ticket(core, id, ticket);
+        }
+    }
+
+    /// The server has granted the lock. Hand it out, or make sure of it first if little is left.
+    pub(super) fn granted(&mut self, core: &mut Core, now: Time, id: Id, grant: Grant) {
+        let Some(waiter) = self.waiters.get(&id) else { return };
+        let spec = &waiter.spec;
+        if spec.confirm_grants && grant.is_claim(spec) || grant.is_short(now, spec) {
+            return self.confirm(core, now, id, grant.token);
+        }
+        self.hand_out(core, now, id, grant);
+    }
+
+    fn hand_out(&mut self, core: &mut Core, now: Time, id: Id, grant: Grant) {
+        match self.waiters.get(&id) {
+            Some(waiter) if waiter.spec.replicas > 0 => self.secure_grant(core, now, id, grant),
+            _ => self.resolve(core, now, id, grant),
+        }
+    }
+
+    pub(super) fn resolve(&mut self, core: &mut Core, now: Time, id: Id, grant: Grant) {
+        if let Some(waiter) = self.remove_waiter(core, id) {
+            self.hold(core, now, id, waiter, grant);
+            self.plan_heartbeat(core, now);
+        }
+    }
+
+    pub(super) fn confirm(&mut self, core: &mut Core, now: Time, id: Id, token: u64) {
+        let Some(waiter) = self.waiters.get_mut(&id) else { return };
+        let under_way = match waiter.phase {
+            Phase::Confirming { token } => Some(token),
+            Phase::Securing { grant } => Some(grant.token),
+            Phase::Asking | Phase::Queued => None,
+        };
+        if under_way == Some(token) && waiter.request.is_some() {
+            return;
+        }
+        waiter.phase = Phase::Confirming { token };
+        waiter.trace = Trace::Likely;
+        if !core.connected {
+            return;
+        }
+        let request = Request::Renew(RenewRequest {
+            keys: waiter.spec.keys.clone(),
+            id: core.wire_id(id),
+            token,
+            lease: waiter.spec.lease,
+            liveness: waiter.spec.liveness,
+            about: waiter.about.clone(),
+            epoch: self.epoch,
+            floor: self.floor,
+            left: Duration::ZERO,
+            pace: self.pace,
+        });
+        waiter.request = Some(core.send(now, What::Confirm(id), request));
+    }
+
+    pub(super) fn on_confirm(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        (request, sent): (RequestId, Time),
+        id: Id,
+        common: &Common,
+        verdict: RenewVerdict,
+    ) {
+        let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.request == Some(request)) else { return };
+        waiter.request = None;
+        let Phase::Confirming { token } = waiter.phase else { return };
+        match verdict {
+            RenewVerdict::Renewed { left } => {
+                waiter.epoch = common.epoch;
+                let grant = Grant::replied(token, sent, left);
+                if grant.is_short(now, &waiter.spec) && !std::mem::replace(&mut waiter.late, true) {
+                    // This process may have been stopped meanwhile: asked again, the server gives a whole lease.
+                    self.confirm(core, now, id, token);
+                } else if grant.term.deadline() > now {
+                    // Be it as little as it is: the server is slow.
+                    self.hand_out(core, now, id, grant);
+                } else {
+                    let lease = waiter.spec.lease;
+                    self.refuse(core, now, id, Refusal::Fault(Fault::TooSlow { lease }));
+                }
+            }
+            RenewVerdict::Broken => self.refuse(core, now, id, Refusal::Fault(Fault::LeaseBroken)),
+            // A claim that has expired never resolves an acquire: the waiter re-enters with its ticket.
+            RenewVerdict::Lost => self.send_acquire(core, now, id, What::Acquire(id)),
+        }
+    }
+
+    /// A confirmation was refused: it is asked for again.
+    pub(super) fn confirm_refused(&mut self, core: &mut Core, id: Id, again: Time) {
+        if let Some(waiter) = self.waiters.get_mut(&id) {
+            waiter.request = None;
+            core.timers.set(super::Timer::Acquire(id), again);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Leases: renewed in time, declared lost in time, given back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::core::Core;
+use super::grant::Grant;
+use super::lock::LockState;
+use super::release::Kind;
+use super::waiter::Waiter;
+use super::{ANSWER_TIMEOUT, Effect, Id, Outcome, QuestionId, Release, Renewal, RequestId, Timer, What};
+use crate::clock::Time;
+use crate::error::LostReason;
+use crate::options::Spec;
+use crate::protocol::{About, Common, Push, RenewRequest, RenewVerdict, Request};
+use crate::term::Term;
+
+/// How soon after a grant by hand-off its holder asks for the whole lease.
+const CONFIRM_AFTER: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Clone, Hash)]
+pub(in crate::keeper) struct Lease {
+    pub(super) spec: Arc<Spec>,
+    about: About,
+    pub(in crate::keeper) token: u64,
+    pub(super) epoch: u64,
+    granted: Time,
+    /// What the server has said last that prolonged it.
+    term: Term,
+    /// Whether it is a full lease, and no claim.
+    confirmed: bool,
+    lost: bool,
+    pub(super) request: Option<RequestId>,
+    /// What the server has prolonged it to, while replicas are asked whether they have that.
+    pub(super) unsecured: Option<Term>,
+    /// Callers of `renew` that await the next answer.
+    questions: Vec<QuestionId>,
+    cause: Option<Arc<str>>,
+}
+
+impl Lease {
+    /// When it ends for sure by our own clock, if it is not renewed.
+    pub(in crate::keeper) fn deadline(&self) -> Time {
+        self.term.deadline()
+    }
+
+    pub(super) fn disconnected(&mut self) {
+        (self.request, self.unsecured) = (None, None);
+    }
+}
+
+impl LockState {
+    /// The lock is handed out to a waiter.
+    pub(super) fn hold(&mut self, core: &mut Core, now: Time, id: Id, waiter: Waiter, grant: Grant) {
+        let Grant { token, term, .. } = grant;
+        let deadline = term.deadline();
+        let Waiter { spec, about, ticket, epoch, .. } = waiter;
+        let ticket = if ticket == 0 { token } else { ticket };
+        core.expect_within(spec.lease / 3);
+        core.timers.set(Timer::Taken(id), now + spec.lease);
+        core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
+        let lease = Lease {
+            confirmed: !grant.is_claim(&spec),
+            spec,
+            about,
+            token,
+            epoch,
+            granted: now,
+            term,
+            lost: false,
+            request: None,
+            unsecured: None,
+            questions: Vec::new(),
+            cause: None,
+        };
+        self.leases.insert(id, lease);
+        core.locks_of.insert(id, self.name().clone());
+        core.members += 1;
+        self.watch(core, now, id);
+    }
+
+    /// Sets the timers of a lease.
+    fn watch(&mut self, core: &mut Core, now: Time, id: Id) {
+        let Some(lease) = self.leases.get(&id) else { return };
+        let (term, spec) = (lease.term, &lease.spec);
+        core.timers.set(Timer::Notice(id), term.deadline() - term.notice(spec.lease, spec.notice));
+        let renew_at = match (lease.confirmed, spec.renew_every) {
+            // The whole lease is asked for soon, in manual mode too: a claim protects nobody for long. Not at once: a hold
+            // that ends before costs no request.
+            (false, _) => Some(now + CONFIRM_AFTER.min(term.deadline().since(now) / 3)),
+            (true, Some(every)) => Some(term.sent + term.span - spec.lease + every),
+            (true, None) => None,
+        };
+        let longest = spec.max_hold.map(|longest| lease.granted + longest);
+        match renew_at {
+            Some(at) if longest.is_none_or(|longest| at < longest) => core.timers.set(Timer::Renew(id), at),
+            _ => core.timers.clear(&Timer::Renew(id)),
+        }
+    }
+
+    pub(super) fn renew(&mut self, core: &mut Core, now: Time, id: Id) {
+        let Some(lease) = self.leases.get_mut(&id) else { return };
+        if !core.connected || lease.lost || lease.request.is_some() {
+            return;
+        }
+        let left = lease.deadline().since(now);
+        let held_enough = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= now);
+        let automatic = lease.spec.renew_every.is_some() && !held_enough;
+        let prolongs = !lease.confirmed || automatic || !lease.questions.is_empty();
+        let request = Request::Renew(RenewRequest {
+            keys: lease.spec.keys.clone(),
+            id: core.wire_id(id),
+            token: lease.token,
+            lease: if prolongs { lease.spec.lease } else { left },
+            liveness: lease.spec.liveness,
+            about: lease.about.clone(),
+            epoch: lease.epoch,
+            floor: self.floor,
+            left,
+            pace: self.pace,
+        });
+        lease.request = Some(core.send(now, What::Renew(id), request));
+    }
+
+    pub(super) fn renew_refused(&mut self, core: &mut Core, id: Id, again: Time, cause: &Arc<str>) {
+        if let Some(lease) = self.leases.get_mut(&id) {
+            lease.request = None;
+            lease.cause = Some(cause.clone());
+            core.timers.set(Timer::Renew(id), again);
+        }
+    }
+
+    pub(super) fn on_renew(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        sent: Time,
+        id: Id,
+        common: &Common,
+        verdict: RenewVerdict,
+    ) {
+        let Some(lease) = self.leases.get_mut(&id) else { return };
+        lease.request = None;
+        if lease.lost {
+            return;
+        }
+        match verdict {
+            RenewVerdict::Renewed { left } => {
+                lease.epoch = common.epoch;
+                let term = Term { sent, span: left };
+                if lease.spec.replicas == 0 {
+                    return self.prolonged(core, now, id, term);
+                }
+                let request = super::replicas::replicate(core, now, id, &lease.spec);
+                (lease.request, lease.unsecured) = (Some(request), Some(term));
+            }
+            RenewVerdict::Broken => self.lose(core, now, id, LostReason::Broken),
+            RenewVerdict::Lost => self.lose(core, now, id, LostReason::Ended),
+        }
+    }
+
+    /// A renewal counts.
+    pub(super) fn prolonged(&mut self, core: &mut Core, now: Time, id: Id, term: Term) {
+        core.refusals = 0;
+        let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else { return };
+        // What was under way may have asked for less than a full lease: then the caller's goes after it.
+        let full = term.is_whole(lease.spec.lease);
+        lease.confirmed |= full;
+        lease.cause = None;
+        let questions = if full { std::mem::take(&mut lease.questions) } else { Vec::new() };
+        let asked = !lease.questions.is_empty();
+        let deadline = term.deadline();
+        if deadline > lease.deadline() {
+            lease.term = term;
+            core.effects.push(Effect::Prolonged { id, deadline });
+        }
+        self.watch(core, now, id);
+        answer_renewals(core, id, questions, &Renewal::Renewed);
+        if asked {
+            self.renew(core, now, id);
+        }
+    }
+
+    pub(super) fn renewal_timed_out(&mut self, core: &mut Core, id: Id, question: QuestionId) {
+        if let Some(lease) = self.leases.get_mut(&id) {
+            lease.questions.retain(|&other| other != question);
+        }
+        core.answer(question, Outcome::Renewal(Err(core.no_answer())));
+    }
+
+    /// A caller renews by hand.
+    pub(super) fn renew_for(&mut self, core: &mut Core, now: Time, question: QuestionId, id: Id) {
+        let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else {
+            return core.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
+        };
+        lease.questions.push(question);
+        core.timers.set(Timer::Renewal(id, question), now + ANSWER_TIMEOUT);
+        self.renew(core, now, id);
+    }
+
+    /// The lease could not be renewed, and its end is near.
+    pub(super) fn notice(&mut self, core: &mut Core, now: Time, id: Id) {
+        let Some(lease) = self.leases.get(&id) else { return };
+        let over = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= now + lease.spec.lease);
+        let cause = lease.cause.clone().or_else(|| core.cause.clone());
+        let reason = if over && cause.is_none() {
+            LostReason::MaxHold
+        } else {
+            LostReason::NotRenewed { cause: cause.map(Into::into) }
+        };
+        self.lose(core, now, id, reason);
+    }
+
+    /// An operator broke a lease. Whoever may publish can say so; only the scripts know the secret.
+    pub(super) fn on_break_pushed(&mut self, core: &mut Core, now: Time, id: Id, push: &Push) {
+        let Some(lease) = self.leases.get(&id) else { return };
+        if lease.token == push.token && *lease.about.secret == *push.secret {
+            self.lose(core, now, id, LostReason::Broken);
+        }
+    }
+
+    /// Declares a lease lost, which is final. It is given back when its holder lets go, and at its deadline at the latest.
+    pub(super) fn lose(&mut self, core: &mut Core, now: Time, id: Id, reason: LostReason) {
+        let Some(lease) = self.leases.get_mut(&id) else { return };
+        if std::mem::replace(&mut lease.lost, true) {
+            return;
+        }
+        let (questions, deadline) = (std::mem::take(&mut lease.questions), lease.deadline());
+        core.timers.clear(&Timer::Renew(id));
+        core.timers.clear(&Timer::Notice(id));
+        answer_renewals(core, id, questions, &Renewal::Lost(reason.clone()));
+        let over = reason == LostReason::Ended;
+        core.effects.push(Effect::Lost { id, reason });
+        if over || deadline <= now {
+            self.release(core, now, id, None);
+        } else {
+            core.timers.set(Timer::Deadline(id), deadline);
+        }
+    }
+
+    /// Gives a lease back. The answer comes by its local deadline.
+    pub(super) fn release(&mut self, core: &mut Core, now: Time, id: Id, question: Option<QuestionId>) {
+        let Some(lease) = self.leases.remove(&id) else {
+            if let Some(question) = question {
+                core.answer(question, Outcome::Release(Release::Lost(LostReason::Ended)));
+            }
+            return;
+        };
+        core.members -= 1;
+        for timer in [Timer::Renew(id), Timer::Notice(id), Timer::Deadline(id), Timer::Taken(id)] {
+            core.timers.clear(&timer);
+        }
+        let deadline = lease.deadline();
+        answer_renewals(core, id, lease.questions, &Renewal::Lost(LostReason::Released));
+        core.effects.push(Effect::Forgotten { id });
+        if question.is_some() {
+            core.timers.set(Timer::AnswerBy(id), deadline.max(now));
+        }
+        let kind = Kind::Release { token: lease.token, epoch: lease.epoch, liveness: lease.spec.liveness };
+        self.give_back(core, now, id, kind, question, deadline);
+    }
+}
+
+fn answer_renewals(core: &mut Core, id: Id, questions: Vec<QuestionId>, renewal: &Renewal) {
+    for question in questions {
+        core.timers.clear(&Timer::Renewal(id, question));
+        core.answer(question, Outcome::Renewal(Ok(renewal.clone())));
+    }
+}

@@ -1,0 +1,262 @@
+//! All that a client knows of one lock and has there: waiters, leases, pending releases, and the heartbeat that keeps the
+//! waiters alive.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::core::Core;
+use super::lease::Lease;
+use super::release::PendingRelease;
+use super::waiter::{Phase, Waiter};
+use super::{GRACE, Id, Refusal, RequestId, Timer, What};
+use crate::clock::Time;
+use crate::error::{Fault, LostReason};
+use crate::protocol::{Common, HeartbeatRequest, HeartbeatVerdict, LockKeys, Request};
+
+/// How many waiters a heartbeat names.
+const NAMED: usize = 16;
+/// How many waiters re-enter at a time.
+const REENTRY_BATCH: usize = 64;
+/// Those behind the head ask a little after it when the lease ends, in case it is dead.
+const STAGGER: Duration = Duration::from_millis(50);
+/// The ranks that ask at the end of the lease; the rest rely on heartbeats.
+const ASKING: u64 = 4;
+/// The least time between two heartbeats, when the clocks disagree about the end of a lease.
+const SPACING: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Clone, Hash)]
+pub(in crate::keeper) struct LockState {
+    pub(in crate::keeper) keys: Arc<LockKeys>,
+    pub(in crate::keeper) waiters: BTreeMap<Id, Waiter>,
+    pub(in crate::keeper) leases: BTreeMap<Id, Lease>,
+    pub(in crate::keeper) releases: BTreeMap<Id, PendingRelease>,
+    /// The waiters whose tickets are known, in the order of these.
+    pub(super) order: BTreeSet<(u64, Id)>,
+    /// The waiters among them that must re-enter.
+    reentry: BTreeSet<(u64, Id)>,
+    /// The waiters whose return is under way.
+    pub(in crate::keeper) reentering: BTreeSet<Id>,
+    pub(super) liveness: Duration,
+    pub(super) buffer: Duration,
+    pub(super) epoch: u64,
+    /// The highest stamp seen.
+    pub(super) floor: u64,
+    /// The highest token that an answer named.
+    pub(super) last_token: u64,
+    lease_until: Time,
+    recover_until: Time,
+    /// The longest heartbeat interval among the waiters that a reply named.
+    pub(super) pace: Duration,
+    /// The longest lease that anybody may hold, as far as is known here.
+    pub(super) longest: Duration,
+    /// How many times as far apart as they should be heartbeats come, because their answers take so long.
+    slow: u32,
+    /// When the last answered request was sent that kept the session alive, and the liveness that it named.
+    pub(super) answered: Option<(Time, Duration)>,
+    heartbeat: Option<RequestId>,
+    heartbeat_sent: Time,
+}
+
+impl LockState {
+    pub(super) fn new(keys: Arc<LockKeys>) -> Self {
+        Self {
+            keys,
+            waiters: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            releases: BTreeMap::new(),
+            order: BTreeSet::new(),
+            reentry: BTreeSet::new(),
+            reentering: BTreeSet::new(),
+            liveness: Duration::ZERO,
+            buffer: Duration::ZERO,
+            epoch: 0,
+            floor: 0,
+            last_token: 0,
+            lease_until: Time(0),
+            recover_until: Time(0),
+            pace: Duration::ZERO,
+            longest: Duration::ZERO,
+            slow: 1,
+            answered: None,
+            heartbeat: None,
+            heartbeat_sent: Time(0),
+        }
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.keys.name
+    }
+
+    /// Whether this client has nothing there any more: it forgets all about the lock.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.is_empty() && self.leases.is_empty() && self.releases.is_empty()
+    }
+
+    /// How far apart the server is to expect this client's heartbeats: the next one waits for the answer to the last.
+    pub(super) fn heartbeat_interval(&self) -> Duration {
+        self.liveness / 3 * self.slow
+    }
+
+    /// Takes in what every reply tells. True if the server's data is not the one that was known.
+    pub(super) fn learn(&mut self, now: Time, common: &Common) -> bool {
+        self.floor = self.floor.max(common.stamp);
+        self.last_token = self.last_token.max(common.token);
+        self.pace = self.pace.max(common.pace);
+        self.longest = self.longest.max(common.longest);
+        self.lease_until = now + common.lease_left;
+        self.recover_until = now + common.recover_left;
+        let before = std::mem::replace(&mut self.epoch, common.epoch);
+        before != 0 && before != common.epoch
+    }
+
+    pub(super) fn kept_alive(&mut self, sent: Time) {
+        self.answered = Some((sent, self.liveness));
+        self.heartbeat_sent = self.heartbeat_sent.max(sent);
+    }
+
+    pub(super) fn plan_heartbeat(&mut self, core: &mut Core, now: Time) {
+        let timer = Timer::Heartbeat(self.name().clone());
+        let Some((_, first)) = self.order.first() else { return core.timers.clear(&timer) };
+        if self.heartbeat.is_some() {
+            return;
+        }
+        let mut due = self.heartbeat_sent + self.liveness / 3;
+        if let Some(rank) = self.waiters.get(first).and_then(|waiter| waiter.rank)
+            && rank < ASKING
+        {
+            let free = self.lease_until.max(self.recover_until).max(now);
+            let ask = free + STAGGER * rank as u32 + Duration::from_millis(1);
+            due = due.min(ask.max(self.heartbeat_sent + SPACING));
+        }
+        core.timers.set(timer, due);
+    }
+
+    pub(super) fn heartbeat(&mut self, core: &mut Core, now: Time) {
+        if !core.connected || self.heartbeat.is_some() || self.order.is_empty() {
+            return;
+        }
+        self.heartbeat_sent = now;
+        let request = Request::Heartbeat(HeartbeatRequest {
+            keys: self.keys.clone(),
+            client: core.client.clone(),
+            liveness: self.liveness,
+            buffer: self.buffer,
+            heartbeat: self.heartbeat_interval(),
+            ids: self.order.iter().take(NAMED).map(|&(_, id)| core.wire_id(id)).collect(),
+        });
+        self.heartbeat = Some(core.send(now, What::Heartbeat, request));
+    }
+
+    pub(super) fn on_heartbeat(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        (request, sent): (RequestId, Time),
+        common: &Common,
+        verdict: HeartbeatVerdict,
+    ) {
+        if self.heartbeat != Some(request) {
+            return; // The waiters that it was about are gone.
+        }
+        self.heartbeat = None;
+        // A server that is silent for longer is given up: a longer time is that of this process, which was stopped. The
+        // lock clock follows if scripts are no more than two intervals apart.
+        let took = now.since(sent).min(core.patience + GRACE).as_secs_f64();
+        self.slow = (took / (self.liveness * 2 / 3).as_secs_f64()).ceil().max(1.0) as u32;
+        match verdict {
+            HeartbeatVerdict::Unknown => {
+                self.reentry = self.order.clone();
+                self.reenter(core, now);
+            }
+            HeartbeatVerdict::Alive { rank: Some(rank) } => {
+                self.kept_alive(sent);
+                self.rank_first(rank);
+            }
+            HeartbeatVerdict::Alive { rank: None } => {}
+        }
+        if common.again {
+            self.heartbeat(core, now);
+        }
+    }
+
+    /// The server refuses a heartbeat; for good if there is a fault.
+    pub(super) fn heartbeat_refused(&mut self, core: &mut Core, now: Time, again: Time, fault: Option<Fault>) {
+        self.heartbeat = None;
+        core.timers.set(Timer::Heartbeat(self.name().clone()), again);
+        if let Some(fault) = fault {
+            let waiters: Vec<Id> = self.waiters.keys().copied().collect();
+            waiters.into_iter().for_each(|id| self.refuse(core, now, id, Refusal::Fault(fault.clone())));
+        }
+    }
+
+    /// The first waiter of this client stands at this rank; the others have moved up as far.
+    fn rank_first(&mut self, rank: u64) {
+        if let Some((_, first)) = self.order.first()
+            && let Some(waiter) = self.waiters.get_mut(first)
+        {
+            waiter.rank = Some(rank);
+        }
+    }
+
+    /// The connection broke: what was under way has no answer, and may have been executed.
+    pub(super) fn disconnected(&mut self) {
+        self.heartbeat = None;
+        self.reentering.clear();
+        self.waiters.values_mut().for_each(Waiter::disconnected);
+        self.leases.values_mut().for_each(Lease::disconnected);
+        self.releases.values_mut().for_each(PendingRelease::disconnected);
+    }
+
+    /// There is a connection again, and leases were renewed over it.
+    pub(super) fn connected(&mut self, core: &mut Core, now: Time) {
+        // A heartbeat says nothing of what was known before: a server that has forgotten the latest must hear that first.
+        self.reentry.extend(self.order.first().copied());
+        self.reenter(core, now);
+        self.heartbeat(core, now);
+        let waiters: Vec<Id> = self.waiters.keys().copied().collect();
+        waiters.into_iter().for_each(|id| self.resume(core, now, id));
+        let releases: Vec<Id> = self.releases.keys().copied().collect();
+        releases.into_iter().for_each(|id| self.send_release(core, now, id));
+    }
+
+    pub(super) fn renew_all(&mut self, core: &mut Core, now: Time) {
+        let leases: Vec<Id> = self.leases.keys().copied().collect();
+        leases.into_iter().for_each(|id| self.renew(core, now, id));
+    }
+
+    /// The client is closed: nobody waits any more, and leases are given back.
+    pub(super) fn close(&mut self, core: &mut Core, now: Time) {
+        let waiters: Vec<Id> = self.waiters.keys().copied().collect();
+        waiters.into_iter().for_each(|id| self.refuse(core, now, id, Refusal::Fault(Fault::Closed)));
+        let leases: Vec<Id> = self.leases.keys().copied().collect();
+        for id in leases {
+            self.lose(core, now, id, LostReason::Closed);
+            self.release(core, now, id, None);
+        }
+    }
+
+    /// The server's data is another: leases re-assert themselves, and all waiters re-enter in the order of their tickets.
+    pub(super) fn restore_all(&mut self, core: &mut Core, now: Time) {
+        let (epoch, waiters) = (self.epoch, &self.waiters);
+        let stale = |id: &Id| waiters.get(id).is_some_and(|waiter| waiter.epoch != epoch);
+        self.reentry = self.order.iter().filter(|(_, id)| stale(id)).copied().collect();
+        let leases: Vec<Id> = self.leases.iter().filter(|(_, lease)| lease.epoch != epoch).map(|(id, _)| *id).collect();
+        leases.into_iter().for_each(|id| self.renew(core, now, id));
+        self.reenter(core, now);
+    }
+
+    pub(super) fn reenter(&mut self, core: &mut Core, now: Time) {
+        while core.connected
+            && self.reentering.len() < REENTRY_BATCH
+            && let Some((_, id)) = self.reentry.pop_first()
+        {
+            let at_rest =
+                |waiter: &Waiter| waiter.request.is_none() && matches!(waiter.phase, Phase::Asking | Phase::Queued);
+            if self.waiters.get(&id).is_some_and(at_rest) {
+                self.send_acquire(core, now, id, What::Acquire(id));
+                self.reentering.insert(id);
+            }
+        }
+    }
+}

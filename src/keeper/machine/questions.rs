@@ -1,0 +1,102 @@
+//! Callers' questions to the server that end with one answer.
+
+use std::sync::Arc;
+
+use super::{ANSWER_TIMEOUT, Id, Machine, Outcome, Page, QuestionId, Timer, What};
+use crate::clock::Time;
+use crate::error::Fault;
+use crate::inspect::BreakOutcome;
+use crate::protocol::{BreakRequest, BreakVerdict, Common, InspectRequest, Inspected, LockKeys, Request};
+
+/// A question without an answer.
+#[derive(Debug, Clone, Hash)]
+pub(in crate::keeper) enum Pending {
+    Position(Id),
+    Inspect { keys: Arc<LockKeys>, after: u64, count: u32 },
+    Break { keys: Arc<LockKeys>, token: u64, force: bool },
+}
+
+impl Machine {
+    pub(super) fn ask(&mut self, now: Time, question: QuestionId, pending: Pending) {
+        self.questions.insert(question, pending);
+        if self.closed {
+            return self.fail_question(question, Fault::Closed);
+        }
+        self.core.timers.set(Timer::Question(question), now + ANSWER_TIMEOUT);
+        self.send_question(now, question);
+    }
+
+    pub(super) fn send_question(&mut self, now: Time, question: QuestionId) {
+        if !self.core.connected {
+            return;
+        }
+        let request = match self.questions.get(&question) {
+            Some(Pending::Inspect { keys, after, count }) => {
+                Request::Inspect(InspectRequest { keys: keys.clone(), after: *after, count: *count })
+            }
+            Some(Pending::Break { keys, token, force }) => {
+                Request::Break(BreakRequest { keys: keys.clone(), token: *token, force: *force })
+            }
+            // A question for a waiter's position is its acquire, sent once more.
+            Some(&Pending::Position(id)) => {
+                let lock = self.core.locks_of.get(&id).and_then(|name| self.locks.get(name));
+                let waits = lock.is_some_and(|lock| lock.waiters.contains_key(&id));
+                if !waits {
+                    return self.on_position(question, 0);
+                }
+                let what = What::Position(id, question);
+                return self.at(id, |lock, core| lock.send_acquire(core, now, id, what));
+            }
+            None => return,
+        };
+        self.core.send(now, What::Question(question), request);
+    }
+
+    pub(super) fn on_position(&mut self, question: QuestionId, position: u64) {
+        if self.end_question(question).is_some() {
+            self.core.answer(question, Outcome::Position(Ok(position)));
+        }
+    }
+
+    pub(super) fn on_inspected(&mut self, question: QuestionId, common: &Common, seen: Inspected) {
+        let Inspected { holder, queue } = seen;
+        let (waiting, recovering_for) = (common.waiting, common.recovering_for());
+        let page = Page { holder: holder.map(|holder| *holder), waiting, recovering_for, queue };
+        if self.end_question(question).is_some() {
+            self.core.answer(question, Outcome::Page(Ok(page)));
+        }
+    }
+
+    pub(super) fn on_broke(&mut self, question: QuestionId, verdict: BreakVerdict) {
+        let broken = match verdict {
+            BreakVerdict::Told { left } => BreakOutcome::Told { remaining: left },
+            BreakVerdict::Ended => BreakOutcome::Ended,
+            BreakVerdict::Unknown => BreakOutcome::Unknown,
+        };
+        if self.end_question(question).is_some() {
+            self.core.answer(question, Outcome::Break(Ok(broken)));
+        }
+    }
+
+    /// Forgets a question. None: it has had its answer, and this one comes too late.
+    fn end_question(&mut self, question: QuestionId) -> Option<Pending> {
+        self.core.timers.clear(&Timer::Question(question));
+        self.core.timers.clear(&Timer::AskAgain(question));
+        self.questions.remove(&question)
+    }
+
+    pub(super) fn fail_question(&mut self, question: QuestionId, fault: Fault) {
+        let outcome = match self.end_question(question) {
+            None => return,
+            Some(Pending::Position(_)) => Outcome::Position(Err(fault)),
+            Some(Pending::Inspect { .. }) => Outcome::Page(Err(fault)),
+            Some(Pending::Break { .. }) => Outcome::Break(Err(fault)),
+        };
+        self.core.answer(question, outcome);
+    }
+
+    pub(super) fn fail_questions(&mut self, fault: &Fault) {
+        let questions: Vec<QuestionId> = self.questions.keys().copied().collect();
+        questions.into_iter().for_each(|question| self.fail_question(question, fault.clone()));
+    }
+}

@@ -1,0 +1,160 @@
+//! Pending releases: what a client no longer wants, be it a lease or a place. Each is repeated until the server has answered.
+
+use std::time::Duration;
+
+use super::core::Core;
+use super::lock::LockState;
+use super::{Id, Outcome, QuestionId, Release, RequestId, Timer, What};
+use crate::clock::Time;
+use crate::error::LostReason;
+use crate::protocol::{Common, LeaveRequest, ReleaseRequest, ReleaseVerdict, Request};
+
+#[derive(Debug, Clone, Hash)]
+pub(in crate::keeper) struct PendingRelease {
+    kind: Kind,
+    question: Option<QuestionId>,
+    request: Option<RequestId>,
+    /// An earlier request may have been executed.
+    repeated: bool,
+    /// After this the server forgets it by itself.
+    pub(super) until: Time,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Leave,
+    /// All that was asked was refused, and so there should be nothing to be given back. A server that goes on refusing must
+    /// not have a list of these made longer and longer.
+    LeaveBestEffort,
+    /// The lease of this token (0 if it is not known), which was last confirmed under this epoch.
+    Release {
+        token: u64,
+        epoch: u64,
+        liveness: Duration,
+    },
+}
+
+impl PendingRelease {
+    pub(super) fn disconnected(&mut self) {
+        self.repeated |= self.request.take().is_some();
+    }
+}
+
+impl LockState {
+    pub(super) fn give_back(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        id: Id,
+        kind: Kind,
+        question: Option<QuestionId>,
+        until: Time,
+    ) {
+        core.locks_of.insert(id, self.name().clone());
+        self.releases.insert(id, PendingRelease { kind, question, request: None, repeated: false, until });
+        self.send_release(core, now, id);
+    }
+
+    /// Somebody must go on where a script stopped: a release of an id that nobody has.
+    pub(super) fn go_on(&mut self, core: &mut Core, now: Time, common: &Common) {
+        if common.again {
+            let nobody = Id::MAX - core.next_request;
+            let kind = Kind::Release { token: 0, epoch: 0, liveness: Duration::ZERO };
+            self.give_back(core, now, nobody, kind, None, now);
+        }
+    }
+
+    pub(super) fn send_release(&mut self, core: &mut Core, now: Time, id: Id) {
+        let Some(pending) = self.releases.get_mut(&id) else { return };
+        if !core.connected || pending.request.is_some() {
+            return;
+        }
+        let Kind::Release { token, epoch, liveness } = pending.kind else {
+            return core.to_leave.push((self.keys.name.clone(), id));
+        };
+        let request = Request::Release(ReleaseRequest {
+            keys: self.keys.clone(),
+            id: core.wire_id(id),
+            token,
+            liveness,
+            epoch,
+            floor: self.floor,
+            longest: self.longest,
+            last_token: self.last_token,
+            pace: self.pace,
+        });
+        pending.request = Some(core.send(now, What::Release(id), request));
+    }
+
+    /// Waiters that leave together leave with one request.
+    pub(super) fn send_leaves(&mut self, core: &mut Core, now: Time, mut ids: Vec<Id>) {
+        const BATCH: usize = 100;
+        ids.retain(|id| self.releases.get(id).is_some_and(|pending| pending.request.is_none()));
+        for batch in ids.chunks(if core.connected { BATCH } else { return }) {
+            let wire = batch.iter().map(|&id| core.wire_id(id)).collect();
+            let leave = Request::Leave(LeaveRequest { keys: self.keys.clone(), ids: wire });
+            let request = core.send(now, What::Leave(batch.to_vec()), leave);
+            for id in batch {
+                if let Some(pending) = self.releases.get_mut(id) {
+                    pending.request = Some(request);
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_release(&mut self, core: &mut Core, now: Time, id: Id, common: &Common, verdict: ReleaseVerdict) {
+        let Some(pending) = self.releases.get_mut(&id) else { return };
+        pending.request = None;
+        // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
+        let outcome = match verdict {
+            ReleaseVerdict::Released => Release::Released,
+            ReleaseVerdict::Unknown if pending.repeated => Release::Released,
+            ReleaseVerdict::Expired | ReleaseVerdict::Left | ReleaseVerdict::Unknown => {
+                Release::Lost(LostReason::Ended)
+            }
+        };
+        self.answer_release(core, id, outcome);
+        if common.again {
+            self.send_release(core, now, id);
+        } else {
+            self.forget_release(core, id);
+        }
+    }
+
+    pub(super) fn on_leave(&mut self, core: &mut Core, now: Time, ids: &[Id], common: &Common) {
+        for (index, &id) in ids.iter().enumerate() {
+            let Some(pending) = self.releases.get_mut(&id) else { continue };
+            pending.request = None;
+            if common.again && index == 0 {
+                self.send_release(core, now, id);
+            } else {
+                self.forget_release(core, id);
+            }
+        }
+    }
+
+    pub(super) fn release_refused(&mut self, core: &mut Core, now: Time, id: Id, again: Time, for_good: bool) {
+        let Some(pending) = self.releases.get_mut(&id) else { return };
+        pending.request = None;
+        if (for_good || pending.kind == Kind::LeaveBestEffort) && pending.until <= now {
+            self.forget_release(core, id);
+        } else {
+            core.timers.set(Timer::Release(id), again);
+        }
+    }
+
+    pub(super) fn answer_release(&mut self, core: &mut Core, id: Id, outcome: Release) {
+        core.timers.clear(&Timer::AnswerBy(id));
+        if let Some(question) = self.releases.get_mut(&id).and_then(|pending| pending.question.take()) {
+            core.answer(question, Outcome::Release(outcome));
+        }
+    }
+
+    pub(super) fn forget_release(&mut self, core: &mut Core, id: Id) {
+        core.timers.clear(&Timer::Release(id));
+        self.answer_release(core, id, Release::Unknown(core.cause.clone()));
+        if self.releases.remove(&id).is_some() {
+            core.locks_of.remove(&id);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! A waiter: from the call of an acquire to the grant, or to giving up.
+//!
+//! | phase | what the waiter waits for | request in flight | leaves it by |
+//! |---|---|---|---|
+//! | `Asking` | the reply to its acquire: the first, or the return after a loss | acquire, none while disconnected or refused | `queued` → `Queued`; `granted` or a message → below |
+//! | `Queued` | its turn: heartbeats keep its place | none, or an acquire that asks for its position | a grant → below; a return → `Asking` |
+//! | `Confirming` | the server's word for a grant that is short, or that only a message told | renew, none while disconnected or refused | `renewed` → granted or `Securing`; `lost` → `Asking` |
+//! | `Securing` | replicas, whether they have the grant | WAIT | enough → granted; too late or too few → `Confirming` |
+//!
+//! A grant that is long enough goes at once to `Securing`, where the lock needs replicas, or to its caller. A connection
+//! that breaks turns `Securing` into `Confirming`; every other phase stays, and asks again. A waiter may give up in each
+//! of them: then its place, or what it was granted, is given back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::core::Core;
+use super::grant::Grant;
+use super::lock::LockState;
+use super::release::Kind;
+use super::{ANSWER_TIMEOUT, Effect, Id, Refusal, RequestId, Timer, What};
+use crate::clock::Time;
+use crate::error::Fault;
+use crate::options::Spec;
+use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Request};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Mode {
+    /// Wait, for ever or for its timeout.
+    Wait,
+    /// The same, and hear of the ticket.
+    Enqueue,
+    /// Take the lock now or not at all.
+    Try,
+}
+
+/// See the table above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::keeper) enum Phase {
+    Asking,
+    Queued,
+    Confirming { token: u64 },
+    Securing { grant: Grant },
+}
+
+/// What the server may know of a waiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Trace {
+    /// Nothing was sent.
+    None,
+    /// All that was sent was refused.
+    Unlikely,
+    /// The server answered, or a request was cut off.
+    Likely,
+}
+
+#[derive(Debug, Clone, Hash)]
+pub(in crate::keeper) struct Waiter {
+    pub(super) spec: Arc<Spec>,
+    pub(super) about: About,
+    pub(super) mode: Mode,
+    called: Time,
+    timeout: Option<Time>,
+    pub(super) phase: Phase,
+    /// What is in flight for it.
+    pub(super) request: Option<RequestId>,
+    /// Zero until the server has given one.
+    pub(super) ticket: u64,
+    /// The epoch under which the server last confirmed the ticket.
+    pub(super) epoch: u64,
+    pub(super) rank: Option<u64>,
+    /// Whether its caller knows the ticket.
+    announced: bool,
+    pub(super) trace: Trace,
+    /// A confirmation came so late that little was left of the lease.
+    pub(super) late: bool,
+    /// What replicas said when too few had the grant.
+    pub(super) shortage: Option<Arc<str>>,
+}
+
+impl Waiter {
+    pub(super) fn disconnected(&mut self) {
+        if self.request.take().is_some() {
+            self.trace = Trace::Likely;
+        }
+        if let Phase::Securing { grant } = self.phase {
+            self.phase = Phase::Confirming { token: grant.token };
+        }
+    }
+}
+
+/// An acquire as its caller asks for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) about: About,
+    pub(crate) mode: Mode,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) called: Time,
+}
+
+impl LockState {
+    pub(super) fn acquire(&mut self, core: &mut Core, now: Time, id: Id, asked: Asked) {
+        let Asked { spec, about, mode, timeout, called } = asked;
+        self.liveness = self.liveness.max(spec.liveness);
+        self.buffer = self.buffer.max(spec.buffer);
+        self.longest = self.longest.max(spec.lease);
+        self.pace = self.pace.max(self.liveness / 3);
+        core.expect_within(spec.liveness / 3);
+        let timeout = timeout.map(|timeout| called + timeout);
+        let answer_by = (mode == Mode::Try).then_some(called + ANSWER_TIMEOUT);
+        if let Some(at) = timeout.or(answer_by) {
+            core.timers.set(Timer::Timeout(id), at);
+        }
+        let waiter = Waiter {
+            spec,
+            about,
+            mode,
+            called,
+            timeout,
+            phase: Phase::Asking,
+            request: None,
+            ticket: 0,
+            epoch: 0,
+            rank: None,
+            announced: false,
+            trace: Trace::None,
+            late: false,
+            shortage: None,
+        };
+        self.waiters.insert(id, waiter);
+        core.locks_of.insert(id, self.name().clone());
+        core.members += 1;
+        self.resume(core, now, id);
+    }
+
+    /// Sends the acquire of this waiter: the first, or the same again with the ticket that it has.
+    pub(super) fn send_acquire(&mut self, core: &mut Core, now: Time, id: Id, what: What) {
+        let Some(waiter) = self.waiters.get(&id) else { return };
+        let request = Request::Acquire(AcquireRequest {
+            keys: waiter.spec.keys.clone(),
+            id: core.wire_id(id),
+            wait: waiter.mode != Mode::Try,
+            claim: !core.can_kill,
+            lease: waiter.spec.lease,
+            liveness: self.liveness,
+            buffer: self.buffer,
+            heartbeat: self.heartbeat_interval(),
+            about: waiter.about.clone(),
+            ticket: waiter.ticket,
+            // A newcomer speaks for those of this client who were here before it: it must not be taken for a stranger
+            // by a server that lost their places.
+            epoch: if waiter.ticket == 0 { self.epoch } else { waiter.epoch },
+            floor: self.floor,
+            // One may have been granted or renewed since the last answer.
+            longest: self.longest,
+            last_token: self.last_token,
+            pace: self.pace,
+        });
+        let asks_for_position = matches!(what, What::Position(..));
+        let request = core.send(now, what, request);
+        if !asks_for_position && let Some(waiter) = self.waiters.get_mut(&id) {
+            waiter.request = Some(request);
+            waiter.trace = waiter.trace.max(Trace::Unlikely);
+            waiter.phase = Phase::Asking;
+        }
+    }
+
+    /// Sends what this waiter needs next, if anything: its acquire, or the confirmation of its grant.
+    pub(super) fn resume(&mut self, core: &mut Core, now: Time, id: Id) {
+        let Some(waiter) = self.waiters.get(&id) else { return };
+        if !core.connected || waiter.request.is_some() {
+            return;
+        }
+        match waiter.phase {
+            Phase::Asking => self.send_acquire(core, now, id, What::Acquire(id)),
+            Phase::Confirming { token } => self.confirm(core, now, id, token),
+            Phase::Queued | Phase::Securing { .. } => {}
+        }
+    }
+
+    pub(super) fn acquire_refused(&mut self, core: &mut Core, id: Id, again: Time) {
+        if let Some(waiter) = self.waiters.get_mut(&id) {
+            waiter.request = None;
+            self.reentering.remove(&id);
+            core.timers.set(Timer::Acquire(id), again);
+        }
+    }
+
+    pub(super) fn on_acquire(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        (request, sent): (RequestId, Time),
+        id: Id,
+        common: &Common,
+        verdict: AcquireVerdict,
+    ) {
+        let Some(waiter) = self.waiters.get_mut(&id) else {
+            // A place or a lease that nobody here wants is given back.
+            let known = self.releases.contains_key(&id) || self.leases.contains_key(&id);
+            let until = match verdict {
+                AcquireVerdict::Granted { left, .. } => now + left,
+                AcquireVerdict::Queued { .. } => now,
+                AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => return,
+            };
+            if !known {
+                self.give_back(core, now, id, Kind::Leave, None, until);
+            }
+            return;
+        };
+        waiter.trace = Trace::Likely;
+        // Also if a confirmation has overtaken it.
+        self.reentering.remove(&id);
+        // It may also be the answer to a question for its position.
+        let was_asked = waiter.request == Some(request);
+        if was_asked {
+            waiter.request = None;
+        }
+        if matches!(waiter.phase, Phase::Confirming { .. } | Phase::Securing { .. }) {
+            return; // A push came first: its confirmation is under way and will tell.
+        }
+        if was_asked {
+            waiter.phase = Phase::Queued;
+        }
+        match verdict {
+            AcquireVerdict::Granted { token, left } => {
+                waiter.epoch = common.epoch;
+                if let Some(own) = &common.own
+                    && waiter.ticket == 0
+                    && waiter.mode != Mode::Try
+                {
+                    waiter.ticket = own.ticket;
+                }
+                self.granted(core, now, id, Grant::replied(token, sent, left));
+            }
+            AcquireVerdict::Queued { ticket, rank } => {
+                self.kept_alive(sent);
+                self.on_queued(core, id, common.epoch, ticket, rank);
+                if common.again {
+                    self.heartbeat(core, now);
+                }
+            }
+            // It stopped at its batch limit: the lock may be free behind those who died.
+            AcquireVerdict::Busy(_) if common.again => {
+                waiter.phase = Phase::Asking;
+                self.resume(core, now, id);
+            }
+            AcquireVerdict::Busy(holder) => {
+                let recovering_for = common.recovering_for();
+                let why = Refusal::Busy { holder, waiting: common.waiting, recovering_for };
+                self.remove_waiter(core, id);
+                core.effects.push(Effect::Refused { id, why });
+            }
+            AcquireVerdict::Disbelieved => {
+                // It starts anew.
+                let ticket = std::mem::replace(&mut waiter.ticket, 0);
+                waiter.epoch = 0;
+                waiter.phase = Phase::Asking;
+                self.order.remove(&(ticket, id));
+                (self.floor, self.last_token) = (0, 0);
+                self.resume(core, now, id);
+            }
+        }
+        self.reenter(core, now);
+    }
+
+    fn on_queued(&mut self, core: &mut Core, id: Id, epoch: u64, ticket: u64, rank: u64) {
+        let Some(waiter) = self.waiters.get_mut(&id) else { return };
+        waiter.epoch = epoch;
+        waiter.rank = Some(rank);
+        self.order.remove(&(waiter.ticket, id));
+        self.order.insert((ticket, id));
+        self.has_ticket(core, id, ticket);
+    }
+
+    /// The server has given a waiter its place.
+    pub(super) fn has_ticket(&mut self, core: &mut Core, id: Id, ticket: u64) {
+        let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.mode != Mode::Try) else { return };
+        waiter.ticket = ticket;
+        if !std::mem::replace(&mut waiter.announced, true) {
+            core.effects.push(Effect::Queued { id, ticket });
+        }
+    }
+
+    pub(super) fn timed_out(&mut self, core: &mut Core, now: Time, id: Id) {
+        let Some(waiter) = self.waiters.get(&id) else { return };
+        let waited = now.since(waiter.called);
+        let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence(now));
+        let why = match waiter.timeout {
+            Some(timeout) if timeout <= now => {
+                Refusal::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause }
+            }
+            _ => Refusal::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
+        };
+        self.refuse(core, now, id, why);
+    }
+
+    pub(super) fn refuse(&mut self, core: &mut Core, now: Time, id: Id, why: Refusal) {
+        if self.waiters.contains_key(&id) {
+            self.abandon(core, now, id);
+            core.effects.push(Effect::Refused { id, why });
+        }
+    }
+
+    /// Gives up the place of a waiter, or whatever it was granted meanwhile.
+    pub(super) fn abandon(&mut self, core: &mut Core, now: Time, id: Id) {
+        let Some(waiter) = self.remove_waiter(core, id) else { return };
+        let until = now + waiter.spec.liveness + waiter.spec.buffer;
+        match waiter.trace {
+            Trace::None => {}
+            Trace::Unlikely if waiter.request.is_none() => {
+                self.give_back(core, now, id, Kind::LeaveBestEffort, None, until);
+            }
+            Trace::Unlikely | Trace::Likely => self.give_back(core, now, id, Kind::Leave, None, until),
+        }
+    }
+
+    /// Takes a waiter out of all places.
+    pub(super) fn remove_waiter(&mut self, core: &mut Core, id: Id) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&id)?;
+        core.locks_of.remove(&id);
+        core.members -= 1;
+        core.timers.clear(&Timer::Timeout(id));
+        core.timers.clear(&Timer::Acquire(id));
+        self.order.remove(&(waiter.ticket, id));
+        self.reentering.remove(&id);
+        if self.order.is_empty() {
+            core.timers.clear(&Timer::Heartbeat(self.name().clone()));
+        }
+        Some(waiter)
+    }
+}

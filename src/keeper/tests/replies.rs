@@ -1,0 +1,105 @@
+//! Replies as single cases make them up: a word and what matters of the rest.
+
+use std::time::Duration;
+
+use crate::inspect::{Holder, QueuedWaiter};
+use crate::keeper::machine::{Machine, RequestId, What};
+use crate::protocol::{
+    AcquireVerdict, BreakVerdict, Common, HeartbeatVerdict, Inspected, OwnLease, ReleaseVerdict, RenewVerdict, Reply,
+    Verb, Verdict,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Word {
+    #[default]
+    Unknown,
+    Granted,
+    Queued,
+    Busy,
+    Refused,
+    Alive,
+    Renewed,
+    Broken,
+    Lost,
+    Released,
+    Expired,
+    Left,
+    State,
+    Told,
+    Ended,
+}
+
+/// All that a reply may say. What its word has no use for is not said.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Answer {
+    pub(super) word: Word,
+    pub(super) epoch: u64,
+    pub(super) stamp: u64,
+    pub(super) token: u64,
+    pub(super) waiting: u64,
+    pub(super) lease_left: Duration,
+    pub(super) recover_left: Duration,
+    pub(super) pace: Duration,
+    pub(super) longest: Duration,
+    pub(super) own: Option<OwnLease>,
+    pub(super) again: bool,
+    pub(super) left: Duration,
+    pub(super) granted_token: u64,
+    pub(super) ticket: u64,
+    pub(super) rank: Option<u64>,
+    pub(super) held: Option<Box<Holder>>,
+    pub(super) page: Vec<QueuedWaiter>,
+}
+
+impl Answer {
+    /// The reply to this request, if its word is one of the request's verb.
+    pub(super) fn to(self, machine: &Machine, request: RequestId) -> Reply {
+        let verb = machine.core.requests.get(&request).map(|sent| match &sent.what {
+            What::Acquire(_) | What::Position(..) => Verb::Acquire,
+            What::Heartbeat => Verb::Heartbeat,
+            What::Renew(_) | What::Confirm(_) => Verb::Renew,
+            What::Release(_) => Verb::Release,
+            What::Leave(_) => Verb::Leave,
+            What::Question(_) if self.word == Word::State => Verb::Inspect,
+            What::Question(_) => Verb::Break,
+            What::Replicate(_) => panic!("replicas do not reply like this"),
+        });
+        // Nobody looks at the reply to a request that was forgotten.
+        let verdict = verb.map_or(Verdict::Leave, |verb| self.verdict(verb));
+        let Self { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again, .. } = self;
+        let common = Common { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again };
+        Reply { common, verdict }
+    }
+
+    fn verdict(&self, verb: Verb) -> Verdict {
+        let left = self.left;
+        match (verb, self.word) {
+            (Verb::Acquire, Word::Granted) => {
+                Verdict::Acquire(AcquireVerdict::Granted { token: self.granted_token, left })
+            }
+            (Verb::Acquire, Word::Queued) => Verdict::Acquire(AcquireVerdict::Queued {
+                ticket: self.ticket,
+                rank: self.rank.expect("the rank of a waiter in the queue"),
+            }),
+            (Verb::Acquire, Word::Busy) => Verdict::Acquire(AcquireVerdict::Busy(self.held.clone())),
+            (Verb::Acquire, Word::Refused) => Verdict::Acquire(AcquireVerdict::Disbelieved),
+            (Verb::Heartbeat, Word::Alive) => Verdict::Heartbeat(HeartbeatVerdict::Alive { rank: self.rank }),
+            (Verb::Heartbeat, Word::Unknown) => Verdict::Heartbeat(HeartbeatVerdict::Unknown),
+            (Verb::Renew, Word::Renewed) => Verdict::Renew(RenewVerdict::Renewed { left }),
+            (Verb::Renew, Word::Broken) => Verdict::Renew(RenewVerdict::Broken),
+            (Verb::Renew, Word::Lost) => Verdict::Renew(RenewVerdict::Lost),
+            (Verb::Release, Word::Released) => Verdict::Release(ReleaseVerdict::Released),
+            (Verb::Release, Word::Expired) => Verdict::Release(ReleaseVerdict::Expired),
+            (Verb::Release, Word::Left) => Verdict::Release(ReleaseVerdict::Left),
+            (Verb::Release, Word::Unknown) => Verdict::Release(ReleaseVerdict::Unknown),
+            (Verb::Leave, Word::Left) => Verdict::Leave,
+            (Verb::Inspect, Word::State) => {
+                Verdict::Inspect(Inspected { holder: self.held.clone(), queue: self.page.clone() })
+            }
+            (Verb::Break, Word::Told) => Verdict::Break(BreakVerdict::Told { left }),
+            (Verb::Break, Word::Ended) => Verdict::Break(BreakVerdict::Ended),
+            (Verb::Break, Word::Unknown) => Verdict::Break(BreakVerdict::Unknown),
+            (verb, word) => panic!("{verb:?} does not reply {word:?}"),
+        }
+    }
+}
