@@ -3,9 +3,10 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas demo
+.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
+	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
 	@echo "make test        all tests, each on private Redis servers"
 	@echo "make test-all    all of the above, longer failover runs of Sentinel and Cluster, and test-matrix"
 	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and at Sentinel and Cluster;"
@@ -22,16 +23,25 @@ help:
 	@echo "make scripts     writes the scripts as they are sent to lua/rendered; make lint-lua: luacheck on them"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
 	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
-	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas"
+	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas;"
+	@echo "                 make bench-timeline: where each microsecond goes, thread by thread (needs perf, and root)"
 	@echo "make setup       only what the other targets need: a redis-server and the crates"
 
 setup:
 	@$(with_redis) && echo "redis-server: $$FAIRLOCK_REDIS_SERVER"
 	cargo fetch
 
+# These tests compute all the time, so they are optimized: that takes less time than it saves.
+quick:
+	$(with_redis) cargo --config profile.dev.package.fairlock.opt-level=2 test --features cli --lib --test model
+
+# These wait for servers and timers most of the time, so two of them share a core.
+waiting := $(filter-out model,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs)))
 test:
 	-./scripts/fetch-servers.sh redis-5.0
-	$(with_redis) cargo test --features cli
+	$(MAKE) quick
+	$(with_redis) RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) cargo test --features cli --bins $(waiting:%=--test %)
+	cargo test --features cli --doc
 	OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 
 test-all: test
@@ -93,6 +103,9 @@ bench:
 
 bench-replicas:
 	$(with_redis) cargo bench --bench replicas
+
+bench-timeline:
+	$(with_redis) cargo bench --bench timeline
 
 bench-peers:
 	$(with_redis) ./benches/peers/run.sh $(ROWS)

@@ -1,6 +1,6 @@
 //! The lock beside others on one server, in turn: `make bench-peers`, which sets them up. README.md tells how to read it.
 //!
-//! Each lock is a process of its own that is told by a line what to do: `cycles N`, answered by the time of a cycle in
+//! Each lock is a process of its own that is told by a line what to do: `cycles N`, answered by the median time of a cycle in
 //! microseconds, or `contend N`, answered by N times at which it was granted the lock and began to release it.
 
 #![allow(unreachable_pub, clippy::expect_used, clippy::unwrap_used)]
@@ -14,7 +14,8 @@ use std::time::Duration;
 use fairlock::Lock;
 use kit::{
     client::{acquire, connect, release},
-    place::now_ns,
+    machine,
+    place::{PLACEMENTS, Placement, now_ns},
     roles::{self, Helper, serve},
     stats::{each, median, quantile, ratio},
     table::Table,
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
     let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(15);
     let server = RedisServer::builder().tcp().plain().start();
     let _urgent = kit::place::Urgent::become_so();
-    let mut table = Table::default();
+    let mut table = Table::new();
     cycles(rounds, &server, &mut table);
     hand_offs(rounds, &server, &mut table);
     table.verdict()
@@ -63,26 +64,30 @@ fn start_this(server: &RedisServer) -> Helper {
 fn cycles(rounds: usize, server: &RedisServer, table: &mut Table) {
     let mut this = start_this(server);
     for name in ["redislock", "rslock", "redis-fifo-lock"] {
-        let row = format!("cycles per second beside {name}, free");
         let Some(mut peer) = start_peer(name, server) else {
-            table.skipped(&row, "it was not set up, see the lines before");
+            table.skipped(&format!("cycles per second beside {name}"), "it was not set up, see the lines before");
             continue;
         };
-        let cycle = |helper: &mut Helper| helper.ask(&format!("cycles {CYCLES}")).parse::<f64>().expect("a time");
-        let mut times = [const { Vec::new() }; 2];
-        for round in 0..=rounds {
-            let measured = [cycle(&mut this), cycle(&mut peer)];
-            // The first one warms up.
-            if round > 0 {
-                times.iter_mut().zip(measured).for_each(|(times, time)| times.push(time));
+        for placement in PLACEMENTS {
+            placement.put(server.pid(), &[this.pid(), peer.pid()]);
+            let quiet = placement != Placement::Free || !machine::is_busy();
+            let cycle = |helper: &mut Helper| helper.ask(&format!("cycles {CYCLES}")).parse::<f64>().expect("a time");
+            let mut times = [const { Vec::new() }; 2];
+            for round in 0..=rounds {
+                let measured = [cycle(&mut this), cycle(&mut peer)];
+                // The first one warms up.
+                if round > 0 {
+                    times.iter_mut().zip(measured).for_each(|(times, time)| times.push(time));
+                }
             }
-        }
-        let [this, other] = &times;
-        let faster = ratio(other, this);
-        let made = format!("{:.0} beside {:.0}", 1e6 / median(this), 1e6 / median(other));
-        match name {
-            "redis-fifo-lock" => table.note(&row, &format!("{faster:.2} ({made})")),
-            _ => table.row(&row, faster, &made),
+            let [this, other] = &times;
+            let faster = ratio(other, this);
+            let made = format!("{:.0} beside {:.0}", 1e6 / median(this), 1e6 / median(other));
+            let row = format!("cycles per second beside {name}, {}", placement.name());
+            match (name, placement) {
+                ("redislock" | "rslock", Placement::Free) => table.row_if_quiet(quiet, &row, faster, &made),
+                _ => table.note(&row, &format!("{faster:.2} ({made})")),
+            }
         }
         peer.end();
     }
@@ -94,6 +99,8 @@ fn hand_offs(rounds: usize, server: &RedisServer, table: &mut Table) {
     let peers: Option<Vec<Helper>> = (0..PROCESSES).map(|_| start_peer("redis-fifo-lock", server)).collect();
     let Some(mut peers) = peers else { return table.skipped(row, "it was not set up, see the lines before") };
     let mut these: Vec<Helper> = (0..PROCESSES).map(|_| start_this(server)).collect();
+    let all: Vec<u32> = these.iter().chain(&peers).map(Helper::pid).collect();
+    Placement::Free.put(server.pid(), &all);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..=rounds {
         let measured = [contended(&mut these), contended(&mut peers)];

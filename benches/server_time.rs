@@ -11,7 +11,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let rounds = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(15);
     let _urgent = kit::place::Urgent::become_so();
-    let mut table = kit::table::Table::default();
+    let mut table = kit::table::Table::new();
     server_time::measure(rounds, &mut table);
     table.verdict()
 }

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         assert!(known.contains(&name.as_str()), "no group {name:?}: there are {known:?}");
     }
     let _urgent = kit::place::Urgent::become_so();
-    let mut table = Table::default();
+    let mut table = Table::new();
     for group in GROUPS.iter().filter(|group| names.is_empty() || names.iter().any(|name| *name == group.name)) {
         let start = Instant::now();
         (group.measure)(rounds, &mut table);

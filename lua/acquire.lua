@@ -1,8 +1,8 @@
--- acquire: take the lock, or join its queue, or return to it with the ticket of before. Sending it twice changes nothing.
+-- acquire: take the lock, or join its queue, or re-enter the queue with an old ticket. Sending it twice changes nothing.
 -- KEYS: lock waiters
 -- ARGV: id wait claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner ticket epoch floor longest_us last_token pace_us
 --   wait: 1 join the queue, 0 only try · claim: 1 grant no more than a claim · ticket: 0 for a new one
---   secret: what messages to the caller repeat · epoch: under which the ticket was confirmed, 0 for none
+--   secret: messages to the caller repeat it · epoch: under which the ticket was confirmed, 0 for none
 --   floor longest_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
 -- REPLY: granted left_us granted_token | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | refused
 local id, wait, claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, longest_us, last_token, pace_us =
@@ -26,7 +26,7 @@ end
 if now < recover_until then token = max(token, last_token) end
 
 if holder == id and cut == 1 then
-  -- The lease was granted before data was lost; what came after it is not known. The waiter returns to its place.
+  -- The lease was granted before the loss of data; later grants are not known. The waiter returns to its place.
   holder, holder_end, cut = '', 0, 0
 end
 if epoch == 0 then
@@ -49,19 +49,19 @@ if holder ~= id then
       place = stamp
     end
     if waiting > 0 or holder ~= '' or now < recover_until then
-      -- The caller will wait, or other waiters of its client do: they are alive.
+      -- The caller will wait, or other waiters of its client do: this is a sign of life of their session.
       -- include refresh
     end
   end
 end
 -- include promote
-local lenient = false -- a server without memory lets nobody in
+local lenient = false -- a server without memory admits no new waiters
 -- include commit
 
 if holder == id then
   word, told = 'granted', {'left_us', holder_end - now, 'granted_token', holder_token}
 elseif joins then
-  -- A new ticket is the last.
+  -- A new ticket is the last one.
   word, told = 'queued', {'ticket', place, 'rank', (queued or ticket > 0) and call('ZRANK', waiters, id) or waiting - 1}
 else
   word = 'busy'

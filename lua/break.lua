@@ -1,7 +1,7 @@
--- break: an operator ends a lease. Its holder is told, and the lease is not renewed any more: it ends when the holder
--- answers, or at its end. Saying it again tells again. `force` ends it at once, whether the holder knows or not; also if
--- a recovery is open, which then ends; with token 0 it ends the recovery alone. Clients whose heartbeats are known have
--- the time to return to their places.
+-- break: an operator breaks a lease. Its holder is told, and the lease is not renewed any more: it ends when the holder
+-- releases it, or expires. Another call tells the holder again. `force` ends the lease at once, whether the holder knows or
+-- not, and also ends a recovery; with token 0 it ends only the recovery. Clients whose heartbeat interval is known have the
+-- time to return to their places.
 -- KEYS: lock waiters
 -- ARGV: token force
 -- REPLY: told left_us | ended left_us | unknown left_us
@@ -16,7 +16,7 @@ if holder ~= '' and holder_token == their_token then
   word, told = 'told', {'left_us', holder_end - now}
   local entry = cmsgpack.unpack(call('HGET', lock, holder))
   messages[1] = {entry, 'break', holder, holder_token, holder_ticket, holder_end - now}
-  -- In a recovery a lease comes back if no newer token is known. A lease that was ended on purpose must not.
+  -- In a recovery a lease can be re-asserted if no newer token is known. A lease that was broken must not be.
   token = max(token, their_token + 1)
   stamp = max(stamp, token)
   if force == '1' then
@@ -29,7 +29,7 @@ elseif their_token == 0 and force == '1' and now < recover_until then
   word = 'ended'
 end
 if word == 'ended' and now < recover_until then
-  -- The recovery waits only for waiters that are on their way back, and no client prolongs it.
+  -- From now on the recovery waits only for waiters that are returning, and no client prolongs it.
   local ends_by = now + 3 * pace
   recover_for = MOST_US
   -- include cut_short

@@ -1,5 +1,5 @@
--- heartbeat: one session says that it is alive, for all of its waiters, and lets the queue move on where it can.
--- It creates no entries: what it does not know, the client re-enters.
+-- heartbeat: keeps a session alive, for all of its waiters, and promotes the queue where it can.
+-- It creates no entries: the client re-enters waiters that the server does not know.
 -- KEYS: lock waiters
 -- ARGV: client liveness_us buffer_us heartbeat_us ids...
 --   ids: the session's first waiters, in the order of their tickets

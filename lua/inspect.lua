@@ -1,7 +1,7 @@
--- inspect: who holds the lock and who waits, a page at a time. It writes nothing.
+-- inspect: the holder and the waiters, a page at a time. It writes nothing.
 -- KEYS: lock waiters
 -- ARGV: after count
---   after: the last ticket of the page before, 0 for the first · count: waiters on a page
+--   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
 -- REPLY: state [held_id held_token held_label held_owner held_us held_broken] page {id, ticket, label, owner, waited_us, alive}...
 local after, count = ARGV[1], ARGV[2]
 -- include keys

@@ -1,4 +1,4 @@
--- leave: waiters give up their places; what was granted to them meanwhile is given back.
+-- leave: waiters give up their places; a lease that was granted to one of them meanwhile is released.
 -- KEYS: lock waiters
 -- ARGV: ids...
 -- REPLY: left

@@ -1,8 +1,8 @@
--- renew: prolong a lease, which also confirms a claim; or restore what is left of it after data was lost.
+-- renew: renew a lease, or confirm a claim; after a loss of data, re-assert what is left of the lease.
 -- A lease that has ended is never revived.
 -- KEYS: lock waiters
 -- ARGV: id token lease_us liveness_us channel secret label owner epoch floor left_us pace_us
---   lease_us: how long from now · left_us: what is left by the holder's own clock · epoch floor pace_us: see lib/restore.lua
+--   lease_us: its length from now on · left_us: what is left by the holder's clock · epoch floor pace_us: see lib/restore.lua
 -- REPLY: renewed left_us | broken left_us | lost
 local id, their_token, lease_us, liveness_us, channel, secret, label, owner, their_epoch, floor, left_us, pace_us = unpack(ARGV)
 their_token, lease_us, liveness_us = tonumber(their_token), tonumber(lease_us), tonumber(liveness_us)
@@ -25,7 +25,7 @@ elseif mine and cut == 0 then
   holder_end = max(holder_end, now + lease_us)
 elseif believed and now < recover_until and left_us > 0 and token <= their_token
   and (holder == '' or holder == id or holder_token < their_token) then
-  -- Nothing was granted since. What is found is from before: an older lease, or the id's own place in the queue.
+  -- Nothing was granted since. The state found is older: it has an earlier lease, or the id's own place in the queue.
   word = 'renewed'
   if own_entry and id ~= found_holder and not lost then leaving[1], leaving[id], waiting = id, true, waiting - 1 end
   token = their_token

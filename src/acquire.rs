@@ -1,4 +1,4 @@
-//! Acquiring: builders that are futures, awaited or waited for on the spot.
+//! Acquiring: builders that are futures; callers await them or wait on the spot.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -19,7 +19,7 @@ use crate::options::{Spec, check_text, in_bounds};
 use crate::protocol::{About, random_name};
 use crate::wakers::poll;
 
-/// What every kind of acquire can be told.
+/// The settings of every kind of acquire.
 #[derive(Clone)]
 struct Plan {
     handle: Arc<Handle>,
@@ -40,7 +40,7 @@ impl Plan {
         check_text("the owner", &self.owner)?;
         let secret = random_name().into();
         let about = About { secret, label: self.label.clone(), owner: self.owner.clone() };
-        // Without time to wait it is a try, and what a try waits for is the answer.
+        // Without time to wait it is a try, which waits only for the answer.
         let (mode, timeout) = match (mode, self.timeout) {
             (Mode::Wait, Some(Duration::ZERO)) => (Mode::Try, None),
             (mode, timeout) => (mode, timeout.map(in_bounds)),
@@ -53,7 +53,7 @@ impl Plan {
     }
 }
 
-/// An acquire from its making to its result.
+/// An acquire from its creation to its result.
 struct Attempt<F> {
     plan: Plan,
     mode: Mode,
@@ -71,7 +71,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
         Self { plan, mode, stage: Stage::Planned }
     }
 
-    /// One that was started, as another kind of attempt.
+    /// A started one, as another kind of attempt.
     fn going_on(plan: Plan, mode: Mode, acquiring: Acquiring) -> Self {
         let operation = Operation::relayed(&plan.handle.wakers, acquiring.into());
         let stage = Stage::Running { operation, cancelled: plan.watch() };
@@ -83,7 +83,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
         self.poll_by(context, |operation, context| operation.poll_unpin(context))
     }
 
-    /// Waits on the spot: a keeper may call the waker of a thread that is blocked here.
+    /// Waits on the spot. The waker only unparks the thread that is blocked here, so a keeper may call it.
     fn blocking(mut self) -> F::Output {
         block_on(poll_fn(|context| self.poll_by(context, |operation, context| operation.future.poll_unpin(context))))
     }
@@ -95,7 +95,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
     ) -> Poll<F::Output> {
         let polled = self.advance(context, poll);
         if polled.is_ready() {
-            // Whatever is under way is given up.
+            // Gives up the attempt that is under way.
             self.stage = Stage::Resolved;
         }
         polled
@@ -106,7 +106,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
         context: &mut Context<'_>,
         poll: impl FnOnce(&mut Operation<F>, &mut Context<'_>) -> Poll<F::Output>,
     ) -> Poll<F::Output> {
-        // What was started before a fork is answered in the parent alone.
+        // An attempt that was started before a fork is answered in the parent only.
         if self.plan.handle.is_forked() {
             return Poll::Ready(Err(Fault::Forked.into()));
         }
@@ -120,7 +120,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
         let Stage::Running { operation, cancelled } = &mut self.stage else {
             panic!("the future of an acquire was polled after it had resolved");
         };
-        // With the waker of the caller itself: whoever cancels is no keeper.
+        // With the caller's own waker, because `cancel` is not called on a keeper.
         if cancelled.as_mut().is_some_and(|cancelled| cancelled.poll(context).is_ready()) {
             return Poll::Ready(Err(Failed::Cancelled));
         }
@@ -135,21 +135,21 @@ macro_rules! builder {
                 Self { attempt: Attempt::new(Plan::new(handle, spec, label), Mode::$mode) }
             }
 
-            /// What others see of this acquire in [`inspect`](crate::Lock::inspect): at most 4096 bytes (default: the
+            /// The label that others see in [`inspect`](crate::Lock::inspect): at most 4096 bytes (default: the
             /// client's [label](crate::ClientBuilder::label)).
             pub fn label(mut self, label: impl Into<String>) -> Self {
                 self.attempt.plan.label = label.into().into();
                 self
             }
 
-            /// On whose behalf it is made, for others to see: at most 4096 bytes (default empty).
+            /// The owner that others see, for whom the acquire is made: at most 4096 bytes (default empty).
             pub fn owner(mut self, owner: impl Into<String>) -> Self {
                 self.attempt.plan.owner = owner.into().into();
                 self
             }
 
-            /// Fails with `Cancelled` as soon as [`Canceller::cancel`] is called, from whichever thread, and leaves the
-            /// queue. For those that wait on the spot; one that is awaited is cancelled by dropping it.
+            /// Fails with `Cancelled` as soon as [`Canceller::cancel`] is called, from any thread, and leaves the
+            /// queue. For acquires that wait on the spot; an awaited one is cancelled by dropping it.
             pub fn cancelled_by(mut self, canceller: &Canceller) -> Self {
                 self.attempt.plan.canceller = Some(canceller.clone());
                 self
@@ -179,17 +179,18 @@ macro_rules! shown {
     };
 }
 
-/// An acquire: await it, or wait on the spot with [`blocking`](Acquire::blocking). What it is told after its first poll
-/// is of no effect.
+/// An acquire: await it, or wait on the spot with [`blocking`](Acquire::blocking). Settings after its first poll have
+/// no effect.
 ///
-/// Await it without a timeout, or with one, but not inside of `tokio::time::timeout` in a loop: each turn of such a loop
-/// would join the queue anew, at its end.
+/// Await it with or without a [`timeout`](Acquire::timeout), but not inside `tokio::time::timeout` in a loop: each turn
+/// of such a loop would join the queue again, at its end.
 ///
 /// # Errors
 /// [`AcquireError`].
 ///
 /// # Cancel safety
-/// Dropped, it leaves the queue; a grant that was on its way is given back. The place in the queue is lost.
+/// If the future is dropped, the waiter leaves the queue, and a grant that is on its way is released. The place in the
+/// queue is lost.
 ///
 /// # Examples
 /// ```no_run
@@ -210,14 +211,14 @@ pub struct Acquire {
     attempt: Attempt<Resolving>,
 }
 
-/// A try: await it, or wait on the spot with [`blocking`](TryAcquire::blocking). It resolves within 5 seconds, or by its
-/// [`timeout`](TryAcquire::timeout).
+/// A try: await it, or wait on the spot with [`blocking`](TryAcquire::blocking). It resolves within 5 seconds, or by
+/// its [`timeout`](TryAcquire::timeout).
 ///
 /// # Errors
 /// [`TryAcquireError`].
 ///
 /// # Cancel safety
-/// Dropped, it gives back what may have been granted.
+/// If the future is dropped, a grant that is on its way is released.
 ///
 /// # Examples
 /// ```no_run
@@ -244,7 +245,7 @@ pub struct TryAcquire {
 /// [`AcquireError`].
 ///
 /// # Cancel safety
-/// Dropped, it leaves the queue.
+/// If the future is dropped, the waiter leaves the queue.
 ///
 /// # Examples
 /// ```no_run
@@ -265,18 +266,19 @@ builder!(TryAcquire, Try);
 builder!(Enqueue, Enqueue);
 
 impl Acquire {
-    /// Gives up after this time (default: waits for ever). It returns by then also when the server cannot be reached. What
-    /// waiting does not mend, such as a wrong password, ends it at once with [`Fault::Connect`] or [`Fault::Refused`].
+    /// Gives up after this time (default: waits for ever). It returns by then even if the server cannot be reached. An
+    /// error that waiting does not mend, such as a wrong password, ends it at once with [`Fault::Connect`] or
+    /// [`Fault::Refused`].
     ///
-    /// Without any time, `Duration::ZERO`, it is a try: it is granted at once or times out, as soon as the server answers.
-    /// Other times are brought between a millisecond and 366 days.
+    /// With `Duration::ZERO` it is a try: it is granted at once or times out, as soon as the server answers. Other
+    /// times are clamped to between a millisecond and 366 days.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.attempt.plan.timeout = Some(timeout);
         self
     }
 
-    /// Waits on the spot; no async runtime is needed. See [`Operation::blocking`] for what blocks within one. To end the
-    /// wait from another thread, use [`cancelled_by`](Self::cancelled_by).
+    /// Waits on the spot; no async runtime is needed. [`Operation::blocking`] says what this blocks in a runtime. To
+    /// end the wait from another thread, use [`cancelled_by`](Self::cancelled_by).
     ///
     /// # Errors
     /// As when awaited.
@@ -284,14 +286,14 @@ impl Acquire {
         Ok(self.attempt.blocking()?)
     }
 
-    /// Acquires, runs the job while holding the lock, and releases, see [`Lock::run`](crate::Lock::run).
+    /// Acquires the lock, runs the job while holding it, and releases it, see [`Lock::run`](crate::Lock::run).
     ///
     /// # Errors
-    /// [`RunError::Acquire`] if the lock was not acquired, [`RunError::Lost`] if the lease was lost, also when the job
+    /// [`RunError::Acquire`] if the lock was not acquired, [`RunError::Lost`] if the lease was lost, even if the job
     /// ended after that.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the job is, and the lock is given back.
+    /// If the future is dropped, the job is dropped and the lock is released.
     pub fn run<F, Fut, T>(self, job: F) -> Operation<impl Future<Output = Result<T, RunError>> + use<F, Fut, T>>
     where
         F: FnOnce(Held) -> Fut,
@@ -312,7 +314,7 @@ impl Acquire {
             guard.check()?;
             match guard.release().await {
                 Err(ReleaseError::Lost(lost)) => Err(lost.into()),
-                // The job ended under its lease. Whether the server has heard of it is the keeper's business.
+                // The job ended under its lease. The keeper sees to it that the server hears of the release.
                 _ => Ok(value),
             }
         })
@@ -327,8 +329,8 @@ impl Future for Acquire {
 }
 
 impl TryAcquire {
-    /// How long it waits for the server's answer (default 5 seconds), between a millisecond and 366 days. Then it fails with
-    /// [`Fault::Unavailable`].
+    /// How long it waits for the server's answer (default 5 seconds), between a millisecond and 366 days. After that it
+    /// fails with [`Fault::Unavailable`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.attempt.plan.timeout = Some(timeout);
         self
@@ -351,8 +353,8 @@ impl Future for TryAcquire {
 }
 
 impl Enqueue {
-    /// Gives up after this time, between a millisecond and 366 days (default: waits for ever). It is counted from the first
-    /// poll of this, not from the ticket, and goes on for the [`Waiting`].
+    /// Gives up after this time, between a millisecond and 366 days (default: waits for ever). The time counts from the
+    /// first poll of this future, not from the ticket, and goes on in the [`Waiting`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.attempt.plan.timeout = Some(timeout);
         self
@@ -377,7 +379,7 @@ impl Future for Enqueue {
     }
 }
 
-/// Why an attempt failed, before its kind says what that means.
+/// Why an attempt failed, before its kind turns that into an error.
 enum Failed {
     Refused(Refusal),
     NotTaken(Duration),
@@ -485,7 +487,7 @@ impl Future for Queueing {
         if let Some(ticket) = ticket {
             return Poll::Ready(Ok((ticket, acquiring)));
         }
-        // No ticket will come: the keeper has said why, or is gone.
+        // No ticket will come: the keeper has sent the reason, or is gone.
         let mut resolving = Resolving(acquiring);
         let Poll::Ready(result) = resolving.poll_unpin(context) else {
             self.0 = Some(resolving.0);
@@ -495,13 +497,13 @@ impl Future for Queueing {
     }
 }
 
-/// A place in the queue: await it for the lock, or wait on the spot with [`blocking`](Waiting::blocking).
+/// A place in the queue: await it to get the lock, or wait on the spot with [`blocking`](Waiting::blocking).
 ///
 /// # Errors
 /// [`AcquireError`].
 ///
 /// # Cancel safety
-/// Dropped, it leaves the queue; a grant that was on its way is given back.
+/// If it is dropped, the waiter leaves the queue, and a grant that is on its way is released.
 ///
 /// # Examples
 /// See [`Enqueue`].
@@ -518,18 +520,18 @@ impl Waiting {
         Self { ticket, attempt: Attempt::going_on(plan, Mode::Enqueue, acquiring) }
     }
 
-    /// The ticket: lower ones are served first.
+    /// The ticket: lower tickets are served first.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
 
-    /// The position in the queue: 1 for the next one to be granted, 0 if it was granted already. One round trip.
+    /// The position in the queue: 1 for the first waiter, 0 if the lock was granted already. One round trip.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
     ///
     /// # Cancel safety
-    /// The future may be dropped at any time. It borrows nothing, so that it can be awaited beside the wait itself.
+    /// The future may be dropped at any time. It borrows nothing, so it can be awaited beside the wait itself.
     pub fn position(&self) -> Operation<impl Future<Output = Result<u64, Fault>> + Send + Sync + use<>> {
         let handle = self.attempt.plan.handle.clone();
         let waiter = match &self.attempt.stage {

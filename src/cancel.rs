@@ -1,4 +1,4 @@
-//! Ending acquires that wait, from any thread.
+//! Cancelling acquires from any thread.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
-/// Ends acquires that wait, from any thread: of the acquires that were given it with
-/// [`cancelled_by`](crate::Acquire::cancelled_by), those under way and those to come. Clones are the same canceller.
+/// Cancels acquires from any thread: those that were given it with [`cancelled_by`](crate::Acquire::cancelled_by), both
+/// under way and later ones. Clones are the same canceller.
 ///
-/// An awaited acquire is cancelled by dropping its future; this is for those that wait on the spot.
+/// An awaited acquire is cancelled by dropping its future. This is for acquires that wait on the spot.
 ///
 /// # Examples
 /// ```no_run
@@ -36,12 +36,12 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// One that ends nothing yet.
+    /// A canceller that was not used yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends the acquires that were given this: they leave the queue, and fail with
+    /// Cancels its acquires: they leave the queue and fail with
     /// [`AcquireError::Cancelled`](crate::AcquireError::Cancelled). Final.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
@@ -54,12 +54,12 @@ impl Canceller {
     }
 
     pub(crate) fn watch(&self) -> Cancelled {
-        // From now on no call is missed.
+        // From here on no call of `cancel` is missed.
         Cancelled { changed: Box::pin(self.changed.clone().notified_owned()), canceller: self.clone() }
     }
 }
 
-/// What an acquire sees of its canceller.
+/// An acquire's view of its canceller.
 #[derive(Debug)]
 pub(crate) struct Cancelled {
     changed: Pin<Box<OwnedNotified>>,
@@ -67,7 +67,7 @@ pub(crate) struct Cancelled {
 }
 
 impl Cancelled {
-    /// Ready when it was cancelled.
+    /// Resolves when `cancel` was called.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match self.canceller.is_cancelled() {
             true => Poll::Ready(()),

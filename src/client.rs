@@ -1,4 +1,4 @@
-//! Connecting, and the handle that all locks of a client share.
+//! Connecting, and the client that all its locks share.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -14,10 +14,22 @@ use crate::options::{LockOptions, check_braces, check_name, check_text};
 use crate::protocol::{LockKeys, random_name};
 use crate::server::Target;
 
-/// A connection to a Redis server, and the thread that keeps its leases and places.
+/// A connection to a Redis server, and the thread that renews leases and keeps places in queues.
 ///
 /// Cheap to clone; one for a process is enough, for any number of locks. When the last handle (clones, locks, guards,
 /// acquires under way) is dropped, the thread ends; that drop waits up to 250 ms for what is still to be given back.
+/// [`close`](Self::close) waits for that without blocking the thread.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = fairlock::Client::connect("redis://127.0.0.1/").await?;
+/// let guard = client.lock("reports:nightly")?.acquire().await?;
+/// drop(guard);
+/// client.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Client {
     handle: Arc<Handle>,
@@ -32,29 +44,21 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects to the server, or servers, that a URL names; see [`ClientBuilder::url`]. About three round trips.
+    /// Connects to the server or servers of a URL, see [`ClientBuilder::url`]. About three round trips.
     ///
     /// # Errors
-    /// [`ConnectError`] within 5 seconds if the server cannot be reached or cannot be used. Whether waiting may help,
-    /// [`ConnectError::is_transient`] tells.
+    /// [`ConnectError`] within 5 seconds if the server cannot be reached or cannot be used.
+    /// [`ConnectError::is_transient`] says whether waiting may help.
     ///
     /// # Cancel safety
     /// If the future is dropped, the connection is closed again.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = fairlock::Client::connect("redis://127.0.0.1/").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn connect(url: &str) -> Operation<impl Future<Output = Result<Self, ConnectError>> + Send + use<>> {
         Self::builder().url(url).connect()
     }
 
     /// A client that connects in the background when it is first used, and waits for a server that is not there yet. An
-    /// acquire waits until its timeout; a server that cannot be used, whoever waits, fails it at once with
-    /// [`Fault::Connect`](crate::Fault::Connect).
+    /// acquire waits until its timeout. It fails at once with [`Fault::Connect`](crate::Fault::Connect) where waiting does
+    /// not help, such as after a wrong password. No round trip.
     ///
     /// # Errors
     /// [`ConnectError::Url`] if the URL is not understood.
@@ -62,12 +66,12 @@ impl Client {
         Self::builder().url(url).connect_lazy()
     }
 
-    /// A client with other than the usual settings.
+    /// A builder for a client with settings of its own.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// The lock of this name, with the usual options. No round trip.
+    /// The lock of this name, from 1 to 512 bytes without braces, with the usual options. No round trip.
     ///
     /// # Errors
     /// [`InvalidOption`] if the name is empty, longer than 512 bytes or contains a brace.
@@ -75,7 +79,7 @@ impl Client {
         self.lock_with(name, LockOptions::default())
     }
 
-    /// The lock of this name, with these options. No round trip.
+    /// The lock of this name, from 1 to 512 bytes without braces, with these options. No round trip.
     ///
     /// # Errors
     /// [`InvalidOption`] if the name or an option cannot work.
@@ -86,19 +90,19 @@ impl Client {
     }
 
     /// Ends the client: waiters get [`Fault::Closed`](crate::Fault::Closed), guards hear that they are lost, everything
-    /// is given back. Returns when that is done, or after a second.
+    /// is given back. Returns when that is done, or after a second. One round trip.
     ///
     /// # Cancel safety
-    /// If the future is dropped after its first poll, the client is closed all the same.
+    /// If the future is dropped after its first poll, the client is closed nevertheless.
     pub fn close(&self) -> Operation<impl Future<Output = ()> + Send + use<>> {
         let handle = self.handle.clone();
         Operation::relayed(&self.handle.wakers, async move {
-            // An error says that the keeper is gone: so is everything that it kept.
+            // An error means that the keeper is gone, with everything that it kept.
             let _ = handle.close().await;
         })
     }
 
-    /// Makes the client's thread panic: for tests of what comes after.
+    /// Makes the client's thread panic: for tests of what follows.
     #[cfg(feature = "__test-hooks")]
     #[doc(hidden)]
     pub fn panic_keeper(&self) {
@@ -106,7 +110,7 @@ impl Client {
     }
 }
 
-/// Where the server is, as the builder was told.
+/// The address of the server, as the builder was given it.
 #[derive(Clone)]
 enum Server {
     Url(String),
@@ -114,7 +118,20 @@ enum Server {
     Cluster { nodes: Vec<String> },
 }
 
-/// Settings of a [`Client`].
+/// Settings of a [`Client`]. They are checked when it connects.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = fairlock::Client::builder()
+///     .sentinel(["sentinel-1", "sentinel-2", "sentinel-3"], "mymaster")
+///     .login("locks", "secret")
+///     .prefix("payments")
+///     .connect()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
@@ -128,7 +145,7 @@ pub struct ClientBuilder {
 }
 
 impl std::fmt::Debug for ClientBuilder {
-    /// Without the URL: it may hold a password.
+    /// Without the URL, which may have a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let server = self.target().ok();
         f.debug_struct("ClientBuilder")
@@ -154,12 +171,12 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Where the server is (default `redis://127.0.0.1/`):
+    /// The address of the server (default `redis://127.0.0.1/`):
     ///
     /// - `redis://[user:password@]host[:port][/db]`, one server
     /// - `unix:///path/to/socket[?db=N&user=USER&pass=PASSWORD]`, one server on this machine
     /// - `redis+sentinel://[user:password@]host[:port],…/MASTER[/db][?sentinel_user=USER&sentinel_password=PASSWORD]`, the
-    ///   master of this name, as these sentinels know it; they are asked again after every loss of the connection
+    ///   master that these sentinels know by this name; they are asked again after every loss of the connection
     /// - `redis+cluster://[user:password@]host[:port],…`, a Redis Cluster of which these are some nodes
     ///
     /// With `rediss` for `redis` (and the feature `tls`) the connections are encrypted, see `tls`.
@@ -168,22 +185,22 @@ impl ClientBuilder {
         self
     }
 
-    /// The master of this name, as these sentinels (`host` or `host:port`, default port 26379) know it; they are asked
-    /// again after every loss of the connection. In the place of a [`url`](Self::url).
+    /// The master that these sentinels (`host` or `host:port`, default port 26379) know by this name; they are asked
+    /// again after every loss of the connection. Replaces [`url`](Self::url).
     pub fn sentinel<S: Into<String>>(mut self, sentinels: impl IntoIterator<Item = S>, master: &str) -> Self {
         let sentinels = sentinels.into_iter().map(Into::into).collect();
         self.server = Server::Sentinel { sentinels, master: master.into() };
         self
     }
 
-    /// A Redis Cluster of which these (`host` or `host:port`, default port 6379) are some nodes. In the place of a
+    /// A Redis Cluster of which these (`host` or `host:port`, default port 6379) are some nodes. Replaces
     /// [`url`](Self::url).
     pub fn cluster<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> Self {
         self.server = Server::Cluster { nodes: nodes.into_iter().map(Into::into).collect() };
         self
     }
 
-    /// As whom to go to the servers of the locks (not to sentinels): instead of user and password in the URL.
+    /// User and password for the servers of the locks (not for sentinels): instead of those in the URL.
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.into(), password.into()));
         self.password_file = None;
@@ -209,20 +226,22 @@ impl ClientBuilder {
         self
     }
 
-    /// What the names of all keys and channels begin with (default `fairlock`): at most 4096 bytes, no
-    /// braces. Clients with another one use other locks.
+    /// The prefix of all keys and channels (default `fairlock`): at most 4096 bytes, no braces. Clients with different
+    /// prefixes use different locks.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// What this client calls itself where others look (default `host:pid`).
+    /// What this client calls itself where others look, at most 4096 bytes. The default is `host:pid`, both as the process
+    /// sees them when it connects: in a container the host is usually the container's id, and the process often number 1.
     pub fn label(mut self, label: &str) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Connects, see [`Client::connect`].
+    /// Connects, see [`Client::connect`]. About three round trips, and those that ask sentinels or a cluster where the
+    /// server is.
     ///
     /// # Errors
     /// [`ConnectError`] within 5 seconds if the server cannot be reached or cannot be used, or a setting cannot work.
@@ -241,7 +260,7 @@ impl ClientBuilder {
         })
     }
 
-    /// Connects when first used, see [`Client::connect_lazy`].
+    /// Connects when first used, see [`Client::connect_lazy`]. No round trip.
     ///
     /// # Errors
     /// [`ConnectError`] if the URL is not understood or a setting cannot work.

@@ -1,7 +1,7 @@
 //! The local clock: it counts the time that the machine was suspended.
 //!
-//! `std::time::Instant` is `CLOCK_MONOTONIC` on Linux and stands still while a laptop sleeps, so a lease judged by it
-//! would seem alive long after the server granted the lock to somebody else.
+//! `std::time::Instant` is `CLOCK_MONOTONIC` on Linux and stands still while a laptop sleeps. A lease judged by it
+//! would seem alive long after the server granted the lock to another process.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(crate) struct Time(pub(crate) u64);
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
-// On macOS the monotonic clock of the system goes on during sleep.
+// On macOS the monotonic clock goes on during sleep.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
@@ -21,7 +21,7 @@ impl Time {
         Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
     }
 
-    /// The time from `earlier` to here, or zero if that lies in the future.
+    /// The time since `earlier`, or zero if that lies in the future.
     pub(crate) fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, per operation. Every message says what to change or what it means.
+//! The errors of each operation. Every message says what was found, what it means, or what to change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub enum InvalidOption {
         /// The text.
         value: String,
     },
-    /// A duration is zero, too short or absurdly long.
+    /// A duration is zero, too short, or too long.
     #[error("{option} is {}: it must be between {least:?} and {}", in_days(.value), in_days(.most))]
     #[non_exhaustive]
     Duration {
@@ -45,9 +45,9 @@ pub enum InvalidOption {
         option: &'static str,
         /// What was given.
         value: Duration,
-        /// The least that works.
+        /// The minimum.
         least: Duration,
-        /// The most that is accepted.
+        /// The maximum.
         most: Duration,
     },
     /// A renewal would come too late to be of use.
@@ -75,7 +75,7 @@ pub enum InvalidOption {
     },
 }
 
-/// Reasons that any call can fail for.
+/// Failures that are common to all operations.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -85,23 +85,23 @@ pub enum Fault {
     /// The handle belongs to the parent process.
     #[error("this handle was made in the parent process, before a fork: connect again in the child")]
     Forked,
-    /// The client's thread died of a bug.
+    /// The client's thread has panicked, which is a bug.
     #[error("the client's thread has panicked: all of its leases are lost; connect again, and report this as a bug")]
     KeeperPanicked,
     /// The server cannot be used, and waiting does not mend that.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The server gave no answer in time, or refused this each time that it was asked.
+    /// The server gave no answer in time, or refused the request each time.
     #[error("{}", unavailable(.waited, .cause))]
     #[non_exhaustive]
     Unavailable {
-        /// How long it was waited for.
+        /// How long the client waited.
         waited: Duration,
         /// The last error, if there was one.
         #[source]
         cause: Option<Cause>,
     },
-    /// The server takes longer to answer than a lease lasts, so that what it grants is over when it is heard of.
+    /// The server takes longer to answer than a lease lasts, so a lease is over before its grant is known.
     #[error("the server answers more slowly than a lease of {lease:?} lasts: use a longer lease, or a faster server")]
     #[non_exhaustive]
     TooSlow {
@@ -109,9 +109,9 @@ pub enum Fault {
         lease: Duration,
     },
     /// An operator broke the lease before it was handed out, see [`Lock::break_lease`](crate::Lock::break_lease).
-    #[error("an operator broke the lease before it was handed out: acquire again if you may")]
+    #[error("an operator broke the lease before it was handed out: acquire again if the operator agrees")]
     LeaseBroken,
-    /// A key of the lock is in use for something else.
+    /// A key of the lock is in use with another type.
     #[error(
         "a key of the lock {name:?} holds another type ({message}): remove that key, or use another name or prefix"
     )]
@@ -119,10 +119,10 @@ pub enum Fault {
     WrongType {
         /// The lock.
         name: Arc<str>,
-        /// What the server said.
+        /// The server's error.
         message: Arc<str>,
     },
-    /// Clients of another version of fairlock, which keep locks in another layout, use this lock.
+    /// Clients of another version of fairlock, with another layout of its keys, use this lock.
     #[error(
         "the lock {name:?} is used by another version of fairlock ({message}): let its users upgrade together, or use another name or prefix"
     )]
@@ -130,14 +130,14 @@ pub enum Fault {
     OtherLayout {
         /// The lock.
         name: Arc<str>,
-        /// What the script said.
+        /// The script's error.
         message: Arc<str>,
     },
-    /// The server will refuse this each time, or answers what no server of ours answers.
+    /// The server refuses this request each time, or its answer is none of fairlock's scripts.
     #[error("the server refuses the request ({message}): docs/errors.md says what to change")]
     #[non_exhaustive]
     Refused {
-        /// What the server said.
+        /// The server's error.
         message: Arc<str>,
     },
 }
@@ -146,34 +146,34 @@ pub enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Its time was over before its turn came.
+    /// Its timeout came before its turn.
     #[error("not granted within {}{}{}", brief(.waited), at(.position), because(.cause))]
     #[non_exhaustive]
     Timeout {
         /// How long it waited.
         waited: Duration,
-        /// The last position in the queue that was known, 1 for the next one to be granted.
+        /// The last known position in the queue: 1 for the first waiter.
         position: Option<u64>,
         /// The last error, if the server could not be reached.
         #[source]
         cause: Option<Cause>,
     },
-    /// The lock was granted, but its future was not polled for a whole lease, so it was given back.
+    /// The lock was granted, but its future was not polled for a whole lease, so it was released.
     #[error(
-        "the lock was granted but nobody took it for {lease:?}, so it was given back: poll the future, or use a longer lease"
+        "the lock was granted but its future was not polled for {lease:?}, so it was released: poll the future, or use a longer lease"
     )]
     #[non_exhaustive]
     NotTaken {
         /// The lease.
         lease: Duration,
     },
-    /// Its [`Canceller`](crate::Canceller) was told to end it.
+    /// Its [`Canceller`](crate::Canceller) cancelled it.
     #[error("the acquire was cancelled by its own program")]
     Cancelled,
     /// An option cannot work.
     #[error(transparent)]
     Option(#[from] InvalidOption),
-    /// A reason that any call can fail for.
+    /// A failure that is common to all operations.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -182,33 +182,33 @@ pub enum AcquireError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryAcquireError {
-    /// Somebody else holds the lock or is before us, or the server lost data and grants nothing for a while.
+    /// Another process holds the lock or waits for it, or the server lost data and grants nothing for a while.
     #[error("busy: {}, {waiting} waiting", held_by(.holder, .recovering_for))]
     #[non_exhaustive]
     Busy {
-        /// Who holds it, if anybody does: there may be only waiters.
+        /// The holder, if there is one: there may be waiters only.
         holder: Option<Box<Holder>>,
-        /// How many wait.
+        /// The number of waiters.
         waiting: u64,
-        /// For how long at most nothing is granted, because the server lost data and waits for its clients to return.
+        /// For how long nothing is granted at most, because the server lost data and waits for its clients to return.
         recovering_for: Option<Duration>,
     },
-    /// The lock was granted, but its future was not polled for a whole lease, so it was given back.
+    /// The lock was granted, but its future was not polled for a whole lease, so it was released.
     #[error(
-        "the lock was granted but nobody took it for {lease:?}, so it was given back: poll the future, or use a longer lease"
+        "the lock was granted but its future was not polled for {lease:?}, so it was released: poll the future, or use a longer lease"
     )]
     #[non_exhaustive]
     NotTaken {
         /// The lease.
         lease: Duration,
     },
-    /// Its [`Canceller`](crate::Canceller) was told to end it.
+    /// Its [`Canceller`](crate::Canceller) cancelled it.
     #[error("the acquire was cancelled by its own program")]
     Cancelled,
     /// An option cannot work.
     #[error(transparent)]
     Option(#[from] InvalidOption),
-    /// A reason that any call can fail for.
+    /// A failure that is common to all operations.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -238,22 +238,22 @@ pub enum LostReason {
         #[source]
         cause: Option<Cause>,
     },
-    /// The server says that it is over.
-    #[error("the server says that it has ended")]
+    /// The lease has ended on the server.
+    #[error("it has ended on the server")]
     Ended,
     /// An operator broke it.
     #[error("an operator broke it")]
     Broken,
-    /// It was held for as long as `max_hold` allows.
-    #[error("it reached its longest hold")]
+    /// It was held for the configured `max_hold`.
+    #[error("it was held for the configured `max_hold`")]
     MaxHold,
     /// The client was closed.
     #[error("the client was closed")]
     Closed,
-    /// It was given back, by a release or by dropping its guard.
-    #[error("it was given back")]
+    /// It was released, with `release` or by dropping its guard.
+    #[error("it was released")]
     Released,
-    /// The client's thread died of a bug.
+    /// The client's thread has panicked, which is a bug.
     #[error("the client's thread has panicked")]
     KeeperPanicked,
     /// The guard belongs to the parent process.
@@ -265,10 +265,10 @@ pub enum LostReason {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The lease had ended before: somebody else may have held the lock meanwhile.
+    /// The lease had ended before: another process may have held the lock meanwhile.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// No answer came before the local deadline of the lease. The client goes on trying in the background.
+    /// No answer came before the deadline of the lease. The client goes on repeating the release in the background.
     #[error("it is not known whether the release reached the server{}; the lease ends by itself", because(.cause))]
     #[non_exhaustive]
     Unknown {
@@ -276,7 +276,7 @@ pub enum ReleaseError {
         #[source]
         cause: Option<Cause>,
     },
-    /// A reason that any call can fail for.
+    /// A failure that is common to all operations.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -288,12 +288,12 @@ pub enum RenewError {
     /// The lease is lost.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// A reason that any call can fail for.
+    /// A failure that is common to all operations.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
-/// A job under [`run`](crate::Lock::run) was not run, or not to its end under the lease.
+/// A job of [`run`](crate::Lock::run) was not run, or not to its end under the lease.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -305,7 +305,7 @@ pub enum RunError {
     Lost(#[from] Lost),
 }
 
-/// A long time in days: nobody knows how long so many seconds are.
+/// A long time in days, which are easier to read than ten digits of seconds.
 fn in_days(duration: &Duration) -> String {
     const DAY: u64 = 24 * 3600;
     match duration.as_secs() / DAY {
@@ -315,7 +315,7 @@ fn in_days(duration: &Duration) -> String {
     }
 }
 
-/// A duration for people, who need no nanoseconds.
+/// A duration for people, without nanoseconds.
 pub(crate) fn brief(duration: &Duration) -> String {
     let rounded = match duration {
         short if short.as_secs() == 0 => Duration::from_millis(short.as_millis().try_into().unwrap_or(0)),
@@ -330,7 +330,7 @@ pub(crate) fn brief(duration: &Duration) -> String {
 fn unavailable(waited: &Duration, cause: &Option<Cause>) -> String {
     let waited = brief(waited);
     match cause {
-        Some(cause) => format!("the server did not serve this within {waited}: {cause}"),
+        Some(cause) => format!("the server refused the request for {waited}: {cause}"),
         None => format!("no answer from the server within {waited}"),
     }
 }
@@ -351,6 +351,6 @@ fn held_by(holder: &Option<Box<Holder>>, recovering_for: &Option<Duration>) -> S
         (None, Some(longest)) => {
             format!("nothing is granted for up to {} because the server lost data", brief(longest))
         }
-        (None, None) => "free, but others are first".into(),
+        (None, None) => "free, but its waiters are first".into(),
     }
 }

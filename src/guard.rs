@@ -1,4 +1,4 @@
-//! What a holder has in its hands.
+//! The handles of a holder: the guard, and views of it.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -18,7 +18,7 @@ use crate::operation::Operation;
 use crate::options::Spec;
 use crate::wakers::{Wakers, poll};
 
-/// A lease as keeper, guard and views see it.
+/// A lease as the keeper, the guard and views see it.
 #[derive(Debug)]
 pub(crate) struct Shared {
     spec: Arc<Spec>,
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     lost: OnceLock<LostReason>,
     /// The deadline has moved, or the lease was lost.
     renewed: Notify,
-    /// The lease was lost, or given back.
+    /// The lease was lost or released.
     ended: Notify,
     wakers: Arc<Wakers>,
 }
@@ -74,7 +74,7 @@ impl Shared {
     }
 
     pub(crate) fn lose(&self, reason: LostReason) {
-        // What has ended leaves nothing; what is about to end leaves the notice.
+        // A lease that has ended leaves nothing; one that is about to end leaves its notice.
         if matches!(reason, LostReason::Ended | LostReason::Released | LostReason::Closed | LostReason::KeeperPanicked)
         {
             self.deadline.store(0, Ordering::Release);
@@ -82,7 +82,8 @@ impl Shared {
         if self.lost.set(reason.clone()).is_err() {
             return;
         }
-        // What the caller has asked for is no news. The others read of it before they hear of it.
+        // The caller has asked for this and needs no log record. Other losses are logged before the caller hears of
+        // them.
         if !matches!(reason, LostReason::Released | LostReason::Closed) {
             let Lost { name, token, reason } = self.lost_with(reason);
             self.wakers.say(move || tracing::warn!(lock = &*name, token, %reason, "lease lost"));
@@ -91,7 +92,7 @@ impl Shared {
         self.renewed.notify_waiters();
     }
 
-    /// The keeper takes it back if nobody has taken it.
+    /// The keeper takes the lease back if its caller has not taken it.
     pub(crate) fn reclaim(&self) -> bool {
         self.taken.compare_exchange(WAITING, RECLAIMED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -125,7 +126,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns when this is notified; in a forked process, where no keeper runs, whenever it is polled.
+    /// Resolves when this is notified; in a forked process, where no keeper runs, at every poll.
     async fn notified(&self, mut notified: Pin<&mut Notified<'_>>) {
         poll_fn(|context| match self.is_forked() {
             true => Poll::Ready(()),
@@ -148,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// What is left once the lease lasts longer than until this deadline.
+    /// The remaining time, once the lease lasts beyond this deadline.
     async fn renewed(&self, before: u64) -> Result<Duration, Lost> {
         loop {
             let notified = pin!(self.renewed.notified());
@@ -173,7 +174,7 @@ impl Shared {
     }
 }
 
-/// A lease on its way to a caller, and in its guard: dropped, it is given back.
+/// A lease on its way to a caller, and in its guard. If it is dropped, the lock is released.
 #[derive(Debug)]
 pub(crate) struct Armed {
     shared: Arc<Shared>,
@@ -186,7 +187,7 @@ impl Armed {
         Self { shared, messages, armed: true }
     }
 
-    /// The guard, unless the keeper has taken the lease back; then how long it had waited to be taken.
+    /// The guard, unless the keeper has taken the lease back: then how long it had waited to be taken.
     pub(crate) fn into_guard(mut self, handle: Arc<Handle>) -> Result<Guard, Duration> {
         if self.shared.take() {
             Ok(Guard { armed: self, handle })
@@ -207,15 +208,15 @@ impl Drop for Armed {
     }
 }
 
-/// The lock is held for as long as this lives, or until its lease is lost.
+/// Holds the lock until it is dropped or its lease is lost.
 ///
-/// Dropping it gives the lock back in the background; [`release`](Guard::release) also tells whether it was held to the
-/// end. The lease is renewed by the client's own thread, whatever the threads of the caller do.
+/// Dropping it releases the lock in the background; [`release`](Guard::release) also reports whether it was held to the
+/// end. The client's own thread renews the lease, whatever the threads of the caller do.
 ///
 /// A guard cannot stop its owner from going on after the lease was lost: await [`lost`](Guard::lost), call
-/// [`check`](Guard::check) before what matters, and let stores refuse old [`token`](Guard::token)s.
+/// [`check`](Guard::check) before each critical step, and let stores refuse old [`token`](Guard::token)s.
 ///
-/// Where it is the last of its client that is dropped, the drop waits up to 250 ms until the lock is given back, see
+/// If it is the last handle of its client, the drop waits up to 250 ms until the lock is released, see
 /// [`Client`](crate::Client).
 ///
 /// # Examples
@@ -231,9 +232,9 @@ impl Drop for Armed {
 /// # }
 /// # async fn work(token: u64) {}
 /// ```
-#[must_use = "the lock is given back as soon as its guard is dropped"]
+#[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct Guard {
-    // Before the handle: the release must be on its way when the last handle ends the keeper.
+    // Dropped before the handle: the release must be sent before the last handle ends the keeper.
     armed: Armed,
     handle: Arc<Handle>,
 }
@@ -249,20 +250,21 @@ impl Guard {
         self.armed.shared.token
     }
 
-    /// The ticket: the place in the order of arrival, lower than the token. Of a try, which never waits, it is the token.
+    /// The ticket: the place in the order of arrival, lower than the token. For a try, which never waits, it is the
+    /// token.
     pub fn ticket(&self) -> u64 {
         self.armed.shared.ticket
     }
 
-    /// What is left of the lease by the local clock, which counts suspended time. It grows with every renewal.
+    /// What is left of the lease by the local clock, which counts suspended time. Every renewal prolongs it.
     pub fn remaining(&self) -> Duration {
         self.armed.shared.remaining()
     }
 
-    /// Whether the lease is held. Looks at the clock, not only at what was told. No round trip.
+    /// Fails unless the lease is held. It checks the clock, not only the keeper's messages. No round trip.
     ///
     /// # Errors
-    /// [`Lost`] if it is not, or is about to end.
+    /// [`Lost`] if the lease is lost, or about to be.
     pub fn check(&self) -> Result<(), Lost> {
         self.armed.shared.check()
     }
@@ -272,13 +274,13 @@ impl Guard {
         Held { shared: self.armed.shared.clone() }
     }
 
-    /// Resolves when the lease is lost: the `notice` before its deadline if it cannot be renewed, at once if the server
-    /// says that it has ended. Final. No round trip.
+    /// Resolves when the lease is lost: a `notice` before its deadline if it cannot be renewed, at once if it has ended
+    /// on the server. Final. No round trip.
     ///
-    /// In a forked process it resolves whenever it is polled. One that was polled before the fork is not woken there:
-    /// make a new one, or call [`check`](Guard::check).
+    /// In a forked process it resolves at every poll. A future that was polled before the fork is not woken there: make
+    /// a new one, or call [`check`](Guard::check).
     ///
-    /// It borrows the guard, which cannot be given back meanwhile. For a task that goes on by itself, use [`Held::lost`].
+    /// It borrows the guard, which cannot be released meanwhile. For an independent task, use [`Held::lost`].
     ///
     /// # Cancel safety
     /// The future may be dropped and made again at any time.
@@ -287,7 +289,7 @@ impl Guard {
         Operation::relayed(&shared.wakers, async { shared.lost_with(shared.ended().await) })
     }
 
-    /// Resolves at the next renewal of the lease, with what is left of it from then on. No round trip.
+    /// Resolves at the next renewal of the lease, with the remaining time after it. No round trip.
     ///
     /// # Errors
     /// [`Lost`] when the lease is lost.
@@ -310,7 +312,7 @@ impl Guard {
         self.armed.shared.next_renewal()
     }
 
-    /// Prolongs the lease to its full length now. One round trip. Needed with
+    /// Renews the lease to its full length now. One round trip. Needed with
     /// [`manual_renewal`](crate::LockOptions::manual_renewal) only.
     ///
     /// # Errors
@@ -329,14 +331,15 @@ impl Guard {
         })
     }
 
-    /// Gives the lock back and says whether it was held to the end. One round trip; the next waiter is granted in it.
+    /// Releases the lock and reports whether it was held to the end. One round trip, in which the next waiter is
+    /// granted the lock.
     ///
     /// # Errors
-    /// [`ReleaseError::Lost`] if the lease had ended before, [`ReleaseError::Unknown`] if the server has not answered by
-    /// the lease's local deadline. In both cases there is nothing left to do: the client goes on trying.
+    /// [`ReleaseError::Lost`] if the lease had ended before, [`ReleaseError::Unknown`] if the server has not answered
+    /// by the lease's deadline. The caller need not do anything in either case: the client repeats the release.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the lock is given back all the same.
+    /// If the future is dropped, the lock is released nevertheless.
     pub fn release(mut self) -> Operation<impl Future<Output = Result<(), ReleaseError>> + Send + Sync + use<>> {
         let wakers = self.handle.wakers.clone();
         Operation::relayed(&wakers, async move {
@@ -365,7 +368,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// A view of a lease. It does not keep the lock: it outlives its guard and then says that the lease is over.
+/// A view of a lease. It does not keep the lock: it may outlive its guard, and reports then that the lease is over.
 ///
 /// # Examples
 /// ```no_run
@@ -402,15 +405,15 @@ impl Held {
     /// Whether the lease is held, see [`Guard::check`].
     ///
     /// # Errors
-    /// [`Lost`] if it is not, or is about to end.
+    /// [`Lost`] if the lease is lost, or about to be.
     pub fn check(&self) -> Result<(), Lost> {
         self.shared.check()
     }
 
-    /// Resolves when the lease is over: with how it was lost, or None if it was given back instead, by a release or by
-    /// dropping its guard. Otherwise as [`Guard::lost`]. No round trip.
+    /// Resolves when the lease is over: with the loss, or None if the lock was released with `release` or by dropping
+    /// its guard. Otherwise like [`Guard::lost`]. No round trip.
     ///
-    /// In `tokio::select!` write `Some(lost) = held.lost() => …`: the branch is of no effect after a release.
+    /// In `tokio::select!` write `Some(lost) = held.lost() => …`: a release then disables the branch.
     ///
     /// # Cancel safety
     /// The future may be dropped and made again at any time.
@@ -425,7 +428,7 @@ impl Held {
     /// Resolves at the next renewal of the lease, see [`Guard::renewed`].
     ///
     /// # Errors
-    /// [`Lost`] when the lease is lost, or was given back.
+    /// [`Lost`] when the lease is lost or released.
     pub fn renewed(&self) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
         self.shared.next_renewal()
     }
@@ -449,7 +452,7 @@ mod tests {
         Shared::new(spec, 1, 7, 6, deadline, std::process::id(), Wakers::of_this_process().unwrap())
     }
 
-    // While the machine slept, or the keeper did not run.
+    // If the machine was suspended, or the keeper did not run.
     #[test]
     fn a_lease_ends_by_the_clock_though_nobody_has_said_so() {
         let now = Time::now();

@@ -1,20 +1,21 @@
-//! What a lock looks like from outside.
+//! The state of a lock, as an observer sees it.
 
 use std::time::Duration;
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The holder's id.
+    /// The holder's id: `CLIENT.N`, a random id of its client and the number of the acquire within it. Equal ids are the
+    /// same acquire, also before and after the grant ([`QueuedWaiter::id`]). Beyond that its format may change.
     pub id: String,
     /// The fencing token of its lease.
     pub token: u64,
-    /// What it calls itself.
+    /// Its label.
     pub label: String,
-    /// The owner that it named.
+    /// Its owner.
     pub owner: String,
-    /// What is left of its lease, unless it is renewed.
+    /// What is left of its lease unless it is renewed.
     pub remaining: Duration,
     /// For how long it has held the lock, by the server's clock.
     pub held_for: Duration,
@@ -26,39 +27,40 @@ pub struct Holder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuedWaiter {
-    /// The waiter's id.
+    /// The waiter's id, as [`Holder::id`].
     pub id: String,
-    /// Its ticket: lower is served first.
+    /// Its ticket: lower tickets are served first.
     pub ticket: u64,
-    /// What it calls itself.
+    /// Its label.
     pub label: String,
-    /// The owner that it named.
+    /// Its owner.
     pub owner: String,
     /// For how long it has waited, by the server's clock.
     pub waited: Duration,
-    /// Whether its process was heard of lately. Who is not alive is purged when its turn comes.
+    /// Whether its session is live. A waiter whose session has ended is purged when its turn comes.
     pub alive: bool,
 }
 
-/// The state of a lock at one moment; the queue is read in pages, so it may move between two of them.
+/// The state of a lock at one moment. The queue is read in pages, so it may move between two of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LockState {
-    /// Who holds the lock.
+    /// The holder, if there is one.
     pub holder: Option<Holder>,
-    /// How many wait, alive or not.
+    /// The number of waiters, live or not.
     pub waiting: u64,
-    /// Those who wait, in the order in which they will be served.
+    /// The waiters, in the order in which they will be served.
     pub queue: Vec<QueuedWaiter>,
-    /// How long nothing is granted because the server lost data and those who were there before are awaited.
+    /// For how long nothing is granted at most, because the server lost data and waits for its former clients.
     pub recovering_for: Option<Duration>,
 }
 
-/// What became of a call to [`Lock::break_lease`](crate::Lock::break_lease).
+/// The result of [`Lock::break_lease`](crate::Lock::break_lease) and
+/// [`Lock::force_break_lease`](crate::Lock::force_break_lease).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakOutcome {
-    /// The holder is told, and its lease is not renewed any more: it ends after this time at the latest.
+    /// The holder was told, and its lease is not renewed any more: it ends after this time at the latest.
     #[non_exhaustive]
     Told {
         /// What is left of the lease.

@@ -13,6 +13,17 @@ use crate::operation::Operation;
 use crate::options::Spec;
 
 /// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let lock = client.lock("reports:nightly")?;
+/// let guard = lock.acquire().await?;
+/// println!("granted with fencing token {}", guard.token());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Lock {
     handle: Arc<Handle>,
@@ -37,32 +48,43 @@ impl Lock {
         self.spec.name()
     }
 
-    /// Waits for its turn, for ever unless a [`timeout`](Acquire::timeout) is set, and holds the lock. One round trip if
-    /// the lock is free, otherwise one to join the queue, and one message when the turn comes. It waits for a server that is
-    /// away or busy, too, see [`trouble`](Self::trouble).
+    /// Waits for its turn, for ever unless a [`timeout`](Acquire::timeout) is set, and holds the lock. One round trip
+    /// if the lock is free; otherwise one to join the queue, and one message when the turn comes. It also waits while
+    /// the server is away or busy, see [`trouble`](Self::trouble).
     pub fn acquire(&self) -> Acquire {
         Acquire::new(self.handle.clone(), self.spec.clone(), self.label.clone())
     }
 
-    /// Takes the lock if it is free and nobody waits for it. One round trip.
+    /// Takes the lock if it is free and has no waiters. One round trip.
     pub fn try_acquire(&self) -> TryAcquire {
         TryAcquire::new(self.handle.clone(), self.spec.clone(), self.label.clone())
     }
 
-    /// Joins the queue and returns with a ticket, before the lock is granted. One round trip. Like an acquire it waits for a
-    /// server that is away or busy: for ever unless a [`timeout`](Enqueue::timeout) is set.
+    /// Joins the queue and returns with a ticket, before the lock is granted. One round trip. Like an acquire it waits
+    /// while the server is away or busy: for ever unless a [`timeout`](Enqueue::timeout) is set.
     pub fn enqueue(&self) -> Enqueue {
         Enqueue::new(self.handle.clone(), self.spec.clone(), self.label.clone())
     }
 
-    /// Acquires, runs the job while holding the lock, and releases. The job is dropped where it awaits when the lease is
-    /// lost. To set a timeout or a label use [`Acquire::run`].
+    /// Acquires the lock, runs the job while holding it, and releases it. If the lease is lost, the job is dropped at
+    /// its current await. To set a timeout or a label use [`Acquire::run`].
     ///
     /// # Errors
-    /// [`RunError::Lost`] if the lease was lost, also when the job ended after that.
+    /// [`RunError::Lost`] if the lease was lost, even if the job ended after that.
+    ///
+    /// Costs what an acquire and a release cost: two round trips if the lock is free.
     ///
     /// # Cancel safety
     /// If the future is dropped, the job is, and the lock is given back.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let written = lock.run(|held| async move { write_report(held.token()).await }).await?;
+    /// # Ok(())
+    /// # }
+    /// # async fn write_report(token: u64) -> u64 { token }
+    /// ```
     pub fn run<F, Fut, T>(&self, job: F) -> Operation<impl Future<Output = Result<T, RunError>> + use<F, Fut, T>>
     where
         F: FnOnce(Held) -> Fut,
@@ -71,10 +93,27 @@ impl Lock {
         self.acquire().run(job)
     }
 
-    /// Who holds the lock and who waits. One round trip for every 500 waiters. It changes nothing.
+    /// The holder and the waiters. One round trip for every 500 waiters. It changes nothing.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let state = lock.inspect().await?;
+    /// if let Some(holder) = &state.holder {
+    ///     println!("{} holds it for another {:?} unless it renews", holder.label, holder.remaining);
+    /// }
+    /// for waiter in &state.queue {
+    ///     println!("{} has waited for {:?}", waiter.label, waiter.waited);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn inspect(&self) -> Operation<impl Future<Output = Result<LockState, Fault>> + Send + Sync + use<>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move { lock.read_pages().await })
@@ -98,24 +137,45 @@ impl Lock {
         }
     }
 
-    /// What keeps this client from the lock's server at the moment: the last error since the last answer. None if the server
+    /// What keeps this client from the lock's server now: the last error since the last answer. None if the server
     /// answers, and while a first answer is awaited. No round trip.
     ///
-    /// For telling people why an acquire still waits: it waits for a server that is away or busy for as long as its
-    /// timeout allows.
+    /// It explains to people why an acquire still waits: an acquire waits for a server that is away or busy for as long
+    /// as its timeout allows.
     ///
     /// # Errors
     /// [`Fault::Forked`] or [`Fault::KeeperPanicked`].
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
     pub fn trouble(&self) -> Operation<impl Future<Output = Result<Option<Arc<str>>, Fault>> + Send + Sync + use<>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move { lock.handle.trouble(lock.spec.name()).await })
     }
 
-    /// Ends the lease with this token for an operator: its holder is told, and the lease is not renewed any more. It ends
-    /// when the holder lets go, or when it runs out. Calling it again tells the holder again. One round trip.
+    /// Breaks the lease with this token, for an operator: its holder is told, and the lease is not renewed any more. It
+    /// ends when the holder releases it, or when it expires. Another call tells the holder again. One round trip.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the lease may be broken all the same.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// use fairlock::BreakOutcome;
+    ///
+    /// if let Some(holder) = lock.inspect().await?.holder {
+    ///     match lock.break_lease(holder.token).await? {
+    ///         BreakOutcome::Told { remaining, .. } => println!("it ends within {remaining:?}"),
+    ///         _ => println!("it has ended"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn break_lease(
         &self,
         token: u64,
@@ -124,15 +184,18 @@ impl Lock {
         Operation::relayed(&self.handle.wakers, async move { lock.break_with(token, false).await })
     }
 
-    /// Ends the lease with this token at once and grants the lock to the next waiter, **whether its holder knows or
-    /// not**: two may believe to hold the lock until the holder is told. One round trip.
+    /// Ends the lease with this token at once and grants the lock to the next waiter, **even if its holder does not
+    /// know**: two processes may believe they hold the lock until the former holder is told. One round trip.
     ///
-    /// With token 0 it ends a recovery ([`LockState::recovering_for`]): nobody waits any more for the holder from before the
-    /// loss of data, only for the waiters to return to their places. For an operator who knows that there is no such
-    /// holder.
+    /// With token 0 it ends a recovery ([`LockState::recovering_for`]): the server no longer waits for the holder from
+    /// before the loss of data, only for the waiters to return to their places. For an operator who knows that the
+    /// holder is gone.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the lease may be ended all the same.
     pub fn force_break_lease(
         &self,
         token: u64,

@@ -1,4 +1,4 @@
-//! What a client does for its caller: awaited, or waited for on the spot.
+//! Operations of a client: awaited, or waited for on the spot.
 
 use std::fmt;
 use std::future::Future;
@@ -12,10 +12,10 @@ use crate::blocking::block_on;
 use crate::wakers::{Wakers, Way};
 
 pin_project! {
-    /// Something that a client does for its caller: await it, or wait on the spot with [`blocking`](Self::blocking).
+    /// An operation of a client: await it, or wait on the spot with [`blocking`](Self::blocking).
     ///
-    /// Nothing happens before the first poll, except where a method says otherwise. Polled again after it has resolved, it
-    /// panics, as the future of an `async fn` does.
+    /// Nothing happens before the first poll, unless a method says otherwise. If it is polled again after it has
+    /// resolved, it panics like the future of an `async fn`.
     ///
     /// # Examples
     /// ```no_run
@@ -36,23 +36,22 @@ pin_project! {
 }
 
 impl<F: Future> Operation<F> {
-    /// Of a future that waits for a keeper.
+    /// For a future that waits for a keeper.
     pub(crate) fn relayed(wakers: &Arc<Wakers>, future: F) -> Self {
         Self { way: Some(Way::new(wakers.clone())), future }
     }
 
-    /// Of a future that awaits other operations only.
+    /// For a future that awaits only other operations.
     pub(crate) fn of_others(future: F) -> Self {
         Self { way: None, future }
     }
 
     /// Waits on the spot; no async runtime is needed.
     ///
-    /// Within an async runtime this blocks the thread that calls it. It never returns if what it waits for is to be done
-    /// by a task of the same thread, such as the release of a lock by another task of a current-thread runtime: await it
-    /// there.
+    /// In an async runtime this blocks the calling thread. It never returns if its result depends on a task of the same
+    /// thread, such as the release of a lock by another task of a current-thread runtime: await it there.
     pub fn blocking(self) -> F::Output {
-        // The waker of this wakes one thread and does nothing else, so a keeper may call it.
+        // This waker only unparks one thread, so a keeper may call it.
         block_on(self.future)
     }
 }

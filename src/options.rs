@@ -1,4 +1,4 @@
-//! Options of a lock, and the checks that keep what cannot work from being sent.
+//! The options of a lock, and the checks that refuse impossible ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,22 @@ const MOST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 3600);
 const MOST_NAME: usize = 512;
 const MOST_TEXT: usize = 4096;
 
-/// How a lock is held and waited for. Checked by [`Client::lock_with`](crate::Client::lock_with).
+/// How a lock is held and waited for. [`Client::lock_with`](crate::Client::lock_with) checks it, and so does
+/// [`check`](Self::check), before anything is sent.
 ///
 /// The liveness of all waiters of one lock should be alike: the longest sets the pace at which the lock's clock may
 /// advance after an outage, so that short ones lose part of their protection.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use fairlock::LockOptions;
+///
+/// let options = LockOptions::new().lease(Duration::from_secs(10)).max_hold(Duration::from_secs(3600));
+/// assert!(options.check("reports:nightly").is_ok());
+/// let error = options.renew_every(Duration::from_secs(10)).check("reports:nightly").unwrap_err();
+/// assert!(error.to_string().contains("renew earlier"));
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct LockOptions {
@@ -58,31 +70,36 @@ impl LockOptions {
         Self::default()
     }
 
-    /// How long a holder may keep the lock without a renewal (default 30 s). A holder that dies costs what is left of it.
+    /// How long a holder may keep the lock without a renewal (default 30 s, from 50 ms to 30 days). A holder that dies
+    /// costs what is left of it. A lease below a second is lost as soon as a busy machine is late with a renewal, and a
+    /// grant that its future does not take for a whole lease is given back
+    /// ([`AcquireError::NotTaken`](crate::AcquireError::NotTaken)).
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long a waiting process counts as alive without a word (default 10 s). It sends one every third of this.
+    /// How long a waiting process counts as alive without a heartbeat (default 10 s, from 50 ms to 30 days). It sends one
+    /// every third of this.
     pub fn liveness(mut self, liveness: Duration) -> Self {
         self.liveness = liveness;
         self
     }
 
-    /// What the server adds to the liveness before it purges a waiter (default 2 s).
+    /// What the server adds to the liveness before it purges a waiter (default 2 s, at most 30 days).
     pub fn buffer(mut self, buffer: Duration) -> Self {
         self.buffer = buffer;
         self
     }
 
-    /// How long before its deadline a lease that cannot be renewed is declared lost (default a tenth of the lease).
+    /// How long before its deadline a lease that cannot be renewed is declared lost (default a tenth of the lease, at least
+    /// a millisecond). Together with the interval of renewals it must stay below the lease.
     pub fn notice(mut self, notice: Duration) -> Self {
         self.notice = Some(notice);
         self
     }
 
-    /// Renew the lease at this interval (default a third of the lease).
+    /// Renew the lease at this interval (default a third of the lease, at least a millisecond).
     pub fn renew_every(mut self, interval: Duration) -> Self {
         self.renewal = Renewal::Every(interval);
         self
@@ -94,39 +111,40 @@ impl LockOptions {
         self
     }
 
-    /// Stop renewing after this time (default never): the lease is then lost when its last renewal runs out.
+    /// Stop renewing after this time (default never, from 50 ms to 30 days): the lease is then lost when its last renewal
+    /// runs out.
     pub fn max_hold(mut self, longest: Duration) -> Self {
         self.max_hold = Some(longest);
         self
     }
 
-    /// Hand out a grant only once its whole lease is confirmed (default: as soon as it is made).
+    /// Hand out a grant only once its whole lease is confirmed (default: at once).
     ///
-    /// A waiter is granted the lock by the script that releases it. What it is given is a *claim*, no longer than its
-    /// liveness, so that a waiter that died meanwhile costs little; a guard confirms its claim a tenth of a second after
-    /// the grant. Use this where the work that follows cannot be stopped again in the time that a claim leaves: it costs
-    /// one round trip for each grant that was waited for, before the guard is returned. A claim that came too late to be
+    /// The script that releases a lock grants it to the next waiter. That waiter's first lease is a *claim*, no longer
+    /// than its liveness, so that a waiter that died meanwhile costs little; a guard confirms its claim a tenth of a
+    /// second after the grant. Use this option if the work that follows cannot be stopped within a claim: it costs one
+    /// round trip for each grant that was waited for, before the guard is returned. A claim that comes too late to be
     /// confirmed is no grant: the wait goes on in its old place.
     pub fn confirm_grants(mut self, confirm: bool) -> Self {
         self.confirm_grants = confirm;
         self
     }
 
-    /// Count a grant or a renewal only once this many replicas have it (default 0).
+    /// Count a grant or a renewal only once this many replicas have acknowledged it (default 0).
     ///
-    /// Redis replicates asynchronously: without this, a failover can forget a grant, and two hold the lock until the older
-    /// is told. With all replicas here, whichever becomes the master knows of every grant that was handed out. With fewer, a
-    /// replica that lacks the last grants may still be chosen. Costs one more script and a WAIT, two round trips, for each
-    /// grant and each renewal, shared by those that come together; they go over a connection of their own, so that they hold
-    /// up nobody's renewals. While too few replicas answer, a waiter keeps its place, also as the first; its error at its
-    /// timeout says so.
+    /// Redis replicates asynchronously: without this option a failover can forget a grant, and two processes hold the
+    /// lock until the older holder is told. With the number of all replicas, any promoted replica knows every grant
+    /// that was handed out; with fewer, a replica that lacks the last grants may be promoted. It costs one more script
+    /// and a WAIT, two round trips, for each grant and each renewal, shared by those that come together. They use a
+    /// separate connection, so that they delay no renewals. While too few replicas answer, a waiter keeps its place,
+    /// even as the first; its error at its timeout says so.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// Whether a lock of this name can have these options; [`Client::lock_with`](crate::Client::lock_with) asks the same.
-    /// No client and no server is needed for this.
+    /// Checks whether a lock of this name can have these options, as [`Client::lock_with`](crate::Client::lock_with)
+    /// does. No client and no server is needed.
     ///
     /// # Errors
     /// [`InvalidOption`] if the name or an option cannot work.
@@ -171,7 +189,7 @@ impl LockOptions {
     }
 }
 
-/// Options that were checked, together with the lock they are for.
+/// Checked options, together with the lock that they are for.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Spec {
     pub(crate) keys: Arc<LockKeys>,
@@ -200,7 +218,7 @@ fn within(option: &'static str, value: Duration, least: Duration, most: Duration
     Ok(())
 }
 
-/// A timeout that timers can have: more than none, and no longer than anybody waits.
+/// A timeout that timers can have: more than zero, and no longer than anybody waits.
 pub(crate) fn in_bounds(timeout: Duration) -> Duration {
     timeout.clamp(Duration::from_millis(1), MOST_TIMEOUT)
 }
@@ -241,7 +259,7 @@ mod tests {
         options.of(LockKeys::new("fairlock", "x"))
     }
 
-    // Every option is set to what no other is.
+    // Every option has a value that no other option has.
     #[test]
     fn options_arrive_where_they_belong() {
         let seconds = Duration::from_secs;
@@ -306,7 +324,7 @@ mod tests {
         }
     }
 
-    // The last renewal that can help is sent an interval after the one before, and must be answered before the notice.
+    // The last useful renewal is sent an interval after the one before, and must be answered before the notice.
     #[test]
     fn a_renewal_must_come_before_the_notice() {
         let lease = Duration::from_secs(10);

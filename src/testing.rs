@@ -26,7 +26,8 @@ pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, Str
     SCRIPTS.iter().map(|script| (script.name, assemble(script.name, &read))).collect()
 }
 
-/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the first key of the lock.
+/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the first key of
+/// the lock.
 pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], [String; 2])> {
     let Push { kind, id, token, ticket, secret, lock } = Push::parse(payload)?;
     Some((kind == PushKind::Grant, id, [token, ticket], [secret, lock]))

@@ -1,4 +1,4 @@
-//! Certificates for connections that are encrypted.
+//! Certificates for encrypted connections.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-/// Whom to believe, and what to show, where a URL says `rediss://`.
+/// Which authorities to trust, and which certificate to show, on encrypted connections.
 ///
-/// Without any of this, the certificate of the server must be one that this machine trusts. Files, and what the machine
-/// trusts, are read again whenever the client connects: a certificate that is renewed in its file needs no new client.
+/// By default the server's certificate must be one that this machine trusts. Files, and the authorities of the machine,
+/// are read again whenever the client connects: a certificate that is renewed in its file needs no new client.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Tls {
@@ -41,12 +41,12 @@ impl Pem {
 }
 
 impl Tls {
-    /// What the machine trusts, and no certificate of our own.
+    /// The authorities that the machine trusts, and no client certificate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trust this certificate authority (PEM), and none besides.
+    /// Trust only this certificate authority (PEM).
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca = Some(Pem::Bytes(pem.into()));
         self
@@ -117,7 +117,7 @@ impl Tls {
 }
 
 impl std::fmt::Debug for Tls {
-    /// Without what is in them.
+    /// Without the contents.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tls")
             .field("ca_certificate", &self.ca.is_some())

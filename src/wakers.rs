@@ -1,17 +1,18 @@
-//! Where the code of callers is called: on a thread for wakers, one for the process, and never on a keeper (I12).
+//! Calls the code of callers: on one waker thread for the process, and never on a keeper (I12).
 //!
-//! A waker is the caller's code. It may block, on a mutex or on the lock of an interpreter, and it may panic. So a keeper
-//! never has one in its hands, not even to clone or to drop it: callers poll the keeper's channels by a [`Way`], with a
-//! waker of this crate that puts the caller's into a queue. The thread for wakers calls those in the queue one after the
-//! other. A waker that panics ends nothing. While a waker blocks, those behind it wait for [`PATIENCE`]: then a second
-//! thread takes over the queue, and the first ends when its waker returns.
+//! A waker is the caller's code. It may block, on a mutex or on the lock of an interpreter, and it may panic. So a
+//! keeper never touches one, not even to clone or to drop it: callers poll the keeper's channels by a [`Way`], with a
+//! waker of this crate that queues the caller's. The waker thread calls the queued wakers one after the other. A waker
+//! that panics ends nothing. While a waker blocks, the others wait for [`PATIENCE`]; then a second thread takes over
+//! the queue, and the first one ends when its waker returns.
 //!
-//! A subscriber of `tracing` is the caller's code too. What a keeper has to say goes through the same queue.
+//! A subscriber of `tracing` is the caller's code too. A keeper's log records go through the same queue.
 //!
-//! What a caller is told lies in its channel before its waker is queued, so the order of wakers is of no importance, and
-//! a process that ends before all are called loses nothing.
+//! A result is in its caller's channel before the waker is queued. So the order of wakers does not matter, and a
+//! process that ends before all are called loses nothing.
 //!
-//! `blocking()` polls without this. Its waker wakes the thread that blocks and does nothing else, so a keeper may call it.
+//! `blocking()` polls without this. Its waker wakes the thread that blocks and does nothing else, so a keeper may call
+//! it.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 
-/// How long a waker may take while others wait, doubled for each thread that is inside of one: a thousand wakers that
+/// How long a waker may take while others wait, doubled for each thread that is blocked in one: a thousand wakers that
 /// all wait for one mutex must not make a thousand threads.
 const PATIENCE: Duration = Duration::from_millis(5);
 
@@ -32,29 +33,29 @@ const PATIENCE: Duration = Duration::from_millis(5);
 #[derive(Default)]
 pub(crate) struct Wakers {
     state: Mutex<State>,
-    /// For the thread whose turn it is: a waker is due.
+    /// For the current thread: a waker is due.
     due: Condvar,
-    /// For the thread that watches: a waker is due while another is being called.
+    /// For the watching thread: a waker is due while another is being called.
     behind: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     queue: VecDeque<Due>,
-    /// How many of the queue are words.
+    /// How many entries of the queue are log records.
     words: usize,
-    /// What the thread whose turn it is does.
+    /// What the current thread does.
     doing: Doing,
     /// Wakers that were called so far.
     calls: u64,
-    /// Rises when another thread takes over the queue.
+    /// Incremented when another thread takes over the queue.
     turn: u64,
-    /// Threads that lost their turn, and are still inside of a waker.
+    /// Threads that were replaced and are still blocked in a waker.
     stuck: u32,
     watch: Watch,
 }
 
-/// Code of callers that is to be called.
+/// Code of callers that is due.
 enum Due {
     Waker(Arc<Relay>),
     Words(Box<dyn FnOnce() + Send>),
@@ -66,21 +67,21 @@ impl Due {
             Self::Waker(relay) => relay.caller.wake(),
             Self::Words(say) => say(),
         }));
-        // What it panicked with may panic when it is dropped.
+        // The payload of the panic may panic when it is dropped.
         called.unwrap_or_else(std::mem::forget);
     }
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Doing {
-    /// Waits, and was not told yet that something is due.
+    /// Waits, and was not notified yet.
     Waits,
     #[default]
     Comes,
     Calls,
 }
 
-/// The thread that watches over the one whose turn it is. It is started when it is needed first.
+/// The thread that watches the current one. It is started when it is first needed.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Watch {
     #[default]
@@ -103,13 +104,13 @@ impl std::fmt::Debug for Wakers {
 }
 
 impl Wakers {
-    /// Those of this process; the first client starts the thread.
+    /// The wakers of this process; the first client starts the thread.
     pub(crate) fn of_this_process() -> std::io::Result<Arc<Self>> {
         static SHARED: Mutex<Option<Arc<Wakers>>> = Mutex::new(None);
         static PROCESS: AtomicU32 = AtomicU32::new(0);
         let process = std::process::id();
         if PROCESS.compare_exchange(0, process, Ordering::Relaxed, Ordering::Relaxed).is_err_and(|of| of != process) {
-            // A forked process: the threads of its parent did not come along, and one of them may have held the lock.
+            // A forked process: the parent's threads do not exist here, and one of them may have held the mutex.
             return Self::start();
         }
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +126,7 @@ impl Wakers {
         Ok(wakers)
     }
 
-    /// Has the thread for wakers say something: the closure logs it. Beyond 32 that were not said yet, it is dropped.
+    /// Logs through the waker thread: the closure writes the record. It is dropped if 32 others are still queued.
     pub(crate) fn say(self: &Arc<Self>, words: impl FnOnce() + Send + 'static) {
         const MOST: usize = 32;
         let mut state = self.lock();
@@ -156,7 +157,7 @@ impl Wakers {
         }
     }
 
-    /// The thread whose turn it is, until another one takes over.
+    /// The current thread, until another one takes over.
     fn call_in_turn(self: &Arc<Self>, turn: u64) {
         let mut state = self.lock();
         loop {
@@ -181,7 +182,7 @@ impl Wakers {
         }
     }
 
-    /// Sees to it that the thread whose turn it is is watched.
+    /// Makes sure that the current thread is watched.
     fn watch(self: &Arc<Self>, state: &mut State) {
         match state.watch {
             Watch::Looks => {}
@@ -189,7 +190,7 @@ impl Wakers {
                 state.watch = Watch::Looks;
                 self.behind.notify_one();
             }
-            // Without a thread to be had, the next waker that is due asks for one again.
+            // If no thread can be started, the next due waker tries again.
             Watch::Nobody => {
                 if self.spawn(Self::look_on).is_ok() {
                     state.watch = Watch::Looks;
@@ -236,7 +237,7 @@ impl Wake for Relay {
     }
 }
 
-/// How a future that waits for a keeper wakes its caller: by the thread for wakers, whoever wakes it.
+/// How a future that waits for a keeper wakes its caller: always by the waker thread.
 #[derive(Debug)]
 pub(crate) struct Way {
     wakers: Arc<Wakers>,
@@ -249,7 +250,7 @@ impl Way {
         Self { wakers, relay: None }
     }
 
-    /// What to poll with in the place of the caller's waker.
+    /// The waker to poll with instead of the caller's.
     pub(crate) fn waker(&mut self, caller: &Waker) -> &Waker {
         let (relay, waker) = self.relay.get_or_insert_with(|| {
             let relay = Arc::new(Relay { wakers: self.wakers.clone(), caller: AtomicWaker::new() });
@@ -286,7 +287,7 @@ mod tests {
         }
     }
 
-    // Another thread would take over from one that such a waker ends, but more slowly each time.
+    // Another thread would replace one that such a waker ends, but more slowly each time.
     #[test]
     fn a_waker_that_panics_does_not_end_the_thread_that_calls_it() {
         let relay = Arc::new(Relay { wakers: Arc::default(), caller: AtomicWaker::new() });

@@ -34,6 +34,7 @@ impl Known {
 
     /// Takes in a reply, which must be this word.
     pub fn learn(&mut self, reply: &Reply, expected: &str) {
+        let reply = &reply.unpacked();
         assert!(matches!(reply, Reply::List(_)) && reply.word() == expected, "{expected}: {reply:?}");
         for (name, value) in [("token", &mut self.token), ("epoch", &mut self.epoch), ("stamp", &mut self.stamp)] {
             *value = reply.field(name).expect("every reply names it").display();

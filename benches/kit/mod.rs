@@ -9,6 +9,7 @@
 pub mod bare;
 pub mod client;
 pub mod limits;
+pub mod machine;
 pub mod place;
 pub mod roles;
 pub mod scripts;

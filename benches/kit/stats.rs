@@ -33,11 +33,13 @@ pub fn ratio(measured: &[f64], floor: &[f64]) -> f64 {
     median(&ratios)
 }
 
-/// The time of one of so many, in microseconds.
+/// The time of one, in microseconds: the median of so many, each timed alone, because on a busy machine a few of them wait
+/// for milliseconds.
 pub fn each(times: usize, mut work: impl FnMut()) -> f64 {
-    let start = Instant::now();
-    for _ in 0..times {
+    let timed = |_| {
+        let start = Instant::now();
         work();
-    }
-    us(start.elapsed()) / times as f64
+        us(start.elapsed())
+    };
+    median(&(0..times).map(timed).collect::<Vec<_>>())
 }

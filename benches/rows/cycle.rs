@@ -1,19 +1,23 @@
 //! An acquire that is granted at once, and its release, awaited: by a blocking caller and by tasks, beside a bare socket that
 //! runs the same scripts, and beside the least that any lock on Redis sends.
 
+use std::time::Instant;
+
+use fairlock::Lock;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::kit::{
     bare::Bare,
     client::{self, acquire, release},
+    machine,
     place::{PLACEMENTS, Placement},
-    stats::{each, median, ratio},
+    stats::{each, median, ratio, us},
     table::Table,
     wire::{Wire, encode},
 };
 use testkit::RedisServer;
 
-const CYCLES: usize = 300;
+const CYCLES: usize = 600;
 
 /// Times of a cycle in microseconds, a value for each round.
 #[derive(Default)]
@@ -38,6 +42,7 @@ pub fn measure(rounds: usize, table: &mut Table) {
 
     for placement in PLACEMENTS {
         placement.put(server.pid(), &[std::process::id()]);
+        let quiet = placement != Placement::Free || !machine::is_busy();
         let mut times = Times::default();
         let warm_up = 1;
         for round in 0..rounds + warm_up {
@@ -54,24 +59,26 @@ pub fn measure(rounds: usize, table: &mut Table) {
                 series.into_iter().zip(measured).for_each(|(series, time)| series.push(time));
             }
         }
-        times.report(placement, table);
+        times.report(placement, quiet, table);
     }
 }
 
 /// Cycles by a task of a runtime.
-fn on(runtime: &Runtime, lock: fairlock::Lock) -> f64 {
-    let start = std::time::Instant::now();
+fn on(runtime: &Runtime, lock: Lock) -> f64 {
     let task = async move {
+        let mut times = Vec::new();
         for _ in 0..CYCLES {
+            let start = Instant::now();
             client::cycle(&lock).await;
+            times.push(us(start.elapsed()));
         }
+        median(&times)
     };
-    runtime.block_on(runtime.spawn(task)).expect("a task that does not panic");
-    crate::kit::stats::us(start.elapsed()) / CYCLES as f64
+    runtime.block_on(runtime.spawn(task)).expect("a task that does not panic")
 }
 
 impl Times {
-    fn report(&self, placement: Placement, table: &mut Table) {
+    fn report(&self, placement: Placement, quiet: bool, table: &mut Table) {
         let Times { scripts, set_del, blocking, current_thread, multi_thread } = self;
         let name = placement.name();
         let beside = |times: &[f64], floor: &[f64]| format!("{:.0} µs beside {:.0}", median(times), median(floor));
@@ -81,7 +88,8 @@ impl Times {
             ("multi-thread task", multi_thread),
         ];
         for (caller, times) in kinds {
-            table.row(&format!("cycle, {caller}, {name}"), ratio(times, scripts), &beside(times, scripts));
+            let row = format!("cycle, {caller}, {name}");
+            table.row_if_quiet(quiet, &row, ratio(times, scripts), &beside(times, scripts));
         }
         let row = format!("cycle beside SET NX PX + DEL, {name}");
         match placement {

@@ -2,7 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use crate::kit::{
     client::{acquire, connect, release},
@@ -30,55 +31,61 @@ pub fn measure(_rounds: usize, table: &mut Table) {
     table.row("connections of a client", connections_2 - connections_1, &format!("{connections_1} of the first"));
     helper.end();
 
-    let (port, trips) = counting_proxy(server.port());
-    let client = connect(&format!("redis://127.0.0.1:{port}/"));
-    let connected = trips.lock().expect("nobody panics with it").count;
+    let url = format!("redis://127.0.0.1:{}/", far_away(server.port()));
+    let start = Instant::now();
+    let client = connect(&url);
+    let to_connect = trips_since(start);
     let guard = acquire(&client.lock("first").expect("a name"));
-    let trips = trips.lock().expect("nobody panics with it").count;
-    table.row("round trips from connect to the first grant", trips as f64, &format!("{connected} of them to connect"));
+    let trips = trips_since(start);
+    table.row("round trips from connect to the first grant", trips, &format!("{to_connect} of them to connect"));
     release(guard);
 }
 
-/// Whether the last bytes came from a client, and how often they did after bytes of the server.
-#[derive(Default)]
-struct Trips {
-    asking: bool,
-    count: u64,
+/// So long takes a reply of a server that is far away. The rest of a round trip takes next to nothing beside it.
+const FAR: Duration = Duration::from_millis(250);
+
+/// The round trips that one had to wait for. What goes on at the same time counts once.
+fn trips_since(start: Instant) -> f64 {
+    (start.elapsed().as_secs_f64() / FAR.as_secs_f64()).floor()
 }
 
-/// A way to the server that counts round trips, over all its connections.
-fn counting_proxy(server: u16) -> (u16, Arc<Mutex<Trips>>) {
+/// A way to the server on which each reply takes its time; the port at which it begins.
+fn far_away(server: u16) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener.local_addr().expect("an address").port();
-    let trips = Arc::new(Mutex::new(Trips::default()));
-    let counted = Arc::clone(&trips);
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
             let server = TcpStream::connect(("127.0.0.1", server)).expect("the server");
-            for (from, to, asks) in [(&client, &server, true), (&server, &client, false)] {
+            for (from, to, delay) in [(&client, &server, Duration::ZERO), (&server, &client, FAR)] {
                 let (from, to) = (from.try_clone().expect("a handle"), to.try_clone().expect("a handle"));
-                let counted = Arc::clone(&counted);
                 to.set_nodelay(true).expect("TCP_NODELAY");
-                std::thread::spawn(move || copy(from, to, asks, &counted));
+                copy(from, to, delay);
             }
         }
     });
-    (port, trips)
+    port
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream, asks: bool, trips: &Mutex<Trips>) {
-    let mut bytes = [0; 16 * 1024];
-    while let Ok(length @ 1..) = from.read(&mut bytes) {
-        {
-            let mut trips = trips.lock().expect("nobody panics with it");
-            trips.count += u64::from(asks && !trips.asking);
-            trips.asking = asks;
+/// Hands on what comes, each a while after it came.
+fn copy(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
+    let (came, coming) = channel::<(Instant, Vec<u8>)>();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 16 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut bytes) {
+            if came.send((Instant::now() + delay, bytes[..length].to_vec())).is_err() {
+                break;
+            }
         }
-        if to.write_all(&bytes[..length]).is_err() {
-            break;
+    });
+    std::thread::spawn(move || {
+        for (due, bytes) in coming {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            if to.write_all(&bytes).is_err() {
+                break;
+            }
         }
-    }
-    let _ = to.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    });
 }
 
 /// The helper: has as many clients as it is told, each of which has had a lock.

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use fairlock::{Guard, LockOptions};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use smol::future::block_on;
 
 use crate::kit::{
-    client::{block_on, connect},
+    client::connect,
     place::counted,
     roles::{Helper, serve},
     table::Table,

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use fairlock::{Guard, Lock, LockOptions, Waiting};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
+use smol::future::block_on;
+
 use crate::kit::{
-    client::{acquire, block_on, connect, release},
+    client::{acquire, connect, release},
     place::counted,
     roles::{Helper, serve},
     stats::{median, ratio, us},
@@ -82,7 +84,7 @@ pub fn waiters(arguments: &[&str]) {
         }
         started = count;
         // An inspection fails while it stands behind too many acquires.
-        while block_on(lock.inspect()).map_or(0, |state| state.waiting) < count {
+        while lock.inspect().blocking().map_or(0, |state| state.waiting) < count {
             std::thread::sleep(Duration::from_millis(20));
         }
         Some("waiting".to_owned())

@@ -10,7 +10,7 @@ use crate::kit::{
     client::{connect, release},
     scripts::Scripts,
     table::Table,
-    wire::Wire,
+    wire::{Reply, Wire},
 };
 use testkit::RedisServer;
 
@@ -41,7 +41,8 @@ pub fn measure(_rounds: usize, table: &mut Table) {
             scripts.call("acquire", "dead", &known(&client).set("id", format!("{client}.1")), &[])
         };
         let calls: Vec<Vec<u8>> = (0..BATCH).map(call).collect();
-        wire.pipeline(&calls);
+        let replies = wire.pipeline(&calls);
+        assert!(!replies.iter().any(|reply| matches!(reply, Reply::Error(_))), "{:?}", replies[0]);
     }
     let died = Instant::now();
     eprintln!("{ZOMBIES} zombies in {:.1} s", (died - start).as_secs_f64());

@@ -1,5 +1,5 @@
--- answer: a reply is a word, then names and values; every waiter learns from it how long to wait before it asks. It goes
--- as one MessagePack array in one string: for Redis an array of its own costs as much as all the rest of a script.
+-- answer: a reply is a word, then names and values. Every waiter learns from it when to ask next. The reply is one string
+-- with a MessagePack array: for Redis an array of its own costs as much as the rest of a script.
 -- NEEDS: client word told again
 if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
   told[#told + 1], told[#told + 2] = 'holder', holder

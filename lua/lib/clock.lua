@@ -7,13 +7,13 @@ do
   if live_until <= seen then
     pace = 0
   elseif pace > 0 then
-    -- A client waits and would have called: a longer silence is an outage or a jump, not evidence that anybody died.
+    -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
     now = min(now, seen + 2 * pace)
   end
   now = max(now, seen)
   skew = now - raw
 
-  -- From here on `holder` is who has the lock now; `lapsed` is the holder whose lease was found to be over.
+  -- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
   if holder ~= '' and holder_end <= now then
     lapsed, holder, holder_end = holder, '', 0
   end

@@ -1,24 +1,24 @@
--- commit: makes the planned writes in the one order that is safe in a slot that is migrating (a script that empties a
--- key and touches it again is cut in the middle): the hash, which never empties, additions, TTLs, then one removal,
--- messages. A `lenient` script goes on when memory is short.
+-- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that empties
+-- a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal, messages.
+-- A `lenient` script goes on when memory is short.
 -- NEEDS: lenient lost found found_holder found_waiting contender queued joins place sessions leaving fields messages
 -- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut
 do
   local DAY_US, HOUR_US = 86400000000, 3600000000
-  local SLACK_US = HOUR_US / 12 -- a lock in use is given a new TTL that seldom
+  local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
   local stands = holder ~= '' or waiting > 0
   if waiting == 0 then live_until = 0 end
   if holder == '' then holder_end, holder_token, holder_ticket, broken, cut = 0, 0, 0, 0, 0 end
-  -- Stamps that are ahead of TIME since it was set back must be remembered until it has caught up.
+  -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
   local rest_us = max(recover_until - now, stamp - raw, 0)
   if stands then rest_us = max(rest_us, max(holder_end, live_until) - now) end
-  -- An idle lock is forgotten after an hour if it was granted once only: a million names may be used like that. Otherwise
-  -- after a day, because tokens must rise over a clock that jumps forwards and back.
+  -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;
+  -- any other after a day, because tokens must rise over a clock that jumps forwards and back.
   local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
   local new_ttl = not found or lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
 
-  -- A session goes with its last waiter, an entry with the lease or the place, unless its id has the other now.
+  -- A session is removed with its last waiter, an entry with the lease or the place, unless its id has the other now.
   local gone = {}
   if found_holder ~= '' and found_holder ~= holder and not (joins and found_holder == contender) then
     gone[1] = found_holder
@@ -48,7 +48,7 @@ do
       recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
-      -- Most likely memory is short. Once a script has written anything, the server lets the rest of it through.
+      -- Most likely memory is short. Once a script has written anything, the server accepts its other writes.
       if not lenient then return written end
       call('PEXPIRE', lock, DAY_US / 1000)
       call('HSET', lock, '', numbers, unpack(fields))
@@ -64,15 +64,15 @@ do
   end
   if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
 
-  -- A client without the right to a channel must not undo what was written: heartbeats cover for a lost message.
+  -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
   for i = 1, #messages do
     local its_terms, kind, its_id, its_token, its_ticket, left = unpack(messages[i])
     local to = its_terms[CHANNEL]
-    -- Redis turns whole numbers below 2^53 into exact text by itself, in commands and in replies; Lua alone would not.
-    -- Only the numbers are formatted: %s ends a text at its first NUL, and a name may have one.
+    -- Redis turns whole numbers below 2^53 into exact text, in commands and replies, but Lua does not. Only the numbers
+    -- are formatted: %s ends a text at its first NUL, and a name may have one.
     local message = kind .. ' ' .. its_id .. string.format(' %.0f %.0f %.0f ', its_token, its_ticket, left)
       .. its_terms[SECRET] .. ' ' .. lock
-    -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none, and all nodes are told.
+    -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none: all nodes get the message.
     local sent = string.find(to, '{', 1, true) and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end
   end

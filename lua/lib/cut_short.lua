@@ -1,4 +1,4 @@
--- cut_short: an open recovery ends by `ends_by` at the latest, and a lease from before the loss of data ends with it.
+-- cut_short: ends an open recovery by `ends_by`, and with it a lease from before the loss of data.
 -- NEEDS: ends_by now
 -- SETS: recover_until holder holder_end
 recover_until = min(recover_until, max(now, ends_by))

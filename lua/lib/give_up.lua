@@ -1,10 +1,10 @@
--- give_up: an id no longer wants what it has, be it the lease or a place in the queue.
+-- give_up: an id gives up its lease or its place in the queue.
 -- NEEDS: id own_entry now lapsed lost leaving
 -- SETS: gave_up holder holder_end token stamp waiting
 local gave_up
 if holder == id then
   gave_up = 'released'
-  -- In a recovery a lease comes back if no newer token is known. A lease that was given back must not.
+  -- In a recovery a lease can be re-asserted if no newer token is known. A released lease must not be.
   if now < recover_until then token = max(token, holder_token + 1) end
   stamp = max(stamp, token)
   holder, holder_end = '', 0

@@ -1,14 +1,14 @@
--- lost: a key of this lock is missing, so all that is left of its data counts as lost. A new epoch tells the clients, and
--- they bring back what they know. Stamp, token, epoch and clock are kept where the numbers are left.
+-- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
+-- bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
 -- NEEDS: lost found raw now
 -- SETS: stamp epoch recover_until recover_for waiting found_waiting live_until longest broken cut holder holder_end found_holder lapsed
 if lost then
-  -- New stamps go on behind the queue that is dropped.
+  -- New stamps continue after those of the dropped queue.
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
   stamp = max(raw, stamp + 1, tonumber(last or 0) + 1)
   epoch = stamp
   if found then
-    -- Nobody else is granted the lock before the last lease is over, and the slowest waiter had the time to return.
+    -- No other waiter is granted the lock before the last lease is over and the slowest waiter had the time to return.
     recover_for = max(recover_until - now, 3 * pace, live_until - now, holder_end - now, longest)
     recover_until = now + recover_for
   end

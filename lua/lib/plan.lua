@@ -1,9 +1,9 @@
--- plan: scripts read first and only plan their writes. What the holder and the numbers become is planned by setting
--- them; the rest is declared here.
+-- plan: scripts read first and only plan their writes. The new holder and numbers are planned by setting the variables;
+-- all other plans are declared here.
 -- SETS: contender terms place ends queued joins sessions leaving fields messages again
-local contender, terms, place, ends -- who asks for the lock: its entry, its place, and until when it would hold the lock
-local queued, joins -- whether it is in the queue already, and whether it stays there if it is not granted the lock
+local contender, terms, place, ends -- the asking id, its entry, its place, and when its lease would end
+local queued, joins -- whether it is in the queue already, and whether it queues if it is not granted the lock
 local sessions = {} -- by client: {until when it counts as alive, how many waiters it has}, as read or as planned
-local leaving = {} -- who leaves the queue, a list and a set
-local fields, messages = {}, {} -- entries to write, and what is published
-local again = false -- whether the batch limit was reached: the caller asks again
+local leaving = {} -- the ids that leave the queue, a list and a set
+local fields, messages = {}, {} -- entries to write, and messages to publish
+local again = false -- whether the batch limit was reached, so that the caller asks again

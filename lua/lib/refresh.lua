@@ -1,4 +1,4 @@
--- refresh: the session of `client` is heard of. It counts as alive until its end on the lock clock.
+-- refresh: records a sign of life from the session of `client`, which counts as alive until its end on the lock clock.
 -- NEEDS: client own_session liveness_us buffer_us heartbeat_us now
 -- SETS: sessions live_until pace pace_until
 do
@@ -7,7 +7,7 @@ do
   alive_until = max(alive_until, now + liveness_us + buffer_us)
   sessions[client] = {alive_until, count}
   live_until = max(live_until, alive_until)
-  -- The pace is that of the slowest client, until its session has ended.
+  -- The pace is that of the slowest client until its session has ended.
   if heartbeat_us > pace or now >= pace_until then
     pace, pace_until = heartbeat_us, alive_until
   elseif heartbeat_us == pace then

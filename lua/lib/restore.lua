@@ -1,4 +1,4 @@
--- restore: a request that brings a ticket or a lease from before shows whether the server lost data.
+-- restore: a request with an earlier ticket or lease shows whether the server lost data.
 -- NEEDS: brought last their_epoch floor last_token left_us pace_us liveness_us raw now
 -- SETS: believed left_us stamp epoch recover_until recover_for holder_end cut
 -- `brought` is the ticket or token, `last` the last one given, `their_epoch` the epoch under which the server last
@@ -9,23 +9,23 @@ local believed
 do
   local ABSURD_US = 86400000000
   local highest = max(their_epoch, brought, floor, last_token)
-  -- What this server gave is not absurd, whatever its clock shows now. Beyond that TIME judges, and not the last stamp:
-  -- one absurd stamp that was believed would make room for the next.
+  -- A stamp that this server gave is never absurd, whatever its clock shows now. Beyond the last stamp only TIME decides:
+  -- otherwise one absurd stamp that was believed would make room for the next.
   believed = highest <= stamp or highest <= raw + ABSURD_US
   if believed then
-    -- What a reply once named was stored: under the same epoch a higher one is proof that it is gone. A token proves it
-    -- also where other clients have been given stamps since.
+    -- Every number in a reply was stored before. So a higher one under the same epoch proves a loss. A token proves it even
+    -- if other clients have been given stamps since.
     local nameless = their_epoch == 0
     local beyond = highest > stamp or brought > last and not nameless
     local rolled_back = their_epoch > epoch or (their_epoch == epoch or nameless) and beyond
     local made_anew = their_epoch < epoch and not nameless and recover_until == 0
     stamp = max(stamp, highest)
-    -- The lease that the client knows of is over if the lock was granted again since.
+    -- The lease that the client knows of is over if the lock was granted again since then.
     if last_token < token then left_us = 0 end
     if rolled_back or made_anew then
       stamp = max(raw, stamp + 1)
       epoch = stamp
-      -- Every waiter needs the time to notice: the slowest sends a heartbeat once in a pace.
+      -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace.
       recover_until = max(recover_until, now + max(liveness_us, 3 * max(pace, pace_us), left_us))
       recover_for = recover_until - now
     elseif their_epoch < epoch and not nameless and now < recover_until and left_us > recover_for then
@@ -33,8 +33,8 @@ do
       recover_until, recover_for = recover_until + left_us - recover_for, left_us
     end
     if rolled_back and holder ~= '' then
-      -- A lease from before the loss may be long over. Its holder, if it still is one, re-asserts it. In a state made
-      -- anew the lease was granted after the loss and stays.
+      -- A lease from before the loss may be long over. If its holder still believes in it, it re-asserts it. If the state
+      -- was made anew, the lease was granted after the loss and stays.
       holder_end, cut = min(holder_end, recover_until), 1
     end
   end

@@ -1,6 +1,6 @@
--- time: the only place that reads the server's clock. Tests put their own clock in the place of this file.
+-- time: the only place that reads the server's clock. Tests replace this file by a clock of their own.
 -- SETS: raw
--- It is read once per script: up to Redis 7.0 TIME moves on while a script runs.
+-- TIME is read once per script: up to Redis 7.0 it moves on while a script runs.
 local raw
 do
   local time = call('TIME')

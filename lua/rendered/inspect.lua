@@ -1,27 +1,27 @@
--- inspect: who holds the lock and who waits, a page at a time. It writes nothing.
+-- inspect: the holder and the waiters, a page at a time. It writes nothing.
 -- KEYS: lock waiters
 -- ARGV: after count
---   after: the last ticket of the page before, 0 for the first · count: waiters on a page
+--   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
 -- REPLY: state [held_id held_token held_label held_owner held_us held_broken] page {id, ticket, label, owner, waited_us, alive}...
 local after, count = ARGV[1], ARGV[2]
--- keys: the keys of one lock, in the order in which every script declares them, and what its fields are made of.
+-- keys: the keys of one lock, in the order in which every script declares them, and the form of its fields.
 -- SETS: call max min lock waiters CLIENT_OF BAD_ID SESSION LEASE LIVENESS CHANNEL SECRET LABEL OWNER
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
--- The client of an id. Fields of other names would be taken for ids: `` has the numbers, `CLIENT.` a session.
+-- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session.
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local SESSION = '<dd' -- until when the client counts as alive, and how many waiters it has
 local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the places of an entry's values
 local found, joining = call('HGET', lock, ''), false
--- state: the numbers of the lock as they are found, its holder included.
+-- state: reads the numbers and the holder of the lock.
 -- NEEDS: lock waiters found joining
 -- SETS: VERSION NUMBERS broken cut stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
 -- SETS: waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
-local VERSION, NUMBERS = 1, '<BBBddddddddddddddddd' -- one field: a number written as text would cost as much as a command
+local VERSION, NUMBERS = 1, '<BBBddddddddddddddddd' -- one field, because a number as text costs as much as a command
 local broken, cut, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 local found_waiting = 0
-local holder = '' -- the id of the holder, or nothing
+local holder = '' -- the id of the holder, or empty
 if found then
   local version = string.byte(found)
   if version ~= VERSION then
@@ -32,15 +32,15 @@ if found then
     struct.unpack(NUMBERS, found)
   holder, found_waiting = string.sub(found, size), waiting
 end
--- The keys of a lock live and die together. If they disagree, data was lost. Read before the first write also where the
--- first waiter comes, so that a key of another type is found in time.
+-- The keys of a lock live and die together: if they disagree, data was lost. The length is also read before the first
+-- waiter joins, so that a key of another type is found before the first write.
 local lost = false
 if waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0) then
   lost = call('ZCARD', waiters) ~= waiting
 end
--- time: the only place that reads the server's clock. Tests put their own clock in the place of this file.
+-- time: the only place that reads the server's clock. Tests replace this file by a clock of their own.
 -- SETS: raw
--- It is read once per script: up to Redis 7.0 TIME moves on while a script runs.
+-- TIME is read once per script: up to Redis 7.0 it moves on while a script runs.
 local raw
 do
   local time = call('TIME')
@@ -55,26 +55,26 @@ do
   if live_until <= seen then
     pace = 0
   elseif pace > 0 then
-    -- A client waits and would have called: a longer silence is an outage or a jump, not evidence that anybody died.
+    -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
     now = min(now, seen + 2 * pace)
   end
   now = max(now, seen)
   skew = now - raw
 
-  -- From here on `holder` is who has the lock now; `lapsed` is the holder whose lease was found to be over.
+  -- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
   if holder ~= '' and holder_end <= now then
     lapsed, holder, holder_end = holder, '', 0
   end
 end
 
 local client, word, told = '', 'state', {}
--- tell_holder: people who look are told who holds the lock.
+-- tell_holder: the holder of the lock, for people.
 -- NEEDS: holder holder_token raw told
 -- SETS: told
 if holder ~= '' then
   local entry = cmsgpack.unpack(call('HGET', lock, holder))
   told = {'held_id', holder, 'held_token', holder_token, 'held_label', entry[LABEL], 'held_owner', entry[OWNER],
-    'held_us', max(raw - holder_token, 0)} -- a token is a time: when the lock was granted
+    'held_us', max(raw - holder_token, 0)} -- a token is the time of its grant
 end
 if holder ~= '' then told[#told + 1], told[#told + 2] = 'held_broken', broken end
 local page = {}
@@ -90,8 +90,8 @@ if waiting > 0 and not lost then
 end
 told[#told + 1], told[#told + 2] = 'page', page
 local again = false
--- answer: a reply is a word, then names and values; every waiter learns from it how long to wait before it asks. It goes
--- as one MessagePack array in one string: for Redis an array of its own costs as much as all the rest of a script.
+-- answer: a reply is a word, then names and values. Every waiter learns from it when to ask next. The reply is one string
+-- with a MessagePack array: for Redis an array of its own costs as much as the rest of a script.
 -- NEEDS: client word told again
 if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
   told[#told + 1], told[#told + 2] = 'holder', holder

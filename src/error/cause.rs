@@ -1,4 +1,4 @@
-//! What is behind an error.
+//! The cause of an error.
 
 use std::error::Error;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// What is behind an error: the words of a server, or an error of the system or of the TLS library, such as
+/// The cause of an error: a message of a server, or an error of the system or of the TLS library, such as
 /// [`std::io::Error`]. It is the [`source`](Error::source) of the error that has it, and part of its message.
 ///
-/// Two causes are equal if they say the same.
+/// Two causes are equal if their messages are.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
@@ -62,7 +62,7 @@ impl Hash for Cause {
     }
 }
 
-/// Words, of a server or of our own.
+/// A message, of a server or of fairlock.
 #[derive(thiserror::Error)]
 #[error("{0}")]
 struct Words(Arc<str>);

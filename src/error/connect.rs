@@ -4,7 +4,7 @@ use super::{Cause, InvalidOption};
 
 /// Connecting failed. Nothing was left on the server.
 ///
-/// `docs/errors.md` says for each of these who waits for it to pass, and who is told at once.
+/// `docs/errors.md` says for each of these whether an acquire waits for it to pass or fails at once.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -41,32 +41,32 @@ pub enum ConnectError {
     /// An option cannot work.
     #[error(transparent)]
     Option(#[from] InvalidOption),
-    /// No server answers: the name does not resolve, nobody listens, or the connection ends without a word.
+    /// No server answers: the name does not resolve, nothing listens, or the connection ends without a reason.
     #[error("no Redis server answers at {address} ({cause}): check that it runs and that the address is right")]
     #[non_exhaustive]
     Unreachable {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         cause: Cause,
     },
-    /// The server answers, and refuses to work for the moment: it loads its data, runs a long script, has too many
+    /// The server answers but refuses to work for the moment: it loads its data, runs a long script, has too many
     /// clients, or is a replica.
-    #[error("the server at {address} cannot serve locks now ({cause}): wait, or mend that at the server")]
+    #[error("the server at {address} cannot serve locks now ({cause}): wait, or correct that at the server")]
     #[non_exhaustive]
     NotReady {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// What the server said.
+        /// The server's error.
         #[source]
         cause: Cause,
     },
-    /// A certificate is missing, not valid or not believed, on our side or at the server.
+    /// A certificate is missing, invalid or not trusted, on either side.
     #[error("no encrypted connection to {address} ({cause}): check the certificates on both sides")]
     #[non_exhaustive]
     Certificate {
-        /// Where it was tried.
+        /// The address.
         address: String,
         /// What is wrong.
         #[source]
@@ -76,25 +76,25 @@ pub enum ConnectError {
     #[error("the server at {address} refuses the user or the password ({cause}): check them in the URL")]
     #[non_exhaustive]
     Authentication {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// What the server said.
+        /// The server's error.
         #[source]
         cause: Cause,
     },
-    /// The user may not do what the lock needs.
+    /// The user lacks a right that the lock needs.
     #[error(
         "the user lacks a right at {address} ({cause}): the README lists the commands, keys and channels that are needed"
     )]
     #[non_exhaustive]
     MissingRight {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// What the server said.
+        /// The server's error.
         #[source]
         cause: Cause,
     },
-    /// The sentinels answer, and do not know a master of this name.
+    /// The sentinels answer but know no master of this name.
     #[error("the sentinel at {address} knows no master {name:?}: check the name in the URL, or let it monitor one")]
     #[non_exhaustive]
     UnknownMaster {
@@ -109,31 +109,31 @@ pub enum ConnectError {
     )]
     #[non_exhaustive]
     Database {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// What the server said.
+        /// The server's error.
         #[source]
         cause: Cause,
     },
     /// The URL names a cluster, and the server is not one of its nodes.
-    #[error("the server at {address} is not a node of a cluster ({cause}): write redis:// for redis+cluster://")]
+    #[error("the server at {address} is not a node of a cluster ({cause}): write redis:// instead of redis+cluster://")]
     #[non_exhaustive]
     NotCluster {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// What the server said.
+        /// The server's error.
         #[source]
         cause: Cause,
     },
     /// The URL names sentinels, and the server is not one.
     #[error(
-        "the server at {address} is not a sentinel ({cause}): write redis:// for redis+sentinel://, or a sentinel's port"
+        "the server at {address} is not a sentinel ({cause}): write redis:// instead of redis+sentinel://, or use a sentinel's port"
     )]
     #[non_exhaustive]
     NotSentinel {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// What the server said.
+        /// The server's error.
         #[source]
         cause: Cause,
     },
@@ -144,16 +144,16 @@ pub enum ConnectError {
     )]
     #[non_exhaustive]
     Encryption {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// Whether the server expects it.
+        /// Whether the server requires it.
         expected: bool,
     },
-    /// Something answers, and it is not Redis.
-    #[error("what answers at {address} is not a Redis server ({cause}): check the host and the port")]
+    /// Another program than Redis answers.
+    #[error("the program at {address} is not a Redis server ({cause}): check the host and the port")]
     #[non_exhaustive]
     NotRedis {
-        /// Where it was tried.
+        /// The address.
         address: String,
         /// What is wrong with the answer.
         #[source]
@@ -165,30 +165,32 @@ pub enum ConnectError {
     )]
     #[non_exhaustive]
     TooOld {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// What it says of itself.
+        /// The version that it reports.
         version: String,
     },
     /// The server does not run scripts.
-    #[error("the server at {address} does not run Lua scripts ({cause}): the lock is made of them")]
+    #[error(
+        "the server at {address} does not run Lua scripts ({cause}), which fairlock needs: allow EVAL and EVALSHA, or use another server"
+    )]
     #[non_exhaustive]
     NoScripting {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// What the server said.
+        /// The server's error.
         #[source]
         cause: Cause,
     },
     /// The server refuses a request that every client makes.
     #[error(
-        "the server at {address} refuses a request that fairlock needs ({cause}): give the command back, or use another server"
+        "the server at {address} refuses a request that fairlock needs ({cause}): enable the command, or use another server"
     )]
     #[non_exhaustive]
     Refused {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// What the server said.
+        /// The server's error.
         #[source]
         cause: Cause,
     },
@@ -196,14 +198,14 @@ pub enum ConnectError {
     #[error("the client's thread could not be started: {cause}")]
     #[non_exhaustive]
     Thread {
-        /// What the system said.
+        /// The system's error.
         #[source]
         cause: Cause,
     },
 }
 
 impl ConnectError {
-    /// The words are the same however long it was, so that whoever tells of each new error tells of this once.
+    /// The text does not contain the time, so that a report of each new error has this one once.
     pub(crate) fn silent(address: String) -> Self {
         Self::Unreachable { address, cause: "no answer in time".into() }
     }
@@ -214,14 +216,14 @@ impl ConnectError {
         matches!(self, Self::Unreachable { .. } | Self::NotReady { .. })
     }
 
-    /// Of the errors of several servers the lowest tells most: what will not pass before what may, and the words of a server
-    /// that answers before the silence of another.
+    /// Of the errors of several servers the lowest explains most: permanent before transient, and an answer before
+    /// silence.
     pub(crate) fn rank(&self) -> (bool, bool) {
         (self.is_transient(), matches!(self, Self::Unreachable { .. }))
     }
 
-    /// Whether an operator mends this at the server, and this client need not change: a user that is disabled and enabled
-    /// again, a certificate that is renewed. A waiter that has a place in the queue keeps it meanwhile.
+    /// Whether an operator mends this at the server without a change to this client: a user that is disabled and
+    /// enabled again, a certificate that is renewed. A waiter keeps its place meanwhile.
     pub(crate) fn keeps_places(&self) -> bool {
         self.is_transient()
             || matches!(
@@ -233,7 +235,7 @@ impl ConnectError {
             )
     }
 
-    /// Whether this tells of whatever has a node's address now, rather than of the cluster: nodes come and go.
+    /// Whether this may come from another program that has a node's former address, and not from the cluster.
     pub(crate) fn is_of_a_stranger(&self) -> bool {
         matches!(self, Self::NotRedis { .. } | Self::Encryption { .. } | Self::NotCluster { .. } | Self::TooOld { .. })
     }

@@ -36,13 +36,13 @@ const ARGS: &str = "FAIRLOCK_CHILD_ARGS";
 const ALONE: &str = "FAIRLOCK_ALONE";
 /// How long such a test may take.
 const ALONE_FOR: Duration = Duration::from_secs(300);
-/// Ends each argument in their variable; no URL, path or name has one.
+/// The separator of the arguments in their variable. No URL, path or name contains it.
 const TERMINATOR: &str = "\u{1f}";
-/// Begins an event's line, to tell it from what the test harness writes.
+/// The beginning of an event's line, which distinguishes it from output of the test harness.
 const EVENT: &str = "@event ";
 
-/// The body of the `#[test] fn child()` that each test file with helpers has. In the test run itself it does nothing; in a
-/// helper process it plays the role and ends the process.
+/// The body of the `#[test] fn child()` that each test file with helpers has. In the test run itself it does nothing;
+/// in a helper process it plays the role and ends the process.
 pub fn main(play: impl FnOnce(&str, &[String])) {
     let Ok(role) = env::var(ROLE) else { return };
     let args = env::var(ARGS).unwrap_or_default();
@@ -51,16 +51,16 @@ pub fn main(play: impl FnOnce(&str, &[String])) {
     std::process::exit(0);
 }
 
-/// Tells the test that started this helper something: one line, in one write. The harness may have left a line
-/// unfinished, so this begins with a new one. A test that is gone ends its helpers, so a failed write is no news.
+/// Sends the test that started this helper one line, in one write. The harness may have left a line unfinished, so this
+/// starts a new one. A test that is gone ends its helpers, so a failed write does not matter.
 pub fn say(event: impl std::fmt::Display) {
     let line = format!("\n{EVENT}{event}\n");
     let mut out = io::stdout().lock();
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Runs the body of this test in a process of its own, for a test that measures or changes what belongs to the whole process,
-/// as its processor time, or what is logged: the test binary is started once more, for this test alone.
+/// Runs the body of this test in a separate process, for a test that measures or changes the whole process, such as its
+/// processor time or its log records. The test binary is started once more for this test alone.
 #[track_caller]
 pub fn alone(test: &str, body: impl FnOnce()) {
     if env::var_os(ALONE).is_some() {
@@ -96,13 +96,14 @@ impl Child {
         Child::spawn_under(&[], role, args)
     }
 
-    /// Like `spawn`, by a command that sets something up and then becomes what its last arguments say.
+    /// Like `spawn`, through a command that sets something up and then becomes the program that its last arguments
+    /// name.
     #[track_caller]
     pub fn spawn_under(wrapper: &[&str], role: &str, args: &[&str]) -> Child {
         Child::spawn_of(Location::caller(), wrapper, role, args)
     }
 
-    /// Like `spawn_under`, as a helper of another file than the one that calls this.
+    /// Like `spawn_under`, as a helper of another file than the caller's.
     #[track_caller]
     pub(crate) fn spawn_of(file: &Location<'_>, wrapper: &[&str], role: &str, args: &[&str]) -> Child {
         let args: String = args.iter().flat_map(|arg| [arg, TERMINATOR]).collect();
@@ -130,7 +131,7 @@ impl Child {
         Child { process, events, seen: Vec::new() }
     }
 
-    /// The next event that contains `pattern`; those before it are passed over. Panics when none comes.
+    /// The next event that contains `pattern`; earlier ones are skipped. Panics if none comes.
     #[track_caller]
     pub fn wait_line(&mut self, pattern: &str, timeout: Duration) -> String {
         let deadline = Instant::now() + timeout;
@@ -168,7 +169,7 @@ impl Child {
         self.process.kill();
     }
 
-    /// SIGSTOP, and waits until it stands still.
+    /// SIGSTOP, and waits until the process is stopped.
     #[track_caller]
     pub fn stop(&mut self) {
         self.process.stop();
@@ -180,18 +181,18 @@ impl Child {
         self.process.cont();
     }
 
-    /// Waits for its end, and panics when it does not come.
+    /// Waits for its end. Panics if it does not come.
     #[track_caller]
     pub fn wait(&mut self, timeout: Duration) -> ExitStatus {
         self.process.wait(timeout)
     }
 }
 
-/// What comes before the names of tests in a file: `b::c::` in `tests/a/b/c.rs`, nothing in the `main.rs` of a binary.
+/// The module path of the tests in a file: `b::c::` in `tests/a/b/c.rs`, nothing in the `main.rs` of a binary.
 fn module(file: &Location<'_>) -> String {
     let path = Path::new(file.file()).with_extension("");
     let names = path.iter().map(|name| name.to_str().expect("source files have plain names"));
-    // Without the folder of all tests, and that of the binary.
+    // Without the folder of all tests and that of the binary.
     let modules = names.skip_while(|name| *name != "tests").skip(2);
     modules.filter(|name| !["main", "mod"].contains(name)).map(|name| format!("{name}::")).collect()
 }

@@ -23,12 +23,12 @@ use super::{
     urls::before_host,
 };
 
-/// The line of a node's configuration that makes it one.
+/// The configuration line that makes a server a cluster node.
 pub(super) const ENABLED: &str = "cluster-enabled yes";
 const MASTERS: usize = 3;
 const SLOTS: u16 = 16_384;
 
-/// The nodes; all end with this handle.
+/// The nodes. All end with this handle.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<RedisServer>,
@@ -48,8 +48,8 @@ impl Builder {
         self
     }
 
-    /// How long a node may be silent before the others take it for dead: a second unless this is called. Tests that
-    /// want no failover ask for much more, because a loaded machine is silent for longer.
+    /// How long a node may be silent before the others count it as dead: a second unless this is called. Tests without
+    /// failovers set much more, because a loaded machine is silent for longer.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
         self.node_timeout = node_timeout;
         self
@@ -60,13 +60,13 @@ impl Builder {
         self.each(|node| node.config(line))
     }
 
-    /// What else is to be said of each node.
+    /// Further settings for each node.
     pub fn each(mut self, tell: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
         self.node = tell(self.node);
         self
     }
 
-    /// Starts all, and waits until every node sees a whole cluster and every replica is linked.
+    /// Starts all nodes, and waits until each of them sees a whole cluster and every replica is linked.
     #[track_caller]
     pub fn start(self) -> Cluster {
         let node = node(self.node, self.node_timeout).alone();
@@ -93,13 +93,13 @@ impl Cluster {
         self.url_of(&self.nodes.iter().collect::<Vec<_>>())
     }
 
-    /// The URL for clients that are told of some nodes alone.
+    /// The URL for clients that are told only some nodes.
     pub fn url_of(&self, nodes: &[&RedisServer]) -> String {
         let nodes: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis-cluster://{}{}/", before_host(run::login()), nodes.join(","))
     }
 
-    /// All nodes: first those that were started as masters, then their replicas in the same order.
+    /// All nodes: first the initial masters, then their replicas in the same order.
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
@@ -109,7 +109,7 @@ impl Cluster {
         ask(self.up().next().expect("a node that is up"), &["KEYSLOT", key])
     }
 
-    /// The master of a slot, once all nodes that are up name the same and it is up itself.
+    /// The master of a slot, once all running nodes agree and it runs itself.
     #[track_caller]
     pub fn owner(&self, slot: u16) -> &RedisServer {
         self.await_owner("all nodes agree on the owner of the slot", slot, |_| true)
@@ -122,27 +122,27 @@ impl Cluster {
         other.expect("another master that is up")
     }
 
-    /// The replicas of a master that are up, as they say themselves: it hears of them a little later.
+    /// The running replicas of a master, as they report themselves; the master hears of them a little later.
     pub fn replicas(&self, master: &RedisServer) -> Vec<&RedisServer> {
         let id: String = ask(master, &["MYID"]);
         let follows = |line: &str| line.contains("myself,slave") && line.contains(&id);
         self.up().filter(|node| ask::<String>(node, &["NODES"]).lines().any(follows)).collect()
     }
 
-    /// Waits until all nodes that are up name another master of the slot than `old`, and it is up.
+    /// Waits until all running nodes name another master of the slot than `old`, and that master runs.
     #[track_caller]
     pub fn await_promotion(&self, slot: u16, old: &RedisServer) -> &RedisServer {
         self.await_owner("a replica was promoted", slot, |owner| owner.port() != old.port())
     }
 
-    /// Waits until `node` takes part as a replica that is linked to its master: after a promotion, what becomes of an
-    /// old master that is up again.
+    /// Waits until `node` is a replica that is linked to its master: after a promotion, what an old master becomes when
+    /// it is started again.
     #[track_caller]
     pub fn await_replica(&self, node: &RedisServer) {
         eventually("it is a replica", SOON, || !is_master(node) && is_ready(node));
     }
 
-    /// Begins to move a slot. From now on its owner sends whoever asks for an absent key to the new one (ASK).
+    /// Begins to move a slot. From now on its owner redirects requests for absent keys to the new one (ASK).
     #[track_caller]
     pub fn migrate<'a>(&'a self, slot: u16, to: &'a RedisServer) -> Migration<'a> {
         let from = self.owner(slot);
@@ -205,7 +205,7 @@ impl Cluster {
     }
 }
 
-/// A slot on its way from one master to another. Dropped before its end, it leaves the slot as it is then, like an
+/// A slot that is moving from one master to another. Dropped before the end, it leaves the slot as it is then, like an
 /// operator's tool that crashed.
 #[derive(Debug)]
 #[must_use]
@@ -217,7 +217,7 @@ pub struct Migration<'a> {
 }
 
 impl Migration<'_> {
-    /// Moves one key, and names it. None when there is none left.
+    /// Moves one key and returns its name. None if there is none left.
     #[track_caller]
     pub fn step(&mut self) -> Option<String> {
         let keys: Vec<String> = ask(self.from, &["GETKEYSINSLOT", &self.slot.to_string(), "1"]);
@@ -233,12 +233,12 @@ impl Migration<'_> {
         Some(key)
     }
 
-    /// Moves what is left and hands the slot over. Returns when all nodes know it.
+    /// Moves the remaining keys and hands the slot over. Returns when all nodes know it.
     #[track_caller]
     pub fn finish(mut self) {
         while self.step().is_some() {}
         let (slot, id) = (self.slot.to_string(), ask::<String>(self.to, &["MYID"]));
-        // The new owner first: the old one forgets where it sent its clients.
+        // The new owner first: the old one then forgets where it redirected its clients.
         for node in [self.to, self.from] {
             let () = ask(node, &["SETSLOT", &slot, "NODE", &id]);
         }
@@ -262,16 +262,16 @@ pub(super) fn node(server: ServerBuilder, node_timeout: Duration) -> ServerBuild
         .config("repl-timeout 5")
 }
 
-/// A cluster of which one node has all slots and the other one none.
+/// A cluster of two nodes, of which one has all slots and the other none.
 #[track_caller]
 pub(super) fn found(owner: &RedisServer, other: &RedisServer) {
     make_one(&[owner, other], || add_slots(owner, 0..SLOTS));
 }
 
-/// Makes a cluster of these nodes, of which every one sees the whole when this returns.
+/// Makes a cluster of these nodes. Each of them sees the whole cluster when this returns.
 #[track_caller]
 fn make_one(nodes: &[&RedisServer], assign: impl FnOnce()) {
-    // Two that begin with each other at once can miss each other (Valkey's do), and wait for that long.
+    // Two nodes that meet each other at the same moment can miss each other (Valkey's do), and wait for that long.
     const HASTE: Duration = Duration::from_secs(2);
     let set = |timeout: &str| {
         for node in nodes {
@@ -294,7 +294,7 @@ fn introduce(nodes: &[&RedisServer]) {
     let knows_all = |node: &RedisServer| {
         let known: String = ask(node, &["NODES"]);
         let others = nodes.iter().filter(|other| other.port() != node.port());
-        // Those with whom it has begun have no name of their own yet; it ends without success on a machine that is slow enough.
+        // Nodes that have just met have no name of their own yet. On a very slow machine this ends without success.
         let unknown: Vec<_> = others.filter(|other| !known.contains(&ask::<String>(other, &["MYID"]))).collect();
         for other in &unknown {
             let () = ask(node, &["MEET", "127.0.0.1", &other.port().to_string()]);

@@ -18,7 +18,7 @@ pub enum Side {
 }
 
 impl Target {
-    /// Requests of which a word contains this text, in whatever case; all requests if it is empty.
+    /// Requests in which a word contains this text, in any case; all requests if the text is empty.
     pub fn request(word: impl AsRef<[u8]>) -> Target {
         Target { side: Side::Request, word: word.as_ref().to_ascii_lowercase(), command: false }
     }
@@ -28,12 +28,12 @@ impl Target {
         Target { side: Side::Reply, ..Target::request(word) }
     }
 
-    /// Pushed messages of which a word contains this text.
+    /// Pushes in which a word contains this text.
     pub fn push(word: impl AsRef<[u8]>) -> Target {
         Target { side: Side::Push, ..Target::request(word) }
     }
 
-    /// Looks at the command alone, and at the whole of it.
+    /// Only the name of the command is compared; or all of its words.
     pub fn command(self) -> Target {
         Target { command: true, ..self }
     }
@@ -50,23 +50,23 @@ impl Target {
 /// What happens to a frame that a fault strikes.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
-    /// It waits until the fault is lifted, and what is behind it too.
+    /// It waits until the fault is lifted, and so do the frames behind it.
     Hold,
-    /// It is lost, and whatever comes after it in its direction of the connection, also when the fault is lifted.
+    /// It is lost, with all later frames in its direction of the connection, even after the fault is lifted.
     Swallow,
     /// It comes this much later.
     Delay(Duration),
-    /// Somebody gets this error instead: a request is not executed, a reply is replaced. No push can be answered.
+    /// This error takes its place: a request is not executed, a reply is replaced. A push cannot be answered.
     Answer(&'static str),
-    /// The connection ends after this many bytes of it.
+    /// The connection ends after this many bytes of the frame.
     Cut(usize),
 }
 
-/// The faults that are set, in the order in which they were.
+/// The current faults, in the order in which they were set.
 #[derive(Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
-    /// How often each struck, by its number.
+    /// How often each fault struck, by its number.
     strikes: Vec<u64>,
 }
 
@@ -75,7 +75,7 @@ struct Rule {
     number: usize,
     target: Target,
     act: Act,
-    /// How often it may strike yet.
+    /// How often it may still strike.
     left: u64,
 }
 
@@ -88,7 +88,7 @@ impl Rules {
         number
     }
 
-    /// The first fault that is for such a frame strikes.
+    /// The first fault for such a frame strikes.
     pub fn strike(&mut self, side: Side, words: &[Vec<u8>]) -> Option<(usize, Act)> {
         let rule = self.rules.iter_mut().find(|rule| rule.left > 0 && rule.target.hits(side, words))?;
         rule.left -= 1;
@@ -100,7 +100,7 @@ impl Rules {
         self.strikes[number]
     }
 
-    /// Whether it has not been lifted: one that has struck often enough still holds what it held.
+    /// Whether it has not been lifted. A fault that has struck often enough still holds the frames that it held.
     pub fn lasts(&self, number: usize) -> bool {
         self.rules.iter().any(|rule| rule.number == number)
     }

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-/// Answers every command with what this makes of its words.
+/// Answers every command with the result of this function of its words.
 pub fn answering(answer: impl Fn(&[String]) -> String + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -44,7 +44,7 @@ fn request(input: &mut impl BufRead) -> Option<Vec<String>> {
         .collect()
 }
 
-/// A web server: it answers whatever comes.
+/// A web server: it answers any input.
 pub fn web_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

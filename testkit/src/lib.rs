@@ -3,7 +3,7 @@
 //! Nothing here sleeps for a fixed time: a condition that takes time is checked until it holds (`eventually`). A handle
 //! ends everything that it started, also when the test panics or is killed.
 
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 pub mod child;
@@ -32,8 +32,12 @@ use std::{
     fs,
     io::Write as _,
     path::{Path, PathBuf},
+    pin::Pin,
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
+
+use fairlock::{Client, LockOptions};
 
 pub use self::{
     child::Child,
@@ -44,16 +48,16 @@ pub use self::{
     watch::{Calls, Monitor, calls, keys_left, keys_left_within},
 };
 
-/// How long anything that should happen soon may take before a test fails. Generous, because the machines that run
-/// tests are slow at the worst moment, and free, because only failing tests wait for it.
+/// How long anything that should happen soon may take before a test fails. Generous, because machines that run tests
+/// can be slow; that costs nothing, because only failing tests wait for it.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// Says this past the test harness, which shows what is printed by tests that fail only.
+/// Prints this past the test harness, which shows the output of failing tests only.
 pub fn say(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// The folder of the package that is tested.
+/// The folder of the tested package.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the test kit is in a folder of the package")
 }
@@ -67,7 +71,7 @@ pub fn tmp() -> PathBuf {
     tmp
 }
 
-/// Blocks until `holds` says yes. Panics, naming `what`, when it has not by then.
+/// Blocks until `holds` returns true. Panics with `what` if that takes too long.
 #[track_caller]
 pub fn eventually(what: &str, timeout: Duration, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -79,7 +83,7 @@ pub fn eventually(what: &str, timeout: Duration, mut holds: impl FnMut() -> bool
     }
 }
 
-/// [`eventually`] for tests whose own tasks must go on while they wait.
+/// [`eventually`] for tests whose own tasks must go on meanwhile.
 pub async fn eventually_async(what: &str, timeout: Duration, mut holds: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     let mut pause = FIRST_PAUSE;
@@ -90,9 +94,25 @@ pub async fn eventually_async(what: &str, timeout: Duration, mut holds: impl Asy
     }
 }
 
-/// Awaits what should happen soon, so that a test fails where it would hang.
+/// Awaits a future that should be ready soon, so that a test fails instead of hanging.
 pub async fn soon<F: IntoFuture>(what: F) -> F::Output {
     tokio::time::timeout(SOON, what.into_future()).await.expect("this hangs")
+}
+
+/// A client of this server.
+pub async fn connect(server: &RedisServer) -> Client {
+    soon(Client::connect(&server.url())).await.expect("a client of a private server")
+}
+
+/// Heartbeats, renewals and the ends of leases are far away while a test runs: a waiter that hears of its grant heard of it
+/// by a message, and what is gone was given back.
+pub fn quiet() -> LockOptions {
+    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
+}
+
+/// Polls a future once, and drops the wake-up.
+pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);

@@ -27,9 +27,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`. Should this test process be killed, the leash removes the folder `litter` as well.
+    /// Starts `command`. If this test process is killed, the leash also removes the folder `litter`.
     pub fn spawn(command: &mut Command, litter: Option<&Path>) -> io::Result<Process> {
-        // Groups of their own, so that Ctrl-C reaches only the test process, and the rest follows in one way.
+        // In groups of their own, so that Ctrl-C reaches only the test process, and the rest follows in one way.
         let mut child = command.process_group(0).spawn()?;
         let leash = Command::new("sh")
             .args(["-c", r#"read -r _; kill -KILL "$1"; rm -rf -- ${2:+"$2"}"#, "leash"])
@@ -63,7 +63,7 @@ impl Process {
         self.child.try_wait().expect("asking for the state of a child process")
     }
 
-    /// Waits for the end, and panics when it does not come.
+    /// Waits for the end. Panics if it does not come.
     #[track_caller]
     pub fn wait(&mut self, timeout: Duration) -> ExitStatus {
         let mut status = None;
@@ -83,7 +83,7 @@ impl Process {
         self.signal(Signal::STOP);
         let start = Instant::now();
         let id = WaitId::Pid(Pid::from_child(&self.child));
-        // Asks for stops only: the end of the process is left for `exited` to collect.
+        // Asks for stops only; `exited` collects the end of the process.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         while !matches!(waitid(id.clone(), options), Ok(Some(_))) {
             assert!(self.exited().is_none(), "process {} ended when it should stop", self.pid());
@@ -105,7 +105,7 @@ impl Process {
         end(&mut self.child);
     }
 
-    /// Sends a signal to this very process: a pid is not given to another before its end was collected here.
+    /// Sends a signal to this same process: its pid is not reused before its end was collected here.
     #[track_caller]
     pub fn signal(&mut self, signal: Signal) {
         assert!(self.exited().is_none(), "process {} has ended: no {signal:?} for it", self.pid());
@@ -119,13 +119,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The leash first: it must not kill a number that has been given to another process meanwhile.
+        // The leash first: it must not kill a number that has been reused meanwhile.
         end(&mut self.leash);
         end(&mut self.child);
     }
 }
 
-/// SIGKILL also ends what is stopped. Both calls fail only for a child that has been collected already.
+/// SIGKILL also ends a stopped process. Both calls fail only for a child that has been collected already.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();

@@ -43,10 +43,10 @@ use super::{
     urls::{before_host, of_socket},
 };
 
-/// What was done so far.
+/// The counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections taken, and taken only to be closed at once.
+    /// Connections that were accepted, and those that were accepted only to be closed at once.
     pub connections: u64,
     pub refused: u64,
     /// Frames that went through.
@@ -56,11 +56,11 @@ pub struct Counts {
     /// Requests that were delivered after their client had gone, and those of them that the server did not take.
     pub late: u64,
     pub late_refused: u64,
-    /// Connections of which an end or both are open.
+    /// Connections that are open at one end or both.
     pub open: u64,
 }
 
-/// A fault that was set, and how often it struck.
+/// A fault, and how often it struck.
 #[derive(Clone, Debug)]
 pub struct Fault {
     number: usize,
@@ -78,7 +78,7 @@ impl Fault {
         self.shared.wait("the fault strikes", |inner| inner.rules.struck(self.number) > 0);
     }
 
-    /// It strikes no more, and what it held goes on.
+    /// It does not strike any more, and the frames that it held go on.
     pub fn lift(&self) {
         self.shared.lock().rules.lift(self.number);
         self.shared.changed.notify_all();
@@ -115,7 +115,7 @@ struct Inner {
 struct Connection {
     client: File,
     server: File,
-    /// What was asked and not answered yet, in order.
+    /// The unanswered requests, in order.
     asked: Mutex<VecDeque<Asked>>,
     state: Mutex<State>,
 }
@@ -132,12 +132,12 @@ struct State {
 #[derive(Debug)]
 enum Asked {
     Server(Vec<Vec<u8>>),
-    /// Answered here, when its turn comes.
+    /// The proxy answers it when its turn comes.
     Here(&'static str),
 }
 
 impl Proxy {
-    /// Listens on a unix socket of its own.
+    /// Listens on its own unix socket.
     #[track_caller]
     pub fn start(server: &RedisServer) -> Proxy {
         let dir = tempfile::Builder::new().prefix("fairlock-proxy-").tempdir().expect("a folder for a socket");
@@ -149,7 +149,7 @@ impl Proxy {
         proxy
     }
 
-    /// Listens on a loopback port too.
+    /// Also listens on a loopback port.
     #[track_caller]
     pub fn tcp(mut self) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
@@ -174,7 +174,7 @@ impl Proxy {
         self.dir.path().join("proxy.sock")
     }
 
-    /// Of its unix socket, with the name and the password with which clients go to the server.
+    /// The URL of its unix socket, with the login of clients at the server.
     pub fn url(&self) -> String {
         of_socket(&self.socket(), self.login())
     }
@@ -184,7 +184,7 @@ impl Proxy {
         self.port.expect("this proxy was started without `tcp()`")
     }
 
-    /// Of its loopback port, for the same.
+    /// The URL of its loopback port, with the same login.
     #[track_caller]
     pub fn tcp_url(&self) -> String {
         format!("redis://{}127.0.0.1:{}/", before_host(self.login()), self.port())
@@ -194,18 +194,18 @@ impl Proxy {
         self.login.as_ref().map(|(user, password)| (user.as_str(), password.as_str()))
     }
 
-    /// From now on `act` is done to every frame that `target` names, until it is lifted.
+    /// Applies `act` to every frame that `target` matches, until the fault is lifted.
     pub fn fault(&self, target: Target, act: Act) -> Fault {
         self.fault_times(u64::MAX, target, act)
     }
 
-    /// The same, for so many frames at most. Faults that were set earlier go first.
+    /// The same, for at most this many frames. Faults that were set earlier come first.
     pub fn fault_times(&self, times: u64, target: Target, act: Act) -> Fault {
         let number = self.shared.lock().rules.add(times, target, act);
         Fault { number, shared: self.shared.clone() }
     }
 
-    /// All faults are over: what is held goes on, and connections are taken again.
+    /// Lifts all faults: held frames go on, and new connections are accepted again.
     pub fn heal(&self) {
         let mut inner = self.shared.lock();
         inner.rules.lift_all();
@@ -218,19 +218,19 @@ impl Proxy {
         self.shared.lock().refuses = true;
     }
 
-    /// New connections lead to this server, as those to a virtual address that moved. The others stay where they are.
+    /// New connections lead to this server, as with a virtual address that moved. Existing connections stay.
     pub fn lead_to(&self, server: &RedisServer) {
         self.shared.lock().server = server.socket();
     }
 
-    /// Ends all connections, at both ends, with all that is held in them.
+    /// Ends all connections at both ends, with all frames that are held in them.
     pub fn cut(&self) {
         self.shared.lock().connections.iter().for_each(|connection| connection.cut());
         self.shared.changed.notify_all();
     }
 
-    /// Ends the clients' side of all connections. The server's side stays, and what is held gets there when it is let
-    /// go.
+    /// Ends the clients' side of all connections. The server's side stays, and held frames get there when they are
+    /// released.
     pub fn abandon(&self) {
         let connections = self.shared.lock().connections.clone();
         for connection in connections {
@@ -242,19 +242,19 @@ impl Proxy {
         self.shared.lock().counts
     }
 
-    /// Blocks until the counts are as `holds` wants them.
+    /// Blocks until `holds` accepts the counts.
     #[track_caller]
     pub fn wait(&self, what: &str, holds: impl Fn(&Counts) -> bool) {
         self.shared.wait(what, |inner| holds(&inner.counts));
     }
 
-    /// How many requests are held whose client has closed its side: healing delivers them late.
+    /// How many held requests have a client that has closed its side: healing delivers them late.
     pub fn abandoned(&self) -> usize {
         let connections = self.shared.lock().connections.clone();
         connections.iter().filter(|connection| connection.state().holds && connection.client_gone()).count()
     }
 
-    /// How many requests are held whose connection the server has ended: it will not take them.
+    /// How many held requests have a connection that the server has ended: it will not take them.
     pub fn held_in_vain(&self) -> usize {
         let connections = self.shared.lock().connections.clone();
         let in_vain = |connection: &&Arc<Connection>| {
@@ -273,7 +273,7 @@ impl Drop for Proxy {
             inner.rules.lift_all();
         }
         self.cut();
-        // Wakes those who accept.
+        // Wakes the threads that accept.
         let _ = UnixStream::connect(self.socket());
         let _ = self.port.map(|port| TcpStream::connect(("127.0.0.1", port)));
         self.listeners.drain(..).for_each(|listener| drop(listener.join()));
@@ -300,7 +300,7 @@ impl Shared {
     }
 
     fn take(self: &Arc<Self>, client: OwnedFd) {
-        // The server does not hear of who is refused: it would count them.
+        // The server does not see refused clients: it would count them.
         let (refused, server) = {
             let inner = self.lock();
             (inner.refuses, inner.server.clone())
@@ -334,7 +334,7 @@ impl Shared {
             inner.connections.retain(|other| !Arc::ptr_eq(other, connection));
             inner.counts.open -= 1;
         }
-        // Also for a frame that is held where the other direction has just cut.
+        // Also for a frame that is held when the other direction has just been cut.
         self.changed.notify_all();
     }
 
@@ -363,11 +363,11 @@ impl Shared {
                     let _ = (&connection.server).write_all(&frame[..bytes.min(frame.len())]);
                     return connection.cut();
                 }
-                // What is behind it is lost too.
+                // All later frames are lost too.
                 Some(_) => while frames.next().is_some() {},
             }
         }
-        // A server that cannot say its reply ends a connection, and does not read the requests that are still in it.
+        // A server that cannot send its reply ends the connection, and does not read the requests that are still in it.
         let _ = shutdown(&connection.server, Shutdown::Write);
     }
 
@@ -378,7 +378,7 @@ impl Shared {
             let verdict = if push {
                 self.judge(connection, Side::Push, &words(&frame))
             } else {
-                // It stays the first until it is through, so that no other answer overtakes it.
+                // It stays first until it has passed, so that no other answer overtakes it.
                 let words = match connection.asked().front() {
                     Some(Asked::Server(words)) => words.clone(),
                     other => panic!("a reply to {other:?}"),
@@ -395,7 +395,7 @@ impl Shared {
                 }
             };
             let mut asked = connection.asked();
-            // A client that is gone does not end the server's side: requests of it may still be on their way.
+            // The end of a client does not end the server's side: requests of it may still be on their way.
             let _ = (&connection.client).write_all(bytes);
             if !push {
                 asked.pop_front();
@@ -413,9 +413,9 @@ impl Shared {
         let _ = shutdown(&connection.client, Shutdown::Both);
     }
 
-    /// What is to be done to this frame, if not simply to pass it on; waits where it is to wait.
+    /// The act for this frame, if it is not simply passed on. Waits as long as the frame is held.
     fn judge(&self, connection: &Connection, side: Side, words: &[Vec<u8>]) -> Option<Act> {
-        // Nobody would notice what befalls an answer.
+        // A fault of an unawaited answer would not be noticed.
         if side != Side::Request && connection.client_gone() {
             return None;
         }
@@ -450,7 +450,7 @@ impl Connection {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the answers that are due and come from here.
+    /// Sends the proxy's own answers that are due.
     fn answer_here(&self, asked: &mut VecDeque<Asked>) {
         while let Some(Asked::Here(error)) = asked.front() {
             let _ = (&self.client).write_all(format!("-{error}\r\n").as_bytes());

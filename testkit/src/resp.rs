@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 
-/// The length of the first frame in `bytes`, if it is there as a whole.
+/// The length of the first frame in `bytes`, if all of it is there.
 pub fn frame_len(bytes: &[u8]) -> Option<usize> {
     let line = line_len(bytes)?;
     let count = || -> i64 {
@@ -13,7 +13,7 @@ pub fn frame_len(bytes: &[u8]) -> Option<usize> {
     match bytes[0] {
         b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => Some(line),
         b'$' | b'!' | b'=' => {
-            // -1 is RESP2's way to say that there is nothing.
+            // -1 is RESP2's null.
             let whole = usize::try_from(count()).map_or(line, |length| line + length + 2);
             (bytes.len() >= whole).then_some(whole)
         }
@@ -34,9 +34,9 @@ fn line_len(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair == b"\r\n").map(|end| end + 2)
 }
 
-/// Whether a frame comes without having been asked for. What confirms a subscription looks like that, but is a reply;
-/// what ends one is none: a server says it of a slot that leaves it, and clients do not ask for it. To who speaks
-/// RESP2, as sentinels do, messages are arrays.
+/// Whether a frame is a push. The confirmation of a subscription has the same form, but is a reply. An unsubscription
+/// is a push: a server sends it for a slot that leaves, and clients do not ask for it. In RESP2, which sentinels speak,
+/// messages are arrays.
 pub fn is_push(frame: &[u8]) -> bool {
     let is_reply = |kind: &Vec<u8>| kind.ends_with(b"subscribe") && !kind.ends_with(b"unsubscribe");
     match frame[0] {
@@ -46,7 +46,7 @@ pub fn is_push(frame: &[u8]) -> bool {
     }
 }
 
-/// The strings in an array of strings: the words of a request. Whatever else is in it is passed over.
+/// The strings in an array of strings: the words of a request. Other elements are skipped.
 pub fn words(frame: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut rest = &frame[line_len(frame).unwrap_or(frame.len())..];
@@ -79,7 +79,7 @@ impl<R: Read> Frames<R> {
 impl<R: Read> Iterator for Frames<R> {
     type Item = Vec<u8>;
 
-    /// The next frame; None at the end, also when that comes in the middle of one.
+    /// The next frame. None at the end, also if that comes in the middle of a frame.
     fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(length) = frame_len_if_any(&self.bytes) {

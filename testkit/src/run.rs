@@ -30,12 +30,12 @@ use super::{
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Topology {
-    /// One server, and nobody beside it.
+    /// One server and no other.
     #[default]
     Standalone,
-    /// A sentinel beside it knows it as the master.
+    /// A sentinel beside it knows it as a master.
     Sentinel,
-    /// It is one of two masters of a cluster and has all slots. Clients are told of the other one.
+    /// It is one of two masters of a cluster, and has all slots. Clients are told the other one.
     Cluster,
 }
 
@@ -49,23 +49,23 @@ impl Topology {
         }
     }
 
-    /// Done to a server before it starts.
+    /// Prepares a server before it starts.
     pub(super) fn prepare(self, server: Builder) -> Builder {
         match self {
             Topology::Standalone => server,
             Topology::Sentinel => server.tcp(),
-            // Nobody is taken for dead while the tests run.
+            // No node is counted as dead while the tests run.
             Topology::Cluster => cluster::node(server, SOON * 100),
         }
     }
 
-    /// Started after a server: what clients are told of in its stead. `like_it` is how it was prepared itself.
+    /// The server beside another one, which clients are told instead. `like_it` prepares it like the other one.
     #[track_caller]
     pub(super) fn accompany(self, server: &RedisServer, like_it: Builder) -> Option<RedisServer> {
         match self {
             Topology::Standalone => None,
             Topology::Sentinel => {
-                // The only one, and without a replica to promote: it names this master for ever.
+                // The only sentinel, and no replica to promote: it always names this master.
                 let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel");
                 Some(sentinel.config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", server.port())).start())
             }
@@ -78,7 +78,7 @@ impl Topology {
     }
 }
 
-/// As whom tests go to their servers: a name and a password, unless they need none.
+/// The login of tests at their servers, if they need one.
 pub fn login() -> Option<(&'static str, &'static str)> {
     match variable("FAIRLOCK_TEST_USER").as_deref() {
         None => None,
@@ -89,7 +89,7 @@ pub fn login() -> Option<(&'static str, &'static str)> {
 
 const LEAST: (&str, &str) = ("least", "of-all");
 
-/// What ACL SETUSER takes for a user with this password, and the rights that the README names.
+/// The ACL SETUSER rules for a user with this password and exactly the rights that the README lists.
 pub fn least_rights(password: &str, in_cluster: bool) -> String {
     let readme = include_str!("../../README.md");
     let start = readme.find("~fairlock:*").expect("the README names the least rights");
@@ -99,7 +99,7 @@ pub fn least_rights(password: &str, in_cluster: bool) -> String {
     let elsewhere = elsewhere.flat_map(str::split_whitespace).filter(|right| match *right {
         "+wait" => true,
         "+client|setinfo" => takes_setinfo(),
-        // That is for sentinels.
+        // This right is for sentinels.
         "+sentinel|get-master-addr-by-name" => false,
         "+ssubscribe" | "+spublish" => in_cluster && version() >= (7, 0),
         _ => in_cluster,
@@ -108,12 +108,12 @@ pub fn least_rights(password: &str, in_cluster: bool) -> String {
     format!("on >{password} resetkeys resetchannels -@all {}", rights.join(" "))
 }
 
-/// Redis 7.0 refuses rights to what it does not know; older servers take them.
+/// Redis 7.0 refuses rights to commands that it does not know; older servers accept them.
 pub fn takes_setinfo() -> bool {
     version().0 != 7 || version() >= (7, 2)
 }
 
-/// That of the servers of this run, as far as it matters.
+/// The version of the servers of this run, as far as it matters.
 pub fn version() -> (u32, u32) {
     static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
     *VERSION.get_or_init(|| {

@@ -19,14 +19,14 @@ use super::{
     urls::before_host,
 };
 
-/// What the sentinels call their master.
+/// The sentinels' name of their master.
 pub const MASTER: &str = "mymaster";
-/// Of the three.
+/// The quorum of the three sentinels.
 const QUORUM: usize = 2;
 /// Longer than `SOON`: an election in which the sentinels vote for themselves is repeated only after six seconds.
 const PATIENCE: Duration = SOON.saturating_mul(4);
 
-/// Servers and sentinels; all end with this handle.
+/// Servers and sentinels. All end with this handle.
 #[derive(Debug)]
 pub struct Sentinels {
     servers: Vec<RedisServer>,
@@ -48,17 +48,17 @@ impl Builder {
         self
     }
 
-    /// How long a server may be silent before a sentinel takes it for dead: 1.2 s unless this is called. Tests that want
-    /// no failover ask for much more, because a loaded machine is silent for longer. Less than a second would bring a
-    /// second failover at once, every other time: a sentinel tries to reach what it lost once a second, and by that
-    /// clock it first speaks to a new master, too.
+    /// How long a server may be silent before a sentinel counts it as dead: 1.2 s unless this is called. Tests without
+    /// failovers set much more, because a loaded machine is silent for longer. Less than a second would often bring a
+    /// second failover at once: a sentinel tries once a second to reach a lost server, and contacts a new master at the
+    /// same interval.
     pub fn down_after(mut self, down_after: Duration) -> Self {
         self.down_after = down_after;
         self
     }
 
-    /// The sentinels look about them ten times as often as usual, so that an old master that is up again is a replica
-    /// after one or two seconds rather than after ten, all of which it takes writes. Before Redis 7 they do not listen.
+    /// The sentinels check ten times as often as usual, so that an old master that is started again is a replica after
+    /// one or two seconds instead of ten, in which it takes writes. Sentinels before Redis 7 ignore this.
     pub fn alert(mut self) -> Self {
         self.alert = true;
         self
@@ -70,7 +70,7 @@ impl Builder {
         self
     }
 
-    /// Starts all, and waits until every sentinel knows the replicas and the other sentinels: from then on a failover
+    /// Starts all, and waits until every sentinel knows the replicas and the other sentinels. From then on a failover
     /// can succeed.
     #[track_caller]
     pub fn start(self) -> Sentinels {
@@ -100,7 +100,7 @@ impl Builder {
             .config(&format!("sentinel failover-timeout {MASTER} 3000"))
             .config(&format!("sentinel parallel-syncs {MASTER} {}", self.replicas.max(1)));
         let sentinels: Vec<RedisServer> = (0..3).map(|_| sentinel.clone().start()).collect();
-        // A sentinel that could not run for two seconds, as on a loaded machine, does nothing for 30 more.
+        // A sentinel that could not run for two seconds, as on a loaded machine, does nothing for another 30.
         let mut settings = vec!["SENTINEL", "DEBUG", "TILT-PERIOD", "1000"];
         if self.alert {
             settings.extend(["INFO-PERIOD", "1000", "PUBLISH-PERIOD", "200"]);
@@ -128,7 +128,7 @@ impl Sentinels {
         Builder { replicas: 2, down_after: Duration::from_millis(1200), alert: false, server: RedisServer::builder() }
     }
 
-    /// The URL for clients: all sentinels, and what they call their master.
+    /// The URL for clients: all sentinels, and their name of the master.
     pub fn url(&self) -> String {
         let sentinels: Vec<String> = self.sentinels.iter().map(address).collect();
         format!("redis-sentinel://{}{}/{MASTER}", before_host(run::login()), sentinels.join(","))
@@ -139,12 +139,12 @@ impl Sentinels {
         &self.servers
     }
 
-    /// Servers themselves, to be stopped and killed like others.
+    /// The sentinels as servers, to be stopped and killed.
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.sentinels
     }
 
-    /// The server that enough sentinels name as the master, be it alive or not. None while they disagree.
+    /// The server that enough sentinels name as the master, running or not. None while they disagree.
     pub fn named_master(&self) -> Option<&RedisServer> {
         let up = self.sentinels.iter().filter(|sentinel| sentinel.is_up());
         let named: Vec<Option<u16>> = up.map(master_named_by).collect();
@@ -163,7 +163,7 @@ impl Sentinels {
         master.expect("the loop above ends with a master")
     }
 
-    /// Waits until all sentinels that are up name another master than `old`, and it takes writes.
+    /// Waits until all running sentinels name another master than `old`, and it takes writes.
     #[track_caller]
     pub fn await_failover(&self, old: &RedisServer) -> &RedisServer {
         let mut new = None;
@@ -178,8 +178,8 @@ impl Sentinels {
         new.expect("the loop above ends with a master")
     }
 
-    /// Waits until `server` is a replica that is linked to the master: after a failover, what becomes of an old master
-    /// that is up again.
+    /// Waits until `server` is a replica that is linked to the master: after a failover, what an old master becomes
+    /// when it is started again.
     #[track_caller]
     pub fn await_replica(&self, server: &RedisServer) {
         eventually("it is a replica of the master", PATIENCE, || {
@@ -189,7 +189,7 @@ impl Sentinels {
         });
     }
 
-    /// A failover without a fault, as an operator asks for it. Refused while one is going on.
+    /// A failover without a fault, as an operator starts it. Refused while another is under way.
     #[track_caller]
     pub fn fail_over(&self) -> &RedisServer {
         let old = self.master();
@@ -205,8 +205,8 @@ fn address(server: &RedisServer) -> String {
     format!("127.0.0.1:{}", server.port())
 }
 
-/// What the functions below ask is asked again until the answer is as wanted; and a sentinel that makes a replica of a
-/// master, or the other way, ends all connections to it, those of a test, too. So an error is an answer like others.
+/// The functions below repeat their question until the answer is as wanted. A sentinel that makes a master a replica,
+/// or the other way round, ends all connections to it, also those of a test. So an error is an answer like others.
 fn ask<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> redis::RedisResult<T> {
     cmd(words[0]).arg(&words[1..]).query(&mut server.try_raw()?)
 }

@@ -35,9 +35,9 @@ pub struct RedisServer {
     dir: TempDir,
     process: Mutex<Option<Process>>,
     pub(super) topology: Topology,
-    /// As whom clients go there, if it takes a name and a password.
+    /// The login of clients, if they need one.
     pub(super) login: Option<(String, String)>,
-    /// Where clients begin to look for this one.
+    /// Where clients start to look for this server.
     pub(super) beside: Option<Box<RedisServer>>,
 }
 
@@ -63,8 +63,8 @@ impl Builder {
         self
     }
 
-    /// Its loopback port takes encrypted connections alone, and asks for certificates: those of clients, of replicas, of
-    /// sentinels and of the other nodes of its cluster. It shows the one in these files itself, wherever it goes.
+    /// Its loopback port accepts only encrypted connections and demands certificates from clients, replicas, sentinels
+    /// and the other nodes of its cluster. It shows the certificate in these files itself, wherever it connects to.
     pub fn encrypted(mut self, authority: &Path, certificate: &Path, key: &Path) -> Self {
         self.encrypted = true;
         self.tcp()
@@ -91,7 +91,7 @@ impl Builder {
     /// One more ACL user, e.g. `user("worker", "on >secret ~fairlock:* +@all")`; log in with `url_as`.
     pub fn user(self, name: &str, rules: &str) -> Self {
         let of_channels = |rule: &&str| rule.starts_with('&') || rule.ends_with("channels");
-        // Redis 6.0 knows no rights for channels.
+        // Redis 6.0 has no channel permissions.
         let rules = rules.split_whitespace().filter(|rule| run::version() >= (6, 2) || !of_channels(rule));
         self.config(&format!("user {name} {}", rules.collect::<Vec<_>>().join(" ")))
     }
@@ -120,24 +120,24 @@ impl Builder {
         self
     }
 
-    /// Its replicas are linked as soon as they ask, and followed closely.
+    /// Its replicas are linked as soon as they ask, and their lag is checked often.
     pub fn master(self) -> Self {
         self.alone().tcp().config("repl-diskless-sync-delay 0").config("repl-ping-replica-period 1")
     }
 
-    /// Whatever the environment says about the run (`testkit::run`), this one has nobody beside it.
+    /// Whatever the environment says about the run (`testkit::run`), this server has no other beside it.
     pub fn alone(mut self) -> Self {
         self.alone = true;
         self
     }
 
-    /// Nor has it any user but its own: what the environment says about the run does not concern it.
+    /// Whatever the environment says about the run, it has only its own users.
     pub fn plain(mut self) -> Self {
         self.plain = true;
         self.alone()
     }
 
-    /// What the name of its folder begins with.
+    /// The beginning of the name of its folder.
     pub fn folder(mut self, prefix: &'static str) -> Self {
         self.folder = Some(prefix);
         self
@@ -166,7 +166,7 @@ impl Builder {
         let login = user.or(self.password.as_deref().map(|password| ("default", password))).map(owned);
         let process = Mutex::new(None);
         let mut server = RedisServer { setup: self, port: None, dir, process, topology, login, beside: None };
-        // A port that was free a moment ago can be taken by now. Each attempt draws another one.
+        // A port that was free a moment ago can be in use by now. Each attempt draws another one.
         let mut attempts = if server.setup.tcp { 5 } else { 1 };
         loop {
             server.port = server.setup.tcp.then(free_port);
@@ -183,7 +183,7 @@ impl Builder {
 }
 
 impl RedisServer {
-    /// A server with nothing special, on a unix socket.
+    /// A plain server on a unix socket.
     #[track_caller]
     pub fn start() -> RedisServer {
         RedisServer::builder().start()
@@ -193,8 +193,8 @@ impl RedisServer {
         Builder::default()
     }
 
-    /// A Redis 5.0, which knows neither RESP3 nor what fairlock needs besides. None, and a line that says so, where
-    /// `make test` could not fetch it.
+    /// A Redis 5.0, which lacks RESP3 and other things that fairlock needs. None, after a message, if `make test` could
+    /// not fetch it.
     #[track_caller]
     pub fn too_old() -> Option<RedisServer> {
         let servers = env::var_os("FAIRLOCK_SERVERS").map(PathBuf::from);
@@ -207,12 +207,12 @@ impl RedisServer {
         Some(RedisServer::builder().plain().binary(binary).start())
     }
 
-    /// One more server that replicates this one, and is linked to it. This one must listen on a port.
+    /// Another server that replicates this one and is linked to it. This one must listen on a port.
     #[track_caller]
     pub fn replica(&self) -> RedisServer {
         let replicates = format!("replicaof 127.0.0.1 {}", self.port());
         let replica = Builder { config: [self.setup.config.clone(), vec![replicates]].concat(), ..self.setup.clone() };
-        // What else this run says of servers has been said of this one, and is copied.
+        // Other settings of this run were made for this server, and are copied.
         let replica = replica.plain().start();
         eventually("the replica is linked", SOON, || {
             let info: String = redis::cmd("INFO").arg("replication").query(&mut replica.raw()).expect("INFO");
@@ -243,18 +243,24 @@ impl RedisServer {
         self.process().as_ref().expect("the server is not running").pid()
     }
 
-    /// What the server wrote to its log, over all restarts.
+    /// The server's log, over all restarts.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("redis.log")).unwrap_or_default()
     }
 
-    /// A connection of its own for assertions. Its calls fail after a while, rather than hang with a stopped server.
+    /// A separate connection for assertions. Its calls fail after a while instead of hanging with a stopped server.
     #[track_caller]
     pub fn raw(&self) -> redis::Connection {
         self.try_raw().expect("a connection to the private redis-server")
     }
 
-    /// [`Self::raw`] where something may end the connection while it is made.
+    /// All data is lost (FLUSHALL).
+    #[track_caller]
+    pub fn flush(&self) {
+        redis::cmd("FLUSHALL").exec(&mut self.raw()).expect("FLUSHALL by the administrator");
+    }
+
+    /// [`Self::raw`] for a moment at which the connection may be ended while it is made.
     pub fn try_raw(&self) -> redis::RedisResult<redis::Connection> {
         self.connect(SOON)
     }
@@ -270,12 +276,12 @@ impl RedisServer {
         self.process().as_mut().expect("the server is not running").cont();
     }
 
-    /// SIGKILL. What is not in the append-only file is lost.
+    /// SIGKILL. Writes that are not in the append-only file are lost.
     pub fn kill(&self) {
         drop(self.process().take());
     }
 
-    /// An orderly end (SIGTERM), as by an operator, also of a server that is stopped.
+    /// An orderly end (SIGTERM), as by an operator; it also works for a stopped server.
     #[track_caller]
     pub fn shutdown(&self) {
         if let Some(mut process) = self.process().take() {
@@ -285,12 +291,12 @@ impl RedisServer {
         }
     }
 
-    /// Starts it again in the same folder, at the same socket and port, with its configuration file as it stands there
-    /// (servers in a Sentinel's care rewrite theirs); kills it first if it runs.
+    /// Starts it again in the same folder, at the same socket and port, with the current content of its configuration
+    /// file (servers under Sentinel rewrite theirs). Kills it first if it runs.
     #[track_caller]
     pub fn restart(&self) {
         self.kill();
-        // Somebody else can occupy the port for a moment while it is not listened on.
+        // Another process can take the port for a moment while the server does not listen.
         let start = Instant::now();
         while let Err(error) = self.launch() {
             assert!(self.port.is_some() && start.elapsed() < SOON, "{error}");
@@ -345,7 +351,7 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Whether it is up: a PING gets through, or the server itself refuses who asks.
+    /// Whether it is up: it answers PING, or refuses the login itself.
     fn answers(&self) -> bool {
         let answer =
             self.connect(Duration::from_secs(1)).and_then(|mut raw| redis::cmd("PING").query::<String>(&mut raw));
@@ -388,7 +394,7 @@ impl fmt::Debug for RedisServer {
     }
 }
 
-/// The binary: the one that is named in the environment, else the one in PATH, else the one that `make setup` linked.
+/// The binary: the one that the environment names, else the one in PATH, else the one that `make setup` linked.
 pub fn redis_server() -> PathBuf {
     let named = env::var_os("FAIRLOCK_REDIS_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -398,11 +404,11 @@ pub fn redis_server() -> PathBuf {
         .unwrap_or(linked)
 }
 
-/// What a server of a cluster adds to its port for the port of the cluster's bus. (Only Redis 7 lets one choose it.)
+/// The difference between the port of a cluster node and that of its cluster bus. (Only Redis 7 lets one choose it.)
 const BUS: u16 = 10_000;
 
-/// A port that is free and has its bus port free, too. Both lie below those that systems give to outgoing connections:
-/// otherwise a client could take the port of a server that is down for a moment, or even connect to itself there.
+/// A port that is free and whose bus port is free as well. Both are below the range for outgoing connections: otherwise
+/// a client could take the port of a server that is down for a moment, or even connect to itself there.
 fn free_port() -> u16 {
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let ports = std::iter::repeat_with(|| fastrand::u16(12_000..22_000));

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::{run::Topology, sentinel::MASTER, server::RedisServer};
 
 impl RedisServer {
-    /// For the clients of the tests: of the unix socket, unless the environment says otherwise (`testkit::run`), with the
-    /// password if there is one.
+    /// The URL for clients of the tests: of the unix socket, unless the environment says otherwise (`testkit::run`),
+    /// with the password if there is one.
     pub fn url(&self) -> String {
         self.to_clients(self.login.as_ref().map(|(user, password)| (user.as_str(), password.as_str())))
     }
@@ -16,12 +16,12 @@ impl RedisServer {
         self.to_clients(Some((user, password)))
     }
 
-    /// Of the unix socket, in each case, for somebody who may do anything.
+    /// The URL of the unix socket in any case, for a user with all rights.
     pub fn admin_url(&self) -> String {
         self.of_the_socket(self.password().map(|password| ("default", password)))
     }
 
-    /// Of the loopback port, with the password if there is one.
+    /// The URL of the loopback port, with the password if there is one.
     #[track_caller]
     pub fn tcp_url(&self) -> String {
         format!("redis://{}127.0.0.1:{}/", before_host(self.password().map(|password| ("", password))), self.port())
@@ -46,7 +46,7 @@ pub(super) fn of_socket(socket: &Path, login: Option<(&str, &str)>) -> String {
     format!("redis+unix://{}{}", socket.display(), login.unwrap_or_default())
 }
 
-/// The part of a URL that says who goes there.
+/// The login part of a URL.
 pub(super) fn before_host(login: Option<(&str, &str)>) -> String {
     login.map_or(String::new(), |(user, password)| format!("{}:{}@", encoded(user), encoded(password)))
 }

@@ -19,7 +19,7 @@ use std::{
 
 use super::{server::Builder, tmp};
 
-/// How far it is off the machine's own clock is for the test to say; at first it is not.
+/// The test sets how far this clock differs from the machine's. At first it does not.
 #[derive(Debug)]
 pub struct WallClock {
     offset: tempfile::NamedTempFile,
@@ -33,17 +33,17 @@ impl WallClock {
         clock
     }
 
-    /// A server that will live by this clock, as may several.
+    /// A server that uses this clock. Several servers may share it.
     pub fn given_to(&self, server: Builder) -> Builder {
         self.variables().into_iter().fold(server, |server, (name, value)| server.environment(name, value))
     }
 
-    /// What a process needs in its environment to live by this clock.
+    /// The environment of a process that uses this clock.
     pub fn variables(&self) -> [(&'static str, &Path); 2] {
         [("LD_PRELOAD", library()), ("VCLOCK_FILE", self.offset.path())]
     }
 
-    /// From the next time on that a process looks at it.
+    /// Takes effect when a process next reads the clock.
     pub fn step_forwards(&self, by: Duration) {
         self.set_offset_us(self.offset_us() + micros(by));
     }
@@ -67,7 +67,7 @@ fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).expect("a step of less than 292,000 years")
 }
 
-/// The library that stands in for the C library's clocks, compiled when it is first needed.
+/// The library that replaces the C library's clocks, compiled when it is first needed.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -75,7 +75,8 @@ fn library() -> &'static Path {
         let folder = tmp();
         let library = folder.join("vclock.so");
         if modified(&library) <= modified(&source) {
-            // Other test processes may do the same now: each compiles for itself, and the last to finish leaves its own.
+            // Other test processes may do the same now: each compiles for itself, and the last to finish replaces the
+            // file.
             let fresh = tempfile::Builder::new().prefix("vclock-").suffix(".so").tempfile_in(&folder).expect("a file");
             let mut compiler = Command::new("cc");
             compiler.args(["-O2", "-Wall", "-shared", "-fPIC", "-o"]).arg(fresh.path()).arg(&source);

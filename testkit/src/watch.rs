@@ -13,9 +13,8 @@ use redis::{Connection, cmd};
 
 use super::{SOON, eventually, history::nothing_left, server::RedisServer};
 
-/// Asserts that nobody left anything behind: no key but the `:lock` of idle locks, each with a time to live. Drops release
-/// in the background, so this waits until it holds, and prints the keys with their contents if it does not come to
-/// hold.
+/// Asserts that nothing is left behind: no key but the `:lock` of idle locks, each with a TTL. Drops release in the
+/// background, so this waits until it holds; if it does not, it prints the keys with their contents.
 #[track_caller]
 pub fn keys_left(server: &RedisServer) {
     keys_left_within(server, SOON);
@@ -43,11 +42,11 @@ pub fn keys_left_within(server: &RedisServer, timeout: Duration) {
     }
 }
 
-/// What a user tried and has no right to, from the server's log.
+/// The requests for which a user had no right, from the server's log.
 fn beyond_rights(raw: &mut Connection, user: &str) -> Vec<HashMap<String, redis::Value>> {
     let mut log: Vec<HashMap<String, redis::Value>> = cmd("ACL").arg("LOG").query(raw).expect("ACL LOG");
     let is = |value: Option<&redis::Value>, text: &str| value == Some(&redis::Value::BulkString(text.into()));
-    // A wrong password is in it, too.
+    // The log has wrong passwords, too.
     log.retain(|entry| is(entry.get("username"), user) && !is(entry.get("reason"), "auth"));
     log
 }
@@ -80,11 +79,11 @@ fn described(raw: &mut Connection, key: &str) -> String {
     format!("  {key} ({kind}, ttl {} ms): {content:?}\n", time_to_live(raw, key))
 }
 
-/// How often each command ran at the server, by its name in lower case (`evalsha`, `client|kill`), those within scripts
-/// included; what is not in it did not run. The counting itself does not show.
+/// How often each command ran at the server, by its name in lower case (`evalsha`, `client|kill`), within scripts too.
+/// A command that did not run is missing. The counting itself is not counted.
 pub type Calls = BTreeMap<String, u64>;
 
-/// Counts the commands that run while `work` does: anybody's, so a keeper's heartbeats too.
+/// Counts the commands of all clients that run during `work`, so a keeper's heartbeats too.
 pub fn calls<T>(server: &RedisServer, work: impl FnOnce() -> T) -> (Calls, T) {
     let mut counter = Counter::start(server);
     let result = work();
@@ -107,7 +106,7 @@ impl Counter {
 
     pub fn so_far(&mut self) -> Calls {
         let mut calls = command_stats(&mut self.raw);
-        // A command is counted when it is over: this INFO is not in its own answer, the one before it is.
+        // A command is counted when it has ended: this INFO is not in its own answer, the previous one is.
         self.asked += 1;
         if let Some(info) = calls.get_mut("info") {
             *info -= self.asked;
@@ -143,7 +142,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Everything that is executed after this returns will be seen.
+    /// Every command that is executed after this returns will be seen.
     #[track_caller]
     pub fn start(server: &RedisServer) -> Monitor {
         let raw = server.raw();
@@ -174,10 +173,11 @@ impl Monitor {
         Monitor { lines, raw, stream, reader: Some(reader), marks: 0 }
     }
 
-    /// The lines of all that was executed before this call, e.g. `+1700000000.123456 [0 lua] "zadd" "fairlock:…`.
+    /// The lines of all commands that were executed before this call, e.g. `+1700000000.123456 [0 lua] "zadd"
+    /// "fairlock:…`.
     #[track_caller]
     pub fn lines(&mut self) -> Vec<String> {
-        // MONITOR keeps the order of execution: when a command of ours shows up, so has everything before it.
+        // MONITOR keeps the order of execution: when it shows a command of ours, it has shown all earlier ones.
         self.marks += 1;
         let mark = format!("monitor-mark-{}", self.marks);
         let _: String = cmd("ECHO").arg(&mark).query(&mut self.raw).expect("ECHO");

@@ -65,7 +65,7 @@ fn dropped_after_each_poll() {
 }
 
 #[test]
-fn dropped_after_each_poll_in_passing_trouble() {
+fn dropped_after_each_poll_under_a_passing_error() {
     let cases = times(everywhere(), own_wires, |case, wire| case.wire = wire);
     let acts = [
         (Act::Delay(Duration::from_millis(20)), 1),
@@ -94,7 +94,7 @@ fn dropped_when_a_request_or_its_reply_does_not_come_through() {
 }
 
 #[test]
-fn what_is_given_back_meets_trouble() {
+fn releases_reach_the_server_through_each_fault() {
     // A try that finds the lock busy may have been answered by the time it is dropped.
     let busy = |case: &Case| (case.what, case.queue) == (What::Try, Queue::Contended);
     let cases = everywhere().into_iter().filter(|case| case.what.gives_back() && !busy(case)).collect();
@@ -112,7 +112,7 @@ fn what_is_given_back_meets_trouble() {
 }
 
 #[test]
-fn granted_and_not_taken() {
+fn granted_and_dropped_before_it_is_taken() {
     let takes = |case: &Case| case.what.waits() || matches!(case.what, What::Enqueue | What::Try);
     let mut cases: Vec<Case> = everywhere().into_iter().filter(takes).collect();
     for case in &mut cases {
@@ -154,7 +154,7 @@ fn where_no_connection_can_be_killed_a_late_acquire_costs_a_window() {
 
 /// A future that is added to the public interface is to be added here.
 #[test]
-fn every_public_future_is_here() {
+fn every_public_future_is_covered() {
     let known = [
         ("acquire.rs", "Acquire"),
         ("acquire.rs", "Enqueue"),

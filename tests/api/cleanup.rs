@@ -2,16 +2,15 @@
 
 use std::{
     future::IntoFuture as _,
-    pin::Pin,
     sync::atomic::{AtomicUsize, Ordering},
-    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
-use fairlock::{AcquireError, BreakOutcome, Client, Fault, LockOptions, LostReason, RenewError, TryAcquireError};
+use fairlock::{AcquireError, BreakOutcome, Client, Fault, LostReason, RenewError, TryAcquireError};
 use redis::cmd;
 use testkit::{
-    Act, Child, Proxy, RedisServer, SOON, Target, child, eventually, eventually_async, keys_left, soon, state::State,
+    Act, Child, Proxy, RedisServer, SOON, Target, child, connect, eventually, eventually_async, keys_left, poll_once,
+    quiet, soon, state::State,
 };
 
 /// The helper processes of this file.
@@ -23,15 +22,6 @@ fn child() {
     });
 }
 
-/// Nothing here ends by itself while a test runs.
-fn long() -> LockOptions {
-    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
-}
-
-async fn connect(server: &RedisServer) -> Client {
-    Client::connect(&server.url()).await.unwrap()
-}
-
 /// As long as the last handle waits for what is to be given back.
 const LAST_DROP: Duration = Duration::from_millis(250);
 /// The exit code of a process in which that was not enough.
@@ -40,7 +30,7 @@ const GAVE_UP: i32 = 3;
 fn hold_to_the_end(url: &str, name: &str) {
     let guard = pollster::block_on(async {
         let client = Client::connect(url).await.unwrap();
-        client.lock_with(name, long()).unwrap().acquire().await.unwrap()
+        client.lock_with(name, quiet()).unwrap().acquire().await.unwrap()
     });
     let start = Instant::now();
     // The last act, and the last handle: nothing but this drop holds the process up.
@@ -86,7 +76,7 @@ async fn the_last_handle_waits_for_what_is_given_back() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server);
     let client = Client::connect(&proxy.url()).await.unwrap();
-    let guard = client.lock_with("lock", long()).unwrap().acquire().await.unwrap();
+    let guard = client.lock_with("lock", quiet()).unwrap().acquire().await.unwrap();
     let held = proxy.fault(Target::reply("evalsha"), Act::Hold);
     drop(client);
     let start = Instant::now();
@@ -100,7 +90,7 @@ async fn the_last_handle_waits_for_what_is_given_back() {
 #[tokio::test]
 async fn a_dropped_guard_hands_the_lock_on() {
     let server = RedisServer::start();
-    let lock = connect(&server).await.lock_with("lock", long()).unwrap();
+    let lock = connect(&server).await.lock_with("lock", quiet()).unwrap();
     let guard = lock.acquire().await.unwrap();
     let held = guard.held();
     let waiting = lock.enqueue().await.unwrap();
@@ -111,17 +101,13 @@ async fn a_dropped_guard_hands_the_lock_on() {
     keys_left(&server);
 }
 
-fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
-}
-
 /// At each point where an acquire can be dropped: before it is polled, on its way to the server, in the queue, and when
 /// it has been granted.
 #[tokio::test]
 async fn dropped_acquires_leave_the_queue() {
     let server = RedisServer::start();
     let client = connect(&server).await;
-    let lock = client.lock_with("lock", long()).unwrap();
+    let lock = client.lock_with("lock", quiet()).unwrap();
     let guard = lock.acquire().await.unwrap();
     let waiting = async || lock.inspect().await.unwrap().waiting;
     let behind = lock.enqueue().await.unwrap();
@@ -141,7 +127,7 @@ async fn dropped_acquires_leave_the_queue() {
     assert_eq!(behind.position().await.unwrap(), 1);
 
     // A try, on its way.
-    let mut attempt = client.lock_with("free", long()).unwrap().try_acquire().into_future();
+    let mut attempt = client.lock_with("free", quiet()).unwrap().try_acquire().into_future();
     drop(poll_once(&mut attempt));
     drop(attempt);
 
@@ -157,7 +143,7 @@ async fn dropped_acquires_leave_the_queue() {
 async fn the_last_handle_ends_the_connection() {
     let server = RedisServer::start();
     let client = connect(&server).await;
-    let lock = client.lock_with("lock", long()).unwrap();
+    let lock = client.lock_with("lock", quiet()).unwrap();
     drop(client);
     let guard = lock.acquire().await.unwrap();
     drop(lock);
@@ -179,7 +165,7 @@ async fn the_last_handle_ends_the_connection() {
 async fn a_closed_client_tells_everybody_and_gives_everything_back() {
     let server = RedisServer::start();
     let client = connect(&server).await;
-    let lock = client.lock_with("lock", long()).unwrap();
+    let lock = client.lock_with("lock", quiet()).unwrap();
     let guard = lock.acquire().await.unwrap();
     let waiting = [lock.enqueue().await.unwrap(), lock.enqueue().await.unwrap()];
     let mut acquire = lock.acquire().into_future();
@@ -211,7 +197,7 @@ async fn a_closed_client_tells_everybody_and_gives_everything_back() {
 async fn a_closed_client_tells_its_guards_before_it_gives_back() {
     let server = RedisServer::start();
     let client = connect(&server).await;
-    let lock = client.lock_with("lock", long()).unwrap();
+    let lock = client.lock_with("lock", quiet()).unwrap();
     let guard = lock.acquire().await.unwrap();
     let waiting = lock.enqueue().await.unwrap();
     let token = guard.token();
@@ -226,6 +212,6 @@ async fn a_closed_client_tells_its_guards_before_it_gives_back() {
     server.cont();
     // What could not be given back then is given back now.
     keys_left(&server);
-    let other = connect(&server).await.lock_with("lock", long()).unwrap();
+    let other = connect(&server).await.lock_with("lock", quiet()).unwrap();
     assert_eq!(other.break_lease(token).await.unwrap(), BreakOutcome::Unknown);
 }

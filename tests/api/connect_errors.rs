@@ -47,13 +47,13 @@ macro_rules! assert_fails_at_once {
 }
 
 #[tokio::test]
-async fn a_server_without_that_database() {
+async fn a_database_that_the_server_does_not_have_is_refused() {
     let server = plain();
     assert_fails_at_once!(format!("{}99", server.tcp_url()), Database, "DB index is out of range", "another number");
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_cluster_or_no_sentinel() {
+async fn a_server_that_is_no_cluster_or_no_sentinel_is_refused() {
     let server = plain();
     let url = |kind: &str, rest: &str| server.tcp_url().replace("redis:", kind).trim_end_matches('/').to_owned() + rest;
     assert_fails_at_once!(url("redis+cluster:", ""), NotCluster, "cluster support disabled", "write redis://");
@@ -64,13 +64,13 @@ async fn a_server_that_is_no_cluster_or_no_sentinel() {
 }
 
 #[tokio::test]
-async fn what_is_no_redis_at_all() {
+async fn a_server_that_is_not_redis_is_refused() {
     let url = format!("redis://{}/", impostor::web_server());
     assert_fails_at_once!(url, NotRedis, "is not a Redis server", "check the host and the port");
 }
 
 #[tokio::test]
-async fn a_server_whose_commands_are_renamed() {
+async fn a_server_whose_commands_are_renamed_is_refused() {
     let without =
         |command: &str| RedisServer::builder().plain().config(&format!("rename-command {command} \"\"")).start();
     let servers = ["HELLO", "SUBSCRIBE"].map(without);
@@ -79,7 +79,7 @@ async fn a_server_whose_commands_are_renamed() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_busy_or_loading() {
+async fn a_server_that_is_busy_or_loading_is_not_called_absent() {
     let server = plain();
     let mut raw = server.raw();
     let busy = std::thread::spawn(move || cmd("EVAL").arg("while true do end").arg(0).query::<()>(&mut raw));
@@ -126,7 +126,7 @@ async fn a_replica_says_so_at_once() {
 
 /// Its words are lost where they meet a request under way: they are read over a connection of their own.
 #[tokio::test]
-async fn a_server_that_has_too_many_clients() {
+async fn a_server_that_has_too_many_clients_is_waited_for() {
     let server = RedisServer::builder().plain().tcp().config("maxclients 3").start();
     let others: Vec<_> = std::iter::from_fn(|| server.try_raw().ok()).take(3).collect();
     assert_eq!(others.len(), 3);
@@ -142,7 +142,7 @@ async fn a_server_that_has_too_many_clients() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_do_what_an_acquire_does() {
+async fn a_user_without_the_rights_is_told_where_they_are_listed() {
     let server = RedisServer::builder().plain().user("worker", "on >pw ~* &* +@all -hset").start();
     let lock = soon(Client::connect(&server.url_as("worker", "pw"))).await.unwrap().lock("lock").unwrap();
     match soon(lock.acquire().into_future()).await {

@@ -1,6 +1,6 @@
 //! The public interface on one server that works: what each call promises, what it costs, and what it refuses.
 
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod acl_least_rights;

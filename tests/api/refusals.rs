@@ -19,7 +19,7 @@ async fn refused(url: &str) -> ConnectError {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there() {
+async fn an_absent_server_is_an_error_that_hides_the_password() {
     // A port of our own on which nobody listens any more.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for url in [format!("redis://user:sesame@127.0.0.1:{port}/"), "unix:///no/such/socket?pass=sesame".into()] {
@@ -31,7 +31,7 @@ async fn a_server_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers() {
+async fn a_server_that_never_answers_is_an_error() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent_url = format!("redis://{}/", silent.local_addr().unwrap());
     let stopped = RedisServer::start();
@@ -47,7 +47,7 @@ async fn a_server_that_never_answers() {
 }
 
 #[tokio::test]
-async fn a_url_that_is_none() {
+async fn an_invalid_url_is_an_error_that_hides_the_password() {
     for url in ["", "http://127.0.0.1/", "redis://:sesame@", "sesame", "redis://u:sesame@host:port/"] {
         let error = refused(url).await;
         assert!(matches!(error, ConnectError::Url { .. }), "{url:?} {error:?}");
@@ -89,7 +89,7 @@ async fn a_wrong_password_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_server_or_user_without_scripts() {
+async fn a_server_or_user_without_scripts_is_refused() {
     let without = |command: &str| RedisServer::builder().config(&format!("rename-command {command} \"\"")).start();
     for server in ["EVAL", "EVALSHA"].map(without) {
         let error = refused(&server.url()).await;
@@ -108,7 +108,7 @@ async fn a_server_or_user_without_scripts() {
 
 /// SCRIPT saves a round trip, no more.
 #[tokio::test]
-async fn a_server_that_loads_no_scripts_will_do() {
+async fn scripts_are_sent_whole_where_they_cannot_be_loaded() {
     let server = RedisServer::builder().config("rename-command SCRIPT \"\"").start();
     let lock = Client::connect(&server.url()).await.unwrap().lock("lock").unwrap();
     let guard = soon(lock.acquire().into_future()).await.unwrap();
@@ -142,7 +142,7 @@ async fn a_server_that_is_too_old() {
 }
 
 #[tokio::test]
-async fn a_real_server_that_is_too_old() {
+async fn a_real_server_that_is_too_old_is_refused() {
     let Some(server) = RedisServer::too_old() else { return };
     let error = refused(&server.url()).await;
     assert!(matches!(error, ConnectError::TooOld { .. }), "{error:?}");
@@ -151,7 +151,7 @@ async fn a_real_server_that_is_too_old() {
 }
 
 #[tokio::test]
-async fn names_that_cannot_be_keys() {
+async fn names_that_cannot_be_keys_are_refused() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
     let refused = |name: &str| client.lock(name).map(|_| ()).unwrap_err();
@@ -182,7 +182,7 @@ async fn names_that_cannot_be_keys() {
 }
 
 #[tokio::test]
-async fn durations_that_make_no_sense() {
+async fn durations_that_cannot_work_are_refused() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
     let second = Duration::from_secs(1);
@@ -232,7 +232,7 @@ async fn durations_that_make_no_sense() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_in_the_way() {
+async fn a_key_of_another_type_is_an_error_that_names_the_lock() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
     let mut raw = server.raw();

@@ -40,7 +40,7 @@ fn plain_threads_need_no_runtime() {
 }
 
 #[test]
-fn smol_does_as_well() {
+fn tasks_of_smol_may_acquire() {
     let server = RedisServer::start();
     smol::block_on(async {
         let client = Client::connect(&server.url()).await.unwrap();

@@ -2,21 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, Client, LockOptions};
-use testkit::{Monitor, RedisServer, SOON, eventually_async, keys_left, soon, watch::Counter};
-
-async fn connect(server: &RedisServer) -> Client {
-    Client::connect(&server.url()).await.unwrap()
-}
+use fairlock::{AcquireError, LockOptions};
+use testkit::{Monitor, RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon, watch::Counter};
 
 /// The commands that clients sent: what scripts called is not among them.
 fn sent(lines: &[String]) -> Vec<&str> {
     lines.iter().map(String::as_str).filter(|line| !line.contains(" lua] ")).collect()
-}
-
-/// Heartbeats, renewals and confirmations are far away while these tests count.
-fn quiet() -> LockOptions {
-    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
 }
 
 #[tokio::test]

@@ -1,17 +1,17 @@
 //! All descendants of the command end with its lease, including those that left its process group. When the command
 //! exits by itself, its descendants may go on.
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 use std::process::Command;
 
 use crate::shared::{
     Finished, Process, Redis, Signal, await_death, await_state, eventually, lives, parent, signal, stat,
 };
 
-/// Tells its number, and cannot be ended by TERM.
+/// Prints its number, and cannot be ended by TERM.
 const LEAF: &str = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done'";
 
-/// What leaves its group: a job of `timeout`, one of a session of its own, one whose parents are gone, and one of a
-/// shell with job control.
+/// Processes that leave the group: a job of `timeout`, one in a session of its own, an orphan, and one of a shell with
+/// job control.
 fn leaves() -> String {
     let job_control = LEAF.replace('$', "\\$").replace('"', "\\\"");
     format!(
@@ -62,7 +62,7 @@ impl Job {
     }
 }
 
-/// Also when the test fails because they live on.
+/// Also if the test fails because they are still alive.
 impl Drop for Job {
     fn drop(&mut self) {
         for pid in self.leaves.iter().chain([&self.command]).filter(|pid| lives(**pid)) {
@@ -92,7 +92,7 @@ fn when_the_lease_is_lost() {
 #[test]
 fn when_the_lease_is_lost_those_that_heed_term_are_asked_first() {
     let redis = Redis::start();
-    // Nothing is killed within the patience of the test.
+    // No lease ends within the patience of the test.
     let script = "setsid sh -c 'trap \"echo asked; exit\" TERM; echo; sleep 1000 & wait' & wait; sleep 1000";
     let holder = redis.run("x", &["--lease", "10m", "--kill-after", "190s"], script);
     holder.line();
@@ -133,7 +133,7 @@ fn when_the_shim_is_killed() {
     assert_eq!(job.finish().code, 125);
 }
 
-/// Within another fairlock, whose shim adopts this one's. If nobody of the session adopted it, the kernel would
+/// Within another fairlock, whose shim adopts this one's. If no process of the session adopted it, the kernel would
 /// continue it in any case, as it does with every process group that becomes orphaned.
 #[test]
 fn when_the_shim_is_stopped_and_fairlock_killed() {
@@ -165,7 +165,7 @@ fn when_the_shim_is_stopped_and_the_lease_lost() {
     assert!(finished.stderr.contains("the lease on x is lost"), "{finished:?}");
 }
 
-/// A shell that becomes fairlock by `exec` leaves it its children.
+/// A shell that becomes fairlock by `exec` leaves its children to it.
 #[test]
 fn children_that_fairlock_was_started_with_are_not_the_commands() {
     let redis = Redis::start();
@@ -195,7 +195,7 @@ fn what_the_command_leaves_behind_is_left_alone_and_not_waited_for() {
     }
 }
 
-/// The shim is the parent of all that lost theirs, so it has to do what such a parent does.
+/// The shim is the parent of all orphans, so it must collect them.
 #[test]
 fn orphans_are_collected_while_the_command_runs() {
     let redis = Redis::start();
@@ -227,7 +227,8 @@ fn as_the_first_process_of_a_container() {
         unshare.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock"));
         Process::spawn(unshare.args(namespace).args(["env", "--default-signal", "sh", "-c", script]))
     };
-    // The first orphan is fairlock's from before the command, and ends while it runs; the second is the command's.
+    // The first orphan is older than the command, belongs to fairlock, and ends while the command runs. The second is
+    // the command's.
     let orphans = "mkfifo $D/go; (sh -c 'read line < $D/go; exit' &); \
                    exec $F run x -- sh -c '(true &); echo > $D/go; \
                    while grep -q \") Z\" /proc/[0-9]*/stat; do sleep 0.02; done; echo $PPID none; exit 7'";

@@ -1,10 +1,10 @@
 //! A grant after a wait gives `fairlock run` a whole lease, even if it comes late.
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 use std::time::Duration;
 
 use crate::shared::{Redis, Signal, await_state};
 
-/// Somebody holds `x`, and this run waits behind it.
+/// The lock `x` is held, and this run waits for it.
 fn waiting(redis: &Redis, options: &[&str], script: &str) -> (crate::shared::Process, crate::shared::Process) {
     let holder = redis.run("x", &[], "echo held; exec sleep 1000");
     assert_eq!(holder.line(), "held");
@@ -23,7 +23,7 @@ fn a_command_that_may_take_long_to_end_runs_behind_a_queue() {
         holder.signal(Signal::TERM);
         let finished = waiter.finish();
         assert_eq!((finished.code, finished.stdout.as_str()), (0, "ran\n"), "{options:?}: {}", finished.stderr);
-        // Nor does it come to the lock in a second try, behind whoever queued meanwhile.
+        // It does not get the lock in a second try either, behind a waiter that queued meanwhile.
         let said = &finished.stderr;
         assert!(!said.contains("lost") && !said.contains("too late"), "{said}");
     }
@@ -41,7 +41,7 @@ fn a_command_begins_with_a_whole_lease() {
     waiter.signal(Signal::TERM);
 }
 
-// Most of a claim may be over when the waiter runs again, and all of it: then the wait goes on in its old place.
+// Most of a claim, or all of it, may be over when the waiter runs again: then it waits on in its old place.
 #[test]
 fn a_grant_that_comes_late_is_used_or_waited_for_again() {
     let redis = Redis::start();

@@ -1,6 +1,6 @@
 //! Hostile texts on the command line: refused with a clear error or carried faithfully, and never passed to a terminal.
 //! `hostile/names.rs` has the same for the library.
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Output};
@@ -9,20 +9,20 @@ use crate::pty::Terminal;
 use crate::shared::{Process, Redis, fairlock};
 use testkit::texts::HOSTILE;
 
-/// Not UTF-8, whatever comes before it.
+/// Not UTF-8, with any text in front.
 const INVALID: &[u8] = b"a\xff\xfe\xc3(";
 
-/// What an argument cannot be: one with a NUL ends there.
+/// Impossible as an argument, which ends at a NUL.
 fn arguments() -> Vec<&'static str> {
     HOSTILE.iter().copied().filter(|text| !text.contains('\0')).collect()
 }
 
-/// What a name on the command line cannot be either: it would be an option.
+/// Impossible as a name on the command line: an option.
 fn names() -> Vec<&'static str> {
     arguments().into_iter().filter(|text| !text.starts_with('-')).collect()
 }
 
-/// Nothing drives a terminal, hides, or changes the order of what is read.
+/// Nothing controls a terminal, is invisible, or changes the order of the text.
 #[track_caller]
 fn harmless(output: &[u8]) {
     let text = std::str::from_utf8(output).expect("what is printed is UTF-8");
@@ -79,7 +79,7 @@ fn names_and_labels_reach_the_server_and_the_command_as_they_are() {
         harmless(&shown.stdout);
         let shown = String::from_utf8(shown.stdout).unwrap();
         assert_eq!(shown.lines().count(), 2, "{shown:?}");
-        // A busy lock is told in one line, and so is the wait.
+        // A busy lock is reported in one line, and so is the wait.
         let busy = run(redis.fairlock().args(["run", "--no-wait", name, "--", "true"]));
         assert_eq!((busy.status.code(), stderr(&busy).lines().count()), (Some(122), 1), "{busy:?}");
     }
@@ -150,7 +150,7 @@ fn what_is_no_text_is_refused_and_what_the_command_gets_is_not() {
     assert!(refused.status.code() == Some(125) && stderr(&refused).contains("UTF-8"), "{refused:?}");
     let carried = run(redis.fairlock().args(["run", "x", "--", "printf", "%s"]).arg(invalid));
     assert_eq!((carried.status.code(), &*carried.stdout), (Some(0), INVALID));
-    // A command that is named so has a label that shows what can be shown of it.
+    // A command with such a name has a label with the printable part of it.
     let missing = run(redis.fairlock().args(["run", "x", "--"]).arg(invalid));
     assert_eq!(missing.status.code(), Some(127), "{missing:?}");
 }
@@ -158,7 +158,7 @@ fn what_is_no_text_is_refused_and_what_the_command_gets_is_not() {
 #[test]
 fn what_cannot_be_carried_is_refused() {
     let redis = Redis::start();
-    // One argument can be no longer than this, and a terminal shows a few lines of it at most.
+    // The longest argument, of which a terminal shows a few lines at most.
     let long = "x".repeat(100_000);
     for (name, says) in [
         ("", "empty"),

@@ -1,22 +1,14 @@
 //! The command never outlives its lease, whichever process dies, hangs or is stopped.
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use crate::shared::{
-    Process, Redis, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat,
+    Process, Redis, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat, witness,
 };
 use testkit::{Act, Proxy, RedisServer, Target};
 
 /// A command that ignores TERM, and says so when it is ready.
 const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
-
-/// Waits for the lock, and says whether process `pid` is alive at the moment of the grant.
-fn witness(redis: &Redis, pid: u32) -> Process {
-    // A zombie is dead, though it can still be signalled.
-    let script =
-        format!("case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac");
-    redis.run("x", &[], &script)
-}
 
 #[test]
 fn when_fairlock_is_killed_its_command_ends_with_its_group() {
@@ -42,11 +34,10 @@ fn when_fairlock_is_killed_a_stubborn_command_is_killed() {
 #[test]
 fn when_fairlock_is_killed_the_command_is_dead_before_the_next_grant() {
     let redis = Redis::start();
-    // Nothing but the end of the lease can be the reason.
+    // Only the end of the lease can be the reason.
     let holder = redis.run("x", &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
     let command = holder.number();
-    let witness = witness(&redis, command);
-    redis.await_waiting("x", 1);
+    let witness = witness(&redis, "x", command);
     holder.signal(Signal::KILL);
     assert_eq!(witness.line(), "dead");
 }
@@ -73,11 +64,10 @@ fn when_the_command_is_ended_what_is_left_of_its_group_is_too() {
 #[test]
 fn when_fairlock_is_stopped_the_command_is_dead_before_the_next_grant() {
     let redis = Redis::start();
-    // So long that a slow machine has half a second for the kill.
+    // Long enough that a slow machine has half a second for the kill.
     let holder = redis.run("x", &["--lease", "10s"], STUBBORN);
     let command = holder.number();
-    let witness = witness(&redis, command);
-    redis.await_waiting("x", 1);
+    let witness = witness(&redis, "x", command);
     holder.signal(Signal::STOP);
     assert_eq!(witness.line(), "dead");
     holder.signal(Signal::CONT);
@@ -86,7 +76,7 @@ fn when_fairlock_is_stopped_the_command_is_dead_before_the_next_grant() {
     assert!(finished.stderr.contains("the lease on x is lost"), "{finished:?}");
 }
 
-/// As when fairlock was stopped between the grant and the start.
+/// As if fairlock was stopped between the grant and the start.
 #[test]
 fn when_the_lease_is_over_the_shim_starts_no_command() {
     use std::io::{BufRead as _, BufReader};
@@ -96,7 +86,7 @@ fn when_the_lease_is_over_the_shim_starts_no_command() {
     // KILL_AFTER, TERM_AT and KILL_AT, and no terminal to be in the foreground of.
     shim.args(["__shim", "0", "0", "0", "0", "", "/bin/echo", "echo", "it ran"]);
     let ended = shim.stdin(std::process::Stdio::from(OwnedFd::from(far))).output().unwrap();
-    // It keeps the far end open.
+    // The child keeps the far end open.
     drop(shim);
     let reports: Vec<String> = BufReader::new(near).lines().map_while(Result::ok).collect();
     assert_eq!((reports, ended.stdout), (vec!["too late".to_owned()], Vec::new()));
@@ -116,8 +106,7 @@ fn when_redis_hangs_the_command_is_dead_before_the_next_grant() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
     let command = holder.number();
-    let witness = witness(&redis, command);
-    redis.await_waiting("x", 1);
+    let witness = witness(&redis, "x", command);
     redis.stall();
     await_death(command);
     redis.resume();
@@ -148,8 +137,7 @@ fn when_fairlock_is_cut_off_the_command_is_dead_before_the_next_grant() {
     let holder = Process::spawn(&mut run);
     let command = holder.number();
     let redis = Redis::of(server);
-    let witness = witness(&redis, command);
-    redis.await_waiting("x", 1);
+    let witness = witness(&redis, "x", command);
     proxy.fault(Target::request(""), Act::Hold).await_struck();
     assert_eq!(witness.line(), "dead");
     let finished = holder.finish();
@@ -170,7 +158,7 @@ fn a_command_that_ends_well_when_its_lease_is_lost_is_lost_all_the_same() {
 #[test]
 fn kill_after_is_an_upper_bound() {
     let redis = Redis::start();
-    // TERM comes long before the lease ends: so that it is not the end of the lease that kills.
+    // TERM comes long before the lease ends, so that it is not the end of the lease that kills.
     let holder = redis.run("x", &["--lease", "1h", "--kill-after", "50ms"], STUBBORN);
     let command = holder.number();
     holder.signal(Signal::KILL);
@@ -200,7 +188,7 @@ fn a_paused_command_keeps_its_lease() {
     let command = holder.number();
     signal(command, Signal::STOP);
     await_state(command, "T");
-    // Without job control nobody would continue fairlock, so it must not stop. Longer than a lease:
+    // Without job control no shell would continue fairlock, so it must not stop. Longer than a lease:
     std::thread::sleep(std::time::Duration::from_secs(4));
     assert_ne!(stat(holder.id()).unwrap()[0], "T");
     assert_eq!(stat(command).unwrap()[0], "T");
@@ -215,7 +203,7 @@ fn when_the_shim_is_killed_the_command_dies_before_the_lock_is_given_back() {
     let holder = redis.run("x", &[], "sleep 1000 & echo $$; echo $!; wait");
     let (command, child) = (holder.number(), holder.number());
     let [witness, of_child] = [command, child].map(|pid| {
-        let witness = witness(&redis, pid);
+        let witness = witness(&redis, "x", pid);
         redis.await_waiting("x", if pid == command { 1 } else { 2 });
         witness
     });
@@ -280,7 +268,7 @@ fn signals_do_not_end_the_shim() {
 #[test]
 fn signals_are_passed_on() {
     let redis = Redis::start();
-    // Not a shell: bash takes an INT for handled by its child if the child has just exited.
+    // Not a shell: bash counts an INT as handled by its child if the child has just exited.
     let script = "$| = 1; for (qw(INT TERM HUP QUIT USR1 USR2 ALRM WINCH)) { $SIG{$_} = sub { print qq($_[0]\\n) } } \
                   print qq(ready\\n); sleep 1000 while 1;";
     let mut run = redis.fairlock();

@@ -1,5 +1,5 @@
 //! `--local`: a private server that needs no set-up, is shared by the jobs of a user, and is closed to other users.
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
@@ -13,7 +13,7 @@ use testkit::{say, server::redis_server};
 /// A folder for a private server, which is ended with it.
 struct Place {
     root: tempfile::TempDir,
-    /// Servers that are not to be found in the folder any more.
+    /// Servers that the folder does not lead to any more.
     strays: Vec<u32>,
 }
 
@@ -59,7 +59,7 @@ impl Place {
         server_at(&self.folder().join("redis.sock"))
     }
 
-    /// The folder vanishes, and the server lives on.
+    /// The folder is removed, and the server goes on.
     fn lose_folder(&mut self, how: impl FnOnce(&Path)) -> u32 {
         let server = self.server().unwrap();
         self.strays.push(server);
@@ -94,7 +94,7 @@ fn it_works_without_any_set_up_and_many_starts_share_one_server() {
     let log = std::fs::read_to_string(place.folder().join("redis.log")).unwrap();
     assert_eq!(log.matches("Redis is starting").count(), 1, "{log}");
 
-    // Nor does a second one wait for the end of the first.
+    // A second one does not wait for the end of the first either.
     let folder = place.folder().to_str().unwrap().to_owned();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let of_folder = processes.filter(|process| {
@@ -114,11 +114,11 @@ fn it_works_without_any_set_up_and_many_starts_share_one_server() {
 
 /// Each of these would otherwise wait for the end of the server.
 #[test]
-fn the_server_holds_nothing_of_its_callers() {
+fn the_private_server_keeps_no_descriptor_of_its_callers() {
     let place = Place::new();
     let mut caller = Command::new("bash");
     place.set_up(&mut caller).env("F", env!("CARGO_BIN_EXE_fairlock"));
-    // Another copy of stdout, as descriptor 9; `finish` waits until nobody holds any.
+    // Another copy of stdout, as descriptor 9; `finish` waits until no process holds any.
     let finished = Process::spawn(caller.args(["-c", "exec 9>&1; $F run --local x -- true"])).finish();
     assert_eq!(finished.code, 0, "{finished:?}");
     assert!(place.server().is_some());
@@ -172,7 +172,7 @@ fn a_server_that_hangs_is_not_replaced() {
     eventually("it answers again", || (place.server() == Some(server)).then_some(()));
 }
 
-/// Jobs that run hold their locks at the server that they are connected to, whatever became of its folder.
+/// Running jobs hold their locks at the server that they are connected to, even if its folder is gone.
 #[test]
 fn a_server_whose_folder_is_gone_is_not_joined_by_a_second() {
     let ways: [fn(&Path); 4] = [
@@ -205,8 +205,7 @@ fn a_server_whose_folder_is_gone_is_not_joined_by_a_second() {
         fs::write(&go, "").unwrap();
         let finished = holder.finish();
         assert_eq!((finished.code, finished.stdout.as_str()), (0, "done\n"), "{finished:?}");
-        // Nobody holds anything there any more, so the next one makes room.
-        // (The server may need a moment to see that the connection is closed.)
+        // The server has no holders any more, so the next job makes room.
         eventually("there is room", || (place.run("echo now").finish().stdout == "now\n").then_some(()));
         assert!(!lives(server) && place.server().is_some());
     }
@@ -226,9 +225,9 @@ fn a_server_whose_folder_is_gone_is_stopped_by_force() {
     assert_eq!(place.run("true").finish().code, 0);
 }
 
-/// It ends with the control group of the job that started it.
+/// The server ends with the control group of the job that started it.
 #[test]
-fn those_who_wait_and_hold_start_the_server_again() {
+fn waiters_and_holders_restart_the_private_server() {
     let place = Place::new();
     let go = place.path("go");
     let mut run = place.fairlock();
@@ -247,7 +246,7 @@ fn those_who_wait_and_hold_start_the_server_again() {
         let server = place.server().unwrap();
         signal(server, how);
         await_death(server);
-        // Nobody else is there to do it.
+        // No other job is there to do it.
         let again = eventually("it runs again", || place.server());
         assert_ne!(again, server);
         eventually("all is as before", || (queue() == (Some(token), Some(1))).then_some(()));
@@ -260,7 +259,7 @@ fn those_who_wait_and_hold_start_the_server_again() {
     assert!(finished.stdout.trim().parse::<u64>().unwrap() > token);
 }
 
-/// So does `fairlock local start --foreground` in a unit of its own.
+/// `fairlock local start --foreground` does so, too, in a systemd unit of its own.
 #[test]
 fn a_server_in_front_takes_the_place_of_one_that_ends() {
     let place = Place::new();
@@ -288,7 +287,7 @@ fn a_server_in_front_takes_the_place_of_one_that_ends() {
 }
 
 #[test]
-fn what_it_knew_survives_a_crash() {
+fn data_of_the_private_server_survive_a_crash() {
     let place = Place::new();
     let token = || place.run("echo $FAIRLOCK_TOKEN").finish().stdout.trim().parse::<u64>().unwrap();
     let before = token();
@@ -371,7 +370,7 @@ fn a_server_that_does_not_start_is_explained() {
     assert!(finished.stderr.contains("append-only"), "the end of the server's log: {finished:?}");
 }
 
-/// A server that reads its data answers, and may yet find that it cannot be read.
+/// A server that reads its data answers, but may still find that it cannot be read.
 #[test]
 fn a_server_that_ends_while_it_reads_its_data_is_explained() {
     let place = Place::new();
@@ -380,7 +379,7 @@ fn a_server_that_ends_while_it_reads_its_data_is_explained() {
     fs::set_permissions(place.folder(), fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(journal.join("appendonly.aof.manifest"), "file appendonly.aof.1.incr.aof seq 1 type i\n").unwrap();
     fs::write(journal.join("appendonly.aof.1.incr.aof"), "no journal at all\r\n").unwrap();
-    // One that takes its time, and ends.
+    // A server that takes its time, and ends.
     let reading = UnixListener::bind(place.folder().join("redis.sock")).unwrap();
     let asked = thread::spawn(move || {
         let (mut caller, _) = reading.accept().unwrap();
@@ -425,7 +424,7 @@ fn nothing_is_left_in_the_home_of_another() {
     assert_eq!(fs::read_dir(&home).unwrap().count(), 0);
 }
 
-/// A user database for one process: it says where the home of the user who runs the tests is.
+/// A user database for one process, which names another home for the user that runs the tests.
 fn with_home(place: &Place, home: &str) -> Option<Command> {
     let users = place.path("passwd");
     fs::write(&users, format!("root:x:0:0::{home}:/bin/sh\n")).unwrap();
@@ -456,7 +455,7 @@ fn jobs_with_any_environment_meet_at_one_server() {
         std::os::unix::fs::chown(&other, Some(4711), None).unwrap();
     }
     let environments: [&[(&str, &Path)]; 5] = [
-        // A login, which ends while its jobs run on.
+        // A login that ends while its jobs go on.
         &[("HOME", &home), ("XDG_RUNTIME_DIR", &runtime), ("XDG_STATE_HOME", &runtime)],
         // cron, sudo -E, a bare unit, and something odd.
         &[("HOME", &home)],

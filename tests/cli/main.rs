@@ -1,7 +1,7 @@
 //! The command line `fairlock`, as a user starts it.
 
 #![cfg(unix)]
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod descendants;

@@ -1,5 +1,5 @@
 //! A job does not wait for a lock that it holds: `run` inside `run`.
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 use crate::shared::{Process, Redis, Signal};
 
 /// `fairlock run NAME -- sh -c SCRIPT`, where the script knows fairlock as `$F` and another server as `$OTHER`.
@@ -27,7 +27,7 @@ fn a_run_inside_of_a_run_of_the_same_name_is_refused_with_the_reason() {
 #[test]
 fn all_locks_that_are_held_above_are_known_at_any_depth() {
     let redis = Redis::start();
-    // In the innermost run the variables of the run next to it name another lock.
+    // In the innermost run, the variables of the run above it name another lock.
     let inner = "$F run b -- sh -c \"$F run c -- sh -c \\\"$F run \\\\\\$LAST -- echo it ran\\\"\"";
     for last in ["a", "b", "c"] {
         let ended = run(&redis, "a", &format!("export LAST={last}; {inner}")).finish();
@@ -53,7 +53,7 @@ fn the_same_name_at_another_server_is_another_lock() {
     let [redis, other] = [Redis::start(), Redis::start()];
     let ended = run(&redis, "x", &format!("$F --redis {} run x -- echo it ran", other.url())).finish();
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "it ran\n"), "{ended:?}");
-    // Also if somebody holds that one.
+    // Also if that lock is held.
     let holder = other.run("x", &[], "echo; exec sleep 1000");
     holder.line();
     let parent = run(&redis, "x", &format!("$F --redis {} run x -- echo it ran", other.url()));
@@ -62,9 +62,9 @@ fn the_same_name_at_another_server_is_another_lock() {
     assert_eq!(parent.line(), "it ran");
 }
 
-/// As a daemon has it that was started by a run which ended since.
+/// As in the environment of a daemon that was started by a run which has ended since.
 #[test]
-fn who_inherits_what_is_over_waits_for_the_holder_of_today() {
+fn a_run_that_inherits_an_ended_lease_waits_for_the_present_holder() {
     let redis = Redis::start();
     let over = run(&redis, "x", "echo \"$FAIRLOCK_HELD\"").finish().stdout;
     let of_today = redis.run("x", &[], "echo; exec sleep 1000");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Far more than anything takes on the slowest machine.
+/// Far more time than anything takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 const ROWS: u16 = 24;
@@ -21,22 +21,22 @@ pub(crate) struct Terminal {
     keyboard: std::fs::File,
     /// The programs' side.
     tty: std::fs::File,
-    /// Held while nobody looks at the screen.
+    /// Held while the output is not read.
     eyes: Arc<Mutex<()>>,
     output: Receiver<Vec<u8>>,
-    /// What no `expect` has passed yet.
+    /// The output that no `expect` has passed yet.
     seen: Vec<u8>,
-    /// What stands on the screen after all of the output so far.
+    /// The screen after all of the output so far.
     screen: vt100::Parser,
 }
 
 impl Terminal {
-    /// Starts bash, as a user would have it, with these variables.
+    /// Starts bash as a user would, with these variables.
     pub(crate) fn open(variables: &[(&str, &str)]) -> Self {
         Self::open_with(80, variables)
     }
 
-    /// The same, so many columns wide.
+    /// The same, this many columns wide.
     pub(crate) fn open_with(columns: u16, variables: &[(&str, &str)]) -> Self {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
@@ -72,7 +72,7 @@ impl Terminal {
         let screen = vt100::Parser::new(ROWS.try_into().unwrap(), columns.try_into().unwrap(), 0);
         let mut terminal = Self { shell, keyboard: master.into(), tty: open(), eyes, output, seen: Vec::new(), screen };
         terminal.expect("PROMPT> ");
-        // Without an echo, what is on the screen was printed by a program.
+        // Without an echo, all text on the screen was printed by a program.
         terminal.command("stty -echo");
         terminal
     }
@@ -82,17 +82,17 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Stops the output, as Ctrl-S does, only that it has happened when this returns.
+    /// Stops the output as Ctrl-S does, but with effect when this returns.
     pub(crate) fn stop_output(&self) {
         rustix::termios::tcflow(&self.tty, rustix::termios::Action::OOff).unwrap();
     }
 
-    /// From now on nobody looks at the screen, until the guard is dropped.
+    /// From now on the output is not read until the guard is dropped.
     pub(crate) fn close_eyes(&self) -> MutexGuard<'_, ()> {
         self.eyes.lock().unwrap()
     }
 
-    /// Waits until whatever writes to the terminal blocks.
+    /// Waits until the writer to the terminal blocks.
     pub(crate) fn await_stuck(&self) {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -126,7 +126,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until the screen shows what is looked for, and returns all of it. It is looked at after every change.
+    /// Waits until the screen satisfies the condition, which is checked after every change, and returns all of it.
     #[track_caller]
     pub(crate) fn await_screen(&mut self, mut shows: impl FnMut(&str) -> bool) -> String {
         let began = Instant::now();
@@ -139,7 +139,7 @@ impl Terminal {
         }
     }
 
-    /// Takes in what is printed next. False: nothing was.
+    /// Reads the next output. False if there was none.
     fn hear(&mut self, began: Instant) -> bool {
         let more = self.output.recv_timeout(PATIENCE.saturating_sub(began.elapsed()));
         if let Ok(more) = &more {
@@ -162,7 +162,7 @@ impl Drop for Terminal {
         let session = self.shell.id().to_string();
         let _ = self.shell.kill();
         let _ = self.shell.wait();
-        // What a hang-up does not end, such as all of it under nohup.
+        // For processes that a hang-up does not end, as under nohup.
         for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
             let in_session = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(3)) == Some(&session);

@@ -1,5 +1,5 @@
 //! `fairlock run` and `fairlock status`: exit codes, the queue, and the environment of the command.
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ fn the_command_gets_name_and_token_and_its_exit_code_is_passed_on() {
     assert_eq!(redis.state("a name")["holder"], serde_json::Value::Null, "the lock was given back");
 }
 
-/// It does not wait for a server that will never do, and says what would.
+/// It does not wait for a server that will never do, and says what to use instead.
 #[test]
 fn a_server_that_is_too_old_is_refused() {
     let Some(server) = RedisServer::too_old() else { return };
@@ -114,7 +114,7 @@ fn what_cannot_work_is_refused_before_a_server_is_asked() {
     assert_eq!(redis.run("x", &["--timeout", "366d"], "true").finish().code, 0);
 }
 
-/// Every key of a lock may be dropped by such a server.
+/// Such a server may drop any key of a lock.
 #[tokio::test]
 async fn what_the_library_warns_of_is_said() {
     let server = RedisServer::builder().config("maxmemory 100mb").config("maxmemory-policy allkeys-lru").start();
@@ -129,7 +129,7 @@ async fn what_the_library_warns_of_is_said() {
     warned(&ended.stderr);
     let status = redis.fairlock().args(["status", "x", "--json"]).output().unwrap();
     warned(&String::from_utf8(status.stderr).unwrap());
-    // Where the command line has words of its own, for a lease that is lost, there are none besides.
+    // The command line reports a lost lease in its own words, and not twice.
     let holder = redis.run("x", &[], "echo; exec sleep 1000");
     holder.line();
     warned(&holder.complaint());
@@ -210,7 +210,7 @@ fn a_server_that_cannot_be_reached() {
     );
 }
 
-/// As at a boot where it is slower than cron.
+/// As at a boot, where the server is slower than cron.
 #[test]
 fn a_server_that_starts_late_is_waited_for_and_that_is_said_once() {
     let server = RedisServer::start();
@@ -218,7 +218,7 @@ fn a_server_that_starts_late_is_waited_for_and_that_is_said_once() {
     let redis = Redis::of(server);
     let waiter = redis.run("x", &["--timeout", "10m"], "echo it ran");
     assert!(waiter.complaint().contains("trying again"));
-    // Longer than any call without a timeout waits for an answer.
+    // Longer than a call without a timeout waits for an answer.
     std::thread::sleep(Duration::from_secs(6));
     redis.restart();
     let finished = waiter.finish();
@@ -279,7 +279,7 @@ fn a_signal_ends_the_wait_and_leaves_the_queue() {
         waiter.signal(signal);
         let finished = waiter.finish();
         assert_eq!((finished.code, finished.stdout.as_str()), (code, ""));
-        // Not eventually: the place is given up before fairlock ends.
+        // Not only eventually: the place is given up before fairlock ends.
         assert_eq!(redis.state("x")["waiting"], 0);
     }
 }
@@ -308,7 +308,7 @@ fn a_log_gets_a_line_when_the_place_changes() {
     assert_eq!(second.complaint(), "fairlock: waiting for x: position 1, held by one");
     let third = redis.run("x", &["--label", "three"], "true");
     assert_eq!(third.complaint(), "fairlock: waiting for x: position 2, held by one");
-    // Long enough for some looks at a queue that does not change.
+    // Long enough for several looks at a queue that does not change.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     holder.signal(Signal::TERM);
     second.line();
@@ -319,7 +319,7 @@ fn a_log_gets_a_line_when_the_place_changes() {
 }
 
 #[test]
-fn stdin_is_the_commands_own() {
+fn stdin_belongs_to_the_command() {
     let redis = Redis::start();
     let mut cat =
         redis.fairlock().args(["run", "x", "--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -327,8 +327,8 @@ fn stdin_is_the_commands_own() {
     assert_eq!(cat.wait_with_output().unwrap().stdout, b"through\n");
 }
 
-/// Descriptors, signal mask and dispositions are as without fairlock, except SIGPIPE, which std sets back. No shell
-/// stands in between, since a shell may clear its mask.
+/// Descriptors, signal mask and dispositions are as without fairlock, except SIGPIPE, which std resets. There is no
+/// shell between, since a shell may clear its mask.
 #[test]
 fn the_command_starts_as_if_fairlock_were_not_there() {
     let redis = Redis::start();

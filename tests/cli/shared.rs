@@ -15,10 +15,10 @@ use rustix::process::{Pid, kill_process};
 
 use testkit::RedisServer;
 
-/// Far more than anything takes on the slowest machine.
+/// Far more time than anything takes on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Waits until `probe` has something.
+/// Waits until `probe` returns something.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
@@ -31,7 +31,7 @@ pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// A server of this test alone.
+/// A server for this test alone.
 pub(crate) struct Redis(RedisServer);
 
 impl Redis {
@@ -62,7 +62,7 @@ impl Redis {
 
     /// All data of the server is lost.
     pub(crate) fn flush(&self) {
-        let () = redis::cmd("FLUSHALL").query(&mut self.0.raw()).unwrap();
+        self.0.flush();
     }
 
     /// Ends the connections of all clients, and returns how many there were.
@@ -82,7 +82,7 @@ impl Redis {
         Process::spawn(self.fairlock().args(["run", name]).args(options).args(["--", "sh", "-c", script]))
     }
 
-    /// What `status --json` says.
+    /// The output of `status --json`.
     pub(crate) fn state(&self, name: &str) -> serde_json::Value {
         let output = self.fairlock().args(["status", name, "--json"]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -92,6 +92,17 @@ impl Redis {
     pub(crate) fn await_waiting(&self, name: &str, waiting: u64) {
         eventually("the queue has the wanted length", || (self.state(name)["waiting"] == waiting).then_some(()));
     }
+}
+
+/// Waits for the lock, and says whether process `pid` is alive at the moment of the grant. It is in the queue when this
+/// returns.
+pub(crate) fn witness(redis: &Redis, name: &str, pid: u32) -> Process {
+    // A zombie is dead, though it can still be signalled.
+    let script =
+        format!("case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac");
+    let witness = redis.run(name, &[], &script);
+    redis.await_waiting(name, 1);
+    witness
 }
 
 /// One inline command to a server; None if it cannot be reached.
@@ -127,7 +138,7 @@ impl Process {
         Self::spawn_speaking_to(Stdio::piped(), command)
     }
 
-    /// Its stderr is this, and what it says there is lost.
+    /// Its stderr is this, and its messages there are lost.
     #[track_caller]
     pub(crate) fn spawn_speaking_to(stderr: Stdio, command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
@@ -146,7 +157,7 @@ impl Process {
         self.stdout.recv_timeout(PATIENCE).expect("a line on stdout")
     }
 
-    /// The next line on stdout, as a number: most commands of these tests begin with `echo $$`.
+    /// The next line on stdout, as a number: most commands of these tests start with `echo $$`.
     #[track_caller]
     pub(crate) fn number(&self) -> u32 {
         self.line().trim().parse().unwrap()
@@ -229,7 +240,7 @@ pub(crate) fn stat(pid: u32) -> Option<Vec<String>> {
     Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
 }
 
-/// A zombie does not live: nothing runs any more, whoever has to collect it.
+/// A defunct process is not alive: it runs no more, whether it is collected or not.
 pub(crate) fn lives(pid: u32) -> bool {
     stat(pid).is_some_and(|stat| !matches!(stat[0].as_str(), "Z" | "X"))
 }

@@ -1,5 +1,5 @@
 //! `fairlock status` and `fairlock run --no-wait` report every state of a lock, and agree.
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 use std::fs::File;
 use std::process::Stdio;
 
@@ -7,7 +7,8 @@ use crate::shared::{Redis, Signal};
 use fairlock::{Client, LockOptions};
 use testkit::{RedisServer, soon};
 
-/// All that is said of a lock: the JSON and the text of `status`, and what `run --no-wait` says that found it taken.
+/// Everything that is reported about a lock: JSON and text of `status`, and the message of a `run --no-wait` that found
+/// it taken.
 fn told(redis: &Redis, name: &str) -> (serde_json::Value, String, String) {
     let text = redis.fairlock().args(["status", name]).output().unwrap();
     let busy = redis.fairlock().args(["run", name, "--no-wait", "--", "true"]).output().unwrap();
@@ -31,7 +32,7 @@ fn a_lock_that_is_free_or_held_is_told_so() {
 #[test]
 fn a_recovery_is_told_with_its_reason_and_its_length() {
     let redis = Redis::start();
-    // It dies, so that it cannot end the recovery, which lasts as long as its lease could have.
+    // The holder dies, so that it cannot end the recovery, which lasts as long as its lease could have lasted.
     let holder = redis.run("x", &["--lease", "1h"], "echo; exec sleep 1000");
     holder.line();
     let waiter = redis.run("x", &["--label", "the waiter"], "true");
@@ -61,7 +62,7 @@ async fn a_lease_that_is_being_broken_is_told() {
     let guard = lock.acquire().label("the holder").await.unwrap();
     lock.break_lease(guard.token()).await.unwrap();
     soon(guard.lost()).await;
-    // It is told, and does not let go.
+    // The holder is told, and does not let go.
     let redis = Redis::of(server);
     let (state, text, busy) = told(&redis, "x");
     assert_eq!((&state["state"], &state["holder"]["broken"]), (&"breaking".into(), &true.into()), "{state}");

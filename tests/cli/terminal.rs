@@ -1,5 +1,5 @@
 //! fairlock at a terminal: the command can use it, Ctrl-C and Ctrl-Z work as without fairlock, and the wait is shown.
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 use crate::pty::Terminal;
 use crate::shared::{Redis, Signal, await_death, await_state, parent, signal, stat};
 
@@ -20,7 +20,8 @@ fn group(pid: u32) -> u32 {
 fn ctrl_c_reaches_the_command_exactly_once() {
     let redis = Redis::start();
     let mut terminal = open(&redis);
-    // Counts for a second after the first: a copy that goes through fairlock would arrive long before.
+    // Counts for a second after the first signal: a copy that goes through fairlock would arrive long before the end of
+    // it.
     let script = "$SIG{INT} = sub { $count++ }; \
                   print STDERR qq(ready $$\\n); \
                   select(undef, undef, undef, 0.01) until $count; \
@@ -28,7 +29,7 @@ fn ctrl_c_reaches_the_command_exactly_once() {
                   select(undef, undef, undef, 0.01) while time < $end; \
                   print STDERR qq(count $count\\n); \
                   exit 5";
-    // In a pipeline the command is in the background, and fairlock passes the signal on: once as well.
+    // In a pipeline the command is in the background, and fairlock passes the signal on, once as well.
     for rest in ["; echo code $?", " | cat; echo code ${PIPESTATUS[0]}"] {
         terminal.enter(&format!("$F run x -- perl -e '{script}'{rest}"));
         let command = terminal.number_after("ready ");
@@ -44,13 +45,13 @@ fn ctrl_c_reaches_the_command_exactly_once() {
     }
 }
 
-/// As without fairlock: the terminal sends the signal to the script as well, and it finds that its command died of it.
+/// As without fairlock: the terminal sends the signal to the script as well, which finds that its command died of it.
 #[test]
 fn ctrl_c_and_ctrl_backslash_end_the_script_around_fairlock() {
     let redis = Redis::start();
     let mut terminal = open(&redis);
     terminal.command("ulimit -c 0");
-    // A bash ignores Ctrl-\\, and goes on after any command that died of it.
+    // bash ignores Ctrl-\\, and goes on after any command that died of it.
     for (shell, keys) in [("sh", &[("\x03", 130), ("\x1c", 131)][..]), ("bash", &[("\x03", 130)])] {
         for &(key, code) in keys {
             let step = "$F run x -- sh -c \"echo pid \\$\\$; exec sleep 1000\"";
@@ -112,7 +113,7 @@ fn the_command_reads_from_the_terminal_and_gives_it_back() {
     terminal.expect("<typed>");
     assert_eq!(terminal.number_after("code "), 0);
     terminal.expect("PROMPT> ");
-    // The shell itself takes the terminal back, so ask where there is no job control: a second reader in one job.
+    // The shell takes the terminal back itself, so ask where there is no job control: a second reader in one job.
     terminal.enter("bash -c '$F run x -- true; read word; echo \"<$word>\"'");
     terminal.enter("again");
     terminal.expect("<again>");
@@ -171,7 +172,7 @@ fn a_command_that_reads_in_the_background_waits_for_fg() {
     let command = terminal.number_after("pid ");
     await_state(command, "T");
     await_state(parent(parent(command)), "T");
-    // The shell hears of it when the last thread has stopped; until then it would not think of continuing anything.
+    // The shell hears of a stop when the last thread has stopped; it would not continue anything before.
     terminal.enter("while [ -z \"$(jobs -s)\" ]; do sleep 0.01; done; fg; echo code $?");
     terminal.expect("run x");
     terminal.enter("typed");
@@ -208,12 +209,12 @@ fn ctrl_z_through_fairlock_stops_a_command_that_is_not_in_front() {
     terminal.expect("PROMPT> ");
 }
 
-/// Nobody could continue an orphaned job, so it must not stay stopped.
+/// No shell could continue an orphaned job, so it must not stay stopped.
 #[test]
 fn without_a_job_control_shell_ctrl_z_does_not_hang() {
     let redis = Redis::start();
     let mut terminal = open(&redis);
-    // The session's leader is fairlock itself: its group is orphaned.
+    // The session leader is fairlock itself, so its group is orphaned.
     terminal.enter("exec $F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"'");
     terminal.number_after("pid ");
     terminal.keys("\x1a");
@@ -222,7 +223,7 @@ fn without_a_job_control_shell_ctrl_z_does_not_hang() {
     terminal.expect("<typed>");
 }
 
-/// The kernel would fail the read of an orphaned job; the command's own group is not orphaned, since the shim is there.
+/// The kernel would fail the read of an orphaned job. The command's own group is not orphaned, because of the shim.
 #[test]
 fn a_command_that_needs_a_terminal_that_nobody_can_give_is_hung_up() {
     let redis = Redis::start();

@@ -1,16 +1,16 @@
 //! stderr without a reader: a full pipe, a closed one, or a stopped terminal. fairlock does its work in time all the
 //! same.
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 use std::io::{PipeReader, Read as _, Write as _, pipe};
 use std::process::{Command, Stdio};
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, Signal, await_death, parent, signal};
+use crate::shared::{Process, Redis, Signal, await_death, parent, signal, witness};
 
-/// A command that ignores TERM, and says so when it is ready.
+/// A command that ignores TERM, and prints a line when it is ready.
 const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
 
-/// What stderr can be when nobody reads it.
+/// The kinds of stderr without a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unheard {
     /// A pipe that is full.
@@ -23,7 +23,7 @@ enum Unheard {
 
 const ALL: [Unheard; 3] = [Unheard::Full, Unheard::Broken, Unheard::Closed];
 
-/// `fairlock run x OPTIONS -- sh -c SCRIPT` with such a stderr. The pipe stays full while its reader is kept.
+/// `fairlock run x OPTIONS -- sh -c SCRIPT` with such a stderr. A pipe stays full while its reader is kept.
 fn run(unheard: Unheard, redis: &Redis, name: &str, options: &[&str], script: &str) -> (Process, Option<PipeReader>) {
     let mut command = Command::new("sh");
     let close = if unheard == Unheard::Closed { "exec \"$@\" 2>&-" } else { "exec \"$@\"" };
@@ -37,21 +37,12 @@ fn run(unheard: Unheard, redis: &Redis, name: &str, options: &[&str], script: &s
     (process, (unheard == Unheard::Full).then_some(reader))
 }
 
-/// Waits for the lock, and says whether process `pid` is alive at the moment of the grant.
-fn witness(redis: &Redis, name: &str, pid: u32) -> Process {
-    let script =
-        format!("case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac");
-    let witness = redis.run(name, &[], &script);
-    redis.await_waiting(name, 1);
-    witness
-}
-
 #[test]
 fn when_fairlock_is_killed_its_command_is_dead_before_the_next_grant() {
     let redis = Redis::start();
     let all = ALL.map(|unheard| {
         let name = format!("{unheard:?}");
-        // So long that a slow machine has half a second for the kill.
+        // Long enough that a slow machine has half a second for the kill.
         let (holder, pipe) = run(unheard, &redis, &name, &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
         let command = holder.number();
         let witness = witness(&redis, &name, command);
@@ -85,7 +76,7 @@ fn a_waiter_takes_its_turn() {
         holder.line();
         let (waiter, _pipe) = run(unheard, &redis, "x", &[], "echo granted");
         redis.await_waiting("x", 1);
-        // Long enough for it to say how the wait goes.
+        // Long enough to report the wait.
         std::thread::sleep(std::time::Duration::from_secs(1));
         holder.signal(Signal::TERM);
         assert_eq!(waiter.line(), "granted", "{unheard:?}");
@@ -94,9 +85,9 @@ fn a_waiter_takes_its_turn() {
 }
 
 #[test]
-fn words_are_kept_for_a_reader_that_comes_late() {
+fn output_is_kept_for_a_reader_that_comes_late() {
     let redis = Redis::start();
-    // The shell would tell of the sleep that was terminated, and wait for a reader.
+    // The shell would report that the sleep was terminated, and wait for a reader.
     let script = "exec 2> /dev/null; trap 'echo term' TERM; echo; while :; do sleep 0.1; done";
     let (holder, pipe) = run(Unheard::Full, &redis, "x", &["--lease", "10s"], script);
     holder.line();
@@ -104,19 +95,20 @@ fn words_are_kept_for_a_reader_that_comes_late() {
     assert_eq!(holder.line(), "term");
     let mut said = String::new();
     pipe.unwrap().read_to_string(&mut said).unwrap();
-    // What else there was to say may follow.
+    // Other messages may follow.
     assert!(said.contains(".fairlock: the lease on x is lost; ending the command\n"), "{:?}", said.trim_matches('.'));
     assert_eq!(holder.finish().code, 123);
 }
 
-/// How a terminal comes to take nothing more.
+/// The ways in which a terminal stops taking output.
 #[derive(Debug, Clone, Copy)]
 enum Stuck {
     CtrlS,
     Unread,
 }
 
-/// Runs a command that fills a terminal, lets the terminal get stuck, and hands its number and fairlock's to `fault`.
+/// Runs a command that fills a terminal, lets the terminal get stuck, and passes the process ids of command and
+/// fairlock to `fault`.
 fn at_a_stuck_terminal(redis: &Redis, stuck: Stuck, fault: impl FnOnce(u32, u32)) {
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
     let fill = "trap \"\" TERM INT; echo pid $$; while :; do echo; done";

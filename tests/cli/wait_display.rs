@@ -1,5 +1,5 @@
 //! The progress line of `fairlock run`: rewritten in place, whatever the names are and whatever the server does.
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 use std::collections::BTreeSet;
 
 use crate::pty::Terminal;
@@ -21,7 +21,7 @@ fn rows(screen: &str) -> Vec<&str> {
     screen.lines().filter(|row| row.contains("waited ")).collect()
 }
 
-/// How many seconds the line tells, if it is there.
+/// The number of seconds in the line, if there is a line.
 fn clock(screen: &str) -> Option<u32> {
     let (minutes, seconds) = rows(screen).last()?.split_once("waited ")?.1.split_once(':')?;
     Some(minutes.parse::<u32>().ok()? * 60 + seconds.get(..2)?.parse::<u32>().ok()?)
@@ -78,7 +78,7 @@ fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
     }
 }
 
-/// The terminal shows `^C` behind the line, which must not push a part of it out of reach.
+/// The terminal shows `^C` behind the line, which must not push a part of the line out of reach.
 #[test]
 fn nothing_of_a_full_line_is_left_behind() {
     let redis = Redis::start();
@@ -105,8 +105,8 @@ fn the_clock_ticks_while_redis_is_dead() {
     terminal.enter("clear; $F run x -- true");
     terminal.await_screen(|screen| clock(screen).is_some());
     redis.stall();
-    // A look at the queue is given up after five seconds, and one follows the other: a line that waited for them would
-    // show a sixth of all seconds.
+    // A look at the queue is given up after five seconds, and the next one follows. A line that waited for them would
+    // show only a sixth of all seconds.
     let mut shown = BTreeSet::new();
     let screen = terminal.await_screen(|screen| {
         shown.extend(clock(screen));
@@ -130,7 +130,7 @@ fn a_warning_takes_the_place_of_the_line_and_the_line_goes_on_below() {
     assert!(screen.starts_with("fairlock: the connection was lost") && rows(&screen).len() == 1, "{screen}");
 }
 
-/// Ctrl-S: nobody can read, and the wait goes on.
+/// Ctrl-S: the output is not read, and the wait goes on.
 #[test]
 fn a_terminal_that_takes_nothing_does_not_hold_up_the_wait() {
     let redis = Redis::start();
@@ -141,7 +141,7 @@ fn a_terminal_that_takes_nothing_does_not_hold_up_the_wait() {
     terminal.enter(&format!("$F run x -- touch {}", done.display()));
     terminal.expect("held by the holder");
     terminal.keys("\x13");
-    // What is drawn meanwhile would fill whatever the system keeps of it, if it were not left out.
+    // Drawn lines would fill the system's buffers if they were not left out.
     holder.signal(Signal::TERM);
     crate::shared::eventually("the command runs", || done.exists().then_some(()));
     terminal.keys("\x11");

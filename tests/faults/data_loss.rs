@@ -5,7 +5,7 @@ use std::time::Duration;
 use fairlock::{BreakOutcome, Client, Guard, Lock, LockOptions};
 use testkit::{RedisServer, SOON, eventually_async, keys_left, soon};
 
-/// Far longer than a recovery that waits for nobody, and renewed by hand only: the holder is connected and says
+/// Far longer than a recovery without anybody to wait for, and renewed only by hand: the holder is connected and sends
 /// nothing.
 const LEASE: Duration = Duration::from_secs(600);
 const LIVENESS: Duration = Duration::from_secs(1);
@@ -18,11 +18,7 @@ async fn lock_of(server: &RedisServer) -> Lock {
     Client::connect(&server.url()).await.unwrap().lock_with("lock", options()).unwrap()
 }
 
-async fn flush(server: &RedisServer) {
-    let _: () = redis::cmd("FLUSHALL").query(&mut server.raw()).unwrap();
-}
-
-/// Waits until a waiter has returned to the emptied server, and says how long the recovery lasts that it opened.
+/// Waits until a waiter has returned to the emptied server, and returns how long the recovery that it opened lasts.
 async fn recovery(lock: &Lock) -> Duration {
     let mut left = None;
     eventually_async("a recovery is open", SOON, async || {
@@ -33,7 +29,7 @@ async fn recovery(lock: &Lock) -> Duration {
     left.unwrap()
 }
 
-/// Somebody holds the lock, and another process waits for it.
+/// The lock has a holder, and another process waits for it.
 async fn held_and_waited_for(server: &RedisServer) -> (Guard, Lock, fairlock::Waiting) {
     let guard = lock_of(server).await.acquire().await.unwrap();
     let lock = lock_of(server).await;
@@ -46,11 +42,11 @@ async fn a_recovery_waits_for_the_holder_however_often_data_is_lost() {
     let server = RedisServer::start();
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
     for losses in 1..=10 {
-        flush(&server).await;
+        server.flush();
         let left = recovery(&lock).await;
         assert!(left > LEASE / 2, "after {losses} losses of data the recovery lasts {left:?} only");
     }
-    // The holder comes back, and all is as it was.
+    // The holder comes back, and everything is as it was.
     guard.renew().await.unwrap();
     assert_eq!(lock.inspect().await.unwrap().holder.map(|holder| holder.token), Some(guard.token()));
     let token = guard.token();
@@ -66,9 +62,9 @@ async fn a_holder_that_gives_back_ends_the_wait_for_it() {
     let server = RedisServer::start();
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
     let token = guard.token();
-    flush(&server).await;
+    server.flush();
     recovery(&lock).await;
-    // It has not renewed since: the server hears of its lease by this only.
+    // The holder has not renewed since: the server hears of its lease only by this.
     guard.release().await.unwrap();
     let next = soon(waiting).await.expect("long before the lease would have ended");
     assert!(next.token() > token);
@@ -80,7 +76,7 @@ async fn a_holder_that_gives_back_ends_the_wait_for_it() {
 async fn an_operator_ends_the_wait_for_a_holder_that_is_no_more() {
     let server = RedisServer::start();
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
-    flush(&server).await;
+    server.flush();
     recovery(&lock).await;
     assert_eq!(lock.break_lease(0).await.unwrap(), BreakOutcome::Unknown, "that is for force alone");
     assert_eq!(lock.force_break_lease(0).await.unwrap(), BreakOutcome::Ended);
@@ -91,7 +87,7 @@ async fn an_operator_ends_the_wait_for_a_holder_that_is_no_more() {
     keys_left(&server);
 }
 
-/// Others' waiters come back within their own heartbeats, and are not overtaken by those who notice sooner.
+/// Waiters of other clients come back within their own heartbeats, and are not overtaken by clients that notice sooner.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_slowest_waiter_has_the_time_to_return() {
     let server = RedisServer::start();
@@ -104,7 +100,7 @@ async fn the_slowest_waiter_has_the_time_to_return() {
     let first = lock_with(slow).await.enqueue().await.unwrap();
     let quick = lock_with(LIVENESS).await;
     let second = quick.enqueue().await.unwrap();
-    // The quick one has heard how slow the slowest is.
+    // The quick client has heard how slow the slowest is.
     second.position().await.unwrap();
     guard.release().await.unwrap();
     let guard = soon(first).await.unwrap();
@@ -114,7 +110,7 @@ async fn the_slowest_waiter_has_the_time_to_return() {
     let guard = soon(second).await.unwrap();
     let fourth = quick.enqueue().await.unwrap();
     fourth.position().await.unwrap();
-    flush(&server).await;
+    server.flush();
     guard.release().await.unwrap();
     let left = recovery(&quick).await;
     assert!(left > slow / 2, "the slow one notices within {:?}, and the recovery lasts {left:?}", slow / 3);
@@ -135,7 +131,7 @@ mod clocks {
         token
     }
 
-    /// Waits until the server has looked at its clock, which was set, and has removed what expired by it.
+    /// Waits until the server has read its clock, which was set, and has removed the keys that expired by it.
     async fn look(server: &RedisServer, before: u64, forwards: bool) {
         eventually_async("the server has the new time", SOON, async || (time_of(server) > before + 1000) == forwards)
             .await;
@@ -164,14 +160,14 @@ mod clocks {
         assert!(token > last, "{token} after {last}");
     }
 
-    /// As after a failover to a server that has not heard of the last grant, and whose clock is behind.
+    /// As after a failover to a server that lacks the last grant and whose clock is behind.
     #[tokio::test(flavor = "multi_thread")]
     async fn tokens_rise_over_a_loss_of_data_on_a_slow_clock_if_the_holder_gives_back() {
         let clock = WallClock::on_time();
         let server = clock.given_to(RedisServer::builder()).start();
         let guard = lock_of(&server).await.acquire().await.unwrap();
         let last = guard.token();
-        flush(&server).await;
+        server.flush();
         let now = time_of(&server);
         clock.step_back(HOUR);
         look(&server, now, false).await;

@@ -6,7 +6,7 @@ use fairlock::{Client, LockOptions, LostReason, RenewError};
 use redis::cmd;
 use testkit::{RedisServer, SOON, child::alone, eventually, keys_left, log::Log, soon};
 
-/// Alone, because what is logged is decided once for all threads.
+/// Alone in its file, because a process decides once for all threads which records are collected.
 #[test]
 fn whoever_connects_is_warned_and_hears_that_its_lock_was_evicted() {
     alone("whoever_connects_is_warned_and_hears_that_its_lock_was_evicted", connect_and_be_evicted);
@@ -14,7 +14,7 @@ fn whoever_connects_is_warned_and_hears_that_its_lock_was_evicted() {
 
 #[tokio::main(flavor = "current_thread")]
 async fn connect_and_be_evicted() {
-    // It evicts what has a time to live, and that is every key of a lock.
+    // It evicts keys with a TTL, and every key of a lock has one.
     let server = RedisServer::builder().config("maxmemory 1gb").config("maxmemory-policy volatile-lru").start();
     let limit = |bytes: u64| {
         let () = cmd("CONFIG").arg(&["SET", "maxmemory", &bytes.to_string()]).query(&mut server.raw()).unwrap();
@@ -28,7 +28,7 @@ async fn connect_and_be_evicted() {
     eventually("both are warned", SOON, || warned(&log.text()));
 
     limit(1);
-    // Whoever writes has room made for it, as far as there is anything to evict.
+    // The server makes room for every write, as far as there is anything to evict.
     let _ = cmd("SET").arg("key").arg("value").exec(&mut server.raw());
     assert_eq!(cmd("DBSIZE").query::<u64>(&mut server.raw()).unwrap(), 0, "nothing was evicted");
     limit(0);
@@ -36,7 +36,7 @@ async fn connect_and_be_evicted() {
     // The server knows of no lease any more.
     let other = soon(stranger.lock("lock").unwrap().acquire()).await.unwrap();
     assert!(other.token() > guard.token());
-    // At its next renewal, which nobody asks for, and not at its deadline.
+    // At its next automatic renewal, and not at its deadline.
     assert_eq!(soon(guard.lost()).await.reason, LostReason::Ended);
     assert!(matches!(soon(guard.renew()).await, Err(RenewError::Lost(_))));
     other.check().unwrap();

@@ -1,5 +1,7 @@
-//! A server whose memory is full admits no new waiters, and serves those that have a place (I8, I9, I12).
+//! A server whose memory is full admits no new waiters. Holders and waiters go on: leases are renewed, released and
+//! handed on (I4, I8, I9, I12).
 
+use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use fairlock::{AcquireError, Client, LockOptions};
@@ -10,12 +12,14 @@ const LEASE: Duration = Duration::from_secs(2);
 const LIVENESS: Duration = Duration::from_millis(1500);
 const BUFFER: Duration = Duration::from_millis(500);
 
+/// Less than there is; 0 is no limit.
+fn limit(server: &RedisServer, bytes: u64) {
+    let () = cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).query(&mut server.raw()).unwrap();
+}
+
 #[tokio::test]
 async fn leases_and_places_go_on_while_newcomers_are_refused() {
     let server = RedisServer::start();
-    let limit = |bytes: u64| {
-        let () = cmd("CONFIG").arg(&["SET", "maxmemory", &bytes.to_string()]).query(&mut server.raw()).unwrap();
-    };
     let options = LockOptions::new().lease(LEASE).liveness(LIVENESS).buffer(BUFFER);
     let [holder, waiter, newcomer] = ["holder", "waiter", "newcomer"];
     let mut locks = Vec::new();
@@ -27,7 +31,7 @@ async fn leases_and_places_go_on_while_newcomers_are_refused() {
     let waiting = waiter.enqueue().await.unwrap();
     let leaving = waiter.enqueue().await.unwrap();
 
-    limit(1);
+    limit(&server, 1);
     guard.renew().await.unwrap();
     drop(leaving);
     eventually_async("it has left", SOON, async || holder.inspect().await.unwrap().waiting == 1).await;
@@ -51,7 +55,36 @@ async fn leases_and_places_go_on_while_newcomers_are_refused() {
     guard.renew().await.unwrap();
     guard.release().await.unwrap();
 
-    limit(0);
+    limit(&server, 0);
     soon(newcomer.acquire()).await.unwrap().release().await.unwrap();
+    keys_left(&server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_are_renewed_released_and_handed_on_while_memory_is_full() {
+    let server = RedisServer::builder().config("maxmemory-policy noeviction").start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let options = LockOptions::new().lease(Duration::from_secs(60)).manual_renewal();
+    let lock = client.lock_with("x", options).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let (next, leaves) = (lock.enqueue().await.unwrap(), lock.enqueue().await.unwrap());
+
+    limit(&server, 1);
+    let left = guard.remaining();
+    soon(guard.renew()).await.unwrap();
+    assert!(guard.remaining() > left);
+    match soon(lock.acquire().timeout(Duration::from_millis(500)).into_future()).await {
+        Err(AcquireError::Timeout { cause: Some(cause), .. }) => assert!(cause.to_string().contains("OOM"), "{cause}"),
+        other => panic!("taken in by a server that is full: {other:?}"),
+    }
+    drop(leaves);
+    soon(guard.release()).await.unwrap();
+    let next = soon(next).await.unwrap();
+    // A claim is confirmed by a renewal.
+    soon(next.renew()).await.unwrap();
+    soon(next.release()).await.unwrap();
+
+    limit(&server, 0);
+    drop((lock, client));
     keys_left(&server);
 }

@@ -9,7 +9,7 @@ use fairlock::{Client, LockOptions};
 use redis::cmd;
 use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually_async, keys_left, soon};
 
-/// The ids of all connections to the server but the one that asks.
+/// The ids of all connections to the server but the asking one.
 fn connections(server: &RedisServer) -> BTreeSet<u64> {
     let mut raw = server.raw();
     let (me, list): (u64, String) =
@@ -18,11 +18,11 @@ fn connections(server: &RedisServer) -> BTreeSet<u64> {
     ids.filter(|id| *id != me).collect()
 }
 
-/// A server that was started again counts its connections from the start: the old one's number is somebody else's.
+/// A restarted server counts its connections from the start: the old connection's number belongs to another client.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_nobody_elses_connection_is_ended() {
     let server = RedisServer::start();
-    // So that its number is not reached by those who come back first.
+    // So that the clients that come back first do not reach its number.
     let others: Vec<_> = (0..20).map(|_| server.raw()).collect();
     let proxy = Proxy::start(&server);
     let before = connections(&server);
@@ -49,7 +49,7 @@ async fn after_a_restart_nobody_elses_connection_is_ended() {
     keys_left(&server);
 }
 
-/// Where the server listens shows in what it says of each connection, and may look like anything.
+/// The path on which the server listens is part of its description of each connection, and may look like anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_connection_is_ended_whatever_the_socket_is_called() {
     let server = RedisServer::builder().alone().folder("fairlock addr= id=1 ").start();
@@ -66,8 +66,8 @@ async fn an_old_connection_is_ended_whatever_the_socket_is_called() {
     assert!(connections(&server).is_disjoint(&old), "{old:?} is left of {:?}", connections(&server));
 }
 
-/// A server that is busy when a connection is set up does not answer who that is. It is not taken into use: the next
-/// one could not end it, and its requests would run late.
+/// A server that is busy when a connection is set up does not answer with the connection's id. Such a connection is not
+/// used: the next one could not end it, and its requests would be executed late.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_whose_number_is_not_known_is_not_used() {
     for asked in ["id", "server", "kill"] {
@@ -81,7 +81,7 @@ async fn a_connection_whose_number_is_not_known_is_not_used() {
             proxy.abandon();
             eventually_async("the server is busy", SOON, async || busy.struck() == 1).await;
         }
-        // On its way over the connection that was set up last.
+        // Sent over the connection that was set up last.
         soon(lock.acquire().into_future()).await.unwrap().release().await.unwrap();
         let old = connections(&server);
 
@@ -98,7 +98,7 @@ async fn a_connection_whose_number_is_not_known_is_not_used() {
     }
 }
 
-/// Where a client may not end its old connections a request may run late: what it would leave behind is a claim.
+/// Where a client may not end its old connections a request may be executed late. It leaves only a claim behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_not_end_connections_gets_a_claim_first() {
     let liveness = Duration::from_secs(60);
@@ -108,7 +108,7 @@ async fn who_may_not_end_connections_gets_a_claim_first() {
         let client = Client::connect(&server.url_as("locker", "pw")).await.unwrap();
         let guard = soon(client.lock_with("x", options()).unwrap().acquire().into_future()).await.unwrap();
         let left = guard.remaining();
-        // The claim is confirmed by a third of it at the earliest.
+        // The claim is confirmed after a third of it at the earliest.
         assert!(left <= longest && left > longest / 2, "{left:?} is left under {rules}");
         guard.release().await.unwrap();
         drop(client);

@@ -27,12 +27,12 @@ fn options(lease_s: u64) -> LockOptions {
     LockOptions::new().lease(Duration::from_secs(lease_s)).liveness(LIVENESS).buffer(BUFFER)
 }
 
-/// Enqueues one waiter for each turn that it is given, and tells who was served.
+/// Enqueues one waiter for each turn that it is given, and reports which were served.
 #[tokio::main(flavor = "current_thread")]
 async fn wait(url: &str, admin_url: &str, turns: &str, lease_s: u64) {
     let client = Client::connect(url).await.unwrap();
     let lock = client.lock_with("lock", options(lease_s)).unwrap();
-    // The crate's own patience is half a second.
+    // The redis crate's own timeout is half a second.
     let patient =
         redis::AsyncConnectionConfig::new().set_response_timeout(Some(SOON)).set_connection_timeout(Some(SOON));
     let admin = redis::Client::open(admin_url).unwrap();
@@ -56,7 +56,7 @@ async fn wait(url: &str, admin_url: &str, turns: &str, lease_s: u64) {
     }
 }
 
-/// One holder, and behind it 20 waiters of 4 processes, who take turns in arriving.
+/// One holder, and behind it 20 waiters of 4 processes that arrive in turn.
 struct Queue {
     server: RedisServer,
     lock: Lock,
@@ -87,7 +87,7 @@ impl Queue {
     }
 
     async fn queued(&self) -> Vec<u64> {
-        // More than one answer timeout can pass before the client has found its way back.
+        // More than one answer timeout can pass before the client has reconnected.
         let mut state = None;
         eventually_async("the server answers", SOON, async || {
             state = self.lock.inspect().await.ok();
@@ -97,7 +97,7 @@ impl Queue {
         state.unwrap().queue.iter().map(|waiter| waiter.ticket).collect()
     }
 
-    /// The holder still is one. It lets go, and everybody is served, in the order of the tickets.
+    /// The holder still holds the lock. It lets go, and all waiters are served in the order of their tickets.
     async fn served_in_order(self) {
         let token = self.guard.token();
         self.guard.check().unwrap();
@@ -126,7 +126,8 @@ impl Queue {
     }
 }
 
-/// The release is the first that the server hears after its silence: at that moment nobody was heard of for too long.
+/// The release is the first request after the server's silence: at that moment every session has been silent for too
+/// long.
 #[tokio::test]
 async fn order_outlives_a_server_that_was_stopped() {
     let Queue { server, lock: _lock, guard, children, tickets } = Queue::form(RedisServer::start(), 30).await;
@@ -166,7 +167,7 @@ async fn order_outlives_a_restart_at_which_everybody_comes_back_first() {
 #[tokio::test]
 async fn a_flush_changes_neither_holder_nor_order() {
     let queue = Queue::form(RedisServer::start(), 9).await;
-    data_is_lost(queue, |server| cmd("FLUSHALL").query(&mut server.raw()).unwrap()).await;
+    data_is_lost(queue, RedisServer::flush).await;
 }
 
 #[tokio::test]
@@ -197,7 +198,7 @@ async fn a_snapshot_of_an_hour_ago_changes_neither_holder_nor_order() {
     data_is_lost(Queue::form(server, 9).await, back_to_the_snapshot).await;
 }
 
-/// In it, somebody else holds the lock and others wait, who are gone before anybody of the later ones is there.
+/// In it, another process holds the lock and others wait, all of which are gone before any of the later ones comes.
 async fn snapshot_of_others(server: &RedisServer) {
     let client = Client::connect(&server.url()).await.unwrap();
     let lock = client.lock_with("lock", options(9)).unwrap();
@@ -215,16 +216,16 @@ fn back_to_the_snapshot(server: &RedisServer) {
     assert!(server.log().contains("DB loaded from disk"), "{}", server.log());
 }
 
-/// Nobody but the holder has the lock, and no newcomer overtakes anybody.
+/// Only the holder has the lock, and no newcomer overtakes a waiter.
 async fn data_is_lost(queue: Queue, lose: impl FnOnce(&RedisServer)) {
     let token = queue.guard.token();
     let lost = queue.guard.lost();
     lose(&queue.server);
-    // Nobody is told to come back: renewals and heartbeats find out.
+    // No client is told to come back: renewals and heartbeats find out.
     let mut places = Vec::new();
     eventually_async("holder and waiters are back", SOON, async || {
         let Ok(state) = queue.lock.inspect().await else { return false };
-        // A snapshot shows who had it before.
+        // A snapshot shows the earlier holder.
         assert!(state.holder.as_ref().is_none_or(|holder| holder.token <= token), "somebody was granted: {state:?}");
         places = state.queue.iter().map(|waiter| waiter.ticket).collect();
         state.holder.is_some_and(|holder| holder.token == token) && places.ends_with(&queue.tickets)
@@ -244,8 +245,8 @@ async fn data_is_lost(queue: Queue, lose: impl FnOnce(&RedisServer)) {
 async fn a_flush_just_before_the_release_changes_no_order() {
     let queue = Queue::form(RedisServer::start(), 9).await;
     let token = queue.guard.token();
-    let () = cmd("FLUSHALL").query(&mut queue.server.raw()).unwrap();
-    // Whether this counts as a release or as a loss, the server cannot tell any more.
+    queue.server.flush();
+    // The server cannot tell any more whether this is a release or a loss.
     let _ = queue.guard.release().await;
     Queue::was_served_in_order(&queue.server, queue.children, token, &queue.tickets);
 }

@@ -9,7 +9,7 @@ use testkit::{Child, RedisServer, SOON, child, keys_left};
 const DEAD: usize = 20;
 const LIVENESS: Duration = Duration::from_secs(3);
 const BUFFER: Duration = Duration::from_secs(1);
-/// The most that the dead may cost in all: their window, the buffer, and a heartbeat.
+/// The most that dead waiters may cost in all: liveness, the buffer, and a heartbeat.
 const WINDOW: Duration = Duration::from_secs(3 + 1 + 1);
 
 /// The helper processes of this file.
@@ -56,7 +56,7 @@ async fn twenty_dead_waiters_cost_one_window() {
     let lock = client.lock_with("lock", waiters_options()).unwrap();
     let guard = lock.acquire().await.unwrap();
 
-    // Processes, not tasks: each is a session of its own, and none says good-bye.
+    // Processes, not tasks: each has its own session, and none leaves the queue.
     let mut waiters: Vec<Child> = (0..DEAD).map(|_| Child::spawn("wait", &[&server.url()])).collect();
     waiters.iter_mut().for_each(|waiter| drop(waiter.wait_line("queued", SOON)));
     let last = lock.enqueue().await.unwrap();
@@ -66,7 +66,7 @@ async fn twenty_dead_waiters_cost_one_window() {
     let released = Instant::now();
     guard.release().await.unwrap();
     let guard = last.await.unwrap();
-    // Twice as long is slack for a busy machine. A window for each of them would be a hundred seconds.
+    // Twice as long is slack for a busy machine. One window for each of them would be a hundred seconds.
     let took = released.elapsed();
     assert!(took < 2 * WINDOW, "{took:?} for {DEAD} dead waiters");
     assert!(waiters.iter_mut().all(|waiter| !waiter.lines().contains(&"granted".to_owned())));
@@ -95,7 +95,7 @@ async fn a_dead_holder_costs_its_lease_and_no_poll() {
     keys_left(&server);
 }
 
-/// The one who should ask when the lease ends may be dead too. Then those behind it ask.
+/// The waiter that should ask when the lease ends may be dead too. Then the next ones ask.
 #[tokio::test]
 async fn a_dead_holder_before_a_dead_waiter_costs_no_poll() {
     let server = RedisServer::start();

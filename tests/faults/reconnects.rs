@@ -10,31 +10,23 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, LockOptions};
-use testkit::{Act, RedisServer, SOON, Target, eventually, eventually_async, keys_left, soon, state::State};
+use testkit::{
+    Act, RedisServer, SOON, Target, connect, eventually, eventually_async, keys_left, poll_once, quiet, soon,
+    state::State,
+};
 
-async fn client(server: &RedisServer) -> Client {
-    Client::connect(&server.url()).await.unwrap()
-}
-
-fn flush(server: &RedisServer) {
-    let _: () = redis::cmd("FLUSHALL").query(&mut server.raw()).unwrap();
-}
-
-fn poll_once<F: Future + Unpin>(future: &mut F) -> bool {
-    Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
-}
-
-/// The waiter's heartbeats are much more frequent than the holder's renewals: it is back first, and must wait for it.
+/// The waiter's heartbeats are much more frequent than the holder's renewals: it is back first, and must wait for the
+/// holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_to_return_leaves_the_holder_its_lease() {
     let server = RedisServer::start();
     let options = || LockOptions::new().lease(Duration::from_secs(60)).liveness(Duration::from_secs(1));
-    let (holder, waiter) = (client(&server).await, client(&server).await);
+    let (holder, waiter) = (connect(&server).await, connect(&server).await);
     let guard = holder.lock_with("x", options()).unwrap().acquire().await.unwrap();
     let lock = waiter.lock_with("x", options()).unwrap();
     let waiting = lock.enqueue().await.unwrap();
 
-    flush(&server);
+    server.flush();
     let mut recovering = Duration::ZERO;
     eventually_async("the waiter is back", SOON, async || {
         recovering = lock.inspect().await.unwrap().recovering_for.unwrap_or_default();
@@ -44,14 +36,13 @@ async fn the_first_to_return_leaves_the_holder_its_lease() {
     assert!(recovering > Duration::from_secs(10), "{recovering:?} is less than what was left of the lease");
     assert!(guard.check().is_ok());
     drop(waiting);
-    // The server has not heard of this lease since, nor of another: it was held to the end.
+    // The server has not heard of this lease since, nor of another: the lease was held to its end.
     guard.release().await.unwrap();
     drop((holder, waiter, lock));
     keys_left(&server);
 }
 
-/// A waiter that stands in the snapshot, too, knows more than the snapshot does: that another was granted the lock
-/// since.
+/// A waiter whose place is in the snapshot knows more than the snapshot: that another was granted the lock since.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
     let server = RedisServer::builder().alone().start();
@@ -59,7 +50,7 @@ async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
     let options = || LockOptions::new().lease(Duration::from_secs(9)).liveness(Duration::from_secs(2));
     let lock = |client: &Client| client.lock_with("x", options()).unwrap();
     let (old, holder, waiter) =
-        (client(&server).await, Client::connect(&proxy.url()).await.unwrap(), client(&server).await);
+        (connect(&server).await, Client::connect(&proxy.url()).await.unwrap(), connect(&server).await);
     let first = lock(&old).acquire().await.unwrap();
     let next = lock(&holder).enqueue().await.unwrap();
     let mut last = lock(&waiter).enqueue().await.unwrap();
@@ -77,7 +68,7 @@ async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
         state.inspect().await.is_ok_and(|state| state.recovering_for.is_some())
     })
     .await;
-    assert!(guard.check().is_ok() && !poll_once(&mut last), "granted beside a holder");
+    assert!(guard.check().is_ok() && !poll_once(&mut last).is_ready(), "granted beside a holder");
     proxy.heal();
     eventually_async("the holder is back", SOON, async || {
         state.inspect().await.is_ok_and(|state| state.holder.is_some_and(|holder| holder.token == guard.token()))
@@ -89,20 +80,20 @@ async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
     keys_left(&server);
 }
 
-/// A stranger may be granted after a loss, but a client that was here before is no stranger.
+/// A stranger may be granted the lock after a loss, but an earlier client is no stranger.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newcomer_of_an_old_client_does_not_overtake_what_its_client_knows() {
     let server = RedisServer::start();
     // Nothing is granted until the recovery ends, which is as long as a lease.
     let options = || LockOptions::new().lease(Duration::from_secs(3)).liveness(Duration::from_secs(3));
-    let (holder, waiter) = (client(&server).await, client(&server).await);
+    let (holder, waiter) = (connect(&server).await, connect(&server).await);
     let guard = holder.lock_with("x", options()).unwrap().acquire().await.unwrap();
     let mut old = waiter.lock_with("x", options()).unwrap().enqueue().await.unwrap();
-    flush(&server);
+    server.flush();
     let mut new = waiter.lock_with("x", options()).unwrap().enqueue().await.unwrap();
     let mut own = holder.lock_with("x", options()).unwrap().enqueue().await.unwrap();
     assert!(guard.check().is_ok());
-    assert!(!poll_once(&mut new) && !poll_once(&mut own), "granted beside a holder");
+    assert!(!poll_once(&mut new).is_ready() && !poll_once(&mut own).is_ready(), "granted beside a holder");
 
     // The holder re-asserts itself, and hands over in the old order.
     let lock = holder.lock_with("x", options()).unwrap();
@@ -118,7 +109,7 @@ async fn a_newcomer_of_an_old_client_does_not_overtake_what_its_client_knows() {
     guard.release().await.unwrap();
     let second = (&mut old).await.unwrap();
     assert!(second.token() > token);
-    assert!(!poll_once(&mut new) && !poll_once(&mut own));
+    assert!(!poll_once(&mut new).is_ready() && !poll_once(&mut own).is_ready());
     second.release().await.unwrap();
     let (first, later) = if new.ticket() < own.ticket() { (new, own) } else { (own, new) };
     let third = first.await.unwrap();
@@ -135,10 +126,10 @@ fn a_client_that_ends_as_it_is_granted_leaves_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for round in 0..400_u64 {
         runtime.block_on(async {
-            let client = client(&server).await;
+            let client = connect(&server).await;
             let mut acquire = client.lock(&format!("x{round}")).unwrap().acquire().into_future();
-            poll_once(&mut acquire);
-            // Around the time that an answer takes, whatever that is on this machine.
+            let _ = poll_once(&mut acquire);
+            // About the time that an answer takes on this machine.
             let start = Instant::now();
             while start.elapsed() < Duration::from_micros(round * 7919 % 400) {
                 std::hint::spin_loop();
@@ -149,7 +140,7 @@ fn a_client_that_ends_as_it_is_granted_leaves_nothing() {
     keys_left(&server);
 }
 
-/// Wakes nobody: does this in the keeper's thread, when the keeper has an outcome to tell.
+/// Wakes no task: it does this in the keeper's thread when the keeper has an outcome.
 struct Instead<F: FnOnce() + Send>(Mutex<Option<F>>);
 
 impl<F: FnOnce() + Send + 'static> Instead<F> {
@@ -165,19 +156,18 @@ impl<F: FnOnce() + Send> Wake for Instead<F> {
     }
 }
 
-/// The keeper takes in a grant and, before it can tell anybody, that nobody wants it any more. Wakers run in its
-/// thread: so it is held up until all answers are there, and what is given up is given up while it carries out the
-/// first of them. It takes in 257 answers at a time, so that those which follow are taken in together with the news
-/// that they are late.
+/// The keeper receives a grant and, before it can pass it on, the news that its caller has given up. Wakers run in its
+/// thread, so it is held up until all answers are there, and futures are dropped while it carries out the first of
+/// them. It takes 257 answers at a time, so the following ones are taken together with the news that they are late.
 #[test]
 fn what_is_given_up_in_the_turn_of_its_grant_is_given_back() {
     const AT_A_TIME: usize = 257;
     let server = RedisServer::start();
-    // A loopback port takes in as much as is written. Each small frame costs a unix socket much of its buffer.
+    // A loopback port takes any amount of data; each small frame takes much of the buffer of a unix socket.
     let proxy = testkit::Proxy::start(&server).tcp();
     let client = Client::builder().url(&proxy.tcp_url()).connect_lazy().unwrap();
     let lock = |name: &str| {
-        let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON);
+        let options = quiet();
         client.lock_with(name, options).unwrap()
     };
     drop(lock("set-up").acquire().blocking().unwrap());
@@ -197,7 +187,8 @@ fn what_is_given_up_in_the_turn_of_its_grant_is_given_back() {
     assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
     let asked = lock("asked");
     let mut asking: Vec<_> = (0..AT_A_TIME).map(|_| Box::pin(asked.inspect())).collect();
-    assert!(!asking.iter_mut().any(poll_once) && !late.iter_mut().any(poll_once));
+    assert!(!asking.iter_mut().any(|asking| poll_once(asking).is_ready()));
+    assert!(!late.iter_mut().any(|late| poll_once(late).is_ready()));
     give_up.send(late).unwrap();
     eventually("all are granted", SOON, || granted(&server) == 6);
     eventually("the others are answered", SOON, || inspected.struck() == AT_A_TIME as u64);
@@ -229,7 +220,7 @@ fn granted(server: &RedisServer) -> usize {
     names.filter(|name| State::read(&mut raw, name).is_some_and(|state| state.holder().is_some())).count()
 }
 
-/// A proxy before a server, which can fall silent on the connections that it has, and serves new ones.
+/// A proxy in front of a server that can fall silent on existing connections and serve new ones.
 struct Proxy {
     port: u16,
     silent: Arc<std::sync::Mutex<Vec<Arc<AtomicBool>>>>,
@@ -273,13 +264,14 @@ impl Proxy {
     }
 }
 
-/// A connection that swallows everything is noticed in time for the turn: by the liveness, not by a fixed patience.
+/// A connection that swallows everything is noticed in time for the turn: according to the liveness, not to a fixed
+/// patience.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_connection_does_not_cost_the_turn() {
     let server = RedisServer::builder().tcp().start();
     let proxy = Proxy::before(&server);
     let options = || LockOptions::new().liveness(Duration::from_secs(3)).buffer(Duration::from_secs(3));
-    let direct = client(&server).await;
+    let direct = connect(&server).await;
     let proxied = Client::connect(&format!("redis://127.0.0.1:{}/", proxy.port)).await.unwrap();
     let guard = direct.lock_with("x", options()).unwrap().acquire().await.unwrap();
     let first = proxied.lock_with("x", options()).unwrap().enqueue().await.unwrap();
@@ -290,7 +282,7 @@ async fn a_silent_connection_does_not_cost_the_turn() {
     assert!(first.position().await.is_ok(), "it is back");
     guard.release().await.unwrap();
     let granted = first.await.unwrap();
-    assert!(!poll_once(&mut second));
+    assert!(!poll_once(&mut second).is_ready());
     granted.release().await.unwrap();
     second.await.unwrap().release().await.unwrap();
     drop((direct, proxied));

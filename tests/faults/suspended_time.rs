@@ -37,7 +37,7 @@ async fn after_a_day_of_sleep(url: &str) {
     let ours = fairlock::testing::local_clock_ns();
     assert!((before..=read(ClockId::Boottime)).contains(&ours), "{ours} is not between {before} and now");
 
-    // Deadlines that were set by one clock and read by the other would be a day off.
+    // Deadlines that were set by one clock and compared with the other would be a day off.
     let lease = Duration::from_secs(3);
     let client = Client::connect(url).await.unwrap();
     let kept = client.lock_with("kept", LockOptions::new().lease(lease)).unwrap().acquire().await.unwrap();

@@ -9,14 +9,10 @@ use fairlock::{
     Acquire, AcquireError, Client, ClientBuilder, Enqueue, Fault, Guard, Held, Lock, LockOptions, Lost, LostReason,
     ReleaseError, TryAcquire, TryAcquireError, Waiting,
 };
-use testkit::{Act, Proxy, RedisServer, Target, keys_left, soon};
+use testkit::{Act, Proxy, RedisServer, Target, connect, keys_left, soon};
 
-/// Far more than a scheduling delay, far less than for ever.
+/// Far longer than a scheduling delay, far shorter than for ever.
 const SLACK: Duration = Duration::from_secs(10);
-
-async fn connect(server: &RedisServer) -> Client {
-    Client::connect(&server.url()).await.unwrap()
-}
 
 fn often() -> LockOptions {
     LockOptions::new().liveness(Duration::from_secs(2))
@@ -28,7 +24,7 @@ enum Trouble {
     Killed,
 }
 
-/// One who waits in the second place when the trouble begins.
+/// A waiter at position two when the fault begins.
 async fn times_out(trouble: Trouble, timeout: Duration) {
     let server = RedisServer::builder().appendonly().start();
     let lock = connect(&server).await.lock_with("lock", often()).unwrap();
@@ -54,7 +50,7 @@ async fn times_out(trouble: Trouble, timeout: Duration) {
         Trouble::Stopped => server.cont(),
         Trouble::Killed => server.restart(),
     }
-    // What it could not say then, the client says now: nobody stands between these two.
+    // The client sends now what it could not send then; no proxy is between the two.
     guard.release().await.unwrap();
     first.await.unwrap().release().await.unwrap();
     keys_left(&server);
@@ -62,7 +58,7 @@ async fn times_out(trouble: Trouble, timeout: Duration) {
 
 #[tokio::test]
 async fn a_timeout_says_that_the_server_stood_still() {
-    // Longer than it takes to tell that a server stands still.
+    // Longer than it takes to notice that a server hangs.
     times_out(Trouble::Stopped, Duration::from_secs(9)).await;
 }
 
@@ -86,7 +82,7 @@ async fn an_acquire_returns_by_its_timeout_from_a_silent_server() {
     );
     assert!(called.elapsed() < timeout + SLACK, "{:?}", called.elapsed());
     server.cont();
-    // The acquire that lay in the socket is executed now, and nobody wants it.
+    // The acquire in the socket is executed now, although its caller has given up.
     drop(lock.acquire().await.unwrap());
     keys_left(&server);
 }
@@ -101,7 +97,7 @@ async fn calls_without_a_timeout_have_one_of_their_own() {
     let waiting = busy.enqueue().await.unwrap();
     server.stop();
     let called = Instant::now();
-    // This one has none: it waits for its place as long as an acquire does.
+    // An enqueue has no such timeout: it waits for its place as long as an acquire does.
     let enqueue = lock.enqueue().timeout(Duration::from_secs(6));
     let (inspect, attempt, enqueue, position, broken) = tokio::join!(
         lock.inspect(),
@@ -143,7 +139,7 @@ async fn a_holder_that_cannot_renew_hears_it_in_time() {
     keys_left(&server);
 }
 
-/// Connecting may take a second at first, for who needs answers soon.
+/// Connecting may take a second at first for a client that needs answers soon.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_network_that_is_slow_to_connect_is_given_longer() {
     let server = RedisServer::builder().alone().start();
@@ -160,9 +156,9 @@ async fn a_network_that_is_slow_to_connect_is_given_longer() {
     keys_left(&server);
 }
 
-/// The pauses between attempts to connect are no longer than a session or a lease can spare, so that a server that is there
-/// now and then is found in time; and where both are long, they grow. A lease may be shorter than the session of the waiter
-/// that it was granted to.
+/// The pauses between attempts to connect are no longer than a session or a lease allows, so that a server that is
+/// reachable now and then is found in time. With a long session and a long lease they grow. A lease may be shorter than
+/// the session of its holder as a waiter.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_needs_answers_soon_tries_to_connect_more_often() {
     let server = RedisServer::builder().alone().start();
@@ -179,7 +175,8 @@ async fn who_needs_answers_soon_tries_to_connect_more_often() {
     ways.iter().for_each(Proxy::refuse);
     ways.iter().for_each(Proxy::cut);
     let [often, by_lease, seldom] = &ways;
-    // 640 ms at most in one case, half of it at least; 83 ms at most in the others. The first seven attempts are alike.
+    // At most 640 ms in one case, and at least half of it; at most 83 ms in the others. The first seven attempts are
+    // alike.
     often.wait("many attempts", |counts| counts.refused >= 47);
     by_lease.wait("many attempts for a short lease", |counts| counts.refused >= 40);
     let attempts = seldom.counts().refused;

@@ -28,7 +28,8 @@ fn child() {
     });
 }
 
-/// What the dead cost is short where somebody dies, and yet long beside what a process needs on a busy machine.
+/// Durations after which dead processes cost nothing any more: short where processes die, and yet long compared to what
+/// a process needs on a busy machine.
 fn options(lease_s: u64) -> LockOptions {
     let lease = Duration::from_secs(lease_s);
     LockOptions::new().lease(lease).liveness(lease).buffer(Duration::from_secs(4))
@@ -75,7 +76,7 @@ impl Competition {
         self.dir.path().join("history")
     }
 
-    /// Before anybody wrote to it, it is empty.
+    /// It is empty before the first write.
     fn history(&self) -> History {
         if self.path().exists() { History::read(&self.path()).unwrap() } else { History::default() }
     }
@@ -89,7 +90,7 @@ impl Competition {
         Competitor { name, child }
     }
 
-    /// Everybody who lives gets all that it wants, and the judges have no complaint.
+    /// Every live waiter gets all that it wants, and the judges find no violation.
     fn finish(self, competitors: Vec<Competitor>) -> History {
         for mut competitor in competitors {
             assert!(competitor.child.wait(4 * SOON).success(), "{} failed", competitor.name);
@@ -98,7 +99,7 @@ impl Competition {
         }
         let history = self.history();
         assert_eq!(history.check(), Ok(()));
-        // What was killed last may still stand there. The next who comes and goes finds out.
+        // Entries of the last killed process may still be there. The next waiter finds out.
         let client = connect(&self.server);
         drop(client.lock_with("contended", options(self.lease_s)).unwrap().acquire().blocking().unwrap());
         keys_left(&self.server);
@@ -112,7 +113,7 @@ struct Competitor {
 }
 
 impl Competitor {
-    /// Kills it and puts its death on record.
+    /// Kills it and records its death.
     fn kill(mut self, history: &Path) {
         Recorder::open(history, &self.name).unwrap().note_process(Event::Died);
         self.child.kill();
@@ -145,7 +146,7 @@ fn eight_processes_are_served_in_order() {
 fn order_stands_while_holders_and_waiters_are_killed() {
     let mut competition = Competition::new(Duration::from_millis(30), 3);
     let mut competitors: Vec<Competitor> = (0..PROCESSES).map(|_| competition.start()).collect();
-    // Some are killed a moment too late, so the history tells who died of what.
+    // Some are killed a moment too late, so the history says what each was doing when it died.
     loop {
         let history = competition.history();
         let holders = history.waits().iter().filter(died_holding).count();

@@ -43,7 +43,7 @@ fn connections_killed(server: &RedisServer, hits: u64) -> Fault<'_> {
         let mut raw = server.raw();
         let mut kill = |filter: [&str; 2]| -> u64 { cmd("CLIENT").arg("KILL").arg(&filter).query(&mut raw).unwrap() };
         if crew.rng().bool() {
-            // Those that have subscribed are the crew's for certain.
+            // Connections that have subscribed certainly belong to the crew.
             kill(["TYPE", "normal"]);
             return Struck::hits(kill(["TYPE", "pubsub"]));
         }
@@ -57,10 +57,10 @@ fn connections_killed(server: &RedisServer, hits: u64) -> Fault<'_> {
 }
 
 #[test]
-fn nobody_is_wronged_by_the_whims_of_others() {
+fn processes_that_cancel_block_and_panic_break_no_promise() {
     for seed in seeds(&[1]) {
         let report = run(seed, |crew, _| crew.work(300));
-        // Each whim was somebody's, and those that want the lock got it.
+        // Every kind of behaviour occurred, and the kinds that want the lock got it.
         for whim in ["acquire", "enqueue", "position", "run", "drops", "panics", "abandons", "releases", "blocks"] {
             assert!(report.whims.get(whim).is_some_and(|(_, grants)| *grants > 0), "nobody {whim}: {report}");
         }
@@ -88,7 +88,7 @@ fn order_stands_while_processes_and_connections_die() {
     }
 }
 
-/// What a run says when it fails. It kept its history, which is of no use any more.
+/// The message of a failed run. It kept its history, which is of no use here.
 fn failure(seed: u64, run: impl FnOnce()) -> String {
     let panic = std::panic::catch_unwind(AssertUnwindSafe(run)).expect_err("this must fail");
     let said = panic.downcast_ref::<String>().expect("a message").clone();
@@ -111,7 +111,7 @@ fn a_fault_that_does_not_strike_fails_its_test() {
     assert!(said.contains("it did not strike: missed"), "{said}");
 }
 
-/// A server that forgets its leases grants the lock again: the judges must not overlook it among all those whims.
+/// A server that forgets its leases grants the lock again. The judges must notice that among all the random behaviour.
 #[test]
 fn a_server_that_grants_twice_is_found_out() {
     let server = RedisServer::start();

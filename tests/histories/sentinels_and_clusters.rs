@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::strikes::{connections, data, promotion, silence, slots, wire};
+use crate::injected::{connections, data, promotion, silence, slots, wire};
 use testkit::{
     Cluster, Proxy, RedisServer, SOON, Sentinels, child, cluster,
     crew::{self, Crew, Fault, Report, Setup, clock, fault, seeds},
@@ -25,12 +25,12 @@ fn child() {
     });
 }
 
-/// A crew that may take its time: an election on a busy machine does.
+/// A crew with generous limits, because an election on a busy machine takes time.
 fn crew_of(url: &str, seed: u64) -> Setup {
     Crew::of(url).clock(clock::of_this_machine).seed(seed).long_of(4).patience(10 * SOON)
 }
 
-/// Lets a crew suffer these faults, and work before and after.
+/// Lets these faults strike a crew, which works before and after.
 fn suffer(crew: Setup, faults: Vec<Fault<'_>>) -> Report {
     let mut crew = crew.start();
     crew.work(20);
@@ -49,7 +49,7 @@ fn in_cluster(seed: u64, cluster: &Cluster, fault: Fault<'_>) {
     keys_left(cluster.owner(slot(cluster)));
 }
 
-/// On a busy machine servers are silent for seconds, and none that lives must be taken for dead.
+/// On a busy machine servers are silent for seconds; a running one must not be counted as dead.
 const LONG_SILENCE: Duration = Duration::from_secs(5);
 
 fn sentinels() -> sentinel::Builder {
@@ -86,7 +86,7 @@ fn masters_that_sentinels_replace_one_after_the_other() {
 #[ignore = "takes several elections: make test-all"]
 fn a_master_that_is_cut_off_and_takes_stale_writes() {
     for seed in seeds(&[33]) {
-        // Not alert: the old master is one for ten seconds.
+        // Without `alert`: the old master takes writes for ten seconds.
         let set_up = sentinels().start();
         at_sentinels(seed, &set_up, |crew| crew, promotion::master_cut_off(&set_up, Trouble::LostData, 2));
     }
@@ -102,7 +102,7 @@ fn a_master_whose_replicas_have_all_grants() {
     }
 }
 
-/// What the old master grants when it is back, nobody is told of.
+/// A grant of the old master, after its return, reaches no client.
 #[test]
 #[ignore = "takes several elections: make test-all"]
 fn a_master_that_is_cut_off_and_whose_grants_wait_for_all_replicas() {
@@ -113,7 +113,7 @@ fn a_master_that_is_cut_off_and_whose_grants_wait_for_all_replicas() {
     }
 }
 
-/// Nobody is told of what the old master grants after the move: the replica of the new master does not count for it.
+/// No client is told of grants of the old master after the move: the replica of the new master does not count for it.
 #[test]
 fn an_address_that_moves_to_another_master_while_connections_live() {
     for seed in seeds(&[42]) {
@@ -145,8 +145,7 @@ fn a_slot_that_moves_key_by_key() {
     }
 }
 
-/// What befalls the way to a server, rather than the server. (The slack as in `single_server.rs`, which has these for
-/// one server.)
+/// Faults of the network in front of a server. (The slack as in `single_server.rs`, which has the same for one server.)
 fn on_the_way(seed: u64, url: &str, proxy: &Proxy) {
     let crew = crew_of(url, seed).slack(Duration::from_secs(6));
     let faults = vec![
@@ -201,8 +200,8 @@ fn a_way_to_a_sentinel_that_loses_and_cuts_and_delays() {
     }
 }
 
-/// Rounds of faults and deaths for as long as it is told to, which begin with these of the server that grants, and end
-/// with the others, each set in an order of its own. `make soak MINUTES=… AT=sentinels`, or `AT=cluster`
+/// Rounds of faults and deaths for a given time. Each begins with these faults of the server that grants, and ends with
+/// the others, each set in random order. `make soak MINUTES=… AT=sentinels`, or `AT=cluster`
 fn soak<'a>(url: &str, mut round: impl FnMut() -> (&'a RedisServer, Vec<Vec<Fault<'a>>>)) {
     let minutes: f64 = std::env::var("FAIRLOCK_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
     let until = Instant::now() + Duration::from_secs_f64(60.0 * minutes);
@@ -248,7 +247,7 @@ fn soak_at_cluster() {
     let slot = slot(&cluster);
     soak(&cluster.url(), || {
         let moved = slots::migrated(&cluster, slot, 3);
-        // Where it is when it is to be killed is known when that strikes.
+        // The place of the process to be killed is known when the fault strikes.
         (cluster.owner(slot), vec![vec![moved, promotion::master_of_slot_killed(&cluster, slot, 1)]])
     });
     keys_left(cluster.owner(slot));

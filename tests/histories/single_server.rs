@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::strikes::{connections, data, memory, messages, silence, time, wire};
+use crate::injected::{connections, data, memory, messages, silence, time, wire};
 use redis::cmd;
 use testkit::{
     Proxy, RedisServer, child,
@@ -26,11 +26,11 @@ fn child() {
     });
 }
 
-/// What the judges allow on top of every bound. Who was cut off looks for the server again after a second and a bit at
-/// most; and a grant to one who is not back yet lasts a claim.
+/// What the judges add to every bound. A client that was cut off looks for the server again after little more than a
+/// second; and a grant to a client that is not back yet lasts a claim.
 const SLACK: Duration = Duration::from_secs(6);
 
-/// Lets a crew suffer these faults at this server, and work before and after.
+/// Lets these faults strike a crew at this server, which works before and after.
 fn suffer<'a>(seed: u64, server: &'a RedisServer, crew: Setup, faults: Vec<Fault<'a>>) {
     let mut crew = crew.seed(seed).slack(SLACK).long_of(4).start();
     crew.work(20);
@@ -40,7 +40,7 @@ fn suffer<'a>(seed: u64, server: &'a RedisServer, crew: Setup, faults: Vec<Fault
     keys_left(server);
 }
 
-/// The same at a server with nothing beside it.
+/// The same at a single server.
 fn at_server(seed: u64, server: &RedisServer, faults: Vec<Fault<'_>>) {
     suffer(seed, server, Crew::at(server), faults);
 }
@@ -162,7 +162,7 @@ fn a_way_that_loses_and_cuts_and_delays() {
     }
 }
 
-/// The old connections are killed before anything is asked anew, so nothing of them is executed.
+/// The old connections are killed before anything is asked again, so no request on them is executed.
 #[test]
 fn a_way_that_delivers_late() {
     for seed in seeds(&[21]) {
@@ -173,7 +173,7 @@ fn a_way_that_delivers_late() {
     }
 }
 
-/// Where clients may not kill connections, what comes late is executed.
+/// Where clients may not kill connections, late requests are executed.
 #[test]
 fn a_way_that_delivers_late_to_a_server_that_takes_it() {
     for seed in seeds(&[23]) {
@@ -197,7 +197,7 @@ fn a_server_whose_clock_is_set() {
     }
 }
 
-/// All faults at random, for as long as it is told to. `make soak MINUTES=…`
+/// All faults at random, for a given time. `make soak MINUTES=…`
 #[cfg(target_os = "linux")]
 #[test]
 #[ignore = "takes as many minutes as it is told to"]
@@ -210,7 +210,7 @@ fn soak() {
     let server = clock.given_to(RedisServer::builder().alone()).config(silence::SOON_BUSY).start();
     let proxy = Proxy::start(&server);
     let crew = Crew::at(&server).by_way_of(&proxy.url()).seed(seed).slack(SLACK).long_of(4);
-    // For each round: nobody waits for its end, and on a busy machine every strike takes its time.
+    // For each round: no waiter awaits its end, and on a busy machine every strike takes time.
     let mut crew = crew.patience(Duration::from_secs(900)).start();
     let memory_of = |crew: &Crew| {
         let info: String = cmd("INFO").arg("memory").query(&mut server.raw()).unwrap();
@@ -220,7 +220,7 @@ fn soak() {
     };
     let mut at_start = None;
     loop {
-        // Each at least once in every round, in an order of their own.
+        // Each fault at least once in every round, in random order.
         crew.suffer(vec![
             connections::killed(&server, 1),
             connections::scripts_flushed(&server, 10, 1),
@@ -247,7 +247,7 @@ fn soak() {
             fault::processes_paused_briefly(2),
         ]);
         crew.work(20);
-        // The first round fills what is filled once.
+        // The first round fills caches that are filled once.
         let memory = memory_of(&crew);
         let (start, now) = (&*at_start.get_or_insert_with(|| memory.clone()), &memory);
         println!("memory in KiB: clients {:?}, server {}; at first {:?}, {}", now.0, now.1, start.0, start.1);
@@ -258,7 +258,7 @@ fn soak() {
     let (start, end) = (at_start.unwrap(), memory_of(&crew));
     crew.finish();
     keys_left(&server);
-    // What grows with every fault would have grown by more.
+    // A leak that grows with every fault would have grown by more.
     let flat = |start: u64, end: u64| end <= start + start / 4;
     assert!(flat(start.1, end.1), "memory of the server: {start:?} {end:?}");
     assert!(start.0.iter().zip(&end.0).all(|(start, end)| flat(*start, *end)), "memory of clients: {start:?} {end:?}");

@@ -4,7 +4,8 @@ use fairlock::{Client, LockOptions};
 use testkit::texts::HOSTILE;
 use testkit::{RedisServer, child::alone, keys_left, log::Log, soon};
 
-/// A name with line ends could write lines of its own. Alone, because what is logged is decided once for all threads.
+/// A name with line ends could write lines of its own. Alone in its file, because a process decides once for all
+/// threads which records are collected.
 #[test]
 fn names_are_quoted_in_logs() {
     alone("names_are_quoted_in_logs", log_hostile_names);

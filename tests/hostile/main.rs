@@ -1,7 +1,7 @@
 //! Hostile input: names, labels, prefixes, logs, and everything that is parsed. `tests/cli/hostile_texts.rs` has the
 //! same on the command line.
 
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod logs;

@@ -5,17 +5,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
 
-use fairlock::{AcquireError, BreakOutcome, Client, ConnectError, InvalidOption, LockOptions};
+use fairlock::{AcquireError, BreakOutcome, Client, ConnectError, InvalidOption};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use redis::{Connection, cmd};
 use testkit::texts::HOSTILE;
-use testkit::{RedisServer, SOON, keys_left, soon};
-
-/// Nothing here is found by a heartbeat: who waits is woken by the message, or hangs.
-fn long() -> LockOptions {
-    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
-}
+use testkit::{RedisServer, SOON, keys_left, quiet, soon};
 
 fn keys(raw: &mut Connection) -> BTreeSet<Vec<u8>> {
     cmd("KEYS").arg("*").query(raw).unwrap()
@@ -25,7 +20,7 @@ fn key(prefix: &str, name: &str, what: &str) -> Vec<u8> {
     format!("{prefix}:{{{name}}}:{what}").into_bytes()
 }
 
-/// The part of a key that decides on its slot, by the rule of Redis Cluster.
+/// The part of a key that determines its slot, by the rule of Redis Cluster.
 fn hash_tag(key: &[u8]) -> &[u8] {
     let tag = key.split(|&byte| byte == b'{').nth(1).and_then(|rest| {
         let end = rest.iter().position(|&byte| byte == b'}')?;
@@ -34,23 +29,23 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// Every name is a lock of its own: all are held at once, each hands over with a message of its own, and tells what its
-/// holders and waiters call themselves, byte by byte.
+/// Every name is a separate lock: all are held at once, each is handed over with its own message, and each shows the
+/// labels of its holders and waiters byte by byte.
 async fn carried_faithfully(server: &RedisServer, prefix: &str) {
     let mut raw = server.raw();
     let canary = "somebody else's";
     let _: () = cmd("SET").arg(canary).arg(1).query(&mut raw).unwrap();
     let before = keys(&mut raw);
-    // Who waits is another client than who holds, and hears of its turn by a message alone.
+    // The waiter belongs to another client than the holder, and hears of its turn only by a message.
     let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
     let other = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
     let mut all = Vec::new();
     for (index, name) in HOSTILE.iter().enumerate() {
-        let lock = client.lock_with(name, long()).unwrap();
+        let lock = client.lock_with(name, quiet()).unwrap();
         let (label, owner) = (HOSTILE[(index + 1) % HOSTILE.len()], HOSTILE[(index + 2) % HOSTILE.len()]);
         let guard =
             lock.try_acquire().label(label).owner(owner).await.unwrap_or_else(|error| panic!("{name:?}: {error}"));
-        let theirs = other.lock_with(name, long()).unwrap();
+        let theirs = other.lock_with(name, quiet()).unwrap();
         let waiting = theirs.enqueue().label(owner).owner(label).await.unwrap();
         let state = lock.inspect().await.unwrap();
         let holder = state.holder.unwrap();
@@ -69,7 +64,7 @@ async fn carried_faithfully(server: &RedisServer, prefix: &str) {
         let next = tokio::time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("{name:?}: not woken")).unwrap();
         let lost = next.lost();
         // The message that a lease is broken names the lock in the same way.
-        let lock = client.lock_with(name, long()).unwrap();
+        let lock = client.lock_with(name, quiet()).unwrap();
         lock.break_lease(next.token()).await.unwrap();
         assert_eq!(&*soon(lost).await.name, *name);
         next.release().await.unwrap_err();
@@ -84,17 +79,17 @@ async fn hostile_names_labels_and_owners_are_carried_faithfully() {
 }
 
 #[tokio::test]
-async fn under_hostile_prefixes_too() {
-    // Plain: who has the least rights has none to keys of other prefixes.
+async fn hostile_prefixes_are_carried_faithfully() {
+    // With a plain server, because the user with least rights has none to keys of other prefixes.
     let server = RedisServer::builder().plain().start();
     let mut held = Vec::new();
     for prefix in HOSTILE.iter().copied().chain(["", ":", "fairlock:"]) {
         let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
-        let lock = client.lock_with("lock", long()).unwrap();
-        // Held under all the prefixes before, the name is free under this one.
+        let lock = client.lock_with("lock", quiet()).unwrap();
+        // Held under all the earlier prefixes, the name is free under this one.
         let guard = lock.try_acquire().await.unwrap_or_else(|error| panic!("{prefix:?}: {error}"));
         let other = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
-        let waiting = other.lock_with("lock", long()).unwrap().enqueue().await.unwrap();
+        let waiting = other.lock_with("lock", quiet()).unwrap().enqueue().await.unwrap();
         assert_eq!(hash_tag(&key(prefix, "lock", "waiters")), b"lock");
         guard.release().await.unwrap();
         let next =
@@ -160,7 +155,7 @@ async fn what_cannot_be_carried_is_refused() {
     }
     let refused = Client::builder().url(&server.url()).label(&mega).connect().await.unwrap_err();
     assert!(matches!(refused, ConnectError::Option(InvalidOption::TooLong { .. })), "{refused:?}");
-    // Numbers that are no token, also where Lua's would round them: nobody loses anything.
+    // Numbers that are no token, also where Lua's numbers would round them: no holder loses its lease.
     let guard = lock.acquire().await.unwrap();
     for token in [0, 1, guard.token() - 1, guard.token() + 1, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, u64::MAX] {
         assert_eq!(lock.break_lease(token).await.unwrap(), BreakOutcome::Unknown, "{token}");
@@ -172,11 +167,11 @@ async fn what_cannot_be_carried_is_refused() {
     keys_left(&server);
 }
 
-/// Fields of a lock that are not CLIENT.NUMBER are no ids: a script must not take another field for one.
+/// Only fields of the form CLIENT.NUMBER are ids: a script must not take another field for one.
 #[tokio::test]
 async fn ids_that_could_be_taken_for_other_fields_are_refused() {
     let server = RedisServer::builder().plain().start();
-    // It loads the scripts.
+    // The client loads the scripts.
     let _client = Client::connect(&server.url()).await.unwrap();
     let mut raw = server.raw();
     for id in ["", ".", ".2", "a", "a.", "a.b.2", "a.x", "a.-1", "a.1 ", "a.1.2"] {
@@ -184,7 +179,7 @@ async fn ids_that_could_be_taken_for_other_fields_are_refused() {
             let mut call = cmd("EVALSHA");
             call.arg(fairlock::testing::digest(script)).arg(2);
             call.arg(key("fairlock", "x", "lock")).arg(key("fairlock", "x", "waiters"));
-            // What names no id may be any number.
+            // Arguments that are no ids may be any number.
             let before = if script == "heartbeat" { vec!["a", "1", "1", "1"] } else { vec![] };
             call.arg(before).arg(id).arg(if script == "leave" || script == "heartbeat" { vec![] } else { vec![1; 16] });
             let error = call.query::<redis::Value>(&mut raw).unwrap_err().to_string();
@@ -194,10 +189,10 @@ async fn ids_that_could_be_taken_for_other_fields_are_refused() {
     keys_left(&server);
 }
 
-/// Whoever speaks the protocol by other means may call itself anything: it is shown, and does no harm.
+/// Another client of the protocol may send any label: it is shown, and does no harm.
 #[tokio::test]
 async fn strangers_may_call_themselves_anything() {
-    // Plain: who has the least rights has none to channels of any name.
+    // With a plain server, because the user with least rights has none to arbitrary channels.
     let server = RedisServer::builder().plain().start();
     let mut raw = server.raw();
     let client = Client::connect(&server.url()).await.unwrap();
@@ -250,7 +245,7 @@ fn any_name_is_refused_or_carried() {
     TestRunner::new_with_rng(config, seed)
         .run(&(texts.clone(), texts), |(name, label)| {
             let bad = name.is_empty() || name.len() > 512 || name.contains(['{', '}']);
-            let Ok(lock) = client.lock_with(&name, long()) else {
+            let Ok(lock) = client.lock_with(&name, quiet()) else {
                 prop_assert!(bad);
                 return Ok(());
             };
@@ -258,7 +253,7 @@ fn any_name_is_refused_or_carried() {
             let guard = lock.try_acquire().label(label.clone()).blocking().unwrap();
             let state = testkit::state::State::read(&mut *raw.borrow_mut(), &name);
             prop_assert!(state.is_some_and(|state| state.holder().is_some()));
-            let waiting = other.lock_with(&name, long()).unwrap().enqueue().owner(label.clone()).blocking().unwrap();
+            let waiting = other.lock_with(&name, quiet()).unwrap().enqueue().owner(label.clone()).blocking().unwrap();
             let state = pollster::block_on(lock.inspect()).unwrap();
             prop_assert_eq!(state.holder.map(|holder| holder.label), Some(label.clone()));
             prop_assert_eq!(&state.queue[0].owner, &label);

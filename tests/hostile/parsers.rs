@@ -16,7 +16,7 @@ fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Resul
     TestRunner::new_with_rng(config, seed).run(strategy, test).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// What the scripts count with.
+/// The numbers of the scripts.
 const MOST: u64 = 1 << 53;
 
 fn word() -> impl Strategy<Value = &'static str> {
@@ -34,7 +34,7 @@ fn bulk(text: impl AsRef<[u8]>) -> Value {
     Value::Binary(text.as_ref().to_vec())
 }
 
-/// Scripts say numbers in both ways.
+/// Scripts send numbers in both ways.
 fn numeral(number: u64, as_text: bool) -> Value {
     if as_text { bulk(number.to_string()) } else { Value::from(number) }
 }
@@ -59,9 +59,9 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Like a reply, but for some of it.
+/// A reply with some values changed.
 fn nearly_a_reply() -> impl Strategy<Value = Value> {
-    // Mostly what a field may be, because one that cannot be is the end of the reply.
+    // Mostly valid values, because the first invalid one ends the parsing of the reply.
     let number = || (any::<u64>(), any::<bool>()).prop_map(|(n, text)| numeral(n, text));
     let page = vec(vec(number(), 4..8).prop_map(Value::Array), 0..3).prop_map(Value::Array);
     let value = prop_oneof![4 => number(), 1 => page, 1 => any_value()];
@@ -91,7 +91,7 @@ fn no_reply_causes_a_panic() {
     });
     check(3000, &nearly_a_reply(), |value| {
         if let Some(answer) = read_answer(&value) {
-            // What is read can be counted on, and with.
+            // Parsed values can be used in arithmetic.
             prop_assert!(answer.numbers.iter().all(|number| *number <= MOST), "{answer:?}");
             prop_assert!(answer.spans.iter().all(|span| *span <= MOST.into()), "{answer:?}");
             prop_assert!(answer.rank.0.is_none_or(|rank| rank <= MOST), "{answer:?}");
@@ -173,7 +173,7 @@ fn messages_are_read_as_they_were_meant_or_not_at_all() {
             }
         }
         if let Some((grant, id, numbers, [secret, queue])) = read_push(&mutated) {
-            // Nothing of what is read was not said.
+            // Nothing is parsed that was not in the input.
             let said = String::from_utf8(mutated).unwrap();
             prop_assert!(said.starts_with(if grant { "grant " } else { "break " }), "{said:?}");
             prop_assert!(
@@ -220,7 +220,7 @@ fn no_url_causes_a_panic_and_none_tells_its_password() {
         "[?&=#a-z0-9%]*",
     ];
     check(3000, &(scheme, user, host, path, query), |(scheme, user, host, path, query)| {
-        // A slash ends what can be a login.
+        // A slash ends the part that can be a login.
         let user: String = user.replace(['/', '\\', '?', '#'], "");
         let shown = read_url(&format!("{scheme}://{user}:{PASSWORD}@{host}{path}{query}"));
         let said = shown.unwrap_or_else(|refused| refused);

@@ -50,13 +50,13 @@ fn the_scripts_do_what_the_model_does() {
 
 // The same where a script looks at few dead heads, so that it often stops and is called again.
 #[test]
-fn so_they_do_when_a_batch_is_small() {
+fn the_scripts_do_what_the_model_does_in_small_batches() {
     compare(3);
 }
 
 // Longer rows of the dead than random walks make: heads are read in pages.
 #[test]
-fn whoever_stands_behind_the_dead_is_next() {
+fn the_first_live_waiter_is_served_whatever_zombies_stand_before_it() {
     const TIME: u64 = 1_700_000_000_000_000;
     let terms = Terms { lease: 60_000_000, liveness: 10_000_000, buffer: 1_000_000, heartbeat: 3_000_000 };
     let acquire = |id: String| {

@@ -2,7 +2,7 @@
 
 // Every test binary that includes this uses a part of it.
 #![allow(dead_code, unreachable_pub)]
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::field_reassign_with_default)]
 
 pub mod clients;

@@ -42,7 +42,7 @@ impl Mutant {
         self.file.starts_with("lua/")
     }
 
-    /// The text of its file with this one thing broken.
+    /// The text of its file with this mutation.
     pub(crate) fn apply(&self, text: &str) -> Result<String, String> {
         match text.matches(&self.before).count() {
             1 if self.before == self.after => Err("it changes nothing".into()),

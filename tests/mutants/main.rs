@@ -27,7 +27,7 @@ use results::Results;
 use testkit::say;
 use tree::{PURE, REAL, SPECIAL, Stage, Tree, Verdict};
 
-/// Promises that rest on the scripts, on the client, or on both: of each at least two breaks.
+/// The promises that rest on the scripts, and on the client: each needs at least two mutants there.
 const ON_SCRIPTS: [u8; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 const ON_THE_CLIENT: [u8; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
@@ -80,9 +80,9 @@ fn every_case_that_failed_once_shows_its_break() {
     assert!(stale.is_empty(), "they stand for other cases now: {stale:#?}");
 }
 
-/// The promises are judged on their own too: they need no model to notice these.
+/// The promises are judged separately too: the judges need no model to notice these.
 #[test]
-fn the_promises_alone_notice_who_breaks_them() {
+fn the_judged_promises_find_mutants_without_the_model() {
     let mutants = list::read().unwrap();
     for (promise, name) in [
         (1, "anybody releases"),
@@ -97,7 +97,7 @@ fn the_promises_alone_notice_who_breaks_them() {
     }
 }
 
-/// Those of this run, and those of them whose outcome is not known.
+/// The mutants of this run, and those of them without a verdict.
 fn chosen(mutants: &[Mutant]) -> Vec<&Mutant> {
     let shard = std::env::var("SHARD").unwrap_or_else(|_| "1/1".into());
     let (part, parts) = shard.split_once('/').expect("SHARD=2/5");
@@ -161,14 +161,14 @@ fn run(todo: &[&Mutant], results: &Results) {
     });
 }
 
-/// The stages, the one that is more likely to notice first.
+/// The stages, the more likely one first.
 fn order(mutant: &Mutant) -> [&'static Stage; 2] {
     let outside = ["src/keeper/mod.rs", "src/keeper/handle.rs", "src/keeper/network.rs", "src/server/setup.rs"];
     let decides = ["src/keeper/", "src/protocol/", "src/server/"].iter().any(|folder| mutant.file.starts_with(folder));
     if decides && !outside.contains(&&*mutant.file) { [&PURE, &REAL] } else { [&REAL, &PURE] }
 }
 
-/// Nothing that fails anyway can show anything.
+/// A test that fails on the healthy code shows nothing.
 fn healthy(tree: &Tree, todo: &[&Mutant]) {
     let start = Instant::now();
     assert_eq!(scripts::judge(None).unwrap(), None, "the scripts fail as they are");
@@ -180,7 +180,7 @@ fn healthy(tree: &Tree, todo: &[&Mutant]) {
     }
 }
 
-/// What killed how many, and what did not die.
+/// How many each test killed, and which survived.
 fn report(outcomes: &[(&Mutant, String, String)]) {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut by_test: BTreeMap<&str, usize> = BTreeMap::new();

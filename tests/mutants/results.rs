@@ -12,7 +12,7 @@ use crate::tree::{self, Verdict};
 
 pub(crate) struct Results {
     fingerprint: u64,
-    /// By mutant and code: the outcome, and by what.
+    /// The verdict and the test that gave it, by mutant and code.
     known: Mutex<HashMap<u64, (String, String)>>,
     file: Mutex<File>,
 }
@@ -26,7 +26,7 @@ pub(crate) fn file() -> PathBuf {
 }
 
 impl Results {
-    /// With what is known from before, of the same mutants in the same code.
+    /// With the verdicts of earlier runs on the same mutants in the same code.
     pub(crate) fn open() -> Self {
         let path = file();
         fs::create_dir_all(path.parent().expect("it lies in target")).expect("a folder for the results");
@@ -44,7 +44,7 @@ impl Results {
         mutant.fingerprint() ^ self.fingerprint
     }
 
-    /// The outcome, and by what.
+    /// The verdict, and the test that gave it.
     pub(crate) fn of(&self, mutant: &Mutant) -> Option<(String, String)> {
         lock(&self.known).get(&self.key(mutant)).cloned()
     }

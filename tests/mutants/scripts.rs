@@ -6,13 +6,14 @@ use crate::list::Mutant;
 use crate::model::driver::Driver;
 use crate::model::walks::{ReadOnly, config, explore, named_regressions};
 
-/// Against the model, and against the promises alone. What takes more is a case for the list of those that failed once.
+/// Steps against the model, and against the promises alone. A mutant that takes more steps needs a case in the list of
+/// regressions.
 const STEPS: [usize; 2] = [30_000, 10_000];
 
-/// What finds the mutant, if anything does. None: the scripts as they are.
+/// The judge that finds the mutant, if one does. None as argument: the scripts as they are.
 pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
     if mutant.is_some_and(|mutant| mutant.file == "lua/lib/time.lua") {
-        // It is about what tests replace: the clock.
+        // It is a mutant of the clock, which tests replace.
         return Ok(None);
     }
     let broken = mutant.map(Mutant::applied).transpose()?;
@@ -30,10 +31,10 @@ pub(crate) fn breaks_a_promise(mutant: &Mutant) -> bool {
     notice(&mut driver(Some(mutant), Some(&broken)), false).is_some()
 }
 
-/// After how many steps something is wrong, if it ever is.
+/// After how many steps something is wrong, if it is.
 fn notice(driver: &mut Driver, by_model: bool) -> Option<usize> {
     let steps = STEPS[usize::from(!by_model)];
-    // The same seed each time, so that what is found is found again.
+    // The same seed each time, so that a finding is repeatable.
     let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"scripts go wrong");
     let config = Config { failure_persistence: Some(Box::new(ReadOnly::All)), ..config(steps) };
     let (taken, failure) = explore(TestRunner::new_with_rng(config, seed), driver, steps, 3, by_model);
@@ -47,7 +48,7 @@ fn driver(mutant: Option<&Mutant>, broken: Option<&str>) -> Driver {
     })
 }
 
-/// What is wrong with the list of the cases that failed once: each must pass, and fail with the break that it names.
+/// Errors in the list of regressions: each case must pass, and fail with the mutant that it names.
 pub(crate) fn stale_cases(mutants: &[Mutant]) -> Vec<String> {
     let mut whole = driver(None, None);
     let mut stale = Vec::new();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::list::{Mutant, root};
 
-/// A part of the suite: tests, and what of them is left out because it takes too long or asks for luck.
+/// A part of the tests, without those that take too long or depend on chance.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     targets: &'static [Target],
@@ -22,10 +22,10 @@ pub(crate) struct Stage {
     twice: bool,
 }
 
-/// A binary of tests, or one file in it as in `api::leases`; and parts of the names of tests that are left out.
+/// A test binary, or a module in it such as `api::leases`; and parts of the names of tests that are left out.
 type Target = (&'static str, &'static [&'static str]);
 
-/// The binary of a target, and how the names of its tests begin there.
+/// The binary of a target, and the beginning of its tests' names.
 fn binary_of(target: &str) -> (&str, Option<String>) {
     match target.split_once("::") {
         Some((binary, file)) => (binary, Some(format!("{file}::"))),
@@ -40,12 +40,12 @@ pub(crate) const REAL: Stage = Stage {
     name: "with real servers",
     targets: &[
         ("api::busy_callers", &["burns_all_cores"]),
-        ("api::cancellation", &["dropped_", "what_is_given_back"]),
+        ("api::cancellation", &["dropped_", "releases_reach_the_server"]),
         ("api::server_costs", &[]),
         ("faults::process_deaths", &["a_dead_holder_before"]),
         ("api::connect_errors", &[]),
         ("topologies::discovery", &[]),
-        ("faults::full_server", &[]),
+        ("faults::full_memory", &[]),
         ("api::cleanup", &["two_hundred"]),
         ("api::leases", &[]),
         ("hostile::names", &[]),
@@ -58,14 +58,14 @@ pub(crate) const REAL: Stage = Stage {
         ("api::refusals", &["never_answers"]),
         ("topologies::replicas", &[]),
         ("faults::reconnects", &[]),
-        ("model", &["the_scripts_do", "so_they_do"]),
+        ("model", &["the_scripts_do"]),
         ("faults::suspended_time", &[]),
         ("faults::unreachable", &["says_that_the_server", "have_one_of_their_own"]),
     ],
     twice: true,
 };
 
-/// Tried for those breaks alone that name it: it takes another build of everything.
+/// Only for the mutants that name it: it takes another build of everything.
 pub(crate) const ENCRYPTED: Stage =
     Stage { name: "with encryption", targets: &[("tls", &["the_command_line"])], twice: true };
 
@@ -87,18 +87,18 @@ pub(crate) const COMMAND: Stage = Stage {
     twice: true,
 };
 
-/// Those that are tried for some breaks alone.
+/// The stages that only some mutants use.
 pub(crate) const SPECIAL: [&Stage; 2] = [&ENCRYPTED, &COMMAND];
 
-/// Longer than any test waits for what should happen.
+/// Longer than the patience of any test.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
 pub(crate) enum Verdict {
-    /// By this test.
+    /// Killed by this test.
     Killed(String),
-    /// Perhaps with tests that failed once and then did not.
+    /// Perhaps with tests that failed once and passed then.
     Survived(String),
-    /// It is no program.
+    /// It does not compile.
     DoesNotCompile(String),
     TimedOut(String),
 }
@@ -109,7 +109,7 @@ pub(crate) struct Tree {
 }
 
 impl Stage {
-    /// Targets for which there is no file: of these nothing would run.
+    /// Targets without a file: nothing would run for them.
     pub(crate) fn missing(&self) -> impl Iterator<Item = &'static str> {
         let file = |target: &str| root().join("tests").join(target.replace("::", "/")).with_extension("rs");
         self.targets.iter().map(|(name, _)| *name).filter(move |name| name.contains("::") && !file(name).exists())
@@ -121,7 +121,7 @@ impl Stage {
 }
 
 impl Tree {
-    /// Copies what has changed since the last time.
+    /// Copies the files that have changed since the last time.
     pub(crate) fn copy() -> Self {
         let target = root().join("target");
         let tree = Self { folder: target.join("mutants/tree"), target };
@@ -144,7 +144,7 @@ impl Tree {
         tree
     }
 
-    /// Breaks it, runs the suite, and mends it again.
+    /// Applies the mutant, runs the tests, and takes it back.
     pub(crate) fn judge(&self, mutant: &Mutant, stages: [&Stage; 2]) -> Verdict {
         let file = self.folder.join(&mutant.file);
         let whole = fs::read_to_string(&file).expect("a file of the copy");
@@ -155,7 +155,7 @@ impl Tree {
         verdict
     }
 
-    /// Stage by stage, until a test fails; before that the target that is most likely to notice.
+    /// Stage by stage, until a test fails; the target that is most likely to notice comes first.
     fn suite(&self, stages: [&Stage; 2], likely: Option<&str>) -> Verdict {
         let mut by_chance = Vec::new();
         let is_likely = |target: &&Target| likely == Some(target.0);
@@ -190,7 +190,7 @@ impl Tree {
         }
     }
 
-    /// The suite of a stage on what is not broken, and how long it took once it was built.
+    /// Runs a stage on the healthy code, and returns how long it took after the build.
     pub(crate) fn passes(&self, stage: &Stage) -> Result<Duration, String> {
         let binaries = self.build(stage.targets)?;
         let start = Instant::now();
@@ -284,7 +284,7 @@ impl Tree {
     }
 }
 
-/// What the copy is made of: everything but what is built and what is hidden.
+/// The content of the copy: everything but build artifacts and hidden files.
 fn files() -> BTreeSet<PathBuf> {
     below(root()).into_iter().filter(|file| !file.starts_with("target")).collect()
 }
@@ -307,7 +307,7 @@ fn below(folder: &Path) -> BTreeSet<PathBuf> {
     files
 }
 
-/// Changes with everything that an outcome depends on but the list.
+/// Changes with everything that a verdict depends on, except the list.
 pub(crate) fn fingerprint() -> u64 {
     let mut hasher = DefaultHasher::new();
     let aside = ["docs", "tests/mutants"];

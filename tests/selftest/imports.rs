@@ -112,7 +112,7 @@ fn expand(prefix: &str, tree: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The modules from which a way of imports leads back to themselves.
+/// The modules that import themselves by way of others.
 fn circles(graph: &Graph) -> BTreeSet<String> {
     let leads_back = |start: &&String| {
         let (mut seen, mut todo) = (BTreeSet::new(), vec![*start]);

@@ -1,7 +1,7 @@
 //! The test kit, tested: a test is worth no more than the server, the fault or the judge that it relies on. Also the
 //! form of the source: imports without circles.
 
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod clock;

@@ -14,7 +14,7 @@ use testkit::{
     resp::{Frames, frame_len, is_push, words},
 };
 
-/// A client without any library: what it reads is what came.
+/// A client without a library: it sees exactly the bytes that arrive.
 struct Plain(UnixStream);
 
 impl Plain {
@@ -48,7 +48,7 @@ impl Plain {
         assert_eq!(String::from_utf8_lossy(&rest), "");
     }
 
-    /// Nothing has come, though what was asked for was done.
+    /// No reply has come, though the request was executed.
     #[track_caller]
     fn expect_nothing(&mut self) {
         self.0.set_nonblocking(true).unwrap();
@@ -61,7 +61,7 @@ fn number(server: &RedisServer, key: &str) -> i64 {
     cmd("GET").arg(key).query::<Option<i64>>(&mut server.raw()).unwrap().unwrap_or(0)
 }
 
-/// Everything that crossed the proxy before this returns has been counted.
+/// All frames that crossed the proxy before this returns have been counted.
 fn quiet(proxy: &Proxy) {
     proxy.wait("all connections have ended", |counts| counts.open == 0);
 }
@@ -141,7 +141,7 @@ fn a_held_request_is_not_executed_until_it_is_let_go() {
     let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let (mut client, mut other) = (Plain::connect(&proxy), Plain::connect(&proxy));
-    // In whatever case, and in the middle of a word.
+    // In any case, and in the middle of a word.
     let fault = proxy.fault(Target::request("IRs"), Act::Hold);
     client.send("INCR zeroth;INCR first;INCR second").expect(":1\r\n");
     fault.await_struck();
@@ -171,7 +171,7 @@ fn what_is_swallowed_never_comes_nor_does_what_is_behind_it() {
     deaf.expect_nothing();
     mute.expect_nothing();
     assert_eq!((number(&server, "lost"), number(&server, "b"), number(&server, "unheard")), (0, 0, 1));
-    // Another connection is another world.
+    // Another connection is not affected.
     Plain::connect(&proxy).send("INCR lost;INCR unheard").expect(":1\r\n:2\r\n");
 }
 

@@ -42,7 +42,8 @@ fn panics(work: impl FnOnce()) -> String {
     panic.downcast::<String>().map_or_else(|_| "a panic without a formatted message".to_owned(), |message| *message)
 }
 
-/// Whether a server that is not a child of this process has ended: nobody listens at its port, even if stopped.
+/// Whether a server that is no child of this process has ended: nothing listens at its port, not even a stopped
+/// process.
 fn nobody_listens(port: u16) -> bool {
     TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), Duration::from_secs(1)).is_err()
 }
@@ -192,7 +193,7 @@ fn keys_left_names_what_is_left() {
     let message = panics(|| keys_left_within(&server, Duration::from_millis(50)));
     assert!(message.contains("fairlock:{a}:waiters (zset") && message.contains("waiter-7"), "{message}");
 
-    // A time to live is no excuse for anything but the state, and the state needs one.
+    // A TTL excuses only the state, and the state needs one.
     let () = raw.pexpire("fairlock:{a}:waiters", 60_000).unwrap();
     panics(|| keys_left_within(&server, Duration::from_millis(50)));
     let () = raw.del("fairlock:{a}:waiters").unwrap();

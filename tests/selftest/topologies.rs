@@ -3,12 +3,12 @@
 use redis::{Commands as _, ErrorKind, RedisError, ServerErrorKind, cmd};
 use testkit::{Cluster, RedisServer, SOON, Sentinels, eventually};
 
-/// Why a server does not take a write, if it does not.
+/// The server's error for a write, if it has one.
 fn refusal(server: &RedisServer, key: &str) -> Option<RedisError> {
     server.try_raw().and_then(|mut raw| raw.set::<_, _, ()>(key, "value")).err()
 }
 
-/// Sentinels end the connections of whom they demote, now and then a little later once more.
+/// Sentinels end the connections of a server that they demote, and sometimes once more a little later.
 fn is_read_only_soon(server: &RedisServer) {
     let refused = || is(refusal(server, "key").as_ref(), ServerErrorKind::ReadOnly);
     eventually("it is read-only", SOON, refused);
@@ -47,7 +47,7 @@ fn a_master_that_was_frozen_takes_writes_until_the_sentinels_catch_it() {
     old.stop();
     let new = set_up.await_failover(old);
     eventually("it takes writes", SOON, || refusal(new, "whose").is_none());
-    // Sent while it is still frozen: nobody can have told it anything by the time of its first answer.
+    // Sent while it is still frozen: no sentinel can have told it anything by the time of its first answer.
     raw.send_packed_command(&cmd("SET").arg("stale").arg(1).get_packed_command()).unwrap();
     old.cont();
     assert_eq!(raw.recv_response().unwrap(), redis::Value::Okay);
@@ -65,7 +65,7 @@ fn a_failover_without_a_fault_makes_the_old_master_read_only() {
     set_up.await_replica(old);
     is_read_only_soon(old);
 
-    // What the sentinels made of a server outlives its process: it was started as a replica.
+    // The role that sentinels gave a server outlives its process: it was started as a replica.
     new.restart();
     let role: Vec<redis::Value> = cmd("ROLE").query(&mut new.raw()).unwrap();
     assert_eq!(role[0], redis::Value::BulkString("master".into()));
@@ -84,7 +84,7 @@ fn sentinels_still_agree_without_one_of_them() {
 fn every_slot_of_a_cluster_has_one_owner() {
     let cluster = Cluster::start();
     assert_eq!(cluster.nodes().len(), 3);
-    // The tag decides, so the keys of one lock stand together.
+    // The hash tag decides, so the keys of one lock are together.
     assert_eq!(cluster.slot("fairlock:{lock}:waiters"), cluster.slot("fairlock:{lock}:lock"));
     for slot in [0, 1, 5461, 5462, 10_922, 10_923, 16_383] {
         cluster.owner(slot);

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use fairlock::{Client, ClientBuilder, ConnectError, LockOptions, Tls};
+use fairlock::{Client, ClientBuilder, ConnectError, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use testkit::{Cluster, RedisServer, SOON, keys_left, sentinel::MASTER, server, soon};
+use testkit::{Cluster, RedisServer, SOON, keys_left, quiet, sentinel::MASTER, server, soon};
 
 /// A certificate and its key, as PEM.
 struct Identity {
@@ -29,14 +29,14 @@ impl Authority {
     fn issues(&self, host: &str) -> Identity {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
-        // Of the same name as its issuer it would be taken for an authority itself.
+        // With the same name as its issuer it would count as an authority itself.
         params.distinguished_name.push(rcgen::DnType::CommonName, host);
         let certificate = params.signed_by(&key, &self.0).unwrap();
         Identity { certificate: certificate.pem(), key: key.serialize_pem() }
     }
 }
 
-/// Servers that all call themselves `host`, and how to be believed by them.
+/// Servers that all call themselves `host`, and the settings with which a client trusts them.
 struct Certificates {
     authority: Authority,
     files: tempfile::TempDir,
@@ -85,9 +85,9 @@ impl Encrypted {
     }
 }
 
-/// One who holds the lock hands it over to one who waits and hears of it by a push: heartbeats are far away.
+/// A holder hands the lock over to a waiter that hears of it by a push: heartbeats are far away.
 async fn hand_over(client: ClientBuilder, replicas: u32) {
-    let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON).replicas(replicas);
+    let options = quiet().replicas(replicas);
     let client = soon(client.connect()).await.unwrap();
     let lock = client.lock_with("x", options).unwrap();
     let first = soon(lock.acquire()).await.unwrap();
@@ -103,7 +103,7 @@ async fn certificates_on_both_sides_are_believed() {
     keys_left(&encrypted.server);
 }
 
-/// The master is another address than the one in the URL, and its replicas are asked over a connection of their own.
+/// The master has another address than the URL, and its replicas are asked over a separate connection.
 #[tokio::test]
 async fn certificates_are_shown_to_sentinels_and_to_the_master_that_they_name() {
     let certificates = Certificates::of("127.0.0.1");
@@ -120,7 +120,7 @@ async fn certificates_are_shown_to_sentinels_and_to_the_master_that_they_name() 
     keys_left(&master);
 }
 
-/// So is the owner of the slot, and messages come over a connection of their own.
+/// So has the owner of the slot, and messages come over a separate connection.
 #[tokio::test]
 async fn certificates_are_shown_to_all_nodes_of_a_cluster() {
     let certificates = Certificates::of("127.0.0.1");
@@ -149,7 +149,7 @@ async fn who_cannot_show_the_right_certificate_is_refused() {
     let wrong_authority = Tls::new().ca_certificate(stranger.pem()).client_certificate(&*certificate, &*key);
     let error = encrypted.refusal(wrong_authority).await;
     assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
-    // Nobody on this machine trusts an authority that was made a moment ago.
+    // This machine does not trust an authority that was made a moment ago.
     let error = encrypted.refusal(Tls::new().client_certificate(&*certificate, &*key)).await;
     assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
 
@@ -167,7 +167,7 @@ async fn who_cannot_show_the_right_certificate_is_refused() {
 
 /// Each side would wait for the other, or hang up.
 #[tokio::test]
-async fn where_one_side_alone_encrypts_the_error_says_which() {
+async fn an_error_says_which_side_alone_encrypts() {
     let encrypted = Encrypted::start("127.0.0.1");
     let error = soon(Client::connect(&encrypted.url().replace("rediss", "redis"))).await.unwrap_err();
     assert!(matches!(error, ConnectError::Encryption { expected: true, .. }), "{error:?}");
@@ -198,7 +198,7 @@ fn certificates_without_encryption_are_an_error() {
     }
 }
 
-/// With an authority that is none, no server would ever be believed.
+/// With an empty authority no server would ever be trusted.
 #[test]
 fn certificates_that_are_not_there_are_refused_before_connecting() {
     let own = Authority::new().issues("client");

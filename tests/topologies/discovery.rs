@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fairlock::{Client, Guard, Lock, LockOptions, Waiting};
+use fairlock::{Client, Guard, Lock, Waiting};
 use redis::cmd;
 use testkit::sentinel::MASTER;
 use testkit::watch::Counter;
-use testkit::{Act, Child, Cluster, RedisServer, SOON, Target, child, eventually, eventually_async, run, soon};
+use testkit::{Act, Child, Cluster, RedisServer, SOON, Target, child, eventually, eventually_async, quiet, run, soon};
 
-/// The helper process of this file: one who waits for the lock, and holds it until it is killed.
+/// The helper process of this file: a waiter that holds the lock until it is killed.
 #[test]
 fn child() {
     child::main(|_, args| {
@@ -27,21 +27,16 @@ fn child() {
     });
 }
 
-/// Nobody is taken for dead while these tests run.
+/// No node is counted as dead while these tests run.
 fn cluster() -> Cluster {
     Cluster::builder().node_timeout(100 * SOON).start()
-}
-
-/// Heartbeats and renewals are far away: what is noticed was not noticed by them.
-fn quiet() -> LockOptions {
-    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
 }
 
 async fn lock(url: &str, name: &str) -> Lock {
     soon(Client::connect(url)).await.unwrap().lock_with(name, quiet()).unwrap()
 }
 
-/// One who holds the lock, and one of another client who waits.
+/// A holder, and a waiter of another client.
 async fn pair(url: &str, name: &str) -> (Guard, Waiting) {
     let guard = soon(lock(url, name).await.acquire()).await.unwrap();
     (guard, soon(lock(url, name).await.enqueue()).await.unwrap())
@@ -58,19 +53,19 @@ fn name_at(cluster: &Cluster, node: &RedisServer) -> String {
     (0..).map(|number| format!("x{number}")).find(is_there).unwrap()
 }
 
-/// The channels of slots to which somebody listens at this node. Before Redis 7 there are none.
+/// The channels of slots that have subscribers at this node. Before Redis 7 there are none.
 fn listened_to(node: &RedisServer) -> Vec<String> {
     cmd("PUBSUB").arg("SHARDCHANNELS").query(&mut node.raw()).unwrap()
 }
 
-/// The ids of the connections of this kind, without those by which sentinels watch.
+/// The ids of the connections of this kind, without those of sentinels.
 fn connections(node: &RedisServer, kind: &str) -> BTreeSet<u64> {
     let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", kind]).query(&mut node.raw()).unwrap();
     let of_clients = list.lines().filter(|line| !line.contains(" name=sentinel-"));
     of_clients.filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok()).collect()
 }
 
-/// Those that have subscribed.
+/// The connections that have subscribed.
 fn listeners(node: &RedisServer) -> BTreeSet<u64> {
     connections(node, "pubsub")
 }
@@ -86,29 +81,28 @@ async fn a_call_that_is_sent_on_is_made_where_the_slot_is() {
     soon(guard.release()).await.unwrap();
 }
 
-/// The old owner has nothing of the lock any more, the new one does not own the slot yet.
+/// The old owner has no keys of the lock any more, and the new one does not own the slot yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_on_its_way_is_asked_for_where_it_goes() {
     let cluster = cluster();
-    // With somebody who waits all keys are there. Otherwise both nodes ask to be asked again.
+    // With a waiter all keys exist. Otherwise both nodes would answer TRYAGAIN.
     let (guard, waiting) = pair(&cluster.url(), "x").await;
     let slot = cluster.slot("x");
-    // To the node to which nobody is connected yet: clients begin with the owner of the first slot.
+    // To the node without a connection so far: clients begin with the owner of the first slot.
     let known = [cluster.owner(0).port(), cluster.owner(slot).port()];
     let to = cluster.nodes().iter().find(|node| !known.contains(&node.port())).unwrap();
     let mut migration = cluster.migrate(slot, to);
     while migration.step().is_some() {}
     soon(guard.renew()).await.unwrap();
     migration.finish();
-    // What the hand-off says may come before the waiter has followed its slot.
+    // The message of the hand-off may come before the waiter has followed its slot.
     soon(waiting.position()).await.unwrap();
     hand_over(guard, waiting).await;
 }
 
-/// Nobody asks anything: the node itself says that a slot has left it. The node that the client was told of is dead
-/// then.
+/// No request is sent: the node itself reports that a slot has left it. The node that the client was told is dead then.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_follows_its_slot_whoever_is_dead() {
+async fn a_waiter_follows_its_slot_to_the_next_server() {
     let cluster = cluster();
     let dead = cluster.owner(0);
     let from = cluster.another_master(dead);
@@ -116,7 +110,7 @@ async fn who_waits_follows_its_slot_whoever_is_dead() {
     let (name, url) = (name_at(&cluster, from), |node: &RedisServer| cluster.url_of(&[node]));
     let (guard, waiting) = pair(&url(dead), &name).await;
     dead.kill();
-    // Whoever connects now is told of the dead node first.
+    // A client that connects now is told the dead node first.
     let other = lock(&url(from), &name_at(&cluster, to)).await;
     soon(soon(other.acquire()).await.unwrap().release()).await.unwrap();
 
@@ -129,7 +123,7 @@ async fn who_waits_follows_its_slot_whoever_is_dead() {
     hand_over(guard, waiting).await;
 }
 
-/// A waiter asks nothing for a while: the end of its connection shows by itself.
+/// A waiter sends nothing for a while: the end of its connection shows by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subscription_that_broke_is_made_again() {
     if run::version() < (7, 0) {
@@ -145,7 +139,7 @@ async fn a_subscription_that_broke_is_made_again() {
     hand_over(guard, waiting).await;
 }
 
-/// A client hears in one breath that it is subscribed and that its connection broke: it is not subscribed any more.
+/// A client reads at the same time that it is subscribed and that its connection broke: it is not subscribed any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_old_subscription_confirms_does_not_count_for_the_next() {
     if run::version() < (7, 0) {
@@ -173,7 +167,7 @@ async fn what_an_old_subscription_confirms_does_not_count_for_the_next() {
     waiter.wait_line("granted", SOON);
 }
 
-/// No end of it shows that nothing comes over it any more.
+/// The connection does not end; only nothing arrives on it any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subscription_that_fell_silent_is_made_again() {
     if run::version() < (7, 0) {
@@ -190,12 +184,12 @@ async fn a_subscription_that_fell_silent_is_made_again() {
     soon(guard.release()).await.unwrap();
     let guard = soon(first).await.unwrap();
     lost.await_struck();
-    // The other still waits for a message. There is no other reason to connect.
+    // The other waiter still waits for a message. There is no other reason to connect.
     proxy.wait("the client connects again", |counts| counts.connections > before);
     hand_over(guard, second).await;
 }
 
-/// A lock that is new to its client is asked for where its slot was; and no node says what its host is.
+/// A lock that is new to its client is asked for where its slot was; and no node names its own host.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_leave_out_their_host_are_where_they_were_reached() {
     let cluster = cluster();
@@ -218,23 +212,23 @@ async fn nodes_that_leave_out_their_host_are_where_they_were_reached() {
     let counters: Vec<Counter> = cluster.nodes().iter().map(Counter::start).collect();
     let (guard, waiting) = (soon(lock.acquire()).await.unwrap(), soon(lock.enqueue()).await.unwrap());
     for mut counter in counters {
-        // Who had gone to the wrong place would have had to ask where the slot is.
+        // A client at the wrong node would have had to ask where the slot is.
         let calls = counter.so_far();
         assert!(!calls.keys().any(|call| call.starts_with("cluster")), "{calls:?}");
     }
     hand_over(guard, waiting).await;
 }
 
-/// How often this node was asked who serves what.
+/// How often this node was asked for the slots.
 fn questions(counter: &mut Counter) -> u64 {
     counter.so_far().iter().filter(|(call, _)| call.starts_with("cluster")).map(|(_, count)| count).sum()
 }
 
-/// What so many discoveries in a row take at least, on a machine of any speed: the pauses between them double up to
-/// 320 ms. The first one or two may have been begun before, or without a pause.
+/// The least time that this many discoveries in a row take on a machine of any speed: the pauses between them double up
+/// to 320 ms. The first one or two may have begun before, or without a pause.
 const TEN_DISCOVERIES: Duration = Duration::from_millis(500);
 
-/// That the other nodes answer does not make it more urgent to ask them where the locks of a dead one are.
+/// Answers of the other nodes do not make it more urgent to ask them for the slots of a dead node.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_node_is_away_the_others_are_not_flooded_with_questions() {
     let cluster = cluster();
@@ -256,7 +250,7 @@ async fn while_a_node_is_away_the_others_are_not_flooded_with_questions() {
     assert!(start.elapsed() >= TEN_DISCOVERIES, "{:?}", start.elapsed());
 }
 
-/// How often this node has sent somebody on, as `MOVED` or as `ASK`.
+/// How often this node has redirected a client, with `MOVED` or `ASK`.
 fn sent_on(node: &RedisServer, how: &str) -> u64 {
     let info: String = cmd("INFO").arg("errorstats").query(&mut node.raw()).unwrap();
     let line = info.lines().find_map(|line| line.strip_prefix(&format!("errorstat_{how}:count=")));
@@ -271,7 +265,7 @@ fn id_of(node: &RedisServer) -> String {
     cmd("CLUSTER").arg("MYID").query(&mut node.raw()).unwrap()
 }
 
-/// What an operator's tool leaves behind that ends before its end.
+/// The state that an operator's tool leaves behind if it ends too early.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_name_each_other_are_not_asked_in_circles() {
     if run::version() < (6, 2) {
@@ -290,7 +284,7 @@ async fn nodes_that_name_each_other_are_not_asked_in_circles() {
     soon(soon(acquiring).await.unwrap().unwrap().release()).await.unwrap();
 }
 
-/// Who is sent on to a node that has not been told to expect the slot hears of it, and asks again.
+/// A client that is redirected to a node which does not import the slot hears of that, and asks again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_sent_on_and_back_is_made_again() {
     if run::version() < (7, 0) {
@@ -303,7 +297,7 @@ async fn a_call_that_is_sent_on_and_back_is_made_again() {
     soon(soon(lock.acquire()).await.unwrap().release()).await.unwrap();
     let before = listeners(from);
     assert_eq!(before.len(), 1);
-    let () = cmd("FLUSHALL").query(&mut from.raw()).unwrap();
+    from.flush();
     set_slot(from, slot, &["MIGRATING", &id_of(to)]);
     let acquiring = tokio::spawn(async move { lock.acquire().await });
     eventually_async("it is sent back", SOON, async || sent_on(to, "MOVED") >= 5).await;
@@ -312,7 +306,7 @@ async fn a_call_that_is_sent_on_and_back_is_made_again() {
     soon(soon(acquiring).await.unwrap().unwrap().release()).await.unwrap();
 }
 
-/// One who takes a node of a cluster for a server of its own is told so, where he would wait for ever.
+/// A client that treats a cluster node as a single server gets an error, where it would wait for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_a_cluster_is_no_server_of_its_own() {
     let cluster = cluster();
@@ -323,7 +317,7 @@ async fn a_node_of_a_cluster_is_no_server_of_its_own() {
     assert!(error.contains("node of a cluster"), "{error}");
 }
 
-/// What a sentinel says, without an election: who is the master is told to it.
+/// The answers of a sentinel, without an election: the test tells it the master.
 struct Named(RedisServer);
 
 impl Named {
@@ -336,12 +330,12 @@ impl Named {
         let _ = cmd("SENTINEL").arg("REMOVE").arg(MASTER).query::<()>(&mut raw);
         let mut monitor = cmd("SENTINEL").arg("MONITOR").arg(MASTER).to_owned();
         let () = monitor.arg("127.0.0.1").arg(master.port()).arg(1).query(&mut raw).unwrap();
-        // Nobody is taken for dead.
+        // No server is counted as dead.
         let mut set = cmd("SENTINEL").arg("SET").arg(MASTER).to_owned();
         let () = set.arg("down-after-milliseconds").arg((100 * SOON).as_millis()).query(&mut raw).unwrap();
     }
 
-    /// How often somebody connected to it: once for each question.
+    /// How often a client connected to it: once for each question.
     fn asked(raw: &mut redis::Connection) -> u64 {
         let info: String = cmd("INFO").arg("stats").query(raw).unwrap();
         let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
@@ -365,7 +359,7 @@ async fn a_master_that_answers_nothing_any_more_is_left_too() {
     let sentinel = Named::sentinel();
     sentinel.names(&old);
     let guard = soon(lock_by(&[format!("127.0.0.1:{}", sentinel.0.port())]).await.acquire()).await.unwrap();
-    // It is to follow a server that is not there.
+    // It must follow a server that does not exist.
     let () = cmd("REPLICAOF").arg("127.0.0.1").arg(1).query(&mut old.raw()).unwrap();
     sentinel.names(&new);
     soon(guard.renew()).await.unwrap();
@@ -377,7 +371,7 @@ async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentine
     let [old, new] = [(); 2].map(|()| RedisServer::builder().alone().tcp().start());
     let (silent, sentinel) = (RedisServer::builder().plain().tcp().start(), Named::sentinel());
     sentinel.names(&old);
-    // One that hangs does not hold up the other.
+    // A sentinel that hangs does not hold up the other.
     silent.stop();
     let sentinels = [&silent, &sentinel.0].map(|one| format!("127.0.0.1:{}", one.port()));
     let guard = soon(lock_by(&sentinels).await.acquire()).await.unwrap();
@@ -391,7 +385,7 @@ async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentine
     soon(guard.release()).await.unwrap();
     eventually("its client has gone with it", SOON, || listeners(&new).is_empty());
 
-    // A replica is not asked, whoever names it: what it knows may be old. It would answer one who only reads.
+    // A replica is not asked, even if a sentinel names it: its data may be old. It would answer a reading client.
     let lock = lock_by(&sentinels).await;
     sentinel.names(&old);
     let mut raw = sentinel.0.raw();

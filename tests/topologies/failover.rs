@@ -7,12 +7,12 @@ use testkit::sentinel::{MASTER, Sentinels};
 use testkit::watch::Counter;
 use testkit::{RedisServer, eventually, soon};
 
-/// The lease outlives an election on a slow machine; heartbeats are so rare that a served queue was served by pushes.
+/// The lease outlives an election on a slow machine. Heartbeats are so rare that only pushes can have served the queue.
 fn patient() -> LockOptions {
     LockOptions::new().lease(Duration::from_secs(60)).liveness(Duration::from_secs(20))
 }
 
-/// One who holds the lock, and four of as many clients who wait in this order.
+/// A holder, and four waiters of four clients in this order.
 async fn queue(url: &str, name: &str) -> (Guard, Vec<Waiting>) {
     let guard = soon(lock(url, name).await.acquire()).await.unwrap();
     let mut waiting = Vec::new();
@@ -26,7 +26,7 @@ async fn lock(url: &str, name: &str) -> fairlock::Lock {
     Client::connect(url).await.unwrap().lock_with(name, patient()).unwrap()
 }
 
-/// Everybody is served in order, with rising tokens.
+/// All waiters are served in order, with rising tokens.
 async fn serve(guard: Guard, waiting: Vec<Waiting>) {
     let mut token = guard.token();
     guard.check().unwrap();
@@ -40,7 +40,7 @@ async fn serve(guard: Guard, waiting: Vec<Waiting>) {
     }
 }
 
-/// Until replicas have it: what they lack when they are promoted is another matter.
+/// Waits until replicas have the writes: a promotion without them is another test.
 fn replicated(master: &RedisServer, replicas: u64) {
     let mut raw = master.raw();
     let _: () = redis::cmd("SET").arg("{x}written").arg(1).arg("PX").arg(1).query(&mut raw).unwrap();
@@ -85,7 +85,7 @@ async fn a_cluster_serves_locks_of_all_slots_in_order() {
         let (guard, waiting) = queue(&cluster.url(), name).await;
         let start = Instant::now();
         serve(guard, waiting).await;
-        // A lost push would be made up for by a heartbeat, after some seven seconds.
+        // A heartbeat would make up for a lost push after some seven seconds.
         assert!(start.elapsed() < patient_heartbeat(), "pushes do not arrive");
     }
 }
@@ -104,7 +104,7 @@ async fn a_slot_that_moves_key_by_key_keeps_its_queue() {
     let mut migration = cluster.migrate(slot, to);
     let mut latecomers = Vec::new();
     while let Some(key) = migration.step() {
-        // Who asks meanwhile is asked to try again, and does.
+        // A client that asks meanwhile is told to try again, and does.
         let newcomer = newcomer.clone();
         latecomers.push(tokio::spawn(async move { newcomer.acquire().await.map(drop) }));
         assert!(key.contains("{x}"), "{key}");
@@ -119,7 +119,7 @@ async fn a_slot_that_moves_key_by_key_keeps_its_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_death_of_one_master_is_of_no_concern_to_other_slots() {
+async fn the_death_of_one_master_does_not_delay_other_slots() {
     let cluster = Cluster::builder().replicas().start();
     let slot = cluster.slot("x");
     let old = cluster.owner(slot);
@@ -136,8 +136,8 @@ async fn the_death_of_one_master_is_of_no_concern_to_other_slots() {
     serve(guard, waiting).await;
 }
 
-/// Nothing is under way at the frozen master that would show its silence, but the subscription of the new lock's
-/// channel.
+/// No request at the frozen master would show its silence; only the subscription of the new lock's channel is under
+/// way.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_lock_of_a_frozen_master_is_found_at_the_promoted_one() {
     let cluster = Cluster::builder().replicas().start();

@@ -1,6 +1,6 @@
 //! Several servers: Sentinel, clusters, replicas.
 
-// In a test a panic is the message.
+// A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod discovery;

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fairlock::{Client, Guard, Lock, LockOptions};
+use fairlock::{Client, Guard, Lock};
 use redis::cmd;
 use rustix::time::{ClockId, clock_gettime};
-use testkit::{Cluster, RedisServer, SOON, child::alone, eventually, run, soon};
+use testkit::{Cluster, RedisServer, SOON, child::alone, eventually, quiet, run, soon};
 
-/// What the first of three nodes serves.
+/// The slots of the first of three nodes.
 const THIRD: u16 = 16_384 / 3;
 
-/// A name for each of so many slots of the first node.
+/// Names in this many slots of the first node.
 fn names(cluster: &Cluster, count: usize) -> Vec<String> {
     let mut raw = cluster.owner(0).raw();
     let mut by_slot: BTreeMap<u16, String> = BTreeMap::new();
@@ -37,7 +37,7 @@ async fn together<T: Send + 'static>(all: impl Iterator<Item = impl Future<Outpu
     outcomes
 }
 
-/// What it costs to subscribe all anew, and to hear from all locks again.
+/// The processor time for subscribing to all channels anew and for asking for all locks again.
 async fn reconnect(node: &RedisServer, guards: Vec<Guard>) -> (Duration, Vec<Guard>) {
     let spent = || Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap();
     let (before, mut raw, subscribed) = (spent(), node.raw(), format!(" ssub={} ", guards.len()));
@@ -55,7 +55,7 @@ async fn reconnect(node: &RedisServer, guards: Vec<Guard>) -> (Duration, Vec<Gua
     (spent() - before, guards)
 }
 
-/// Alone, because it counts the processor time of the whole process.
+/// Alone in its process, because it measures the processor time of the whole process.
 #[test]
 fn four_times_as_many_slots_reconnect_at_about_four_times_the_cost() {
     alone("four_times_as_many_slots_reconnect_at_about_four_times_the_cost", reconnect_few_and_many);
@@ -69,8 +69,8 @@ async fn reconnect_few_and_many() {
     const FEW: usize = 1000;
     let cluster = Cluster::builder().node_timeout(100 * SOON).start();
     let client = soon(Client::connect(&cluster.url())).await.unwrap();
-    // Nobody renews in between.
-    let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON);
+    // No lease is renewed in between.
+    let options = quiet();
     let names = names(&cluster, 4 * FEW);
     let locks: Vec<Lock> = names.iter().map(|name| client.lock_with(name, options.clone()).unwrap()).collect();
     let acquire = |lock: Lock| async move { lock.acquire().await.unwrap() };

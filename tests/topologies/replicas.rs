@@ -3,7 +3,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use fairlock::{AcquireError, Client, Lock, LockOptions, LostReason};
-use testkit::{Cluster, Proxy, RedisServer, SOON, eventually, keys_left, soon, state::State};
+use testkit::{Cluster, Proxy, RedisServer, SOON, eventually, keys_left, quiet, soon, state::State};
 
 /// A master and its replica, linked.
 fn pair() -> (RedisServer, RedisServer) {
@@ -59,14 +59,14 @@ async fn while_too_few_have_it_the_waiter_keeps_its_place_and_nobody_is_held_up(
     drop(soon(second).await.unwrap());
 }
 
-/// The address that the client knows leads to another master, while the connection to the old one lives: what that one
-/// grants has no replica, however many the other has.
+/// The address that the client knows leads to another master while the connection to the old one lives. The old
+/// master's grant has no replica, however many the other has.
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_of_another_server_at_the_same_address_do_not_count() {
     let old = RedisServer::builder().master().start();
     let (new, replica) = pair();
     let proxy = Proxy::start(&old);
-    // The new server holds back grants for as long as a lease may last there that it has not heard of.
+    // The new server grants nothing for as long as a lease that it does not know of may last.
     let options = LockOptions::new().lease(Duration::from_secs(3)).replicas(1);
     let lock = Client::connect(&proxy.url()).await.unwrap().lock_with("x", options).unwrap();
     proxy.lead_to(&new);
@@ -80,7 +80,7 @@ async fn replicas_of_another_server_at_the_same_address_do_not_count() {
 
 /// The connection to the server breaks while replicas are asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_broke_off_is_put_again() {
+async fn a_question_to_replicas_that_broke_off_is_asked_again() {
     let (master, replica) = pair();
     let lock = lock(&master, 1).await;
     replica.stop();
@@ -88,7 +88,7 @@ async fn a_question_that_broke_off_is_put_again() {
     let mut raw = master.raw();
     let blocked = |info: String| info.contains("blocked_clients:1");
     eventually("replicas are asked", SOON, || blocked(redis::cmd("INFO").arg("clients").query(&mut raw).unwrap()));
-    // The one for commands and messages: the question itself is on another, and given up with it.
+    // The connection for commands and messages. The question itself is on another one, which is given up with it.
     let killed: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut raw).unwrap();
     assert_eq!(killed, 1);
     eventually("the client is back", SOON, || {
@@ -100,19 +100,19 @@ async fn a_question_that_broke_off_is_put_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_at_the_same_time_is_answered_together() {
+async fn grants_at_the_same_time_wait_for_replicas_together() {
     const LOCKS: usize = 50;
     let (master, _replica) = pair();
     let client = Client::connect(&master.url()).await.unwrap();
     let lock = |number: usize| {
-        // The others wait for nobody who wants more.
+        // The other waiters do not wait for one that wants more replicas.
         let options = LockOptions::new().replicas(if number == 0 { 2 } else { 1 });
         client.lock_with(&number.to_string(), options).unwrap()
     };
     let mut counter = testkit::watch::Counter::start(&master);
     let strict = tokio::spawn(lock(0).acquire().into_future());
     let all: Vec<_> = (1..=LOCKS).map(|number| tokio::spawn(lock(number).acquire().into_future())).collect();
-    // Not one by one, each time that somebody takes the server for silent.
+    // All at once, and not one each time that the server counts as silent.
     soon(async {
         for one in all {
             one.await.unwrap().unwrap().release().await.unwrap();
@@ -124,7 +124,7 @@ async fn who_asks_at_the_same_time_is_answered_together() {
     strict.abort();
 }
 
-/// What only the old master knows is not handed out there, while the promoted replica goes on without it.
+/// A grant that only the old master knows is not handed out, while the promoted replica goes on without it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_a_failover_forgets_was_not_handed_out() {
     for (replicas, overlap) in [(1, false), (0, true)] {
@@ -142,12 +142,12 @@ async fn a_grant_that_a_failover_forgets_was_not_handed_out() {
     }
 }
 
-/// The same in a cluster, which has the replica that is asked beside the master of the lock's slot, and promotes it.
+/// The same in a cluster: the replica that is asked belongs to the master of the lock's slot, and is promoted.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_replica_that_a_cluster_promotes_knows_of_every_grant_that_was_handed_out() {
-    // The replica is promoted by an operator: there is no election to wait for, and nobody is taken for dead by mistake.
+    // An operator promotes the replica, so there is no election to wait for, and no node is counted as dead by mistake.
     let cluster = Cluster::builder().replicas().node_timeout(100 * SOON).start();
-    let options = LockOptions::new().lease(100 * SOON).liveness(100 * SOON).replicas(1);
+    let options = quiet().replicas(1);
     let lock = async || Client::connect(&cluster.url()).await.unwrap().lock_with("x", options.clone()).unwrap();
     let slot = cluster.slot("x");
     let mut token = 0;
@@ -164,7 +164,7 @@ async fn the_replica_that_a_cluster_promotes_knows_of_every_grant_that_was_hande
         let guard = soon(first).await.unwrap();
         old.kill();
 
-        // Before its client is back, who would tell of it.
+        // Before its client is back, which would report the loss.
         let mut ask = replica.raw();
         let () = redis::cmd("READONLY").query(&mut ask).unwrap();
         assert!(is_held(&mut ask), "the replica does not have it");
@@ -172,7 +172,7 @@ async fn the_replica_that_a_cluster_promotes_knows_of_every_grant_that_was_hande
         assert_eq!(cluster.await_promotion(slot, old).port(), replica.port());
         let second = soon(lock().await.enqueue()).await.unwrap();
         assert_eq!(soon(second.position()).await.unwrap(), 1, "the first is the holder at the promoted replica");
-        // Now it is that of the other.
+        // Now the lock is the other's.
         old.restart();
         cluster.await_replica(old);
         soon(guard.renew()).await.unwrap();
@@ -191,7 +191,7 @@ async fn a_lease_that_replicas_do_not_follow_is_lost_at_its_local_deadline() {
     let lock = lock(&master, 1).await;
     let guard = soon(lock.acquire()).await.unwrap();
     replica.stop();
-    // That they have what was asked about before does not count for this.
+    // Having earlier writes does not count for this one.
     let early = tokio::time::timeout(Duration::from_secs(1), guard.renew()).await;
     assert!(early.is_err(), "{early:?} without a replica");
     let lost = soon(guard.lost()).await;

@@ -13,7 +13,7 @@ use std::{
 use crate::history::{Event, Recorder, now_ns};
 
 const INTERVAL: Duration = Duration::from_millis(50);
-/// A server that stands still must not hold up the end of a run.
+/// A server that hangs must not hold up the end of a run.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub struct ClockMarks {
@@ -72,7 +72,7 @@ pub fn of_url(url: &str) -> Box<dyn FnMut() -> Option<u64> + Send> {
     })
 }
 
-/// TIME at whichever server of a set-up: as long as nobody sets the clock of one, it is that of this machine.
+/// TIME at any server of a set-up: while no test sets the clock of one, it is the time of this machine.
 pub fn of_this_machine() -> Option<u64> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
     u64::try_from(since.as_micros()).ok()

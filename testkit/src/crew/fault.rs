@@ -8,7 +8,7 @@ use crate::{
     history::{Trouble, Wait, now_ns},
 };
 
-/// Something that befalls the crew or its server.
+/// A fault of the crew or its server.
 pub struct Fault<'a> {
     pub(super) name: &'static str,
     pub(super) hits_left: u64,
@@ -25,9 +25,9 @@ impl<'a> Fault<'a> {
 /// The evidence that a fault struck.
 #[derive(Debug, Default)]
 pub struct Struck {
-    /// How much it hit; none if it missed.
+    /// How much it hit; zero if it missed.
     pub hits: u64,
-    /// What the judges must admit for it.
+    /// What the judges must excuse for it.
     pub admits: Vec<Admitted>,
 }
 
@@ -36,7 +36,7 @@ impl Struck {
         Struck { hits, admits: Vec::new() }
     }
 
-    /// As many hits as `strike` says, by what troubles the server in these ways for as long as it takes.
+    /// As many hits as `strike` reports, with faults of these kinds for as long as it takes.
     pub fn during(troubles: &[Trouble], strike: impl FnOnce() -> u64) -> Struck {
         let from_ns = now_ns();
         let hits = strike();
@@ -68,20 +68,20 @@ pub fn waiters_killed(hits: u64) -> Fault<'static> {
     })
 }
 
-/// Stops a process that holds the lock, for so long that it loses it, and its places in the queue too.
+/// Stops a process that holds the lock for so long that it loses the lock and its places in the queue.
 pub fn holders_paused(hits: u64) -> Fault<'static> {
     Fault::new("holders paused for long", hits, |crew| {
         let terms = crew.terms();
         let span = terms.lease.max(terms.liveness + terms.buffer) + terms.liveness;
         let Some(name) = holder(crew) else { return Struck::hits(0) };
         crew.pause(&name, span);
-        // It stands still: who holds now holds until it is told otherwise.
+        // The crew is paused: the current holder keeps the lock until it is told otherwise.
         let stands_holding = |wait: &Wait| wait.process == name && holds(wait);
         Struck::hits(u64::from(crew.recent().waits().iter().any(stands_holding)))
     })
 }
 
-/// Stops any process for less than it takes to miss a heartbeat. It is always hit: it stands still.
+/// Stops any process for less time than a missed heartbeat takes. It always hits.
 pub fn processes_paused_briefly(hits: u64) -> Fault<'static> {
     Fault::new("processes paused briefly", hits, |crew| {
         let span = crew.terms().liveness.mul_f64(0.3 * crew.rng().f64());
@@ -91,7 +91,7 @@ pub fn processes_paused_briefly(hits: u64) -> Fault<'static> {
     })
 }
 
-/// Random ones among the members.
+/// Random members.
 fn some(crew: &mut Crew, count: usize) -> Vec<String> {
     let mut names = crew.awake();
     crew.rng().shuffle(&mut names);
@@ -115,14 +115,14 @@ fn holds_at_its_end(wait: &Wait) -> bool {
     holds(wait) && wait.died_ns.is_some()
 }
 
-/// How many want the lock just now, or have it: whom a fault of the server can hit.
+/// How many waiters want or hold the lock now, so that a fault of the server can hit them.
 pub fn concerned(crew: &Crew) -> u64 {
     let there = |wait: &&Wait| (holds(wait) || waits(wait)) && wait.died_ns.is_none();
     crew.recent().waits().iter().filter(there).count() as u64
 }
 
-/// Waits until somebody was granted the lock just now for longer than a lease: if nothing renews it, it is lost. False:
-/// the crew shows nobody like that.
+/// Waits until a waiter was granted the lock just now for longer than a lease: if nothing renews its lease, it is lost.
+/// False if there is no such waiter.
 pub fn long_hold(crew: &mut Crew) -> bool {
     let start = Instant::now();
     let just_now = |crew: &Crew| now_ns() - (crew.terms().lease / 5).as_nanos() as u64;
@@ -140,8 +140,8 @@ pub fn long_hold(crew: &mut Crew) -> bool {
     true
 }
 
-/// Waits for the worst moment to lose data: somebody was granted the lock not long ago for longer than a lease, and of
-/// two other processes at least some wait for it and know their tickets. The name of the process that holds it.
+/// Waits for the worst moment to lose data: a process was granted the lock recently for longer than a lease, and of two
+/// other processes at least some waiters have tickets. Returns the name of the holder's process.
 #[track_caller]
 pub fn crowded_hold(crew: &mut Crew) -> String {
     const CROWD: usize = 4;

@@ -15,19 +15,19 @@ use super::{
     turn::{Brief, Panic, Turn},
 };
 
-/// The waiters of a process that are threads.
+/// How many waiters of a process are threads.
 const THREADS: usize = 2;
 
-/// How much shorter than those of others some durations are.
+/// The factor by which some durations are shorter than others.
 const BRIEF: f64 = 0.6;
 
-/// What a member is told by the conductor.
+/// What the conductor tells a member.
 #[derive(Clone, Debug)]
 pub struct Orders {
     pub url: String,
     pub lock: String,
     pub history: PathBuf,
-    /// Its name in the history, which no other process ever had.
+    /// Its name in the history, which no other process has had.
     pub number: usize,
     pub seed: u64,
     pub waiters: usize,
@@ -45,20 +45,20 @@ impl Orders {
         format!("p{}", self.number)
     }
 
-    /// When there is such a file, nobody begins anything new.
+    /// When this file exists, no waiter begins anything new.
     pub fn stop(history: &Path) -> PathBuf {
         history.with_extension("stop")
     }
 
     pub fn options(&self, brief: Brief) -> LockOptions {
         let of = |span: Duration, brief| if brief { span.mul_f64(BRIEF) } else { span };
-        // The longest liveness of a process is the one that counts there: some have no long one.
+        // The longest liveness of a process is the one that counts at the server: some processes have no long one.
         let liveness = of(self.liveness, brief.liveness || self.number % 3 == 1);
         let options = LockOptions::new().lease(of(self.lease, brief.lease)).liveness(liveness);
         options.buffer(of(self.buffer, brief.buffer)).replicas(self.replicas)
     }
 
-    /// The shortest liveness that anybody has.
+    /// The shortest liveness of all waiters.
     pub fn shortest(&self) -> Duration {
         self.liveness.mul_f64(BRIEF)
     }
@@ -112,7 +112,7 @@ pub fn member(args: &[String]) {
     let notes = Notes::open(&orders.history, &orders.name());
     notes.witness(orders.lease, orders.long_pause());
 
-    // Every other member has but one thread for its tasks, so that one of them blocks all.
+    // Every other member has only one thread for its tasks, so that one of them blocks all.
     let mut runtime = if orders.number.is_multiple_of(2) {
         tokio::runtime::Builder::new_current_thread()
     } else {
@@ -140,7 +140,7 @@ pub fn member(args: &[String]) {
     for thread in threads {
         thread.join().expect("a waiter goes on to the end");
     }
-    // Half of them say good-bye, the others leave that to their drops.
+    // Half of them call `close`, the others leave that to their drops.
     if orders.number.is_multiple_of(2) {
         runtime.block_on(client.close());
     }
@@ -162,7 +162,7 @@ impl Waiter {
         Waiter { orders, notes, client, slot, turns: 0, rng: Rng::with_seed(seed) }
     }
 
-    /// What to do next, until nothing is to be begun any more.
+    /// What to do next, until nothing more is to be begun.
     fn next(&mut self) -> Option<(Turn, String)> {
         if Orders::stop(&self.orders.history).exists() {
             return None;
@@ -182,7 +182,7 @@ impl Waiter {
         while let Some((turn, waiter)) = self.next() {
             tokio::time::sleep(turn.rest).await;
             let (lock, notes) = (self.lock(&turn), self.notes.clone());
-            // A task of its own, to be aborted and to panic.
+            // A separate task, to be aborted and to panic.
             let mut task = tokio::spawn(async move {
                 let call = notes.call(waiter, turn.due());
                 turn.take(&lock, call).await;

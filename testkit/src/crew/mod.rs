@@ -55,15 +55,15 @@ use super::{
 /// The role of the crew's processes, for `child::main`.
 pub const ROLE: &str = "crew member";
 
-/// How long anything may take that ends by itself, and a fault to hit as often as it should.
+/// How long a process may take to end by itself, and a fault to hit as often as it should.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long after its timeout an acquire may return: nothing but this machine can be the reason, and a process that
-/// stands still for as long as costs it a heartbeat is excused as if it had been stopped.
+/// How long after its timeout an acquire may return. Only the machine can be the reason for a delay; a process that
+/// stands still for as long as a missed heartbeat takes is excused as if it had been stopped.
 const LATENESS: Duration = Duration::from_secs(2);
 
-/// The seeds of this run, of which the ordinary ones are always the same: `FAIRLOCK_CASES=100` takes so many random
-/// ones instead, `FAIRLOCK_SEED=7` this one.
+/// The seeds of this run. The ordinary ones are always the same; `FAIRLOCK_CASES=100` takes that many random ones
+/// instead, `FAIRLOCK_SEED=7` this one.
 pub fn seeds(ordinary: &[u64]) -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("FAIRLOCK_SEED"), number("FAIRLOCK_CASES")) {
@@ -73,8 +73,8 @@ pub fn seeds(ordinary: &[u64]) -> Vec<u64> {
     }
 }
 
-/// What a crew is made of. The defaults are short enough for deaths to be served within a test, and long beside what a
-/// busy machine takes.
+/// The make-up of a crew. The defaults are short enough for waiters behind dead processes to be served within a test,
+/// and long compared to the delays of a busy machine.
 pub struct Setup {
     /// The file with the test `child`, which its processes run.
     helpers: &'static Location<'static>,
@@ -124,26 +124,26 @@ impl Setup {
         self
     }
 
-    /// What the judges allow on top of every bound in time.
+    /// What the judges add to every bound in time.
     pub fn slack(mut self, slack: Duration) -> Setup {
         self.slack = slack;
         self
     }
 
-    /// How long faults may go on to miss.
+    /// How long a fault may go on missing.
     pub fn patience(mut self, patience: Duration) -> Setup {
         self.patience = patience;
         self
     }
 
-    /// Where its clients go instead: a proxy, behind which is the same server.
+    /// The URL of its clients, if it differs: that of a proxy in front of the same server.
     pub fn by_way_of(mut self, url: &str) -> Setup {
         url.clone_into(&mut self.orders.url);
         self
     }
 
-    /// Where to ask for the time of the server that grants, in µs. Needed where the URL is not that of one server, at
-    /// which its user may ask for the time.
+    /// Where to ask for the time of the server that grants, in µs. Needed if the URL is not that of one server whose
+    /// time its user may ask for.
     pub fn clock(mut self, ask: impl FnMut() -> Option<u64> + Send + 'static) -> Setup {
         self.clock = Some(Box::new(ask));
         self
@@ -152,7 +152,8 @@ impl Setup {
     #[track_caller]
     pub fn start(self) -> Crew {
         let Setup { helpers, mut orders, processes, slack, patience, clock } = self;
-        // Beside what is built, where it can be found when a run has failed. The process and a count keep runs apart.
+        // Beside the build artifacts, where it is easy to find after a failure. The process id and a counter keep runs
+        // apart.
         let file = format!("crew-{}-{}-{}.history", orders.seed, std::process::id(), now_ns());
         orders.history = tmp().join(file);
         let record = Recorder::open(&orders.history, "conductor").expect("a file for the history");
@@ -178,7 +179,7 @@ impl Setup {
 struct Member {
     name: String,
     child: Child,
-    /// It stands still until then.
+    /// It is paused until then.
     stopped_until: Option<Instant>,
 }
 
@@ -248,7 +249,7 @@ impl Crew {
         }
     }
 
-    /// Lets them work undisturbed until as many more acquires were granted.
+    /// Lets the members work undisturbed until this many more acquires were granted.
     #[track_caller]
     pub fn work(&mut self, grants: usize) {
         let from = now_ns();
@@ -260,7 +261,8 @@ impl Crew {
         });
     }
 
-    /// Everybody ends what it has begun; then comes one more, who finds a lock that nobody keeps; then the judges.
+    /// Every member ends what it has begun. Then one more waiter comes and must find a lock that nobody holds. Then the
+    /// judges read the history.
     #[track_caller]
     pub fn finish(mut self) -> Report {
         let stop = Orders::stop(&self.orders.history);
@@ -281,14 +283,15 @@ impl Crew {
         if let Err(complaint) = history.judge(&self.terms) {
             panic!("{evidence}{complaint}");
         }
-        // A run that nobody complains of needs no evidence.
+        // A run without a violation needs no evidence.
         let _ = std::fs::remove_file(&self.orders.history);
         let report = Report::new(history, &self.terms, self.struck);
         say(format_args!("crew of seed {}: {report}", self.orders.seed));
         report
     }
 
-    /// One who wants the lock when all others are gone. It waits for those who died last, and is judged as they are.
+    /// A waiter that wants the lock when all others are gone. It waits behind the last ones that died, and is judged
+    /// like the others.
     fn sweep(&self) {
         let notes = Notes::open(&self.orders.history, "sweep");
         let client = Client::connect_lazy(&self.orders.url).expect("a client");
@@ -300,20 +303,20 @@ impl Crew {
         }
     }
 
-    /// What happened until now.
+    /// The history until now.
     #[track_caller]
     pub fn history(&self) -> History {
         History::read(&self.orders.history).unwrap_or_else(|error| panic!("{}{error}", self.evidence()))
     }
 
-    /// What happened in the last minutes, or in all where that is less.
+    /// The history of the last minutes, or all of it if it is shorter.
     #[track_caller]
     pub fn recent(&self) -> History {
         const BYTES: u64 = 1 << 20;
         History::read_latest(&self.orders.history, BYTES).unwrap_or_else(|error| panic!("{}{error}", self.evidence()))
     }
 
-    /// The name of the lock that they want.
+    /// The name of the lock that the members use.
     pub fn lock(&self) -> &str {
         &self.orders.lock
     }
@@ -331,7 +334,7 @@ impl Crew {
         self.members.iter().map(|member| member.child.pid()).collect()
     }
 
-    /// The names of the members, by which the history knows them, but for those that stand still just now.
+    /// The names of the members in the history, except those that are paused now.
     pub fn awake(&self) -> Vec<String> {
         self.members.iter().filter(|member| member.stopped_until.is_none()).map(|member| member.name.clone()).collect()
     }
@@ -340,13 +343,13 @@ impl Crew {
     pub fn kill(&mut self, name: &str) {
         let Some(at) = self.members.iter().position(|member| member.name == name) else { return };
         let mut member = self.members.swap_remove(at);
-        // The recorder of the dead, for its last line.
+        // The recorder of the dead process, for its last line.
         Recorder::open(&self.orders.history, name).expect("the history").note_process(Event::Died);
         member.child.kill();
         self.hire();
     }
 
-    /// SIGSTOP, and SIGCONT after this time, while others go on.
+    /// SIGSTOP, and SIGCONT after this time while the others go on.
     pub fn pause(&mut self, name: &str, span: Duration) {
         let long = span >= self.orders.long_pause();
         let Some(member) = self.members.iter_mut().find(|member| member.name == name) else { return };
@@ -357,7 +360,7 @@ impl Crew {
         member.stopped_until = Some(Instant::now() + span);
     }
 
-    /// Lets time pass, in which those who stand still are woken in time.
+    /// Lets time pass, and continues paused members when they are due.
     pub fn rest(&mut self, span: Duration) {
         let until = Instant::now() + span;
         while Instant::now() < until {
@@ -382,7 +385,7 @@ impl Crew {
         self.orders.number += 1;
     }
 
-    /// How to see it again: the seed, and what happened.
+    /// How to see the failure again: the seed, and the history.
     fn evidence(&self) -> String {
         format!("[seed {}, history {}] ", self.orders.seed, self.orders.history.display())
     }

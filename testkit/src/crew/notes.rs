@@ -20,7 +20,7 @@ use fairlock::{AcquireError, Fault, Guard, Held, TryAcquireError};
 
 use crate::history::{Event, Recorder, now_ns};
 
-/// Between two looks of the witness, and where a lease is about to end.
+/// The interval between two looks of the witness; it is shorter when a lease is about to end.
 const LOOK: Duration = Duration::from_millis(10);
 const CLOSE_LOOK: Duration = Duration::from_millis(1);
 /// How long a call without a timeout of its own may wait for the server's answer.
@@ -37,8 +37,8 @@ impl Notes {
         Arc::new(Notes { record, holding: Mutex::new(Vec::new()) })
     }
 
-    /// Looks after the guards until the process ends. `long` is a pause that may cost a process its place: the machine
-    /// can be so busy that it stands still for as long, which excuses what a pause excuses.
+    /// Watches the guards until the process ends. `long` is a pause that may cost a process its place: the machine can
+    /// be so busy that the process stands still for that long, which excuses as much as a pause.
     pub fn witness(self: &Arc<Notes>, lease: Duration, long: Duration) {
         let notes = self.clone();
         std::thread::spawn(move || {
@@ -114,14 +114,14 @@ impl Call {
         Holding { _releases: self.held(&guard.held()), guard: Some(guard) }
     }
 
-    /// It holds the lock, and nobody knows with what ticket.
+    /// It holds the lock, with a ticket that is not known.
     pub fn held(&self, held: &Held) -> Releases {
         self.resolve();
         let mut holding = self.0.notes.holding();
         let at = now_ns();
         self.note_at(at, Event::Granted { token: held.token() });
         if held.check().is_ok() {
-            // Whatever stops the process now: this much is certain.
+            // Even if the process is stopped now, this much is certain.
             self.note_at(at, Event::Held);
             holding.push((self.0.waiter.clone(), held.clone()));
         } else {
@@ -148,11 +148,11 @@ impl Call {
         }
     }
 
-    /// What a server that is silent or slow can lead to, and nothing else.
+    /// Only what a silent or slow server can lead to.
     fn fault(&self, fault: &Fault) {
         match fault {
             Fault::Unavailable { .. } => self.gave_up(ANSWER_TIMEOUT.as_nanos() as u64),
-            // Nobody knows when its place was over.
+            // When its place ended is not known.
             Fault::TooSlow { .. } => {
                 self.returned(self.0.called_ns, Event::Left);
             }
@@ -205,21 +205,21 @@ impl<F: Future> Future for Attended<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let result = self.future.as_mut().poll(context);
         if result.is_ready() {
-            // It is for the caller to say how it ended.
+            // The caller records how it ended.
             self.leaves.0 = None;
         }
         result
     }
 }
 
-/// A hold on record: when this is dropped it is over, and the guard must not be gone before.
+/// A recorded hold: it is over when this is dropped, and the guard must not be gone before.
 pub struct Releases(Arc<Called>);
 
 impl Drop for Releases {
     fn drop(&mut self) {
         let Called { notes, waiter, .. } = &*self.0;
         let mut holding = notes.holding();
-        // Who is not there any more was told that its lease is lost.
+        // A waiter that is not listed any more was told that its lease is lost.
         let Some(at) = holding.iter().position(|(its, _)| its == waiter) else { return };
         let (_, held) = holding.swap_remove(at);
         let now = now_ns();

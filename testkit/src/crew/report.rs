@@ -4,24 +4,24 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::history::{History, Stall, Terms, Wait};
 
-/// The figures of a run that no judge complained of.
+/// The figures of a run without a violation.
 pub struct Report {
     pub history: History,
     pub acquires: usize,
     pub grants: usize,
-    /// Leases that were lost while somebody held them.
+    /// Leases that were lost during a hold.
     pub lost: usize,
     pub died_holding: usize,
     pub died_waiting: usize,
-    /// How long somebody waited for a lock that nobody held, at the worst.
+    /// The longest time that a waiter waited for a lock that nobody held.
     pub worst_stall: Duration,
-    /// How much of the slack the stalls took, at the worst: what the machine did, not the lock.
+    /// The most that a stall took of the slack: the machine's doing, not the lock's.
     pub slack_taken: Duration,
-    /// How long after its timeout an acquire returned, at the worst.
+    /// The longest time after its timeout that an acquire returned.
     pub latest: Duration,
     lease: Duration,
     pub struck: BTreeMap<&'static str, u64>,
-    /// How many acquires there were of each whim, and how many of them were granted.
+    /// How many acquires of each kind there were, and how many of them were granted.
     pub whims: BTreeMap<String, (usize, usize)>,
 }
 

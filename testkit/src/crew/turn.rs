@@ -10,7 +10,7 @@ use super::{
     wake::Wake,
 };
 
-/// What unwinds a task or a thread when it panics by a whim.
+/// The payload of a deliberate panic.
 pub struct Panic;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ enum Way {
     Position,
     Try,
     Run,
-    /// Acquires on the spot, inside of the runtime.
+    /// Acquires with `blocking()`, inside the runtime.
     Block,
 }
 
@@ -42,7 +42,7 @@ enum End {
     Abandons,
 }
 
-/// What somebody will do. All of it is drawn before it begins, so that a seed means the same whatever happens.
+/// What a waiter will do. All of it is drawn before it begins, so that a seed means the same whatever happens.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     way: Way,
@@ -51,14 +51,14 @@ pub struct Turn {
     hold: Duration,
     wake: Wake,
     pub timeout: Option<Duration>,
-    /// When its task is aborted, wherever it is then.
+    /// When its task is aborted, whatever it is doing then.
     pub abort: Option<Duration>,
-    /// The rest before it.
+    /// The pause before it.
     pub rest: Duration,
     pub brief: Brief,
 }
 
-/// Which durations of its options are shorter than those of others in the same queue.
+/// Which of its options have shorter durations than those of others in the same queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Brief {
     pub lease: bool,
@@ -78,7 +78,7 @@ impl Turn {
             _ => (Stay::Waits, up_to(rng, Duration::from_millis(20))),
         };
         let wake = match rng.u32(..30) {
-            // Long enough for leases and places to be lost, and acquires to return late, if that could be.
+            // Long enough for leases and places to be lost and acquires to return late, if that were possible.
             0 => Wake::Blocks(2 * lease),
             1 => Wake::Panics,
             _ => Wake::Wakes,
@@ -89,29 +89,29 @@ impl Turn {
             stay,
             end: ends[rng.usize(..ends.len())],
             hold,
-            // On the spot nobody's waker is called, and in a run the job's timers have the same one.
+            // `blocking()` calls no waker of a caller, and in `run` the job's timers have the same waker.
             wake: if matches!(way, Way::Block | Way::Run) { Wake::Wakes } else { wake },
-            // Who blocks the runtime of the one who holds the lock waits for itself, were it not for its timeout.
+            // A waiter that blocks the runtime of the holder would wait for itself, if it had no timeout.
             timeout: match way {
                 Way::Block => Some(up_to(rng, Duration::from_millis(150))),
                 Way::Try => None,
                 _ => timeout,
             },
             abort: (rng.u32(..10) < 2).then(|| up_to(rng, Duration::from_millis(1500))),
-            // So that the lock is free now and then, and wanted by many at other times.
+            // So that the lock is free at times, and wanted by many at others.
             rest: up_to(rng, Duration::from_millis(1000)),
             brief: Brief { lease: rng.bool(), liveness: rng.bool(), buffer: rng.bool() },
         }
     }
 
-    /// The same for a thread, which nobody can abort and which has no use for futures.
+    /// The same for a thread, which cannot be aborted and has no use for futures.
     pub fn on_thread(self) -> Turn {
         let way = if self.way == Way::Run { Way::Acquire } else { self.way };
         let end = if self.end == End::Abandons { End::Drops } else { self.end };
         Turn { way, end, wake: Wake::Wakes, abort: None, ..self }
     }
 
-    /// How long after its call it returns at the latest. A try has no timeout of its own.
+    /// The latest moment after its call at which it returns. A try has no timeout of its own.
     pub fn due(&self) -> Option<Duration> {
         if self.way == Way::Try { Some(ANSWER_TIMEOUT) } else { self.timeout }
     }
@@ -122,7 +122,7 @@ impl Turn {
         has("long") && !has("aborted")
     }
 
-    /// What it is called in the name of its waiter.
+    /// What it is called within the name of its waiter.
     pub fn name(&self) -> String {
         let words = format!("{:?}-{:?}-{:?}", self.way, self.stay, self.end).to_lowercase();
         let timeout = if self.timeout.is_some() { "-timeout" } else { "" };
@@ -149,7 +149,7 @@ impl Turn {
                     let mut waiting = enqueue.await?;
                     call.queued(waiting.ticket());
                     if self.way == Way::Position {
-                        // Without an answer it waits all the same, and no longer than its timeout.
+                        // Without an answer it still waits, and no longer than its timeout.
                         tokio::select! {
                             _ = waiting.position() => {}
                             granted = &mut waiting => return granted,
@@ -197,7 +197,7 @@ impl Turn {
     async fn hold(self, holding: Holding) {
         self.stay().await;
         match self.end {
-            // That the lease was lost, or that nobody knows, the witness and the judges see for themselves.
+            // The witness and the judges see by themselves that a lease was lost or its end is unknown.
             End::Releases => drop(holding.into_guard().release().await),
             End::Drops => drop(holding),
             End::Panics => std::panic::resume_unwind(Box::new(Panic)),
@@ -208,7 +208,7 @@ impl Turn {
         }
     }
 
-    /// Without any runtime.
+    /// Without a runtime.
     pub fn take_on_thread(self, lock: &Lock, call: &Call) {
         let mut acquire = lock.acquire();
         let mut enqueue = lock.enqueue();
@@ -240,7 +240,7 @@ impl Turn {
     }
 }
 
-/// Short ones more often than long ones, and none of zero.
+/// Short durations more often than long ones, and never zero.
 fn up_to(rng: &mut Rng, longest: Duration) -> Duration {
     longest.mul_f64(rng.f64().powi(2)).max(Duration::from_millis(1))
 }

@@ -13,7 +13,7 @@ use super::turn::Panic;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     Wakes,
-    /// Then blocks whoever called it.
+    /// Then blocks its caller.
     Blocks(Duration),
     /// Then panics.
     Panics,
@@ -35,7 +35,8 @@ impl std::task::Wake for Whim {
     }
 }
 
-/// A future that is polled with such a waker. It must be fairlock's alone: a runtime's timer is not made for that.
+/// A future that is polled with such a waker. It must be one of fairlock's: the timers of a runtime do not cope with
+/// it.
 pub struct Woken<F> {
     wake: Wake,
     future: Pin<Box<F>>,

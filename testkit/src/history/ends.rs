@@ -8,7 +8,7 @@ use super::{
 };
 
 impl History {
-    /// Nobody is still waiting or holding: every acquire ended, and every hold that it got.
+    /// No waiter still waits or holds: every acquire ended, and every hold that it led to.
     pub fn all_finished(&self) -> Result<(), String> {
         let finished = |wait: &&Wait| match wait.granted_ns {
             Some(_) => wait.released_ns.or(wait.lost_ns).or(wait.died_ns).is_some(),
@@ -19,7 +19,7 @@ impl History {
         if unfinished.is_empty() { Ok(()) } else { Err(format!("never finished: {unfinished:?}")) }
     }
 
-    /// An acquire with a timeout returned by then, and, if it gave up, no earlier (I8). No trouble of the server excuses
+    /// An acquire with a timeout returned by then and, if it gave up, no earlier (I8). No fault of the server excuses
     /// it; a pause of its own process does.
     pub fn by_their_timeouts(&self, terms: &Terms) -> Result<(), String> {
         let late = |wait: &&Wait| wait.late_ns().is_some_and(|late| late > terms.lateness_ns());
@@ -37,7 +37,7 @@ impl History {
         }
     }
 
-    /// How long an acquire returned after its timeout, at the worst.
+    /// The longest time after its timeout that an acquire returned.
     pub fn latest(&self) -> Duration {
         Duration::from_nanos(self.waits().iter().filter_map(Wait::late_ns).max().unwrap_or_default())
     }
@@ -48,7 +48,7 @@ impl Wait {
         self.timeout_ns.map(|timeout| self.called_ns + timeout)
     }
 
-    /// How long after its timeout it returned, unless its process stood still meanwhile.
+    /// How long after its timeout it returned, unless its process was paused meanwhile.
     fn late_ns(&self) -> Option<u64> {
         let (due, returned) = (self.due_ns()?, self.granted_ns.or(self.returned_ns)?);
         let excused = self.pauses.iter().any(|(paused, _)| *paused <= returned);
@@ -56,11 +56,11 @@ impl Wait {
     }
 }
 
-/// A key, its time to live in ms, and how many fields it has if it is a hash.
+/// A key, its TTL in ms, and how many fields it has if it is a hash.
 pub type Left = (String, i64, usize);
 
-/// Of these keys those that should not be there when nobody wants anything any more (I9): all but the `:lock` of locks
-/// whose only field is the packed state, and those too if they would stay for ever.
+/// Which of these keys should not exist when nobody wants a lock any more (I9): all but the `:lock` of locks whose only
+/// field is the packed state, and those too if they would never expire.
 pub fn nothing_left(keys: &[Left]) -> Result<(), Vec<String>> {
     // -1 means that the key never expires; one that has expired since it was listed (-2) is as good as any that will.
     let stays = |(key, ttl, fields): &&Left| !key.ends_with(":lock") || *ttl == -1 || *fields > 1;

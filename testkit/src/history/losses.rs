@@ -1,9 +1,9 @@
-//! What a loss of data excuses, and what not: a client that wanted the lock before it, or had it, remembers, and the first
-//! such client that the server hears shows it what it has forgotten. From then on nothing is granted until all had the time
-//! to return, and until the lease is over that was lost.
+//! What a loss of data excuses, and what not: a client that wanted the lock before it, or had it, remembers, and the
+//! first such client that the server hears shows it what it has forgotten. From then on nothing is granted until all
+//! had the time to return, and until the lease is over that was lost.
 //!
-//! A stranger, which remembers nothing, can be the first that the server hears: then the server grants the lock as if it
-//! were new.
+//! A stranger, which remembers nothing, can be the first that the server hears: then the server grants the lock as if
+//! it were new.
 
 use super::{
     terms::{Admitted, Terms, Trouble, nanos},
@@ -23,30 +23,32 @@ impl History {
     fn explains_belief(&self, terms: &Terms, loss: &Admitted, older: &Hold<'_>, newer: &Hold<'_>) -> bool {
         let within_recovery = (loss.from_ns..=loss.to_ns + nanos(terms.shortest)).contains(&newer.granted);
         if within_recovery {
-            // A stranger can come first, and what the server gives it stands. One who remembers has to wait.
+            // A stranger can come first, and keeps what the server gives it. A client that remembers has to wait.
             return !self.remembers(newer.wait, loss);
         }
-        // Whoever was connected all the time has renewed its lease since, unless a stranger kept the loss from being seen.
+        // A holder that was connected all the time has renewed its lease since, unless a stranger kept the loss from
+        // being seen.
         older.wait.was_disturbed(terms, loss.from_ns, newer.granted) || self.a_stranger_came_first(terms, loss)
     }
 
-    /// Whether the client of this wait knew when it called, or knew ever since, of something that the server has lost: of a
-    /// place in the queue, or of a lease. One that has nothing left forgets the lock, and is a stranger again.
+    /// Whether the client of this wait knew, at its call or ever since, of a place in the queue or a lease that the
+    /// server has lost. A client that has nothing left forgets the lock and is a stranger again.
     pub(super) fn remembers(&self, wait: &Wait, loss: &Admitted) -> bool {
         self.knew(wait, loss, Wait::told)
     }
 
-    /// Whether somebody whose client knew of nothing that was lost called in time to be the first that the server heard.
+    /// Whether a waiter whose client knew of nothing that was lost called in time to be the first that the server
+    /// heard.
     fn a_stranger_came_first(&self, terms: &Terms, loss: &Admitted) -> bool {
         let first_by = loss.to_ns + nanos(terms.liveness);
-        // Not all tell when they hear of their tickets; the tickets themselves tell when they were given.
+        // Not every wait records when it hears of its ticket, but the ticket itself is the time at which it was given.
         let heard_of_its_place = |known: &Wait| {
             let given = known.ticket.zip(known.waited_until());
             let given = given.and_then(|(ticket, until)| self.clock.latest(ticket, known.called_ns, until));
             let heard = given.map(|given| given + terms.heartbeat());
             heard.into_iter().chain(known.told()).min()
         };
-        // It was granted the lock at once, unless it left before it heard of that.
+        // The wait was granted the lock at once, unless it left before it heard of that.
         let at_once = |wait: &Wait| match wait.token.zip(wait.granted_ns) {
             Some((token, heard)) => {
                 self.clock.latest(token, wait.called_ns, heard).is_none_or(|granted| granted <= first_by)
@@ -69,17 +71,17 @@ impl History {
 }
 
 impl Wait {
-    /// When it was on record first that it had a place or the lock.
+    /// The first record of its place or its grant.
     fn told(&self) -> Option<u64> {
         self.queued_ns.into_iter().chain(self.granted_ns).min()
     }
 
-    /// From when on its client needs nothing of the lock for its sake.
+    /// From this moment on its client needs nothing of the lock for this wait.
     fn end(&self) -> Option<u64> {
         self.released_ns.or(self.lost_ns).or(self.left_ns).or(self.returned_ns).or(self.died_ns)
     }
 
-    /// Whether its process or the server stood still meanwhile, or nothing came through between them.
+    /// Whether its process or the server was paused meanwhile, or nothing came through between the two.
     fn was_disturbed(&self, terms: &Terms, from: u64, to: u64) -> bool {
         let stopped = self.pauses.iter().any(|&(paused, resumed)| paused <= to && from <= resumed);
         stopped || terms.silences().any(|silence| silence.from_ns <= to && from <= silence.to_ns)

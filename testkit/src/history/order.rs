@@ -7,8 +7,8 @@ use super::{
 };
 
 impl History {
-    /// Who was granted first is told by the tokens, which the server gave, not by when the processes noticed. Who was
-    /// granted by a try has no ticket, and there the queue is empty.
+    /// The order of grants is that of the tokens, which the server gave, not the order in which the processes noticed.
+    /// A grant by a try has no ticket; the queue is empty then.
     pub fn order(&self, terms: &Terms) -> Result<(), String> {
         for hold in self.holds() {
             let Some(ticket) = hold.wait.ticket else { continue };
@@ -19,7 +19,7 @@ impl History {
                 let lower = other.ticket.is_some_and(|its| its < ticket);
                 let not_before = other.token.is_none_or(|its| its > hold.token);
                 let waiting = other.gone().is_none_or(|gone| hold.granted < gone);
-                // What is looked up last takes its time, for each pair of a long history.
+                // The most expensive look-up comes last, since a long history has many pairs.
                 let wronged = lower && not_before && waiting;
                 wronged && !other.was_away(terms, hold.granted) && !self.admits_overtaking(terms, other, &hold)
             });
@@ -34,11 +34,11 @@ impl History {
         Ok(())
     }
 
-    /// At a server that has lost its data a stranger can be granted before anybody who was there before is back: one
-    /// whose process had nothing left of what it wanted of the lock when the data was lost, and so soon that nobody had
-    /// to be back.
+    /// At a server that has lost its data a stranger can be granted the lock before any earlier client is back: a
+    /// process that had nothing left of the lock when the data was lost, and that came so soon that no client had to be
+    /// back.
     ///
-    /// And one that the server refused, or did not hear, for the rest of the recovery could not return in time.
+    /// A waiter that the server refused or did not hear for the rest of the recovery could not return in time either.
     fn admits_overtaking(&self, terms: &Terms, overtaken: &Wait, by: &Hold<'_>) -> bool {
         let liveness = nanos(terms.liveness);
         terms.losses().filter(|loss| overtaken.called_ns <= loss.to_ns && loss.from_ns <= by.granted).any(|loss| {
@@ -54,13 +54,13 @@ impl History {
 }
 
 impl Wait {
-    /// Whether its process stood still then for so long that it may have lost its place, or did so until just before:
-    /// it takes its place again as soon as the server hears of it.
+    /// Whether its process was paused then, or until just before, for so long that it may have lost its place: it
+    /// returns to its place as soon as the server hears of it.
     fn was_away(&self, terms: &Terms, at: u64) -> bool {
         let grace = terms.heartbeat() + nanos(terms.slack);
         self.pauses.iter().any(|&(from, resumed)| {
             let mut back = resumed.saturating_add(grace);
-            // Silence after silence can be in its way.
+            // Several silences can follow each other.
             loop {
                 let in_the_way = |silence: &&Admitted| silence.from_ns <= back && silence.to_ns >= resumed;
                 let over = terms.silences().filter(in_the_way).map(|silence| silence.to_ns + grace).max();

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now, on a clock that all processes of this machine share and that nobody sets.
+/// Now, on a clock that all processes of this machine share and that is never set.
 pub fn now_ns() -> u64 {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
@@ -22,7 +22,7 @@ pub fn now_ns() -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Called,
-    /// `Called`, by one who gives up after this time.
+    /// `Called`, with this timeout.
     CalledFor {
         timeout_ns: u64,
     },
@@ -68,7 +68,7 @@ impl Event {
         })
     }
 
-    /// Whether it is of a whole process, and so of no single waiter.
+    /// Whether it is an event of a whole process and not of a single waiter.
     pub(super) fn of_process(self) -> bool {
         matches!(self, Event::Died | Event::Paused | Event::Resumed | Event::Clock { .. })
     }
@@ -108,22 +108,22 @@ impl Recorder {
         Ok(Recorder { file, process: process.to_owned() })
     }
 
-    /// Something that happened to a waiter just now.
+    /// An event of a waiter, now.
     pub fn note(&self, waiter: &str, event: Event) {
         self.note_at(now_ns(), waiter, event);
     }
 
-    /// Something that happened to the whole process just now.
+    /// An event of the whole process, now.
     pub fn note_process(&self, event: Event) {
         self.note("-", event);
     }
 
-    /// Something that happened at another moment, such as a timeout that was due then.
+    /// An event of another moment, such as a timeout that was due then.
     pub fn note_at(&self, at_ns: u64, waiter: &str, event: Event) {
         self.write(format!("{at_ns} {} {waiter} {event}\n", self.process));
     }
 
-    /// A line for who reads the history; judges pass over it.
+    /// A remark for the reader; judges ignore it.
     pub fn remark(&self, text: impl fmt::Display) {
         self.write(format!("# {} {}: {text}\n", now_ns(), self.process));
     }

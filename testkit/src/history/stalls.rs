@@ -13,11 +13,11 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct Stall {
     pub from_ns: u64,
-    /// How long somebody who lives waited for a lock that nobody held.
+    /// How long a live waiter waited for a lock that nobody held.
     pub waited: Duration,
-    /// How long that may take at most, after what happened.
+    /// The longest that this may take, given the faults.
     pub allowed: Duration,
-    /// Who was granted in the end.
+    /// The waiter that was granted the lock in the end.
     pub next: Option<String>,
 }
 
@@ -35,15 +35,14 @@ impl History {
         }
     }
 
-    /// All of them in their order, the last being that after the last hold.
+    /// All stalls in their order; the last one is that after the last hold.
     pub fn stalls(&self, terms: &Terms) -> Vec<Stall> {
         let mut grants = self.holds();
         grants.sort_by_key(|hold| hold.token);
         let Some(first) = self.waits().first() else { return Vec::new() };
         let end = self.waits().iter().filter_map(Wait::waited_until).max().unwrap_or_default();
 
-        // A history of hours has tens of thousands of both: who cannot matter to a gap is not looked at for each of
-        // them.
+        // A history of hours has tens of thousands of waits and gaps, so waits that cannot matter to a gap are skipped.
         let befallen = |wait: &&Wait| wait.died_ns.or(wait.untaken_ns).is_some() || !wait.pauses.is_empty();
         let befallen: Vec<&Wait> = self.waits().iter().filter(befallen).collect();
         let mut waits = self.waits();
@@ -84,7 +83,7 @@ struct Gap<'a> {
 }
 
 impl Gap<'_> {
-    /// How much of it somebody who lives waited, of these.
+    /// How much of the gap at least one of these live waiters waited.
     fn waited(&self, waits: &[Wait]) -> Duration {
         let (mut waited, mut counted_to) = (0, self.from);
         // By the time of their calls, so that what overlaps is counted once.
@@ -99,7 +98,7 @@ impl Gap<'_> {
         Duration::from_nanos(waited)
     }
 
-    /// `befallen`: those who died, stood still, or did not take what they were granted.
+    /// `befallen`: the waits whose processes died, were paused, or did not take a grant.
     fn allowed(&self, befallen: &[&Wait], terms: &Terms) -> Duration {
         let mut until = self.from + terms.heartbeat();
         if self.before.is_some_and(|before| before.wait.released_ns.is_none()) {
@@ -110,7 +109,7 @@ impl Gap<'_> {
             for death in deaths.filter(|&death| death <= self.to && wait.waits_at(death)) {
                 until = until.max(death + terms.window());
             }
-            // A grant that nobody took lasts a lease.
+            // A grant that its caller did not take lasts a lease.
             if wait.untaken_ns.is_some_and(|untaken| untaken >= self.from) {
                 until += terms.lease_ns();
             }
@@ -118,7 +117,7 @@ impl Gap<'_> {
         for loss in terms.losses().filter(|loss| loss.from_ns <= self.to) {
             until = until.max(loss.to_ns + terms.recovery() + terms.heartbeat());
         }
-        // While the server is silent the time of leases and sessions stands still, but for two heartbeats.
+        // While the server is silent, the time of leases and sessions stands still, except for two heartbeats.
         let reach = self.from.saturating_sub(terms.window().max(terms.lease_ns()));
         for silence in terms.silences().filter(|silence| silence.from_ns <= self.to && silence.to_ns >= reach) {
             until += silence.to_ns - silence.from_ns + 2 * terms.heartbeat();
@@ -128,7 +127,7 @@ impl Gap<'_> {
 }
 
 impl Wait {
-    /// Whether those who wait in a gap had to wait for this one too.
+    /// Whether the waiters of a gap had to wait for this one too.
     fn stands_before(&self, gap: &Gap<'_>) -> bool {
         let ticket = gap.next.and_then(|next| next.wait.ticket);
         let lower = self.ticket.zip(ticket).is_none_or(|(its, ticket)| its < ticket);

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-/// By what terms a history is judged. The default is a lock whose durations are all zero, where nothing went wrong:
-/// good for the judges that look at no durations.
+/// The terms by which a history is judged. By default all durations of the lock are zero and there are no faults: for
+/// the judges that look at no durations.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
     pub lease: Duration,
     pub liveness: Duration,
     pub buffer: Duration,
-    /// The shortest liveness of anybody, where they differ: the other durations are the longest.
+    /// The shortest liveness of all waiters, where they differ. The other durations are the longest.
     pub shortest: Duration,
-    /// What a busy machine may take on top of every bound in time but the next.
+    /// What a busy machine may add to every bound in time but the next.
     pub slack: Duration,
-    /// How long after its timeout an acquire may return. What befalls the server is no reason for more.
+    /// How long after its timeout an acquire may return. No fault of the server excuses more.
     pub lateness: Duration,
     pub admitted: Vec<Admitted>,
 }
@@ -31,20 +31,21 @@ pub struct Admitted {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It gave no answers, or to nobody. It costs the time that it takes, and neither place nor order nor token.
+    /// The server gave no answers, or they reached no client. That costs the time that it takes, but neither places nor
+    /// order nor tokens.
     Silent,
-    /// It lost data, of all writes or of the latest. A holder may hear of it at its local deadline only, a stranger may
-    /// be granted before anybody is back, and then all wait for those who were there before.
+    /// The server lost all writes, or the latest. A holder may hear of it only at its deadline, a stranger may be
+    /// granted the lock before any client is back, and then all waiters wait for the earlier clients.
     LostData,
-    /// It lost data, but no lease that anybody was told of: what a failover costs locks whose grants wait for all
-    /// replicas. A stranger may be granted before anybody is back, and all wait for those who were there before; but no
-    /// two hold at once.
+    /// The server lost data, but no lease that a client was told of: what a failover costs locks whose grants wait for
+    /// all replicas. A stranger may be granted the lock before any client is back, and all waiters wait for the earlier
+    /// clients; but no two hold the lock at once.
     LostPlaces,
-    /// Two servers took themselves for the master, and some of the clients were at each: each keeps the order of those
-    /// who are there. Whether two can hold at once, and so whether tokens rise, depends on what else is admitted.
+    /// Two servers took themselves for the master, each with some of the clients. Each keeps the order of its own
+    /// clients. Whether two can hold the lock at once, and so whether tokens rise, depends on the other faults.
     Divided,
-    /// Its clock jumped forwards, and the leases of that moment ended the earlier. Their holders hear of it when they
-    /// next ask, or at their local deadlines. It excuses nothing else.
+    /// The server's clock jumped forwards, so the leases of that moment ended earlier. Their holders hear of it at
+    /// their next request or at their deadlines. It excuses nothing else.
     Jumped,
 }
 
@@ -53,7 +54,7 @@ impl Terms {
         nanos(self.liveness / 3)
     }
 
-    /// What those who died waiting may cost, in all.
+    /// What waiters that died may cost, in all.
     pub(super) fn window(&self) -> u64 {
         nanos(self.liveness + self.buffer) + self.heartbeat()
     }
@@ -80,17 +81,16 @@ impl Terms {
         self.admitted.iter().filter(|admitted| admitted.trouble == Trouble::Silent)
     }
 
-    /// Whether there was this trouble at that moment.
+    /// Whether there was this fault at that moment.
     pub(super) fn there_was(&self, trouble: Trouble, at: u64) -> bool {
         let its =
             |admitted: &Admitted| admitted.trouble == trouble && (admitted.from_ns..=admitted.to_ns).contains(&at);
         self.admitted.iter().any(its)
     }
 
-    /// What can be the reason that one who was granted the lock before it still believes in its lease although the
-    /// server, for which it was over, granted the lock to another: until its local deadline, which nothing has
-    /// prolonged since. If the other's grant is lost too in the meantime, nothing shows it any more, and the older
-    /// lease goes on.
+    /// The faults that can let an earlier holder believe in its lease although the server, for which the lease was
+    /// over, granted the lock to another: until the earlier holder's deadline, which nothing has prolonged since. If
+    /// the later grant is lost too in the meantime, nothing shows it any more, and the older lease goes on.
     pub(super) fn reasons_to_believe(
         &self,
         granted: u64,

@@ -8,8 +8,8 @@ use super::{
 };
 
 impl History {
-    /// No fault excuses a token that does not rise, but two servers that grant at once: a store would refuse the rightful holder, or take
-    /// the other's writes.
+    /// No fault excuses a token that does not rise, except two servers that grant at once: a store would refuse the
+    /// rightful holder, or take the other's writes.
     pub fn tokens_rise(&self, terms: &Terms) -> Result<(), String> {
         let holds = self.holds();
         let mut seen: BTreeMap<u64, &Hold<'_>> = BTreeMap::new();
@@ -18,7 +18,7 @@ impl History {
                 return Err(format!("the token did not rise from {other} to {hold}"));
             }
         }
-        // Who was told at once that its grant is over may have noticed it after the next one did.
+        // A holder that was told at once that its lease is over may have noticed its grant after the next holder did.
         let believed = holds.iter().filter(|hold| hold.believed());
         let of_two = |hold: &Hold<'_>| {
             [Trouble::Divided, Trouble::LostData].iter().all(|&trouble| terms.there_was(trouble, hold.granted))

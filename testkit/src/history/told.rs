@@ -15,8 +15,7 @@ impl History {
         if grants.len() > 1 && self.clock.is_empty() {
             return Err("the history does not tell the server's clock".into());
         }
-        // The earliest grant among those after each: whoever is granted next, by the clock, must find nobody who
-        // believes.
+        // The earliest of the later grants: at the next grant by the clock nobody else may believe in a lease.
         let mut next: Option<Hold<'_>> = None;
         for hold in grants.into_iter().rev() {
             if let Some(next) = next

@@ -18,7 +18,7 @@ pub struct Wait {
     pub ticket: Option<u64>,
     pub token: Option<u64>,
     pub called_ns: u64,
-    /// When its ticket was on record first: no earlier than its client knew of it.
+    /// When its ticket was first recorded: no earlier than its client knew of it.
     pub queued_ns: Option<u64>,
     pub timeout_ns: Option<u64>,
     pub granted_ns: Option<u64>,
@@ -30,25 +30,25 @@ pub struct Wait {
     pub untaken_ns: Option<u64>,
     pub returned_ns: Option<u64>,
     pub died_ns: Option<u64>,
-    /// The pauses of its process, each from no earlier than its call to when it was over, if it ever was.
+    /// The pauses of its process, each from no earlier than the call to its end, if it ended.
     pub pauses: Vec<(u64, u64)>,
 }
 
 impl Wait {
-    /// From when on nobody needs to wait behind it, apart from its own grant and pauses of its process.
+    /// From this moment on nobody has to wait behind it, apart from its own grant and pauses of its process.
     pub(super) fn gone(&self) -> Option<u64> {
-        // When it was that nobody took a grant, nobody saw.
+        // The moment at which a grant was given up untaken is not recorded.
         let untaken = self.untaken_ns.map(|_| self.called_ns);
         [self.left_ns, untaken, self.died_ns].into_iter().flatten().min()
     }
 
-    /// When its wait ended, in whatever way, or its process stood still for the first time.
+    /// When its wait ended, in whatever way, or its process was first paused.
     pub(super) fn waited_until(&self) -> Option<u64> {
         let paused = self.pauses.iter().map(|(from, _)| *from).min();
         self.gone().into_iter().chain(paused).chain(self.granted_ns).chain(self.returned_ns).min()
     }
 
-    /// The end of its hold: as late as it believed in it for certain, and no later.
+    /// The end of its hold: the last moment at which it certainly believed in it.
     fn hold_end(&self, from: u64) -> u64 {
         match (self.held_ns, self.released_ns) {
             (Some(held), Some(released)) if self.lost_ns.is_none() => released.max(held),
@@ -61,7 +61,7 @@ impl Wait {
     }
 }
 
-/// One who had the lock, for as long as it believed so.
+/// A wait that was granted the lock, for as long as it believed in its lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hold<'a> {
     pub(super) wait: &'a Wait,
@@ -73,8 +73,8 @@ pub(super) struct Hold<'a> {
 }
 
 impl Hold<'_> {
-    /// Whether there was a moment in which it believed to hold the lock. A grant that comes late can be told as lost at
-    /// once, and then nobody acted under it.
+    /// Whether there was a moment in which it believed in its lease. A late grant can be reported as lost at once, and
+    /// then nobody acted under it.
     pub(super) fn believed(&self) -> bool {
         self.from < self.to || self.wait.held_ns.is_some()
     }
@@ -96,13 +96,13 @@ pub struct History {
 impl History {
     pub fn read(path: &Path) -> Result<History, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        // While others go on writing, the last line may be seen in part.
+        // The last line may be incomplete while other processes go on writing.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         History::parse(&text[..whole])
     }
 
-    /// What began within the last `bytes` of it: enough for who wants to know what is going on, at a price that does
-    /// not grow.
+    /// The acquires that began within the last `bytes` of the history: enough to see what is going on, at a constant
+    /// price.
     pub fn read_latest(path: &Path, bytes: u64) -> Result<History, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut file = File::open(path).map_err(failed)?;
@@ -122,7 +122,7 @@ impl History {
         History::parse(&lines().filter(known).collect::<Vec<_>>().join("\n"))
     }
 
-    /// Reads the lines in any order; times alone count.
+    /// Reads the lines in any order; only their times count.
     pub fn parse(text: &str) -> Result<History, String> {
         let mut lines = Vec::new();
         let said = |line: &str| !line.trim().is_empty() && !line.starts_with('#');
@@ -173,7 +173,7 @@ impl History {
         &self.waits
     }
 
-    /// All grants, by the time at which those who got them noticed.
+    /// All grants, by the time at which their processes noticed them.
     pub(super) fn holds(&self) -> Vec<Hold<'_>> {
         let hold = |wait: &'_ Wait| {
             let (token, from) = (wait.token?, wait.granted_ns?);
@@ -206,8 +206,8 @@ impl<'a> Line<'a> {
         (event.of_process() == (waiter == "-")).then_some(Line { at, process, waiter, event })
     }
 
-    /// What happens to a whole process happens to all of its acquires that have not ended, also to those that are
-    /// called before it is over.
+    /// An event of a whole process applies to all of its acquires that have not ended, also to those that are called
+    /// before it is over.
     fn befall(&self, until: Option<u64>, waits: &mut BTreeMap<&str, Wait>) {
         let called_by = until.unwrap_or(self.at);
         let concerned = |wait: &&mut Wait| {
@@ -229,7 +229,7 @@ impl<'a> Line<'a> {
             .filter(|wait| wait.called_ns <= self.at)
             .ok_or_else(|| format!("{} was {} before it called", self.waiter, self.event))?;
         let first = match self.event {
-            // A ticket may be named again, and must then be the same: a waiter keeps its ticket (I7).
+            // A ticket may be recorded again, and must be the same then: a waiter keeps its ticket (I7).
             Event::Queued { ticket } => {
                 wait.queued_ns.get_or_insert(self.at);
                 wait.ticket.replace(ticket).is_none_or(|before| before == ticket)

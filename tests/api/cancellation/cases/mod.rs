@@ -10,18 +10,13 @@ mod subject;
 
 use std::fmt;
 
-use fairlock::{Client, Guard, LockOptions, Waiting};
+use fairlock::{Client, Guard, Waiting};
 
 pub use self::crowd::{Crowd, run_all};
 pub use self::drive::{Driver, complete, insist};
 pub use self::late::a_late_acquire_costs_a_window;
 pub use self::subject::{Subject, What};
-use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, proxy::Fault, state, state::State};
-
-/// Nothing here ends by itself while a test runs: what is gone was given back.
-pub fn long() -> LockOptions {
-    LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
-}
+use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, proxy::Fault, quiet, state, state::State};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
@@ -121,7 +116,7 @@ impl Case {
     pub fn run(&self, server: &RedisServer, others: &Client) -> Report {
         let proxy = Proxy::start(server);
         let name = self.name();
-        let lock = others.lock_with(&name, long()).unwrap();
+        let lock = others.lock_with(&name, quiet()).unwrap();
         let contended = self.queue == Queue::Contended;
         let mut ahead = (contended && !self.what.holds()).then(|| {
             let holder = complete(lock.acquire());
@@ -172,7 +167,7 @@ impl Case {
         assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");
         eventually("nothing is left behind", SOON, || left_behind(&mut raw, &name).is_empty());
         if let Some(client) = subject.client.as_ref().filter(|_| !subject.closed) {
-            let lock = client.lock_with(&name, long()).unwrap();
+            let lock = client.lock_with(&name, quiet()).unwrap();
             complete(complete(lock.acquire()).unwrap().release()).unwrap();
         }
         drop(subject);

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use fairlock::{Client, Guard, Lock};
 
 use super::drive::{complete, insist, pause};
-use super::long;
-use testkit::SOON;
+use testkit::{SOON, quiet};
 
 /// A future of the public interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +121,7 @@ impl Subject {
             What::Lazy => Client::connect_lazy(&url).unwrap(),
             _ => insist(|| Client::connect(&url)),
         };
-        let lock = client.lock_with(name, long()).unwrap();
+        let lock = client.lock_with(name, quiet()).unwrap();
         let mut kept: Vec<Any_> = Vec::new();
         let future = match what {
             What::Connect | What::Lazy | What::Acquire => boxed(lock.acquire().label("a label").into_future()),

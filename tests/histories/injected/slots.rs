@@ -8,11 +8,11 @@ use testkit::{
     history::Trouble,
 };
 
-/// Every key of the slot moves by itself, with a rest after each, in which everybody goes on asking. A hit is a key
-/// that moved so while somebody had the lock or wanted it.
+/// Every key of the slot is moved separately, with a pause after each in which all clients go on asking. A hit is a key
+/// that was moved while the lock was held or wanted.
 pub fn migrated(cluster: &Cluster, slot: u16, hits: u64) -> Fault<'_> {
     Fault::new("keys of the slot moved", hits, move |crew| {
-        // An absent key is asked for in vain until all have moved.
+        // Requests for an absent key fail until all keys have moved.
         Struck::during(&[Trouble::Silent], || {
             let to = cluster.another_master(cluster.owner(slot));
             let mut migration = cluster.migrate(slot, to);

@@ -14,10 +14,11 @@ use testkit::{
     watch::Counter,
 };
 
-/// Kills all connections every 100 ms, ten times. A hit is one that had subscribed, and so is the crew's for certain.
+/// Kills all connections every 100 ms, ten times. A hit is a connection that had subscribed, and so certainly belongs
+/// to the crew.
 pub fn killed(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("connections killed", hits, move |crew| {
-        // Who is cut off again and again is served by nobody for that time.
+        // A client that is cut off again and again gets no answers for that time.
         Struck::during(&[Trouble::Silent], || {
             let mut raw = server.raw();
             let mut kill = |kind: &str| -> u64 { cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query(&mut raw).unwrap() };
@@ -32,14 +33,14 @@ pub fn killed(server: &RedisServer, hits: u64) -> Fault<'_> {
     })
 }
 
-/// Makes the server forget its scripts as often as it can, while so many are granted the lock. A hit is a call that had
-/// to be repeated with the text of its script.
+/// Makes the server forget its scripts as often as it can, during this many grants. A hit is a call that had to be
+/// repeated with the text of its script.
 pub fn scripts_flushed(server: &RedisServer, grants: usize, hits: u64) -> Fault<'_> {
     Fault::new("scripts flushed", hits, move |crew| {
         let mut counter = Counter::start(server);
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Whatever becomes of the crew's work, the thread ends.
+            // The thread ends in any case.
             let _ends = Ends(&ended);
             scope.spawn(|| {
                 let mut raw = server.raw();

@@ -30,8 +30,8 @@ pub fn flushed(server: &RedisServer, hits: u64) -> Fault<'_> {
     })
 }
 
-/// FLUSHALL three times within a second: while some are back after one, and others have not noticed it, all is lost
-/// again. It strikes while somebody holds the lock for long, when all others have had the time to come and wait.
+/// FLUSHALL three times within a second: while some clients are back after one loss, and others have not noticed it,
+/// all data is lost again. It strikes during a long hold, when all other waiters had the time to queue.
 pub fn flushed_thrice(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("all data flushed three times within a second", hits, move |crew| {
         if !long_hold(crew) {
@@ -55,7 +55,7 @@ pub fn flushed_thrice(server: &RedisServer, hits: u64) -> Fault<'_> {
     })
 }
 
-/// SIGKILL, and another start without any data. The server must keep none on its disk.
+/// SIGKILL, and another start without data. The server must keep none on its disk.
 pub fn restarted_empty(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("the server was restarted empty", hits, move |crew| {
         restarted(crew, server, || {
@@ -64,8 +64,8 @@ pub fn restarted_empty(server: &RedisServer, hits: u64) -> Fault<'_> {
     })
 }
 
-/// SIGKILL, and another start with the data of an earlier moment, since when the lock was granted to others. The server
-/// must not write an append-only file.
+/// SIGKILL, and another start with the data of an earlier moment, after which the lock was granted to others. The
+/// server must not write an append-only file.
 pub fn rolled_back(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("the server was rolled back", hits, move |crew| {
         tell(server, &["SAVE"]);
@@ -74,8 +74,8 @@ pub fn rolled_back(server: &RedisServer, hits: u64) -> Fault<'_> {
     })
 }
 
-/// It strikes while somebody holds the lock for long and many wait. The holder's process stands still until all others
-/// are back, who would be granted the lock if nothing kept the server from it.
+/// It strikes during a long hold with many waiters. The holder's process is paused until all other clients are back,
+/// which would be granted the lock if nothing kept the server from it.
 fn restarted(crew: &mut Crew, server: &RedisServer, between: impl FnOnce()) -> Struck {
     let holder = crowded_hold(crew);
     let struck = Struck::during(&GONE_AND_EMPTY, || {

@@ -14,23 +14,24 @@ use testkit::{
     history::{Trouble, Wait, now_ns},
 };
 
-/// Less than a heartbeat's patience.
+/// Shorter than the patience of a heartbeat.
 pub fn briefly(crew: &mut Crew) -> Duration {
     let liveness = crew.terms().liveness;
     liveness.mul_f64(0.1 + 0.2 * crew.rng().f64())
 }
 
-/// More than a lease, and than what costs a place; and somebody has just been granted the lock for longer than a lease.
+/// Longer than a lease and than what costs a place; it strikes just after a grant for a hold that is longer than a
+/// lease.
 pub fn for_long(crew: &mut Crew) -> Duration {
     assert!(long_hold(crew), "nobody holds the lock for long: set `Setup::long_of`");
     let terms = crew.terms();
     terms.lease.max(terms.liveness + terms.buffer) + terms.liveness / 2
 }
 
-/// For how long it lasts.
+/// How long it lasts.
 pub type Span = fn(&mut Crew) -> Duration;
 
-/// A silence that is longer than a lease hits somebody who loses it, a shorter one anybody.
+/// A silence longer than a lease hits a holder that loses its lease; a shorter one hits any process.
 fn silence(crew: &mut Crew, span: Span, keep_silent: impl FnOnce(&mut Crew, Duration)) -> Struck {
     let span = span(crew);
     let (concerned, from) = (concerned(crew).min(1), now_ns());
@@ -52,7 +53,7 @@ pub fn stopped(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     })
 }
 
-/// CLIENT PAUSE: it takes what it is told, and does nothing of it until later.
+/// CLIENT PAUSE: the server accepts requests and executes them later.
 pub fn paused(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was paused", hits, move |crew| {
         silence(crew, span, |_, span| {
@@ -64,8 +65,8 @@ pub fn paused(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     })
 }
 
-/// A slow script holds it up, so that it answers BUSY to everybody, and is killed in the end. The server must have been
-/// given [`SOON_BUSY`].
+/// A slow script blocks the server, which answers BUSY to all clients; the script is killed at the end. The server
+/// needs the configuration [`SOON_BUSY`].
 pub fn busy(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was busy", hits, move |crew| {
         silence(crew, span, |crew, span| {
@@ -83,7 +84,7 @@ pub fn busy(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     })
 }
 
-/// A line of configuration for a server that shall be [`busy`].
+/// The configuration line for a server that shall be [`busy`].
 pub const SOON_BUSY: &str = "lua-time-limit 20";
 
 /// SIGKILL, and another start with all its data. The server must write an append-only file.

@@ -12,7 +12,7 @@ use testkit::{
     proxy::Counts,
 };
 
-/// What names a lock. The set-up of a connection does not, though it tries whether scripts can be called.
+/// Frames that name a lock. The set-up of a connection has none, though it tests whether scripts can be called.
 const OF_LOCKS: &str = ":lock";
 
 /// Every frame that is about locks: requests, replies, or the messages of grants.
@@ -40,14 +40,14 @@ pub fn lost(proxy: &Proxy, hits: u64) -> Fault<'_> {
     })
 }
 
-/// One frame is struck, and its client has noticed when this is over.
+/// One frame is struck, and its client has noticed when this returns.
 fn strike_once(crew: &mut Crew, proxy: &Proxy, target: Target, act: Act) -> Struck {
     Struck::during(&[Trouble::Silent], || {
         let before = proxy.counts().connections;
         let fault = proxy.fault_times(1, target, act);
         fault.await_struck();
         eventually("a client makes another connection", SOON, || {
-            // It may be one who is paused, and wakes in time.
+            // It may be a paused process, which is continued in time.
             crew.rest(Duration::from_millis(5));
             proxy.counts().connections > before
         });
@@ -56,7 +56,7 @@ fn strike_once(crew: &mut Crew, proxy: &Proxy, target: Target, act: Act) -> Stru
     })
 }
 
-/// Frames of all kinds and connections come late, for a while.
+/// Frames of all kinds on all connections are late for a while.
 pub fn delayed(proxy: &Proxy, hits: u64) -> Fault<'_> {
     Fault::new("frames delayed", hits, |crew| {
         Struck::during(&[Trouble::Silent], || {
@@ -70,16 +70,16 @@ pub fn delayed(proxy: &Proxy, hits: u64) -> Fault<'_> {
     })
 }
 
-/// A request is held, and those behind it, all connections are given up, and then it is delivered all the same, when
-/// those who sent it have asked anew. `taken`: whether the server takes them, because its clients may not kill their
-/// old connections. A hit is a request that was delivered so.
+/// A request is held, with those behind it; all clients give up their connections; then the requests are delivered
+/// after their senders have asked again. `taken`: whether the server executes them, because its clients may not kill
+/// their old connections. A hit is a request that was delivered so.
 pub fn delivered_late(proxy: &Proxy, taken: bool, hits: u64) -> Fault<'_> {
     Fault::new("requests delivered late", hits, move |crew| {
         Struck::during(&[Trouble::Silent], || {
             let members = crew.awake().len() as u64;
             let fault = proxy.fault_times(1, Target::request(OF_LOCKS), Act::Hold);
             fault.await_struck();
-            // Only now: some may have been on their way back from the fault before this one.
+            // Only now, since some clients may have been on their way back from the previous fault.
             let before = proxy.counts();
             proxy.abandon();
             proxy.wait("all are back", |counts| counts.connections >= before.connections + members);
@@ -103,7 +103,7 @@ pub fn delivered_late(proxy: &Proxy, taken: bool, hits: u64) -> Fault<'_> {
     })
 }
 
-/// All lose their connections to the master, and their questions for it, or the answers, are cut, lost, late, or
+/// All clients lose their connections to the master, and their questions for it, or the answers, are cut, lost, late or
 /// refused on the way to the only sentinel. A hit is such a question.
 pub fn asked_in_vain<'a>(to_sentinel: &'a Proxy, master: &'a RedisServer, hits: u64) -> Fault<'a> {
     const QUESTION: &str = "get-master-addr-by-name";
@@ -121,7 +121,7 @@ pub fn asked_in_vain<'a>(to_sentinel: &'a Proxy, master: &'a RedisServer, hits: 
                 let () = cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query(&mut master.raw()).unwrap();
             }
             fault.await_struck();
-            // Who is granted the lock from now on has found the master.
+            // A client that is granted the lock from now on has found the master.
             crew.work(2);
             fault.lift();
             fault.struck()

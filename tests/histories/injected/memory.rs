@@ -11,7 +11,8 @@ use testkit::{
     history::Trouble,
 };
 
-/// No memory is left for as long as somebody else tries to acquire another lock in vain. A hit is one who was told so.
+/// The server has no memory left until another client has failed to acquire another lock. A hit is a client that was
+/// told so.
 pub fn out_of_memory(server: &RedisServer, span: fn(&mut Crew) -> Duration, hits: u64) -> Fault<'_> {
     let client = Client::connect_lazy(&server.url()).unwrap();
     let other = client.lock("other").unwrap();
@@ -29,7 +30,7 @@ pub fn out_of_memory(server: &RedisServer, span: fn(&mut Crew) -> Duration, hits
     })
 }
 
-/// `maxmemory`, beyond which nothing is to be evicted. 0: no limit.
+/// `maxmemory`, without eviction. 0: no limit.
 pub fn limit(server: &RedisServer, bytes: u64) {
     tell(server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     tell(server, &["CONFIG", "SET", "maxmemory", &bytes.to_string()]);

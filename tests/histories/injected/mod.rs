@@ -3,7 +3,7 @@
 //!
 //! A fault of the server hits the processes that hold or want the lock at that moment. Without any it has missed.
 
-// Each test binary uses a part of it. Nothing of it is anybody's API, and in a test a panic is the message.
+// Each module uses a part of this. Nothing of it is public API, and a test reports its failure by a panic.
 #![allow(dead_code, clippy::expect_used, clippy::unwrap_used, unreachable_pub)]
 
 pub mod connections;
@@ -22,12 +22,12 @@ use redis::cmd;
 
 use testkit::RedisServer;
 
-/// What an administrator says to the server.
+/// The commands of an administrator.
 fn tell(server: &RedisServer, words: &[&str]) {
     let _: redis::Value = cmd(words[0]).arg(&words[1..]).query(&mut server.raw()).expect("an administrator's command");
 }
 
-/// The ids of the connections that wait for grants: one of each client, unless there are old ones.
+/// The ids of the connections that receive grants: one for each client, unless there are old ones.
 fn subscribers(server: &RedisServer) -> BTreeSet<String> {
     let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", "pubsub"]).query(&mut server.raw()).unwrap();
     list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()

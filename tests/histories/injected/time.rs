@@ -9,10 +9,10 @@ use testkit::{
     vclock::WallClock,
 };
 
-/// What people and time services do to clocks: each hit is by the next of these.
+/// The changes that people and time services make to clocks; each hit is the next of these.
 const STEPS: [Duration; 3] = [Duration::from_secs(90), Duration::from_secs(10 * 60), Duration::from_secs(2 * 60 * 60)];
 
-/// Its clock goes forwards, and the lock goes on.
+/// The server's clock is set forwards, and the crew goes on.
 pub fn forwards<'a>(clock: &'a WallClock, server: &'a RedisServer, hits: u64) -> Fault<'a> {
     let mut steps = STEPS.into_iter().cycle().peekable();
     Fault::new("the clock went forwards", hits, move |crew| {
@@ -23,15 +23,15 @@ pub fn forwards<'a>(clock: &'a WallClock, server: &'a RedisServer, hits: u64) ->
             noticed(server);
             concerned
         });
-        // One jump costs sessions two heartbeats, which they must have made up for before the next.
+        // One jump costs sessions two heartbeats, which they must make up for before the next jump.
         let liveness = crew.terms().liveness;
         crew.rest(liveness);
         struck
     })
 }
 
-/// Its clock goes back, the lock goes on, and the clock goes forwards again by more than that: stamps that only counted on
-/// meanwhile are times of the clock again.
+/// The clock is set back, the crew goes on, and the clock is set forwards again by more than that: stamps that were
+/// only counted up meanwhile are times of the clock again.
 pub fn back<'a>(clock: &'a WallClock, server: &'a RedisServer, hits: u64) -> Fault<'a> {
     let mut steps = STEPS.into_iter().cycle().peekable();
     Fault::new("the clock went back", hits, move |crew| {
@@ -53,13 +53,13 @@ pub fn back<'a>(clock: &'a WallClock, server: &'a RedisServer, hits: u64) -> Fau
     })
 }
 
-/// One that concerns nobody is taken again.
+/// A change that affected no member is repeated.
 fn next(steps: &mut Peekable<impl Iterator<Item = Duration>>, concerned: u64) -> Duration {
     let next = if concerned > 0 { steps.next() } else { steps.peek().copied() };
     next.expect("they go round")
 }
 
-/// Some servers look at the clock a few times in a hundredth of a second only: until a new look is certain.
+/// Some servers read the clock only a few times in a hundredth of a second: waits until a new reading is certain.
 fn noticed(server: &RedisServer) {
     let mut raw = server.raw();
     let mut time = || redis::cmd("TIME").query::<(u64, u64)>(&mut raw).unwrap();

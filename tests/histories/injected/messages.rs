@@ -10,9 +10,9 @@ use testkit::{
 
 const HOUR_US: u64 = 3_600_000_000;
 
-/// Somebody who hears nothing, and guesses the ids of those who wait or hold, tells them that they have been granted
-/// the lock, or another one, or that their leases are broken. A hit is a forged grant that reaches the client of a
-/// waiter. Nothing is admitted for it: the members believe the server alone.
+/// An attacker that receives nothing, and guesses the ids of waiters and holders, sends them messages that they have
+/// been granted this lock or another one, or that their leases are broken. A hit is a forged grant that reaches the
+/// client of a waiter. The judges excuse nothing for it: the members believe the server alone.
 pub fn forged(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("messages forged", hits, move |crew| {
         let mut raw = server.raw();
@@ -43,7 +43,7 @@ fn with_scores(raw: &mut Connection, key: &str) -> Vec<(String, u64)> {
     cmd("ZRANGE").arg(&[key, "0", "-1", "WITHSCORES"]).query(raw).unwrap()
 }
 
-/// How many heard it.
+/// How many clients received it.
 fn publish(raw: &mut Connection, id: &str, message: &str) -> u64 {
     let client = id.split('.').next().unwrap();
     cmd("PUBLISH").arg(format!("fairlock:client:{client}")).arg(message).query(raw).unwrap()

@@ -14,8 +14,8 @@ use testkit::{
     state::State,
 };
 
-/// SIGKILL of the master that sentinels know, and no replica knows of the latest grants. It comes back as a replica
-/// before this is over.
+/// SIGKILL of the master that sentinels know, while no replica has the latest grants. The server is back as a replica
+/// when this returns.
 pub fn master_killed(set_up: &Sentinels, hits: u64) -> Fault<'_> {
     Fault::new("the master was killed", hits, |crew| {
         let old = set_up.master();
@@ -33,8 +33,8 @@ pub fn master_killed(set_up: &Sentinels, hits: u64) -> Fault<'_> {
     })
 }
 
-/// The same where grants wait for all replicas: so nobody is granted the lock before it is killed, nor before it is
-/// back as a replica, and no lease that anybody was told of is forgotten.
+/// The same where grants wait for all replicas: no grant reaches its client between the stop of replication and the
+/// return of the server as a replica, and no lease that a client was told of is forgotten.
 pub fn master_of_all_replicas_killed(set_up: &Sentinels, hits: u64) -> Fault<'_> {
     Fault::new("the master was killed whose grants waited for all replicas", hits, |crew| {
         let old = set_up.master();
@@ -43,7 +43,7 @@ pub fn master_of_all_replicas_killed(set_up: &Sentinels, hits: u64) -> Fault<'_>
             let granted = |crew: &Crew| crew.history().waits().iter().filter(|wait| wait.token.is_some()).count();
             let before = granted(crew);
             crew.rest(Duration::from_secs(1));
-            // What replicas have acknowledged may still be on its way to the one who is granted.
+            // A grant that replicas have acknowledged may still be on its way to its client.
             assert!(granted(crew) <= before + 1, "granted, and no replica has it");
             let concerned = killed(crew, old, &replicas(set_up, old));
             set_up.await_failover(old);
@@ -55,8 +55,8 @@ pub fn master_of_all_replicas_killed(set_up: &Sentinels, hits: u64) -> Fault<'_>
     })
 }
 
-/// The master that sentinels know stands still (SIGSTOP) until there is another, and goes on as the master that it was
-/// (SIGCONT) until sentinels make a replica of it. A hit is one that gave tickets or tokens meanwhile. `lost`: what
+/// The master that sentinels know is paused (SIGSTOP) until there is another master, and then goes on as a master
+/// (SIGCONT) until sentinels make it a replica. A hit is a master that gave tickets or tokens meanwhile. `lost`: what
 /// each of the two does not know of the other.
 pub fn master_cut_off(set_up: &Sentinels, lost: Trouble, hits: u64) -> Fault<'_> {
     Fault::new("the master was cut off, and took stale writes", hits, move |crew| {
@@ -68,7 +68,7 @@ pub fn master_cut_off(set_up: &Sentinels, lost: Trouble, hits: u64) -> Fault<'_>
             old.cont();
             let mut stale = false;
             eventually("the old master is none any more", 4 * SOON, || {
-                // Who makes a replica of it ends all connections to it.
+                // A sentinel that makes it a replica ends all connections to it.
                 let Ok((role, stamp)) = role_and_stamp(old) else { return false };
                 stale |= role == "master" && stamp.is_some_and(|stamp| stamp > stopped_us);
                 role != "master"
@@ -80,8 +80,8 @@ pub fn master_cut_off(set_up: &Sentinels, lost: Trouble, hits: u64) -> Fault<'_>
     })
 }
 
-/// SIGKILL of the master of this slot in a cluster, and no replica knows of the latest grants. It comes back as a
-/// replica before this is over.
+/// SIGKILL of the master of this slot in a cluster, while no replica has the latest grants. The server is back as a
+/// replica when this returns.
 pub fn master_of_slot_killed(cluster: &Cluster, slot: u16, hits: u64) -> Fault<'_> {
     Fault::new("the master of the slot was killed", hits, move |crew| {
         let old = cluster.owner(slot);
@@ -121,7 +121,7 @@ pub fn address_moved<'a>(address: &'a Proxy, mut chain: [&'a RedisServer; 3], hi
             }
             tell(old, &["CLIENT", "KILL", "TYPE", "normal"]);
             all_granted(crew);
-            // If grants of the old master count, some of these are among them.
+            // If grants of the old master counted, some of these would be among them.
             crew.work(20);
             tell(old, &["REPLICAOF", "127.0.0.1", &last.port().to_string()]);
             for kind in ["normal", "pubsub"] {
@@ -137,7 +137,7 @@ pub fn address_moved<'a>(address: &'a Proxy, mut chain: [&'a RedisServer; 3], hi
     })
 }
 
-/// Waits until each process has been granted the lock after this was called.
+/// Waits until each process has been granted the lock after this call.
 #[track_caller]
 fn all_granted(crew: &Crew) {
     let from = now_ns();
@@ -153,13 +153,13 @@ fn replicas<'a>(set_up: &'a Sentinels, master: &RedisServer) -> Vec<&'a RedisSer
     set_up.servers().iter().filter(|server| server.port() != master.port()).collect()
 }
 
-/// From now on replicas get no writes. To stand still is not enough: what has been sent to them they would read later.
+/// From now on replicas get no writes. To pause them is not enough: they would read later what has been sent to them.
 fn unlink(master: &RedisServer, replicas: &[&RedisServer]) {
     replicas.iter().for_each(|replica| replica.stop());
     tell(master, &["CLIENT", "KILL", "TYPE", "replica"]);
 }
 
-/// 1 if that concerned anybody.
+/// 1 if a member was affected.
 fn killed(crew: &Crew, master: &RedisServer, unlinked: &[&RedisServer]) -> u64 {
     master.kill();
     unlinked.iter().for_each(|replica| replica.cont());
