@@ -17,7 +17,7 @@ pub fn regressions() -> FileFailurePersistence {
     FileFailurePersistence::Direct(REGRESSIONS)
 }
 
-/// Where failing is what is expected, and nothing new is to be kept.
+/// For walks that are expected to fail, whose findings are not recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReadOnly {
     /// The cases that failed once.
