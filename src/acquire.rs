@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use crate::blocking::block_on;
 use crate::cancel::{Cancelled, Canceller};
 use crate::error::{AcquireError, Fault, InvalidOption, ReleaseError, RunError, TryAcquireError};
 use crate::guard::{Guard, Held};
@@ -84,9 +85,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
 
     /// Waits on the spot. The waker only unparks the thread that is blocked here, so a keeper may call it.
     fn blocking(mut self) -> F::Output {
-        pollster::block_on(poll_fn(|context| {
-            self.poll_by(context, |operation, context| operation.future.poll_unpin(context))
-        }))
+        block_on(poll_fn(|context| self.poll_by(context, |operation, context| operation.future.poll_unpin(context))))
     }
 
     fn poll_by(

@@ -148,10 +148,10 @@ impl Guard {
     pub fn release(mut self) -> Operation<impl Future<Output = Result<(), ReleaseError>> + Send + Sync + use<>> {
         let wakers = self.handle.wakers.clone();
         Operation::relayed(&wakers, async move {
-            if self.armed.shared.is_forked() {
+            let held = self.check();
+            if matches!(held, Err(Lost { reason: LostReason::Forked, .. })) {
                 return Err(Fault::Forked.into());
             }
-            let held = self.check();
             let shared = self.armed.shared.clone();
             self.armed.disarm();
             shared.lose(LostReason::Released);

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod acquire;
+mod blocking;
 mod cancel;
 mod client;
 mod clock;

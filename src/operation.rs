@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
+use crate::blocking::block_on;
 use crate::wakers::{Wakers, Way};
 
 pin_project! {
@@ -50,8 +51,8 @@ impl<F: Future> Operation<F> {
     /// In an async runtime this blocks the calling thread. It never returns if its result depends on a task of the same
     /// thread, such as the release of a lock by another task of a current-thread runtime: await it there.
     pub fn blocking(self) -> F::Output {
-        // This waker only unparks one thread, so a keeper may call it.
-        pollster::block_on(self.future)
+        // This waker only wakes one thread, so a keeper may call it.
+        block_on(self.future)
     }
 }
 

@@ -106,14 +106,6 @@ impl Tls {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
         ClientConnection::new(Arc::new(config), name).map_err(|error| error.to_string())
     }
-
-    pub(crate) fn certificates(&self) -> redis::TlsCertificates {
-        let read = |pem: &Pem| pem.read().unwrap_or_default().into_owned();
-        let client_tls = self.client.as_ref();
-        let client_tls =
-            client_tls.map(|(cert, key)| redis::ClientTlsConfig { client_cert: read(cert), client_key: read(key) });
-        redis::TlsCertificates { client_tls, root_cert: self.ca.as_ref().map(read) }
-    }
 }
 
 impl std::fmt::Debug for Tls {

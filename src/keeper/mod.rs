@@ -168,6 +168,7 @@ struct Keeper {
     end: Arc<End>,
     closed: bool,
     ending: bool,
+    process: u32,
     /// The first attempt to connect failed.
     unwanted: bool,
 }
@@ -207,6 +208,7 @@ impl Keeper {
             end,
             closed: false,
             ending: false,
+            process: std::process::id(),
             unwanted: false,
         }
     }
@@ -393,7 +395,8 @@ impl Keeper {
                 }
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
-                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.wakers.clone()));
+                let wakers = self.wakers.clone();
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.process, wakers));
                 lock(&self.leases).insert(id, shared.clone());
                 // No caller is left to take it: dropping it releases it.
                 let armed = Armed::new(shared, self.messages.clone());

@@ -42,13 +42,22 @@ const TAKEN: u8 = 1;
 const RECLAIMED: u8 = 2;
 
 impl Shared {
-    pub(crate) fn new(spec: Arc<Spec>, id: Id, token: u64, ticket: u64, deadline: Time, wakers: Arc<Wakers>) -> Self {
+    /// `process`: the keeper's.
+    pub(crate) fn new(
+        spec: Arc<Spec>,
+        id: Id,
+        token: u64,
+        ticket: u64,
+        deadline: Time,
+        process: u32,
+        wakers: Arc<Wakers>,
+    ) -> Self {
         Self {
             spec,
             id,
             token,
             ticket,
-            process: std::process::id(),
+            process,
             deadline: AtomicU64::new(deadline.0),
             taken: AtomicU8::new(WAITING),
             lost: OnceLock::new(),
@@ -213,7 +222,7 @@ mod tests {
 
     fn lease_until(deadline: Time) -> Shared {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
-        Shared::new(spec, 1, 7, 6, deadline, Wakers::of_this_process().unwrap())
+        Shared::new(spec, 1, 7, 6, deadline, std::process::id(), Wakers::of_this_process().unwrap())
     }
 
     // If the machine was suspended, or the keeper did not run.

@@ -8,16 +8,17 @@
 use std::io::{self, Read as _, Write as _};
 use std::time::Duration;
 
-use redis::ConnectionAddr;
 use rustix::event::PollFlags;
 use socket2::Socket;
 
 use super::refusals::{Meaning, meaning_of};
-use super::socket::{await_any, dial, dial_path};
+use super::socket::await_any;
 use super::stream::{Broken, Stream};
-use super::target::Endpoint;
+use super::target::{Address, Endpoint};
 use crate::clock::Time;
-use crate::error::{Cause, ConnectError};
+#[cfg(feature = "tls")]
+use crate::error::Cause;
+use crate::error::ConnectError;
 
 /// How long to wait for the server to send something by itself, and for the start of an encrypted connection.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -31,9 +32,9 @@ impl Endpoint {
     /// Certificates are read again for each connection: they may have changed.
     #[cfg(feature = "tls")]
     pub(super) fn encrypt(&self, mut stream: Stream) -> Result<Stream, ConnectError> {
-        if let ConnectionAddr::TcpTls { host, .. } = self.info.addr() {
+        if self.encrypted {
             let bad = |cause: String| ConnectError::Certificate { address: self.address.clone(), cause: cause.into() };
-            stream.encrypt(self.tls.begin(host).map_err(bad)?);
+            stream.encrypt(self.tls.begin(self.host()).map_err(bad)?);
         }
         Ok(stream)
     }
@@ -48,12 +49,10 @@ impl Endpoint {
         let agree = |stream: &mut Stream, by| stream.converse(by, |stream| Ok(!stream.is_handshaking()));
         let agreed = match agree(stream, (Time::now() + MOMENT).min(deadline)) {
             // A server that does not encrypt may wait for the end of a line.
-            Err(broken) if broken.is_silence() && Time::now() < deadline => {
-                match self.ask_anew(self.is_encrypted(), deadline) {
-                    Some(error) => return Err(error),
-                    None => agree(stream, deadline),
-                }
-            }
+            Err(broken) if broken.is_silence() && Time::now() < deadline => match self.knock(deadline) {
+                Some(error) => return Err(error),
+                None => agree(stream, deadline),
+            },
             agreed => agreed,
         };
         agreed.map_err(|broken| self.why_broken(&broken, deadline))
@@ -65,7 +64,7 @@ impl Endpoint {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
         let hung_up =
             matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof);
-        let heard = if hung_up { self.ask_anew(self.is_encrypted(), deadline) } else { None };
+        let heard = if hung_up { self.knock(deadline) } else { None };
         heard.unwrap_or_else(|| self.explain_broken(broken))
     }
 
@@ -86,10 +85,6 @@ impl Endpoint {
         None
     }
 
-    fn is_encrypted(&self) -> bool {
-        matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
-    }
-
     /// A server that hangs up on a client sends the reason before any request.
     fn overheard(&self, unasked: &[u8]) -> Option<ConnectError> {
         let unasked = String::from_utf8_lossy(unasked);
@@ -102,22 +97,21 @@ impl Endpoint {
     }
 
     /// What the server sends on a connection without a login. None if it tells nothing.
-    fn ask_anew(&self, encrypted: bool, deadline: Time) -> Option<ConnectError> {
-        let until = (Time::now() + MOMENT).min(deadline);
-        let mut socket = match self.info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => dial(host, *port, until),
-            ConnectionAddr::Unix(path) => dial_path(path, until),
-            _ => return None,
-        }
-        .ok()?;
-        if !encrypted && let Some(unasked) = hear(&mut socket, deadline) {
+    fn knock(&self, deadline: Time) -> Option<ConnectError> {
+        let mut socket = self.at.dial((Time::now() + MOMENT).min(deadline)).ok()?;
+        if !self.encrypted
+            && let Some(unasked) = hear(&mut socket, deadline)
+        {
             return self.overheard(&unasked);
         }
-        socket.write_all(if encrypted { b"PING\r\n" } else { CLIENT_HELLO }).ok()?;
+        if let Address::Path(_) = self.at {
+            return None;
+        }
+        socket.write_all(if self.encrypted { b"PING\r\n" } else { CLIENT_HELLO }).ok()?;
         match hear(&mut socket, deadline)?.first()? {
-            b'+' | b'-' if encrypted => Some(self.takes_plain()),
+            b'+' | b'-' if self.encrypted => Some(self.takes_plain()),
             // A handshake, or an alert.
-            0x16 | 0x15 if !encrypted => {
+            0x16 | 0x15 if !self.encrypted => {
                 Some(ConnectError::Encryption { address: self.address.clone(), expected: true })
             }
             _ => None,

@@ -11,6 +11,7 @@ mod setup;
 mod socket;
 mod stream;
 mod target;
+#[cfg(any(test, feature = "__test-hooks"))]
 mod values;
 mod wire;
 

@@ -1,19 +1,11 @@
 //! What servers say when they refuse a request, and what it means: the one place that knows their words.
 
-#[cfg(test)]
-use redis::{ErrorKind, RedisError};
-
-use self::Meaning::{
-    Broken, Database, Denied, Hello, Login, NotCluster, OtherLayout, Passing, ReadOnly, Rejected, WrongType,
-};
+use self::Meaning::{Database, Denied, Hello, Login, NotCluster, OtherLayout, Passing, ReadOnly, Rejected, WrongType};
 use crate::protocol::Failure;
 
 /// What a server means by an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// Nothing: the connection broke, or what came over it is not Redis's protocol.
-    #[cfg_attr(not(test), allow(dead_code))]
-    Broken,
     /// It refuses for the moment.
     Passing,
     /// It refuses writes: it is a replica, or lost its master.
@@ -37,9 +29,8 @@ pub(super) enum Meaning {
 }
 
 /// The words by which each meaning is known; the first that is found decides. A word in capitals begins the message. But up
-/// to Redis 6.2 the error of a command in a script arrives as `ERR Error running script … -OOM command not allowed`, and
-/// the library drops the first word of a refusal of SELECT: so the words are looked for everywhere in a message that
-/// begins with `ERR`.
+/// to Redis 6.2 the error of a command in a script arrives as `ERR Error running script … -OOM command not allowed`:
+/// so the words are looked for everywhere in a message that begins with `ERR`.
 const WORDS: &[(&str, Meaning)] = &[
     // A command that is unknown, renamed or disabled is quoted with its arguments, in which any other word may occur. Up
     // to Redis 6.2 the command is in backquotes, from 7.0 on in apostrophes.
@@ -52,10 +43,8 @@ const WORDS: &[(&str, Meaning)] = &[
     ("MISCONF", Passing),
     ("NOREPLICAS", Passing),
     ("BUSY", Passing),
-    ("is busy running a script", Passing), // SELECT
     ("UNKILLABLE", Passing),
     ("LOADING", Passing),
-    ("is loading the dataset", Passing), // SELECT
     ("max number of clients", Passing),
     // A slot that is moving; the first is said by scripts, in all versions.
     ("non local key", Passing),
@@ -71,7 +60,6 @@ const WORDS: &[(&str, Meaning)] = &[
     ("NOPERM", Denied),
     // From a script: in 7.0 alone without NOPERM.
     ("The user executing the script", Denied),
-    ("no permissions to run", Denied), // SELECT
     ("DB index is out of range", Database),
     ("SELECT is not allowed in cluster mode", Database),
     ("cluster support disabled", NotCluster),
@@ -79,29 +67,15 @@ const WORDS: &[(&str, Meaning)] = &[
     ("DENIED", Rejected),
 ];
 
-/// What the server means by this error, as the library tells it: the tests compare both.
-#[cfg(test)]
-pub(super) fn meaning(error: &RedisError) -> Meaning {
-    match error.kind() {
-        ErrorKind::RESP3NotSupported => return Hello,
-        ErrorKind::AuthenticationFailed => return Login,
-        ErrorKind::Server(_) | ErrorKind::Extension => {}
-        _ => return Broken,
-    }
-    let said = said(error);
-    let unknown = if said.starts_with("ERR") { Rejected } else { Passing };
-    meaning_of(&said).unwrap_or(unknown)
-}
-
 /// What the server means by this error, as it worded it.
-pub(super) fn meaning_of_error(said: &str) -> Meaning {
+pub(super) fn meaning(said: &str) -> Meaning {
     meaning_of(said).unwrap_or(if said.starts_with("ERR") { Rejected } else { Passing })
 }
 
 /// Why a request has no answer.
 pub(super) fn failure(said: &str) -> Failure {
-    match meaning_of_error(said) {
-        Broken | Passing | ReadOnly => Failure::Refused(said.into()),
+    match meaning(said) {
+        Passing | ReadOnly => Failure::Refused(said.into()),
         Login => Failure::Denied(said.into()),
         Denied => Failure::Denied(format!("{said}; the README lists the rights that are needed").into()),
         WrongType => Failure::WrongType(said.into()),
@@ -110,30 +84,17 @@ pub(super) fn failure(said: &str) -> Failure {
     }
 }
 
-/// The same of a line that came without a request.
+/// The same, if its words are known.
 pub(super) fn meaning_of(said: &str) -> Option<Meaning> {
     let anywhere = said.starts_with("ERR");
     let says = |word: &str| said.starts_with(word) || anywhere && said.contains(word);
     WORDS.iter().find(|(word, _)| says(word)).map(|(_, meaning)| *meaning)
 }
 
-/// The error as the server worded it, or as the system did.
-#[cfg(test)]
-pub(super) fn said(error: &RedisError) -> String {
-    match (error.code(), error.detail()) {
-        (Some(code), Some(detail)) => format!("{code} {}", detail.trim_end()),
-        _ => error.to_string(),
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    fn error(line: &str) -> RedisError {
-        redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap().extract_error().unwrap_err()
-    }
 
     // As servers say it, of the versions that are named.
     #[test]
@@ -150,7 +111,7 @@ mod tests {
             ("OOM command not allowed when used memory > 'maxmemory'.", Passing),
             ("ERR Error running script: @user_script:7: -OOM command not allowed when used memory", Passing), // 6
             ("ERR max number of clients reached", Passing),
-            ("ERR Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", Passing),
+            ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", Passing),
             ("ERR Script attempted to access a non local key in a cluster node", Passing),
             ("LATER a word that nobody knows yet", Passing),
             ("READONLY You can't write against a read only replica.", ReadOnly),
@@ -170,17 +131,56 @@ mod tests {
             ("ERR SELECT is not allowed in cluster mode", Database),
             ("ERR This instance has cluster support disabled", NotCluster),
         ] {
-            assert_eq!(meaning(&error(line)), means, "{line}");
-            assert_eq!(said(&error(line)), line.trim_end());
+            assert_eq!(meaning(line), means, "{line}");
         }
-        assert_eq!(meaning(&std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()), Broken);
     }
 
     // A name of a lock, a channel or a prefix may hold any word.
     #[test]
     fn what_a_server_quotes_is_not_what_it_means() {
         let quoted = "NOPERM this user has no permissions to access one of the keys: OOM WRONGTYPE";
-        assert_eq!(meaning(&error(quoted)), Denied);
-        assert_eq!(meaning(&error("LATER the key BUSY WRONGTYPE")), Passing);
+        assert_eq!(meaning(quoted), Denied);
+        assert_eq!(meaning("LATER the key BUSY WRONGTYPE"), Passing);
+    }
+
+    #[test]
+    fn a_failure_tells_what_is_worth_asking_again() {
+        for passing in [
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "READONLY You can't write against a read only replica.",
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+            "NOREPLICAS Not enough good replicas to write.",
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "UNKILLABLE Sorry the script already executed write commands against the dataset.",
+            "ERR Error running script: @user_script:1: Script attempted to access a non local key in a cluster node",
+            "ERR Error running script: @user_script:7: -OOM command not allowed when used memory > 'maxmemory'.",
+            "LOADING Redis is loading the dataset in memory",
+            "TRYAGAIN Multiple keys request during rehashing of slot",
+            "ASK 1 127.0.0.1:1",
+            "MOVED 1 127.0.0.1:1",
+            "CLUSTERDOWN The cluster is down",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "NOSCRIPT No matching script. Please use EVAL.",
+            "LATER a word that nobody knows yet",
+        ] {
+            let failure = failure(passing);
+            assert!(matches!(failure, Failure::Refused(_)), "{failure:?}");
+            let (_, what) = passing.split_once(' ').unwrap();
+            assert!(failure.cause().contains(what), "{failure:?} has lost {what:?}");
+        }
+        for denied in
+            ["NOAUTH Authentication required.", "NOPERM this user has no permissions to run the 'evalsha' command"]
+        {
+            assert!(matches!(failure(denied), Failure::Denied(_)), "{:?}", failure(denied));
+        }
+        for line in [
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+            "ERR Error running script: @user_script:7: WRONGTYPE Operation against a key",
+        ] {
+            assert!(matches!(failure(line), Failure::WrongType(_)), "{:?}", failure(line));
+        }
+        assert!(matches!(failure("ERR unknown command 'EVALSHA'"), Failure::Rejected(_)));
+        let other = failure("OTHERLAYOUT the lock is kept in layout 2");
+        assert!(matches!(other, Failure::OtherLayout(_)), "{other:?}");
     }
 }

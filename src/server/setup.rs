@@ -5,13 +5,9 @@
 //! user may run them, and subscribes.
 
 use std::borrow::Cow;
-use std::io;
 
-use redis::ConnectionAddr;
-
-use super::refusals::{Meaning, meaning_of_error};
+use super::refusals::{Meaning, meaning};
 use super::resp::Value;
-use super::socket::{dial, dial_path};
 use super::stream::{Broken, Stream};
 use super::target::Endpoint;
 use super::wire::Wire;
@@ -129,16 +125,15 @@ impl Endpoint {
         questions: &[Vec<&str>],
         deadline: Time,
     ) -> Result<(Stream, Vec<Value<'static>>), ConnectError> {
-        let settings = self.info.redis_settings();
         let mut hello = vec!["HELLO", "3"];
         let password = self.password()?;
-        let user = settings.username().filter(|user| !user.is_empty()).unwrap_or("default");
+        let user = self.user.as_deref().filter(|user| !user.is_empty()).unwrap_or("default");
         if let Some(password) = &password {
             hello.extend(["AUTH", user, password]);
         }
-        let database = settings.db().to_string();
+        let database = self.database.to_string();
         let mut commands = vec![hello];
-        if settings.db() != 0 {
+        if self.database != 0 {
             commands.push(vec!["SELECT", &database]);
         }
         let needed = commands.len();
@@ -161,7 +156,7 @@ impl Endpoint {
 
     /// A password in a file may have changed.
     fn password(&self) -> Result<Option<Cow<'_, str>>, ConnectError> {
-        let Some(path) = &self.password_file else { return Ok(self.info.redis_settings().password().map(Cow::from)) };
+        let Some(path) = &self.password_file else { return Ok(self.password.as_deref().map(Cow::from)) };
         match std::fs::read_to_string(path) {
             Ok(password) => Ok(Some(password.trim_end_matches(['\r', '\n']).to_owned().into())),
             Err(error) => {
@@ -172,12 +167,7 @@ impl Endpoint {
     }
 
     fn dial(&self, deadline: Time) -> Result<Stream, ConnectError> {
-        let dialled = match self.info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => dial(host, *port, deadline),
-            ConnectionAddr::Unix(path) => dial_path(path, deadline),
-            _ => Err(io::Error::other("an address of an unknown kind")),
-        };
-        match dialled {
+        match self.at.dial(deadline) {
             Ok(socket) => self.encrypt(Stream::new(socket)),
             Err(error) => Err(self.unreachable(&error.into())),
         }
@@ -197,7 +187,7 @@ impl Endpoint {
     /// is an answer.
     fn settled(&self, reply: &Value<'_>) -> Result<(), ConnectError> {
         match reply.error() {
-            Some(error) if matches!(meaning_of_error(&error), Meaning::Passing | Meaning::ReadOnly) => {
+            Some(error) if matches!(meaning(&error), Meaning::Passing | Meaning::ReadOnly) => {
                 Err(self.explain_line(&error))
             }
             _ => Ok(()),
@@ -223,7 +213,7 @@ impl Endpoint {
 
     /// The server's error, with its meaning.
     pub(super) fn explain_line(&self, error: &str) -> ConnectError {
-        self.explain_as(meaning_of_error(error), error.to_owned())
+        self.explain_as(meaning(error), error.to_owned())
     }
 
     pub(super) fn explain_as(&self, meaning: Meaning, cause: String) -> ConnectError {
@@ -239,7 +229,6 @@ impl Endpoint {
                 ConnectError::TooOld { address, version }
             }
             Meaning::Rejected | Meaning::WrongType | Meaning::OtherLayout => ConnectError::Refused { address, cause },
-            Meaning::Broken => ConnectError::Unreachable { address, cause },
         }
     }
 

@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use super::target::Address;
 use crate::clock::Time;
 
 /// How long an address may be silent before the next one is tried as well.
@@ -24,13 +25,17 @@ const FULL: Duration = Duration::from_millis(10);
 /// The number of look-ups that hang, in the whole process. No more are started while there are so many.
 const MOST_LOOKUPS: usize = 32;
 
-/// Connects to one of the addresses of a host.
-pub(super) fn dial(host: &str, port: u16, deadline: Time) -> io::Result<Socket> {
-    dial_first(look_up(host, port, deadline)?, deadline)
+impl Address {
+    /// A socket that is connected.
+    pub(super) fn dial(&self, deadline: Time) -> io::Result<Socket> {
+        match self {
+            Address::Node(node) => dial_first(look_up(&node.host, node.port, deadline)?, deadline),
+            Address::Path(path) => dial_path(path, deadline),
+        }
+    }
 }
 
-/// Connects to a socket in the file system.
-pub(super) fn dial_path(path: &Path, deadline: Time) -> io::Result<Socket> {
+fn dial_path(path: &Path, deadline: Time) -> io::Result<Socket> {
     loop {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
@@ -153,6 +158,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use crate::server::Node;
 
     fn soon() -> Time {
         Time::now() + Duration::from_secs(20)
@@ -201,12 +207,13 @@ mod tests {
     fn names_and_addresses_of_both_kinds_are_dialled() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        dial("localhost", port, soon()).unwrap();
-        dial("127.0.0.1", port, soon()).unwrap();
+        let dial = |host: &str, port| Address::Node(Node { host: host.into(), port }).dial(soon());
+        dial("localhost", port).unwrap();
+        dial("127.0.0.1", port).unwrap();
         if let Ok(listener) = TcpListener::bind("[::1]:0") {
-            dial("::1", listener.local_addr().unwrap().port(), soon()).unwrap();
+            dial("::1", listener.local_addr().unwrap().port()).unwrap();
         }
-        assert!(dial("nowhere.invalid", port, soon()).is_err());
+        assert!(dial("nowhere.invalid", port).is_err());
     }
 
     #[test]

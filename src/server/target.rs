@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use percent_encoding::percent_decode_str;
-use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion};
+use redis::{ConnectionAddr, ErrorKind, IntoConnectionInfo as _};
 
 use crate::error::ConnectError;
 use crate::protocol::{SCRIPTS, Source};
@@ -46,7 +46,7 @@ fn endpoints(addresses: &[String], default_port: u16, encrypted: bool) -> Result
                 Err(bad("its host has a character that no host has"))
             }
             host if host.contains(':') && !address.starts_with('[') => Err(bad("its IPv6 address has no brackets")),
-            _ => Endpoint::of_node(node, encrypted),
+            _ => Ok(Endpoint::of_node(node, encrypted)),
         }
     };
     addresses.iter().map(endpoint).collect()
@@ -61,16 +61,28 @@ impl fmt::Display for Node {
     }
 }
 
+/// Where a server listens.
+#[derive(Clone)]
+pub(super) enum Address {
+    Node(Node),
+    /// A socket in the file system.
+    Path(PathBuf),
+}
+
 /// One server and its login.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    pub(super) info: ConnectionInfo,
+    pub(super) at: Address,
+    pub(super) encrypted: bool,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    /// The file of the password, which is read at each connection and replaces that of the URL.
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) database: i64,
     /// Without user and password, for messages.
     pub(super) address: String,
     /// The digests of the scripts.
     pub(super) digests: Arc<[String]>,
-    /// The file of the password, which is read at each connection and replaces that of the URL.
-    pub(super) password_file: Option<PathBuf>,
     /// Which authorities to trust and which certificate to show, if the connection is encrypted.
     #[cfg(feature = "tls")]
     pub(super) tls: crate::Tls,
@@ -149,7 +161,7 @@ impl Target {
             sentinels: endpoints(sentinels, SENTINEL_PORT, encrypted)?,
             name: master.to_owned(),
             // The sentinels report its address.
-            master: Endpoint::of_node(Node { host: "master".into(), port: SERVER_PORT }, encrypted)?,
+            master: Endpoint::of_node(Node { host: "master".into(), port: SERVER_PORT }, encrypted),
         }))
     }
 
@@ -166,7 +178,7 @@ impl Target {
             Target::Sentinel(sentinels) => Some(&sentinels.master),
             Target::Cluster(seeds) => seeds.first(),
         };
-        endpoint.is_some_and(|endpoint| matches!(endpoint.info.addr(), ConnectionAddr::TcpTls { .. }))
+        endpoint.is_some_and(|endpoint| endpoint.encrypted)
     }
 
     /// Certificates for all servers, sentinels among them. Their connections are encrypted.
@@ -183,9 +195,7 @@ impl Target {
             if let Some(missing) = tls.missing() {
                 return Err(bad(missing));
             }
-            let client = redis::Client::build_with_tls(endpoint.info.clone(), tls.certificates())
-                .map_err(|error| bad(error.to_string()))?;
-            endpoint.info = client.get_connection_info().clone();
+            tls.begin(endpoint.host()).map_err(bad)?;
             endpoint.tls = tls.clone();
         }
         Ok(())
@@ -194,8 +204,7 @@ impl Target {
     /// The login at the servers of the locks.
     pub(crate) fn set_login(&mut self, user: &str, password: &str) {
         for server in self.servers() {
-            let settings = server.info.redis_settings().clone().set_username(user).set_password(password);
-            server.info = server.info.clone().set_redis_settings(settings);
+            (server.user, server.password) = (Some(user.to_owned()), Some(password.to_owned()));
         }
     }
 
@@ -230,39 +239,48 @@ impl fmt::Debug for Target {
 
 impl Endpoint {
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
-        #[cfg(not(feature = "tls"))]
-        if url.starts_with("rediss:") || url.starts_with("valkeys:") {
+        let encrypts = ["rediss:", "valkeys:"].iter().any(|scheme| url.starts_with(scheme));
+        if encrypts && !cfg!(feature = "tls") {
             return Err(bad("for connections that are encrypted fairlock must be built with its feature `tls`"));
         }
+        if encrypts && url.contains('#') {
+            return Err(bad("no certificate goes unchecked: name the authority of the server's instead of #insecure"));
+        }
+        // The library reads URLs. It need not know how to encrypt.
+        let plain = if encrypts { url.replacen("s:", ":", 1) } else { url.to_owned() };
         // The URL may have a password, and the library's message may quote the URL: so this has a message of its own.
-        let info = url.into_connection_info().map_err(|error| match error.kind() {
+        let info = plain.into_connection_info().map_err(|error| match error.kind() {
             ErrorKind::InvalidClientConfig => bad("its scheme or one of its parts is not known"),
             _ => bad("it is not a URL"),
         })?;
-        Ok(Self::of(info))
+        let at = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => Address::Node(Node { host: host.clone(), port: *port }),
+            ConnectionAddr::Unix(path) => Address::Path(path.clone()),
+            _ => return Err(bad("its scheme is not known")),
+        };
+        let settings = info.redis_settings();
+        Ok(Self {
+            user: settings.username().map(str::to_owned),
+            password: settings.password().map(str::to_owned),
+            database: settings.db(),
+            ..Self::of(at, encrypts, info.addr().to_string())
+        })
     }
 
     /// A server of this host and port, without a login.
-    fn of_node(Node { host, port }: Node, encrypted: bool) -> Result<Self, ConnectError> {
-        let address = match encrypted {
-            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-            false => ConnectionAddr::Tcp(host, port),
-        };
-        address.into_connection_info().map(Self::of).map_err(|error| bad(&error.to_string()))
+    fn of_node(node: Node, encrypted: bool) -> Self {
+        let address = ConnectionAddr::Tcp(node.host.clone(), node.port).to_string();
+        Self::of(Address::Node(node), encrypted, address)
     }
 
-    fn of(info: ConnectionInfo) -> Self {
-        let address = info.addr().to_string();
-        let settings = info
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name("fairlock", env!("CARGO_PKG_VERSION"));
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
+    fn of(at: Address, encrypted: bool, address: String) -> Self {
         Self {
-            info,
+            at,
+            encrypted,
             address,
+            user: None,
+            password: None,
+            database: 0,
             digests: digests(),
             password_file: None,
             #[cfg(feature = "tls")]
@@ -272,34 +290,17 @@ impl Endpoint {
 
     /// The same user and settings at another address.
     pub(crate) fn at(&self, node: &Node) -> Self {
-        let address = match self.info.addr() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
-                host: node.host.clone(),
-                port: node.port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
-            },
-            _ => ConnectionAddr::Tcp(node.host.clone(), node.port),
-        };
-        Self { info: self.info.clone().set_addr(address), address: node.to_string(), ..self.clone() }
+        Self { at: Address::Node(node.clone()), address: node.to_string(), ..self.clone() }
     }
 
     /// Its address, if it has a host and a port.
     pub(crate) fn node(&self) -> Option<Node> {
-        match self.info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                Some(Node { host: host.clone(), port: *port })
-            }
-            _ => None,
-        }
+        if let Address::Node(node) = &self.at { Some(node.clone()) } else { None }
     }
 
     /// Its host, which a node leaves out when it names itself.
     pub(crate) fn host(&self) -> &str {
-        match self.info.addr() {
-            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
-            _ => "127.0.0.1",
-        }
+        if let Address::Node(node) = &self.at { &node.host } else { "127.0.0.1" }
     }
 }
 
@@ -345,15 +346,15 @@ mod tests {
         else {
             panic!("sentinels")
         };
-        let (master, sentinel) = (sentinels.master.info.redis_settings(), sentinels.sentinels[0].info.redis_settings());
-        assert_eq!((master.username(), master.password(), master.db()), (Some("u"), Some("p@"), 3));
+        let (master, sentinel) = (&sentinels.master, &sentinels.sentinels[0]);
+        assert_eq!((master.user.as_deref(), master.password.as_deref(), master.database), (Some("u"), Some("p@"), 3));
         assert_eq!(sentinels.name, "m/n");
-        assert_eq!((sentinel.username(), sentinel.password(), sentinel.db()), (None, Some("x"), 0));
+        assert_eq!((sentinel.user.as_deref(), sentinel.password.as_deref(), sentinel.database), (None, Some("x"), 0));
         let url = "redis+sentinel://a/m?sentinel_user=s&sentinel_password=x";
         let Target::Sentinel(sentinels) = Target::parse(url).unwrap() else { panic!("sentinels") };
-        let (master, sentinel) = (sentinels.master.info.redis_settings(), sentinels.sentinels[0].info.redis_settings());
-        assert_eq!((master.username(), master.password()), (None, None));
-        assert_eq!((sentinel.username(), sentinel.password()), (Some("s"), Some("x")));
+        let (master, sentinel) = (&sentinels.master, &sentinels.sentinels[0]);
+        assert_eq!((master.user.as_deref(), master.password.as_deref()), (None, None));
+        assert_eq!((sentinel.user.as_deref(), sentinel.password.as_deref()), (Some("s"), Some("x")));
     }
 
     #[test]
@@ -392,13 +393,12 @@ mod tests {
                 Target::Server(server) => std::slice::from_ref(server),
                 Target::Cluster(seeds) => seeds,
                 Target::Sentinel(sentinels) => {
-                    assert_eq!(sentinels.sentinels[0].info.redis_settings().username(), None);
+                    assert_eq!(sentinels.sentinels[0].user, None);
                     std::slice::from_ref(&sentinels.master)
                 }
             };
             for server in servers {
-                let settings = server.info.redis_settings();
-                assert_eq!((settings.username(), settings.password()), (Some("u"), Some("p")), "{url}");
+                assert_eq!((server.user.as_deref(), server.password.as_deref()), (Some("u"), Some("p")), "{url}");
             }
         }
         assert_eq!(Endpoint::parse("redis://u:secret@h:1").unwrap().to_string(), "h:1");

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::refusals::{Meaning, failure, meaning_of_error};
+use super::refusals::{Meaning, failure, meaning};
 use super::resp::{Command, Value, put};
 use super::stream::{Broken, Stream};
 use super::target::Node;
@@ -286,7 +286,7 @@ impl Reply {
         if redirects && let Some(node) = words.nth(1).and_then(Node::parse) {
             return Reply::Elsewhere { node, asking: error.starts_with("ASK ") };
         }
-        match meaning_of_error(error) {
+        match meaning(error) {
             Meaning::ReadOnly => Reply::Replica(error.into()),
             _ => Reply::Result(Err(failure(error))),
         }

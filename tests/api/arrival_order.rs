@@ -10,11 +10,11 @@ use tokio::sync::Mutex;
 
 const ARRIVALS: usize = 1000;
 
+const SERVERS_CLOCK: &str = include_str!("../../lua/lib/time.lua");
+
 /// The server's own clock, and a stopped one: all arrivals in the same microsecond.
 const CLOCKS: [&str; 2] = [
-    "local time = redis.call('TIME')
-     local raw = time[1] * 1000000 + time[2]
-     ",
+    SERVERS_CLOCK,
     "local raw = 1700000000000000
      ",
 ];
@@ -93,6 +93,21 @@ fn a_thousand_arrivals_in_one_write_are_served_in_order() {
         assert_eq!(scripts.holder(), None);
         keys_left(&server);
     }
+}
+
+#[test]
+fn a_ticket_is_the_microsecond_of_its_arrival() {
+    let server = RedisServer::start();
+    let mut scripts = Scripts::load(&server, SERVERS_CLOCK);
+    let time = |raw: &mut Connection| {
+        let (seconds, micros): (u64, u64) = cmd("TIME").query(raw).unwrap();
+        seconds * 1_000_000 + micros
+    };
+    let _: Vec<u8> = scripts.acquire("first.1").query(&mut scripts.raw).unwrap();
+    let before = time(&mut scripts.raw);
+    let reply: Vec<u8> = scripts.acquire("second.1").query(&mut scripts.raw).unwrap();
+    let arrived = before..=time(&mut scripts.raw);
+    assert!(arrived.contains(&number(&reply, "ticket")), "{} is not in {arrived:?}", number(&reply, "ticket"));
 }
 
 #[tokio::test]

@@ -220,3 +220,29 @@ async fn of_several_sentinels_the_one_that_answers_is_heard() {
     let url = format!("redis+sentinel://{},127.0.0.1:{}/main", silent.local_addr().unwrap(), sentinel.port());
     assert_error!(refusal(&url).await, UnknownMaster, "main");
 }
+
+/// An operator changes the password at the server and in the file. Nobody loses a place or a lease.
+#[tokio::test]
+async fn a_password_in_a_file_is_read_again_at_each_connection() {
+    let server = RedisServer::builder().plain().user("worker", "on >first ~* &* +@all").start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    let builder = || Client::builder().url(&server.admin_url()).login_from_file("worker", &file);
+    let error = soon(builder().connect()).await.map(|_| ()).unwrap_err();
+    assert_error!(error, Authentication, file.to_str().unwrap());
+
+    std::fs::write(&file, "first\n").unwrap();
+    let client = soon(builder().connect()).await.unwrap();
+    let lock = client.lock("lock").unwrap();
+    let guard = soon(lock.acquire().into_future()).await.unwrap();
+    let mut raw = server.raw();
+    let () = cmd("ACL").arg(&["SETUSER", "worker", "resetpass", ">second"]).query(&mut raw).unwrap();
+    let _: u32 = cmd("CLIENT").arg(&["KILL", "USER", "worker"]).query(&mut raw).unwrap();
+    eventually_async("the old password is refused", SOON, async || {
+        lock.trouble().await.unwrap().is_some_and(|trouble| trouble.contains("WRONGPASS"))
+    })
+    .await;
+    std::fs::write(&file, "second").unwrap();
+    soon(guard.release()).await.unwrap();
+    soon(lock.acquire().into_future()).await.unwrap().release().await.unwrap();
+}

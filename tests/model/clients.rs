@@ -137,10 +137,13 @@ impl Client {
         self.farewells.iter().any(|farewell| farewell.id == id)
     }
 
-    pub fn leave(&mut self, from: usize, count: usize) -> Request {
+    pub fn leave(&mut self, from: usize, count: usize, twice: bool) -> Request {
         let to = self.waiters.len().min(from + count);
-        let ids: Vec<String> = self.waiters.drain(from..to).map(|waiter| waiter.id).collect();
+        let mut ids: Vec<String> = self.waiters.drain(from..to).map(|waiter| waiter.id).collect();
         ids.iter().for_each(|id| self.no_longer_wants(id));
+        if twice {
+            ids.push(ids[0].clone());
+        }
         Request::Leave { ids }
     }
 

@@ -14,6 +14,8 @@ use testkit::{RedisServer, SOON};
 const CLOCK: &str = "local raw = tonumber(redis.call('GET', 'test-clock'))\n";
 const KINDS: [&str; 2] = ["lock", "waiters"];
 const NAME: &str = "m";
+/// What is answered where the server's memory is full.
+pub const NO_MEMORY: &str = "OOM";
 
 /// All data under the lock's keys, with their TTLs.
 const DUMP: &str = "
@@ -114,23 +116,70 @@ impl Driver {
 
     /// Runs the request at `time`.
     pub fn run(&mut self, time: u64, batch: usize, request: &Request) -> Result<Outcome, String> {
-        let (name, arguments) = encode(request);
-        let (source, digest) = &self.scripts[&(batch, name)];
-        let clock = cmd("SET").arg("test-clock").arg(time).clone();
-        let asked = [clock, self.keyed("EVALSHA", digest, &arguments), self.keyed("EVALSHA", &self.dump, &[])];
-        let loads = [source, DUMP].map(|script| cmd("SCRIPT").arg("LOAD").arg(script).clone());
-        let replies = self.ask_all(&asked);
-        match (&replies[1], &replies[2]) {
-            (Value::Error(error), _) if error.starts_with("NOSCRIPT") => {
-                self.ask(&loads);
-                self.run(time, batch, request)
+        self.run_between(&[], time, batch, request)
+    }
+
+    /// The same while the server has less memory than it needs.
+    pub fn run_without_memory(&mut self, time: u64, batch: usize, request: &Request) -> Result<Outcome, String> {
+        let limit = |bytes| cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).clone();
+        self.run_between(&[limit(1), limit(0)], time, batch, request)
+    }
+
+    fn run_between(&mut self, around: &[Cmd], time: u64, batch: usize, request: &Request) -> Result<Outcome, String> {
+        match self.call(around, time, batch, request) {
+            (Value::Error(error), dump) if error.starts_with(NO_MEMORY) => {
+                let (answer, messages) = (Answer { word: NO_MEMORY.into(), ..Answer::default() }, vec![]);
+                Ok(Outcome { answer, messages, found: found(&dump) })
             }
             (Value::Error(error), _) => Err(format!("the script failed: {error}")),
             (reply, dump) => {
                 let messages = std::mem::take(&mut self.messages);
-                Ok(Outcome { answer: answer(reply), messages, found: found(dump) })
+                Ok(Outcome { answer: answer(&reply), messages, found: found(&dump) })
             }
         }
+    }
+
+    /// The script's reply and the dump after it, with the first half of these commands before them, the others after them.
+    fn call(&mut self, around: &[Cmd], time: u64, batch: usize, request: &Request) -> (Value, Value) {
+        let (name, arguments) = encode(request);
+        let (source, digest) = &self.scripts[&(batch, name)];
+        let loads = [source, DUMP].map(|script| cmd("SCRIPT").arg("LOAD").arg(script).clone());
+        let (first, then) = around.split_at(around.len() / 2);
+        let mut asked = vec![cmd("SET").arg("test-clock").arg(time).clone()];
+        asked.extend_from_slice(first);
+        asked.push(self.keyed("EVALSHA", digest, &arguments));
+        asked.extend_from_slice(then);
+        asked.push(self.keyed("EVALSHA", &self.dump, &[]));
+        let mut replies = self.ask_all(&asked);
+        let (dump, reply) = (replies.pop().expect("a dump"), replies.swap_remove(1 + first.len()));
+        if matches!(&reply, Value::Error(error) if error.starts_with("NOSCRIPT")) {
+            self.ask(&loads);
+            return self.call(around, time, batch, request);
+        }
+        (reply, dump)
+    }
+
+    /// The error with which the request fails, if it does.
+    pub fn refusal(&mut self, time: u64, request: &Request) -> Option<String> {
+        match self.call(&[], time, 100, request).0 {
+            Value::Error(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Runs this Lua text on the lock's keys.
+    pub fn edit(&mut self, lua: &str) {
+        self.ask(&[self.keyed("EVAL", lua, &[])]);
+    }
+
+    /// What is stored, as it is.
+    pub fn stored(&mut self) -> impl PartialEq + use<> {
+        let (fields, queue) = (cmd("HGETALL").arg(&self.keys[0]).clone(), cmd("DUMP").arg(&self.keys[1]).clone());
+        let replies = self.ask(&[fields, queue]);
+        let bytes = |value: &Value| bytes(value).map(<[u8]>::to_vec);
+        let fields: BTreeMap<_, _> =
+            items(&replies[0]).chunks(2).map(|pair| (bytes(&pair[0]), bytes(&pair[1]))).collect();
+        (fields, bytes(&replies[1]))
     }
 
     pub fn found(&mut self) -> Found {

@@ -76,7 +76,7 @@ pub struct State {
 }
 
 /// A waiter's options.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub struct Terms {
     pub lease: u64,
     pub liveness: u64,

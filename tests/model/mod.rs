@@ -9,6 +9,7 @@ pub mod clients;
 pub mod driver;
 mod lock;
 pub mod promises;
+pub mod singles;
 pub mod walks;
 pub mod world;
 

@@ -1,63 +1,81 @@
 //! Random walks of the scripts beside the model.
 
 use std::cell::{Cell, RefCell};
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use proptest::test_runner::{
-    Config, FailurePersistence, FileFailurePersistence, PersistedSeed, RngAlgorithm, TestCaseError, TestError,
-    TestRunner,
-};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRunner};
 
 use super::driver::Driver;
-use super::world::{World, case};
+use super::world::{Case, Checked, World, case};
 
 const REGRESSIONS: &str = "tests/model/regressions.txt";
 
+/// A case that failed once.
+pub struct Regression {
+    /// The mutant that it shows.
+    pub name: String,
+    pub case: Case,
+}
+
 /// The cases that failed once.
-pub fn regressions() -> FileFailurePersistence {
-    FileFailurePersistence::Direct(REGRESSIONS)
-}
-
-/// For walks that are expected to fail, whose findings are not recorded.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ReadOnly {
-    /// The cases that failed once.
-    All,
-    One(PersistedSeed),
-}
-
-/// The cases that failed once, each with the break that it shows.
-pub fn named_regressions() -> Vec<(PersistedSeed, String)> {
+pub fn regressions() -> Vec<Regression> {
     let text = std::fs::read_to_string(REGRESSIONS).expect("the list of cases");
-    let cases = text.lines().filter(|line| line.starts_with("xs "));
-    let named =
-        cases.map(|line| line.split_once(" # ").and_then(|(seed, what)| Some((seed, what.split_once(": ")?.1))));
-    named
-        .map(|case| case.expect("xs SEED # NUMBER: NAME"))
-        .map(|(seed, name)| (seed.parse().expect("a seed"), name.to_owned()))
+    let cases = text.split("\n\n").filter_map(|paragraph| paragraph.strip_prefix("# "));
+    cases
+        .map(|paragraph| {
+            let (name, case) = paragraph.split_once('\n').expect("# NAME, and a case below it");
+            let case = ron::from_str(case).unwrap_or_else(|error| panic!("{name}: {error}"));
+            Regression { name: name.to_owned(), case }
+        })
         .collect()
 }
 
-impl FailurePersistence for ReadOnly {
-    fn load_persisted_failures2(&self, source_file: Option<&'static str>) -> Vec<PersistedSeed> {
-        match self {
-            Self::All => regressions().load_persisted_failures2(source_file),
-            Self::One(seed) => vec![seed.clone()],
+/// The paragraph of a case in the list.
+pub fn paragraph(name: &str, case: &Case) -> String {
+    let lines = ron::ser::PrettyConfig::new().depth_limit(2).indentor("  ");
+    format!("# {name}\n{}\n", ron::ser::to_string_pretty(case, lines).expect("a case can be written"))
+}
+
+/// Adds a case to the list.
+pub fn keep(name: &str, case: &Case) {
+    let mut file = std::fs::OpenOptions::new().append(true).open(REGRESSIONS).expect("the list of cases");
+    write!(file, "\n{}", paragraph(name, case)).expect("the list can be written");
+}
+
+/// What is wrong where this case happens, if anything is, and after how many steps.
+pub fn replay(driver: &mut Driver, case: &Case, by_model: bool) -> (usize, Option<String>) {
+    let mut world = World::new(driver, case, by_model);
+    let outcome = caught(|| world.run(case));
+    (world.steps, outcome.err())
+}
+
+/// What scripts that are broken on purpose leave behind may be nothing that can be read.
+pub fn caught(check: impl FnOnce() -> Checked) -> Checked {
+    catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| Err("it panicked".into()))
+}
+
+/// What is left of a case without all the steps that may go: halves first, single steps in the end.
+pub fn shrunk(mut case: Case, mut still: impl FnMut(&Case) -> bool) -> Case {
+    let mut chunk = case.ops.len().div_ceil(2);
+    while chunk > 0 {
+        let mut end = case.ops.len();
+        let before = end;
+        while end > 0 {
+            let start = end.saturating_sub(chunk);
+            let mut without = case.clone();
+            without.ops.drain(start..end);
+            if still(&without) {
+                case = without;
+            }
+            end = start;
+        }
+        // One step may go only after a later one has gone.
+        if chunk > 1 || case.ops.len() == before {
+            chunk /= 2;
         }
     }
-
-    fn save_persisted_failure2(&mut self, _: Option<&'static str>, _: PersistedSeed, _: &dyn std::fmt::Debug) {}
-
-    fn box_clone(&self) -> Box<dyn FailurePersistence> {
-        Box::new(self.clone())
-    }
-
-    fn eq(&self, other: &dyn FailurePersistence) -> bool {
-        other.as_any().is::<Self>()
-    }
-
-    fn as_any(&self) -> &dyn std::any::Any {
-        self
-    }
+    case
 }
 
 pub fn config(steps: usize) -> Config {
@@ -72,6 +90,12 @@ pub fn config(steps: usize) -> Config {
     }
 }
 
+/// What a walk found to be wrong.
+pub struct Failure {
+    pub message: String,
+    pub case: Option<Case>,
+}
+
 /// Runs cases until one fails or this many steps are taken. The steps taken, and what failed.
 pub fn explore(
     mut runner: TestRunner,
@@ -79,27 +103,25 @@ pub fn explore(
     steps: usize,
     batch: usize,
     by_model: bool,
-) -> (usize, Option<String>) {
+) -> (usize, Option<Failure>) {
     let (taken, failed, driver) = (Cell::new(0), Cell::new(false), RefCell::new(driver));
     let outcome = runner.run(&case(batch), |case| {
         // A failure is made small whatever it takes.
         if taken.get() >= steps && !failed.get() {
             return Ok(());
         }
-        let mut driver = driver.borrow_mut();
-        let mut world = World::new(&mut driver, &case, by_model);
-        let outcome = world.run(&case);
+        let (steps, wrong) = replay(&mut driver.borrow_mut(), &case, by_model);
         if !failed.get() {
-            taken.set(taken.get() + world.steps);
+            taken.set(taken.get() + steps);
         }
-        outcome.map_err(|message| {
+        wrong.map_or(Ok(()), |message| {
             failed.set(true);
-            TestCaseError::fail(message)
+            Err(TestCaseError::fail(message))
         })
     });
     let failure = outcome.err().map(|error| match error {
-        TestError::Fail(reason, case) => format!("{reason}\nafter {} operations: {:?}", case.ops.len(), case.ops),
-        TestError::Abort(reason) => reason.to_string(),
+        TestError::Fail(reason, case) => Failure { message: reason.to_string(), case: Some(case) },
+        TestError::Abort(reason) => Failure { message: reason.to_string(), case: None },
     });
     (taken.get(), failure)
 }

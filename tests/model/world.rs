@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::clients::Client;
-use super::driver::{Driver, Found, Outcome, Saved};
+use super::driver::{Driver, Found, NO_MEMORY, Outcome, Saved};
 use super::promises::{Turn, Witness, repeated};
-use super::{Answer, Lock, Memory, Request, Terms};
+use super::{Answer, Lock, Memory, Message, Request, Terms};
 
 const SECOND: u64 = 1_000_000;
 const HOUR: u64 = 3600 * SECOND;
@@ -19,7 +20,7 @@ const CLIENTS: usize = 5;
 
 // ---- what may happen ----
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Case {
     terms: Vec<Terms>,
     /// How many dead heads one script looks at. A small limit is reached often.
@@ -29,7 +30,7 @@ pub struct Case {
     drain: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub enum Op {
     Ask {
         who: usize,
@@ -41,6 +42,13 @@ pub enum Op {
     Pass(Pass),
     /// The server's clock is set.
     Step(i64),
+    /// A client asks for leases, and for a liveness, as another does.
+    Reconsider {
+        who: usize,
+        like: usize,
+    },
+    /// The server's memory is full, or is so no longer.
+    Full(bool),
     /// A process dies, and another takes its place.
     Die(usize),
     /// A process stops to be heard of, and one that had stopped goes on in its place.
@@ -54,21 +62,35 @@ pub enum Op {
     Restore(usize),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub enum What {
-    Acquire { wait: bool, claim: bool },
+    Acquire {
+        wait: bool,
+        claim: bool,
+    },
     Enter(usize),
     Heartbeat,
     Renew(usize),
     Release(usize),
-    Leave { from: usize, count: usize },
+    Leave {
+        from: usize,
+        count: usize,
+        /// Whether the first is named twice.
+        twice: bool,
+    },
     Farewell(usize),
-    Break { current: bool, force: bool },
-    Inspect { after: usize, count: usize },
+    Break {
+        current: bool,
+        force: bool,
+    },
+    Inspect {
+        after: usize,
+        count: usize,
+    },
     Boast,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Fate {
     Answered,
     Twice,
@@ -77,7 +99,7 @@ pub enum Fate {
     AllLost,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub enum Pass {
     Micros(u64),
     Heartbeats(u64),
@@ -87,7 +109,7 @@ pub enum Pass {
 }
 
 /// The end of …
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[allow(clippy::enum_variant_names)] // Each is an end of something else.
 pub enum Moment {
     Lease,
@@ -102,7 +124,7 @@ fn what() -> impl Strategy<Value = What> {
         12 => Just(What::Heartbeat),
         10 => (0..3usize).prop_map(What::Renew),
         10 => (0..3usize).prop_map(What::Release),
-        3 => (0..4usize, 1..4usize).prop_map(|(from, count)| What::Leave { from, count }),
+        3 => (0..4usize, 1..4usize, prop::bool::weighted(0.2)).prop_map(|(from, count, twice)| What::Leave { from, count, twice }),
         5 => (0..4usize).prop_map(What::Farewell),
         3 => any::<(bool, bool)>().prop_map(|(current, force)| What::Break { current, force }),
         2 => (0..4usize, 1..4usize).prop_map(|(after, count)| What::Inspect { after, count }),
@@ -138,10 +160,12 @@ fn op() -> impl Strategy<Value = Op> {
         60 => prop_oneof![0..4usize, 0..200usize].prop_map(Op::Late),
         220 => pass().prop_map(Op::Pass),
         12 => step.prop_map(Op::Step),
+        8 => (0..CLIENTS, 0..CLIENTS).prop_map(|(who, like)| Op::Reconsider { who, like }),
+        8 => prop::bool::weighted(0.1).prop_map(Op::Full),
         12 => (0..CLIENTS).prop_map(Op::Die),
         12 => (0..CLIENTS).prop_map(Op::Pause),
         20 => Just(Op::Settle),
-        4 => (0..5usize).prop_map(Op::Delete),
+        10 => (0..2usize).prop_map(Op::Delete),
         3 => Just(Op::FlushScripts),
         3 => Just(Op::FlushAll),
         8 => Just(Op::Save),
@@ -182,6 +206,7 @@ pub struct World<'a> {
     /// Of the server's clock against it.
     offset: i64,
     batch: usize,
+    full: bool,
     /// Whether the model is asked, or only the promises.
     by_model: bool,
     pub steps: usize,
@@ -225,6 +250,7 @@ impl<'a> World<'a> {
             now: START,
             offset: 0,
             batch: case.batch,
+            full: false,
             by_model,
             steps: 0,
             terms: case.terms.clone(),
@@ -272,6 +298,12 @@ impl<'a> World<'a> {
                 self.witness.stepped(u64::try_from(offset - self.offset).unwrap_or(0));
                 self.offset = offset;
             }
+            Op::Reconsider { who, like } => {
+                // The heartbeat is the client's own: the pace of the clock rests on it.
+                let Terms { lease, liveness, buffer, .. } = self.terms[*like];
+                self.clients[*who].terms = Terms { lease, liveness, buffer, ..self.clients[*who].terms };
+            }
+            Op::Full(full) => self.full = *full,
             Op::Die(who) => self.clients[*who] = self.born(*who),
             Op::Pause(who) => {
                 let next = if self.paused.len() < 2 { self.born(*who) } else { self.paused.pop_front().unwrap() };
@@ -340,7 +372,7 @@ impl<'a> World<'a> {
             What::Enter(which) if waiters > 0 => client.enter(which % waiters),
             What::Renew(which) if holds > 0 => client.renew(now, which % holds),
             What::Release(which) if holds > 0 => client.release(which % holds),
-            What::Leave { from, count } if waiters > 0 => client.leave(from % waiters, count),
+            What::Leave { from, count, twice } if waiters > 0 => client.leave(from % waiters, count, twice),
             What::Farewell(which) if !client.farewells.is_empty() => {
                 client.give_back(&client.farewells[which % client.farewells.len()])
             }
@@ -379,7 +411,7 @@ impl<'a> World<'a> {
             repeated(&request, &outcome, &second)?;
             outcome = second;
         }
-        if matches!(fate, Fate::Answered | Fate::Twice) {
+        if matches!(fate, Fate::Answered | Fate::Twice) && outcome.answer.word != NO_MEMORY {
             self.clients[who].learn(self.now, &request, &outcome.answer);
         }
         Ok(outcome.answer)
@@ -401,6 +433,19 @@ impl<'a> World<'a> {
         self.witness.expired(time, found);
     }
 
+    /// What the model answers. A server whose memory is full takes nobody in and gives up nothing that it has.
+    fn turn(&mut self, time: u64, request: &Request) -> (Answer, Vec<Message>) {
+        let mut after = self.model.clone();
+        let (answer, messages) = after.turn(time, request, self.batch, self.driver.queue());
+        let writes = matches!(request, Request::Acquire { .. }) && answer.word != "refused";
+        // What is left of lost data goes before anything is written, and the server lets the rest through then.
+        if self.full && writes && !self.model.is_partial() {
+            return (Answer { word: NO_MEMORY.into(), ..Answer::default() }, vec![]);
+        }
+        self.model = after;
+        (answer, messages)
+    }
+
     /// One step: the request goes to the scripts and to the model, and everything is compared.
     fn send(&mut self, request: Request, pushes: bool) -> Checked<Outcome> {
         self.steps += 1;
@@ -408,8 +453,12 @@ impl<'a> World<'a> {
         self.expire(time);
         self.log.push((time, Event::Asked(request.clone(), None)));
         let before = self.model.clone();
-        let (answer, messages) = self.model.turn(time, &request, self.batch, self.driver.queue());
-        let outcome = self.driver.run(time, self.batch, &request)?;
+        let (answer, messages) = self.turn(time, &request);
+        let outcome = if self.full {
+            self.driver.run_without_memory(time, self.batch, &request)?
+        } else {
+            self.driver.run(time, self.batch, &request)?
+        };
         self.log.pop();
         self.log.push((time, Event::Asked(request.clone(), Some(outcome.answer.clone()))));
         if !matches!(request, Request::Inspect { .. }) {
@@ -436,6 +485,7 @@ impl<'a> World<'a> {
             request: &request,
             outcome: &outcome,
             batch: self.batch,
+            full: self.full,
         })?;
 
         for (channel, text) in outcome.messages.iter().filter(|_| pushes) {
@@ -485,12 +535,15 @@ impl<'a> World<'a> {
 
     /// No more faults: everybody who is up gives back what it has and waits for the rest, and gets it in time (I5).
     fn drain(&mut self) -> Checked {
+        self.full = false;
         let longest = |of: fn(&Terms) -> u64| self.terms.iter().map(of).max().unwrap();
         let (lease, window) = (longest(|terms| terms.lease), longest(|terms| terms.liveness + terms.buffer));
         let heartbeat = self.terms.iter().map(|terms| terms.heartbeat).min().unwrap();
         let slack = longest(|terms| 4 * terms.heartbeat);
         let (start, mut recover) = (self.now, 0);
-        let limit = |recover: u64| lease.max(recover) + window + slack;
+        let waiters: usize = self.clients.iter().map(|client| client.waiters.len()).sum();
+        let turns = heartbeat * waiters as u64;
+        let limit = |recover: u64| lease.max(recover) + window + slack + turns;
         let busy = |client: &Client| !client.waiters.is_empty() || !client.holds.is_empty();
         // Whoever was told of a lease that ends in hours opens a recovery for as long. That is not watched to its end.
         let patience = 2 * limit(0);

@@ -1,10 +1,12 @@
 //! Mutants of the scripts against the model, within this process and without a build.
 
-use proptest::test_runner::{Config, FailurePersistence, RngAlgorithm, TestRng, TestRunner};
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use crate::list::Mutant;
 use crate::model::driver::Driver;
-use crate::model::walks::{ReadOnly, config, explore, named_regressions};
+use crate::model::singles::SINGLES;
+use crate::model::walks::{Regression, caught, config, explore, keep, paragraph, regressions, replay, shrunk};
+use crate::model::world::Case;
 
 /// Steps against the model, and against the promises alone. A mutant that takes more steps needs a case in the list of
 /// regressions.
@@ -18,6 +20,9 @@ pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
     }
     let broken = mutant.map(Mutant::applied).transpose()?;
     let mut driver = driver(mutant, broken.as_deref());
+    if let Some((name, _)) = SINGLES.iter().find(|(_, case)| caught(|| case(&mut driver)).is_err()) {
+        return Ok(Some(format!("single case: {name}")));
+    }
     let [by_model, by_promises] = [true, false].map(|by_model| notice(&mut driver, by_model));
     Ok(by_model.map(|step| match by_promises {
         Some(other) => format!("model at step {step}, promises at step {other}"),
@@ -31,14 +36,21 @@ pub(crate) fn breaks_a_promise(mutant: &Mutant) -> bool {
     notice(&mut driver(Some(mutant), Some(&broken)), false).is_some()
 }
 
-/// After how many steps something is wrong, if it is.
+/// After how many steps something is wrong, if it ever is: in the cases that failed once, or on a walk.
 fn notice(driver: &mut Driver, by_model: bool) -> Option<usize> {
+    let mut replayed = 0;
+    for regression in regressions() {
+        let (taken, wrong) = replay(driver, &regression.case, by_model);
+        replayed += taken;
+        if wrong.is_some() {
+            return Some(replayed);
+        }
+    }
     let steps = STEPS[usize::from(!by_model)];
     // The same seed each time, so that a finding is repeatable.
     let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"scripts go wrong");
-    let config = Config { failure_persistence: Some(Box::new(ReadOnly::All)), ..config(steps) };
-    let (taken, failure) = explore(TestRunner::new_with_rng(config, seed), driver, steps, 3, by_model);
-    failure.map(|_| taken)
+    let (taken, failure) = explore(TestRunner::new_with_rng(config(steps), seed), driver, steps, 3, by_model);
+    failure.map(|_| replayed + taken)
 }
 
 fn driver(mutant: Option<&Mutant>, broken: Option<&str>) -> Driver {
@@ -48,25 +60,36 @@ fn driver(mutant: Option<&Mutant>, broken: Option<&str>) -> Driver {
     })
 }
 
-/// Errors in the list of regressions: each case must pass, and fail with the mutant that it names.
+/// What is wrong with the list of the cases that failed once: each must pass, and fail with the mutant that it names.
 pub(crate) fn stale_cases(mutants: &[Mutant]) -> Vec<String> {
     let mut whole = driver(None, None);
     let mut stale = Vec::new();
-    for (seed, name) in named_regressions() {
+    for Regression { name, case } in regressions() {
         let Some(mutant) = mutants.iter().find(|mutant| mutant.name == name) else {
-            stale.push(format!("{name}: no such break"));
+            stale.push(format!("{name}: no such mutant"));
             continue;
         };
         let broken = mutant.applied().expect("the list is up to date");
-        let fails = |driver: &mut Driver| {
-            let persistence = Some(Box::new(ReadOnly::One(seed.clone())) as Box<dyn FailurePersistence>);
-            // The case alone, and no others.
-            let runner = TestRunner::new(Config { failure_persistence: persistence, cases: 0, ..config(0) });
-            explore(runner, driver, usize::MAX, 3, true).1.is_some()
-        };
+        let fails = |driver: &mut Driver| replay(driver, &case, true).1.is_some();
         if fails(&mut whole) || !fails(&mut driver(Some(mutant), Some(&broken))) {
             stale.push(name);
         }
     }
     stale
+}
+
+/// Walks new ways until one shows the mutant, and adds the case to those that failed once. How many steps that took.
+pub(crate) fn find_case(mutant: &Mutant, steps: usize) -> Option<usize> {
+    let broken = mutant.applied().expect("the list is up to date");
+    let (mut whole, mut driver) = (driver(None, None), driver(Some(mutant), Some(&broken)));
+    let (taken, failure) = explore(TestRunner::new(config(steps)), &mut driver, steps, 3, true);
+    let case = failure?.case?;
+    if let Some(wrong) = replay(&mut whole, &case, true).1 {
+        panic!("the scripts fail as they are: {wrong}\n{}", paragraph("NAME OF ITS MUTANT", &case));
+    }
+    let mut shows =
+        |case: &Case| replay(&mut driver, case, true).1.is_some() && replay(&mut whole, case, true).1.is_none();
+    let case = shrunk(case, &mut shows);
+    keep(&mutant.name, &case);
+    Some(taken)
 }

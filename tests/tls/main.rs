@@ -243,3 +243,34 @@ fn the_command_line_takes_certificates_from_files() {
     assert!(output.status.code() == Some(125), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/ca.pem"), "{output:?}");
 }
+
+/// A certificate that is about to end is renewed in its file, and at the server.
+#[tokio::test]
+async fn certificates_in_files_are_read_again_at_each_connection() {
+    let encrypted = Encrypted::start("127.0.0.1");
+    let file = |name: &str| encrypted.certificates.files.path().join(name);
+    let write = |identity: &Identity| {
+        std::fs::write(file("own.pem"), &identity.certificate).unwrap();
+        std::fs::write(file("own.key"), &identity.key).unwrap();
+    };
+    write(&encrypted.certificates.authority.issues("client"));
+    let tls = Tls::new().ca_certificate_file(file("ca.pem")).client_certificate_files(file("own.pem"), file("own.key"));
+    let client = Client::builder().url(&encrypted.url()).tls(tls).connect().await.unwrap();
+    let lock = client.lock("x").unwrap();
+    let cut = || {
+        let mut raw = encrypted.server.raw();
+        let _: u32 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut raw).unwrap();
+    };
+    // The file is damaged while somebody writes it: whoever waits goes on to wait, and is back when it is whole.
+    let guard = soon(lock.acquire().into_future()).await.unwrap();
+    let waiting = soon(lock.enqueue().into_future()).await.unwrap();
+    write(&Authority::new().issues("client"));
+    cut();
+    testkit::eventually_async("the server refuses the certificate", testkit::SOON, async || {
+        lock.trouble().await.unwrap().is_some_and(|trouble| trouble.contains("no encrypted connection"))
+    })
+    .await;
+    write(&encrypted.certificates.authority.issues("client"));
+    guard.release().await.unwrap();
+    soon(waiting).await.unwrap().release().await.unwrap();
+}

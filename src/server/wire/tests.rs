@@ -4,7 +4,8 @@ use std::os::unix::net::UnixStream;
 use super::*;
 
 const CHANNEL: &str = "fairlock:client:c";
-const LEFT: &str = "*1\r\n$4\r\nleft\r\n";
+/// A packed list of one text. Each character is a byte, see [`bytes`].
+const LEFT: &str = "$6\r\n\u{91}\u{a4}left\r\n";
 const PUSH: &str =
     ">3\r\n$7\r\nmessage\r\n$17\r\nfairlock:client:c\r\n$42\r\ngrant c.7 12 3 4 secret fairlock:{x}:queue\r\n";
 
@@ -15,6 +16,11 @@ fn pair() -> (Wire, UnixStream) {
     theirs.set_nonblocking(true).unwrap();
     let digests = SCRIPTS.iter().map(|script| format!("digest-of-{}", script.name)).collect();
     (Wire::new(Stream::new(ours.into()), digests), theirs)
+}
+
+/// What goes over the wire: each character is a byte.
+fn bytes(text: &str) -> Vec<u8> {
+    text.chars().map(|character| u8::try_from(character).unwrap()).collect()
 }
 
 fn keys() -> Arc<LockKeys> {
@@ -63,7 +69,8 @@ fn confirmed(kind: &str, channel: &str) -> String {
 #[test]
 fn each_reply_finds_its_request_wherever_the_bytes_are_cut() {
     let unasked = confirmed("sunsubscribe", "gone");
-    let answers = [PUSH, LEFT, &unasked, PUSH, &confirmed("ssubscribe", "s"), PUSH, &unasked, LEFT, PUSH].concat();
+    let answers =
+        bytes(&[PUSH, LEFT, &unasked, PUSH, &confirmed("ssubscribe", "s"), PUSH, &unasked, LEFT, PUSH].concat());
     for cut in 0..answers.len() {
         let (mut wire, mut theirs) = pair();
         wire.send(1, leave(), &CHANNEL.into(), false);
@@ -72,7 +79,7 @@ fn each_reply_finds_its_request_wherever_the_bytes_are_cut() {
         assert_eq!(wire.flush(), Ok(true));
         let mut heard = Vec::new();
         for piece in [&answers[..cut], &answers[cut..]] {
-            theirs.write_all(piece.as_bytes()).unwrap();
+            theirs.write_all(piece).unwrap();
             let (said, end) = said(&mut wire);
             assert_eq!(end, None);
             heard.extend(said);
@@ -110,17 +117,17 @@ fn a_script_that_the_server_forgot_is_sent_whole() {
     wire.send(1, leave(), &CHANNEL.into(), false);
     wire.send(2, leave(), &CHANNEL.into(), true);
     assert_eq!(wire.flush(), Ok(true));
-    assert!(arrived(&mut theirs).contains("$6\r\nASKING\r\n*9\r\n$7\r\nEVALSHA\r\n"));
+    assert!(arrived(&mut theirs).contains("$6\r\nASKING\r\n*6\r\n$7\r\nEVALSHA\r\n"));
     theirs.write_all(b"-NOSCRIPT No matching script.\r\n+OK\r\n-NOSCRIPT No matching script.\r\n").unwrap();
     assert_eq!(said(&mut wire), (vec![], None));
     assert!(wire.wants_write());
     assert_eq!(wire.flush(), Ok(true));
     let again = arrived(&mut theirs);
     let text = SCRIPTS[leave().script()].text;
-    assert!(again.starts_with(&format!("*9\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len())));
-    assert!(again.contains("*1\r\n$6\r\nASKING\r\n*9\r\n$4\r\nEVAL\r\n"));
+    assert!(again.starts_with(&format!("*6\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len())));
+    assert!(again.contains("*1\r\n$6\r\nASKING\r\n*6\r\n$4\r\nEVAL\r\n"));
     // A server that does not know the text that it was given says so.
-    theirs.write_all(format!("{LEFT}+OK\r\n-NOSCRIPT No matching script.\r\n").as_bytes()).unwrap();
+    theirs.write_all(&bytes(&format!("{LEFT}+OK\r\n-NOSCRIPT No matching script.\r\n"))).unwrap();
     let (said, end) = said(&mut wire);
     assert_eq!((&*said[0], end), ("1: Left", None));
     assert!(said[1].starts_with("2: Refused(\"NOSCRIPT"), "{said:?}");
@@ -161,7 +168,7 @@ fn a_subscription_that_is_refused_is_told_in_its_turn() {
     assert!(out.starts_with("*2\r\n$10\r\nSSUBSCRIBE\r\n$1\r\na\r\n"), "{out}");
     assert!(out.ends_with("*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nb\r\n"), "{out}");
     let answers = format!("-MOVED 7 h:1\r\n{LEFT}{}", confirmed("subscribe", "b"));
-    theirs.write_all(answers.as_bytes()).unwrap();
+    theirs.write_all(&bytes(&answers)).unwrap();
     let expected = ["not subscribed a: at h:1", "1: Left", "subscribed b"].map(str::to_owned);
     assert_eq!(said(&mut wire), (expected.to_vec(), None));
 }
@@ -206,7 +213,7 @@ fn replicas_are_asked_after_something_was_written() {
     wire.wait_replicas(1, &keys(), 2, Duration::from_millis(1500));
     assert_eq!(wire.flush(), Ok(true));
     assert!(arrived(&mut theirs).contains("digest-of-leave"));
-    theirs.write_all(LEFT.as_bytes()).unwrap();
+    theirs.write_all(&bytes(LEFT)).unwrap();
     assert_eq!(said(&mut wire), (vec![], None));
     assert_eq!(wire.flush(), Ok(true));
     assert_eq!(arrived(&mut theirs), "*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$4\r\n1500\r\n");
@@ -224,7 +231,7 @@ fn replicas_are_asked_after_something_was_written() {
     }
     for (answer, result) in [("-ERR a\r\n", "Refused(\"ERR a\")"), ("+a\r\n", "Rejected(\"a reply that is not")] {
         wire.wait_replicas(3, &keys(), 1, Duration::ZERO);
-        theirs.write_all(format!("{LEFT}{answer}").as_bytes()).unwrap();
+        theirs.write_all(&bytes(&format!("{LEFT}{answer}"))).unwrap();
         let (said, _) = said(&mut wire);
         assert!(said[0].starts_with(&format!("3: Err({result}")), "{said:?}");
     }
@@ -257,7 +264,7 @@ fn what_came_before_the_end_is_told() {
     let (mut wire, mut theirs) = pair();
     wire.send(1, leave(), &CHANNEL.into(), false);
     assert_eq!(wire.flush(), Ok(true));
-    theirs.write_all(format!("{LEFT}{PUSH}$7\r\nunf").as_bytes()).unwrap();
+    theirs.write_all(&bytes(&format!("{LEFT}{PUSH}$7\r\nunf"))).unwrap();
     drop(theirs);
     let mut heard = Vec::new();
     let cause = loop {
@@ -272,6 +279,23 @@ fn what_came_before_the_end_is_told() {
     assert!(cause.contains("closed the connection") || cause.contains("reset"), "{cause}");
     wire.send(2, leave(), &CHANNEL.into(), false);
     assert!(wire.flush().is_err());
+}
+
+/// The last words fill the buffer, so that they are read together with the end.
+#[test]
+fn last_words_that_come_with_the_end_are_told() {
+    let (mut wire, mut theirs) = pair();
+    let room = wire.stream.frames.space().len();
+    let mut words = PUSH.repeat(room / PUSH.len() - 1);
+    let filler = room - words.len() - "+\r\n".len();
+    words += &format!("+{}\r\n", "x".repeat(filler));
+    assert_eq!(words.len(), room);
+    wire.send(1, leave(), &CHANNEL.into(), false);
+    theirs.write_all(words.as_bytes()).unwrap();
+    drop(theirs);
+    let (said, end) = said(&mut wire);
+    assert_eq!((said.len(), end.is_some()), (room / PUSH.len(), true));
+    assert!(said[said.len() - 1].starts_with("1: Rejected"), "{said:?}");
 }
 
 /// A server that talks without an end gets its share, and no more.

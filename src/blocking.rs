@@ -1,0 +1,68 @@
+//! Waiting for a future on the spot.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake};
+use std::thread::{Thread, current, park};
+
+/// Wakes one thread and does nothing else. A mutex with a condition variable would wake it into the mutex that the waking
+/// thread still holds, which costs both of them system calls.
+struct Sleeper {
+    thread: Thread,
+    /// Parking may end without a reason, and code of the future may park on its own account.
+    woken: AtomicBool,
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            self.thread.unpark();
+        }
+    }
+}
+
+/// Polls the future on this thread until it resolves.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let sleeper = Arc::new(Sleeper { thread: current(), woken: AtomicBool::new(false) });
+    let waker = sleeper.clone().into();
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        while !sleeper.woken.swap(false, Ordering::AcqRel) {
+            park();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wake_ups_are_heard_also_before_and_beside_the_sleep() {
+        let (mut polls, mut woken) = (0, None::<std::thread::JoinHandle<()>>);
+        let future = std::future::poll_fn(|context| {
+            polls += 1;
+            // Somebody else's token: it must not count as a wake-up, nor take one away.
+            current().unpark();
+            let waker = context.waker().clone();
+            match polls {
+                1 => waker.wake(),
+                2 => woken = Some(std::thread::spawn(move || waker.wake())),
+                _ => return Poll::Ready(()),
+            }
+            park();
+            Poll::Pending
+        });
+        block_on(future);
+        assert_eq!((polls, woken.is_some()), (3, true));
+    }
+}
