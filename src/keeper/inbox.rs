@@ -5,22 +5,28 @@
 //! The sender queues its message, then checks whether the keeper sleeps. The keeper announces that it sleeps, then
 //! checks the queue once more. The fences between these steps make sure that at least one of them sees the other.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// The keeper's end.
 pub(super) struct Inbox<T> {
-    queue: Receiver<T>,
-    /// A message that was found just before the keeper went to sleep.
-    found: Option<T>,
-    bell: Arc<Bell>,
+    shared: Arc<Shared<T>>,
+    /// Messages that were taken out of the queue, oldest first.
+    taken: VecDeque<T>,
 }
 
 /// The senders' end.
-pub(crate) struct Outbox<T>(Arc<(Sender<T>, Arc<Bell>)>);
+pub(crate) struct Outbox<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    /// None when the keeper has ended. The keeper never waits for this lock: a sender may lose its processor while it holds
+    /// the lock, for seconds if its priority is low, and renewals must go out meanwhile (I12).
+    queue: Mutex<Option<VecDeque<T>>>,
+    bell: Bell,
+}
 
 impl<T> std::fmt::Debug for Outbox<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -41,16 +47,19 @@ struct Bell {
 }
 
 pub(super) fn inbox<T>() -> io::Result<(Outbox<T>, Inbox<T>)> {
-    let (sender, queue) = channel();
-    let bell = Arc::new(Bell { sleeps: AtomicBool::new(false), sound: sound::Sound::new()? });
-    Ok((Outbox(Arc::new((sender, bell.clone()))), Inbox { queue, found: None, bell }))
+    let bell = Bell { sleeps: AtomicBool::new(false), sound: sound::Sound::new()? };
+    let shared = Arc::new(Shared { queue: Mutex::new(Some(VecDeque::new())), bell });
+    Ok((Outbox(shared.clone()), Inbox { shared, taken: VecDeque::new() }))
 }
 
 impl<T> Outbox<T> {
     /// Fails if the keeper has ended, which drops the message.
     pub(crate) fn send(&self, message: T) -> Result<(), ()> {
-        let (sender, bell) = &*self.0;
-        sender.send(message).map_err(drop)?;
+        let Shared { queue, bell } = &*self.0;
+        match &mut *queue.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(queue) => queue.push_back(message),
+            None => return Err(()),
+        }
         fence(Ordering::SeqCst);
         if bell.sleeps.load(Ordering::Relaxed) && bell.sleeps.swap(false, Ordering::Relaxed) {
             bell.sound.ring();
@@ -60,33 +69,52 @@ impl<T> Outbox<T> {
 }
 
 impl<T> Inbox<T> {
+    /// None if there is no message, or while a sender holds the lock. That sender rings the bell if the keeper has gone to
+    /// sleep by then.
     pub(super) fn next(&mut self) -> Option<T> {
-        self.found.take().or_else(|| self.queue.try_recv().ok())
+        if self.taken.is_empty() {
+            let mut queue = match self.shared.queue.try_lock() {
+                Ok(queue) => Some(queue),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if let Some(queue) = queue.as_deref_mut().and_then(Option::as_mut) {
+                std::mem::swap(queue, &mut self.taken);
+            }
+        }
+        self.taken.pop_front()
     }
 
     /// From now on senders ring the bell. False if there is a message already.
     pub(super) fn fall_asleep(&mut self) -> bool {
-        self.bell.sleeps.store(true, Ordering::Relaxed);
+        let Bell { sleeps, .. } = &self.shared.bell;
+        sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        self.found = self.next();
-        if self.found.is_some() {
-            self.bell.sleeps.store(false, Ordering::Relaxed);
-        }
-        self.found.is_none()
+        let Some(message) = self.next() else { return true };
+        self.taken.push_front(message);
+        self.shared.bell.sleeps.store(false, Ordering::Relaxed);
+        false
     }
 
     /// `rung`: the bell has rung and can be read.
     pub(super) fn wake_up(&self, rung: bool) {
-        self.bell.sleeps.store(false, Ordering::Relaxed);
+        self.shared.bell.sleeps.store(false, Ordering::Relaxed);
         if rung {
-            self.bell.sound.silence();
+            self.shared.bell.sound.silence();
         }
+    }
+}
+
+impl<T> Drop for Inbox<T> {
+    fn drop(&mut self) {
+        // Messages are dropped after the lock is given back: those that carry a lease send another one.
+        let _rest = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
 impl<T> AsFd for Inbox<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.sound.as_fd()
+        self.shared.bell.sound.as_fd()
     }
 }
 
@@ -154,6 +182,8 @@ mod sound {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use std::sync::mpsc::channel;
+
     use super::*;
 
     /// Sleeps until the bell rings. False if it did not ring in time.
@@ -197,6 +227,20 @@ mod tests {
         fn inbox() -> (Outbox<u64>, Inbox<u64>) {
             super::inbox().unwrap()
         }
+    }
+
+    #[test]
+    fn keeper_never_waits_for_a_sender() {
+        let (outbox, mut inbox) = inbox().unwrap();
+        outbox.send(1).unwrap();
+        // A sender that lost its processor with the lock in its hand.
+        let held = outbox.0.queue.lock().unwrap();
+        assert_eq!(inbox.next(), None);
+        assert!(inbox.fall_asleep());
+        drop(held);
+        outbox.send(2).unwrap();
+        inbox.wake_up(true);
+        assert_eq!([inbox.next(), inbox.next(), inbox.next()], [Some(1), Some(2), None]);
     }
 
     #[test]
