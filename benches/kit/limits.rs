@@ -83,7 +83,7 @@ pub const LIMITS: &[Limit] = &[
     most("cycle beside SET NX PX + DEL, split", "×", 1.35).short(1.75, WAKE_UPS),
     most("hand-off beside the same scripts, split", "×", 1.2).short(1.7, WAKE_UPS),
     most("hand-off beside PUBLISH to push, split", "×", 1.8).short(2.05, WAKE_UPS),
-    most("system calls of a cycle", "", 14.0).short(25.0, WAKE_UPS),
+    most("system calls of a cycle", "", 14.0).short(26.0, WAKE_UPS),
     most("context switches of a cycle", "", 5.0).short(6.2, WAKE_UPS),
     most("threads of a client", "", 1.0),
     most("threads of a process beside those of its clients", "", 1.0),

@@ -42,7 +42,7 @@ const TAKEN: u8 = 1;
 const RECLAIMED: u8 = 2;
 
 impl Shared {
-    /// `process`: that of the keeper.
+    /// `process`: the keeper's.
     pub(crate) fn new(
         spec: Arc<Spec>,
         id: Id,

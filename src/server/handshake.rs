@@ -48,7 +48,7 @@ impl Endpoint {
     pub(super) fn shake_hands(&self, stream: &mut Stream, deadline: Time) -> Result<(), ConnectError> {
         let agree = |stream: &mut Stream, by| stream.converse(by, |stream| Ok(!stream.is_handshaking()));
         let agreed = match agree(stream, (Time::now() + MOMENT).min(deadline)) {
-            // One that does not encrypt may wait for the end of a line.
+            // A server that does not encrypt may wait for the end of a line.
             Err(broken) if broken.is_silence() && Time::now() < deadline => match self.knock(deadline) {
                 Some(error) => return Err(error),
                 None => agree(stream, deadline),
@@ -85,7 +85,7 @@ impl Endpoint {
         None
     }
 
-    /// A server that hangs up on a client says why before it is asked for anything.
+    /// A server that hangs up on a client sends the reason before any request.
     fn overheard(&self, unasked: &[u8]) -> Option<ConnectError> {
         let unasked = String::from_utf8_lossy(unasked);
         let line = unasked.lines().next()?.strip_prefix('-')?;
@@ -96,7 +96,7 @@ impl Endpoint {
         ConnectError::Encryption { address: self.address.clone(), expected: false }
     }
 
-    /// What the server says to a connection without a login. None: nothing that tells.
+    /// What the server sends on a connection without a login. None if it tells nothing.
     fn knock(&self, deadline: Time) -> Option<ConnectError> {
         let mut socket = self.at.dial((Time::now() + MOMENT).min(deadline)).ok()?;
         if !self.encrypted

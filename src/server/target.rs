@@ -69,21 +69,21 @@ pub(super) enum Address {
     Path(PathBuf),
 }
 
-/// One server, and as whom to go there.
+/// One server and its login.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(super) at: Address,
     pub(super) encrypted: bool,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
-    /// Where the password is read at each connection, instead.
+    /// The file of the password, which is read at each connection and replaces that of the URL.
     pub(super) password_file: Option<PathBuf>,
     pub(super) database: i64,
-    /// Without user and password: for messages.
+    /// Without user and password, for messages.
     pub(super) address: String,
     /// The digests of the scripts.
     pub(super) digests: Arc<[String]>,
-    /// Whom to believe, and what to show, where the connection is encrypted.
+    /// Which authorities to trust and which certificate to show, if the connection is encrypted.
     #[cfg(feature = "tls")]
     pub(super) tls: crate::Tls,
 }
@@ -160,7 +160,7 @@ impl Target {
         Ok(Target::Sentinel(Sentinels {
             sentinels: endpoints(sentinels, SENTINEL_PORT, encrypted)?,
             name: master.to_owned(),
-            // Its address is what the sentinels say.
+            // The sentinels report its address.
             master: Endpoint::of_node(Node { host: "master".into(), port: SERVER_PORT }, encrypted),
         }))
     }
@@ -248,7 +248,7 @@ impl Endpoint {
         }
         // The library reads URLs. It need not know how to encrypt.
         let plain = if encrypts { url.replacen("s:", ":", 1) } else { url.to_owned() };
-        // The URL may hold a password, and the library's message may quote the URL: say it in our own words.
+        // The URL may have a password, and the library's message may quote the URL: so this has a message of its own.
         let info = plain.into_connection_info().map_err(|error| match error.kind() {
             ErrorKind::InvalidClientConfig => bad("its scheme or one of its parts is not known"),
             _ => bad("it is not a URL"),

@@ -54,7 +54,7 @@ async fn the_rights_of_the_readme_are_enough() {
     keys_left(&server);
 }
 
-/// Who lacks one of them is told so by the server.
+/// The server refuses a user that lacks one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_of_the_rights_of_the_readme_is_needed() {
     let rights = least_rights("pw", false);
@@ -81,7 +81,7 @@ async fn each_of_the_rights_of_the_readme_is_needed() {
             _ = using => refused(),
             () = eventually_async("it is used or refused", SOON, async || refused()) => true,
         };
-        // Whoever uses everything ends all connections, this test's too.
+        // A client that uses every command ends all connections, including this test's.
         let _: () = redis::cmd("FLUSHALL").query(&mut server.raw()).unwrap();
         if !lacked {
             needless.push(right);

@@ -12,7 +12,7 @@ const ARRIVALS: usize = 1000;
 
 const SERVERS_CLOCK: &str = include_str!("../../lua/lib/time.lua");
 
-/// The server's own clock, and one that stands still: all arrivals in the same microsecond.
+/// The server's own clock, and a stopped one: all arrivals in the same microsecond.
 const CLOCKS: [&str; 2] = [
     SERVERS_CLOCK,
     "local raw = 1700000000000000
@@ -44,7 +44,7 @@ impl Scripts {
         call
     }
 
-    /// An acquire of somebody of whom the server knows nothing, in the order of the script's header.
+    /// An acquire of a client that the server does not know, in the order of the script's header.
     fn acquire(&self, id: &str) -> redis::Cmd {
         let minute = "60000000";
         let about = ["channel", "secret", "label", "owner"];
@@ -87,7 +87,7 @@ fn a_thousand_arrivals_in_one_write_are_served_in_order() {
                 scripts.call("release", &[&[id.as_str()], &["0"; 7][..]].concat()).query(&mut scripts.raw).unwrap();
             tokens.push(number(&reply, "token"));
         }
-        // The last release granted to nobody.
+        // The last release granted the lock to no waiter.
         tokens.pop();
         assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
         assert_eq!(scripts.holder(), None);
@@ -155,7 +155,7 @@ async fn a_short_timeout_beside_a_long_one_costs_it_nothing() {
 
     let (short, long) = (Duration::from_secs(3), Duration::from_secs(600));
     let far_lock = far.lock_with("queue", options()).unwrap();
-    // The short ones stand before and behind the long one, of the same and of another client.
+    // The short ones are before and behind the long one, and belong to the same and to another client.
     let before = lock.enqueue().timeout(short).await.unwrap();
     let stays = far_lock.enqueue().timeout(long).await.unwrap();
     let behind = [
@@ -175,7 +175,7 @@ async fn a_short_timeout_beside_a_long_one_costs_it_nothing() {
         }
     }
 
-    // Who gave up leaves in the background.
+    // A waiter that gave up leaves in the background.
     eventually_async("only the long ones wait", SOON, async || lock.inspect().await.unwrap().waiting == 2).await;
     let queue = lock.inspect().await.unwrap().queue;
     let tickets: Vec<u64> = queue.iter().map(|waiter| waiter.ticket).collect();

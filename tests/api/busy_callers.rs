@@ -19,7 +19,7 @@ use tracing::span;
 
 /// Long enough that a keeper is given its turn on a machine whose every core is burnt by several tests.
 const LEASE: Duration = Duration::from_secs(6);
-/// Where nobody burns anything.
+/// Without busy threads.
 const SHORT: Duration = Duration::from_secs(3);
 
 /// The helper processes of this file: what they do to themselves must not disturb the test that looks on.
@@ -95,7 +95,7 @@ async fn block_in_events(url: &str) {
     std::future::pending::<()>().await;
 }
 
-/// Looks on from another client, with somebody waiting who would be granted a lease that was lost for a moment.
+/// Observes from another client with a waiter, which would be granted a lease that was lost for a moment.
 async fn keeps_its_lease(role: &str, begins: &str, lease: Duration) {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_subscriber_that_blocks_on_the_callers_events_loses_no_lease() {
     keeps_its_lease("block in events", "blocked in an event", SHORT).await;
 }
 
-/// A waker that blocks whoever calls it until this is opened.
+/// A waker that blocks its caller until this is opened.
 #[derive(Default)]
 struct Gate {
     /// How many are inside, and whether it is open.
@@ -177,7 +177,7 @@ fn wait_with<F: Future + Unpin>(waker: &Waker, future: &mut F) {
     assert!(Pin::new(future).poll(&mut Context::from_waker(waker)).is_pending());
 }
 
-/// What a caller awaits is told while wakers of others of the same client block, each of them for longer than a lease.
+/// A caller hears its answers while wakers of others of the same client block, each of them for longer than a lease.
 #[tokio::test]
 async fn wakers_that_block_cost_nobody_a_lease_nor_a_wake_up() {
     const BLOCKED: usize = 4;
@@ -199,7 +199,7 @@ async fn wakers_that_block_cost_nobody_a_lease_nor_a_wake_up() {
         waits.push(waiting);
         wanted.release().await.unwrap();
     }
-    // A call, while the server cannot have answered it, and one who awaits the loss of a lease.
+    // A call that the server cannot have answered, and a caller that awaits the loss of a lease.
     server.stop();
     let mut renewal = Box::pin(guard.renew());
     wait_with(&waker, &mut renewal);
@@ -238,7 +238,7 @@ async fn a_waker_that_panics_harms_nobody_else() {
     wait_with(&waker, &mut acquire);
     let mut lost = Box::pin(wanted.held().lost());
     wait_with(&waker, &mut lost);
-    // Without a word of the keeper: the one who lets go is not the one who awaits that.
+    // Without the keeper: one task releases, and another awaits that.
     drop(wanted);
     testkit::eventually("both have panicked", SOON, || panics.0.load(Ordering::Relaxed) == 2);
 

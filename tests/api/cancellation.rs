@@ -24,7 +24,7 @@ fn everywhere() -> Vec<Case> {
 
 /// Each request that a future sends, and its reply.
 fn own_wires(case: &Case) -> Vec<Wire> {
-    // What was granted has no position, and nobody asks for it.
+    // A granted waiter has no position, and is not asked for it.
     if case.what == What::Position && case.queue == Queue::Free {
         return vec![];
     }
@@ -80,7 +80,7 @@ fn dropped_after_each_poll_under_a_passing_error() {
 #[test]
 fn dropped_when_a_request_or_its_reply_does_not_come_through() {
     let cases = times(everywhere(), own_wires, |case, wire| (case.wire, case.moment) = (wire, Moment::Struck));
-    // Only who holds the lock can release it.
+    // Only a holder can release the lock.
     let cases = times(
         cases,
         |_| vec![()],
@@ -133,7 +133,7 @@ fn granted_and_dropped_before_it_is_taken() {
     run_all(and_last(cases), Crowd::once);
 }
 
-/// Scripts are what can run late and matter.
+/// Only scripts can be executed late with an effect.
 fn scripts(case: &Case) -> Vec<Wire> {
     let requests = own_wires(case).into_iter();
     requests.filter(|wire| matches!(wire, Wire::Request(word) if !fairlock::testing::digest(word).is_empty())).collect()

@@ -22,7 +22,7 @@ fn child() {
     });
 }
 
-/// As long as the last handle waits for what is to be given back.
+/// How long the last handle waits for pending releases.
 const LAST_DROP: Duration = Duration::from_millis(250);
 /// The exit code of a process in which that was not enough.
 const GAVE_UP: i32 = 3;
@@ -70,7 +70,7 @@ fn two_hundred_processes_that_end_with_a_drop_leave_no_lease() {
     keys_left(&server);
 }
 
-/// The answer to what is given back does not come: the end of the last handle waits for it, as long as it says.
+/// The answer to a pending release does not come: the drop of the last handle waits for it, as long as documented.
 #[tokio::test]
 async fn the_last_handle_waits_for_what_is_given_back() {
     let server = RedisServer::start();
@@ -131,7 +131,7 @@ async fn dropped_acquires_leave_the_queue() {
     drop(poll_once(&mut attempt));
     drop(attempt);
 
-    // Granted, and nobody has polled it since.
+    // Granted, and not polled since.
     guard.release().await.unwrap();
     eventually_async("it is granted", SOON, async || waiting().await == 0).await;
     assert_eq!(behind.position().await.unwrap(), 0);
@@ -192,7 +192,7 @@ async fn a_closed_client_tells_everybody_and_gives_everything_back() {
     keys_left(&server);
 }
 
-/// While the server stands still, no release can have reached it: what is heard now is heard before.
+/// While the server hangs no release can have reached it: a loss that is reported now is reported before.
 #[tokio::test]
 async fn a_closed_client_tells_its_guards_before_it_gives_back() {
     let server = RedisServer::start();
@@ -210,7 +210,7 @@ async fn a_closed_client_tells_its_guards_before_it_gives_back() {
     assert!(matches!(refused, Err(AcquireError::Fault(Fault::Closed))));
 
     server.cont();
-    // What could not be given back then is given back now.
+    // The release that could not be sent then is sent now.
     keys_left(&server);
     let other = connect(&server).await.lock_with("lock", quiet()).unwrap();
     assert_eq!(other.break_lease(token).await.unwrap(), BreakOutcome::Unknown);

@@ -167,7 +167,7 @@ async fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     let mut raw = server.raw();
     let () = cmd("ACL").arg("SETUSER").arg("worker").arg("off").query(&mut raw).unwrap();
     let _: u32 = cmd("CLIENT").arg("KILL").arg("USER").arg("worker").query(&mut raw).unwrap();
-    // Whoever comes now has nothing to lose.
+    // A client that comes now has nothing to lose.
     let newcomer = async || soon(client.lock("other").unwrap().acquire().into_future()).await.map(|_| ()).unwrap_err();
     match newcomer().await {
         AcquireError::Fault(Fault::Connect(ConnectError::Authentication { .. })) => {}

@@ -21,7 +21,7 @@ async fn lock(server: &RedisServer, options: LockOptions) -> Lock {
     Client::connect(&server.url()).await.unwrap().lock_with("lock", options).unwrap()
 }
 
-/// Without a renewal, the holder hears that its lease is lost before anybody else can be granted.
+/// Without a renewal the holder hears that its lease is lost before another waiter can be granted the lock.
 #[tokio::test]
 async fn a_lease_that_is_not_renewed_by_hand_is_lost_before_it_is_over() {
     let lease = Duration::from_secs(6);
@@ -35,7 +35,7 @@ async fn a_lease_that_is_not_renewed_by_hand_is_lost_before_it_is_over() {
     let lost = soon(guard.lost()).await;
     assert!(called.elapsed() >= lease / 3, "after {:?} of {lease:?}", called.elapsed());
     assert!(matches!(lost.reason, LostReason::NotRenewed { cause: None, .. }), "{lost}");
-    // It is over for the holder, and nobody else has it yet: the notice is what is left.
+    // The lease is over for the holder, and nobody else has the lock yet: the notice is left.
     assert!(guard.check().is_err());
     let state = lock.inspect().await.unwrap();
     assert_eq!((state.holder.map(|holder| holder.token), state.waiting), (Some(token), 1));
@@ -181,7 +181,7 @@ async fn an_operator_who_breaks_a_lease_tells_its_holder() {
     assert!(remaining <= lease && !remaining.is_zero());
     let lost = soon(guard.lost()).await;
     assert_eq!(lost.reason, LostReason::Broken);
-    // It may tidy up: nobody gets the lock before it lets go, and it is not renewed either.
+    // The holder may tidy up: the lock is not granted before it releases, and the lease is not renewed either.
     let state = there.inspect().await.unwrap().holder.unwrap();
     assert!(state.broken && state.token == guard.token());
     assert!(matches!(there.try_acquire().await, Err(TryAcquireError::Busy { .. })));

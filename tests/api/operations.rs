@@ -80,7 +80,7 @@ fn a_blocked_acquire_is_cancelled_by_another_thread() {
     assert_eq!(queued.join().unwrap().unwrap_err(), AcquireError::Cancelled);
     eventually("they leave the queue", SOON, || waiting(&holder) == 1);
 
-    // Whoever comes later is not even sent.
+    // A later acquire is not even sent.
     assert_eq!(lock.acquire().cancelled_by(&canceller).blocking().unwrap_err(), AcquireError::Cancelled);
     assert_eq!(lock.enqueue().cancelled_by(&canceller).blocking().unwrap_err(), AcquireError::Cancelled);
     assert_eq!(lock.try_acquire().cancelled_by(&canceller).blocking().unwrap_err(), TryAcquireError::Cancelled);
@@ -98,7 +98,7 @@ async fn an_awaited_acquire_is_cancelled_by_another_thread() {
     let canceller = Canceller::new();
     let mut acquire = lock.acquire().cancelled_by(&canceller);
     assert!((&mut acquire).now_or_never().is_none());
-    // Behind it, so that it stands in the queue too.
+    // Behind it, so that it is in the queue too.
     drop(soon(lock.enqueue()).await.unwrap());
     thread::spawn(move || canceller.cancel()).join().unwrap();
     assert_eq!(soon(&mut acquire).await.unwrap_err(), AcquireError::Cancelled);

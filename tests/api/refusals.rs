@@ -20,7 +20,7 @@ async fn refused(url: &str) -> ConnectError {
 
 #[tokio::test]
 async fn an_absent_server_is_an_error_that_hides_the_password() {
-    // A port of our own on which nobody listens any more.
+    // A port on which nothing listens any more.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for url in [format!("redis://user:sesame@127.0.0.1:{port}/"), "unix:///no/such/socket?pass=sesame".into()] {
         let error = refused(&url).await;
@@ -170,7 +170,7 @@ async fn names_that_cannot_be_keys_are_refused() {
     let prefix = Client::builder().url(&server.url()).prefix("a{b}").connect().await.map(|_| ()).unwrap_err();
     assert!(matches!(prefix, ConnectError::Option(InvalidOption::Brace { .. })), "{prefix:?}");
 
-    // What looks odd and can be a key is one.
+    // An odd text that can be part of a key is accepted.
     for name in ["n".repeat(512).as_str(), " ", "a b\r\nc\u{0}", "ünïcödé:*?[x]"] {
         let lock = client.lock(name).unwrap();
         let guard = lock.acquire().await.unwrap();
@@ -297,7 +297,7 @@ async fn a_lock_that_is_kept_in_another_layout_is_left_alone() {
     keys_left(&server);
 }
 
-/// What was written stands, whoever could not be told: heartbeats cover for the message.
+/// The writes remain valid even if a client could not be told: heartbeats make up for the message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_may_not_publish_hands_the_lock_on() {
     let server = RedisServer::builder().user("silent", "on >pw ~* &* +@all -publish").start();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fairlock::{AcquireError, LockOptions};
 use testkit::{Monitor, RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon, watch::Counter};
 
-/// The commands that clients sent: what scripts called is not among them.
+/// The commands of clients, without those that scripts called.
 fn sent(lines: &[String]) -> Vec<&str> {
     lines.iter().map(String::as_str).filter(|line| !line.contains(" lua] ")).collect()
 }

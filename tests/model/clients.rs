@@ -1,5 +1,5 @@
-//! Clients as the scripts know them: what each remembers, what it asks for, and what it takes from an answer. They know
-//! nothing of connections; which answer gets lost and who falls silent is the test's choice.
+//! Clients as the scripts see them: what each of them remembers, asks for, and learns from an answer. They know nothing
+//! of connections: the test decides which answer gets lost and which client falls silent.
 
 use super::{Answer, Memory, Request, Terms, client_of};
 
@@ -9,16 +9,16 @@ pub struct Client {
     pub terms: Terms,
     pub waiters: Vec<Waiter>,
     pub holds: Vec<Hold>,
-    /// Ids to be given back, until the server has answered.
+    /// Ids to be released, until the server has answered.
     pub farewells: Vec<Farewell>,
     /// The server's data is another, or it does not know a waiter: all re-enter.
     pub uneasy: bool,
-    /// Whether its newcomers speak for those who were here before: they name the client's epoch.
+    /// Whether its newcomers name the client's epoch, as members of an earlier client.
     speaks: bool,
     next: u64,
     epoch: u64,
     floor: u64,
-    /// The longest lease that anybody at the lock may have.
+    /// The longest lease that any client of the lock may have.
     longest: u64,
     last_token: u64,
     pace: u64,
@@ -33,7 +33,7 @@ pub struct Waiter {
     epoch: u64,
 }
 
-/// What is given back: a lease, or whatever this id was given meanwhile.
+/// The release of a lease, or of anything that this id was granted meanwhile.
 #[derive(Clone, Debug)]
 pub struct Farewell {
     pub id: String,
@@ -73,7 +73,7 @@ impl Client {
 
     pub fn acquire(&mut self, wait: bool, claim: bool) -> Request {
         if self.waiters.is_empty() && self.holds.is_empty() && self.farewells.is_empty() {
-            // Who wants nothing of a lock forgets all about it.
+            // A client that wants nothing of a lock forgets all about it.
             (self.epoch, self.floor, self.longest, self.last_token, self.pace) = (0, 0, 0, 0, 0);
         }
         self.next += 1;
@@ -91,7 +91,7 @@ impl Client {
         Request::Acquire { id, wait, claim, terms: self.terms, ticket, memory }
     }
 
-    /// All who wait, in the order of their tickets.
+    /// All waiters, in the order of their tickets.
     pub fn waiting(&self) -> Vec<String> {
         let mut waiting: Vec<&Waiter> = self.waiters.iter().collect();
         waiting.sort_by_key(|waiter| waiter.ticket);
@@ -202,7 +202,7 @@ impl Client {
         }
     }
 
-    /// A grant, in a reply or by push. What nobody here wants is given back.
+    /// A grant, by reply or by push. If no waiter here wants it, it is released.
     pub fn granted(&mut self, id: &str, token: u64, until: u64) {
         let known = self.holds.iter().any(|hold| hold.id == id) || self.gives_back(id);
         if client_of(id) != self.name || known {

@@ -1,4 +1,4 @@
-//! Drives the real scripts on a real server: one round trip per request, which also brings back all that stands there.
+//! Drives the real scripts on a real server: one round trip per request, which also returns all data of the lock.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ const NAME: &str = "m";
 /// What is answered where the server's memory is full.
 pub const NO_MEMORY: &str = "OOM";
 
-/// Everything that stands under the lock's keys, and how long the server keeps each.
+/// All data under the lock's keys, with their TTLs.
 const DUMP: &str = "
 local state, sessions, entries, ttls = {}, {}, {}, {}
 local fields = redis.call('HGETALL', KEYS[1])
@@ -36,7 +36,7 @@ end
 for i = 1, #KEYS do ttls[i] = redis.call('PTTL', KEYS[i]) end
 return {redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'), sessions, entries, state, ttls}";
 
-/// What stands on the server.
+/// The data on the server.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub lock: Lock,
@@ -44,7 +44,7 @@ pub struct Found {
     pub ttls: BTreeMap<&'static str, i64>,
 }
 
-/// What one request brought.
+/// The result of one request.
 #[derive(Debug)]
 pub struct Outcome {
     pub answer: Answer,
@@ -273,7 +273,7 @@ impl Driver {
     }
 }
 
-/// What a server answers.
+/// The answer of a server.
 #[derive(Clone, Debug)]
 enum Value {
     Nil,

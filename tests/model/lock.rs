@@ -1,7 +1,7 @@
-//! What the scripts promise, said once more in plain Rust: one lock on the server, and what each request does to it.
+//! What the scripts do, once more in plain Rust: one lock on the server, and the effect of each request on it.
 //!
-//! A request is one turn. Each turn tells the time on the lock clock, ends the lease that is over, does what its verb
-//! says, and lets the queue move on where it may. Unlike the scripts this plans nothing, packs nothing and collects no
+//! A request is one turn. Each turn determines the time on the lock clock, removes a lapsed lease, does what its verb
+//! says, and promotes the queue where it may. Unlike the scripts it plans nothing, packs nothing and collects no
 //! garbage: it is the meaning without the mechanics. `lua/README.md` has the keys, the words and the reasons.
 //!
 //! All times are whole µs. `time` is the server's own clock, `now` the lock clock.
@@ -14,26 +14,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A lock as it stands on the server.
+/// A lock on the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock {
-    /// Ticket and id of those who wait, in the order in which they are served.
+    /// Tickets and ids of the waiters, in the order in which they are served.
     pub queue: BTreeSet<(u64, String)>,
     /// Until when each client counts as alive.
     pub sessions: BTreeMap<String, u64>,
-    /// Who holds the lock, and until when.
+    /// The holder, and the end of its lease.
     pub lease: Option<(String, u64)>,
     pub entries: BTreeMap<String, Entry>,
     pub state: State,
 }
 
-/// What is known of a waiter or holder.
+/// An entry: what is known of a waiter or holder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     pub lease: u64,
     pub liveness: u64,
     pub channel: String,
-    /// What messages to it repeat, so that nobody else can make them.
+    /// The secret, which messages to it repeat.
     pub secret: String,
     pub label: String,
     pub owner: String,
@@ -75,7 +75,7 @@ pub struct State {
     pub ttl_until: u64,
 }
 
-/// What a waiter asks for.
+/// A waiter's options.
 #[derive(Clone, Copy, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub struct Terms {
     pub lease: u64,
@@ -91,7 +91,7 @@ impl fmt::Debug for Terms {
     }
 }
 
-/// What a client brings along to have its place or its lease restored.
+/// What a client brings to get its place or lease back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Under which its ticket or token was last confirmed; 0 if it has neither.
@@ -145,7 +145,7 @@ impl Answer {
 /// A channel, and what is published there.
 pub type Message = (String, String);
 
-/// More than this much beyond the server's clock is not believed of anybody's stamps.
+/// Stamps further ahead of the server's clock are absurd.
 const ABSURD: u64 = DAY;
 
 pub const DAY: u64 = 86_400_000_000;

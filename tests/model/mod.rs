@@ -1,4 +1,4 @@
-//! The scripts' reference model, what drives it beside the real scripts, and what judges both.
+//! The scripts' reference model, the driver that compares both, and the judges of the promises.
 
 // Every test binary that includes this uses a part of it.
 #![allow(dead_code, unreachable_pub)]

@@ -1,5 +1,5 @@
-//! The promises, judged by what stood before a request, what stands after it, and what was answered: without the model,
-//! so that a mistake which model and scripts share does not pass.
+//! The promises, judged by the data before and after a request and by its answer: without the model, so that a mistake
+//! which model and scripts share does not pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 

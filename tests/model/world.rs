@@ -1,4 +1,4 @@
-//! What may happen to one lock, and a world in which it happens to the scripts and to the model alike.
+//! The events of one lock, and a world in which they happen to the scripts and to the model alike.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -211,7 +211,7 @@ pub struct World<'a> {
     by_model: bool,
     pub steps: usize,
     terms: Vec<Terms>,
-    /// What happened, for the message of a failure.
+    /// The events, for the message of a failure.
     log: Vec<(u64, Event)>,
 }
 

@@ -94,19 +94,6 @@ fn find_a_case_for_each() {
     }
 }
 
-/// For mutants of scripts that walks seldom meet: `ONLY='name' STEPS=1000000 cargo test --test mutants find_a_case -- --ignored`.
-#[test]
-#[ignore = "adds to the list of cases that failed once"]
-fn find_a_case_for_each() {
-    let steps = std::env::var("STEPS").map_or(200_000, |steps| steps.parse().expect("STEPS is a number"));
-    for mutant in chosen(&list::read().unwrap()).into_iter().filter(|mutant| mutant.is_script()) {
-        match scripts::find_case(mutant, steps) {
-            Some(taken) => say(format_args!("{}: at step {taken}", mutant.name)),
-            None => say(format_args!("{}: not within {steps} steps", mutant.name)),
-        }
-    }
-}
-
 /// The promises are judged separately too: the judges need no model to notice these.
 #[test]
 fn the_judged_promises_find_mutants_without_the_model() {

@@ -17,7 +17,7 @@ const ENOUGH: usize = 5;
 /// No future here is polled more often.
 const MOST_POLLS: u32 = 20;
 
-/// A server, and a client for those who hold and wait beside the futures that are dropped.
+/// A server, and a client for the holders and waiters beside the dropped futures.
 pub struct Crowd {
     pub server: RedisServer,
     pub others: Client,

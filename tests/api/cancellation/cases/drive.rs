@@ -87,7 +87,7 @@ impl<'a, F: Future + ?Sized> Driver<'a, F> {
     }
 }
 
-/// What should happen soon, waited for on the spot.
+/// A future that should be ready soon, waited for on the spot.
 #[track_caller]
 pub fn complete<F: IntoFuture>(future: F) -> F::Output {
     let mut output = None;
@@ -98,7 +98,7 @@ pub fn complete<F: IntoFuture>(future: F) -> F::Output {
     output.expect("it is complete")
 }
 
-/// The same for what has an answer timeout of its own, which a machine that stands still for seconds outlasts.
+/// The same for a future with an answer timeout of its own, which outlasts a machine that stands still for seconds.
 #[track_caller]
 pub fn insist<F: IntoFuture<Output = Result<T, E>>, T, E: Debug>(make: impl Fn() -> F) -> T {
     let start = Instant::now();

@@ -22,7 +22,7 @@ impl Case {
         subject.cancel(true, false);
         proxy.abandon();
         eventually("the client is gone", SOON, || proxy.abandoned() == 1);
-        // It connects again, and first of all kills what there was.
+        // The client connects again, and first of all ends the old connection.
         proxy.wait("it connects again", |counts| counts.connections > 1);
         eventually("nothing is left behind", SOON, || left_behind(&mut raw, &name).is_empty());
         if let Some(client) = subject.client.as_ref().filter(|_| !subject.closed) {
@@ -61,11 +61,11 @@ pub fn a_late_acquire_costs_a_window(contended: bool) {
     {
         let acquire = pin!(lock.acquire().into_future());
         Driver::new(acquire).when(|| fault.struck() > 0);
-        // Before it is dropped: what follows must not be told on the same connection.
+        // Before it is dropped: later events must not be reported on the same connection.
         proxy.abandon();
     }
     proxy.wait("it connects again", |counts| counts.connections > 1);
-    // It is at peace: what it gave up has been given back, as far as it knows.
+    // It is settled: everything that it gave up is released, as far as it knows.
     let other = client.lock_with("another", quiet()).unwrap();
     complete(complete(other.acquire()).unwrap().release()).unwrap();
     proxy.heal();

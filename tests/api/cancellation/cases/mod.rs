@@ -20,9 +20,9 @@ use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, proxy::Fault, q
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// Nobody else wants the lock.
+    /// No other waiter wants the lock.
     Free,
-    /// Somebody holds it unless the future's own client does, and others wait before and behind.
+    /// The lock has a holder unless the future's own client holds it, and waiters before and behind.
     Contended,
 }
 
@@ -35,7 +35,7 @@ pub enum Wire {
     Reply(&'static str),
     /// The message of a grant.
     Push,
-    /// What is given back after the drop, by whichever script.
+    /// The release after the drop, by whichever script.
     FarewellRequest,
     FarewellReply,
 }
@@ -59,7 +59,7 @@ pub struct Case {
     /// How often the fault strikes at most.
     pub times: u64,
     pub moment: Moment,
-    /// After the first poll those before it in the queue let go, so that its turn comes.
+    /// After the first poll the waiters before it leave, so that its turn comes.
     pub turn: bool,
     /// The client goes with the future, instead of staying.
     pub last: bool,
@@ -93,7 +93,7 @@ impl Case {
         Case { what, queue, wire, act, times: u64::MAX, moment: Moment::Polls(1), turn: false, last: false }
     }
 
-    /// The name of its lock: what is left behind there tells whose it is.
+    /// The name of its lock, which tells which case left something behind.
     fn name(&self) -> String {
         self.to_string().replace(['{', '}'], "")
     }
@@ -161,7 +161,7 @@ impl Case {
         let behind = behind.or_else(|| contended.then(enqueue));
         proxy.heal();
 
-        // Whoever waits is served, in order.
+        // All waiters are served, in order.
         ahead.into_iter().for_each(|ahead| serve(ahead, &mut tokens));
         tokens.extend(behind.map(|behind| complete(behind).unwrap().token()));
         assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");
@@ -207,7 +207,7 @@ fn waiting(raw: &mut redis::Connection, name: &str) -> usize {
     redis::cmd("ZCARD").arg(format!("fairlock:{{{name}}}:waiters")).query(raw).unwrap()
 }
 
-/// What is there of a lock that nobody holds or wants, besides its packed state: fields, and how many wait.
+/// What is left of a lock that nobody holds or wants, besides its packed state: fields, and the number of waiters.
 fn left_behind(raw: &mut redis::Connection, name: &str) -> Vec<String> {
     let mut fields: Vec<String> = redis::cmd("HKEYS").arg(state::key(name)).query(raw).unwrap();
     fields.retain(|field| !field.is_empty());

@@ -63,7 +63,7 @@ impl What {
         matches!(self, What::Renew | What::Release | What::Lost | What::HeldLost | What::Renewed | What::Close)
     }
 
-    /// What it sends itself: scripts, or commands. Not what follows when it is dropped.
+    /// The requests that it sends itself, scripts or commands, without those that follow its drop.
     pub fn sends(self) -> &'static [&'static str] {
         match self {
             What::Connect => &["hello", "client", "info", "script", "subscribe", "evalsha"],
@@ -80,7 +80,7 @@ impl What {
         }
     }
 
-    /// Whether it can go on for as long as nobody lets go.
+    /// Whether it stays pending as long as no holder releases.
     pub fn waits(self) -> bool {
         use What::{Acquire, AcquireRun, AcquireTimeout, Lazy, Run, Waiting};
         matches!(self, Lazy | Acquire | AcquireTimeout | Waiting | Run | AcquireRun)
@@ -99,13 +99,13 @@ impl What {
 
 type Any_ = Box<dyn Any>;
 
-/// A future that is about to be driven and dropped, and what goes with it.
+/// A future to be driven and dropped, with everything that belongs to it.
 pub struct Subject {
     pub future: Pin<Box<dyn Future<Output = Any_>>>,
-    /// What the future is about and does not own: a guard, a place.
+    /// The guard or place that the future is about and does not own.
     kept: Vec<Any_>,
     pub client: Option<Client>,
-    /// Closed clients serve nobody any more.
+    /// Closed clients serve no callers any more.
     pub closed: bool,
 }
 
@@ -161,11 +161,11 @@ impl Subject {
         Subject { future, kept, client: Some(client), closed: what == What::Close }
     }
 
-    /// Drops the future, then what it was about, then on request the client.
+    /// Drops the future, then its guard or place, then on request the client.
     pub fn cancel(&mut self, polled: bool, last: bool) {
         self.future = boxed(std::future::pending::<()>());
         self.closed &= polled;
-        // What a closed client has given out is given back without being dropped.
+        // The leases of a closed client are released without being dropped.
         if !self.closed {
             self.kept.clear();
         }
