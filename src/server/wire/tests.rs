@@ -26,11 +26,6 @@ fn pair() -> (Wire, UnixStream) {
     (Wire::new(Stream::new(ours.into()), digests), theirs)
 }
 
-/// What goes over the wire: each character is a byte.
-fn bytes(text: &str) -> Vec<u8> {
-    text.chars().map(|character| u8::try_from(character).unwrap()).collect()
-}
-
 fn keys() -> Arc<LockKeys> {
     Arc::new(LockKeys::new("fairlock", "x"))
 }
