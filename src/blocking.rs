@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake};
 use std::thread::{Thread, current, park};
 
-/// Wakes one thread and does nothing else. A mutex with a condition variable would wake it into the mutex that the waking
-/// thread still holds, which costs both of them system calls.
+/// Unparks one thread and does nothing else. A mutex with a condition variable would wake it into the mutex that the
+/// waking thread still holds, which costs both of them system calls.
 struct Sleeper {
     thread: Thread,
-    /// Parking may end without a reason, and code of the future may park on its own account.
+    /// Parking may end without a reason, and code of the future may park by itself.
     woken: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ mod tests {
         let (mut polls, mut woken) = (0, None::<std::thread::JoinHandle<()>>);
         let future = std::future::poll_fn(|context| {
             polls += 1;
-            // Somebody else's token: it must not count as a wake-up, nor take one away.
+            // This token may be for other code: it must neither count as a wake-up nor be taken away.
             current().unpark();
             let waker = context.waker().clone();
             match polls {

@@ -13,6 +13,14 @@ fn no_files_of_the_command_line_import_each_other() {
     assert_eq!(circles(&graph), BTreeSet::new());
 }
 
+/// In the library the folders are the rooms: the keeper imports no handle, the protocol and the servers no keeper.
+#[test]
+fn no_rooms_of_the_library_import_each_other() {
+    let graph = imports("src", |file| file.split("::").next().unwrap().to_owned());
+    assert!(graph["guard"].contains("keeper") && graph["keeper"].contains("protocol"), "{graph:#?}");
+    assert_eq!(circles(&graph), BTreeSet::new());
+}
+
 #[test]
 fn a_circle_is_found() {
     let graph = |arrows: &[(&str, &str)]| {

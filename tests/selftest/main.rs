@@ -1,5 +1,5 @@
 //! The test kit, tested: a test is worth no more than the server, the fault or the judge that it relies on. Also the
-//! form of the source: imports without circles.
+//! form of the source: imports without circles, pages without broken links.
 
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
@@ -7,6 +7,7 @@
 mod clock;
 mod histories;
 mod imports;
+mod pages;
 mod proxy;
 mod servers_and_children;
 mod topologies;

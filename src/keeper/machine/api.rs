@@ -1,4 +1,4 @@
-//! What the machine takes in, and what comes out of it.
+//! The events of the machine and its effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) enum Command {
         timeout: Option<Duration>,
         called: Time,
     },
-    /// Nobody awaits this acquire any more.
+    /// The caller of this acquire does not await it any more.
     Abandon {
         id: Id,
     },
@@ -65,7 +65,7 @@ pub(crate) enum Command {
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     Command(Command),
-    /// Set up, with whatever was under way on the old connection killed where that is possible.
+    /// Connected; requests on the old connection are ended if that is possible.
     Connected {
         can_kill: bool,
     },
@@ -80,13 +80,13 @@ pub(crate) enum Event {
         request: RequestId,
         result: Result<Reply, Failure>,
     },
-    /// So many replicas have what was written before this was asked.
+    /// This many replicas have the writes from before the question.
     Replicated {
         request: RequestId,
         result: Result<u32, Failure>,
     },
     Push(Push),
-    /// The guard of this lease was never taken, and has been taken back.
+    /// The guard of this lease was not taken in time, and was taken back.
     NotTaken {
         id: Id,
     },
@@ -100,14 +100,14 @@ pub(crate) enum Effect {
         request: RequestId,
         call: Request,
     },
-    /// Ask how many replicas have what was written so far, and give them this long until there are so many.
+    /// Ask how many replicas have all writes so far, and wait this long until there are enough.
     Replicate {
         request: RequestId,
         keys: Arc<LockKeys>,
         replicas: u32,
         within: Duration,
     },
-    /// The server is silent: the connection is of no use any more, make another.
+    /// The server is silent: give the connection up and make another.
     Reconnect,
     Queued {
         id: Id,
@@ -132,11 +132,11 @@ pub(crate) enum Effect {
         id: Id,
         reason: LostReason,
     },
-    /// Nothing is known of the lease here any more.
+    /// The machine has forgotten this lease.
     Forgotten {
         id: Id,
     },
-    /// A whole lease has passed since the grant: take the guard back if nobody has taken it.
+    /// A whole lease has passed since the grant: take the guard back if its caller has not taken it.
     CheckTaken {
         id: Id,
     },
@@ -154,10 +154,10 @@ pub(crate) enum Refusal {
     Fault(Fault),
 }
 
-/// What a caller hears of its question, each of them in the type of its verb.
+/// The answer to a caller's question, in the type of its verb.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
-    /// 1 for the next one to be granted, 0 for one that was granted.
+    /// 1 for the first waiter, 0 for one that was granted the lock.
     Position(Result<u64, Fault>),
     Renewal(Result<Renewal, Fault>),
     Release(Release),
@@ -166,14 +166,14 @@ pub(crate) enum Outcome {
     Closed,
 }
 
-/// What became of a renewal by hand.
+/// The result of a renewal by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Renewal {
     Renewed,
     Lost(LostReason),
 }
 
-/// What became of a lease that was given back.
+/// The result of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Release {
     Released,

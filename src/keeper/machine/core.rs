@@ -1,4 +1,4 @@
-//! What all locks of a server share: requests in flight, timers, effects, and what is known of the server.
+//! The part that all locks of a server share: requests in flight, timers, effects, and what is known of the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,16 +34,16 @@ pub(in crate::keeper) struct Core {
     pub(in crate::keeper) locks_of: BTreeMap<Id, Arc<str>>,
     /// How many waiters and leases there are.
     pub(in crate::keeper) members: usize,
-    /// What is to leave its queue: those of a lock that leave together leave with one request.
+    /// The waiters that leave a queue: those of a lock that leave together use one request.
     pub(in crate::keeper) to_leave: Vec<(Arc<str>, Id)>,
     pub(in crate::keeper) cause: Option<Arc<str>>,
-    /// Refusals in a row: they set the pace of asking again.
+    /// Consecutive refusals, which set the pace of asking again.
     pub(in crate::keeper) refusals: u32,
-    /// How long the server may be silent while something is asked of it.
+    /// How long the server may be silent while a request is unanswered.
     pub(in crate::keeper) patience: Duration,
     /// The server's silence was noticed.
     pub(in crate::keeper) suspects: bool,
-    /// Connections that were given up since the last answer: a slow network must not be taken for a silent server for ever.
+    /// Connections given up since the last answer: a slow network must not count as a silent server for ever.
     pub(in crate::keeper) given_up: u32,
 }
 
@@ -90,7 +90,7 @@ impl Core {
         request
     }
 
-    /// The server has said something.
+    /// The server has sent something.
     pub(super) fn heard(&mut self, now: Time) {
         self.suspects = false;
         self.given_up = 0;
@@ -101,12 +101,13 @@ impl Core {
         }
     }
 
-    /// How long the server may be silent while something is asked of it; longer each time that this was in vain.
+    /// How long the server may be silent while a request is unanswered: longer after each connection that was given up
+    /// in vain.
     pub(super) fn patience(&self) -> Duration {
         (self.patience * (1 << self.given_up)).min(ANSWER_TIMEOUT)
     }
 
-    /// Somebody needs the server's answers this quickly.
+    /// A lock needs the server's answers this quickly.
     pub(super) fn expect_within(&mut self, span: Duration) {
         if self.members == 0 {
             self.patience = ANSWER_TIMEOUT;
@@ -114,7 +115,7 @@ impl Core {
         self.patience = self.patience.min(span.max(Duration::from_millis(100)));
     }
 
-    /// What is to be said of a server that has kept somebody waiting for an answer, or for a connection.
+    /// The error for a caller that waited too long for an answer or a connection.
     pub(super) fn silence(&self, now: Time) -> Option<Arc<str>> {
         const WORTH_A_WORD: Duration = Duration::from_millis(250);
         if !self.connected {
@@ -125,17 +126,17 @@ impl Core {
     }
 
     pub(super) fn back_off(&mut self) -> Duration {
-        // 10 ms, doubled up to about a second, half of it by chance, so that many clients do not ask in step.
+        // 10 ms, doubled up to about a second, half of it random, so that many clients do not ask in step.
         let ceiling = 10_u64 << self.refusals.min(7);
         Duration::from_millis(ceiling / 2 + self.random.u64(0..=ceiling / 2))
     }
 
-    /// A pause that outlasts a session or a lease costs it, although the server was ready in between.
+    /// A pause that outlasts a session or a lease loses it, although the server was ready in between.
     pub(super) fn in_time(&self, now: Time, again: Time) -> Time {
         again.min(now + self.patience / 4)
     }
 
-    /// Why a question that has had its time is not answered.
+    /// The error for a question that has timed out.
     pub(super) fn no_answer(&self) -> Fault {
         Fault::Unavailable { waited: ANSWER_TIMEOUT, cause: self.cause.clone().map(Into::into) }
     }

@@ -1,4 +1,4 @@
-//! What the server refuses, and what becomes of it.
+//! Refusals of the server, and their consequences.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::error::{ConnectError, Fault};
 use crate::protocol::Failure;
 
 impl Machine {
-    /// The server cannot be used. A waiter without a place hears that at once; a place is given up only for what an
+    /// The server cannot be used. A waiter without a place fails at once; a place is given up only for an error that an
     /// operator cannot mend at the server.
     pub(super) fn on_denied(&mut self, now: Time, error: &ConnectError) {
         let fault = Fault::Connect(error.clone());
@@ -30,7 +30,7 @@ impl Machine {
             Failure::WrongType(message) => Some(Fault::WrongType { name: name.clone(), message: message.clone() }),
             Failure::OtherLayout(message) => Some(Fault::OtherLayout { name: name.clone(), message: message.clone() }),
             Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),
-            // An operator may give back a right: a waiter with a place keeps it, and what is to be given back is kept too.
+            // An operator may restore a right: a waiter keeps its place, and pending releases are kept too.
             Failure::Denied(message) if self.has_no_place(&what, name) => {
                 Some(Fault::Refused { message: message.clone() })
             }

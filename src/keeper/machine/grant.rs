@@ -1,5 +1,5 @@
-//! From a grant to its caller: it is made sure of where little is left of it, where only a message told of it, and where
-//! replicas are to have it.
+//! From a grant to its caller. A grant is confirmed first if little is left of its lease, if only a message reported
+//! it, or if replicas must have it.
 
 use std::time::Duration;
 
@@ -35,26 +35,27 @@ impl Grant {
         Self { token, term: Term { sent, span: left }, told: Told::Reply }
     }
 
-    /// Whether it may be no more than a claim, and is to be confirmed. Replies do not say it: only a whole lease is none.
+    /// Whether it may be a claim, which must be confirmed. Replies do not say so: a lease is no claim only if it is a
+    /// full one.
     pub(super) fn is_claim(&self, spec: &Spec) -> bool {
         self.told == Told::Message || !self.term.is_whole(spec.lease)
     }
 
-    /// Whether its holder would have to be told that it ends.
+    /// Whether its end is so near that the holder would have to be told.
     fn is_short(&self, now: Time, spec: &Spec) -> bool {
         self.term.deadline() <= now + self.term.notice(spec.lease, spec.notice)
     }
 }
 
 impl LockState {
-    /// A grant by message. It is believed as it is only if no newer grant was named meanwhile.
+    /// A grant by message. It is believed only if no newer grant was named meanwhile.
     pub(super) fn on_grant_pushed(&mut self, core: &mut Core, now: Time, id: Id, push: &Push) {
         if self.leases.contains_key(&id) || self.releases.contains_key(&id) {
             return;
         }
         let token = push.token;
         let Some(waiter) = self.waiters.get(&id) else {
-            // Nobody here can tell whether it is true. What there may be is given back, once.
+            // The client cannot tell whether it is real: it is released once.
             return self.give_back(core, now, id, Kind::LeaveBestEffort, None, now);
         };
         if *waiter.about.secret != *push.secret {
@@ -74,7 +75,7 @@ impl LockState {
     /// A reply names the lease that this client holds.
     pub(super) fn on_named(&mut self, core: &mut Core, now: Time, sent: Time, id: Id, own: &OwnLease, left: Duration) {
         if let Some(lease) = self.leases.get(&id) {
-            // Under another token it is from before a loss of data: the server has to hear of this one.
+            // A lease under another token is from before a loss of data: the server must hear of this one.
             if lease.token != own.token {
                 self.renew(core, now, id);
             }
@@ -91,14 +92,14 @@ impl LockState {
         self.give_back(core, now, id, kind, None, now + left);
     }
 
-    /// It was granted from this place in the queue, perhaps before it heard that it stood there.
+    /// The place from which it was granted, which the client may not have heard of before.
     fn granted_from(&mut self, core: &mut Core, id: Id, ticket: u64) {
         if self.waiters.get(&id).is_some_and(|waiter| waiter.ticket == 0) {
             self.has_ticket(core, id, ticket);
         }
     }
 
-    /// The server has granted the lock. Hand it out, or make sure of it first if little is left.
+    /// The server has granted the lock: hand it out, or confirm it first if little is left of the lease.
     pub(super) fn granted(&mut self, core: &mut Core, now: Time, id: Id, grant: Grant) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let spec = &waiter.spec;
@@ -169,10 +170,10 @@ impl LockState {
                 waiter.epoch = common.epoch;
                 let grant = Grant::replied(token, sent, left);
                 if grant.is_short(now, &waiter.spec) && !std::mem::replace(&mut waiter.late, true) {
-                    // This process may have been stopped meanwhile: asked again, the server gives a whole lease.
+                    // If this process was stopped meanwhile, another confirmation brings a full lease.
                     self.confirm(core, now, id, token);
                 } else if grant.term.deadline() > now {
-                    // Be it as little as it is: the server is slow.
+                    // However little is left: the server is slow.
                     self.hand_out(core, now, id, grant);
                 } else {
                     let lease = waiter.spec.lease;
@@ -180,7 +181,7 @@ impl LockState {
                 }
             }
             RenewVerdict::Broken => self.refuse(core, now, id, Refusal::Fault(Fault::LeaseBroken)),
-            // A claim that has expired never resolves an acquire: the waiter re-enters with its ticket.
+            // An expired claim never resolves an acquire: the waiter re-enters with its ticket.
             RenewVerdict::Lost => self.send_acquire(core, now, id, What::Acquire(id)),
         }
     }

@@ -1,4 +1,4 @@
-//! Leases: renewed in time, declared lost in time, given back.
+//! Leases: renewed in time, declared lost in time, released.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +25,13 @@ pub(in crate::keeper) struct Lease {
     pub(in crate::keeper) token: u64,
     pub(super) epoch: u64,
     granted: Time,
-    /// What the server has said last that prolonged it.
+    /// The last term that the server has granted.
     term: Term,
     /// Whether it is a full lease, and no claim.
     confirmed: bool,
     lost: bool,
     pub(super) request: Option<RequestId>,
-    /// What the server has prolonged it to, while replicas are asked whether they have that.
+    /// The term that counts once replicas have it.
     pub(super) unsecured: Option<Term>,
     /// Callers of `renew` that await the next answer.
     questions: Vec<QuestionId>,
@@ -39,7 +39,7 @@ pub(in crate::keeper) struct Lease {
 }
 
 impl Lease {
-    /// When it ends for sure by our own clock, if it is not renewed.
+    /// The local deadline, if it is not renewed.
     pub(in crate::keeper) fn deadline(&self) -> Time {
         self.term.deadline()
     }
@@ -85,8 +85,8 @@ impl LockState {
         let (term, spec) = (lease.term, &lease.spec);
         core.timers.set(Timer::Notice(id), term.deadline() - term.notice(spec.lease, spec.notice));
         let renew_at = match (lease.confirmed, spec.renew_every) {
-            // The whole lease is asked for soon, in manual mode too: a claim protects nobody for long. Not at once: a hold
-            // that ends before costs no request.
+            // The full lease is asked for soon, also with manual renewal: a claim does not protect its holder for long.
+            // Not at once, because a hold that ends before costs no request.
             (false, _) => Some(now + CONFIRM_AFTER.min(term.deadline().since(now) / 3)),
             (true, Some(every)) => Some(term.sent + term.span - spec.lease + every),
             (true, None) => None,
@@ -159,11 +159,11 @@ impl LockState {
         }
     }
 
-    /// A renewal counts.
+    /// Counts a renewal.
     pub(super) fn prolonged(&mut self, core: &mut Core, now: Time, id: Id, term: Term) {
         core.refusals = 0;
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else { return };
-        // What was under way may have asked for less than a full lease: then the caller's goes after it.
+        // The renewal under way may have asked for less than a full lease: then the caller's follows it.
         let full = term.is_whole(lease.spec.lease);
         lease.confirmed |= full;
         lease.cause = None;
@@ -211,7 +211,7 @@ impl LockState {
         self.lose(core, now, id, reason);
     }
 
-    /// An operator broke a lease. Whoever may publish can say so; only the scripts know the secret.
+    /// An operator broke a lease. A user with the right to publish can claim that; only the scripts know the secret.
     pub(super) fn on_break_pushed(&mut self, core: &mut Core, now: Time, id: Id, push: &Push) {
         let Some(lease) = self.leases.get(&id) else { return };
         if lease.token == push.token && *lease.about.secret == *push.secret {
@@ -219,7 +219,8 @@ impl LockState {
         }
     }
 
-    /// Declares a lease lost, which is final. It is given back when its holder lets go, and at its deadline at the latest.
+    /// Declares a lease lost, which is final. It is released when its holder releases it, and at its deadline at the
+    /// latest.
     pub(super) fn lose(&mut self, core: &mut Core, now: Time, id: Id, reason: LostReason) {
         let Some(lease) = self.leases.get_mut(&id) else { return };
         if std::mem::replace(&mut lease.lost, true) {
@@ -238,7 +239,7 @@ impl LockState {
         }
     }
 
-    /// Gives a lease back. The answer comes by its local deadline.
+    /// Releases a lease. The answer comes by its local deadline.
     pub(super) fn release(&mut self, core: &mut Core, now: Time, id: Id, question: Option<QuestionId>) {
         let Some(lease) = self.leases.remove(&id) else {
             if let Some(question) = question {

@@ -1,5 +1,4 @@
-//! All that a client knows of one lock and has there: waiters, leases, pending releases, and the heartbeat that keeps the
-//! waiters alive.
+//! The state of one lock: what the client knows of it, and its waiters, leases, pending releases and heartbeat there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::protocol::{Common, HeartbeatRequest, HeartbeatVerdict, LockKeys, Requ
 const NAMED: usize = 16;
 /// How many waiters re-enter at a time.
 const REENTRY_BATCH: usize = 64;
-/// Those behind the head ask a little after it when the lease ends, in case it is dead.
+/// The delay of the next waiters, which ask at the end of the lease in case the first one is dead.
 const STAGGER: Duration = Duration::from_millis(50);
 /// The ranks that ask at the end of the lease; the rest rely on heartbeats.
 const ASKING: u64 = 4;
@@ -31,7 +30,7 @@ pub(in crate::keeper) struct LockState {
     pub(in crate::keeper) waiters: BTreeMap<Id, Waiter>,
     pub(in crate::keeper) leases: BTreeMap<Id, Lease>,
     pub(in crate::keeper) releases: BTreeMap<Id, PendingRelease>,
-    /// The waiters whose tickets are known, in the order of these.
+    /// The waiters with known tickets, in the order of these.
     pub(super) order: BTreeSet<(u64, Id)>,
     /// The waiters among them that must re-enter.
     reentry: BTreeSet<(u64, Id)>,
@@ -48,9 +47,9 @@ pub(in crate::keeper) struct LockState {
     recover_until: Time,
     /// The longest heartbeat interval among the waiters that a reply named.
     pub(super) pace: Duration,
-    /// The longest lease that anybody may hold, as far as is known here.
+    /// The longest lease that any client may hold, as far as is known here.
     pub(super) longest: Duration,
-    /// How many times as far apart as they should be heartbeats come, because their answers take so long.
+    /// By which factor heartbeats are further apart than they should be, because their answers take so long.
     slow: u32,
     /// When the last answered request was sent that kept the session alive, and the liveness that it named.
     pub(super) answered: Option<(Time, Duration)>,
@@ -88,17 +87,18 @@ impl LockState {
         &self.keys.name
     }
 
-    /// Whether this client has nothing there any more: it forgets all about the lock.
+    /// Whether this client has nothing there any more, so that it forgets the lock.
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty() && self.leases.is_empty() && self.releases.is_empty()
     }
 
-    /// How far apart the server is to expect this client's heartbeats: the next one waits for the answer to the last.
+    /// The interval at which the server is to expect this client's heartbeats: the next one waits for the answer to the
+    /// last.
     pub(super) fn heartbeat_interval(&self) -> Duration {
         self.liveness / 3 * self.slow
     }
 
-    /// Takes in what every reply tells. True if the server's data is not the one that was known.
+    /// Takes in the common part of a reply. True if the server's data is not the known one.
     pub(super) fn learn(&mut self, now: Time, common: &Common) -> bool {
         self.floor = self.floor.max(common.stamp);
         self.last_token = self.last_token.max(common.token);
@@ -160,7 +160,7 @@ impl LockState {
             return; // The waiters that it was about are gone.
         }
         self.heartbeat = None;
-        // A server that is silent for longer is given up: a longer time is that of this process, which was stopped. The
+        // A server that is silent for longer is given up, so a longer time means that this process was stopped. The
         // lock clock follows if scripts are no more than two intervals apart.
         let took = now.since(sent).min(core.patience + GRACE).as_secs_f64();
         self.slow = (took / (self.liveness * 2 / 3).as_secs_f64()).ceil().max(1.0) as u32;
@@ -190,7 +190,7 @@ impl LockState {
         }
     }
 
-    /// The first waiter of this client stands at this rank; the others have moved up as far.
+    /// The first waiter of this client has this rank; the others have moved up as far.
     fn rank_first(&mut self, rank: u64) {
         if let Some((_, first)) = self.order.first()
             && let Some(waiter) = self.waiters.get_mut(first)
@@ -199,7 +199,7 @@ impl LockState {
         }
     }
 
-    /// The connection broke: what was under way has no answer, and may have been executed.
+    /// The connection broke: requests under way have no answer, and may have been executed.
     pub(super) fn disconnected(&mut self) {
         self.heartbeat = None;
         self.reentering.clear();
@@ -210,7 +210,7 @@ impl LockState {
 
     /// There is a connection again, and leases were renewed over it.
     pub(super) fn connected(&mut self, core: &mut Core, now: Time) {
-        // A heartbeat says nothing of what was known before: a server that has forgotten the latest must hear that first.
+        // A heartbeat does not tell what the client knew: a server that has forgotten the latest must hear that first.
         self.reentry.extend(self.order.first().copied());
         self.reenter(core, now);
         self.heartbeat(core, now);
@@ -225,7 +225,7 @@ impl LockState {
         leases.into_iter().for_each(|id| self.renew(core, now, id));
     }
 
-    /// The client is closed: nobody waits any more, and leases are given back.
+    /// The client is closed: waiters leave, and leases are released.
     pub(super) fn close(&mut self, core: &mut Core, now: Time) {
         let waiters: Vec<Id> = self.waiters.keys().copied().collect();
         waiters.into_iter().for_each(|id| self.refuse(core, now, id, Refusal::Fault(Fault::Closed)));
@@ -236,7 +236,8 @@ impl LockState {
         }
     }
 
-    /// The server's data is another: leases re-assert themselves, and all waiters re-enter in the order of their tickets.
+    /// The server's data is not the known one: leases are re-asserted, and all waiters re-enter in the order of their
+    /// tickets.
     pub(super) fn restore_all(&mut self, core: &mut Core, now: Time) {
         let (epoch, waiters) = (self.epoch, &self.waiters);
         let stale = |id: &Id| waiters.get(id).is_some_and(|waiter| waiter.epoch != epoch);

@@ -1,8 +1,8 @@
 //! The decisions of the keeper, as a state machine without I/O: events and a clock in, requests and results out.
 //!
-//! Each lock has a state of its own, which owns its waiters, leases and pending releases (`lock.rs`, `waiter.rs`,
-//! `grant.rs`, `lease.rs`, `release.rs`, `replicas.rs`). This file takes events to the lock that they are about, and `core.rs`
-//! has what all locks share: requests in flight, timers, and what is known of the server.
+//! Each lock has its own state, which owns its waiters, leases and pending releases (`lock.rs`, `waiter.rs`,
+//! `grant.rs`, `lease.rs`, `release.rs`, `replicas.rs`). This file passes events to the lock that they concern, and
+//! `core.rs` has what all locks share: requests in flight, timers, and what is known of the server.
 
 mod api;
 mod core;
@@ -31,11 +31,11 @@ use crate::clock::Time;
 use crate::error::{Fault, LostReason, brief};
 use crate::protocol::{AcquireVerdict, Failure, LockKeys, Push, PushKind, Reply, Verdict, is_of};
 
-/// How long a caller waits for an answer of the server where it gave no timeout of its own.
+/// How long a caller without a timeout waits for an answer of the server.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long `close` waits for what is to be given back.
+/// How long `close` waits for pending releases.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How much longer a server that seems to be silent is given.
+/// How much longer a seemingly silent server is given.
 pub(super) const GRACE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +59,7 @@ pub(super) enum Timer {
     Renewal(Id, QuestionId),
     /// Send a question that was refused once more.
     AskAgain(QuestionId),
-    /// Nothing was heard of the server for too long.
+    /// The server has been silent for too long.
     Stall,
     Close,
 }
@@ -82,7 +82,7 @@ pub(super) enum What {
 pub(crate) struct Machine {
     pub(super) core: Core,
     pub(super) prefix: Arc<str>,
-    /// By name, the locks at which this client has anything.
+    /// The locks at which this client has anything, by name.
     pub(super) locks: BTreeMap<Arc<str>, LockState>,
     pub(super) questions: BTreeMap<QuestionId, Pending>,
     pub(super) closed: bool,
@@ -106,7 +106,7 @@ impl Machine {
         self.core.timers.next()
     }
 
-    /// Until when it is worth going on to give back what is still to be given back.
+    /// Until when pending releases are worth repeating.
     pub(crate) fn gives_back_until(&self) -> Option<Time> {
         self.locks.values().flat_map(|lock| lock.releases.values()).map(|pending| pending.until).max()
     }
@@ -140,7 +140,7 @@ impl Machine {
         self.run_timers(now);
     }
 
-    /// What is to be done now, in order.
+    /// The effects to carry out now, in order.
     pub(crate) fn effects(&mut self, now: Time) -> Vec<Effect> {
         let mut leaves: BTreeMap<Arc<str>, Vec<Id>> = BTreeMap::new();
         for (name, id) in std::mem::take(&mut self.core.to_leave) {
@@ -157,7 +157,7 @@ impl Machine {
         std::mem::take(&mut self.core.effects)
     }
 
-    /// The lock of this waiter, lease or release does something. If nothing here has this id, nobody does.
+    /// Runs this for the lock of a waiter, lease or release, if there is one with this id.
     fn at(&mut self, id: Id, act: impl FnOnce(&mut LockState, &mut Core)) {
         if let Some(name) = self.core.locks_of.get(&id).cloned() {
             self.at_lock(&name, act);
@@ -176,7 +176,7 @@ impl Machine {
         names.iter().for_each(|name| self.at_lock(name, &act));
     }
 
-    /// The state of a lock, which begins when this client first has anything there. [`Self::settle`] ends it.
+    /// The state of a lock, made when this client first has anything there. [`Self::settle`] ends it.
     fn lock(&mut self, keys: &Arc<LockKeys>) -> (&mut LockState, &mut Core) {
         let lock = self.locks.entry(keys.name.clone()).or_insert_with(|| LockState::new(keys.clone()));
         (lock, &mut self.core)
@@ -198,7 +198,7 @@ impl Machine {
                 self.core.effects.push(Effect::Refused { id, why: Refusal::Fault(Fault::Closed) });
             }
             Command::Acquire { id, spec, about, mode, timeout, called } => {
-                // A message that was made up may have named this id before it was given.
+                // A forged message may have named this id before it was given.
                 self.at(id, |lock, core| lock.forget_release(core, id));
                 let keys = spec.keys.clone();
                 let (lock, core) = self.lock(&keys);
@@ -241,7 +241,7 @@ impl Machine {
         self.core.timers.set(Timer::Close, now + CLOSE_TIMEOUT);
     }
 
-    /// The caller that closed this machine hears that it is done.
+    /// Answers the caller that closed this machine.
     fn end_closing(&mut self) {
         if let Some(question) = self.closing.take() {
             self.core.timers.clear(&Timer::Close);
@@ -278,7 +278,7 @@ impl Machine {
             Ok(reply) => reply,
             Err(failure) => return self.on_failure(now, what, &keys.name, &failure),
         };
-        // What replicas do not have yet is no success.
+        // A grant or renewal that replicas lack is no success.
         if !matches!(what, What::Confirm(_) | What::Renew(_)) {
             self.core.refusals = 0;
         }
@@ -381,7 +381,7 @@ impl Machine {
             Timer::Question(question) => self.fail_question(question, self.core.no_answer()),
             Timer::Renewal(id, question) => self.at(id, |lock, core| lock.renewal_timed_out(core, id, question)),
             Timer::AskAgain(question) => self.send_question(now, question),
-            // Answers may have come while this thread did not run: it takes them in before it judges.
+            // Answers may have arrived while this thread did not run: it takes them in before it judges.
             Timer::Stall if !std::mem::replace(&mut self.core.suspects, true) => {
                 self.core.timers.set(Timer::Stall, now + GRACE);
             }
@@ -397,7 +397,7 @@ impl Machine {
     }
 }
 
-/// What tests look at.
+/// For tests.
 #[cfg(test)]
 impl Machine {
     pub(super) fn lease(&self, id: Id) -> Option<&lease::Lease> {
@@ -408,7 +408,7 @@ impl Machine {
         self.locks.values().flat_map(|lock| lock.releases.keys().copied())
     }
 
-    /// What is counted and looked up for all locks is what the locks have.
+    /// The counts and indices over all locks agree with the locks.
     pub(super) fn adds_up(&self) -> Result<(), String> {
         let members: usize = self.locks.values().map(|lock| lock.waiters.len() + lock.leases.len()).sum();
         if members != self.core.members {

@@ -1,4 +1,4 @@
-//! Pending releases: what a client no longer wants, be it a lease or a place. Each is repeated until the server has answered.
+//! Pending releases: leases and places that a client has given up. Each is repeated until the server answers.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ pub(in crate::keeper) struct PendingRelease {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Leave,
-    /// All that was asked was refused, and so there should be nothing to be given back. A server that goes on refusing must
-    /// not have a list of these made longer and longer.
+    /// All requests were refused, so there should be nothing to release. A server that goes on refusing must not make
+    /// the list of these longer and longer.
     LeaveBestEffort,
     /// The lease of this token (0 if it is not known), which was last confirmed under this epoch.
     Release {
@@ -55,7 +55,7 @@ impl LockState {
         self.send_release(core, now, id);
     }
 
-    /// Somebody must go on where a script stopped: a release of an id that nobody has.
+    /// Some request must go on where a script stopped: a release of an id that nobody has.
     pub(super) fn go_on(&mut self, core: &mut Core, now: Time, common: &Common) {
         if common.again {
             let nobody = Id::MAX - core.next_request;

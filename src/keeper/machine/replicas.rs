@@ -1,9 +1,9 @@
 //! Locks whose grants and renewals count only once replicas have them.
 //!
-//! A grant is made sure of in two steps: the server says what is left of the lease (its reply, or a confirmation), and
-//! then so many replicas have acknowledged all that was written before. Only then is it handed out. While too few do,
-//! the waiter goes on confirming its lease, so that nobody overtakes it, and asks again. A renewal counts after the same
-//! two steps; until then the local deadline stays where it was.
+//! A grant is secured in two steps: the server reports what is left of the lease (its reply, or a confirmation), and
+//! then enough replicas acknowledge all earlier writes. Only then is it handed out. While too few do, the waiter goes
+//! on confirming its lease, so that nobody overtakes it, and asks again. A renewal counts after the same two steps;
+//! until then the local deadline stays.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,11 @@ use crate::clock::Time;
 use crate::options::Spec;
 use crate::protocol::Failure;
 
-/// Asks how many replicas have what was written so far.
+/// Asks how many replicas have all writes so far.
 pub(super) fn replicate(core: &mut Core, now: Time, id: Id, spec: &Spec) -> RequestId {
     const LONGEST: Duration = Duration::from_millis(500);
-    // Others may share it and be in a hurry, and it must not look like the silence of a server that hangs.
+    // Other locks may share the question and need answers sooner, and it must not look like the silence of a server
+    // that hangs.
     let within = (spec.lease / 6).min(core.patience / 4).min(LONGEST);
     let request = core.register(now, What::Replicate(id), spec.keys.clone());
     core.effects.push(Effect::Replicate { request, keys: spec.keys.clone(), replicas: spec.replicas, within });
@@ -44,14 +45,14 @@ impl LockState {
         }
     }
 
-    /// The server has granted the lock: make sure that replicas have the grant.
+    /// The server has granted the lock: asks whether replicas have the grant.
     pub(super) fn secure_grant(&mut self, core: &mut Core, now: Time, id: Id, grant: Grant) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         if matches!(waiter.phase, Phase::Securing { .. }) || !core.connected {
             return;
         }
         let ticket = waiter.ticket;
-        // If it never stood in the queue: should the lease run out meanwhile, this is its place there.
+        // If it was never in the queue: should the lease run out meanwhile, this is its place there.
         self.has_ticket(core, id, if ticket == 0 { grant.token } else { ticket });
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(replicate(core, now, id, &waiter.spec));

@@ -7,9 +7,9 @@
 //! | `Confirming` | the server's word for a grant that is short, or that only a message told | renew, none while disconnected or refused | `renewed` → granted or `Securing`; `lost` → `Asking` |
 //! | `Securing` | replicas, whether they have the grant | WAIT | enough → granted; too late or too few → `Confirming` |
 //!
-//! A grant that is long enough goes at once to `Securing`, where the lock needs replicas, or to its caller. A connection
-//! that breaks turns `Securing` into `Confirming`; every other phase stays, and asks again. A waiter may give up in each
-//! of them: then its place, or what it was granted, is given back.
+//! A grant that is long enough goes at once to `Securing`, if the lock needs replicas, or to its caller. A connection
+//! that breaks turns `Securing` into `Confirming`; every other phase stays, and asks again. A waiter may give up in
+//! each phase: then its place or its lease is released.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,12 +43,12 @@ pub(in crate::keeper) enum Phase {
     Securing { grant: Grant },
 }
 
-/// What the server may know of a waiter.
+/// How much the server may know of a waiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Trace {
     /// Nothing was sent.
     None,
-    /// All that was sent was refused.
+    /// All its requests were refused.
     Unlikely,
     /// The server answered, or a request was cut off.
     Likely,
@@ -62,7 +62,7 @@ pub(in crate::keeper) struct Waiter {
     called: Time,
     timeout: Option<Time>,
     pub(super) phase: Phase,
-    /// What is in flight for it.
+    /// Its request in flight.
     pub(super) request: Option<RequestId>,
     /// Zero until the server has given one.
     pub(super) ticket: u64,
@@ -74,7 +74,7 @@ pub(in crate::keeper) struct Waiter {
     pub(super) trace: Trace,
     /// A confirmation came so late that little was left of the lease.
     pub(super) late: bool,
-    /// What replicas said when too few had the grant.
+    /// The answer of replicas when too few had the grant.
     pub(super) shortage: Option<Arc<str>>,
 }
 
@@ -148,11 +148,11 @@ impl LockState {
             heartbeat: self.heartbeat_interval(),
             about: waiter.about.clone(),
             ticket: waiter.ticket,
-            // A newcomer speaks for those of this client who were here before it: it must not be taken for a stranger
-            // by a server that lost their places.
+            // A newcomer names the epoch that its client knows: a server that lost the places of the client's waiters
+            // must not take it for a stranger.
             epoch: if waiter.ticket == 0 { self.epoch } else { waiter.epoch },
             floor: self.floor,
-            // One may have been granted or renewed since the last answer.
+            // A lease may have been granted or renewed since the last answer.
             longest: self.longest,
             last_token: self.last_token,
             pace: self.pace,
@@ -197,7 +197,7 @@ impl LockState {
         verdict: AcquireVerdict,
     ) {
         let Some(waiter) = self.waiters.get_mut(&id) else {
-            // A place or a lease that nobody here wants is given back.
+            // A place or a lease that no waiter here wants is released.
             let known = self.releases.contains_key(&id) || self.leases.contains_key(&id);
             let until = match verdict {
                 AcquireVerdict::Granted { left, .. } => now + left,
@@ -210,7 +210,7 @@ impl LockState {
             return;
         };
         waiter.trace = Trace::Likely;
-        // Also if a confirmation has overtaken it.
+        // Even if a confirmation has overtaken it.
         self.reentering.remove(&id);
         // It may also be the answer to a question for its position.
         let was_asked = waiter.request == Some(request);
@@ -241,7 +241,7 @@ impl LockState {
                     self.heartbeat(core, now);
                 }
             }
-            // It stopped at its batch limit: the lock may be free behind those who died.
+            // It stopped at its batch limit: the lock may be free behind zombies.
             AcquireVerdict::Busy(_) if common.again => {
                 waiter.phase = Phase::Asking;
                 self.resume(core, now, id);
@@ -303,7 +303,7 @@ impl LockState {
         }
     }
 
-    /// Gives up the place of a waiter, or whatever it was granted meanwhile.
+    /// Gives up the place of a waiter, or what it was granted meanwhile.
     pub(super) fn abandon(&mut self, core: &mut Core, now: Time, id: Id) {
         let Some(waiter) = self.remove_waiter(core, id) else { return };
         let until = now + waiter.spec.liveness + waiter.spec.buffer;
