@@ -148,7 +148,7 @@ if mine and broken == 1 then
   word = 'broken'
 elseif mine and cut == 0 then
   word = 'renewed'
-  holder_end = max(holder_end, now + lease_us)
+  holder_end, longest = max(holder_end, now + lease_us), max(longest, lease_us)
 elseif believed and now < recover_until and left_us > 0 and token <= their_token
   and (holder == '' or holder == id or holder_token < their_token) then
   -- Nothing was granted since. The state found is older: it has an earlier lease, or the id's own place in the queue.

@@ -576,6 +576,7 @@ impl Turn {
             Some((_, _, held)) if held.broken => "broken",
             Some((_, end, held)) if !held.cut => {
                 self.lock.lease = Some((id.to_owned(), end.max(self.now + terms.lease)));
+                self.lock.state.longest = self.lock.state.longest.max(terms.lease);
                 "renewed"
             }
             _ if believed && self.recovering() && memory.left > 0 && self.newest(id, token) => {
