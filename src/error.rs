@@ -330,7 +330,7 @@ pub(crate) fn brief(duration: &Duration) -> String {
 fn unavailable(waited: &Duration, cause: &Option<Cause>) -> String {
     let waited = brief(waited);
     match cause {
-        Some(cause) => format!("the server refused the request for {waited}: {cause}"),
+        Some(cause) => format!("no result from the server within {waited}: {cause}"),
         None => format!("no answer from the server within {waited}"),
     }
 }
