@@ -100,8 +100,9 @@ pub(crate) fn witness(redis: &Redis, name: &str, pid: u32) -> Process {
     // A zombie is dead, though it can still be signalled.
     let script =
         format!("case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac");
+    let before = redis.state(name)["waiting"].as_u64().unwrap_or_default();
     let witness = redis.run(name, &[], &script);
-    redis.await_waiting(name, 1);
+    redis.await_waiting(name, before + 1);
     witness
 }
 
