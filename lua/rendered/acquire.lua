@@ -96,7 +96,7 @@ if lost then
   epoch = stamp
   if found then
     -- No other waiter is granted the lock before the last lease is over and the slowest waiter had the time to return.
-    recover_for = max(recover_until - now, 3 * pace, live_until - now, holder_end - now, longest)
+    recover_for = max(recover_until - now, 3 * pace, live_until - now, longest)
     recover_until = now + recover_for
   end
   waiting, found_waiting, live_until, longest, broken, cut = 0, 0, 0, 0, 0, 0

@@ -350,7 +350,8 @@ fn unpacked(value: &rmpv::Value) -> Value {
         rmpv::Value::Array(items) => Value::List(items.iter().map(unpacked).collect()),
         value => match value.as_i64() {
             Some(number) => Value::Int(number),
-            None => Value::Text(value.as_slice().expect("a text or a number").to_vec()),
+            // A script that was broken on purpose may answer anything.
+            None => Value::Text(value.as_slice().map_or_else(|| value.to_string().into_bytes(), <[u8]>::to_vec)),
         },
     }
 }

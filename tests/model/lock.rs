@@ -303,10 +303,9 @@ impl Turn {
         state.stamp = self.time.max(state.stamp + 1);
         state.epoch = state.stamp;
         if numbers_left {
-            let lease_left = lease.as_ref().map_or(0, |(_, end)| end.saturating_sub(self.now));
             let open = state.recover_until.saturating_sub(self.now);
             let live = state.live_until.saturating_sub(self.now);
-            state.recover_for = open.max(3 * state.pace).max(live).max(lease_left).max(state.longest);
+            state.recover_for = open.max(3 * state.pace).max(live).max(state.longest);
             state.recover_until = self.now + state.recover_for;
         }
         (state.longest, state.live_until) = (0, 0);
