@@ -161,7 +161,6 @@ do
       -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its token
       -- stands in.
       holder_end, holder_token, holder_ticket, broken, cut = its_end, token, min(its_place, token), 0, 0
-      longest = max(longest, its_terms[LEASE])
       if holder ~= contender then
         messages[#messages + 1] = {its_terms, 'grant', holder, holder_token, holder_ticket, holder_end - now}
       end

@@ -1,24 +1,6 @@
 //! Values as the redis crate reads them, for tests that compare both or talk to a server by the library.
 
-impl crate::protocol::Value for redis::Value {
-    fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            redis::Value::BulkString(bytes) => Some(bytes),
-            redis::Value::SimpleString(text) => Some(text.as_bytes()),
-            _ => None,
-        }
-    }
-
-    fn int(&self) -> Option<i64> {
-        if let redis::Value::Int(number) = self { Some(*number) } else { None }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        if let redis::Value::Array(items) = self { Some(items) } else { None }
-    }
-}
-
-/// The same, as fairlock reads it from the wire.
+/// A value of the redis crate, as fairlock reads it from the wire.
 impl From<&redis::Value> for super::resp::Value<'static> {
     fn from(value: &redis::Value) -> Self {
         let text = |text: &[u8]| Self::Text(text.to_owned().into());
