@@ -2,13 +2,13 @@
 -- a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal, messages.
 -- A `lenient` script goes on when memory is short.
 -- NEEDS: lenient lost found found_holder found_waiting contender queued joins place sessions leaving fields messages
--- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim
 do
   local DAY_US, HOUR_US = 86400000000, 3600000000
   local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
   local stands = holder ~= '' or waiting > 0
   if waiting == 0 then live_until = 0 end
-  if holder == '' then holder_end, holder_token, holder_ticket, broken, cut = 0, 0, 0, 0, 0 end
+  if holder == '' then holder_end, holder_token, holder_ticket, broken, cut, claim = 0, 0, 0, 0, 0, 0 end
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
   local rest_us = max(recover_until - now, stamp - raw, 0)
   if stands then rest_us = max(rest_us, max(holder_end, live_until) - now) end
@@ -44,8 +44,8 @@ do
 
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
-    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, stamp, token, epoch, now, skew, pace, pace_until, recover_until,
-      recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, stamp, token, epoch, now, skew, pace, pace_until,
+      recover_until, recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
       -- Most likely memory is short. Once a script has written anything, the server accepts its other writes.

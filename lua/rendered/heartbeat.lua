@@ -19,11 +19,11 @@ local found, own_session = named[1], named[2]
 -- begin: the parts with which every verb that writes begins.
 -- state: reads the numbers and the holder of the lock.
 -- NEEDS: lock waiters found joining
--- SETS: VERSION NUMBERS broken cut stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
+-- SETS: VERSION NUMBERS broken cut claim stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
 -- SETS: waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
-local VERSION, NUMBERS = 1, '<BBBddddddddddddddddd' -- one field, because a number as text costs as much as a command
-local broken, cut, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
-  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local VERSION, NUMBERS = 1, '<BBBBddddddddddddddddd' -- one field, because a number as text costs as much as a command
+local broken, cut, claim, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
+  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 local found_waiting = 0
 local holder = '' -- the id of the holder, or empty
 if found then
@@ -32,7 +32,7 @@ if found then
     return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. version .. ', this client knows layout ' .. VERSION)
   end
   local size
-  version, broken, cut, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
+  version, broken, cut, claim, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
     struct.unpack(NUMBERS, found)
   holder, found_waiting = string.sub(found, size), waiting
 end
@@ -82,7 +82,7 @@ local again = false -- whether the batch limit was reached, so that the caller a
 -- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
 -- bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
 -- NEEDS: lost found raw now
--- SETS: stamp epoch recover_until recover_for waiting found_waiting live_until longest broken cut holder holder_end found_holder lapsed
+-- SETS: stamp epoch recover_until recover_for waiting found_waiting live_until longest broken cut claim holder holder_end found_holder lapsed
 if lost then
   -- New stamps continue after those of the dropped queue.
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
@@ -93,7 +93,7 @@ if lost then
     recover_for = max(recover_until - now, 3 * pace, live_until - now, longest)
     recover_until = now + recover_for
   end
-  waiting, found_waiting, live_until, longest, broken, cut = 0, 0, 0, 0, 0, 0
+  waiting, found_waiting, live_until, longest, broken, cut, claim = 0, 0, 0, 0, 0, 0, 0
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end
 
@@ -130,7 +130,7 @@ end
 -- promote: grants a free lock to the first live waiter and tells it by a message; zombies before it are purged. A contender
 -- is alive, and learns of its grant from the reply.
 -- NEEDS: client contender terms place ends queued joins sessions leaving fields messages
--- SETS: holder holder_end holder_token holder_ticket broken cut token stamp grants longest waiting again
+-- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants longest waiting again
 do
   local BATCH = 100 -- the most waiters that one call examines, so that its work is bounded
   if holder == '' and now >= recover_until then
@@ -174,6 +174,7 @@ do
       -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its token
       -- stands in.
       holder_end, holder_token, holder_ticket, broken, cut = its_end, token, min(its_place, token), 0, 0
+      claim = its_end < now + its_terms[LEASE] and 1 or 0
       if holder ~= contender then
         messages[#messages + 1] = {its_terms, 'grant', holder, holder_token, holder_ticket, holder_end - now}
       end
@@ -194,13 +195,13 @@ local lenient = true
 -- a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal, messages.
 -- A `lenient` script goes on when memory is short.
 -- NEEDS: lenient lost found found_holder found_waiting contender queued joins place sessions leaving fields messages
--- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim
 do
   local DAY_US, HOUR_US = 86400000000, 3600000000
   local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
   local stands = holder ~= '' or waiting > 0
   if waiting == 0 then live_until = 0 end
-  if holder == '' then holder_end, holder_token, holder_ticket, broken, cut = 0, 0, 0, 0, 0 end
+  if holder == '' then holder_end, holder_token, holder_ticket, broken, cut, claim = 0, 0, 0, 0, 0, 0 end
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
   local rest_us = max(recover_until - now, stamp - raw, 0)
   if stands then rest_us = max(rest_us, max(holder_end, live_until) - now) end
@@ -236,8 +237,8 @@ do
 
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
-    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, stamp, token, epoch, now, skew, pace, pace_until, recover_until,
-      recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, stamp, token, epoch, now, skew, pace, pace_until,
+      recover_until, recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
       -- Most likely memory is short. Once a script has written anything, the server accepts its other writes.
@@ -279,6 +280,7 @@ if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
   told[#told + 1], told[#told + 2] = 'holder', holder
   told[#told + 1], told[#told + 2] = 'holder_token', holder_token
   told[#told + 1], told[#told + 2] = 'holder_ticket', holder_ticket
+  if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', '1' end
 end
 if again then told[#told + 1], told[#told + 2] = 'again', '1' end
 return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', pace, 'longest_us', longest,

@@ -55,6 +55,8 @@ pub(crate) struct OwnLease {
     pub(crate) token: u64,
     /// The waiter's place in the queue, or the token if it never had one.
     pub(crate) ticket: u64,
+    /// It is shorter than what the waiter asked for, until it is confirmed.
+    pub(crate) claim: bool,
 }
 
 /// What became of a request, by its verb.
@@ -74,6 +76,8 @@ pub(crate) enum AcquireVerdict {
     Granted {
         token: u64,
         left: Duration,
+        /// It is shorter than what the waiter asked for, until it is confirmed.
+        claim: bool,
     },
     Queued {
         ticket: u64,
@@ -146,7 +150,11 @@ impl Verb {
     fn verdict(self, word: &[u8], fields: &mut Fields) -> Option<Verdict> {
         Some(match self {
             Verb::Acquire => Verdict::Acquire(match word {
-                b"granted" => AcquireVerdict::Granted { token: stamp(fields.granted_token)?, left: fields.left? },
+                b"granted" => AcquireVerdict::Granted {
+                    token: stamp(fields.granted_token)?,
+                    left: fields.left?,
+                    claim: fields.own_claim,
+                },
                 b"queued" => AcquireVerdict::Queued { ticket: stamp(fields.ticket)?, rank: fields.rank? },
                 b"busy" => AcquireVerdict::Busy(fields.holder()?),
                 b"refused" => AcquireVerdict::Disbelieved,
@@ -241,6 +249,7 @@ struct Fields {
     own_id: Option<String>,
     own_token: Option<u64>,
     own_ticket: Option<u64>,
+    own_claim: bool,
     again: bool,
     left: Option<Duration>,
     granted_token: Option<u64>,
@@ -272,6 +281,7 @@ impl Fields {
                 b"holder" => read.own_id = Some(text(value)?),
                 b"holder_token" => read.own_token = Some(number(value)?),
                 b"holder_ticket" => read.own_ticket = Some(number(value)?),
+                b"holder_claim" => read.own_claim = true,
                 b"again" => read.again = true,
                 b"left_us" => read.left = Some(span(value)?),
                 b"granted_token" => read.granted_token = Some(number(value)?),
@@ -294,7 +304,7 @@ impl Fields {
     fn common(&mut self) -> Option<Common> {
         let own = match self.own_id.take() {
             None => None,
-            Some(id) => Some(OwnLease { id, token: self.own_token?, ticket: self.own_ticket? }),
+            Some(id) => Some(OwnLease { id, token: self.own_token?, ticket: self.own_ticket?, claim: self.own_claim }),
         };
         Some(Common {
             epoch: self.epoch?,
@@ -423,6 +433,7 @@ mod tests {
             ("holder_token", "18"),
             ("holder_ticket", "34"),
             ("again", "1"),
+            ("holder_claim", "1"),
             ("left_us", "19"),
             ("granted_token", "20"),
             ("ticket", "21"),
@@ -452,7 +463,7 @@ mod tests {
     fn every_field_of_a_reply_arrives_where_it_belongs() {
         let us = Duration::from_micros;
         let common = Reply::parse(Verb::Leave, &reply("left", every_field())).unwrap().common;
-        let own = OwnLease { id: "c.17".into(), token: 18, ticket: 34 };
+        let own = OwnLease { id: "c.17".into(), token: 18, ticket: 34, claim: true };
         let (lease_left, recover_left, pace, longest) = (us(15), us(16), us(28), us(29));
         let (epoch, stamp, token, waiting, again) = (11, 12, 13, 14, true);
         let own = Some(own);
@@ -478,7 +489,10 @@ mod tests {
             alive,
         };
         let acquire = |word| verdict(Verb::Acquire, word);
-        assert_eq!(acquire("granted"), Verdict::Acquire(AcquireVerdict::Granted { token: 20, left: us(19) }));
+        assert_eq!(
+            acquire("granted"),
+            Verdict::Acquire(AcquireVerdict::Granted { token: 20, left: us(19), claim: true })
+        );
         assert_eq!(acquire("queued"), Verdict::Acquire(AcquireVerdict::Queued { ticket: 21, rank: 22 }));
         assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(Some(Box::new(held.clone())))));
         let alive = HeartbeatVerdict::Alive { rank: Some(22) };

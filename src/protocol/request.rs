@@ -111,7 +111,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) keys: Arc<LockKeys>,
     pub(crate) id: String,
     pub(crate) wait: bool,
-    pub(crate) claim: bool,
+    /// Grant no more than a claim.
+    pub(crate) as_claim: bool,
     pub(crate) lease: Duration,
     pub(crate) liveness: Duration,
     pub(crate) buffer: Duration,
@@ -129,7 +130,7 @@ impl AcquireRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, channel: &str, to: &mut Arguments<P>) {
         to.text("id", &self.id);
         to.flag("wait", self.wait);
-        to.flag("claim", self.claim);
+        to.flag("as_claim", self.as_claim);
         to.span("lease_us", self.lease);
         to.span("liveness_us", self.liveness);
         to.span("buffer_us", self.buffer);
@@ -285,7 +286,7 @@ pub(super) fn every_request() -> Vec<Request> {
             keys: keys.clone(),
             id: id.clone(),
             wait: true,
-            claim: false,
+            as_claim: false,
             lease: second,
             liveness: second,
             buffer: second,

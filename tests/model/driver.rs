@@ -24,7 +24,7 @@ local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
   local name, value = fields[i], fields[i + 1]
   if name == '' then
-    state = {struct.unpack('<BBBddddddddddddddddd', value)}
+    state = {struct.unpack('<BBBBddddddddddddddddd', value)}
     state[#state] = string.sub(value, state[#state])
   elseif string.sub(name, -1) == '.' then
     local session = {struct.unpack('<dd', value)}
@@ -375,6 +375,7 @@ fn found(value: &Value) -> Found {
         version,
         broken,
         cut,
+        claim,
         stamp,
         token,
         epoch,
@@ -399,12 +400,12 @@ fn found(value: &Value) -> Found {
         let holder = text(holder);
         if let Some(held) = lock.entries.get_mut(&holder) {
             (held.token, held.ticket) = (number(holder_token), number(holder_ticket));
-            (held.broken, held.cut) = (number(broken) == 1, number(cut) == 1);
+            (held.broken, held.cut, held.claim) = (number(broken) == 1, number(cut) == 1, number(claim) == 1);
             lock.lease = Some((holder, number(holder_end)));
         } else {
             assert!(holder.is_empty(), "{holder} holds the lock and has no entry");
-            let nothing = [broken, cut, holder_end, holder_token, holder_ticket].map(number);
-            assert_eq!(nothing, [0; 5], "nobody holds the lock");
+            let nothing = [broken, cut, claim, holder_end, holder_token, holder_ticket].map(number);
+            assert_eq!(nothing, [0; 6], "nobody holds the lock");
         }
         lock.state = State {
             stamp: number(stamp),

@@ -45,6 +45,8 @@ pub struct Entry {
     pub broken: bool,
     /// Granted before data was lost, and not confirmed since.
     pub cut: bool,
+    /// Shorter than what its waiter asked for, and not confirmed yet.
+    pub claim: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -396,7 +398,8 @@ impl Turn {
         self.lock.state.token = token;
         self.lock.state.grants += 1;
         self.lock.state.longest = self.lock.state.longest.max(entry.lease);
-        self.lock.entries.insert(id.to_owned(), Entry { token, ticket, broken: false, cut: false, ..entry });
+        let claim = end < self.now + entry.lease;
+        self.lock.entries.insert(id.to_owned(), Entry { token, ticket, broken: false, cut: false, claim, ..entry });
         self.lock.lease = Some((id.to_owned(), end));
         token
     }
@@ -575,6 +578,7 @@ impl Turn {
             Some((_, _, held)) if held.broken => "broken",
             Some((_, end, held)) if !held.cut => {
                 self.lock.lease = Some((id.to_owned(), end.max(self.now + terms.lease)));
+                self.lock.mark_holder(|held| held.claim = false);
                 self.lock.state.longest = self.lock.state.longest.max(terms.lease);
                 "renewed"
             }
@@ -746,6 +750,9 @@ impl Turn {
             fields.insert("holder".into(), id);
             fields.insert("holder_token".into(), held.token.to_string());
             fields.insert("holder_ticket".into(), held.ticket.to_string());
+            if held.claim {
+                fields.insert("holder_claim".into(), "1".into());
+            }
         }
         if self.again {
             fields.insert("again".into(), "1".into());

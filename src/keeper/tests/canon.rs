@@ -162,6 +162,7 @@ impl World {
             notes.stamp(entry.token);
             notes.flag(entry.broken);
             notes.flag(entry.cut);
+            notes.flag(entry.claim);
         }
         notes.words.push(u64::MAX);
     }
@@ -251,7 +252,7 @@ impl World {
             Verdict::Acquire(verdict) => {
                 std::mem::discriminant(verdict).hash(notes);
                 match verdict {
-                    AcquireVerdict::Granted { token, left } => (token, left).hash(notes),
+                    AcquireVerdict::Granted { token, left, claim } => (token, left, claim).hash(notes),
                     AcquireVerdict::Queued { ticket, rank } => (ticket, rank).hash(notes),
                     AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => {}
                 }

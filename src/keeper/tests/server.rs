@@ -137,7 +137,7 @@ fn request_of(call: &protocol::Request) -> Request {
         protocol::Request::Acquire(AcquireRequest {
             id,
             wait,
-            claim,
+            as_claim: claim,
             lease,
             liveness,
             buffer,
