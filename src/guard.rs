@@ -52,13 +52,13 @@ impl Guard {
 
     /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones.
     pub fn token(&self) -> u64 {
-        self.armed.shared.token
+        self.armed.shared.token.get()
     }
 
     /// The ticket: the place in the order of arrival, lower than the token. For a try, which never waits, it is the
     /// token.
     pub fn ticket(&self) -> u64 {
-        self.armed.shared.ticket
+        self.armed.shared.ticket.get()
     }
 
     /// What is left of the lease by the local clock, which counts suspended time. Every renewal prolongs it.
@@ -156,7 +156,7 @@ impl Guard {
             self.armed.disarm();
             shared.lose(LostReason::Released);
             let outcome = self.handle.release(shared.spec.name(), shared.id).await;
-            tracing::debug!(lock = &**shared.spec.name(), token = shared.token, ?outcome, "released");
+            tracing::debug!(lock = &**shared.spec.name(), token = shared.token.get(), ?outcome, "released");
             held?;
             match outcome? {
                 Release::Released => Ok(()),
@@ -199,7 +199,7 @@ impl Held {
 
     /// The fencing token, see [`Guard::token`].
     pub fn token(&self) -> u64 {
-        self.shared.token
+        self.shared.token.get()
     }
 
     /// What is left of the lease, see [`Guard::remaining`].

@@ -11,6 +11,7 @@ use crate::inspect::{BreakOutcome, LockState};
 use crate::keeper::Handle;
 use crate::operation::Operation;
 use crate::options::Spec;
+use crate::protocol::{Ticket, Token};
 
 /// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
 ///
@@ -122,14 +123,14 @@ impl Lock {
     async fn read_pages(&self) -> Result<LockState, Fault> {
         const PAGE: u32 = 500;
         let mut state = LockState::default();
-        let mut after = 0;
+        let mut after = None;
         loop {
             let page = self.handle.inspect(&self.spec.keys, after, PAGE).await?;
             state.recovering_for = page.recovering_for;
             state.holder = page.holder;
             state.waiting = page.waiting;
             let more = page.queue.len() == PAGE as usize;
-            after = page.queue.last().map_or(after, |waiter| waiter.ticket);
+            after = page.queue.last().and_then(|waiter| Ticket::new(waiter.ticket)).or(after);
             state.queue.extend(page.queue);
             if !more {
                 return Ok(state);
@@ -205,6 +206,6 @@ impl Lock {
     }
 
     async fn break_with(&self, token: u64, force: bool) -> Result<BreakOutcome, Fault> {
-        self.handle.break_lease(&self.spec.keys, token, force).await
+        self.handle.break_lease(&self.spec.keys, Token::new(token), force).await
     }
 }

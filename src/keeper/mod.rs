@@ -88,6 +88,7 @@ use self::questions::Questions;
 use self::routes::Routes;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
+use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
 use crate::wakers::Wakers;
 
@@ -103,7 +104,7 @@ type Leases = Arc<Mutex<HashMap<Id, Arc<Shared>>>>;
 /// The parameters of a keeper.
 pub(crate) struct Start {
     pub(crate) target: Target,
-    pub(crate) client: Arc<str>,
+    pub(crate) client: ClientId,
     pub(crate) prefix: Arc<str>,
     /// Receives the outcome of the first connection. If that fails, the keeper ends. None: the keeper connects when
     /// there is something to do.
@@ -147,7 +148,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 struct Keeper {
-    client: Arc<str>,
+    client: ClientId,
     prefix: Arc<str>,
     first: Option<oneshot::Sender<Result<(), ConnectError>>>,
     /// Which server serves each lock.

@@ -17,6 +17,7 @@ use super::machine::{Command, Id};
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
 use crate::options::Spec;
+use crate::protocol::{Ticket, Token};
 use crate::wakers::{Wakers, poll};
 
 /// A lease as the keeper, the guard and views see it.
@@ -24,8 +25,8 @@ use crate::wakers::{Wakers, poll};
 pub(crate) struct Shared {
     pub(crate) spec: Arc<Spec>,
     pub(crate) id: Id,
-    pub(crate) token: u64,
-    pub(crate) ticket: u64,
+    pub(crate) token: Token,
+    pub(crate) ticket: Ticket,
     process: u32,
     deadline: AtomicU64,
     taken: AtomicU8,
@@ -46,8 +47,8 @@ impl Shared {
     pub(crate) fn new(
         spec: Arc<Spec>,
         id: Id,
-        token: u64,
-        ticket: u64,
+        token: Token,
+        ticket: Ticket,
         deadline: Time,
         process: u32,
         wakers: Arc<Wakers>,
@@ -103,7 +104,7 @@ impl Shared {
     }
 
     pub(crate) fn lost_with(&self, reason: LostReason) -> Lost {
-        Lost { name: self.spec.name().clone(), token: self.token, reason }
+        Lost { name: self.spec.name().clone(), token: self.token.get(), reason }
     }
 
     pub(crate) fn is_forked(&self) -> bool {
@@ -169,7 +170,7 @@ impl Shared {
 
     pub(crate) fn show(&self, kind: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct(kind);
-        shown.field("name", &self.spec.name()).field("token", &self.token).field("remaining", &self.remaining());
+        shown.field("name", &self.spec.name()).field("token", &self.token.get()).field("remaining", &self.remaining());
         shown.finish()
     }
 }
@@ -222,7 +223,8 @@ mod tests {
 
     fn lease_until(deadline: Time) -> Shared {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
-        Shared::new(spec, 1, 7, 6, deadline, std::process::id(), Wakers::of_this_process().unwrap())
+        let (token, ticket) = (Token::new(7).unwrap(), Ticket::new(6).unwrap());
+        Shared::new(spec, Id(1), token, ticket, deadline, std::process::id(), Wakers::of_this_process().unwrap())
     }
 
     // If the machine was suspended, or the keeper did not run.

@@ -8,15 +8,14 @@ use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
 use crate::inspect::{BreakOutcome, Holder, QueuedWaiter};
 use crate::options::Spec;
-use crate::protocol::{About, Failure, LockKeys, Push, Reply, Request};
+use crate::protocol::{About, Failure, Id, LockKeys, Push, Reply, Request, Ticket, Token};
 
-/// The number of a waiter or holder: the second half of its id on the wire.
-pub(crate) type Id = u64;
 /// A caller's question that awaits one result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct QuestionId(pub(crate) u64);
 /// A request under way to the server.
-pub(crate) type RequestId = u64;
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RequestId(pub(crate) u64);
 
 /// What callers ask for.
 #[derive(Debug, Clone)]
@@ -48,13 +47,13 @@ pub(crate) enum Command {
     Inspect {
         question: QuestionId,
         keys: Arc<LockKeys>,
-        after: u64,
+        after: Option<Ticket>,
         count: u32,
     },
     Break {
         question: QuestionId,
         keys: Arc<LockKeys>,
-        token: u64,
+        token: Option<Token>,
         force: bool,
     },
     Close {
@@ -111,13 +110,13 @@ pub(crate) enum Effect {
     Reconnect,
     Queued {
         id: Id,
-        ticket: u64,
+        ticket: Ticket,
     },
     Granted {
         id: Id,
         spec: Arc<Spec>,
-        token: u64,
-        ticket: u64,
+        token: Token,
+        ticket: Ticket,
         deadline: Time,
     },
     Refused {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::api::{Effect, Id, Outcome, QuestionId, RequestId};
+use super::api::{Effect, Outcome, QuestionId, RequestId};
 use super::{ANSWER_TIMEOUT, Timer, What};
 use crate::clock::Time;
 use crate::error::{Fault, brief};
 use crate::keeper::timers::Timers;
-use crate::protocol::{LockKeys, Request, wire_id};
+use crate::protocol::{ClientId, Id, LockKeys, Request, WireId};
 
 /// A request in flight.
 #[derive(Debug, Clone, Hash)]
@@ -21,13 +21,13 @@ pub(in crate::keeper) struct Sent {
 
 #[derive(Debug, Clone)]
 pub(in crate::keeper) struct Core {
-    pub(in crate::keeper) client: Arc<str>,
+    pub(in crate::keeper) client: ClientId,
     pub(in crate::keeper) random: fastrand::Rng,
     pub(in crate::keeper) connected: bool,
     /// Whether late requests of an old connection are ruled out.
     pub(in crate::keeper) can_kill: bool,
     pub(in crate::keeper) requests: BTreeMap<RequestId, Sent>,
-    pub(in crate::keeper) next_request: RequestId,
+    pub(in crate::keeper) last_request: RequestId,
     pub(in crate::keeper) timers: Timers<Timer>,
     pub(in crate::keeper) effects: Vec<Effect>,
     /// The lock of each waiter, lease and pending release.
@@ -48,14 +48,14 @@ pub(in crate::keeper) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(client: Arc<str>, seed: u64) -> Self {
+    pub(super) fn new(client: ClientId, seed: u64) -> Self {
         Self {
             client,
             random: fastrand::Rng::with_seed(seed),
             connected: false,
             can_kill: true,
             requests: BTreeMap::new(),
-            next_request: 0,
+            last_request: RequestId(0),
             timers: Timers::new(),
             effects: Vec::new(),
             locks_of: BTreeMap::new(),
@@ -69,8 +69,8 @@ impl Core {
         }
     }
 
-    pub(super) fn wire_id(&self, id: Id) -> String {
-        wire_id(&self.client, id)
+    pub(super) fn wire_id(&self, id: Id) -> WireId {
+        WireId::new(&self.client, id)
     }
 
     pub(super) fn send(&mut self, now: Time, what: What, call: Request) -> RequestId {
@@ -81,8 +81,8 @@ impl Core {
 
     /// From now on an answer is expected.
     pub(super) fn register(&mut self, now: Time, what: What, keys: Arc<LockKeys>) -> RequestId {
-        self.next_request += 1;
-        let request = self.next_request;
+        self.last_request.0 += 1;
+        let request = self.last_request;
         if self.requests.is_empty() {
             self.timers.set(Timer::Stall, now + self.patience());
         }

@@ -6,14 +6,16 @@ use super::{ANSWER_TIMEOUT, Id, Machine, Outcome, Page, QuestionId, Timer, What}
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::inspect::BreakOutcome;
-use crate::protocol::{BreakRequest, BreakVerdict, Common, InspectRequest, Inspected, LockKeys, Request};
+use crate::protocol::{
+    BreakRequest, BreakVerdict, Common, InspectRequest, Inspected, LockKeys, Request, Ticket, Token,
+};
 
 /// A question without an answer.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::keeper) enum Pending {
     Position(Id),
-    Inspect { keys: Arc<LockKeys>, after: u64, count: u32 },
-    Break { keys: Arc<LockKeys>, token: u64, force: bool },
+    Inspect { keys: Arc<LockKeys>, after: Option<Ticket>, count: u32 },
+    Break { keys: Arc<LockKeys>, token: Option<Token>, force: bool },
 }
 
 impl Machine {

@@ -51,9 +51,9 @@ impl LockState {
         if matches!(waiter.phase, Phase::Securing { .. }) || !core.connected {
             return;
         }
-        let ticket = waiter.ticket;
-        // If it was never in the queue: should the lease run out meanwhile, this is its place there.
-        self.has_ticket(core, id, if ticket == 0 { grant.token } else { ticket });
+        // A waiter that was never in the queue needs a place there, should the lease expire meanwhile.
+        let ticket = waiter.ticket.unwrap_or(grant.token.as_ticket());
+        self.has_ticket(core, id, ticket);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(replicate(core, now, id, &waiter.spec));
             waiter.phase = Phase::Securing { grant };

@@ -45,7 +45,7 @@ use super::machine::{self, RequestId};
 use super::timers::Timers;
 use crate::clock::Time;
 use crate::error::ConnectError;
-use crate::protocol::{Failure, LockKeys, Push, Request};
+use crate::protocol::{ClientId, Failure, LockKeys, Push, Request};
 use crate::server::{Node, Previous, Reply, Slot, SlotMap, slot_of};
 
 /// The minimum time for connecting: a lost packet must not outlast a short lease, nor a slow network fail.
@@ -279,7 +279,7 @@ enum Timer {
 #[derive(Debug, Clone)]
 pub(crate) struct Routes {
     shape: Shape,
-    client: Arc<str>,
+    client: ClientId,
     prefix: Arc<str>,
     random: fastrand::Rng,
     routes: BTreeMap<Slot, Route>,
@@ -300,7 +300,7 @@ pub(crate) struct Routes {
 
 impl Routes {
     /// `first`: a caller awaits the outcome of the first attempt to connect, which starts at once.
-    pub(crate) fn new(now: Time, shape: Shape, client: Arc<str>, prefix: Arc<str>, seed: u64, first: bool) -> Self {
+    pub(crate) fn new(now: Time, shape: Shape, client: ClientId, prefix: Arc<str>, seed: u64, first: bool) -> Self {
         let mut routes = Self {
             shape,
             client,

@@ -10,14 +10,14 @@ use crate::clock::Time;
 use crate::keeper::machine::Mode;
 use crate::keeper::machine::{Command, Effect, Id, Machine, QuestionId, RequestId};
 use crate::options::Spec;
-use crate::protocol::{Push, Request};
+use crate::protocol::{ClientId, Push, Request};
 
 /// What a client's clock shows when a world begins, in ns.
 pub(super) const BOOT_NS: u64 = 1 << 61;
 
 #[derive(Clone, Debug)]
 pub(super) struct Client {
-    pub(super) name: Arc<str>,
+    pub(super) name: ClientId,
     pub(super) machine: Machine,
     /// By how many millionths its clock is fast.
     pub(super) fast: i64,
@@ -121,10 +121,10 @@ pub(super) struct Pace {
 
 impl Client {
     pub(super) fn new(index: usize, fast: i64, can_kill: bool) -> Self {
-        let name: Arc<str> = format!("c{index}").into();
+        let name = ClientId::new(&format!("c{index}")).expect("letters and digits");
         let mut machine = Machine::new(name.clone(), "fairlock".into(), index as u64);
         // In a range of its own, where a fingerprint can tell it from other numbers.
-        machine.core.next_request = super::canon::FIRST_REQUEST;
+        machine.core.last_request = RequestId(super::canon::FIRST_REQUEST);
         Self {
             name,
             machine,
@@ -268,7 +268,7 @@ impl Client {
             }
             Effect::Queued { id, ticket } => {
                 if let Some(acquire) = self.acquires.get_mut(&id) {
-                    if acquire.ticket.replace(ticket).is_some() {
+                    if acquire.ticket.replace(ticket.get()).is_some() {
                         return Err(format!("{}.{id} was told two tickets", self.name));
                     }
                     acquire.by = acquire.timeout;
@@ -279,7 +279,7 @@ impl Client {
                 if spec.replicas > 0 && !self.replicated {
                     return Err(format!("{}.{id} is granted what replicas do not have", self.name));
                 }
-                self.granted.push((token, ticket));
+                self.granted.push((token.get(), ticket.get()));
                 let Some(acquire) = self.acquires.remove(&id).filter(|acquire| acquire.wanted) else {
                     self.say(now, Command::Release { question: None, id });
                     return Ok(());
@@ -290,7 +290,7 @@ impl Client {
                 let guard = Guard {
                     lock,
                     spec,
-                    token,
+                    token: token.get(),
                     deadline,
                     tell_by,
                     granted: local,
