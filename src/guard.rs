@@ -154,7 +154,7 @@ impl Guard {
             }
             let shared = self.armed.shared.clone();
             self.armed.disarm();
-            shared.lose(LostReason::Released);
+            shared.end(LostReason::Released);
             let outcome = self.handle.release(shared.spec.name(), shared.id).await;
             tracing::debug!(lock = &**shared.spec.name(), token = shared.token.get(), ?outcome, "released");
             held?;

@@ -128,7 +128,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
             // see their channels closed.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
                 for shared in lock(&leases).values() {
-                    shared.lose(LostReason::KeeperPanicked);
+                    shared.end(LostReason::KeeperPanicked);
                 }
             }
             end.set();
@@ -161,6 +161,8 @@ struct Keeper {
     due: BTreeSet<(Time, Slot)>,
     /// The machines that have taken in events since their effects were carried out, and when they were due before.
     stirred: BTreeMap<Slot, Option<Time>>,
+    /// The slots for which callers have sent commands since then, each with one of its locks.
+    wanted: BTreeMap<Slot, Arc<str>>,
     /// For leases on their way to callers: if they are dropped, they send their release here.
     messages: Outbox<Message>,
     /// For callers that await the loss of a lease.
@@ -203,6 +205,7 @@ impl Keeper {
             machines: BTreeMap::new(),
             due: BTreeSet::new(),
             stirred: BTreeMap::new(),
+            wanted: BTreeMap::new(),
             messages,
             wakers,
             callers: HashMap::new(),
@@ -330,13 +333,18 @@ impl Keeper {
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
         let slot = self.routes.slot(&lock);
+        self.wanted.insert(slot, lock);
         self.feed(slot, Event::Command(command));
-        if let Some(machine) = self.machines.get(&slot)
+    }
+
+    /// Starts to connect for a command that a machine has taken in. Its effects come first: they say how soon it needs
+    /// answers.
+    fn want(&mut self, slot: Slot) {
+        if let Some(name) = self.wanted.remove(&slot)
+            && let Some(machine) = self.machines.get(&slot)
             && (!self.ending || machine.gives_back_until().is_some())
         {
-            let patience = machine.patience();
-            self.routes.handle(Time::now(), routes::Event::Want { slot, name: lock, patience });
-            self.follow();
+            self.routes.handle(Time::now(), routes::Event::Want { slot, name });
         }
     }
 
@@ -372,13 +380,13 @@ impl Keeper {
             let Some(machine) = self.machines.get_mut(&slot) else { continue };
             let now = Time::now();
             let effects = machine.effects(now);
-            let (due, patience) = (machine.next_due(), machine.patience());
-            self.routes.handle(now, routes::Event::Patience { slot, patience });
+            let due = machine.next_due();
             if due != was_due {
                 was_due.map(|due| self.due.remove(&(due, slot)));
                 due.map(|due| self.due.insert((due, slot)));
             }
             effects.into_iter().for_each(|effect| self.carry_out_one(slot, effect));
+            self.want(slot);
         }
     }
 
@@ -391,6 +399,7 @@ impl Keeper {
                 let event = routes::Event::Replicate { slot, request, keys, replicas, within };
                 self.routes.handle(Time::now(), event);
             }
+            Effect::Patience(patience) => self.routes.handle(Time::now(), routes::Event::Patience { slot, patience }),
             Effect::Reconnect => self.routes.handle(Time::now(), routes::Event::GiveUp { slot }),
             Effect::Queued { id, ticket } => {
                 if let Some(queued) = self.callers.get_mut(&id).and_then(|caller| caller.queued.take()) {
@@ -414,7 +423,7 @@ impl Keeper {
                 }
             }
             Effect::Prolonged { id, deadline } => self.with_lease(id, |shared| shared.prolong(deadline)),
-            Effect::Lost { id, reason } => self.with_lease(id, |shared| shared.lose(reason)),
+            Effect::Lost { id, reason, deadline } => self.with_lease(id, |shared| shared.lose(reason, deadline)),
             Effect::Forgotten { id } => drop(lock(&self.leases).remove(&id)),
             Effect::CheckTaken { id } => {
                 let mut reclaimed = false;

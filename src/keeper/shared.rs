@@ -75,12 +75,14 @@ impl Shared {
         }
     }
 
-    pub(crate) fn lose(&self, reason: LostReason) {
-        // A lease that has ended leaves nothing; one that is about to end leaves its notice.
-        if matches!(reason, LostReason::Ended | LostReason::Released | LostReason::Closed | LostReason::KeeperPanicked)
-        {
-            self.deadline.store(0, Ordering::Release);
-        }
+    /// The lease is over.
+    pub(crate) fn end(&self, reason: LostReason) {
+        self.lose(reason, Time::now());
+    }
+
+    /// The lease is lost. Until this deadline its holder can finish.
+    pub(crate) fn lose(&self, reason: LostReason, deadline: Time) {
+        self.deadline.fetch_min(deadline.0, Ordering::Release);
         if self.lost.set(reason.clone()).is_err() {
             return;
         }
@@ -207,7 +209,7 @@ impl Armed {
 impl Drop for Armed {
     fn drop(&mut self) {
         if self.armed && !self.shared.is_forked() {
-            self.shared.lose(LostReason::Released);
+            self.shared.end(LostReason::Released);
             let (lock, id) = (self.shared.spec.name().clone(), self.shared.id);
             let _ = self.messages.send(Message::Command { lock, command: Command::Release { question: None, id } });
         }
@@ -242,7 +244,7 @@ mod tests {
         let shared = lease_until(later(60));
         shared.prolong(later(120));
         assert!(shared.remaining() > Duration::from_secs(60));
-        shared.lose(LostReason::Ended);
+        shared.end(LostReason::Ended);
         shared.prolong(later(180));
         assert!(shared.remaining().is_zero(), "{:?}", shared.remaining());
         shared.check().unwrap_err();

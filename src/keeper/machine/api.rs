@@ -106,6 +106,9 @@ pub(crate) enum Effect {
         replicas: u32,
         within: Duration,
     },
+    /// From now on the server may be silent for this long while something is asked of it; at first it is
+    /// [`ANSWER_TIMEOUT`](super::ANSWER_TIMEOUT).
+    Patience(Duration),
     /// The server is silent: give the connection up and make another.
     Reconnect,
     Queued {
@@ -127,9 +130,11 @@ pub(crate) enum Effect {
         id: Id,
         deadline: Time,
     },
+    /// A lease was declared lost. It may last until the deadline, for which its holder can finish.
     Lost {
         id: Id,
         reason: LostReason,
+        deadline: Time,
     },
     /// The machine has forgotten this lease.
     Forgotten {

@@ -39,8 +39,8 @@ pub(in crate::keeper) struct Core {
     pub(in crate::keeper) cause: Option<Arc<str>>,
     /// Consecutive refusals, which set the pace of asking again.
     pub(in crate::keeper) refusals: u32,
-    /// How long the server may be silent while a request is unanswered.
-    pub(in crate::keeper) patience: Duration,
+    /// How soon the locks need the server's answers.
+    pub(in crate::keeper) needed: Duration,
     /// The server's silence was noticed.
     pub(in crate::keeper) suspects: bool,
     /// Connections given up since the last answer: a slow network must not count as a silent server for ever.
@@ -63,7 +63,7 @@ impl Core {
             to_leave: Vec::new(),
             cause: None,
             refusals: 0,
-            patience: ANSWER_TIMEOUT,
+            needed: ANSWER_TIMEOUT,
             suspects: false,
             given_up: 0,
         }
@@ -93,7 +93,7 @@ impl Core {
     /// The server has sent something.
     pub(super) fn heard(&mut self, now: Time) {
         self.suspects = false;
-        self.given_up = 0;
+        self.set_patience(self.needed, 0);
         if self.requests.is_empty() {
             self.timers.clear(&Timer::Stall);
         } else {
@@ -104,15 +104,30 @@ impl Core {
     /// How long the server may be silent while a request is unanswered: longer after each connection that was given up
     /// in vain.
     pub(super) fn patience(&self) -> Duration {
-        (self.patience * (1 << self.given_up)).min(ANSWER_TIMEOUT)
+        (self.needed * (1 << self.given_up)).min(ANSWER_TIMEOUT)
+    }
+
+    /// Routes connect as patiently as the machine waits, so they hear of every change.
+    fn set_patience(&mut self, needed: Duration, given_up: u32) {
+        let before = self.patience();
+        (self.needed, self.given_up) = (needed, given_up);
+        let patience = self.patience();
+        if patience != before {
+            self.effects.push(Effect::Patience(patience));
+        }
+    }
+
+    /// A connection was given up.
+    pub(super) fn gave_up(&mut self) {
+        // At the longest patience, more would not make it longer.
+        let more = u32::from(self.patience() < ANSWER_TIMEOUT);
+        self.set_patience(self.needed, self.given_up + more);
     }
 
     /// A lock needs the server's answers this quickly.
     pub(super) fn expect_within(&mut self, span: Duration) {
-        if self.members == 0 {
-            self.patience = ANSWER_TIMEOUT;
-        }
-        self.patience = self.patience.min(span.max(Duration::from_millis(100)));
+        let needed = if self.members == 0 { ANSWER_TIMEOUT } else { self.needed };
+        self.set_patience(needed.min(span.max(Duration::from_millis(100))), self.given_up);
     }
 
     /// The error for a caller that waited too long for an answer or a connection.
@@ -133,7 +148,7 @@ impl Core {
 
     /// A pause that outlasts a session or a lease loses it, although the server was ready in between.
     pub(super) fn in_time(&self, now: Time, again: Time) -> Time {
-        again.min(now + self.patience / 4)
+        again.min(now + self.needed / 4)
     }
 
     /// The error for a question that has timed out.

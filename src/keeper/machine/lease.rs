@@ -230,9 +230,13 @@ impl LockState {
         core.timers.clear(&Timer::Renew(id));
         core.timers.clear(&Timer::Notice(id));
         answer_renewals(core, id, questions, &Renewal::Lost(reason.clone()));
-        let over = reason == LostReason::Ended;
-        core.effects.push(Effect::Lost { id, reason });
-        if over || deadline <= now {
+        // What has ended, or is released at once, leaves its holder no time.
+        let deadline = match reason {
+            LostReason::Ended | LostReason::Closed => now,
+            _ => deadline,
+        };
+        core.effects.push(Effect::Lost { id, reason, deadline });
+        if deadline <= now {
             self.release(core, now, id, None);
         } else {
             core.timers.set(Timer::Deadline(id), deadline);

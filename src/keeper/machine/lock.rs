@@ -162,7 +162,7 @@ impl LockState {
         self.heartbeat = None;
         // A server that is silent for longer is given up, so a longer time means that this process was stopped. The
         // lock clock follows if scripts are no more than two intervals apart.
-        let took = now.since(sent).min(core.patience + GRACE).as_secs_f64();
+        let took = now.since(sent).min(core.needed + GRACE).as_secs_f64();
         self.slow = (took / (self.liveness * 2 / 3).as_secs_f64()).ceil().max(1.0) as u32;
         match verdict {
             HeartbeatVerdict::Unknown => {

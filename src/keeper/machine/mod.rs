@@ -110,11 +110,6 @@ impl Machine {
         self.locks.values().flat_map(|lock| lock.releases.values()).map(|pending| pending.until).max()
     }
 
-    /// How long the server may be silent while something is asked of it.
-    pub(crate) fn patience(&self) -> Duration {
-        self.core.patience()
-    }
-
     /// What keeps this client from the server's answers, as far as it is known.
     pub(crate) fn trouble(&self) -> Option<Arc<str>> {
         let shortage = || self.locks.values().flat_map(|lock| lock.waiters.values()).find_map(|it| it.shortage.clone());
@@ -387,8 +382,7 @@ impl Machine {
             Timer::Stall => {
                 let patience = self.core.patience();
                 self.on_disconnected(format!("the server has not answered for {}", brief(&patience)).into());
-                // More would not make it longer.
-                self.core.given_up += u32::from(patience < ANSWER_TIMEOUT);
+                self.core.gave_up();
                 self.core.effects.push(Effect::Reconnect);
             }
             Timer::Close => self.end_closing(),
@@ -399,6 +393,10 @@ impl Machine {
 /// For tests.
 #[cfg(test)]
 impl Machine {
+    pub(super) fn patience(&self) -> Duration {
+        self.core.patience()
+    }
+
     pub(super) fn lease(&self, id: Id) -> Option<&lease::Lease> {
         self.locks.values().find_map(|lock| lock.leases.get(&id))
     }

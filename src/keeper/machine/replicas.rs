@@ -22,7 +22,7 @@ pub(super) fn replicate(core: &mut Core, now: Time, id: Id, spec: &Spec) -> Requ
     const LONGEST: Duration = Duration::from_millis(500);
     // Other locks may share the question and need answers sooner, and it must not look like the silence of a server
     // that hangs.
-    let within = (spec.lease / 6).min(core.patience / 4).min(LONGEST);
+    let within = (spec.lease / 6).min(core.needed / 4).min(LONGEST);
     let request = core.register(now, What::Replicate(id), spec.keys.clone());
     core.effects.push(Effect::Replicate { request, keys: spec.keys.clone(), replicas: spec.replicas, within });
     request

@@ -93,11 +93,10 @@ pub(crate) enum Found {
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(crate) enum Event {
-    /// A caller uses a lock of this slot, which needs answers this quickly.
+    /// A caller uses this lock of the slot.
     Want {
         slot: Slot,
         name: Arc<str>,
-        patience: Duration,
     },
     /// The machine of the slot needs answers this quickly from now on.
     Patience {
@@ -283,6 +282,8 @@ pub(crate) struct Routes {
     prefix: Arc<str>,
     random: fastrand::Rng,
     routes: BTreeMap<Slot, Route>,
+    /// How soon the locks of each slot need an answer.
+    patience: BTreeMap<Slot, Duration>,
     /// The slots of each channel. There may be thousands, and a message about one does not concern the others.
     slots: BTreeMap<Arc<str>, Slot>,
     links: BTreeMap<Peer, Link>,
@@ -307,6 +308,7 @@ impl Routes {
             prefix,
             random: fastrand::Rng::with_seed(seed),
             routes: BTreeMap::new(),
+            patience: BTreeMap::new(),
             slots: BTreeMap::new(),
             links: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -347,7 +349,7 @@ impl Routes {
     /// connection that is ready is not late because this process was stopped.
     pub(crate) fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Want { slot, name, patience } => self.want(now, slot, &name, patience),
+            Event::Want { slot, name } => self.want(now, slot, &name),
             Event::Patience { slot, patience } => self.set_patience(now, slot, patience),
             Event::Send { slot, request, call } => self.send(slot, request, call),
             Event::Replicate { slot, request, keys, replicas, within } => {

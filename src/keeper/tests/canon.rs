@@ -282,11 +282,11 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         to_leave,
         cause: _,
         refusals,
-        patience,
+        needed,
         suspects,
         given_up,
     } = core;
     assert!(effects.is_empty(), "effects are carried out at once");
     (connected, can_kill, locks, questions, requests).hash(notes);
-    (timers, refusals, patience, suspects, given_up, closed, closing, to_leave).hash(notes);
+    (timers, refusals, needed, suspects, given_up, closed, closing, to_leave).hash(notes);
 }

@@ -49,6 +49,8 @@ pub(super) struct Client {
     /// Enough replicas have just said that they have what was asked for.
     pub(super) replicated: bool,
     pub(super) pace: Pace,
+    /// What routes were told.
+    pub(super) patience: Duration,
     /// Nothing has disturbed it since the last loss of data: it was awake and connected, and no message took long.
     pub(super) in_touch: bool,
 }
@@ -148,6 +150,7 @@ impl Client {
             granted: Vec::new(),
             replicated: false,
             pace: Pace::default(),
+            patience: crate::keeper::machine::ANSWER_TIMEOUT,
             in_touch: false,
         }
     }
@@ -262,6 +265,7 @@ impl Client {
                     link.questions.push_back((now, request, replicas, basis));
                 }
             }
+            Effect::Patience(patience) => self.patience = patience,
             Effect::Reconnect => {
                 self.unlink();
                 self.connect(now);
@@ -315,8 +319,14 @@ impl Client {
                     guard.basis = guard.basis.map(|_| basis);
                 }
             }
-            Effect::Lost { id, .. } => {
+            Effect::Lost { id, deadline, .. } => {
                 if let Some(guard) = self.guards.get_mut(&id) {
+                    if deadline > guard.deadline.max(local) {
+                        return Err(format!(
+                            "{}.{id} is lost, and lasts longer than its holder believed (I4)",
+                            self.name
+                        ));
+                    }
                     guard.lost = true;
                 }
             }

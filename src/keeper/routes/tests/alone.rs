@@ -119,7 +119,8 @@ impl Alone {
 
     pub(super) fn want_within(&mut self, name: &str, patience: Duration) {
         let slot = self.routes.slot(name);
-        self.handle(Event::Want { slot, name: name.into(), patience });
+        self.handle(Event::Patience { slot, patience });
+        self.handle(Event::Want { slot, name: name.into() });
     }
 
     /// Time goes on to when something is due, or by so many ms, whichever is first.

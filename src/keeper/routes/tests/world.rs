@@ -144,7 +144,8 @@ impl World {
             let slot = world.routes.slot(name);
             world.owner.insert(slot, index % servers);
             world.machines.insert(slot, Machine::default());
-            world.feed(Event::Want { slot, name: (*name).into(), patience: ms(PATIENCE_MS) });
+            world.feed(Event::Patience { slot, patience: ms(PATIENCE_MS) });
+            world.feed(Event::Want { slot, name: (*name).into() });
         }
         world
     }

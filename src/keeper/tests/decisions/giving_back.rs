@@ -182,6 +182,23 @@ fn a_holder_is_told_of_a_broken_lease_if_it_is_its_own() {
 }
 
 #[test]
+fn a_lost_lease_lasts_until_its_deadline_unless_the_server_has_ended_it() {
+    let mut machine = holding(LockOptions::new());
+    pushed(&mut machine, 1.0, PushKind::Break, 1, 7);
+    assert_eq!(lost_at(&machine.effects(at(1.0))), Some(at(29.849)), "its holder can finish");
+
+    let mut machine = holding(LockOptions::new());
+    tick(&mut machine, 10.0);
+    let (request, _) = one_sent(&mut machine, 10.0);
+    answer(&mut machine, 10.1, request, lease(Word::Lost, Duration::ZERO));
+    assert_eq!(lost_at(&machine.effects(at(10.1))), Some(at(10.1)));
+
+    let mut machine = holding(LockOptions::new());
+    machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
+    assert_eq!(lost_at(&machine.effects(at(1.0))), Some(at(1.0)), "it is released at once");
+}
+
+#[test]
 fn an_inspection_is_answered_with_what_was_seen() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();

@@ -32,6 +32,11 @@ pub(super) fn lost(effects: &[Effect]) -> Option<&LostReason> {
     effects.iter().find_map(|effect| if let Effect::Lost { reason, .. } = effect { Some(reason) } else { None })
 }
 
+/// Until when a lost lease lasts.
+pub(super) fn lost_at(effects: &[Effect]) -> Option<Time> {
+    effects.iter().find_map(|effect| if let Effect::Lost { deadline, .. } = effect { Some(*deadline) } else { None })
+}
+
 pub(super) fn refused(effects: &[Effect]) -> Option<&Refusal> {
     effects.iter().find_map(|effect| if let Effect::Refused { why, .. } = effect { Some(why) } else { None })
 }

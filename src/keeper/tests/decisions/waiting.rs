@@ -123,6 +123,7 @@ fn timeouts_count_from_the_call_and_need_no_server() {
     ] {
         let mut machine = machine();
         acquire_in(&mut machine, 0.0, &spec, 1, mode, timeout.map(seconds));
+        machine.effects(at(0.0));
         assert_eq!(machine.next_due(), due.map(at), "{mode:?} {timeout:?}");
         let Some(due) = due else { continue };
         tick(&mut machine, due - 0.001);
@@ -249,6 +250,23 @@ fn the_patience_is_that_of_whoever_needs_answers_most() {
     acquire(&mut machine, 0.0, &spec(9.0), 5);
     assert_eq!(machine.patience(), seconds(3.0), "forgotten with those who needed it");
     assert_eq!(holding(LockOptions::new().lease(seconds(6.0)).liveness(seconds(30.0))).patience(), seconds(2.0));
+}
+
+#[test]
+fn routes_are_told_of_every_change_of_the_patience_and_of_nothing_else() {
+    let told = |machine: &mut Machine, now: f64| -> Vec<Duration> {
+        let patience = |effect| if let Effect::Patience(patience) = effect { Some(patience) } else { None };
+        machine.effects(at(now)).into_iter().filter_map(patience).collect()
+    };
+    let (mut machine, spec) = start(LockOptions::new().liveness(seconds(9.0)));
+    assert!(told(&mut machine, 0.0).is_empty());
+    acquire(&mut machine, 0.0, &spec, 1);
+    assert_eq!(told(&mut machine, 0.0), [seconds(3.0)]);
+    acquire(&mut machine, 0.0, &spec, 2);
+    assert!(told(&mut machine, 0.0).is_empty());
+    tick(&mut machine, 3.0);
+    tick(&mut machine, 3.05);
+    assert_eq!(told(&mut machine, 3.05), [seconds(5.0)], "twice as long, but no longer than a caller waits");
 }
 
 #[test]
