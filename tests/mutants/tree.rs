@@ -48,6 +48,7 @@ pub(crate) const REAL: Stage = Stage {
         ("faults::full_memory", &[]),
         ("api::cleanup", &["two_hundred"]),
         ("api::leases", &[]),
+        ("api::history", &[]),
         ("hostile::names", &[]),
         ("api::panic_and_fork", &[]),
         ("faults::old_connections", &[]),
