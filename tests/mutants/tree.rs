@@ -75,6 +75,7 @@ pub(crate) const COMMAND: Stage = Stage {
     targets: &[
         ("cli::lease", &[]),
         ("cli::descendants", &[]),
+        ("cli::doctor", &[]),
         ("cli::grants", &[]),
         ("cli::local", &[]),
         ("cli::nested", &[]),

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::doctor::args::Doctor;
+
 const EXIT_CODES: &str = "\
 Exit codes of `run`:
   The command's own exit code, or 128+N when signal N ended it. Otherwise:
@@ -109,6 +111,8 @@ pub(crate) enum Task {
     /// Show who holds a lock, and who waits for it
     #[command(after_help = STATUS_HELP)]
     Status(Status),
+    /// Look for what harms locks at the servers, and say what mends it
+    Doctor(Doctor),
     /// The private server that --local uses
     #[command(after_help = LOCAL_HELP)]
     Local {
