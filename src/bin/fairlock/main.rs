@@ -26,7 +26,7 @@ mod warnings;
 
 use std::process::ExitCode;
 
-use args::{Cli, LocalAction, Task};
+use args::{Cli, Task};
 use clap::Parser as _;
 use exit::{Failure, OWN_FAILURE};
 use process::signals;
@@ -65,9 +65,7 @@ fn become_what_is_asked_for() -> ExitCode {
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
         Task::Status(status) => status::status(&cli.server, &status),
-        Task::Local { action: LocalAction::Start { foreground } } => local::start(foreground),
-        Task::Local { action: LocalAction::Stop { force } } => local::stop(force),
-        Task::Local { action: LocalAction::Status } => local::status(),
+        Task::Local(args) => local::local(&args),
     };
     match result {
         Ok(code) => ExitCode::from(code),
