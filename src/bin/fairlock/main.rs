@@ -29,7 +29,7 @@ mod warnings;
 
 use std::process::ExitCode;
 
-use args::{Cli, LocalAction, Task};
+use args::{Cli, Task};
 use clap::Parser as _;
 use exit::{Failure, OWN_FAILURE};
 use process::signals;
@@ -71,10 +71,8 @@ fn become_what_is_asked_for() -> ExitCode {
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
         Task::Status(status) => status::status(&cli.server, &status),
-        Task::Doctor(doctor) => doctor::doctor(&cli.server, &doctor),
-        Task::Local { action: LocalAction::Start { foreground } } => local::start(foreground),
-        Task::Local { action: LocalAction::Stop { force } } => local::stop(force),
-        Task::Local { action: LocalAction::Status } => local::status(),
+        Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Local(args) => local::local(&args),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -16,7 +16,7 @@ Exit codes:
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Doctor {
+pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -2,7 +2,7 @@
 //!
 //! A finding says what was found, what it risks for locks, and which line mends it.
 
-pub(crate) mod args;
+mod args;
 mod clocks;
 mod find;
 mod finding;
@@ -13,15 +13,14 @@ mod server;
 mod show;
 mod trial;
 
-use args::Doctor;
+pub(crate) use args::Args;
 use finding::Level;
 
-use crate::args::Server;
 use crate::connect;
 use crate::exit::Failure;
 use crate::output;
 
-pub(crate) fn doctor(server: &Server, args: &Doctor) -> Result<u8, Failure> {
+pub(crate) fn doctor(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let client = connect::client(server)?;
     let places = client.places().map_err(|error| Failure::own(error.to_string()))?;
     let name = format!("doctor-{}", output::random_word());
