@@ -6,6 +6,7 @@
 
 mod descendants;
 mod doctor;
+mod exporter;
 mod grants;
 mod hostile_texts;
 mod lease;

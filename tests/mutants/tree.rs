@@ -76,6 +76,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::lease", &[]),
         ("cli::descendants", &[]),
         ("cli::doctor", &[]),
+        ("cli::exporter", &[]),
         ("cli::grants", &[]),
         ("cli::local", &[]),
         ("cli::nested", &[]),

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-pub(crate) fn positive(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(Duration::ZERO) => Err("must be more than zero".to_owned()),
-        Ok(duration) => Ok(duration),
-        Err(error) => Err(error.to_string()),
+/// Such as `90s` or `1h`, or a number of seconds.
+pub(crate) fn any(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string()),
+        Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string()),
     }
+}
+
+pub(crate) fn positive(text: &str) -> Result<Duration, String> {
+    any(text).and_then(|time| if time.is_zero() { Err("must be more than zero".to_owned()) } else { Ok(time) })
 }
 
 /// A duration for people, as exact as they can use it: `1m 5s`, `12s`, `850ms`, `1.2ms`, `85µs`.

@@ -17,6 +17,7 @@ mod connect;
 mod doctor;
 mod duration;
 mod exit;
+mod exporter;
 mod local;
 mod output;
 mod process;
@@ -24,6 +25,7 @@ mod run;
 mod shim;
 mod status;
 mod stderr;
+mod survey;
 mod text;
 mod warnings;
 
@@ -72,6 +74,7 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::Run(run) => run::run(&cli.server, &run),
         Task::Status(status) => status::status(&cli.server, &status),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
     };
     match result {
