@@ -5,6 +5,8 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod descendants;
+mod doctor;
+mod exporter;
 mod grants;
 mod hostile_texts;
 mod lease;

@@ -76,6 +76,8 @@ pub(crate) const COMMAND: Stage = Stage {
     targets: &[
         ("cli::lease", &[]),
         ("cli::descendants", &[]),
+        ("cli::doctor", &[]),
+        ("cli::exporter", &[]),
         ("cli::grants", &[]),
         ("cli::local", &[]),
         ("cli::nested", &[]),

@@ -1,15 +1,44 @@
 //! Which server the arguments and the environment name.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use fairlock::{Client, ClientBuilder, Tls};
 
-use crate::args::Server;
 use crate::exit::Failure;
 use crate::local;
 
+/// Where the locks are kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The Redis server [default: the environment's REDIS_URL, or else redis://127.0.0.1/]
+    ///
+    /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:///SOCKET is one server; redis+sentinel://HOST[:PORT],…/MASTER
+    /// is the master that these sentinels know; redis+cluster://HOST[:PORT],… is a cluster of which these are some
+    /// nodes. With rediss instead of redis the connections are encrypted.
+    ///
+    /// A URL with a password is visible to other users in the list of processes; REDIS_URL is not.
+    #[arg(long, value_name = "URL", global = true)]
+    pub(crate) redis: Option<String>,
+    /// The prefix of all keys and channels; runs with different prefixes use different locks
+    #[arg(long, value_name = "PREFIX", default_value = "fairlock", global = true)]
+    pub(crate) prefix: String,
+    /// Trust only this certificate authority, if the URL begins with rediss (PEM file)
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Show this certificate to the server (PEM file)
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate of --tls-cert (PEM file)
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Use this user's private redis-server on this machine; start it if necessary
+    #[arg(long, global = true, conflicts_with = "redis")]
+    pub(crate) local: bool,
+}
+
 /// A client of that server, not connected yet. With `--local` the private server runs when this returns.
-pub(crate) fn client(server: &Server) -> Result<ClientBuilder, Failure> {
+pub(crate) fn client(server: &Args) -> Result<ClientBuilder, Failure> {
     let builder = Client::builder().url(&url(server)?).prefix(&server.prefix);
     if server.tls_ca.is_none() && server.tls_cert.is_none() {
         return Ok(builder);
@@ -24,7 +53,7 @@ pub(crate) fn client(server: &Server) -> Result<ClientBuilder, Failure> {
     Ok(builder.tls(tls))
 }
 
-fn url(server: &Server) -> Result<String, Failure> {
+fn url(server: &Args) -> Result<String, Failure> {
     if server.local {
         return local::share_or_start().map(|folder| folder.url());
     }

@@ -20,6 +20,18 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
 
+/// For the ends of helps.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes of `run`:
+  The command's own exit code, or 128+N when signal N ended it. Otherwise:
+  122    the lock is held, and --no-wait was given
+  123    the lease was lost, so the command was ended or not started
+  124    the lock was not granted within --timeout
+  125    fairlock itself failed, or was called wrongly (the other subcommands too)
+  126    the command was found but cannot be executed
+  127    the command was not found
+  128+N  signal N ended the wait in the queue";
+
 /// The exit code for a process that a signal ended, as shells report it.
 pub(crate) fn by_signal(signal: i32) -> u8 {
     u8::try_from(signal).map_or(OWN_FAILURE, |signal| 128u8.saturating_add(signal))

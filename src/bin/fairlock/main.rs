@@ -14,19 +14,24 @@
 
 mod args;
 mod connect;
+mod doctor;
+mod duration;
 mod exit;
+mod exporter;
 mod local;
+mod output;
 mod process;
 mod run;
 mod shim;
 mod status;
 mod stderr;
+mod survey;
 mod text;
 mod warnings;
 
 use std::process::ExitCode;
 
-use args::{Cli, LocalAction, Task};
+use args::{Cli, Task};
 use clap::Parser as _;
 use exit::{Failure, OWN_FAILURE};
 use process::signals;
@@ -61,13 +66,16 @@ fn become_what_is_asked_for() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    warnings::show();
+    // The doctor says all that a warning would say, and more.
+    if !matches!(cli.task, Task::Doctor(_)) {
+        warnings::show();
+    }
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
         Task::Status(status) => status::status(&cli.server, &status),
-        Task::Local { action: LocalAction::Start { foreground } } => local::start(foreground),
-        Task::Local { action: LocalAction::Stop { force } } => local::stop(force),
-        Task::Local { action: LocalAction::Status } => local::status(),
+        Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Exporter(args) => exporter::exporter(&cli.server, &args),
+        Task::Local(args) => local::local(&args),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -1,5 +1,6 @@
 //! `fairlock run`: waits for the lock, and supervises the command while it is held.
 
+mod args;
 mod events;
 mod nested;
 pub(crate) mod progress;
@@ -15,20 +16,20 @@ use fairlock::{Guard, LockOptions};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::args::{Run, Server};
 use crate::exit::{self, Failure, say};
 use crate::process::clock::Moment;
 use crate::process::terminal::Terminal;
 use crate::process::{lookup, signals};
 use crate::shim::job::{Job, Plan};
 use crate::{connect, local};
+pub(crate) use args::Args;
 use events::Event;
 use nested::Ancestors;
 use request::Request;
 use supervise::{Ended, Supervisor};
 use timing::Timing;
 
-pub(crate) fn run(server: &Server, args: &Run) -> Result<u8, Failure> {
+pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let program = lookup::find(&args.command[0])?;
     let timing = Timing::new(args.lease, args.kill_after);
     // A claim is too short to stop a command within it, so the command starts with a whole lease.
