@@ -75,10 +75,13 @@ pub(crate) const COMMAND: Stage = Stage {
     targets: &[
         ("cli::lease", &[]),
         ("cli::descendants", &[]),
+        ("cli::events", &[]),
         ("cli::grants", &[]),
         ("cli::local", &[]),
         ("cli::nested", &[]),
+        ("cli::options", &[]),
         ("cli::run", &[]),
+        ("cli::several", &[]),
         ("cli::status", &[]),
         ("cli::terminal", &[]),
         ("cli::unread_output", &[]),
