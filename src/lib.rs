@@ -11,6 +11,9 @@ mod inspect;
 mod keeper;
 mod lock;
 mod operation;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod operator;
 mod options;
 mod protocol;
 mod server;

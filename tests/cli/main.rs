@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod descendants;
+mod doctor;
 mod events;
 mod grants;
 mod helps;

@@ -76,6 +76,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::lease", &[]),
         ("cli::descendants", &[]),
         ("cli::events", &[]),
+        ("cli::doctor", &[]),
         ("cli::grants", &[]),
         ("cli::local", &[]),
         ("cli::nested", &[]),

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::{connect, local, run, status};
+use crate::{connect, doctor, duration, local, run, status};
 
 const HELP: &str = "\
 Examples:
@@ -34,6 +34,8 @@ pub(crate) enum Task {
     Run(run::Args),
     /// Show who holds a lock, and who waits for it
     Status(status::Args),
+    /// Look for what harms locks at the servers, and say what mends it
+    Doctor(doctor::Args),
     /// The private server that --local uses
     Local(local::Args),
 }
@@ -100,22 +102,10 @@ fn on_the_line(matches: &ArgMatches, id: &str) -> bool {
     matches!(matches.try_contains_id(id), Ok(true)) && matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// A value of an option: a time such as 90s, or seconds.
-pub(crate) fn moment(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string()),
-        Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string()),
-    }
-}
-
-/// A value of an option: a time that is not zero.
-pub(crate) fn positive(text: &str) -> Result<Duration, String> {
-    moment(text).and_then(|time| if time.is_zero() { Err("must be more than zero".to_owned()) } else { Ok(time) })
-}
-
 /// A value of an option: how long to wait.
 pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     const DAYS: u64 = 366;
     let at_most = Duration::from_secs(DAYS * 24 * 3600);
-    moment(text).and_then(|time| if time > at_most { Err(format!("must be at most {DAYS} days")) } else { Ok(time) })
+    duration::any(text)
+        .and_then(|time| if time > at_most { Err(format!("must be at most {DAYS} days")) } else { Ok(time) })
 }

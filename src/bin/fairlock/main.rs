@@ -14,8 +14,11 @@
 
 mod args;
 mod connect;
+mod doctor;
+mod duration;
 mod exit;
 mod local;
+mod output;
 mod process;
 mod run;
 mod shim;
@@ -61,10 +64,14 @@ fn become_what_is_asked_for() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    warnings::show();
+    // The doctor says all that a warning would say, and more.
+    if !matches!(cli.task, Task::Doctor(_)) {
+        warnings::show();
+    }
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
         Task::Status(status) => status::status(&cli.server, &status),
+        Task::Doctor(args) => doctor::doctor(&cli.server, &args),
         Task::Local(args) => local::local(&args),
     };
     match result {

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::args::{moment, positive, timeout};
+use crate::args::timeout;
+use crate::duration::{any, positive};
 
 /// Shown by `-h`, which fits one screen.
 const SHORT: &str = "\
@@ -84,7 +85,7 @@ pub(crate) struct Args {
     /// From TERM to KILL when the lease is lost
     ///
     /// How long the command has between TERM and KILL when its lease is lost, at most a third of the lease.
-    #[arg(long, value_parser = moment, default_value = "5s", value_name = "TIME", hide_short_help = true)]
+    #[arg(long, value_parser = any, default_value = "5s", value_name = "TIME", hide_short_help = true)]
     pub(crate) kill_after: Duration,
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND", hide_short_help = true)]
