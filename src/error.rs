@@ -288,6 +288,9 @@ pub enum RenewError {
     /// The lease is lost.
     #[error(transparent)]
     Lost(#[from] Lost),
+    /// The lease cannot be extended by this much.
+    #[error(transparent)]
+    Option(#[from] InvalidOption),
     /// A failure that is common to all operations.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -300,6 +303,18 @@ pub enum RunError {
     /// The lock was not acquired, the job was not started.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
+    /// The lease was lost before the job had ended. The job was cancelled, or it ended too late.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+/// A job of [`try_run`](crate::Lock::try_run) was not run, or not to its end under the lease.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TryRunError {
+    /// The lock was not acquired, the job was not started.
+    #[error(transparent)]
+    Acquire(#[from] TryAcquireError),
     /// The lease was lost before the job had ended. The job was cancelled, or it ended too late.
     #[error(transparent)]
     Lost(#[from] Lost),

@@ -6,13 +6,17 @@ mod cancel;
 mod client;
 mod clock;
 mod error;
+mod function;
 mod guard;
+mod holding;
 mod inspect;
 mod keeper;
 mod lock;
 mod operation;
 mod options;
+mod ownership;
 mod protocol;
+mod run;
 mod server;
 mod term;
 #[cfg(feature = "tls")]
@@ -24,13 +28,18 @@ pub use cancel::Canceller;
 pub use client::{Client, ClientBuilder};
 pub use error::{
     AcquireError, Cause, ConnectError, Fault, InvalidOption, Lost, LostReason, ReleaseError, RenewError, RunError,
-    TryAcquireError,
+    TryAcquireError, TryRunError,
 };
+#[doc(hidden)]
+pub use function::__enclosing;
+pub use function::Locked;
 pub use guard::{Guard, Held};
+pub use holding::Refreshed;
 pub use inspect::{BreakOutcome, Holder, LockState, QueuedWaiter};
 pub use lock::Lock;
 pub use operation::Operation;
 pub use options::LockOptions;
+pub use ownership::Ownership;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 

@@ -87,8 +87,15 @@ pub(crate) const COMMAND: Stage = Stage {
     twice: true,
 };
 
+/// Only for the mutants that name it: handles above the keeper, which no other stage uses.
+pub(crate) const PARITY: Stage = Stage {
+    name: "with the ways of other locks",
+    targets: &[("parity::cluster_lock", &[]), ("parity::distributed_lock", &[])],
+    twice: true,
+};
+
 /// The stages that only some mutants use.
-pub(crate) const SPECIAL: [&Stage; 2] = [&ENCRYPTED, &COMMAND];
+pub(crate) const SPECIAL: [&Stage; 3] = [&ENCRYPTED, &COMMAND, &PARITY];
 
 /// Longer than the patience of any test.
 const TIMEOUT: Duration = Duration::from_secs(180);
