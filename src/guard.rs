@@ -284,6 +284,12 @@ impl Held {
         })
     }
 
+    /// Resolves when the lease is over, also if it was released.
+    pub(crate) fn ended(&self) -> Operation<impl Future<Output = Lost> + Send + Sync + use<>> {
+        let shared = self.shared.clone();
+        Operation::relayed(&self.shared.wakers, async move { shared.lost_with(shared.ended().await) })
+    }
+
     /// Resolves at the next renewal of the lease, see [`Guard::renewed`].
     ///
     /// # Errors

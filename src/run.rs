@@ -157,18 +157,20 @@ where
     F: FnOnce(Held) -> Fut,
     Fut: Future<Output = T>,
 {
-    let value = {
-        let mut lost = pin!(guard.lost());
-        let mut job = pin!(job(guard.held()));
-        poll_fn(|context| match lost.as_mut().poll(context) {
-            Poll::Ready(lost) => Poll::Ready(Err(lost)),
-            Poll::Pending => job.as_mut().poll(context).map(Ok),
-        })
-        .await?
-    };
+    let value = job_under(guard.lost(), job(guard.held())).await?;
     // The clock decides, not the order in which tasks were woken.
     guard.check()?;
     outcome(value, guard.release().await)
+}
+
+/// The result of the job, unless its lease is lost before.
+pub(crate) async fn job_under<J: Future>(lost: impl Future<Output = Lost>, job: J) -> Result<J::Output, Lost> {
+    let (mut lost, mut job) = (pin!(lost), pin!(job));
+    poll_fn(|context| match lost.as_mut().poll(context) {
+        Poll::Ready(lost) => Poll::Ready(Err(lost)),
+        Poll::Pending => job.as_mut().poll(context).map(Ok),
+    })
+    .await
 }
 
 fn run_blocking<T>(guard: Guard, job: impl FnOnce(Held) -> T) -> Result<T, Lost> {

@@ -16,3 +16,4 @@ mod panic_and_fork;
 mod refusals;
 mod runtimes;
 mod server_costs;
+mod several_locks;

@@ -3,5 +3,6 @@
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod async_redis_keyed_mutex;
 mod cluster_lock;
 mod distributed_lock;
