@@ -41,6 +41,13 @@ pub(crate) enum Command {
     Renew {
         question: QuestionId,
         id: Id,
+        /// Beyond the end that the lease has, or was asked for, up to now.
+        extend: Option<Duration>,
+    },
+    /// Switches automatic renewal on or off.
+    Automatic {
+        id: Id,
+        on: bool,
     },
     Release {
         question: Option<QuestionId>,

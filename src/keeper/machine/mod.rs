@@ -216,12 +216,13 @@ impl Machine {
             Command::Renew { question, .. } if self.closed => {
                 self.core.answer(question, Outcome::Renewal(Err(Fault::Closed)));
             }
-            Command::Renew { question, id } if self.core.locks_of.contains_key(&id) => {
-                self.at(id, |lock, core| lock.renew_for(core, now, question, id));
+            Command::Renew { question, id, extend } if self.core.locks_of.contains_key(&id) => {
+                self.at(id, |lock, core| lock.renew_for(core, now, question, id, extend));
             }
             Command::Renew { question, .. } => {
                 self.core.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
             }
+            Command::Automatic { id, on } => self.at(id, |lock, core| lock.renew_automatically(core, now, id, on)),
             Command::Position { question, id } => self.ask(now, question, Pending::Position(id)),
             Command::Inspect { question, keys, after, count } => {
                 self.ask(now, question, Pending::Inspect { keys, after, count });

@@ -143,7 +143,7 @@ impl World {
                 | Command::History { question, .. } => {
                     client.questions.insert(*question, Some(local + Duration::from_secs(5)));
                 }
-                Command::Release { question: None, .. } => {}
+                Command::Release { question: None, .. } | Command::Automatic { .. } => {}
             }
             events.push(Event::Command(command));
         }
