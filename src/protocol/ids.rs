@@ -81,6 +81,10 @@ impl WireId {
         &self.0
     }
 
+    pub(crate) fn is_of(&self, client: &ClientId) -> bool {
+        self.number_at(client).is_some()
+    }
+
     /// The number in this id, if it is one of this client's.
     pub(crate) fn number_at(&self, client: &ClientId) -> Option<Id> {
         let number = self.0.strip_prefix(client.as_str())?.strip_prefix('.')?;

@@ -8,8 +8,8 @@ use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Terms};
 use crate::keeper::machine::RequestId;
 use crate::protocol::{
-    self, AcquireRequest, BreakRequest, Epoch, Failure, HeartbeatRequest, InspectRequest, LeaveRequest, LockKeys,
-    Plain, Push, ReleaseRequest, RenewRequest, Stamp, Ticket, Token, Verb, WireId,
+    self, AcquireRequest, BreakRequest, Epoch, Failure, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
+    LockKeys, Plain, Push, ReleaseRequest, RenewRequest, Stamp, Ticket, Token, Verb, WireId,
 };
 
 /// What the server's clock shows when a world begins, in µs: no small number, and below 2^53.
@@ -205,6 +205,9 @@ fn request_of(call: &protocol::Request) -> Request {
         protocol::Request::Break(BreakRequest { token, force, .. }) => {
             Request::Break { token: Token::on_wire(token), force }
         }
+        protocol::Request::History(HistoryRequest { switch, count, .. }) => {
+            Request::History { switch, count: count as usize }
+        }
     }
 }
 
@@ -215,9 +218,9 @@ fn reply_of(verb: Verb, answer: model::Answer) -> protocol::Reply {
     for (name, value) in answer.fields {
         items.extend([bulk(name), bulk(value)]);
     }
-    if verb == Verb::Inspect {
+    for (name, rows) in answer.lists {
         let row = |row: Vec<String>| Plain::List(row.into_iter().map(bulk).collect());
-        items.extend([bulk("page".into()), Plain::List(answer.page.into_iter().map(row).collect())]);
+        items.extend([bulk(name), Plain::List(rows.into_iter().map(row).collect())]);
     }
     protocol::Reply::parse(verb, &Plain::List(items)).expect("a reply that the client understands")
 }
