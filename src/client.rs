@@ -306,7 +306,7 @@ impl ClientBuilder {
         self.start(None)
     }
 
-    fn target(&self) -> Result<Target, ConnectError> {
+    pub(crate) fn target(&self) -> Result<Target, ConnectError> {
         #[cfg(feature = "tls")]
         let encrypted = self.tls.is_some();
         #[cfg(not(feature = "tls"))]

@@ -8,6 +8,7 @@ mod clock;
 mod error;
 mod function;
 mod guard;
+mod history;
 mod holding;
 mod inspect;
 mod keeper;
@@ -15,6 +16,9 @@ mod keyed;
 mod lock;
 mod lock_all;
 mod operation;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod operator;
 mod options;
 mod ownership;
 mod protocol;
@@ -37,6 +41,7 @@ pub use error::{
 pub use function::__enclosing;
 pub use function::Locked;
 pub use guard::{Guard, Held};
+pub use history::{EndedAs, History, PastGrant};
 pub use holding::Refreshed;
 pub use inspect::{BreakOutcome, Holder, LockState, QueuedWaiter};
 pub use keyed::{KeyGuard, KeyedMutex};

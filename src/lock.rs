@@ -27,8 +27,8 @@ use crate::protocol::is_of;
 /// ```
 #[derive(Clone)]
 pub struct Lock {
-    handle: Arc<Handle>,
-    spec: Arc<Spec>,
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) spec: Arc<Spec>,
     label: Arc<str>,
     owner: Arc<str>,
 }
