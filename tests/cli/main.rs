@@ -12,6 +12,7 @@ mod helps;
 mod hostile_texts;
 mod lease;
 mod local;
+mod look;
 mod nested;
 mod options;
 mod pty;

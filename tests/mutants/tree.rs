@@ -79,6 +79,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::doctor", &[]),
         ("cli::grants", &[]),
         ("cli::local", &[]),
+        ("cli::look", &[]),
         ("cli::nested", &[]),
         ("cli::options", &[]),
         ("cli::run", &[]),

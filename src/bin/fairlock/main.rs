@@ -18,11 +18,11 @@ mod doctor;
 mod duration;
 mod exit;
 mod local;
+mod look;
 mod output;
 mod process;
 mod run;
 mod shim;
-mod status;
 mod stderr;
 mod text;
 mod tips;
@@ -32,6 +32,7 @@ use std::process::ExitCode;
 
 use args::{Cli, Task};
 use exit::{Failure, OWN_FAILURE};
+use look::{breaking, list, status, wait};
 use process::signals;
 use shim::stage;
 
@@ -70,7 +71,10 @@ fn become_what_is_asked_for() -> ExitCode {
     }
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
-        Task::Status(status) => status::status(&cli.server, &status),
+        Task::List(args) => list::list(&cli.server, &args),
+        Task::Status(args) => status::status(&cli.server, &args),
+        Task::Wait(args) => wait::wait(&cli.server, &args),
+        Task::Break(args) => breaking::break_lease(&cli.server, &args),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
         Task::Local(args) => local::local(&args),
     };
