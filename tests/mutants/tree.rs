@@ -77,6 +77,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::descendants", &[]),
         ("cli::events", &[]),
         ("cli::doctor", &[]),
+        ("cli::give_back", &[]),
         ("cli::grants", &[]),
         ("cli::local", &[]),
         ("cli::look", &[]),
