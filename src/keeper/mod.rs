@@ -41,7 +41,8 @@
 //! server first (I4).
 //!
 //! **Holding.** The local deadline counts from before the request was sent that last prolonged the lease (I4), on a clock
-//! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12). A lease that cannot be
+//! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12), and for an extended
+//! lease as often as for any other, because a renewal shows whether the server still knows the lease. A lease that cannot be
 //! renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on this thread: the
 //! waker thread calls their wakers and their `tracing` subscribers (`wakers.rs`).
 //!
@@ -170,7 +171,6 @@ struct Keeper {
     end: Arc<End>,
     closed: bool,
     ending: bool,
-    process: u32,
     /// The first attempt to connect failed.
     unwanted: bool,
 }
@@ -210,7 +210,6 @@ impl Keeper {
             end,
             closed: false,
             ending: false,
-            process: std::process::id(),
             unwanted: false,
         }
     }
@@ -398,14 +397,14 @@ impl Keeper {
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
                 let wakers = self.wakers.clone();
-                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.process, wakers));
+                let Some(Caller { origin, queued, resolved }) = self.callers.remove(&id) else {
+                    // No caller is left to take it.
+                    return self.feed(slot, Event::Command(Command::Release { question: None, id }));
+                };
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
                 lock(&self.leases).insert(id, shared.clone());
-                // No caller is left to take it: dropping it releases it.
-                let armed = Armed::new(shared, self.messages.clone());
-                if let Some(caller) = self.callers.remove(&id) {
-                    let _ = caller.resolved.send(Ok(armed));
-                    caller.queued.map(|queued| queued.send(ticket));
-                }
+                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone())));
+                queued.map(|queued| queued.send(ticket));
             }
             Effect::Refused { id, why } => {
                 if let Some(caller) = self.callers.remove(&id) {

@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::look::{breaking, list, status, wait};
-use crate::{connect, doctor, duration, local, run};
+use crate::{connect, doctor, duration, exporter, local, run};
 
 const TEMPLATE: &str = "\
 {about-with-newline}
@@ -66,6 +66,8 @@ pub(crate) enum Task {
     Break(breaking::Args),
     /// Look for what harms locks at the servers, and say what mends it
     Doctor(doctor::Args),
+    /// Serve metrics of locks to Prometheus
+    Exporter(exporter::Args),
     /// The private server that --local uses
     Local(local::Args),
 }

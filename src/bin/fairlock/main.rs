@@ -17,6 +17,7 @@ mod connect;
 mod doctor;
 mod duration;
 mod exit;
+mod exporter;
 mod local;
 mod look;
 mod output;
@@ -24,6 +25,7 @@ mod process;
 mod run;
 mod shim;
 mod stderr;
+mod survey;
 mod text;
 mod tips;
 mod warnings;
@@ -76,6 +78,7 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::Wait(args) => wait::wait(&cli.server, &args),
         Task::Break(args) => breaking::break_lease(&cli.server, &args),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
     };
     match result {
