@@ -11,7 +11,7 @@ help:
 	@echo "make test-all    all of the above, longer failover runs of Sentinel and Cluster, and test-matrix"
 	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and at Sentinel and Cluster;"
 	@echo "                 some of them: make test-matrix ROWS='valkey-9 least'"
-	@echo "make test-acl    the tests, every client with exactly the rights that the README lists"
+	@echo "make test-acl    the tests, every client with exactly the rights that docs/guide.md lists"
 	@echo "make test-python the Python client of docs/protocol.md in one queue with Rust processes, under faults"
 	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000;"
 	@echo "                 or processes under all faults at random, judged at the end: make soak MINUTES=60;"
