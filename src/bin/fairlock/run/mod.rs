@@ -24,6 +24,7 @@ pub(crate) use args::Args;
 use crate::exit::{self, Failure};
 use crate::process::terminal::Terminal;
 use crate::process::{lookup, signals};
+use crate::shim::give_back;
 use crate::shim::job::{Job, Plan};
 use crate::{connect, tips};
 use events::Event;
@@ -52,6 +53,7 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
                 ("FAIRLOCK_WAITED_MS", setting.news.waited().as_millis().to_string()),
                 (nested::VARIABLE, setting.ancestors.with(&holding.tokens())),
             ],
+            leases: give_back::describe(&setting.server, &holding.tokens()),
             kill_after: args.kill_after,
             term_at,
             kill_at,
