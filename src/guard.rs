@@ -290,10 +290,13 @@ impl Held {
         Operation::relayed(&self.shared.wakers, async move { shared.lost_with(shared.ended().await) })
     }
 
-    /// Resolves at the next renewal of the lease, see [`Guard::renewed`].
+    /// Resolves at the next renewal of the lease, see [`Guard::renewed`]. No round trip.
     ///
     /// # Errors
     /// [`Lost`] when the lease is lost or released.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time. It counts renewals from this call on, whenever it is polled.
     pub fn renewed(&self) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
         next_renewal(&self.shared)
     }
