@@ -40,8 +40,8 @@ waiting := $(filter-out model,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/ma
 test:
 	-./scripts/fetch-servers.sh redis-5.0
 	$(MAKE) quick
-	$(with_redis) RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) cargo test --features cli --bins $(waiting:%=--test %)
-	cargo test --features cli --doc
+	$(with_redis) RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) cargo test --features cli,metrics --bins $(waiting:%=--test %)
+	cargo test --features cli,metrics --doc
 	OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 
 test-all: test

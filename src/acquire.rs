@@ -286,7 +286,8 @@ impl Acquire {
         Ok(self.attempt.blocking()?)
     }
 
-    /// Acquires the lock, runs the job while holding it, and releases it, see [`Lock::run`](crate::Lock::run).
+    /// Acquires the lock, runs the job while holding it, and releases it, see [`Lock::run`](crate::Lock::run). The job
+    /// is polled within a `tracing` span that names the lock and the token.
     ///
     /// # Errors
     /// [`RunError::Acquire`] if the lock was not acquired, [`RunError::Lost`] if the lease was lost, even if the job
@@ -306,7 +307,7 @@ impl Acquire {
                 let mut job = pin!(job(guard.held()));
                 poll_fn(|context| match lost.as_mut().poll(context) {
                     Poll::Ready(lost) => Poll::Ready(Err(lost)),
-                    Poll::Pending => job.as_mut().poll(context).map(Ok),
+                    Poll::Pending => guard.span().in_scope(|| job.as_mut().poll(context)).map(Ok),
                 })
                 .await?
             };
@@ -420,14 +421,22 @@ impl Future for Resolving {
         Poll::Ready(match result {
             Ok(Ok(armed)) => match armed.take() {
                 Ok(armed) => {
-                    let guard = Guard::new(armed, acquiring.handle.clone());
-                    tracing::debug!(lock = guard.name(), ticket = guard.ticket(), token = guard.token(), "granted");
-                    Ok(guard)
+                    acquiring.observed.granted(&armed.shared);
+                    Ok(Guard::new(armed, acquiring.handle.clone()))
                 }
-                Err(lease) => Err(Failed::NotTaken(lease)),
+                Err(lease) => {
+                    acquiring.observed.failed(&acquiring.lock, "not_taken");
+                    Err(Failed::NotTaken(lease))
+                }
             },
-            Ok(Err(refusal)) => Err(Failed::Refused(refusal)),
-            Err(_) => Err(Fault::KeeperPanicked.into()),
+            Ok(Err(refusal)) => {
+                acquiring.observed.refused(&acquiring.lock, &refusal);
+                Err(Failed::Refused(refusal))
+            }
+            Err(_) => {
+                acquiring.observed.failed(&acquiring.lock, "fault");
+                Err(Fault::KeeperPanicked.into())
+            }
         })
     }
 }

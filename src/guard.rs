@@ -3,10 +3,10 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::error::{Fault, Lost, LostReason, ReleaseError, RenewError};
-use crate::keeper::{Armed, Handle, Release, Renewal, Shared};
+use crate::keeper::{Armed, Handle, Hold, Release, Renewal, Shared};
 use crate::operation::Operation;
 
 /// Holds the lock until it is dropped or its lease is lost.
@@ -38,11 +38,18 @@ pub struct Guard {
     // Dropped before the handle: the release must be sent before the last handle ends the keeper.
     armed: Armed,
     handle: Arc<Handle>,
+    observed: Hold,
 }
 
 impl Guard {
     pub(crate) fn new(armed: Armed, handle: Arc<Handle>) -> Self {
-        Self { armed, handle }
+        let observed = Hold::new(&armed.shared);
+        Self { armed, handle, observed }
+    }
+
+    /// The `tracing` span of this hold.
+    pub(crate) fn span(&self) -> &tracing::Span {
+        &self.observed.span
     }
 
     /// The lock's name.
@@ -59,6 +66,17 @@ impl Guard {
     /// token.
     pub fn ticket(&self) -> u64 {
         self.armed.shared.ticket
+    }
+
+    /// How long the acquire took, from its first poll until the client heard of the grant.
+    pub fn waited(&self) -> Duration {
+        self.armed.shared.waited
+    }
+
+    /// When the client heard of the grant, on the system's clock as it is set now. For people and logs: a clock that is
+    /// set meanwhile moves it.
+    pub fn granted_at(&self) -> SystemTime {
+        self.armed.shared.granted_at()
     }
 
     /// What is left of the lease by the local clock, which counts suspended time. Every renewal prolongs it.
@@ -155,8 +173,7 @@ impl Guard {
             let shared = self.armed.shared.clone();
             self.armed.disarm();
             shared.lose(LostReason::Released);
-            let outcome = self.handle.release(shared.spec.name(), shared.id).await;
-            tracing::debug!(lock = &**shared.spec.name(), token = shared.token, ?outcome, "released");
+            let outcome = self.handle.release(shared.clone()).await;
             held?;
             match outcome? {
                 Release::Released => Ok(()),

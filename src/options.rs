@@ -40,6 +40,16 @@ pub struct LockOptions {
     max_hold: Option<Duration>,
     replicas: u32,
     confirm_grants: bool,
+    #[cfg(feature = "metrics")]
+    metrics_label: MetricsLabel,
+}
+
+#[cfg(feature = "metrics")]
+#[derive(Debug, Clone)]
+enum MetricsLabel {
+    None,
+    Name,
+    Text(Arc<str>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +70,8 @@ impl Default for LockOptions {
             max_hold: None,
             replicas: 0,
             confirm_grants: false,
+            #[cfg(feature = "metrics")]
+            metrics_label: MetricsLabel::None,
         }
     }
 }
@@ -143,6 +155,26 @@ impl LockOptions {
         self
     }
 
+    /// The value of the label `lock` of this lock's metrics (default: they have no such label, and count for all locks
+    /// together). Give locks with many names, such as one for each user, one label. At most 4096 bytes.
+    ///
+    /// Needs the feature `metrics`.
+    #[cfg(feature = "metrics")]
+    pub fn metrics_label(mut self, label: impl Into<String>) -> Self {
+        self.metrics_label = MetricsLabel::Text(label.into().into());
+        self
+    }
+
+    /// Label this lock's metrics with its name. A recorder keeps every name that it has seen, so this is for names that
+    /// are few.
+    ///
+    /// Needs the feature `metrics`.
+    #[cfg(feature = "metrics")]
+    pub fn metrics_by_name(mut self) -> Self {
+        self.metrics_label = MetricsLabel::Name;
+        self
+    }
+
     /// Checks whether a lock of this name can have these options, as [`Client::lock_with`](crate::Client::lock_with)
     /// does. No client and no server is needed.
     ///
@@ -175,7 +207,18 @@ impl LockOptions {
         if let Some(longest) = self.max_hold {
             within("the longest hold", longest, LEAST, MOST)?;
         }
+        #[cfg(feature = "metrics")]
+        let metrics_label = match &self.metrics_label {
+            MetricsLabel::None => None,
+            MetricsLabel::Name => Some(keys.name.clone()),
+            MetricsLabel::Text(text) => {
+                check_text("the label of metrics", text)?;
+                Some(text.clone())
+            }
+        };
         Ok(Arc::new(Spec {
+            #[cfg(feature = "metrics")]
+            metrics_label,
             keys: Arc::new(keys),
             lease: self.lease,
             liveness: self.liveness,
@@ -203,6 +246,9 @@ pub(crate) struct Spec {
     pub(crate) replicas: u32,
     /// Whether only a confirmed lease is handed out.
     pub(crate) confirm_grants: bool,
+    /// The value of the label `lock` of its metrics.
+    #[cfg(feature = "metrics")]
+    pub(crate) metrics_label: Option<Arc<str>>,
 }
 
 impl Spec {
@@ -273,6 +319,8 @@ mod tests {
             max_hold,
             replicas: 0,
             confirm_grants: false,
+            #[cfg(feature = "metrics")]
+            metrics_label: None,
         };
         let all = LockOptions::new().lease(seconds(100)).liveness(seconds(11)).buffer(seconds(12)).notice(seconds(13));
         assert_eq!(*check(all.clone()).unwrap(), spec(100, 11, 12, 13, Some(seconds(100) / 3), None));

@@ -11,8 +11,9 @@ use super::inbox::Outbox;
 use super::lock;
 use super::machine::{Command, Id, Mode, Page, Refusal, Release, Renewal};
 use super::network::SetUp;
+use super::observe;
 use super::questions::Ask;
-use super::shared::Armed;
+use super::shared::{Armed, Shared};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::inspect::BreakOutcome;
@@ -61,6 +62,8 @@ pub(crate) enum Message {
 
 /// The receiver of an acquire's results.
 pub(crate) struct Caller {
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) called: Time,
     pub(crate) queued: Option<oneshot::Sender<u64>>,
     pub(crate) resolved: oneshot::Sender<Result<Armed, Refusal>>,
 }
@@ -80,28 +83,6 @@ impl End {
 
     fn wait(&self, longest: Duration) {
         let _ = self.changed.wait_timeout_while(lock(&self.ended), longest, |ended| !*ended);
-    }
-}
-
-/// The keeper's log records. A subscriber's code could block the keeper, so the waker thread writes them.
-pub(crate) struct Notes {
-    wakers: Arc<Wakers>,
-    client: Arc<str>,
-}
-
-impl Notes {
-    pub(super) fn new(wakers: Arc<Wakers>, client: Arc<str>) -> Self {
-        Self { wakers, client }
-    }
-
-    pub(super) fn warn(&self, text: String) {
-        let client = self.client.clone();
-        self.wakers.say(move || tracing::warn!(%client, "{text}"));
-    }
-
-    pub(super) fn info(&self, text: String) {
-        let client = self.client.clone();
-        self.wakers.say(move || tracing::info!(%client, "{text}"));
     }
 }
 
@@ -161,8 +142,9 @@ impl Handle {
         self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Renew { id, reply } }).await?
     }
 
-    pub(crate) async fn release(&self, lock: &Arc<str>, id: Id) -> Result<Release, Fault> {
-        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Release { id, reply } }).await
+    pub(crate) async fn release(&self, lease: Arc<Shared>) -> Result<Release, Fault> {
+        let lock = lease.spec.name().clone();
+        self.ask(|reply| Message::Ask { lock, ask: Ask::Release { lease, reply: Some(reply) } }).await
     }
 
     /// This many waiters after the ticket `after`, and the holder.
@@ -212,10 +194,11 @@ impl Handle {
             Mode::Wait | Mode::Try => (None, None),
         };
         let (resolved, result) = oneshot::channel();
-        let caller = Caller { queued, resolved };
-        let lock = spec.name().clone();
-        self.send(Message::Acquire { id, spec, about, mode, timeout, called: Time::now(), caller })?;
-        Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone() })
+        let called = Time::now();
+        let caller = Caller { spec: spec.clone(), called, queued, resolved };
+        let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
+        self.send(Message::Acquire { id, spec, about, mode, timeout, called, caller })?;
+        Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed })
     }
 
     #[cfg(feature = "__test-hooks")]
@@ -245,6 +228,7 @@ pub(crate) struct Acquiring {
     /// None once it was resolved.
     pub(crate) result: Option<oneshot::Receiver<Result<Armed, Refusal>>>,
     pub(crate) handle: Arc<Handle>,
+    pub(crate) observed: observe::Wait,
 }
 
 impl Drop for Acquiring {
@@ -257,6 +241,9 @@ impl Drop for Acquiring {
             let _ = self
                 .handle
                 .send(Message::Command { lock: self.lock.clone(), command: Command::Abandon { id: self.id } });
+        }
+        if !self.handle.is_forked() {
+            self.observed.failed(&self.lock, "abandoned");
         }
     }
 }

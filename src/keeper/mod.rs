@@ -43,7 +43,7 @@
 //! **Holding.** The local deadline counts from before the request was sent that last prolonged the lease (I4), on a clock
 //! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12). A lease that cannot be
 //! renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on this thread: the
-//! waker thread calls their wakers and their `tracing` subscribers (`wakers.rs`).
+//! waker thread calls their wakers, subscribers of `tracing` and recorders of `metrics` (`wakers.rs`, `observe.rs`).
 //!
 //! **Releasing.** A place, a lease or a grant that its caller has given up becomes a *pending release*, which the keeper
 //! repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is released.
@@ -59,6 +59,7 @@ mod handle;
 mod inbox;
 mod machine;
 mod network;
+mod observe;
 mod questions;
 mod routes;
 mod shared;
@@ -75,9 +76,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
+pub(crate) use handle::{Acquiring, Caller, Handle, Message};
 pub(crate) use inbox::Outbox;
 pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal};
+pub(crate) use observe::Hold;
 pub(crate) use shared::{Armed, Shared};
 
 use self::handle::End;
@@ -86,6 +88,7 @@ use self::machine::{Effect, Event, Id, Machine, QuestionId};
 use self::network::{Network, SetUp};
 use self::questions::Questions;
 use self::routes::Routes;
+use self::shared::Grant;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
 use crate::server::{Slot, Target};
@@ -113,16 +116,16 @@ pub(crate) struct Start {
 /// Starts the thread. It ends when the last handle is dropped and all pending releases are answered.
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
+    observe::describe();
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
     let (messages, inbox) = inbox().map_err(thread_error)?;
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
-    let notes = Notes::new(wakers.clone(), client.clone());
     let thread = {
         let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
             let leases = Leases::default();
-            let run = || Keeper::new(start, messages, wakers, leases.clone(), end.clone(), notes).run(inbox);
+            let run = || Keeper::new(start, messages, wakers, leases.clone(), end.clone()).run(inbox);
             // A panic here must not leave a holder believing in a lease that is not renewed any more. Waiting callers
             // see their channels closed.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -153,7 +156,6 @@ struct Keeper {
     /// Which server serves each lock.
     routes: Routes,
     network: Network,
-    notes: Notes,
     /// One machine for each slot that this client has used: a single one, unless the server is a cluster.
     machines: BTreeMap<Slot, Machine>,
     /// When each machine wants to check the clock again, if it does.
@@ -176,14 +178,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(
-        start: Start,
-        messages: Outbox<Message>,
-        wakers: Arc<Wakers>,
-        leases: Leases,
-        end: Arc<End>,
-        notes: Notes,
-    ) -> Self {
+    fn new(start: Start, messages: Outbox<Message>, wakers: Arc<Wakers>, leases: Leases, end: Arc<End>) -> Self {
         let (client, prefix) = (start.client, start.prefix);
         Self {
             routes: Routes::new(
@@ -195,7 +190,6 @@ impl Keeper {
                 start.first.is_some(),
             ),
             network: Network::new(start.target, messages.clone()),
-            notes,
             client,
             prefix,
             first: start.first,
@@ -294,8 +288,7 @@ impl Keeper {
                         let _ = first.send(result);
                     }
                 }
-                routes::Effect::Note { warning: true, text } => self.notes.warn(text),
-                routes::Effect::Note { warning: false, text } => self.notes.info(text),
+                routes::Effect::Note(note) => observe::note(&self.wakers, &self.client, note),
                 effect => self.network.carry_out(effect),
             }
         }
@@ -391,18 +384,20 @@ impl Keeper {
                 self.routes.handle(Time::now(), event);
             }
             Effect::Reconnect => self.routes.handle(Time::now(), routes::Event::GiveUp { slot }),
-            Effect::Queued { id, ticket } => {
-                if let Some(queued) = self.callers.get_mut(&id).and_then(|caller| caller.queued.take()) {
-                    let _ = queued.send(ticket);
-                }
+            Effect::Queued { id, ticket, rank } => {
+                let Some(caller) = self.callers.get_mut(&id) else { return };
+                observe::queued(&self.wakers, &caller.spec, ticket, rank);
+                caller.queued.take().map(|queued| queued.send(ticket));
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
-                let wakers = self.wakers.clone();
-                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.process, wakers));
+                let (now, caller) = (Time::now(), self.callers.remove(&id));
+                let waited = caller.as_ref().map_or(Duration::ZERO, |caller| now.since(caller.called));
+                let grant = Grant { spec, id, token, ticket, waited, deadline };
+                let shared = Arc::new(Shared::new(grant, now, self.process, self.wakers.clone()));
                 lock(&self.leases).insert(id, shared.clone());
                 // No caller is left to take it: dropping it releases it.
                 let armed = Armed::new(shared, self.messages.clone());
-                if let Some(caller) = self.callers.remove(&id) {
+                if let Some(caller) = caller {
                     let _ = caller.resolved.send(Ok(armed));
                     caller.queued.map(|queued| queued.send(ticket));
                 }

@@ -6,14 +6,16 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::handle::Message;
 use super::inbox::Outbox;
-use super::machine::{Command, Id};
+use super::machine::Id;
+use super::observe;
+use super::questions::Ask;
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
 use crate::options::Spec;
@@ -26,8 +28,13 @@ pub(crate) struct Shared {
     pub(crate) id: Id,
     pub(crate) token: u64,
     pub(crate) ticket: u64,
+    /// From the call of its acquire to its grant.
+    pub(crate) waited: Duration,
+    granted: Time,
     process: u32,
     deadline: AtomicU64,
+    /// When it was last prolonged.
+    prolonged: AtomicU64,
     taken: AtomicU8,
     lost: OnceLock<LostReason>,
     /// The deadline has moved, or the lease was lost.
@@ -41,24 +48,30 @@ const WAITING: u8 = 0;
 const TAKEN: u8 = 1;
 const RECLAIMED: u8 = 2;
 
+/// A grant as the keeper hands it out.
+pub(super) struct Grant {
+    pub(super) spec: Arc<Spec>,
+    pub(super) id: Id,
+    pub(super) token: u64,
+    pub(super) ticket: u64,
+    pub(super) waited: Duration,
+    pub(super) deadline: Time,
+}
+
 impl Shared {
     /// `process`: the keeper's.
-    pub(crate) fn new(
-        spec: Arc<Spec>,
-        id: Id,
-        token: u64,
-        ticket: u64,
-        deadline: Time,
-        process: u32,
-        wakers: Arc<Wakers>,
-    ) -> Self {
+    pub(super) fn new(grant: Grant, now: Time, process: u32, wakers: Arc<Wakers>) -> Self {
+        let Grant { spec, id, token, ticket, waited, deadline } = grant;
         Self {
             spec,
             id,
             token,
             ticket,
+            waited,
+            granted: now,
             process,
             deadline: AtomicU64::new(deadline.0),
+            prolonged: AtomicU64::new(now.0),
             taken: AtomicU8::new(WAITING),
             lost: OnceLock::new(),
             renewed: Notify::new(),
@@ -71,6 +84,9 @@ impl Shared {
         if self.lost.get().is_none() {
             self.deadline.fetch_max(deadline.0, Ordering::Release);
             self.renewed.notify_waiters();
+            let now = Time::now();
+            let before = Time(self.prolonged.swap(now.0, Ordering::Relaxed));
+            observe::renewed(self, self.spec.renew_every.map(|every| now.since(before).saturating_sub(every)));
         }
     }
 
@@ -83,11 +99,10 @@ impl Shared {
         if self.lost.set(reason.clone()).is_err() {
             return;
         }
-        // The caller has asked for this and needs no log record. Other losses are logged before the caller hears of
-        // them.
-        if !matches!(reason, LostReason::Released | LostReason::Closed) {
-            let Lost { name, token, reason } = self.lost_with(reason);
-            self.wakers.say(move || tracing::warn!(lock = &*name, token, %reason, "lease lost"));
+        // A loss is recorded before the caller hears of it.
+        match reason {
+            LostReason::Released => observe::given_back(self),
+            reason => observe::ended(self, reason),
         }
         self.ended.notify_waiters();
         self.renewed.notify_waiters();
@@ -100,6 +115,16 @@ impl Shared {
 
     fn take(&self) -> bool {
         self.taken.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// How long it has been held. None if no caller has taken it.
+    pub(crate) fn held(&self) -> Option<Duration> {
+        (self.taken.load(Ordering::Acquire) == TAKEN).then(|| Time::now().since(self.granted))
+    }
+
+    /// The moment of its grant, on the system's clock as it is now.
+    pub(crate) fn granted_at(&self) -> SystemTime {
+        SystemTime::now() - Time::now().since(self.granted)
     }
 
     pub(crate) fn lost_with(&self, reason: LostReason) -> Lost {
@@ -207,8 +232,8 @@ impl Drop for Armed {
     fn drop(&mut self) {
         if self.armed && !self.shared.is_forked() {
             self.shared.lose(LostReason::Released);
-            let (lock, id) = (self.shared.spec.name().clone(), self.shared.id);
-            let _ = self.messages.send(Message::Command { lock, command: Command::Release { question: None, id } });
+            let (lock, lease) = (self.shared.spec.name().clone(), self.shared.clone());
+            let _ = self.messages.send(Message::Ask { lock, ask: Ask::Release { lease, reply: None } });
         }
     }
 }
@@ -222,7 +247,8 @@ mod tests {
 
     fn lease_until(deadline: Time) -> Shared {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
-        Shared::new(spec, 1, 7, 6, deadline, std::process::id(), Wakers::of_this_process().unwrap())
+        let grant = Grant { spec, id: 1, token: 7, ticket: 6, waited: Duration::ZERO, deadline };
+        Shared::new(grant, Time::now(), std::process::id(), Wakers::of_this_process().unwrap())
     }
 
     // If the machine was suspended, or the keeper did not run.

@@ -112,6 +112,8 @@ pub(crate) enum Effect {
     Queued {
         id: Id,
         ticket: u64,
+        /// How many are before it, if the server said so.
+        rank: Option<u64>,
     },
     Granted {
         id: Id,

@@ -266,7 +266,7 @@ impl Client {
                 self.unlink();
                 self.connect(now);
             }
-            Effect::Queued { id, ticket } => {
+            Effect::Queued { id, ticket, .. } => {
                 if let Some(acquire) = self.acquires.get_mut(&id) {
                     if acquire.ticket.replace(ticket).is_some() {
                         return Err(format!("{}.{id} was told two tickets", self.name));

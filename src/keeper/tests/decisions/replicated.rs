@@ -28,7 +28,7 @@ fn securing(options: LockOptions) -> (Machine, RequestId, Duration) {
     let effects = machine.effects(at(0.1));
     assert!(granted(&effects).is_none(), "{effects:?}");
     // Should the lease run out meanwhile, the token is its place in the queue.
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Queued { id: 1, ticket: 7 })), "{effects:?}");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Queued { id: 1, ticket: 7, .. })), "{effects:?}");
     let [(request, 2, within)] = asked(&effects)[..] else { panic!("{effects:?}") };
     (machine, request, within)
 }
