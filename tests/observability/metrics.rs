@@ -91,7 +91,7 @@ async fn count_troubles() {
     server.cont();
     guard.held().renewed().await.unwrap();
     let lags = recorded.values_of("fairlock_renewal_lag_seconds", 2);
-    assert!(lags[0] < 3.0 && (0.8..3.0).contains(&lags[1]), "{lags:?}");
+    assert!(lags[0] < 1.5 && (0.8..2.5).contains(&lags[1]), "{lags:?}");
 
     proxy.cut();
     recorded.counts("fairlock_reconnects_total", 1);
