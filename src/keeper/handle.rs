@@ -16,6 +16,7 @@ use super::questions::Ask;
 use super::shared::{Armed, Shared};
 use crate::clock::Time;
 use crate::error::Fault;
+use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::options::Spec;
 use crate::protocol::{About, LockKeys};
@@ -60,10 +61,20 @@ pub(crate) enum Message {
     Panic,
 }
 
+/// The client and its process, for whom it asked for a lease, and when.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    pub(crate) client: Arc<str>,
+    pub(crate) process: u32,
+    pub(crate) label: Arc<str>,
+    pub(crate) owner: Arc<str>,
+    pub(crate) called: Time,
+}
+
 /// The receiver of an acquire's results.
 pub(crate) struct Caller {
     pub(crate) spec: Arc<Spec>,
-    pub(crate) called: Time,
+    pub(crate) origin: Origin,
     pub(crate) queued: Option<oneshot::Sender<u64>>,
     pub(crate) resolved: oneshot::Sender<Result<Armed, Refusal>>,
 }
@@ -138,8 +149,14 @@ impl Handle {
         self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Position { id, reply } }).await?
     }
 
-    pub(crate) async fn renew(&self, lock: &Arc<str>, id: Id) -> Result<Renewal, Fault> {
-        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Renew { id, reply } }).await?
+    /// Renews a lease, or extends it by this much.
+    pub(crate) async fn renew(&self, lock: &Arc<str>, id: Id, extend: Option<Duration>) -> Result<Renewal, Fault> {
+        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Renew { id, extend, reply } }).await?
+    }
+
+    /// Switches the automatic renewal of a lease on or off.
+    pub(crate) fn renew_automatically(&self, lock: &Arc<str>, id: Id, on: bool) -> Result<(), Fault> {
+        self.send(Message::Command { lock: lock.clone(), command: Command::Automatic { id, on } })
     }
 
     pub(crate) async fn release(&self, lease: Arc<Shared>) -> Result<Release, Fault> {
@@ -161,6 +178,17 @@ impl Handle {
     ) -> Result<BreakOutcome, Fault> {
         let (lock, keys) = (keys.name.clone(), keys.clone());
         self.ask(|reply| Message::Ask { lock, ask: Ask::Break { keys, token, force, reply } }).await?
+    }
+
+    /// The latest grants of the lock; `switch` has them recorded, or no longer.
+    pub(crate) async fn history(
+        &self,
+        keys: &Arc<LockKeys>,
+        switch: Option<bool>,
+        count: u32,
+    ) -> Result<History, Fault> {
+        let (lock, keys) = (keys.name.clone(), keys.clone());
+        self.ask(|reply| Message::Ask { lock, ask: Ask::History { keys, switch, count, reply } }).await?
     }
 
     /// Why the server of this lock does not answer.
@@ -194,8 +222,10 @@ impl Handle {
             Mode::Wait | Mode::Try => (None, None),
         };
         let (resolved, result) = oneshot::channel();
+        let (client, label, owner) = (self.client.clone(), about.label.clone(), about.owner.clone());
         let called = Time::now();
-        let caller = Caller { spec: spec.clone(), called, queued, resolved };
+        let origin = Origin { client, process: self.process, label, owner, called };
+        let caller = Caller { spec: spec.clone(), origin, queued, resolved };
         let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
         self.send(Message::Acquire { id, spec, about, mode, timeout, called, caller })?;
         Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed })

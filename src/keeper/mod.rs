@@ -41,7 +41,8 @@
 //! server first (I4).
 //!
 //! **Holding.** The local deadline counts from before the request was sent that last prolonged the lease (I4), on a clock
-//! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12). A lease that cannot be
+//! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12), and for an extended
+//! lease as often as for any other, because a renewal shows whether the server still knows the lease. A lease that cannot be
 //! renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on this thread: the
 //! waker thread calls their wakers, subscribers of `tracing` and recorders of `metrics` (`wakers.rs`, `observe.rs`).
 //!
@@ -88,7 +89,6 @@ use self::machine::{Effect, Event, Id, Machine, QuestionId};
 use self::network::{Network, SetUp};
 use self::questions::Questions;
 use self::routes::Routes;
-use self::shared::Grant;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
 use crate::server::{Slot, Target};
@@ -172,7 +172,6 @@ struct Keeper {
     end: Arc<End>,
     closed: bool,
     ending: bool,
-    process: u32,
     /// The first attempt to connect failed.
     unwanted: bool,
 }
@@ -204,7 +203,6 @@ impl Keeper {
             end,
             closed: false,
             ending: false,
-            process: std::process::id(),
             unwanted: false,
         }
     }
@@ -390,24 +388,24 @@ impl Keeper {
                 caller.queued.take().map(|queued| queued.send(ticket));
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
-                let (now, caller) = (Time::now(), self.callers.remove(&id));
-                let waited = caller.as_ref().map_or(Duration::ZERO, |caller| now.since(caller.called));
-                let grant = Grant { spec, id, token, ticket, waited, deadline };
-                let shared = Arc::new(Shared::new(grant, now, self.process, self.wakers.clone()));
+                let wakers = self.wakers.clone();
+                let Some(Caller { origin, queued, resolved, .. }) = self.callers.remove(&id) else {
+                    // No caller is left to take it.
+                    return self.feed(slot, Event::Command(Command::Release { question: None, id }));
+                };
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
                 lock(&self.leases).insert(id, shared.clone());
-                // No caller is left to take it: dropping it releases it.
-                let armed = Armed::new(shared, self.messages.clone());
-                if let Some(caller) = caller {
-                    let _ = caller.resolved.send(Ok(armed));
-                    caller.queued.map(|queued| queued.send(ticket));
-                }
+                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone())));
+                queued.map(|queued| queued.send(ticket));
             }
             Effect::Refused { id, why } => {
                 if let Some(caller) = self.callers.remove(&id) {
                     let _ = caller.resolved.send(Err(why));
                 }
             }
-            Effect::Prolonged { id, deadline } => self.with_lease(id, |shared| shared.prolong(deadline)),
+            Effect::Prolonged { id, deadline, every } => {
+                self.with_lease(id, |shared| shared.prolong(deadline, every));
+            }
             Effect::Lost { id, reason } => self.with_lease(id, |shared| shared.lose(reason)),
             Effect::Forgotten { id } => drop(lock(&self.leases).remove(&id)),
             Effect::CheckTaken { id } => {

@@ -63,7 +63,8 @@ impl Wait {
     }
 
     pub(crate) fn granted(&self, lease: &Shared) {
-        let (lock, ticket, token, waited_ms) = (&**lease.spec.name(), lease.ticket, lease.token, millis(lease.waited));
+        let (lock, ticket, token, waited_ms) =
+            (&**lease.spec.name(), lease.ticket, lease.token, millis(lease.waited()));
         tracing::debug!(target: TARGET, parent: &self.span, lock, ticket, token, waited_ms, "granted");
         #[cfg(feature = "metrics")]
         metrics::granted(lease);

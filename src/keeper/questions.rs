@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -9,6 +10,7 @@ use super::machine::{Command, Id, Outcome, Page, QuestionId, Release, Renewal};
 use super::observe;
 use super::shared::Shared;
 use crate::error::Fault;
+use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::protocol::LockKeys;
 
@@ -20,6 +22,7 @@ pub(crate) enum Ask {
     },
     Renew {
         id: Id,
+        extend: Option<Duration>,
         reply: oneshot::Sender<Result<Renewal, Fault>>,
     },
     /// The caller of a drop awaits no reply.
@@ -39,6 +42,12 @@ pub(crate) enum Ask {
         force: bool,
         reply: oneshot::Sender<Result<BreakOutcome, Fault>>,
     },
+    History {
+        keys: Arc<LockKeys>,
+        switch: Option<bool>,
+        count: u32,
+        reply: oneshot::Sender<Result<History, Fault>>,
+    },
 }
 
 /// The unanswered questions.
@@ -50,6 +59,7 @@ pub(super) struct Questions {
     releases: HashMap<QuestionId, (Arc<Shared>, Option<oneshot::Sender<Release>>)>,
     pages: Replies<Result<Page, Fault>>,
     breaks: Replies<Result<BreakOutcome, Fault>>,
+    histories: Replies<Result<History, Fault>>,
     /// With the number of machines whose outcomes are awaited.
     closes: HashMap<QuestionId, (oneshot::Sender<()>, usize)>,
 }
@@ -65,9 +75,9 @@ impl Questions {
                 self.positions.insert(question, reply);
                 Command::Position { question, id }
             }
-            Ask::Renew { id, reply } => {
+            Ask::Renew { id, extend, reply } => {
                 self.renewals.insert(question, reply);
-                Command::Renew { question, id }
+                Command::Renew { question, id, extend }
             }
             Ask::Release { lease, reply } => {
                 let id = lease.id;
@@ -81,6 +91,10 @@ impl Questions {
             Ask::Break { keys, token, force, reply } => {
                 self.breaks.insert(question, reply);
                 Command::Break { question, keys, token, force }
+            }
+            Ask::History { keys, switch, count, reply } => {
+                self.histories.insert(question, reply);
+                Command::History { question, keys, switch, count }
             }
         }
     }
@@ -110,6 +124,7 @@ impl Questions {
             }
             Outcome::Page(page) => send(&mut self.pages, question, page),
             Outcome::Break(broken) => send(&mut self.breaks, question, broken),
+            Outcome::History(history) => send(&mut self.histories, question, history),
             Outcome::Closed => {
                 if let Some((_, awaited)) = self.closes.get_mut(&question) {
                     *awaited -= 1;

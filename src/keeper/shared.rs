@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::handle::Message;
+use super::handle::{Message, Origin};
 use super::inbox::Outbox;
 use super::machine::Id;
 use super::observe;
@@ -19,6 +19,7 @@ use super::questions::Ask;
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
 use crate::options::Spec;
+use crate::protocol::wire_id;
 use crate::wakers::{Wakers, poll};
 
 /// A lease as the keeper, the guard and views see it.
@@ -28,13 +29,12 @@ pub(crate) struct Shared {
     pub(crate) id: Id,
     pub(crate) token: u64,
     pub(crate) ticket: u64,
-    /// From the call of its acquire to its grant.
-    pub(crate) waited: Duration,
-    granted: Time,
-    process: u32,
+    pub(crate) origin: Origin,
+    /// When the keeper heard of the grant.
+    granted: (Time, SystemTime),
     deadline: AtomicU64,
-    /// When it was last prolonged.
-    prolonged: AtomicU64,
+    /// When it was last renewed, or granted.
+    renewed_at: AtomicU64,
     taken: AtomicU8,
     lost: OnceLock<LostReason>,
     /// The deadline has moved, or the lease was lost.
@@ -48,30 +48,26 @@ const WAITING: u8 = 0;
 const TAKEN: u8 = 1;
 const RECLAIMED: u8 = 2;
 
-/// A grant as the keeper hands it out.
-pub(super) struct Grant {
-    pub(super) spec: Arc<Spec>,
-    pub(super) id: Id,
-    pub(super) token: u64,
-    pub(super) ticket: u64,
-    pub(super) waited: Duration,
-    pub(super) deadline: Time,
-}
-
 impl Shared {
-    /// `process`: the keeper's.
-    pub(super) fn new(grant: Grant, now: Time, process: u32, wakers: Arc<Wakers>) -> Self {
-        let Grant { spec, id, token, ticket, waited, deadline } = grant;
+    pub(crate) fn new(
+        spec: Arc<Spec>,
+        id: Id,
+        token: u64,
+        ticket: u64,
+        origin: Origin,
+        deadline: Time,
+        wakers: Arc<Wakers>,
+    ) -> Self {
+        let now = Time::now();
         Self {
             spec,
             id,
             token,
             ticket,
-            waited,
-            granted: now,
-            process,
+            origin,
+            granted: (now, SystemTime::now()),
+            renewed_at: AtomicU64::new(now.0),
             deadline: AtomicU64::new(deadline.0),
-            prolonged: AtomicU64::new(now.0),
             taken: AtomicU8::new(WAITING),
             lost: OnceLock::new(),
             renewed: Notify::new(),
@@ -80,13 +76,14 @@ impl Shared {
         }
     }
 
-    pub(crate) fn prolong(&self, deadline: Time) {
+    /// `every`: how often it is renewed, unless by hand.
+    pub(super) fn prolong(&self, deadline: Time, every: Option<Duration>) {
         if self.lost.get().is_none() {
             self.deadline.fetch_max(deadline.0, Ordering::Release);
-            self.renewed.notify_waiters();
             let now = Time::now();
-            let before = Time(self.prolonged.swap(now.0, Ordering::Relaxed));
-            observe::renewed(self, self.spec.renew_every.map(|every| now.since(before).saturating_sub(every)));
+            let before = Time(self.renewed_at.swap(now.0, Ordering::Relaxed));
+            self.renewed.notify_waiters();
+            observe::renewed(self, every.map(|every| now.since(before).saturating_sub(every)));
         }
     }
 
@@ -118,13 +115,8 @@ impl Shared {
     }
 
     /// How long it has been held. None if no caller has taken it.
-    pub(crate) fn held(&self) -> Option<Duration> {
-        (self.taken.load(Ordering::Acquire) == TAKEN).then(|| Time::now().since(self.granted))
-    }
-
-    /// The moment of its grant, on the system's clock as it is now.
-    pub(crate) fn granted_at(&self) -> SystemTime {
-        SystemTime::now() - Time::now().since(self.granted)
+    pub(super) fn held(&self) -> Option<Duration> {
+        (self.taken.load(Ordering::Acquire) == TAKEN).then(|| Time::now().since(self.granted.0))
     }
 
     pub(crate) fn lost_with(&self, reason: LostReason) -> Lost {
@@ -132,7 +124,26 @@ impl Shared {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        std::process::id() != self.origin.process
+    }
+
+    /// When it was granted, by the wall clock.
+    pub(crate) fn granted_at(&self) -> SystemTime {
+        self.granted.1
+    }
+
+    /// The time from the call to the grant.
+    pub(crate) fn waited(&self) -> Duration {
+        self.granted.0.since(self.origin.called)
+    }
+
+    pub(crate) fn renewed_at(&self) -> Time {
+        Time(self.renewed_at.load(Ordering::Relaxed))
+    }
+
+    /// The id of the holder, as observers see it.
+    pub(crate) fn id_seen(&self) -> String {
+        wire_id(&self.origin.client, self.id)
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -247,8 +258,9 @@ mod tests {
 
     fn lease_until(deadline: Time) -> Shared {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
-        let grant = Grant { spec, id: 1, token: 7, ticket: 6, waited: Duration::ZERO, deadline };
-        Shared::new(grant, Time::now(), std::process::id(), Wakers::of_this_process().unwrap())
+        let (client, label, owner) = ("client".into(), "".into(), "".into());
+        let origin = Origin { client, process: std::process::id(), label, owner, called: Time::now() };
+        Shared::new(spec, 1, 7, 6, origin, deadline, Wakers::of_this_process().unwrap())
     }
 
     // If the machine was suspended, or the keeper did not run.
@@ -264,10 +276,10 @@ mod tests {
     fn what_is_lost_is_not_renewed() {
         let later = |seconds| Time::now() + Duration::from_secs(seconds);
         let shared = lease_until(later(60));
-        shared.prolong(later(120));
+        shared.prolong(later(120), None);
         assert!(shared.remaining() > Duration::from_secs(60));
         shared.lose(LostReason::Ended);
-        shared.prolong(later(180));
+        shared.prolong(later(180), None);
         assert!(shared.remaining().is_zero(), "{:?}", shared.remaining());
         shared.check().unwrap_err();
     }

@@ -52,6 +52,10 @@ impl Redis {
         self.0.stop();
     }
 
+    pub(crate) fn kill(&self) {
+        self.0.kill();
+    }
+
     pub(crate) fn restart(&self) {
         self.0.restart();
     }

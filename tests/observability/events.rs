@@ -72,16 +72,25 @@ async fn run_a_job() {
     let client = Client::connect(&server.url()).await.unwrap();
     let events = Collector::start(LevelFilter::DEBUG);
     let lock = client.lock("jobs").unwrap();
-    let token = lock.run(|held| async move {
+    let in_span = |token: u64| {
+        let span = events.one("in the job").span.expect("a span");
+        assert_eq!((span.name, &*span.fields["lock"]), ("hold", "jobs"));
+        assert_eq!(span.fields["token"], token.to_string());
+        // A subscriber would keep an acquire open until its children are closed.
+        assert!(events.parent(&span).is_none(), "{span:?}");
+        events.forget();
+    };
+    let job = async |held: fairlock::Held| {
         mark("in the job");
         held.token()
-    });
-    let token = token.await.unwrap();
-    let span = events.one("in the job").span.expect("a span");
-    assert_eq!((span.name, &*span.fields["lock"]), ("hold", "jobs"));
-    assert_eq!(span.fields["token"], token.to_string());
-    // A subscriber would keep an acquire open until its children are closed.
-    assert!(events.parent(&span).is_none(), "{span:?}");
+    };
+    in_span(lock.run(job).await.unwrap());
+    in_span(lock.try_run(job).await.unwrap());
+    let job = |held: fairlock::Held| {
+        mark("in the job");
+        held.token()
+    };
+    in_span(tokio::task::block_in_place(|| lock.run_blocking(job)).unwrap());
     drop(client);
     keys_left(&server);
 }

@@ -1,15 +1,48 @@
 //! Which server the arguments and the environment name.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use fairlock::{Client, ClientBuilder, Tls};
 
-use crate::args::Server;
 use crate::exit::Failure;
 use crate::local;
 
+/// Where the locks are kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The server [default: REDIS_URL, or 127.0.0.1]
+    ///
+    /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:///SOCKET is one server; redis+sentinel://HOST[:PORT],…/MASTER
+    /// is the master that these sentinels know; redis+cluster://HOST[:PORT],… is a cluster of which these are some
+    /// nodes. With rediss instead of redis the connections are encrypted. Write @ : / in a password as %40 %3A %2F.
+    ///
+    /// A URL with a password is visible to other users in the list of processes; REDIS_URL is not.
+    #[arg(long, value_name = "URL", global = true, display_order = 900)]
+    pub(crate) redis: Option<String>,
+    /// A private server on this machine instead
+    ///
+    /// This user's own redis-server, which is started if necessary: `fairlock local --help`.
+    #[arg(long, global = true, display_order = 901)]
+    pub(crate) local: bool,
+    /// The prefix of all keys and channels; runs with different prefixes use different locks
+    #[arg(long, value_name = "PREFIX", default_value = "fairlock", global = true, hide_short_help = true)]
+    pub(crate) prefix: String,
+    /// Trust only this certificate authority (PEM file)
+    #[arg(long, value_name = "FILE", global = true, hide_short_help = true, help_heading = ENCRYPTION)]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Show this certificate to the server (PEM file)
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_key", hide_short_help = true, help_heading = ENCRYPTION)]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate of --tls-cert (PEM file)
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_cert", hide_short_help = true, help_heading = ENCRYPTION)]
+    pub(crate) tls_key: Option<PathBuf>,
+}
+
+const ENCRYPTION: &str = "Encryption (for URLs that begin with rediss)";
+
 /// A client of that server, not connected yet. With `--local` the private server runs when this returns.
-pub(crate) fn client(server: &Server) -> Result<ClientBuilder, Failure> {
+pub(crate) fn client(server: &Args) -> Result<ClientBuilder, Failure> {
     let builder = Client::builder().url(&url(server)?).prefix(&server.prefix);
     if server.tls_ca.is_none() && server.tls_cert.is_none() {
         return Ok(builder);
@@ -24,7 +57,7 @@ pub(crate) fn client(server: &Server) -> Result<ClientBuilder, Failure> {
     Ok(builder.tls(tls))
 }
 
-fn url(server: &Server) -> Result<String, Failure> {
+fn url(server: &Args) -> Result<String, Failure> {
     if server.local {
         return local::share_or_start().map(|folder| folder.url());
     }

@@ -7,12 +7,29 @@ use std::time::Duration;
 use fairlock::{LockOptions, LockState};
 use serde_json::{Value, json};
 
-use crate::args::{Server, Status};
 use crate::connect;
 use crate::exit::Failure;
 use crate::text::{no_grants, printable, printable_json, seconds};
 
-pub(crate) fn status(server: &Server, args: &Status) -> Result<u8, Failure> {
+const HELP: &str = "\
+With --json, `state` is one of
+  held         the lock has a holder
+  breaking     the lock has a holder whose lease was broken: it is not renewed any more
+  free         the lock has no holder; if `waiting` is not zero, the first waiter is next
+  recovering   the lock has no holder, and nothing is granted for up to `recovering_for_ms`: the server lost data, and \
+waits for its former clients";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    /// The name of the lock
+    pub(crate) name: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn status(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let own = |error: &dyn Display| Failure::own(error.to_string());
     LockOptions::new().check(&args.name).map_err(|error| own(&error))?;
     let client = connect::client(server)?;

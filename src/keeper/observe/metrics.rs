@@ -71,7 +71,7 @@ impl Drop for Counted {
 
 pub(super) fn granted(lease: &Shared) {
     counter!(GRANTS, labels(&lease.spec)).increment(1);
-    histogram!(WAIT, labels(&lease.spec)).record(lease.waited);
+    histogram!(WAIT, labels(&lease.spec)).record(lease.waited());
 }
 
 pub(super) fn failed(spec: &Spec, why: &'static str) {

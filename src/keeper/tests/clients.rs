@@ -305,7 +305,7 @@ impl Client {
                 self.resolve(id)?;
                 self.acquires.remove(&id);
             }
-            Effect::Prolonged { id, deadline } => {
+            Effect::Prolonged { id, deadline, .. } => {
                 if let Some(guard) = self.guards.get_mut(&id) {
                     if guard.spec.replicas > 0 && !self.replicated {
                         return Err(format!("{}.{id} is prolonged, and replicas do not know", self.name));

@@ -139,10 +139,11 @@ impl World {
                 Command::Position { question, .. }
                 | Command::Renew { question, .. }
                 | Command::Inspect { question, .. }
-                | Command::Break { question, .. } => {
+                | Command::Break { question, .. }
+                | Command::History { question, .. } => {
                     client.questions.insert(*question, Some(local + Duration::from_secs(5)));
                 }
-                Command::Release { question: None, .. } => {}
+                Command::Release { question: None, .. } | Command::Automatic { .. } => {}
             }
             events.push(Event::Command(command));
         }
@@ -398,7 +399,18 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
     let with = |replicas, lease, (liveness, buffer), renew_every, max_hold: Option<u64>| {
         let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(buffer), ms(lease / 10));
         let (keys, max_hold) = (keys.clone(), max_hold.map(ms));
-        Arc::new(Spec { keys, lease, liveness, buffer, notice, renew_every, max_hold, replicas, confirm_grants: false })
+        Arc::new(Spec {
+            keys,
+            lease,
+            liveness,
+            buffer,
+            notice,
+            renew_every,
+            max_hold,
+            replicas,
+            confirm_grants: false,
+            metrics_label: None,
+        })
     };
     let spec = |lease, alive, renew_every, max_hold| with(0, lease, alive, renew_every, max_hold);
     vec![
