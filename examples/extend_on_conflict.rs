@@ -52,8 +52,8 @@ pub(crate) async fn update(
             guard.release().await?;
             return Ok(attempt);
         }
-        // The whole lease again, from now. It fails if the lease was lost.
-        guard.renew().await?;
+        // Beyond its present end. It fails if the lease was lost.
+        guard.extend(ONE_ATTEMPT).await?;
     }
     unreachable!("it goes on until there is no conflict")
 }

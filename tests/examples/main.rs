@@ -14,6 +14,9 @@ mod extend_on_conflict;
 #[path = "../../examples/graceful_shutdown.rs"]
 mod graceful_shutdown;
 #[allow(dead_code)]
+#[path = "../../examples/keyed_mutex.rs"]
+mod keyed_mutex;
+#[allow(dead_code)]
 #[path = "../../examples/leader_election.rs"]
 mod leader_election;
 #[allow(dead_code)]
@@ -199,6 +202,26 @@ async fn a_lease_is_extended_for_each_conflict_and_lost_by_work_that_hangs() {
     let stuck = soon(update(&client, async |_| std::future::pending().await)).await.unwrap_err();
     assert!(stuck.to_string().contains("not renewed in time"), "{stuck}");
     drop(client);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_key_is_held_from_one_request_to_another_and_others_are_free() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let customers = client.keyed("customers").unwrap();
+    keyed_mutex::open(&customers, "alice").await.unwrap();
+    let mut order = std::pin::pin!(keyed_mutex::handle(customers.clone(), "alice", 1));
+    // An order of another customer is done while the first one waits.
+    tokio::select! {
+        biased;
+        done = &mut order => panic!("{done:?} beside the holder"),
+        done = keyed_mutex::handle(customers.clone(), "bob", 2) => assert_eq!(done.unwrap(), 2),
+    }
+    assert!(keyed_mutex::close(&customers, "alice").await.unwrap());
+    assert_eq!(soon(order).await.unwrap(), 1);
+    assert!(!keyed_mutex::close(&customers, "alice").await.unwrap());
+    drop((customers, client));
     keys_left(&server);
 }
 
