@@ -60,13 +60,13 @@ impl Guard {
 
     /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones.
     pub fn token(&self) -> u64 {
-        self.armed.shared.token
+        self.armed.shared.token.get()
     }
 
     /// The ticket: the place in the order of arrival, lower than the token. For a try, which never waits, it is the
     /// token.
     pub fn ticket(&self) -> u64 {
-        self.armed.shared.ticket
+        self.armed.shared.ticket.get()
     }
 
     /// The id of this acquire, as others see it in [`inspect`](crate::Lock::inspect): [`Holder::id`](crate::Holder::id).
@@ -173,9 +173,9 @@ impl Guard {
             }
             let shared = self.armed.shared.clone();
             self.armed.disarm();
-            shared.lose(LostReason::Released);
+            shared.end(LostReason::Released);
             let outcome = self.handle.release(shared.spec.name(), shared.id).await;
-            tracing::debug!(lock = &**shared.spec.name(), token = shared.token, ?outcome, "released");
+            tracing::debug!(lock = &**shared.spec.name(), token = shared.token.get(), ?outcome, "released");
             held?;
             match outcome? {
                 Release::Released => Ok(()),
@@ -218,12 +218,12 @@ impl Held {
 
     /// The fencing token, see [`Guard::token`].
     pub fn token(&self) -> u64 {
-        self.shared.token
+        self.shared.token.get()
     }
 
     /// The ticket, see [`Guard::ticket`].
     pub fn ticket(&self) -> u64 {
-        self.shared.ticket
+        self.shared.ticket.get()
     }
 
     /// The id of the acquire, see [`Guard::id`].

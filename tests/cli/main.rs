@@ -11,6 +11,7 @@ mod exporter;
 mod give_back;
 mod grants;
 mod helps;
+mod hold;
 mod hostile_texts;
 mod lease;
 mod local;

@@ -81,6 +81,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::give_back", &[]),
         ("cli::exporter", &[]),
         ("cli::grants", &[]),
+        ("cli::hold", &[]),
         ("cli::local", &[]),
         ("cli::look", &[]),
         ("cli::nested", &[]),
