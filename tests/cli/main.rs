@@ -7,6 +7,7 @@
 mod descendants;
 mod doctor;
 mod events;
+mod examples;
 mod exporter;
 mod give_back;
 mod grants;

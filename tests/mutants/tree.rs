@@ -79,6 +79,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::events", &[]),
         ("cli::doctor", &[]),
         ("cli::give_back", &[]),
+        ("cli::examples", &[]),
         ("cli::exporter", &[]),
         ("cli::grants", &[]),
         ("cli::hold", &[]),
