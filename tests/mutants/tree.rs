@@ -85,6 +85,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::terminal", &[]),
         ("cli::unread_output", &[]),
         ("cli::wait_display", &[]),
+        ("cli::watch", &[]),
     ],
     twice: true,
 };

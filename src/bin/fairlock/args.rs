@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use crate::exit::EXIT_CODES;
-use crate::{connect, doctor, exporter, local, run, status};
+use crate::{connect, doctor, exporter, local, run, status, watch};
 
 /// Hold a fair distributed lock on Redis while a command runs: first come, first served
 #[derive(Debug, Parser)]
@@ -25,6 +25,8 @@ pub(crate) enum Task {
     Status(status::Args),
     /// Look for what harms locks at the servers, and say what mends it
     Doctor(doctor::Args),
+    /// Watch locks, holders and queues on the whole screen
+    Watch(watch::Args),
     /// Serve metrics of locks to Prometheus
     Exporter(exporter::Args),
     /// The private server that --local uses

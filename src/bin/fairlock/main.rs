@@ -28,6 +28,7 @@ mod stderr;
 mod survey;
 mod text;
 mod warnings;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -74,6 +75,7 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::Run(run) => run::run(&cli.server, &run),
         Task::Status(status) => status::status(&cli.server, &status),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Watch(args) => watch::watch(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
     };
