@@ -1,11 +1,11 @@
 -- acquire: take the lock, or join its queue, or re-enter the queue with an old ticket. Sending it twice changes nothing.
 -- KEYS: lock waiters
--- ARGV: id wait claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner ticket epoch floor longest_us last_token pace_us
---   wait: 1 join the queue, 0 only try · claim: 1 grant no more than a claim · ticket: 0 for a new one
+-- ARGV: id wait as_claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner ticket epoch floor longest_us last_token pace_us
+--   wait: 1 join the queue, 0 only try · as_claim: 1 grant no more than a claim · ticket: 0 for a new one
 --   secret: messages to the caller repeat it · epoch: under which the ticket was confirmed, 0 for none
 --   floor longest_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
 -- REPLY: granted left_us granted_token | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | refused
-local id, wait, claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, longest_us, last_token, pace_us =
+local id, wait, as_claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, longest_us, last_token, pace_us =
   unpack(ARGV)
 lease_us, liveness_us, buffer_us, heartbeat_us = tonumber(lease_us), tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
 ticket, their_epoch, floor, longest_us = tonumber(ticket), tonumber(their_epoch), tonumber(floor), tonumber(longest_us)
@@ -36,7 +36,7 @@ end
 
 if holder ~= id then
   contender, terms, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
-  if claim == '1' then ends = min(ends, now + liveness_us) end
+  if as_claim == '1' then ends = min(ends, now + liveness_us) end
   joins, place = joining, math.huge -- a try comes after all waiters
   if joins then
     queued = own_entry and id ~= found_holder and not lost

@@ -22,14 +22,14 @@ if mine and broken == 1 then
   word = 'broken'
 elseif mine and cut == 0 then
   word = 'renewed'
-  holder_end, longest = max(holder_end, now + lease_us), max(longest, lease_us)
+  holder_end, longest, claim = max(holder_end, now + lease_us), max(longest, lease_us), 0
 elseif believed and now < recover_until and left_us > 0 and token <= their_token
   and (holder == '' or holder == id or holder_token < their_token) then
   -- Nothing was granted since. The state found is older: it has an earlier lease, or the id's own place in the queue.
   word = 'renewed'
   if own_entry and id ~= found_holder and not lost then leaving[1], leaving[id], waiting = id, true, waiting - 1 end
   token = their_token
-  holder, holder_end, holder_token, holder_ticket, broken, cut = id, now + left_us, their_token, their_token, 0, 0
+  holder, holder_end, holder_token, holder_ticket, broken, cut, claim = id, now + left_us, their_token, their_token, 0, 0, 0
   fields[1], fields[2] = id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner})
   longest = max(longest, lease_us)
 end

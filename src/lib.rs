@@ -7,6 +7,7 @@ mod client;
 mod clock;
 mod error;
 mod guard;
+mod history;
 mod inspect;
 mod keeper;
 mod lock;
@@ -30,6 +31,7 @@ pub use error::{
     TryAcquireError,
 };
 pub use guard::{Guard, Held};
+pub use history::{EndedAs, History, PastGrant};
 pub use inspect::{BreakOutcome, Holder, LockState, QueuedWaiter};
 pub use lock::Lock;
 pub use operation::Operation;

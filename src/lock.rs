@@ -26,8 +26,8 @@ use crate::options::Spec;
 /// ```
 #[derive(Clone)]
 pub struct Lock {
-    handle: Arc<Handle>,
-    spec: Arc<Spec>,
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) spec: Arc<Spec>,
     label: Arc<str>,
 }
 

@@ -1,7 +1,7 @@
 -- promote: grants a free lock to the first live waiter and tells it by a message; zombies before it are purged. A contender
 -- is alive, and learns of its grant from the reply.
 -- NEEDS: client contender terms place ends queued joins sessions leaving fields messages
--- SETS: holder holder_end holder_token holder_ticket broken cut token stamp grants longest waiting again
+-- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants longest waiting again
 do
   local BATCH = 100 -- the most waiters that one call examines, so that its work is bounded
   if holder == '' and now >= recover_until then
@@ -45,6 +45,7 @@ do
       -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its token
       -- stands in.
       holder_end, holder_token, holder_ticket, broken, cut = its_end, token, min(its_place, token), 0, 0
+      claim = its_end < now + its_terms[LEASE] and 1 or 0
       if holder ~= contender then
         messages[#messages + 1] = {its_terms, 'grant', holder, holder_token, holder_ticket, holder_end - now}
       end

@@ -15,6 +15,7 @@ use super::questions::Ask;
 use super::shared::Armed;
 use crate::clock::Time;
 use crate::error::Fault;
+use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::options::Spec;
 use crate::protocol::{About, LockKeys};
@@ -179,6 +180,17 @@ impl Handle {
     ) -> Result<BreakOutcome, Fault> {
         let (lock, keys) = (keys.name.clone(), keys.clone());
         self.ask(|reply| Message::Ask { lock, ask: Ask::Break { keys, token, force, reply } }).await?
+    }
+
+    /// The latest grants of the lock; `switch` has them recorded, or no longer.
+    pub(crate) async fn history(
+        &self,
+        keys: &Arc<LockKeys>,
+        switch: Option<bool>,
+        count: u32,
+    ) -> Result<History, Fault> {
+        let (lock, keys) = (keys.name.clone(), keys.clone());
+        self.ask(|reply| Message::Ask { lock, ask: Ask::History { keys, switch, count, reply } }).await?
     }
 
     /// Why the server of this lock does not answer.

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::machine::{Command, Id, Outcome, Page, QuestionId, Release, Renewal};
 use crate::error::Fault;
+use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::protocol::LockKeys;
 
@@ -17,6 +18,7 @@ pub(crate) enum Ask {
     Release { id: Id, reply: oneshot::Sender<Release> },
     Inspect { keys: Arc<LockKeys>, after: u64, count: u32, reply: oneshot::Sender<Result<Page, Fault>> },
     Break { keys: Arc<LockKeys>, token: u64, force: bool, reply: oneshot::Sender<Result<BreakOutcome, Fault>> },
+    History { keys: Arc<LockKeys>, switch: Option<bool>, count: u32, reply: oneshot::Sender<Result<History, Fault>> },
 }
 
 /// The unanswered questions.
@@ -28,6 +30,7 @@ pub(super) struct Questions {
     releases: Replies<Release>,
     pages: Replies<Result<Page, Fault>>,
     breaks: Replies<Result<BreakOutcome, Fault>>,
+    histories: Replies<Result<History, Fault>>,
     /// With the number of machines whose outcomes are awaited.
     closes: HashMap<QuestionId, (oneshot::Sender<()>, usize)>,
 }
@@ -59,6 +62,10 @@ impl Questions {
                 self.breaks.insert(question, reply);
                 Command::Break { question, keys, token, force }
             }
+            Ask::History { keys, switch, count, reply } => {
+                self.histories.insert(question, reply);
+                Command::History { question, keys, switch, count }
+            }
         }
     }
 
@@ -81,6 +88,7 @@ impl Questions {
             Outcome::Release(release) => send(&mut self.releases, question, release),
             Outcome::Page(page) => send(&mut self.pages, question, page),
             Outcome::Break(broken) => send(&mut self.breaks, question, broken),
+            Outcome::History(history) => send(&mut self.histories, question, history),
             Outcome::Closed => {
                 if let Some((_, awaited)) = self.closes.get_mut(&question) {
                     *awaited -= 1;

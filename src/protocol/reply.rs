@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::request::Verb;
+use crate::history::{EndedAs, History, PastGrant};
 use crate::inspect::{Holder, QueuedWaiter};
 
 /// A value of a reply, independent of the wire.
@@ -55,6 +56,8 @@ pub(crate) struct OwnLease {
     pub(crate) token: u64,
     /// The waiter's place in the queue, or the token if it never had one.
     pub(crate) ticket: u64,
+    /// It is shorter than what the waiter asked for, until it is confirmed.
+    pub(crate) claim: bool,
 }
 
 /// What became of a request, by its verb.
@@ -67,6 +70,7 @@ pub(crate) enum Verdict {
     Leave,
     Inspect(Inspected),
     Break(BreakVerdict),
+    History(History),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +78,8 @@ pub(crate) enum AcquireVerdict {
     Granted {
         token: u64,
         left: Duration,
+        /// It is shorter than what the waiter asked for, until it is confirmed.
+        claim: bool,
     },
     Queued {
         ticket: u64,
@@ -140,13 +146,18 @@ impl Verb {
             Verb::Leave => &["left"],
             Verb::Inspect => &["state"],
             Verb::Break => &["told", "ended", "unknown"],
+            Verb::History => &["history"],
         }
     }
 
     fn verdict(self, word: &[u8], fields: &mut Fields) -> Option<Verdict> {
         Some(match self {
             Verb::Acquire => Verdict::Acquire(match word {
-                b"granted" => AcquireVerdict::Granted { token: stamp(fields.granted_token)?, left: fields.left? },
+                b"granted" => AcquireVerdict::Granted {
+                    token: stamp(fields.granted_token)?,
+                    left: fields.left?,
+                    claim: fields.own_claim,
+                },
                 b"queued" => AcquireVerdict::Queued { ticket: stamp(fields.ticket)?, rank: fields.rank? },
                 b"busy" => AcquireVerdict::Busy(fields.holder()?),
                 b"refused" => AcquireVerdict::Disbelieved,
@@ -175,6 +186,10 @@ impl Verb {
                 Verdict::Inspect(Inspected { holder: fields.holder()?, queue: fields.page.take()? })
             }
             Verb::Inspect => return None,
+            Verb::History if word == b"history" => {
+                Verdict::History(History { recorded: fields.recorded?, grants: fields.past.take()? })
+            }
+            Verb::History => return None,
             Verb::Break => Verdict::Break(match word {
                 b"told" => BreakVerdict::Told { left: fields.left? },
                 b"ended" => BreakVerdict::Ended,
@@ -241,6 +256,7 @@ struct Fields {
     own_id: Option<String>,
     own_token: Option<u64>,
     own_ticket: Option<u64>,
+    own_claim: bool,
     again: bool,
     left: Option<Duration>,
     granted_token: Option<u64>,
@@ -253,6 +269,8 @@ struct Fields {
     held_for: Option<Duration>,
     held_broken: bool,
     page: Option<Vec<QueuedWaiter>>,
+    recorded: Option<bool>,
+    past: Option<Vec<PastGrant>>,
 }
 
 impl Fields {
@@ -272,6 +290,7 @@ impl Fields {
                 b"holder" => read.own_id = Some(text(value)?),
                 b"holder_token" => read.own_token = Some(number(value)?),
                 b"holder_ticket" => read.own_ticket = Some(number(value)?),
+                b"holder_claim" => read.own_claim = true,
                 b"again" => read.again = true,
                 b"left_us" => read.left = Some(span(value)?),
                 b"granted_token" => read.granted_token = Some(number(value)?),
@@ -284,6 +303,8 @@ impl Fields {
                 b"held_us" => read.held_for = Some(span(value)?),
                 b"held_broken" => read.held_broken = number(value)? == 1,
                 b"page" => read.page = Some(page(value)?),
+                b"recorded" => read.recorded = Some(number(value)? == 1),
+                b"past" => read.past = Some(past(value)?),
                 // A later version of the scripts may tell more.
                 _ => {}
             }
@@ -294,7 +315,7 @@ impl Fields {
     fn common(&mut self) -> Option<Common> {
         let own = match self.own_id.take() {
             None => None,
-            Some(id) => Some(OwnLease { id, token: self.own_token?, ticket: self.own_ticket? }),
+            Some(id) => Some(OwnLease { id, token: self.own_token?, ticket: self.own_ticket?, claim: self.own_claim }),
         };
         Some(Common {
             epoch: self.epoch?,
@@ -343,6 +364,31 @@ fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
                 owner: text(owner)?,
                 waited: span(waited)?,
                 alive: number(alive)? == 1,
+            })
+        })
+        .collect()
+}
+
+fn past(value: &impl Value) -> Option<Vec<PastGrant>> {
+    value
+        .list()?
+        .iter()
+        .map(|item| {
+            let [id, token, label, owner, waited, held, how] = item.list()? else { return None };
+            Some(PastGrant {
+                id: text(id)?,
+                token: number(token)?,
+                label: text(label)?,
+                owner: text(owner)?,
+                waited: span(waited)?,
+                held: span(held)?,
+                ended: match how.bytes()? {
+                    b"released" => EndedAs::Released,
+                    b"expired" => EndedAs::Expired,
+                    b"broken" => EndedAs::Broken,
+                    b"lost" => EndedAs::Lost,
+                    _ => return None,
+                },
             })
         })
         .collect()
@@ -398,8 +444,16 @@ impl Value for Plain {
 mod tests {
     use super::*;
 
-    const VERBS: [Verb; 7] =
-        [Verb::Acquire, Verb::Heartbeat, Verb::Renew, Verb::Release, Verb::Leave, Verb::Inspect, Verb::Break];
+    const VERBS: [Verb; 8] = [
+        Verb::Acquire,
+        Verb::Heartbeat,
+        Verb::Renew,
+        Verb::Release,
+        Verb::Leave,
+        Verb::Inspect,
+        Verb::Break,
+        Verb::History,
+    ];
 
     fn bulk(text: &str) -> Plain {
         Plain::Text(text.into())
@@ -423,6 +477,7 @@ mod tests {
             ("holder_token", "18"),
             ("holder_ticket", "34"),
             ("again", "1"),
+            ("holder_claim", "1"),
             ("left_us", "19"),
             ("granted_token", "20"),
             ("ticket", "21"),
@@ -433,9 +488,12 @@ mod tests {
             ("held_owner", "twenty-six"),
             ("held_us", "27"),
             ("held_broken", "1"),
+            ("recorded", "1"),
         ];
         let page = ("page", Plain::List(vec![row("c.30", "1"), row("c.33", "0")]));
-        texts.into_iter().map(|(name, value)| (name, bulk(value))).chain([page]).collect()
+        let grant = ["c.35", "36", "thirty-seven", "thirty-eight", "39", "40", "broken"].map(bulk);
+        let past = ("past", Plain::List(vec![Plain::List(grant.into())]));
+        texts.into_iter().map(|(name, value)| (name, bulk(value))).chain([page, past]).collect()
     }
 
     fn reply(word: &str, fields: Vec<(&str, Plain)>) -> Plain {
@@ -452,7 +510,7 @@ mod tests {
     fn every_field_of_a_reply_arrives_where_it_belongs() {
         let us = Duration::from_micros;
         let common = Reply::parse(Verb::Leave, &reply("left", every_field())).unwrap().common;
-        let own = OwnLease { id: "c.17".into(), token: 18, ticket: 34 };
+        let own = OwnLease { id: "c.17".into(), token: 18, ticket: 34, claim: true };
         let (lease_left, recover_left, pace, longest) = (us(15), us(16), us(28), us(29));
         let (epoch, stamp, token, waiting, again) = (11, 12, 13, 14, true);
         let own = Some(own);
@@ -478,7 +536,10 @@ mod tests {
             alive,
         };
         let acquire = |word| verdict(Verb::Acquire, word);
-        assert_eq!(acquire("granted"), Verdict::Acquire(AcquireVerdict::Granted { token: 20, left: us(19) }));
+        assert_eq!(
+            acquire("granted"),
+            Verdict::Acquire(AcquireVerdict::Granted { token: 20, left: us(19), claim: true })
+        );
         assert_eq!(acquire("queued"), Verdict::Acquire(AcquireVerdict::Queued { ticket: 21, rank: 22 }));
         assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(Some(Box::new(held.clone())))));
         let alive = HeartbeatVerdict::Alive { rank: Some(22) };
@@ -488,6 +549,16 @@ mod tests {
         let queue = vec![queued("c.30", true), queued("c.33", false)];
         let state = Inspected { holder: Some(Box::new(held)), queue };
         assert_eq!(verdict(Verb::Inspect, "state"), Verdict::Inspect(state));
+        let grants = vec![PastGrant {
+            id: "c.35".into(),
+            token: 36,
+            label: "thirty-seven".into(),
+            owner: "thirty-eight".into(),
+            waited: us(39),
+            held: us(40),
+            ended: EndedAs::Broken,
+        }];
+        assert_eq!(verdict(Verb::History, "history"), Verdict::History(History { recorded: true, grants }));
     }
 
     #[test]
@@ -513,6 +584,7 @@ mod tests {
             (Verb::Break, "told", "left_us"),
             (Verb::Break, "ended", ""),
             (Verb::Break, "unknown", ""),
+            (Verb::History, "history", "recorded past"),
         ] {
             let needed: Vec<&str> = always.split(' ').chain(needed.split_whitespace()).collect();
             for (name, _) in every_field() {

@@ -101,6 +101,8 @@ pub fn least_rights(password: &str, in_cluster: bool) -> String {
         "+client|setinfo" => takes_setinfo(),
         // This right is for sentinels.
         "+sentinel|get-master-addr-by-name" => false,
+        // And these for a history of grants.
+        "+xadd" | "+xdel" | "+xrevrange" => false,
         "+ssubscribe" | "+spublish" => in_cluster && version() >= (7, 0),
         _ => in_cluster,
     });

@@ -10,6 +10,7 @@ mod busy_callers;
 mod cancellation;
 mod cleanup;
 mod connect_errors;
+mod history;
 mod leases;
 mod operations;
 mod panic_and_fork;

@@ -6,14 +6,18 @@
 
 mod descendants;
 mod doctor;
+mod events;
 mod exporter;
 mod grants;
+mod helps;
 mod hostile_texts;
 mod lease;
 mod local;
 mod nested;
+mod options;
 mod pty;
 mod run;
+mod several;
 mod shared;
 mod status;
 mod terminal;

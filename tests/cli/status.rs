@@ -36,7 +36,7 @@ fn a_recovery_is_told_with_its_reason_and_its_length() {
     let holder = redis.run("x", &["--lease", "1h"], "echo; exec sleep 1000");
     holder.line();
     let waiter = redis.run("x", &["--label", "the waiter"], "true");
-    assert!(waiter.complaint().contains("position 1, held by"));
+    assert!(waiter.complaint().contains("1st of 1, held "));
     holder.signal(Signal::KILL);
     redis.flush();
     // The waiter is back.
@@ -50,7 +50,7 @@ fn a_recovery_is_told_with_its_reason_and_its_length() {
     assert!(text.contains("1. the waiter") && busy.contains("1 waiting"), "{text}{busy}");
     assert_eq!(
         waiter.complaint(),
-        "fairlock: waiting for x: position 1; nothing is granted yet, because the server lost data"
+        "fairlock: waiting for x: 1st of 1; nothing is granted yet, because the server lost data"
     );
 }
 

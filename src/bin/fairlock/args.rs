@@ -1,15 +1,26 @@
 //! The command line as a whole. Each subcommand's arguments and their help are in the module of that subcommand.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::builder::FalseyValueParser;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::exit::EXIT_CODES;
-use crate::{connect, doctor, exporter, local, run, status, watch};
+use crate::{connect, doctor, duration, exporter, local, run, status, watch};
 
-/// Hold a fair distributed lock on Redis while a command runs: first come, first served
+const HELP: &str = "\
+Examples:
+  fairlock run deploy ./deploy.sh      one at a time, first come first served
+  fairlock --local run build make      without a server of your own
+  fairlock status deploy               who holds it, and who waits
+
+Exit code: 125 when fairlock fails; `fairlock COMMAND -h` has the others.";
+
+/// Fair distributed locks on Redis: first come, first served
 #[derive(Debug, Parser)]
-#[command(name = "fairlock", version, after_long_help = EXIT_CODES, after_help = EXIT_CODES, subcommand_required = true)]
+#[command(name = "fairlock", version, after_help = HELP, subcommand_required = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) server: connect::Args,
@@ -19,7 +30,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
-    /// Wait for the lock, and run a command while holding it
+    /// Wait in line for a lock, and run a command while holding it
     Run(run::Args),
     /// Show who holds a lock, and who waits for it
     Status(status::Args),
@@ -33,18 +44,72 @@ pub(crate) enum Task {
     Local(local::Args),
 }
 
-/// A value of an option: a duration that is not zero.
-pub(crate) fn positive(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(Duration::ZERO) => Err("must be more than zero".to_owned()),
-        Ok(duration) => Ok(duration),
-        Err(error) => Err(error.to_string()),
+/// The subcommands whose options may come from the environment. The options of the connection always may.
+const WITH_VARIABLES: [&str; 1] = ["run"];
+/// The options without a variable: they say which lock is taken, and what runs.
+const WITHOUT_VARIABLE: [&str; 4] = ["and", "shell", "help", "version"];
+/// Of two options that exclude each other, one on the command line replaces one in the environment.
+const EXCLUSIVE: [[&str; 2]; 2] = [["timeout", "no_wait"], ["redis", "local"]];
+
+/// The command with the environment's values, for parsing; `Cli::command()` is the same without them.
+fn command_here() -> Command {
+    let mut command = Cli::command().mut_args(or_from_environment);
+    for name in WITH_VARIABLES {
+        command = command.mut_subcommand(name, |command| command.mut_args(or_from_environment));
     }
+    command
+}
+
+/// The variable of an option: `FAIRLOCK_NO_WAIT` for `--no-wait`.
+pub(crate) fn variable(arg: &Arg) -> Option<String> {
+    let long = arg.get_long().filter(|long| !WITHOUT_VARIABLE.contains(long))?;
+    Some(format!("FAIRLOCK_{}", long.to_uppercase().replace('-', "_")))
+}
+
+/// A variable that is empty counts as unset, since a crontab cannot unset one.
+fn or_from_environment(arg: Arg) -> Arg {
+    let set = variable(&arg).filter(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    let Some(name) = set else { return arg };
+    let arg = arg.env(name).hide_env(true);
+    if matches!(arg.get_action(), ArgAction::SetTrue) { arg.value_parser(FalseyValueParser::new()) } else { arg }
+}
+
+impl Cli {
+    /// The arguments of this process, with what its environment adds.
+    pub(crate) fn of_this_process() -> Result<Self, clap::Error> {
+        Self::of(std::env::args_os())
+    }
+
+    fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let mut command = command_here();
+        let matches = command.try_get_matches_from_mut(words)?;
+        let given = matches.subcommand().map_or(&matches, |(_, matches)| matches);
+        for [one, other] in EXCLUSIVE {
+            if on_the_line(given, one) && on_the_line(given, other) {
+                let option = |id: &str| format!("--{}", id.replace('_', "-"));
+                let said = format!("the argument '{}' cannot be used with '{}'", option(one), option(other));
+                return Err(command.error(ErrorKind::ArgumentConflict, said));
+            }
+        }
+        let mut cli = Self::from_arg_matches(&matches)?;
+        if on_the_line(given, "redis") {
+            cli.server.local = false;
+        }
+        if let (Task::Run(run::Args { wait, .. }), true) = (&mut cli.task, on_the_line(given, "timeout")) {
+            wait.no_wait = false;
+        }
+        Ok(cli)
+    }
+}
+
+fn on_the_line(matches: &ArgMatches, id: &str) -> bool {
+    matches!(matches.try_contains_id(id), Ok(true)) && matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
 /// A value of an option: how long to wait.
 pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     const DAYS: u64 = 366;
     let at_most = Duration::from_secs(DAYS * 24 * 3600);
-    positive(text).and_then(|time| if time > at_most { Err(format!("must be at most {DAYS} days")) } else { Ok(time) })
+    duration::any(text)
+        .and_then(|time| if time > at_most { Err(format!("must be at most {DAYS} days")) } else { Ok(time) })
 }

@@ -11,31 +11,35 @@ use crate::local;
 /// Where the locks are kept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The Redis server [default: the environment's REDIS_URL, or else redis://127.0.0.1/]
+    /// The server [default: REDIS_URL, or 127.0.0.1]
     ///
     /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:///SOCKET is one server; redis+sentinel://HOST[:PORT],…/MASTER
     /// is the master that these sentinels know; redis+cluster://HOST[:PORT],… is a cluster of which these are some
-    /// nodes. With rediss instead of redis the connections are encrypted.
+    /// nodes. With rediss instead of redis the connections are encrypted. Write @ : / in a password as %40 %3A %2F.
     ///
     /// A URL with a password is visible to other users in the list of processes; REDIS_URL is not.
-    #[arg(long, value_name = "URL", global = true)]
+    #[arg(long, value_name = "URL", global = true, display_order = 900)]
     pub(crate) redis: Option<String>,
+    /// A private server on this machine instead
+    ///
+    /// This user's own redis-server, which is started if necessary: `fairlock local --help`.
+    #[arg(long, global = true, display_order = 901)]
+    pub(crate) local: bool,
     /// The prefix of all keys and channels; runs with different prefixes use different locks
-    #[arg(long, value_name = "PREFIX", default_value = "fairlock", global = true)]
+    #[arg(long, value_name = "PREFIX", default_value = "fairlock", global = true, hide_short_help = true)]
     pub(crate) prefix: String,
-    /// Trust only this certificate authority, if the URL begins with rediss (PEM file)
-    #[arg(long, value_name = "FILE", global = true)]
+    /// Trust only this certificate authority (PEM file)
+    #[arg(long, value_name = "FILE", global = true, hide_short_help = true, help_heading = ENCRYPTION)]
     pub(crate) tls_ca: Option<PathBuf>,
     /// Show this certificate to the server (PEM file)
-    #[arg(long, value_name = "FILE", global = true, requires = "tls_key")]
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_key", hide_short_help = true, help_heading = ENCRYPTION)]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The key of the certificate of --tls-cert (PEM file)
-    #[arg(long, value_name = "FILE", global = true, requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_cert", hide_short_help = true, help_heading = ENCRYPTION)]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Use this user's private redis-server on this machine; start it if necessary
-    #[arg(long, global = true, conflicts_with = "redis")]
-    pub(crate) local: bool,
 }
+
+const ENCRYPTION: &str = "Encryption (for URLs that begin with rediss)";
 
 /// A client of that server, not connected yet. With `--local` the private server runs when this returns.
 pub(crate) fn client(server: &Args) -> Result<ClientBuilder, Failure> {

@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use nix::sys::signal::Signal;
 
-use crate::stderr;
 use crate::text::printable;
+use crate::{stderr, tips};
 
 /// The lock is held by somebody else, and `--no-wait` was given.
 pub(crate) const BUSY: u8 = 122;
@@ -20,18 +20,6 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// For the ends of helps.
-pub(crate) const EXIT_CODES: &str = "\
-Exit codes of `run`:
-  The command's own exit code, or 128+N when signal N ended it. Otherwise:
-  122    the lock is held, and --no-wait was given
-  123    the lease was lost, so the command was ended or not started
-  124    the lock was not granted within --timeout
-  125    fairlock itself failed, or was called wrongly (the other subcommands too)
-  126    the command was found but cannot be executed
-  127    the command was not found
-  128+N  signal N ended the wait in the queue";
-
 /// The exit code for a process that a signal ended, as shells report it.
 pub(crate) fn by_signal(signal: i32) -> u8 {
     u8::try_from(signal).map_or(OWN_FAILURE, |signal| 128u8.saturating_add(signal))
@@ -41,19 +29,40 @@ pub(crate) fn by_signal(signal: i32) -> u8 {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
+    /// Empty with `--quiet`, if the exit code says enough.
     pub(crate) message: String,
+    /// What to do instead.
+    pub(crate) tip: Option<String>,
     /// The signal that ended the wait, if one did.
     pub(crate) signal: Option<Signal>,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), signal: None }
+        Self { code, message: message.into(), tip: None, signal: None }
+    }
+
+    pub(crate) fn without_message(self) -> Self {
+        Self { message: String::new(), ..self }
+    }
+
+    pub(crate) fn with_tip(self, tip: impl Into<String>) -> Self {
+        Self { tip: Some(tip.into()), ..self }
+    }
+
+    /// Writes the message, if there is one.
+    pub(crate) fn say(&self) {
+        if !self.message.is_empty() {
+            say(&self.message);
+        }
+        if let Some(tip) = &self.tip {
+            say(format_args!("tip: {tip}"));
+        }
     }
 
     /// A signal ended the wait.
     pub(crate) fn signalled(signal: Signal, message: impl Into<String>) -> Self {
-        Self { code: by_signal(signal as i32), message: message.into(), signal: Some(signal) }
+        Self { code: by_signal(signal as i32), message: message.into(), tip: None, signal: Some(signal) }
     }
 
     /// A failure of fairlock itself.
@@ -74,8 +83,14 @@ pub(crate) fn say(message: impl Display) {
 }
 
 /// Writes what is wrong with the arguments. The message quotes them, so it is escaped as well.
-pub(crate) fn say_wrong_call(error: &clap::Error) {
+pub(crate) fn say_wrong_call(mut error: clap::Error) {
+    let tip = tips::for_wrong_call(&mut error);
     let plain = error.render().to_string();
-    let lines: String = plain.lines().map(|line| printable(line) + "\n").collect();
+    let mut lines: String = plain.lines().map(|line| printable(line) + "\n").collect();
+    if let Some(tip) = tip {
+        // clap's own tips stand there too.
+        let at = lines.find("\n\n").unwrap_or(lines.len());
+        lines.insert_str(at, &format!("\n\n  tip: {tip}"));
+    }
     stderr::write(&lines);
 }

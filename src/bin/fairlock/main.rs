@@ -27,13 +27,13 @@ mod status;
 mod stderr;
 mod survey;
 mod text;
+mod tips;
 mod warnings;
 mod watch;
 
 use std::process::ExitCode;
 
 use args::{Cli, Task};
-use clap::Parser as _;
 use exit::{Failure, OWN_FAILURE};
 use process::signals;
 use shim::stage;
@@ -55,10 +55,10 @@ fn become_what_is_asked_for() -> ExitCode {
             _ => {}
         }
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::of_this_process() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            exit::say_wrong_call(&error);
+            exit::say_wrong_call(error);
             return ExitCode::from(OWN_FAILURE);
         }
         // The help or the version.
@@ -81,8 +81,9 @@ fn become_what_is_asked_for() -> ExitCode {
     };
     match result {
         Ok(code) => ExitCode::from(code),
-        Err(Failure { code, message, signal }) => {
-            exit::say(&message);
+        Err(failure) => {
+            failure.say();
+            let Failure { code, signal, .. } = failure;
             if let Some(signal) = signal.filter(|signal| signals::is_typed(*signal)) {
                 signals::die_by(signal);
             }

@@ -19,26 +19,13 @@ use crate::term::Term;
 pub(in crate::keeper) struct Grant {
     pub(super) token: u64,
     pub(super) term: Term,
-    told: Told,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Told {
-    /// A reply says what is left of it.
-    Reply,
-    /// Only a message says that there is one: some of it is over.
-    Message,
+    /// It is shorter than what the waiter asked for, until it is confirmed.
+    pub(super) claim: bool,
 }
 
 impl Grant {
-    pub(super) fn replied(token: u64, sent: Time, left: Duration) -> Self {
-        Self { token, term: Term { sent, span: left }, told: Told::Reply }
-    }
-
-    /// Whether it may be a claim, which must be confirmed. Replies do not say so: a lease is no claim only if it is a
-    /// full one.
-    pub(super) fn is_claim(&self, spec: &Spec) -> bool {
-        self.told == Told::Message || !self.term.is_whole(spec.lease)
+    pub(super) fn replied(token: u64, sent: Time, left: Duration, claim: bool) -> Self {
+        Self { token, term: Term { sent, span: left }, claim }
     }
 
     /// Whether its end is so near that the holder would have to be told.
@@ -66,7 +53,7 @@ impl LockState {
         match self.answered {
             Some((sent, liveness)) if token > self.last_token => {
                 let term = Term { sent, span: liveness.min(most) };
-                self.granted(core, now, id, Grant { token, term, told: Told::Message });
+                self.granted(core, now, id, Grant { token, term, claim: true });
             }
             _ => self.confirm(core, now, id, token),
         }
@@ -86,7 +73,7 @@ impl LockState {
         }
         if self.waiters.contains_key(&id) {
             self.granted_from(core, id, own.ticket);
-            return self.granted(core, now, id, Grant::replied(own.token, sent, left));
+            return self.granted(core, now, id, Grant::replied(own.token, sent, left, own.claim));
         }
         let kind = Kind::Release { token: own.token, epoch: 0, liveness: Duration::ZERO };
         self.give_back(core, now, id, kind, None, now + left);
@@ -103,7 +90,7 @@ impl LockState {
     pub(super) fn granted(&mut self, core: &mut Core, now: Time, id: Id, grant: Grant) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let spec = &waiter.spec;
-        if spec.confirm_grants && grant.is_claim(spec) || grant.is_short(now, spec) {
+        if spec.confirm_grants && grant.claim || grant.is_short(now, spec) {
             return self.confirm(core, now, id, grant.token);
         }
         self.hand_out(core, now, id, grant);
@@ -168,7 +155,7 @@ impl LockState {
         match verdict {
             RenewVerdict::Renewed { left } => {
                 waiter.epoch = common.epoch;
-                let grant = Grant::replied(token, sent, left);
+                let grant = Grant::replied(token, sent, left, false);
                 if grant.is_short(now, &waiter.spec) && !std::mem::replace(&mut waiter.late, true) {
                     // If this process was stopped meanwhile, another confirmation brings a full lease.
                     self.confirm(core, now, id, token);

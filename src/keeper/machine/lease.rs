@@ -52,7 +52,7 @@ impl Lease {
 impl LockState {
     /// The lock is handed out to a waiter.
     pub(super) fn hold(&mut self, core: &mut Core, now: Time, id: Id, waiter: Waiter, grant: Grant) {
-        let Grant { token, term, .. } = grant;
+        let Grant { token, term, claim } = grant;
         let deadline = term.deadline();
         let Waiter { spec, about, ticket, epoch, .. } = waiter;
         let ticket = if ticket == 0 { token } else { ticket };
@@ -60,7 +60,7 @@ impl LockState {
         core.timers.set(Timer::Taken(id), now + spec.lease);
         core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
         let lease = Lease {
-            confirmed: !grant.is_claim(&spec),
+            confirmed: !claim,
             spec,
             about,
             token,

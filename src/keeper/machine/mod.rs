@@ -229,6 +229,9 @@ impl Machine {
             Command::Break { question, keys, token, force } => {
                 self.ask(now, question, Pending::Break { keys, token, force });
             }
+            Command::History { question, keys, switch, count } => {
+                self.ask(now, question, Pending::History { keys, switch, count });
+            }
         }
     }
 
@@ -311,6 +314,10 @@ impl Machine {
             (What::Question(question), Verdict::Break(verdict)) => {
                 lock.go_on(core, now, &common);
                 self.on_broke(question, verdict);
+            }
+            (What::Question(question), Verdict::History(history)) => {
+                lock.go_on(core, now, &common);
+                self.on_history(question, history);
             }
             // The wire reads a reply in the type of its request: no server can bring this about.
             (what, _) => {

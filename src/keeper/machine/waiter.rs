@@ -141,7 +141,7 @@ impl LockState {
             keys: waiter.spec.keys.clone(),
             id: core.wire_id(id),
             wait: waiter.mode != Mode::Try,
-            claim: !core.can_kill,
+            as_claim: !core.can_kill,
             lease: waiter.spec.lease,
             liveness: self.liveness,
             buffer: self.buffer,
@@ -224,7 +224,7 @@ impl LockState {
             waiter.phase = Phase::Queued;
         }
         match verdict {
-            AcquireVerdict::Granted { token, left } => {
+            AcquireVerdict::Granted { token, left, claim } => {
                 waiter.epoch = common.epoch;
                 if let Some(own) = &common.own
                     && waiter.ticket == 0
@@ -232,7 +232,7 @@ impl LockState {
                 {
                     waiter.ticket = own.ticket;
                 }
-                self.granted(core, now, id, Grant::replied(token, sent, left));
+                self.granted(core, now, id, Grant::replied(token, sent, left, claim));
             }
             AcquireVerdict::Queued { ticket, rank } => {
                 self.kept_alive(sent);

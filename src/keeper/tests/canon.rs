@@ -129,7 +129,7 @@ impl World {
 
     /// A lock, its moments told from the last script: how much the clock has moved since then comes with them.
     fn lock(&self, notes: &mut Notes, lock: &Lock) {
-        let Lock { queue, sessions, lease, entries, state } = lock;
+        let Lock { queue, sessions, lease, entries, state, history: _ } = lock;
         let seen = state.seen;
         let clock = self.server.time(self.now).saturating_add_signed(state.skew);
         notes.words.push(clock.saturating_sub(seen).min(LONG_AGO / 1000));
@@ -162,6 +162,7 @@ impl World {
             notes.stamp(entry.token);
             notes.flag(entry.broken);
             notes.flag(entry.cut);
+            notes.flag(entry.claim);
         }
         notes.words.push(u64::MAX);
     }
@@ -251,7 +252,7 @@ impl World {
             Verdict::Acquire(verdict) => {
                 std::mem::discriminant(verdict).hash(notes);
                 match verdict {
-                    AcquireVerdict::Granted { token, left } => (token, left).hash(notes),
+                    AcquireVerdict::Granted { token, left, claim } => (token, left, claim).hash(notes),
                     AcquireVerdict::Queued { ticket, rank } => (ticket, rank).hash(notes),
                     AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => {}
                 }
@@ -260,7 +261,7 @@ impl World {
             Verdict::Renew(verdict) => verdict.hash(notes),
             Verdict::Release(verdict) => verdict.hash(notes),
             Verdict::Break(verdict) => verdict.hash(notes),
-            Verdict::Leave | Verdict::Inspect(_) => {}
+            Verdict::Leave | Verdict::Inspect(_) | Verdict::History(_) => {}
         }
     }
 }

@@ -43,6 +43,7 @@ pub(super) struct Answer {
     pub(super) longest: Duration,
     pub(super) own: Option<OwnLease>,
     pub(super) again: bool,
+    pub(super) claim: bool,
     pub(super) left: Duration,
     pub(super) granted_token: u64,
     pub(super) ticket: u64,
@@ -75,7 +76,7 @@ impl Answer {
         let left = self.left;
         match (verb, self.word) {
             (Verb::Acquire, Word::Granted) => {
-                Verdict::Acquire(AcquireVerdict::Granted { token: self.granted_token, left })
+                Verdict::Acquire(AcquireVerdict::Granted { token: self.granted_token, left, claim: self.claim })
             }
             (Verb::Acquire, Word::Queued) => Verdict::Acquire(AcquireVerdict::Queued {
                 ticket: self.ticket,

@@ -2,7 +2,11 @@
 
 use clap::Subcommand;
 
-const HELP: &str = "\
+const SHORT: &str = "\
+Jobs with --local start the server by themselves; `fairlock local --help` says
+where it is, who shares it, and how it runs as a systemd unit.";
+
+const LONG: &str = "\
 All jobs of a user on a machine share one private server, whatever their environment (cron, a login, a systemd unit). \
 Jobs of root, also with sudo, share root's server. The server listens on a unix socket, and on no port, in \
 .local/state/fairlock in the home folder that the user database (passwd) names; HOME and the XDG variables do not \
@@ -19,7 +23,13 @@ again at once, and keep their places and leases. A unit of its own keeps the ser
   Restart=on-failure";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(
+    after_help = SHORT,
+    after_long_help = LONG,
+    help_template = "{about-with-newline}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}{after-help}",
+    disable_help_subcommand = true,
+    override_usage = "fairlock local COMMAND",
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) action: Action,

@@ -23,7 +23,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) program: &'a Path,
     /// The command as the user wrote it; its first word becomes the command's name.
     pub(crate) words: &'a [OsString],
-    pub(crate) environment: [(&'static str, String); 3],
+    pub(crate) environment: Vec<(&'static str, String)>,
     pub(crate) kill_after: Duration,
     pub(crate) term_at: Moment,
     pub(crate) kill_at: Moment,

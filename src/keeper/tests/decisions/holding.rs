@@ -71,6 +71,25 @@ fn a_short_claim_is_confirmed_by_a_third_of_it() {
     assert_eq!(machine.next_due(), Some(at(0.11) + seconds(0.088) / 3));
 }
 
+/// What is left of it says nothing: of a full lease, too, something is over when a reply was lost.
+#[test]
+fn a_reply_says_whether_what_it_grants_is_a_claim() {
+    // A full lease is renewed when a third of it is over.
+    for (claim, next) in [(true, 0.1 + 0.1), (false, 25.0 - 30.0 + 10.0)] {
+        for confirms in [false, true] {
+            let (mut machine, spec) = start(LockOptions::new().confirm_grants(confirms));
+            acquire(&mut machine, 0.0, &spec, 1);
+            let (request, _) = one_sent(&mut machine, 0.0);
+            answer(&mut machine, 0.1, request, Answer { claim, ..lease(Word::Granted, seconds(25.0)) });
+            let effects = machine.effects(at(0.1));
+            assert_eq!(granted(&effects).is_some(), !(claim && confirms), "{effects:?}");
+            if !confirms {
+                assert_eq!(machine.next_due(), Some(at(next)));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_hold_that_ends_before_its_claim_is_confirmed_costs_no_renewal() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));

@@ -92,7 +92,7 @@ fn who_is_asking_replicas_does_not_ask_twice() {
     machine.handle(at(0.2), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: 0, count: 1 }));
     let (question, _) = one_sent(&mut machine, 0.2);
     let mut named = lease(Word::State, seconds(29.0));
-    named.own = Some(OwnLease { id: "client.1".into(), token: 7, ticket: 0 });
+    named.own = Some(OwnLease { id: "client.1".into(), token: 7, ticket: 0, claim: false });
     answer(&mut machine, 0.3, question, named);
     assert!(asked(&machine.effects(at(0.3))).is_empty());
     have(&mut machine, 0.4, request, 2);

@@ -386,7 +386,7 @@ fn a_lease_that_an_answer_names_is_taken_or_given_back() {
         tick(machine, 3.4);
         let (request, _) = one_sent(machine, 3.4);
         let mut answered = Answer { token: 9, ..alive(1, seconds(8.0)) };
-        answered.own = Some(OwnLease { id: format!("client.{id}"), token: 9, ticket: 0 });
+        answered.own = Some(OwnLease { id: format!("client.{id}"), token: 9, ticket: 0, claim: false });
         answer(machine, 3.5, request, answered);
         machine.effects(at(3.5))
     };
@@ -409,7 +409,7 @@ fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
         machine.handle(at(1.0), Event::Command(inspect(5)));
         let (request, _) = one_sent(&mut machine, 1.0);
         let mut answered = lease(Word::State, seconds(8.0));
-        answered.own = Some(OwnLease { id: "client.1".into(), token, ticket: 0 });
+        answered.own = Some(OwnLease { id: "client.1".into(), token, ticket: 0, claim: false });
         answer(&mut machine, 1.1, request, answered);
         let sent = calls(machine.effects(at(1.1)));
         assert_eq!(sent.iter().any(|(_, call)| is_renewal(call)), renews, "{sent:?}");

@@ -45,11 +45,12 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
     }
     // The last to call was the first to arrive.
     for (request, call) in sent(&mut machine, 0.0) {
-        let Request::Acquire(AcquireRequest { id, liveness, buffer, heartbeat, wait, claim, ticket, .. }) = call else {
+        let Request::Acquire(AcquireRequest { id, liveness, buffer, heartbeat, wait, as_claim, ticket, .. }) = call
+        else {
             panic!("{call:?}")
         };
         assert_eq!((liveness, buffer, heartbeat), (seconds(9.0), seconds(4.0), seconds(3.0)));
-        assert_eq!((wait, claim, ticket), (true, false, 0));
+        assert_eq!((wait, as_claim, ticket), (true, false, 0));
         let number: u64 = id.strip_prefix("client.").unwrap().parse().unwrap();
         let placed = Answer { ticket: 100 - number, ..queued(30 - number, seconds(30.0)) };
         answer(&mut machine, 0.1, request, placed);
@@ -323,7 +324,7 @@ fn who_heard_of_its_grant_but_never_of_its_place_returns_to_it() {
         Event::Command(Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: 0, count: 1 }),
     );
     let (question, _) = one_sent(&mut machine, 0.1);
-    let own = OwnLease { id: "client.1".into(), token: 7, ticket: 6 };
+    let own = OwnLease { id: "client.1".into(), token: 7, ticket: 6, claim: true };
     answer(&mut machine, 0.2, question, Answer { own: Some(own), ..lease(Word::State, seconds(0.1)) });
     assert_eq!(returns_after_its_claim(machine, 0.2), 6);
 
@@ -331,7 +332,7 @@ fn who_heard_of_its_grant_but_never_of_its_place_returns_to_it() {
     let (mut machine, spec) = start(LockOptions::new());
     acquire(&mut machine, 0.0, &spec, 1);
     let (request, _) = one_sent(&mut machine, 0.0);
-    let own = OwnLease { id: "client.1".into(), token: 7, ticket: 6 };
+    let own = OwnLease { id: "client.1".into(), token: 7, ticket: 6, claim: true };
     answer(&mut machine, 0.1, request, Answer { own: Some(own), ..lease(Word::Granted, spec.lease) });
     let effects = machine.effects(at(0.1));
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Granted { token: 7, ticket: 6, .. })), "{effects:?}");
