@@ -13,6 +13,7 @@ mod helps;
 mod hostile_texts;
 mod lease;
 mod local;
+mod look;
 mod nested;
 mod options;
 mod pty;

@@ -81,6 +81,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::exporter", &[]),
         ("cli::grants", &[]),
         ("cli::local", &[]),
+        ("cli::look", &[]),
         ("cli::nested", &[]),
         ("cli::options", &[]),
         ("cli::run", &[]),

@@ -8,19 +8,43 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::{connect, doctor, duration, exporter, local, run, status, watch};
+use crate::look::{breaking, list, status, wait};
+use crate::{connect, doctor, duration, exporter, local, run, watch};
 
-const HELP: &str = "\
+const TEMPLATE: &str = "\
+{about-with-newline}
+{usage-heading} {usage}
+
+Commands:
+{subcommands}{after-help}";
+
+const SHORT: &str = "\
 Examples:
-  fairlock run deploy ./deploy.sh      one at a time, first come first served
-  fairlock --local run build make      without a server of your own
-  fairlock status deploy               who holds it, and who waits
+  fairlock run deploy ./deploy.sh  one at a time, first come first served
+  fairlock status deploy           who holds it, and who waits
+Server: --redis URL, or REDIS_URL, or 127.0.0.1; --local is one of your own.";
 
-Exit code: 125 when fairlock fails; `fairlock COMMAND -h` has the others.";
+const LONG: &str = "\
+Examples:
+  fairlock run deploy ./deploy.sh  one at a time, first come first served
+  fairlock --local run build make  without a server of your own
+  fairlock status deploy           who holds it, and who waits
+
+Options before the command are those that every command has: --redis URL, --local, --prefix PREFIX, --tls-ca FILE, \
+--tls-cert FILE and --tls-key FILE, which `fairlock run --help` explains; and --version.";
 
 /// Fair distributed locks on Redis: first come, first served
 #[derive(Debug, Parser)]
-#[command(name = "fairlock", version, after_help = HELP, subcommand_required = true)]
+#[command(
+    name = "fairlock",
+    version,
+    help_template = TEMPLATE,
+    after_help = SHORT,
+    after_long_help = LONG,
+    override_usage = "fairlock [OPTIONS] COMMAND",
+    disable_help_subcommand = true,
+    subcommand_required = true,
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) server: connect::Args,
@@ -32,8 +56,14 @@ pub(crate) struct Cli {
 pub(crate) enum Task {
     /// Wait in line for a lock, and run a command while holding it
     Run(run::Args),
+    /// Show which locks there are, the oldest hold first
+    List(list::Args),
     /// Show who holds a lock, and who waits for it
     Status(status::Args),
+    /// Wait until a lock is free, without taking it
+    Wait(wait::Args),
+    /// End the lease of a holder, by asking it or by force
+    Break(breaking::Args),
     /// Look for what harms locks at the servers, and say what mends it
     Doctor(doctor::Args),
     /// Watch locks, holders and queues on the whole screen

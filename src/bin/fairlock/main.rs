@@ -19,11 +19,11 @@ mod duration;
 mod exit;
 mod exporter;
 mod local;
+mod look;
 mod output;
 mod process;
 mod run;
 mod shim;
-mod status;
 mod stderr;
 mod survey;
 mod text;
@@ -35,6 +35,7 @@ use std::process::ExitCode;
 
 use args::{Cli, Task};
 use exit::{Failure, OWN_FAILURE};
+use look::{breaking, list, status, wait};
 use process::signals;
 use shim::stage;
 
@@ -73,7 +74,10 @@ fn become_what_is_asked_for() -> ExitCode {
     }
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
-        Task::Status(status) => status::status(&cli.server, &status),
+        Task::List(args) => list::list(&cli.server, &args),
+        Task::Status(args) => status::status(&cli.server, &args),
+        Task::Wait(args) => wait::wait(&cli.server, &args),
+        Task::Break(args) => breaking::break_lease(&cli.server, &args),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
         Task::Watch(args) => watch::watch(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),
