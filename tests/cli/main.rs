@@ -27,3 +27,4 @@ mod status;
 mod terminal;
 mod unread_output;
 mod wait_display;
+mod watch;

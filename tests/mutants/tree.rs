@@ -93,6 +93,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::terminal", &[]),
         ("cli::unread_output", &[]),
         ("cli::wait_display", &[]),
+        ("cli::watch", &[]),
     ],
     twice: true,
 };
