@@ -86,6 +86,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::events", &[]),
         ("cli::doctor", &[]),
         ("cli::give_back", &[]),
+        ("cli::examples", &[]),
         ("cli::exporter", &[]),
         ("cli::grants", &[]),
         ("cli::hold", &[]),
@@ -99,6 +100,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::terminal", &[]),
         ("cli::unread_output", &[]),
         ("cli::wait_display", &[]),
+        ("cli::watch", &[]),
     ],
     twice: true,
 };
