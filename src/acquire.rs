@@ -411,6 +411,7 @@ impl From<Failed> for AcquireError {
                 AcquireError::Timeout { waited, position, cause: cause.map(Into::into) }
             }
             Failed::Refused(Refusal::Fault(fault)) => fault.into(),
+            Failed::Refused(Refusal::QueueFull { waiting }) => AcquireError::QueueFull { waiting },
             // A try, because it had no time to wait.
             Failed::Refused(Refusal::Busy { .. }) => {
                 AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
@@ -427,6 +428,10 @@ impl From<Failed> for TryAcquireError {
         match failed {
             Failed::Refused(Refusal::Busy { holder, waiting, recovering_for }) => {
                 TryAcquireError::Busy { holder, waiting, recovering_for }
+            }
+            // A try joins no queue.
+            Failed::Refused(Refusal::QueueFull { waiting }) => {
+                TryAcquireError::Busy { holder: None, waiting, recovering_for: None }
             }
             Failed::Refused(Refusal::Timeout { waited, cause, .. }) => {
                 Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()

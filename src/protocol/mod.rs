@@ -21,7 +21,7 @@ pub(crate) use reply::{
 };
 pub(crate) use request::{
     About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
-    ReleaseRequest, RenewRequest, Request, Verb,
+    ReleaseRequest, RenewRequest, Request, UNBOUNDED, Verb,
 };
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;

@@ -136,7 +136,7 @@ fn request_of(call: &protocol::Request) -> Request {
     match call.clone() {
         protocol::Request::Acquire(AcquireRequest {
             id,
-            wait,
+            room,
             as_claim: claim,
             lease,
             liveness,
@@ -153,7 +153,7 @@ fn request_of(call: &protocol::Request) -> Request {
             let (lease, liveness, buffer, heartbeat) = (us(lease), us(liveness), us(buffer), us(heartbeat));
             let terms = Terms { lease, liveness, buffer, heartbeat };
             let memory = Memory { epoch, floor, left: us(longest), last_token, pace: us(pace) };
-            Request::Acquire { id, wait, claim, terms, ticket, memory }
+            Request::Acquire { id, room, claim, terms, ticket, memory }
         }
         protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) => {
             let terms = Terms { lease: 0, liveness: us(liveness), buffer: us(buffer), heartbeat: us(heartbeat) };

@@ -399,7 +399,21 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
     let with = |replicas, lease, (liveness, buffer), renew_every, max_hold: Option<u64>| {
         let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(buffer), ms(lease / 10));
         let (keys, max_hold) = (keys.clone(), max_hold.map(ms));
-        Arc::new(Spec { keys, lease, liveness, buffer, notice, renew_every, max_hold, replicas, confirm_grants: false })
+        // Those with a longest hold join no long queue.
+        let (confirm_grants, max_waiting) = (false, max_hold.is_some().then_some(2));
+        let spec = Spec {
+            keys,
+            lease,
+            liveness,
+            buffer,
+            notice,
+            renew_every,
+            max_hold,
+            replicas,
+            confirm_grants,
+            max_waiting,
+        };
+        Arc::new(spec)
     };
     let spec = |lease, alive, renew_every, max_hold| with(0, lease, alive, renew_every, max_hold);
     vec![
