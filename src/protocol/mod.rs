@@ -2,6 +2,7 @@
 //! travel is the server folder's concern.
 
 mod failure;
+mod ids;
 mod keys;
 #[cfg(test)]
 mod lint;
@@ -9,9 +10,11 @@ mod push;
 mod reply;
 mod request;
 mod scripts;
+mod stamps;
 
 pub(crate) use failure::Failure;
-pub(crate) use keys::{LockKeys, is_of, random_name, wire_id};
+pub(crate) use ids::{ClientId, Id, Secret, WireId};
+pub(crate) use keys::LockKeys;
 pub(crate) use push::{Push, PushKind};
 #[cfg(test)]
 pub(crate) use reply::Plain;
@@ -19,10 +22,13 @@ pub(crate) use reply::{
     AcquireVerdict, BreakVerdict, Common, HeartbeatVerdict, Inspected, OwnLease, ReleaseVerdict, RenewVerdict, Reply,
     Value, Verdict,
 };
+#[cfg(any(test, feature = "__test-hooks", feature = "cli"))]
+pub(crate) use request::Verb;
 pub(crate) use request::{
     About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
-    ReleaseRequest, RenewRequest, Request, UNBOUNDED, Verb,
+    ReleaseRequest, RenewRequest, Request, UNBOUNDED,
 };
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;
 pub(crate) use scripts::{SCRIPTS, Source};
+pub(crate) use stamps::{Epoch, Stamp, Ticket, Token};

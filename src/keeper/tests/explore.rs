@@ -125,6 +125,7 @@ impl Model for Explored {
                 replicas: 0,
                 confirm_grants: false,
                 max_waiting: None,
+                metrics_label: None,
             })
         };
         let other = if self.mixed { spec(100, 150, 20) } else { spec(150, 100, 40) };

@@ -208,7 +208,7 @@ impl World {
         let Executed { reply, pushes, .. } = executed;
         for (name, push) in pushes {
             let (now, basis) = (self.now, self.server.basis);
-            let Some(client) = self.clients.iter_mut().find(|client| *client.name == *name) else { continue };
+            let Some(client) = self.clients.iter_mut().find(|client| client.name.as_str() == name) else { continue };
             match client.link.as_mut().filter(|link| !link.dead && !self.no_pushes) {
                 Some(link) => link.pushes.push_back((now, push, basis)),
                 None => client.in_touch = false,
@@ -400,8 +400,8 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
         let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(buffer), ms(lease / 10));
         let (keys, max_hold) = (keys.clone(), max_hold.map(ms));
         // Those with a longest hold join no long queue.
-        let (confirm_grants, max_waiting) = (false, max_hold.is_some().then_some(2));
-        let spec = Spec {
+        let max_waiting = max_hold.is_some().then_some(2);
+        Arc::new(Spec {
             keys,
             lease,
             liveness,
@@ -410,10 +410,10 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
             renew_every,
             max_hold,
             replicas,
-            confirm_grants,
+            confirm_grants: false,
             max_waiting,
-        };
-        Arc::new(spec)
+            metrics_label: None,
+        })
     };
     let spec = |lease, alive, renew_every, max_hold| with(0, lease, alive, renew_every, max_hold);
     vec![
