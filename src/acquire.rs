@@ -13,10 +13,10 @@ use crate::blocking::block_on;
 use crate::cancel::{Cancelled, Canceller};
 use crate::error::{AcquireError, Fault, InvalidOption, TryAcquireError};
 use crate::guard::Guard;
-use crate::keeper::{Acquiring, Handle, Mode, Refusal};
+use crate::keeper::{Acquiring, Handle, Mode, NotGranted};
 use crate::operation::Operation;
 use crate::options::{Spec, check_text, in_bounds};
-use crate::protocol::{About, random_name};
+use crate::protocol::{About, Secret, Ticket};
 use crate::wakers::poll;
 
 /// The settings of every kind of acquire.
@@ -38,8 +38,7 @@ impl Plan {
     fn start(&self, mode: Mode) -> Result<Acquiring, Failed> {
         check_text("the label", &self.label)?;
         check_text("the owner", &self.owner)?;
-        let secret = random_name().into();
-        let about = About { secret, label: self.label.clone(), owner: self.owner.clone() };
+        let about = About { secret: Secret::random(), label: self.label.clone(), owner: self.owner.clone() };
         // Without time to wait it is a try, which waits only for the answer.
         let (mode, timeout) = match (mode, self.timeout) {
             (Mode::Wait, Some(Duration::ZERO)) => (Mode::Try, None),
@@ -353,7 +352,7 @@ impl Future for Enqueue {
 
 /// Why an attempt failed, before its kind turns that into an error.
 enum Failed {
-    Refused(Refusal),
+    NotGranted(NotGranted),
     NotTaken(Duration),
     Invalid(InvalidOption),
     Cancelled,
@@ -361,7 +360,7 @@ enum Failed {
 
 impl From<Fault> for Failed {
     fn from(fault: Fault) -> Self {
-        Self::Refused(Refusal::Fault(fault))
+        Self::NotGranted(NotGranted::Fault(fault))
     }
 }
 
@@ -400,9 +399,9 @@ impl Future for Resolving {
                     Err(Failed::NotTaken(lease))
                 }
             },
-            Ok(Err(refusal)) => {
-                acquiring.observed.refused(&acquiring.lock, &refusal);
-                Err(Failed::Refused(refusal))
+            Ok(Err(why)) => {
+                acquiring.observed.not_granted(&acquiring.lock, &why);
+                Err(Failed::NotGranted(why))
             }
             Err(_) => {
                 acquiring.observed.failed(&acquiring.lock, "fault");
@@ -415,12 +414,12 @@ impl Future for Resolving {
 impl From<Failed> for AcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::Refused(Refusal::Timeout { waited, position, cause }) => {
+            Failed::NotGranted(NotGranted::Timeout { waited, position, cause }) => {
                 AcquireError::Timeout { waited, position, cause: cause.map(Into::into) }
             }
-            Failed::Refused(Refusal::Fault(fault)) => fault.into(),
+            Failed::NotGranted(NotGranted::Fault(fault)) => fault.into(),
             // A try, because it had no time to wait.
-            Failed::Refused(Refusal::Busy { .. }) => {
+            Failed::NotGranted(NotGranted::Busy { .. }) => {
                 AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
             }
             Failed::NotTaken(lease) => AcquireError::NotTaken { lease },
@@ -433,13 +432,13 @@ impl From<Failed> for AcquireError {
 impl From<Failed> for TryAcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::Refused(Refusal::Busy { holder, waiting, recovering_for }) => {
+            Failed::NotGranted(NotGranted::Busy { holder, waiting, recovering_for }) => {
                 TryAcquireError::Busy { holder, waiting, recovering_for }
             }
-            Failed::Refused(Refusal::Timeout { waited, cause, .. }) => {
+            Failed::NotGranted(NotGranted::Timeout { waited, cause, .. }) => {
                 Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()
             }
-            Failed::Refused(Refusal::Fault(fault)) => fault.into(),
+            Failed::NotGranted(NotGranted::Fault(fault)) => fault.into(),
             Failed::NotTaken(lease) => TryAcquireError::NotTaken { lease },
             Failed::Invalid(error) => error.into(),
             Failed::Cancelled => TryAcquireError::Cancelled,
@@ -457,7 +456,7 @@ impl From<Acquiring> for Queueing {
 }
 
 impl Future for Queueing {
-    type Output = Result<(u64, Acquiring), Failed>;
+    type Output = Result<(Ticket, Acquiring), Failed>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ticket = match self.0.as_mut().and_then(|acquiring| acquiring.ticket.as_mut()) {
             Some(ticket) => ready!(poll(ticket, context)).ok(),
@@ -490,20 +489,20 @@ impl Future for Queueing {
 /// See [`Enqueue`].
 #[must_use = "the place in the queue is given up as soon as this is dropped"]
 pub struct Waiting {
-    ticket: u64,
+    ticket: Ticket,
     attempt: Attempt<Resolving>,
 }
 
 shown!(Waiting);
 
 impl Waiting {
-    fn new(ticket: u64, plan: Plan, acquiring: Acquiring) -> Self {
+    fn new(ticket: Ticket, plan: Plan, acquiring: Acquiring) -> Self {
         Self { ticket, attempt: Attempt::going_on(plan, Mode::Enqueue, acquiring) }
     }
 
     /// The ticket: lower tickets are served first.
     pub fn ticket(&self) -> u64 {
-        self.ticket
+        self.ticket.get()
     }
 
     /// The position in the queue: 1 for the first waiter, 0 if the lock was granted already. One round trip.

@@ -67,13 +67,13 @@ impl Guard {
 
     /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones.
     pub fn token(&self) -> u64 {
-        self.armed.shared.token
+        self.armed.shared.token.get()
     }
 
     /// The ticket: the place in the order of arrival, lower than the token. For a try, which never waits, it is the
     /// token.
     pub fn ticket(&self) -> u64 {
-        self.armed.shared.ticket
+        self.armed.shared.ticket.get()
     }
 
     /// The id of this acquire, as others see it in [`inspect`](crate::Lock::inspect): [`Holder::id`](crate::Holder::id).
@@ -180,7 +180,7 @@ impl Guard {
             }
             let shared = self.armed.shared.clone();
             self.armed.disarm();
-            shared.lose(LostReason::Released);
+            shared.end(LostReason::Released);
             let outcome = self.handle.release(shared.clone()).await;
             held?;
             match outcome? {
@@ -224,12 +224,12 @@ impl Held {
 
     /// The fencing token, see [`Guard::token`].
     pub fn token(&self) -> u64 {
-        self.shared.token
+        self.shared.token.get()
     }
 
     /// The ticket, see [`Guard::ticket`].
     pub fn ticket(&self) -> u64 {
-        self.shared.ticket
+        self.shared.ticket.get()
     }
 
     /// The id of the acquire, see [`Guard::id`].
@@ -296,10 +296,13 @@ impl Held {
         Operation::relayed(&self.shared.wakers, async move { shared.lost_with(shared.ended().await) })
     }
 
-    /// Resolves at the next renewal of the lease, see [`Guard::renewed`].
+    /// Resolves at the next renewal of the lease, see [`Guard::renewed`]. No round trip.
     ///
     /// # Errors
     /// [`Lost`] when the lease is lost or released.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time. It counts renewals from this call on, whenever it is polled.
     pub fn renewed(&self) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
         next_renewal(&self.shared)
     }

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use crate::acquire::{Acquire, Enqueue, Plan, TryAcquire};
 use crate::error::Fault;
+use crate::history::History;
 use crate::inspect::{BreakOutcome, Holder, LockState};
 use crate::keeper::Handle;
 use crate::operation::Operation;
 use crate::options::Spec;
-use crate::protocol::is_of;
+use crate::protocol::{Ticket, Token, WireId};
 
 /// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
 ///
@@ -68,7 +69,7 @@ impl Lock {
     /// The random id of its client. The ids of acquires begin with that of their client and a dot:
     /// [`Holder::id`](crate::Holder::id).
     pub fn id(&self) -> &str {
-        self.handle.client_id()
+        self.handle.client_id().as_str()
     }
 
     fn plan(&self) -> Plan {
@@ -122,14 +123,14 @@ impl Lock {
     async fn read_pages(&self) -> Result<LockState, Fault> {
         const PAGE: u32 = 500;
         let mut state = LockState::default();
-        let mut after = 0;
+        let mut after = None;
         loop {
             let page = self.handle.inspect(&self.spec.keys, after, PAGE).await?;
             state.recovering_for = page.recovering_for;
             state.holder = page.holder;
             state.waiting = page.waiting;
             let more = page.queue.len() == PAGE as usize;
-            after = page.queue.last().map_or(after, |waiter| waiter.ticket);
+            after = page.queue.last().and_then(|waiter| Ticket::new(waiter.ticket)).or(after);
             state.queue.extend(page.queue);
             if !more {
                 return Ok(state);
@@ -151,7 +152,7 @@ impl Lock {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move {
             let is_mine = |holder: Holder| match &*lock.owner {
-                "" => is_of(lock.handle.client_id(), &holder.id).is_some(),
+                "" => WireId::parse(&holder.id).is_some_and(|id| id.is_of(lock.handle.client_id())),
                 owner => holder.owner == owner,
             };
             Ok(lock.holder().await?.is_some_and(is_mine))
@@ -174,7 +175,51 @@ impl Lock {
     }
 
     async fn holder(&self) -> Result<Option<Holder>, Fault> {
-        Ok(self.handle.inspect(&self.spec.keys, 0, 0).await?.holder)
+        Ok(self.handle.inspect(&self.spec.keys, None, 0).await?.holder)
+    }
+
+    /// The latest grants of this lock, at most `count` of them, if [`record_history`](Self::record_history) has switched
+    /// the recording on. One round trip.
+    ///
+    /// # Errors
+    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// lock.record_history(true).await?;
+    /// // Later:
+    /// for grant in lock.history(20).await?.grants {
+    ///     println!("{} waited {:?} and held it {:?}", grant.label, grant.waited, grant.held);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn history(&self, count: u32) -> Operation<impl Future<Output = Result<History, Fault>> + Send + Sync + use<>> {
+        let lock = self.clone();
+        Operation::relayed(&self.handle.wakers, async move { lock.handle.history(&lock.spec.keys, None, count).await })
+    }
+
+    /// Has the server record the grants of this lock from now on, whoever they go to, or no longer. It keeps the latest
+    /// 1,000, for a week after the lock was last used, and for each grant executes one command more. Switching it off
+    /// drops what was recorded. One round trip.
+    ///
+    /// It needs Redis 6.2, and the rights to XADD, XDEL, XREVRANGE, EXISTS and DEL. Clients without the right to XADD use
+    /// the lock as before, and what they end is not recorded.
+    ///
+    /// # Errors
+    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the server may or may not have executed the request.
+    pub fn record_history(&self, on: bool) -> Operation<impl Future<Output = Result<(), Fault>> + Send + Sync + use<>> {
+        let lock = self.clone();
+        Operation::relayed(&self.handle.wakers, async move {
+            lock.handle.history(&lock.spec.keys, Some(on), 0).await.map(drop)
+        })
     }
 
     /// What keeps this client from the lock's server now: the last error since the last answer. None if the server
@@ -245,6 +290,6 @@ impl Lock {
     }
 
     async fn break_with(&self, token: u64, force: bool) -> Result<BreakOutcome, Fault> {
-        self.handle.break_lease(&self.spec.keys, token, force).await
+        self.handle.break_lease(&self.spec.keys, Token::new(token), force).await
     }
 }

@@ -12,7 +12,7 @@ use crate::operation::Operation;
 
 impl Acquire {
     /// Acquires the lock, runs the job while holding it, and releases it, see [`Lock::run`]. The job is polled within a
-    /// `tracing` span that names the lock and the token.
+    /// `tracing` span that names the lock and the token. Two round trips if the lock is free.
     ///
     /// # Errors
     /// [`RunError::Acquire`] if the lock was not acquired, [`RunError::Lost`] if the lease was lost, even if the job
@@ -39,7 +39,7 @@ impl Acquire {
 
 impl TryAcquire {
     /// Takes the lock if it is free and has no waiters, runs the job while holding it, and releases it, see
-    /// [`Lock::try_run`].
+    /// [`Lock::try_run`]. Two round trips, or one.
     ///
     /// # Errors
     /// [`TryRunError::Acquire`] if the lock was not acquired, [`TryRunError::Lost`] if the lease was lost, even if the
@@ -93,7 +93,7 @@ impl Lock {
     }
 
     /// Runs the job if the lock is free and has no waiters, and does not wait otherwise. As [`run`](Self::run) in all
-    /// else.
+    /// else. Two round trips, or one if the job is not run.
     ///
     /// # Errors
     /// [`TryRunError::Acquire`], mostly with [`TryAcquireError::Busy`](crate::TryAcquireError::Busy), if the job was not

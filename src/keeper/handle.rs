@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::inbox::Outbox;
 use super::lock;
-use super::machine::{Command, Id, Mode, Page, Refusal, Release, Renewal};
+use super::machine::{Command, Id, Mode, NotGranted, Page, Release, Renewal};
 use super::network::SetUp;
 use super::observe;
 use super::questions::Ask;
@@ -19,7 +19,7 @@ use crate::error::Fault;
 use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::options::Spec;
-use crate::protocol::{About, LockKeys};
+use crate::protocol::{About, ClientId, LockKeys, Ticket, Token};
 use crate::wakers::Wakers;
 
 /// How long the last handle waits for pending releases.
@@ -64,7 +64,7 @@ pub(crate) enum Message {
 /// The client and its process, for whom it asked for a lease, and when.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
-    pub(crate) client: Arc<str>,
+    pub(crate) client: ClientId,
     pub(crate) process: u32,
     pub(crate) label: Arc<str>,
     pub(crate) owner: Arc<str>,
@@ -75,8 +75,8 @@ pub(crate) struct Origin {
 pub(crate) struct Caller {
     pub(crate) spec: Arc<Spec>,
     pub(crate) origin: Origin,
-    pub(crate) queued: Option<oneshot::Sender<u64>>,
-    pub(crate) resolved: oneshot::Sender<Result<Armed, Refusal>>,
+    pub(crate) queued: Option<oneshot::Sender<Ticket>>,
+    pub(crate) resolved: oneshot::Sender<Result<Armed, NotGranted>>,
 }
 
 /// Set when the keeper has released all that it could.
@@ -101,7 +101,7 @@ impl End {
 pub(crate) struct Handle {
     messages: Outbox<Message>,
     pub(crate) wakers: Arc<Wakers>,
-    client: Arc<str>,
+    client: ClientId,
     pub(crate) prefix: Arc<str>,
     keeper: ThreadId,
     process: u32,
@@ -119,7 +119,7 @@ impl Handle {
     pub(super) fn new(
         messages: Outbox<Message>,
         wakers: Arc<Wakers>,
-        client: Arc<str>,
+        client: ClientId,
         prefix: Arc<str>,
         keeper: ThreadId,
         end: Arc<End>,
@@ -128,7 +128,7 @@ impl Handle {
         Self { messages, wakers, client, prefix, keeper, process, next, end }
     }
 
-    pub(crate) fn client_id(&self) -> &Arc<str> {
+    pub(crate) fn client_id(&self) -> &ClientId {
         &self.client
     }
 
@@ -165,7 +165,7 @@ impl Handle {
     }
 
     /// This many waiters after the ticket `after`, and the holder.
-    pub(crate) async fn inspect(&self, keys: &Arc<LockKeys>, after: u64, count: u32) -> Result<Page, Fault> {
+    pub(crate) async fn inspect(&self, keys: &Arc<LockKeys>, after: Option<Ticket>, count: u32) -> Result<Page, Fault> {
         let (lock, keys) = (keys.name.clone(), keys.clone());
         self.ask(|reply| Message::Ask { lock, ask: Ask::Inspect { keys, after, count, reply } }).await?
     }
@@ -173,7 +173,7 @@ impl Handle {
     pub(crate) async fn break_lease(
         &self,
         keys: &Arc<LockKeys>,
-        token: u64,
+        token: Option<Token>,
         force: bool,
     ) -> Result<BreakOutcome, Fault> {
         let (lock, keys) = (keys.name.clone(), keys.clone());
@@ -216,7 +216,7 @@ impl Handle {
         mode: Mode,
         timeout: Option<Duration>,
     ) -> Result<Acquiring, Fault> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
         let (queued, ticket) = match mode {
             Mode::Enqueue => Some(oneshot::channel()).unzip(),
             Mode::Wait | Mode::Try => (None, None),
@@ -254,9 +254,9 @@ impl Drop for Handle {
 pub(crate) struct Acquiring {
     pub(crate) id: Id,
     pub(crate) lock: Arc<str>,
-    pub(crate) ticket: Option<oneshot::Receiver<u64>>,
+    pub(crate) ticket: Option<oneshot::Receiver<Ticket>>,
     /// None once it was resolved.
-    pub(crate) result: Option<oneshot::Receiver<Result<Armed, Refusal>>>,
+    pub(crate) result: Option<oneshot::Receiver<Result<Armed, NotGranted>>>,
     pub(crate) handle: Arc<Handle>,
     pub(crate) observed: observe::Wait,
 }

@@ -79,7 +79,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use handle::{Acquiring, Caller, Handle, Message};
 pub(crate) use inbox::Outbox;
-pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal};
+pub(crate) use machine::{Command, Mode, NotGranted, Release, Renewal};
 pub(crate) use observe::Hold;
 pub(crate) use shared::{Armed, Shared};
 
@@ -91,6 +91,7 @@ use self::questions::Questions;
 use self::routes::Routes;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
+use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
 use crate::wakers::Wakers;
 
@@ -106,7 +107,7 @@ type Leases = Arc<Mutex<HashMap<Id, Arc<Shared>>>>;
 /// The parameters of a keeper.
 pub(crate) struct Start {
     pub(crate) target: Target,
-    pub(crate) client: Arc<str>,
+    pub(crate) client: ClientId,
     pub(crate) prefix: Arc<str>,
     /// Receives the outcome of the first connection. If that fails, the keeper ends. None: the keeper connects when
     /// there is something to do.
@@ -130,7 +131,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
             // see their channels closed.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
                 for shared in lock(&leases).values() {
-                    shared.lose(LostReason::KeeperPanicked);
+                    shared.end(LostReason::KeeperPanicked);
                 }
             }
             end.set();
@@ -150,7 +151,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 struct Keeper {
-    client: Arc<str>,
+    client: ClientId,
     prefix: Arc<str>,
     first: Option<oneshot::Sender<Result<(), ConnectError>>>,
     /// Which server serves each lock.
@@ -162,6 +163,8 @@ struct Keeper {
     due: BTreeSet<(Time, Slot)>,
     /// The machines that have taken in events since their effects were carried out, and when they were due before.
     stirred: BTreeMap<Slot, Option<Time>>,
+    /// The slots for which callers have sent commands since then, each with one of its locks.
+    wanted: BTreeMap<Slot, Arc<str>>,
     /// For leases on their way to callers: if they are dropped, they send their release here.
     messages: Outbox<Message>,
     /// For callers that await the loss of a lease.
@@ -195,6 +198,7 @@ impl Keeper {
             machines: BTreeMap::new(),
             due: BTreeSet::new(),
             stirred: BTreeMap::new(),
+            wanted: BTreeMap::new(),
             messages,
             wakers,
             callers: HashMap::new(),
@@ -320,13 +324,18 @@ impl Keeper {
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
         let slot = self.routes.slot(&lock);
+        self.wanted.insert(slot, lock);
         self.feed(slot, Event::Command(command));
-        if let Some(machine) = self.machines.get(&slot)
+    }
+
+    /// Starts to connect for a command that a machine has taken in. Its effects come first: they say how soon it needs
+    /// answers.
+    fn want(&mut self, slot: Slot) {
+        if let Some(name) = self.wanted.remove(&slot)
+            && let Some(machine) = self.machines.get(&slot)
             && (!self.ending || machine.gives_back_until().is_some())
         {
-            let patience = machine.patience();
-            self.routes.handle(Time::now(), routes::Event::Want { slot, name: lock, patience });
-            self.follow();
+            self.routes.handle(Time::now(), routes::Event::Want { slot, name });
         }
     }
 
@@ -362,13 +371,13 @@ impl Keeper {
             let Some(machine) = self.machines.get_mut(&slot) else { continue };
             let now = Time::now();
             let effects = machine.effects(now);
-            let (due, patience) = (machine.next_due(), machine.patience());
-            self.routes.handle(now, routes::Event::Patience { slot, patience });
+            let due = machine.next_due();
             if due != was_due {
                 was_due.map(|due| self.due.remove(&(due, slot)));
                 due.map(|due| self.due.insert((due, slot)));
             }
             effects.into_iter().for_each(|effect| self.carry_out_one(slot, effect));
+            self.want(slot);
         }
     }
 
@@ -381,6 +390,7 @@ impl Keeper {
                 let event = routes::Event::Replicate { slot, request, keys, replicas, within };
                 self.routes.handle(Time::now(), event);
             }
+            Effect::Patience(patience) => self.routes.handle(Time::now(), routes::Event::Patience { slot, patience }),
             Effect::Reconnect => self.routes.handle(Time::now(), routes::Event::GiveUp { slot }),
             Effect::Queued { id, ticket, rank } => {
                 let Some(caller) = self.callers.get_mut(&id) else { return };
@@ -398,7 +408,7 @@ impl Keeper {
                 let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone())));
                 queued.map(|queued| queued.send(ticket));
             }
-            Effect::Refused { id, why } => {
+            Effect::NotGranted { id, why } => {
                 if let Some(caller) = self.callers.remove(&id) {
                     let _ = caller.resolved.send(Err(why));
                 }
@@ -406,7 +416,7 @@ impl Keeper {
             Effect::Prolonged { id, deadline, every } => {
                 self.with_lease(id, |shared| shared.prolong(deadline, every));
             }
-            Effect::Lost { id, reason } => self.with_lease(id, |shared| shared.lose(reason)),
+            Effect::Lost { id, reason, deadline } => self.with_lease(id, |shared| shared.lose(reason, deadline)),
             Effect::Forgotten { id } => drop(lock(&self.leases).remove(&id)),
             Effect::CheckTaken { id } => {
                 let mut reclaimed = false;

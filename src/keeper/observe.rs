@@ -10,11 +10,11 @@ use std::time::Duration;
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::{Level, Span};
 
-use super::machine::{Refusal, Release};
+use super::machine::{NotGranted, Release};
 use super::shared::Shared;
 use crate::error::LostReason;
 use crate::options::Spec;
-use crate::protocol::About;
+use crate::protocol::{About, ClientId, Ticket};
 use crate::wakers::Wakers;
 
 #[cfg(feature = "metrics")]
@@ -64,19 +64,19 @@ impl Wait {
 
     pub(crate) fn granted(&self, lease: &Shared) {
         let (lock, ticket, token, waited_ms) =
-            (&**lease.spec.name(), lease.ticket, lease.token, millis(lease.waited()));
+            (&**lease.spec.name(), lease.ticket.get(), lease.token.get(), millis(lease.waited()));
         tracing::debug!(target: TARGET, parent: &self.span, lock, ticket, token, waited_ms, "granted");
         #[cfg(feature = "metrics")]
         metrics::granted(lease);
     }
 
-    pub(crate) fn refused(&self, lock: &str, refusal: &Refusal) {
+    pub(crate) fn not_granted(&self, lock: &str, why: &NotGranted) {
         self.failed(
             lock,
-            match refusal {
-                Refusal::Timeout { .. } => "timeout",
-                Refusal::Busy { .. } => "busy",
-                Refusal::Fault(_) => "fault",
+            match why {
+                NotGranted::Timeout { .. } => "timeout",
+                NotGranted::Busy { .. } => "busy",
+                NotGranted::Fault(_) => "fault",
             },
         );
     }
@@ -99,7 +99,7 @@ pub(crate) struct Hold {
 
 impl Hold {
     pub(crate) fn new(lease: &Shared) -> Self {
-        let (lock, token) = (&**lease.spec.name(), lease.token);
+        let (lock, token) = (&**lease.spec.name(), lease.token.get());
         Self {
             span: tracing::debug_span!(target: TARGET, "hold", lock, token),
             #[cfg(feature = "metrics")]
@@ -111,13 +111,13 @@ impl Hold {
 // ---- for keepers ----
 
 /// A waiter has its ticket. Its rank is not known if a message told of its grant first.
-pub(crate) fn queued(wakers: &Arc<Wakers>, spec: &Arc<Spec>, ticket: u64, rank: Option<u64>) {
+pub(crate) fn queued(wakers: &Arc<Wakers>, spec: &Arc<Spec>, ticket: Ticket, rank: Option<u64>) {
     if !is_wanted(Level::DEBUG) && cfg!(not(feature = "metrics")) {
         return;
     }
     let (spec, position) = (spec.clone(), rank.map(|rank| rank + 1));
     wakers.say(move || {
-        tracing::debug!(target: TARGET, lock = &**spec.name(), ticket, position, "waiting");
+        tracing::debug!(target: TARGET, lock = &**spec.name(), ticket = ticket.get(), position, "waiting");
         #[cfg(feature = "metrics")]
         metrics::queued(&spec, position);
     });
@@ -128,7 +128,7 @@ pub(crate) fn renewed(lease: &Shared, lag: Option<Duration>) {
     if !is_wanted(Level::TRACE) && cfg!(not(feature = "metrics")) {
         return;
     }
-    let (spec, token, remaining_ms) = (lease.spec.clone(), lease.token, millis(lease.remaining()));
+    let (spec, token, remaining_ms) = (lease.spec.clone(), lease.token.get(), millis(lease.remaining()));
     lease.wakers.say(move || {
         let lag_ms = lag.map(millis);
         tracing::trace!(target: TARGET, lock = &**spec.name(), token, remaining_ms, lag_ms, "renewed");
@@ -139,7 +139,7 @@ pub(crate) fn renewed(lease: &Shared, lag: Option<Duration>) {
 
 /// A lease was lost, or its client was closed. Recorded once, whether or not anybody awaits it.
 pub(crate) fn ended(lease: &Shared, reason: LostReason) {
-    let (spec, token, held) = (lease.spec.clone(), lease.token, lease.held());
+    let (spec, token, held) = (lease.spec.clone(), lease.token.get(), lease.held());
     lease.wakers.insist(move || {
         // The caller has closed the client, and needs no warning.
         if reason != LostReason::Closed {
@@ -167,7 +167,7 @@ pub(crate) fn released(lease: &Shared, outcome: &Release) {
     if !is_wanted(level) {
         return;
     }
-    let (spec, token, outcome) = (lease.spec.clone(), lease.token, outcome.clone());
+    let (spec, token, outcome) = (lease.spec.clone(), lease.token.get(), outcome.clone());
     lease.wakers.say(move || {
         let lock = &**spec.name();
         match outcome {
@@ -192,7 +192,7 @@ pub(crate) enum Note {
     Warning(String),
 }
 
-pub(crate) fn note(wakers: &Arc<Wakers>, client: &Arc<str>, note: Note) {
+pub(crate) fn note(wakers: &Arc<Wakers>, client: &ClientId, note: Note) {
     let client = client.clone();
     wakers.say(move || match note {
         Note::ConnectionLost { cause } => {

@@ -12,7 +12,7 @@ use super::shared::Shared;
 use crate::error::Fault;
 use crate::history::History;
 use crate::inspect::BreakOutcome;
-use crate::protocol::LockKeys;
+use crate::protocol::{LockKeys, Ticket, Token};
 
 /// A caller's question.
 pub(crate) enum Ask {
@@ -32,13 +32,13 @@ pub(crate) enum Ask {
     },
     Inspect {
         keys: Arc<LockKeys>,
-        after: u64,
+        after: Option<Ticket>,
         count: u32,
         reply: oneshot::Sender<Result<Page, Fault>>,
     },
     Break {
         keys: Arc<LockKeys>,
-        token: u64,
+        token: Option<Token>,
         force: bool,
         reply: oneshot::Sender<Result<BreakOutcome, Fault>>,
     },

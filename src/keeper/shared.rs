@@ -19,7 +19,7 @@ use super::questions::Ask;
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
 use crate::options::Spec;
-use crate::protocol::wire_id;
+use crate::protocol::{Ticket, Token, WireId};
 use crate::wakers::{Wakers, poll};
 
 /// A lease as the keeper, the guard and views see it.
@@ -27,8 +27,8 @@ use crate::wakers::{Wakers, poll};
 pub(crate) struct Shared {
     pub(crate) spec: Arc<Spec>,
     pub(crate) id: Id,
-    pub(crate) token: u64,
-    pub(crate) ticket: u64,
+    pub(crate) token: Token,
+    pub(crate) ticket: Ticket,
     pub(crate) origin: Origin,
     /// When the keeper heard of the grant.
     granted: (Time, SystemTime),
@@ -52,8 +52,8 @@ impl Shared {
     pub(crate) fn new(
         spec: Arc<Spec>,
         id: Id,
-        token: u64,
-        ticket: u64,
+        token: Token,
+        ticket: Ticket,
         origin: Origin,
         deadline: Time,
         wakers: Arc<Wakers>,
@@ -87,12 +87,14 @@ impl Shared {
         }
     }
 
-    pub(crate) fn lose(&self, reason: LostReason) {
-        // A lease that has ended leaves nothing; one that is about to end leaves its notice.
-        if matches!(reason, LostReason::Ended | LostReason::Released | LostReason::Closed | LostReason::KeeperPanicked)
-        {
-            self.deadline.store(0, Ordering::Release);
-        }
+    /// The lease is over.
+    pub(crate) fn end(&self, reason: LostReason) {
+        self.lose(reason, Time::now());
+    }
+
+    /// The lease is lost. Until this deadline its holder can finish.
+    pub(crate) fn lose(&self, reason: LostReason, deadline: Time) {
+        self.deadline.fetch_min(deadline.0, Ordering::Release);
         if self.lost.set(reason.clone()).is_err() {
             return;
         }
@@ -120,7 +122,7 @@ impl Shared {
     }
 
     pub(crate) fn lost_with(&self, reason: LostReason) -> Lost {
-        Lost { name: self.spec.name().clone(), token: self.token, reason }
+        Lost { name: self.spec.name().clone(), token: self.token.get(), reason }
     }
 
     pub(crate) fn is_forked(&self) -> bool {
@@ -143,7 +145,7 @@ impl Shared {
 
     /// The id of the holder, as observers see it.
     pub(crate) fn id_seen(&self) -> String {
-        wire_id(&self.origin.client, self.id)
+        WireId::new(&self.origin.client, self.id).to_string()
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -205,7 +207,7 @@ impl Shared {
 
     pub(crate) fn show(&self, kind: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct(kind);
-        shown.field("name", &self.spec.name()).field("token", &self.token).field("remaining", &self.remaining());
+        shown.field("name", &self.spec.name()).field("token", &self.token.get()).field("remaining", &self.remaining());
         shown.finish()
     }
 }
@@ -242,7 +244,7 @@ impl Armed {
 impl Drop for Armed {
     fn drop(&mut self) {
         if self.armed && !self.shared.is_forked() {
-            self.shared.lose(LostReason::Released);
+            self.shared.end(LostReason::Released);
             let (lock, lease) = (self.shared.spec.name().clone(), self.shared.clone());
             let _ = self.messages.send(Message::Ask { lock, ask: Ask::Release { lease, reply: None } });
         }
@@ -254,13 +256,14 @@ impl Drop for Armed {
 mod tests {
     use super::*;
     use crate::options::LockOptions;
-    use crate::protocol::LockKeys;
+    use crate::protocol::{ClientId, LockKeys};
 
     fn lease_until(deadline: Time) -> Shared {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
-        let (client, label, owner) = ("client".into(), "".into(), "".into());
+        let (token, ticket) = (Token::new(7).unwrap(), Ticket::new(6).unwrap());
+        let (client, label, owner) = (ClientId::new("client").unwrap(), "".into(), "".into());
         let origin = Origin { client, process: std::process::id(), label, owner, called: Time::now() };
-        Shared::new(spec, 1, 7, 6, origin, deadline, Wakers::of_this_process().unwrap())
+        Shared::new(spec, Id(1), token, ticket, origin, deadline, Wakers::of_this_process().unwrap())
     }
 
     // If the machine was suspended, or the keeper did not run.
@@ -278,7 +281,7 @@ mod tests {
         let shared = lease_until(later(60));
         shared.prolong(later(120), None);
         assert!(shared.remaining() > Duration::from_secs(60));
-        shared.lose(LostReason::Ended);
+        shared.end(LostReason::Ended);
         shared.prolong(later(180), None);
         assert!(shared.remaining().is_zero(), "{:?}", shared.remaining());
         shared.check().unwrap_err();

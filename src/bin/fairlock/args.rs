@@ -1,26 +1,50 @@
 //! The command line as a whole. Each subcommand's arguments and their help are in the module of that subcommand.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::{connect, doctor, duration, exporter, local, run, status};
+use crate::look::{breaking, list, status, wait};
+use crate::run::hold;
+use crate::{connect, doctor, exporter, local, run, watch};
 
-const HELP: &str = "\
+const TEMPLATE: &str = "\
+{about-with-newline}
+{usage-heading} {usage}
+
+Commands:
+{subcommands}{after-help}";
+
+const SHORT: &str = "\
 Examples:
-  fairlock run deploy ./deploy.sh      one at a time, first come first served
-  fairlock --local run build make      without a server of your own
-  fairlock status deploy               who holds it, and who waits
+  fairlock run deploy ./deploy.sh  one at a time, first come first served
+  fairlock status deploy           who holds it, and who waits
+Server: --redis URL, or REDIS_URL, or 127.0.0.1; --local is one of your own.";
 
-Exit code: 125 when fairlock fails; `fairlock COMMAND -h` has the others.";
+const LONG: &str = "\
+Examples:
+  fairlock run deploy ./deploy.sh  one at a time, first come first served
+  fairlock --local run build make  without a server of your own
+  fairlock status deploy           who holds it, and who waits
+
+Options before the command are those that every command has: --redis URL, --local, --prefix PREFIX, --tls-ca FILE, \
+--tls-cert FILE and --tls-key FILE, which `fairlock run --help` explains; and --version.";
 
 /// Fair distributed locks on Redis: first come, first served
 #[derive(Debug, Parser)]
-#[command(name = "fairlock", version, after_help = HELP, subcommand_required = true)]
+#[command(
+    name = "fairlock",
+    version,
+    help_template = TEMPLATE,
+    after_help = SHORT,
+    after_long_help = LONG,
+    override_usage = "fairlock [OPTIONS] COMMAND",
+    disable_help_subcommand = true,
+    subcommand_required = true,
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) server: connect::Args,
@@ -32,10 +56,20 @@ pub(crate) struct Cli {
 pub(crate) enum Task {
     /// Wait in line for a lock, and run a command while holding it
     Run(run::Args),
+    /// Hold a lock for a script, without a command
+    Hold(hold::Args),
+    /// Show which locks there are, the oldest hold first
+    List(list::Args),
     /// Show who holds a lock, and who waits for it
     Status(status::Args),
+    /// Wait until a lock is free, without taking it
+    Wait(wait::Args),
+    /// End the lease of a holder, by asking it or by force
+    Break(breaking::Args),
     /// Look for what harms locks at the servers, and say what mends it
     Doctor(doctor::Args),
+    /// Watch locks, holders and queues on the whole screen
+    Watch(watch::Args),
     /// Serve metrics of locks to Prometheus
     Exporter(exporter::Args),
     /// The private server that --local uses
@@ -43,9 +77,9 @@ pub(crate) enum Task {
 }
 
 /// The subcommands whose options may come from the environment. The options of the connection always may.
-const WITH_VARIABLES: [&str; 1] = ["run"];
+const WITH_VARIABLES: [&str; 2] = ["run", "hold"];
 /// The options without a variable: they say which lock is taken, and what runs.
-const WITHOUT_VARIABLE: [&str; 4] = ["and", "shell", "help", "version"];
+const WITHOUT_VARIABLE: [&str; 5] = ["and", "shell", "fd", "help", "version"];
 /// Of two options that exclude each other, one on the command line replaces one in the environment.
 const EXCLUSIVE: [[&str; 2]; 2] = [["timeout", "no_wait"], ["redis", "local"]];
 
@@ -78,7 +112,8 @@ impl Cli {
         Self::of(std::env::args_os())
     }
 
-    fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+    /// The arguments that another process of this program was given.
+    pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut command = command_here();
         let matches = command.try_get_matches_from_mut(words)?;
         let given = matches.subcommand().map_or(&matches, |(_, matches)| matches);
@@ -93,7 +128,9 @@ impl Cli {
         if on_the_line(given, "redis") {
             cli.server.local = false;
         }
-        if let (Task::Run(run::Args { wait, .. }), true) = (&mut cli.task, on_the_line(given, "timeout")) {
+        if let (Task::Run(run::Args { wait, .. }) | Task::Hold(hold::Args { wait, .. }), true) =
+            (&mut cli.task, on_the_line(given, "timeout"))
+        {
             wait.no_wait = false;
         }
         Ok(cli)
@@ -102,12 +139,4 @@ impl Cli {
 
 fn on_the_line(matches: &ArgMatches, id: &str) -> bool {
     matches!(matches.try_contains_id(id), Ok(true)) && matches.value_source(id) == Some(ValueSource::CommandLine)
-}
-
-/// A value of an option: how long to wait.
-pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
-    const DAYS: u64 = 366;
-    let at_most = Duration::from_secs(DAYS * 24 * 3600);
-    duration::any(text)
-        .and_then(|time| if time > at_most { Err(format!("must be at most {DAYS} days")) } else { Ok(time) })
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use fairlock::{Client, ClientBuilder, Tls};
+use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::local;
@@ -41,20 +42,69 @@ pub(crate) struct Args {
 
 const ENCRYPTION: &str = "Encryption (for URLs that begin with rediss)";
 
+/// For a user who named no server, and has none at this address.
+const NO_SERVER: &str = "this address is the default: --redis URL or REDIS_URL names a server, and --local needs none";
+
+impl Args {
+    /// What to do if the server does not answer.
+    pub(crate) fn tip(&self) -> Option<&'static str> {
+        let named =
+            self.local || self.redis.is_some() || std::env::var_os("REDIS_URL").is_some_and(|url| !url.is_empty());
+        (!named).then_some(NO_SERVER)
+    }
+}
+
+/// The server that the arguments and the environment name, as another process can be told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Server {
+    url: String,
+    prefix: String,
+    tls_ca: Option<PathBuf>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+}
+
+impl Server {
+    /// With `--local` the private server runs when this returns.
+    pub(crate) fn find(args: &Args) -> Result<Self, Failure> {
+        let (tls_ca, tls_cert, tls_key) = (args.tls_ca.clone(), args.tls_cert.clone(), args.tls_key.clone());
+        Ok(Self { url: url(args)?, prefix: args.prefix.clone(), tls_ca, tls_cert, tls_key })
+    }
+
+    /// A client, not connected yet.
+    pub(crate) fn client(&self) -> ClientBuilder {
+        let builder = Client::builder().url(&self.url).prefix(&self.prefix);
+        if self.tls_ca.is_none() && self.tls_cert.is_none() {
+            return builder;
+        }
+        let mut tls = Tls::new();
+        if let Some(ca) = &self.tls_ca {
+            tls = tls.ca_certificate_file(ca);
+        }
+        if let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            tls = tls.client_certificate_files(cert, key);
+        }
+        builder.tls(tls)
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "url": self.url, "prefix": self.prefix,
+            "tls_ca": self.tls_ca, "tls_cert": self.tls_cert, "tls_key": self.tls_key,
+        })
+    }
+
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        let text = |field: &str| value[field].as_str().map(str::to_owned);
+        let path = |field: &str| text(field).map(PathBuf::from);
+        let (tls_ca, tls_cert, tls_key) = (path("tls_ca"), path("tls_cert"), path("tls_key"));
+        Some(Self { url: text("url")?, prefix: text("prefix")?, tls_ca, tls_cert, tls_key })
+    }
+}
+
 /// A client of that server, not connected yet. With `--local` the private server runs when this returns.
-pub(crate) fn client(server: &Args) -> Result<ClientBuilder, Failure> {
-    let builder = Client::builder().url(&url(server)?).prefix(&server.prefix);
-    if server.tls_ca.is_none() && server.tls_cert.is_none() {
-        return Ok(builder);
-    }
-    let mut tls = Tls::new();
-    if let Some(ca) = &server.tls_ca {
-        tls = tls.ca_certificate_file(ca);
-    }
-    if let (Some(cert), Some(key)) = (&server.tls_cert, &server.tls_key) {
-        tls = tls.client_certificate_files(cert, key);
-    }
-    Ok(builder.tls(tls))
+pub(crate) fn client(args: &Args) -> Result<ClientBuilder, Failure> {
+    Server::find(args).map(|server| server.client())
 }
 
 fn url(server: &Args) -> Result<String, Failure> {

@@ -19,28 +19,39 @@ mod duration;
 mod exit;
 mod exporter;
 mod local;
+mod look;
 mod output;
 mod process;
 mod run;
 mod shim;
-mod status;
 mod stderr;
 mod survey;
 mod text;
 mod tips;
 mod warnings;
+mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Cli, Task};
 use exit::{Failure, OWN_FAILURE};
-use process::signals;
+use look::{breaking, list, status, wait};
 use shim::stage;
 
 fn main() -> ExitCode {
     let code = become_what_is_asked_for();
     stderr::flush(stderr::LAST_WORDS);
     code
+}
+
+/// The words are the process id of the script, then those that `fairlock hold --fd` was called with.
+fn hold_for_a_script(mut words: impl Iterator<Item = OsString>) -> Result<u8, Failure> {
+    let script = words.next();
+    match Cli::of(std::iter::once("fairlock".into()).chain(words)) {
+        Ok(Cli { server, task: Task::Hold(args), .. }) => run::hold::keep_for(script, &server, &args),
+        _ => Err(Failure::own("not called by fairlock")),
+    }
 }
 
 fn become_what_is_asked_for() -> ExitCode {
@@ -50,6 +61,7 @@ fn become_what_is_asked_for() -> ExitCode {
         match word.to_str() {
             Some(shim::protocol::SHIM_WORD) => return shim::main(words),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
+            Some(run::hold::WORD) => return exit::with(hold_for_a_script(words)),
             Some(local::server::WORD) => return local::server::main(words),
             _ => {}
         }
@@ -72,20 +84,15 @@ fn become_what_is_asked_for() -> ExitCode {
     }
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
-        Task::Status(status) => status::status(&cli.server, &status),
+        Task::Hold(args) => run::hold::hold(&cli.server, &args),
+        Task::List(args) => list::list(&cli.server, &args),
+        Task::Status(args) => status::status(&cli.server, &args),
+        Task::Wait(args) => wait::wait(&cli.server, &args),
+        Task::Break(args) => breaking::break_lease(&cli.server, &args),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Watch(args) => watch::watch(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
     };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            failure.say();
-            let Failure { code, signal, .. } = failure;
-            if let Some(signal) = signal.filter(|signal| signals::is_typed(*signal)) {
-                signals::die_by(signal);
-            }
-            ExitCode::from(code)
-        }
-    }
+    exit::with(result)
 }

@@ -9,15 +9,14 @@ use crate::error::{ConnectError, Fault, LostReason};
 use crate::history::History;
 use crate::inspect::{BreakOutcome, Holder, QueuedWaiter};
 use crate::options::Spec;
-use crate::protocol::{About, Failure, LockKeys, Push, Reply, Request};
+use crate::protocol::{About, Id, LockKeys, Push, Refusal, Reply, Request, Ticket, Token};
 
-/// The number of a waiter or holder: the second half of its id on the wire.
-pub(crate) type Id = u64;
 /// A caller's question that awaits one result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct QuestionId(pub(crate) u64);
 /// A request under way to the server.
-pub(crate) type RequestId = u64;
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RequestId(pub(crate) u64);
 
 /// What callers ask for.
 #[derive(Debug, Clone)]
@@ -56,13 +55,13 @@ pub(crate) enum Command {
     Inspect {
         question: QuestionId,
         keys: Arc<LockKeys>,
-        after: u64,
+        after: Option<Ticket>,
         count: u32,
     },
     Break {
         question: QuestionId,
         keys: Arc<LockKeys>,
-        token: u64,
+        token: Option<Token>,
         force: bool,
     },
     History {
@@ -87,17 +86,17 @@ pub(crate) enum Event {
         cause: Arc<str>,
     },
     /// Connecting failed, and waiting does not mend that.
-    Denied {
+    Unusable {
         error: ConnectError,
     },
     Answered {
         request: RequestId,
-        result: Result<Reply, Failure>,
+        result: Result<Reply, Refusal>,
     },
     /// This many replicas have the writes from before the question.
     Replicated {
         request: RequestId,
-        result: Result<u32, Failure>,
+        result: Result<u32, Refusal>,
     },
     Push(Push),
     /// The guard of this lease was not taken in time, and was taken back.
@@ -121,24 +120,27 @@ pub(crate) enum Effect {
         replicas: u32,
         within: Duration,
     },
+    /// From now on the server may be silent for this long while something is asked of it; at first it is
+    /// [`ANSWER_TIMEOUT`](super::ANSWER_TIMEOUT).
+    Patience(Duration),
     /// The server is silent: give the connection up and make another.
     Reconnect,
     Queued {
         id: Id,
-        ticket: u64,
+        ticket: Ticket,
         /// How many are before it, if the server said so.
         rank: Option<u64>,
     },
     Granted {
         id: Id,
         spec: Arc<Spec>,
-        token: u64,
-        ticket: u64,
+        token: Token,
+        ticket: Ticket,
         deadline: Time,
     },
-    Refused {
+    NotGranted {
         id: Id,
-        why: Refusal,
+        why: NotGranted,
     },
     Prolonged {
         id: Id,
@@ -146,9 +148,11 @@ pub(crate) enum Effect {
         /// How often it is renewed, unless by hand.
         every: Option<Duration>,
     },
+    /// A lease was declared lost. It may last until the deadline, for which its holder can finish.
     Lost {
         id: Id,
         reason: LostReason,
+        deadline: Time,
     },
     /// The machine has forgotten this lease.
     Forgotten {
@@ -166,7 +170,7 @@ pub(crate) enum Effect {
 
 /// Why an acquire did not get the lock.
 #[derive(Debug, Clone)]
-pub(crate) enum Refusal {
+pub(crate) enum NotGranted {
     Timeout { waited: Duration, position: Option<u64>, cause: Option<Arc<str>> },
     Busy { holder: Option<Box<Holder>>, waiting: u64, recovering_for: Option<Duration> },
     Fault(Fault),

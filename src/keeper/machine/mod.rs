@@ -6,11 +6,11 @@
 
 mod api;
 mod core;
-mod failures;
 mod grant;
 mod lease;
 mod lock;
 mod questions;
+mod refusals;
 mod release;
 mod replicas;
 mod waiter;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::api::{
-    Command, Effect, Event, Id, Outcome, Page, QuestionId, Refusal, Release, Renewal, RequestId,
+    Command, Effect, Event, NotGranted, Outcome, Page, QuestionId, Release, Renewal, RequestId,
 };
 pub(in crate::keeper) use self::core::{Core, Sent};
 use self::lock::LockState;
@@ -29,7 +29,8 @@ use self::waiter::Asked;
 pub(crate) use self::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{Fault, LostReason, brief};
-use crate::protocol::{AcquireVerdict, Failure, LockKeys, Push, PushKind, Reply, Verdict, is_of};
+pub(crate) use crate::protocol::Id;
+use crate::protocol::{AcquireVerdict, ClientId, LockKeys, Push, PushKind, Refusal, Reply, Verdict};
 
 /// How long a caller without a timeout waits for an answer of the server.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -90,7 +91,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(client: Arc<str>, prefix: Arc<str>, seed: u64) -> Self {
+    pub(crate) fn new(client: ClientId, prefix: Arc<str>, seed: u64) -> Self {
         Self {
             core: Core::new(client, seed),
             prefix,
@@ -111,11 +112,6 @@ impl Machine {
         self.locks.values().flat_map(|lock| lock.releases.values()).map(|pending| pending.until).max()
     }
 
-    /// How long the server may be silent while something is asked of it.
-    pub(crate) fn patience(&self) -> Duration {
-        self.core.patience()
-    }
-
     /// What keeps this client from the server's answers, as far as it is known.
     pub(crate) fn trouble(&self) -> Option<Arc<str>> {
         let shortage = || self.locks.values().flat_map(|lock| lock.waiters.values()).find_map(|it| it.shortage.clone());
@@ -130,7 +126,7 @@ impl Machine {
             Event::Command(command) => self.command(now, command),
             Event::Connected { can_kill } => self.on_connected(now, can_kill),
             Event::Disconnected { cause } => self.on_disconnected(cause),
-            Event::Denied { error } => self.on_denied(now, &error),
+            Event::Unusable { error } => self.on_unusable(now, &error),
             Event::Answered { request, result } => self.on_answer(now, request, result),
             Event::Replicated { request, result } => self.on_replicated(now, request, result),
             Event::Push(push) => self.on_push(now, &push),
@@ -195,7 +191,7 @@ impl Machine {
     fn command(&mut self, now: Time, command: Command) {
         match command {
             Command::Acquire { id, .. } if self.closed => {
-                self.core.effects.push(Effect::Refused { id, why: Refusal::Fault(Fault::Closed) });
+                self.core.effects.push(Effect::NotGranted { id, why: NotGranted::Fault(Fault::Closed) });
             }
             Command::Acquire { id, spec, about, mode, timeout, called } => {
                 // A forged message may have named this id before it was given.
@@ -275,12 +271,12 @@ impl Machine {
         self.locks.values_mut().for_each(LockState::disconnected);
     }
 
-    fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Reply, Failure>) {
+    fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Reply, Refusal>) {
         let Some(Sent { what, keys, at }) = self.core.requests.remove(&request) else { return };
         self.core.heard(now);
         let Reply { common, verdict } = match result {
             Ok(reply) => reply,
-            Err(failure) => return self.on_failure(now, what, &keys.name, &failure),
+            Err(refusal) => return self.on_refusal(now, what, &keys.name, &refusal),
         };
         // A grant or renewal that replicas lack is no success.
         if !matches!(what, What::Confirm(_) | What::Renew(_)) {
@@ -322,13 +318,13 @@ impl Machine {
             }
             // The wire reads a reply in the type of its request: no server can bring this about.
             (what, _) => {
-                let failure = Failure::Rejected("a reply to another request".into());
-                self.on_failure(now, what, &keys.name, &failure);
+                let refusal = Refusal::Permanent("a reply to another request".into());
+                self.on_refusal(now, what, &keys.name, &refusal);
             }
         }
         let (lock, core) = self.lock(&keys);
         if let Some(own) = &common.own
-            && let Some(id) = is_of(&core.client, &own.id)
+            && let Some(id) = own.id.number_at(&core.client)
             && core.locks_of.get(&id).is_none_or(|name| *name == keys.name)
         {
             lock.on_named(core, now, at, id, own, common.lease_left);
@@ -341,14 +337,14 @@ impl Machine {
     }
 
     /// So many replicas have it.
-    fn on_replicated(&mut self, now: Time, request: RequestId, result: Result<u32, Failure>) {
+    fn on_replicated(&mut self, now: Time, request: RequestId, result: Result<u32, Refusal>) {
         let Some(Sent { what: What::Replicate(id), .. }) = self.core.requests.remove(&request) else { return };
         self.core.heard(now);
         self.at(id, |lock, core| lock.on_replicated(core, now, request, id, result));
     }
 
     fn on_push(&mut self, now: Time, push: &Push) {
-        let Some(id) = is_of(&self.core.client, &push.id) else { return };
+        let Some(id) = push.id.number_at(&self.core.client) else { return };
         let Some(keys) = LockKeys::of_lock(&self.prefix, &push.lock) else { return };
         if self.core.locks_of.get(&id).is_some_and(|name| *name != keys.name) {
             return;
@@ -396,8 +392,7 @@ impl Machine {
             Timer::Stall => {
                 let patience = self.core.patience();
                 self.on_disconnected(format!("the server has not answered for {}", brief(&patience)).into());
-                // More would not make it longer.
-                self.core.given_up += u32::from(patience < ANSWER_TIMEOUT);
+                self.core.gave_up();
                 self.core.effects.push(Effect::Reconnect);
             }
             Timer::Close => self.end_closing(),
@@ -408,6 +403,10 @@ impl Machine {
 /// For tests.
 #[cfg(test)]
 impl Machine {
+    pub(super) fn patience(&self) -> Duration {
+        self.core.patience()
+    }
+
     pub(super) fn lease(&self, id: Id) -> Option<&lease::Lease> {
         self.locks.values().find_map(|lock| lock.leases.get(&id))
     }

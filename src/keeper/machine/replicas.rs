@@ -15,14 +15,14 @@ use super::waiter::Phase;
 use super::{Effect, Id, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::options::Spec;
-use crate::protocol::Failure;
+use crate::protocol::Refusal;
 
 /// Asks how many replicas have all writes so far.
 pub(super) fn replicate(core: &mut Core, now: Time, id: Id, spec: &Spec) -> RequestId {
     const LONGEST: Duration = Duration::from_millis(500);
     // Other locks may share the question and need answers sooner, and it must not look like the silence of a server
     // that hangs.
-    let within = (spec.lease / 6).min(core.patience / 4).min(LONGEST);
+    let within = (spec.lease / 6).min(core.needed / 4).min(LONGEST);
     let request = core.register(now, What::Replicate(id), spec.keys.clone());
     core.effects.push(Effect::Replicate { request, keys: spec.keys.clone(), replicas: spec.replicas, within });
     request
@@ -36,7 +36,7 @@ impl LockState {
         now: Time,
         request: RequestId,
         id: Id,
-        result: Result<u32, Failure>,
+        result: Result<u32, Refusal>,
     ) {
         if self.waiters.contains_key(&id) {
             self.on_grant_replicated(core, now, request, id, result);
@@ -51,9 +51,9 @@ impl LockState {
         if matches!(waiter.phase, Phase::Securing { .. }) || !core.connected {
             return;
         }
-        let ticket = waiter.ticket;
-        // If it was never in the queue: should the lease run out meanwhile, this is its place there.
-        self.has_ticket(core, id, if ticket == 0 { grant.token } else { ticket });
+        // A waiter that was never in the queue needs a place there, should the lease expire meanwhile.
+        let ticket = waiter.ticket.unwrap_or(grant.token.as_ticket());
+        self.has_ticket(core, id, ticket);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(replicate(core, now, id, &waiter.spec));
             waiter.phase = Phase::Securing { grant };
@@ -66,7 +66,7 @@ impl LockState {
         now: Time,
         request: RequestId,
         id: Id,
-        result: Result<u32, Failure>,
+        result: Result<u32, Refusal>,
     ) {
         let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.request == Some(request)) else { return };
         waiter.request = None;
@@ -94,7 +94,7 @@ impl LockState {
         now: Time,
         request: RequestId,
         id: Id,
-        result: Result<u32, Failure>,
+        result: Result<u32, Refusal>,
     ) {
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.request == Some(request)) else { return };
         lease.request = None;
@@ -111,10 +111,10 @@ impl LockState {
     }
 }
 
-fn shortage(result: Result<u32, Failure>, needed: u32) -> Option<Arc<str>> {
+fn shortage(result: Result<u32, Refusal>, needed: u32) -> Option<Arc<str>> {
     match result {
         Ok(have) if have >= needed => None,
         Ok(have) => Some(format!("only {have} of the {needed} replicas that are asked for have it").into()),
-        Err(failure) => Some(failure.cause().clone()),
+        Err(refusal) => Some(refusal.cause().clone()),
     }
 }

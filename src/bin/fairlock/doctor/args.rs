@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use crate::duration;
 
+const SHORT: &str = "\
+Exit code: 0 nothing that harms locks, 1 a warning, 2 a fault, 125 wrongly
+called. It changes nothing but a lock of a random name, whose keys it removes.";
+
 pub(crate) const HELP: &str = "\
 Doctor reads settings, tries each right with a call that changes nothing, measures round trips, and at last takes and \
 releases a lock of a random name, whose keys it removes. What it may not see, such as CONFIG, it says.
@@ -15,7 +19,7 @@ Exit codes:
   125  fairlock was called wrongly";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = SHORT, after_long_help = HELP)]
 pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]

@@ -3,11 +3,11 @@
 use super::*;
 use crate::error::{ConnectError, Fault};
 use crate::keeper::machine::Mode;
-use crate::protocol::{AcquireRequest, Failure};
+use crate::protocol::{AcquireRequest, Refusal};
 
 fn deny(machine: &mut Machine, now: f64, error: &ConnectError) {
     machine.handle(at(now), Event::Disconnected { cause: error.to_string().into() });
-    machine.handle(at(now), Event::Denied { error: error.clone() });
+    machine.handle(at(now), Event::Unusable { error: error.clone() });
 }
 
 fn login() -> ConnectError {
@@ -20,7 +20,9 @@ fn no_database() -> ConnectError {
 
 fn hears(effects: &[Effect], id: Id, error: &ConnectError) -> bool {
     let hears = |effect: &Effect| match effect {
-        Effect::Refused { id: refused, why: Refusal::Fault(Fault::Connect(cause)) } => *refused == id && cause == error,
+        Effect::NotGranted { id: refused, why: NotGranted::Fault(Fault::Connect(cause)) } => {
+            *refused == id && cause == error
+        }
         _ => false,
     };
     effects.iter().any(hears)
@@ -30,15 +32,15 @@ fn hears(effects: &[Effect], id: Id, error: &ConnectError) -> bool {
 fn an_acquire_and_a_call_fail_at_once_where_the_server_cannot_be_used() {
     let spec = start(LockOptions::new()).1;
     for error in [login(), no_database()] {
-        let mut machine = Machine::new("client".into(), "fairlock".into(), 1);
+        let mut machine = machine();
         for (id, mode) in [(1, Mode::Wait), (2, Mode::Enqueue), (3, Mode::Try)] {
             acquire_in(&mut machine, 0.0, &spec, id, mode, Some(seconds(60.0)));
         }
-        let inspect = Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: 0, count: 1 };
+        let inspect = Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: None, count: 1 };
         machine.handle(at(0.0), Event::Command(inspect));
         deny(&mut machine, 0.1, &error);
         let effects = machine.effects(at(0.1));
-        assert!((1..=3).all(|id| hears(&effects, id, &error)), "{effects:?}");
+        assert!((1..=3).all(|id| hears(&effects, Id(id), &error)), "{effects:?}");
         assert!(matches!(outcome(&effects, 9), Some(Outcome::Page(Err(Fault::Connect(_))))), "{effects:?}");
         assert!(machine.next_due().is_none() && machine.gives_back_until().is_none(), "something is left");
     }
@@ -49,7 +51,7 @@ fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     let mut machine = waiting(LockOptions::new(), 3, seconds(60.0));
     deny(&mut machine, 0.2, &login());
     let effects = machine.effects(at(0.2));
-    assert!(refused(&effects).is_none(), "{effects:?}");
+    assert!(not_granted(&effects).is_none(), "{effects:?}");
     assert_eq!(machine.trouble().as_deref(), Some(login().to_string().as_str()));
 
     // It returns to its place, and there is no trouble any more.
@@ -57,7 +59,7 @@ fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     let again = sent(&mut machine, 0.3);
     let (request, call) =
         again.iter().find(|(_, call)| matches!(call, Request::Acquire(AcquireRequest { .. }))).unwrap();
-    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 6, .. })), "{call:?}");
+    assert!(is_acquire_with(call, Some(6)), "{call:?}");
     answer(&mut machine, 0.4, *request, queued(3, seconds(60.0)));
     assert_eq!(machine.trouble(), None);
 }
@@ -67,18 +69,18 @@ fn a_waiter_hears_at_once_that_its_server_is_another_kind_of_server_now() {
     let mut machine = waiting(LockOptions::new(), 3, seconds(60.0));
     deny(&mut machine, 0.2, &no_database());
     let effects = machine.effects(at(0.2));
-    assert!(hears(&effects, 1, &no_database()), "{effects:?}");
+    assert!(hears(&effects, Id(1), &no_database()), "{effects:?}");
 }
 
 #[test]
 fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
-    let denied = || Failure::Denied("NOPERM".into());
+    let denied = || Refusal::Denied("NOPERM".into());
     let (mut machine, spec) = start(LockOptions::new());
     acquire(&mut machine, 0.0, &spec, 1);
     let (request, _) = one_sent(&mut machine, 0.0);
     fail(&mut machine, 0.1, request, denied());
     let effects = machine.effects(at(0.1));
-    assert!(matches!(refused(&effects), Some(Refusal::Fault(Fault::Refused { .. }))), "{effects:?}");
+    assert!(matches!(not_granted(&effects), Some(NotGranted::Fault(Fault::Refused { .. }))), "{effects:?}");
 
     let mut machine = waiting(LockOptions::new(), 3, seconds(60.0));
     let heartbeat = machine.next_due().unwrap();
@@ -87,6 +89,6 @@ fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
     let Some(Effect::Send { request, .. }) = effects.first() else { panic!("{effects:?}") };
     machine.handle(heartbeat, Event::Answered { request: *request, result: Err(denied()) });
     let effects = machine.effects(heartbeat);
-    assert!(refused(&effects).is_none(), "{effects:?}");
+    assert!(not_granted(&effects).is_none(), "{effects:?}");
     assert!(machine.next_due().unwrap() < heartbeat + seconds(1.0), "it asks again soon");
 }

@@ -12,7 +12,7 @@ fn gave_up(mode: Mode) -> (Machine, RequestId, RequestId) {
     let (mut machine, spec) = start(LockOptions::new());
     acquire_in(&mut machine, 0.0, &spec, 1, mode, None);
     let (request, _) = one_sent(&mut machine, 0.0);
-    machine.handle(at(0.1), Event::Command(Command::Abandon { id: 1 }));
+    machine.handle(at(0.1), Event::Command(Command::Abandon { id: Id(1) }));
     let (leave, call) = one_sent(&mut machine, 0.1);
     assert!(matches!(call, Request::Leave(LeaveRequest { .. })), "{call:?}");
     (machine, request, leave)
@@ -31,7 +31,7 @@ fn who_is_leaving_already_does_not_leave_twice() {
 
 #[test]
 fn who_was_given_nothing_has_nothing_to_give_back() {
-    for word in [Word::Busy, Word::Refused] {
+    for word in [Word::Busy, Word::Disbelieved] {
         let (mut machine, request, leave) = gave_up(Mode::Try);
         answer(&mut machine, 0.2, leave, lease(Word::Left, Duration::ZERO));
         answer(&mut machine, 0.3, request, lease(word, Duration::ZERO));
