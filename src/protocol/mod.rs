@@ -22,7 +22,7 @@ pub(crate) use reply::{
     AcquireVerdict, BreakVerdict, Common, HeartbeatVerdict, Inspected, OwnLease, ReleaseVerdict, RenewVerdict, Reply,
     Value, Verdict,
 };
-#[cfg(feature = "__test-hooks")]
+#[cfg(any(test, feature = "__test-hooks", feature = "cli"))]
 pub(crate) use request::Verb;
 pub(crate) use request::{
     About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,

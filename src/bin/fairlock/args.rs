@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatc
 
 use crate::look::{breaking, list, status, wait};
 use crate::run::hold;
-use crate::{connect, doctor, duration, exporter, local, run};
+use crate::{connect, doctor, duration, exporter, local, run, watch};
 
 const TEMPLATE: &str = "\
 {about-with-newline}
@@ -69,6 +69,8 @@ pub(crate) enum Task {
     Break(breaking::Args),
     /// Look for what harms locks at the servers, and say what mends it
     Doctor(doctor::Args),
+    /// Watch locks, holders and queues on the whole screen
+    Watch(watch::Args),
     /// Serve metrics of locks to Prometheus
     Exporter(exporter::Args),
     /// The private server that --local uses

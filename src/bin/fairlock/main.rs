@@ -29,6 +29,7 @@ mod survey;
 mod text;
 mod tips;
 mod warnings;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -79,6 +80,7 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::Wait(args) => wait::wait(&cli.server, &args),
         Task::Break(args) => breaking::break_lease(&cli.server, &args),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Watch(args) => watch::watch(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
     };
