@@ -235,6 +235,8 @@ class Lock:
         waiter = _Waiter(self, self._wire, next(self._numbers), joins, until, label, owner, on_ticket)
         try:
             return waiter.wait()
+        except Busy:
+            raise  # a try leaves nothing behind
         except BaseException:
             # The connection goes with what has to be given back; the next acquire takes a new client id.
             self._wire = None
