@@ -283,7 +283,7 @@ class _Waiter:
                 asks, pushed = True, None
                 time.sleep(self.wire.pause(self.left()) / _SECOND)
                 continue
-            if reply.word == "refused":
+            if reply.word == "disbelieved":
                 self.ticket = self.epoch = lock.floor = lock.last_token = 0
                 continue
             if reply.word == "busy":

@@ -4,7 +4,7 @@
 --   wait: 1 join the queue, 0 only try · as_claim: 1 grant no more than a claim · ticket: 0 for a new one
 --   secret: messages to the caller repeat it · epoch: under which the ticket was confirmed, 0 for none
 --   floor longest_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
--- REPLY: granted left_us granted_token | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | refused
+-- REPLY: granted left_us granted_token | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | disbelieved
 local id, wait, as_claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, longest_us, last_token, pace_us =
   unpack(ARGV)
 lease_us, liveness_us, buffer_us, heartbeat_us = tonumber(lease_us), tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
@@ -107,7 +107,7 @@ if lost then
   waiting, found_waiting, live_until, longest, broken, cut, claim = 0, 0, 0, 0, 0, 0, 0
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end
-local word, told = 'refused', {}
+local word, told = 'disbelieved', {}
 local brought, last, left_us = ticket, stamp, longest_us
 -- restore: a request with an earlier ticket or lease shows whether the server lost data.
 -- NEEDS: brought last their_epoch floor last_token left_us pace_us liveness_us raw now

@@ -232,7 +232,7 @@ impl Lock {
             if self.is_partial() {
                 unchanged.drop_the_rest();
             }
-            return (unchanged.answer("refused", request.client(), &[]), vec![]);
+            return (unchanged.answer("disbelieved", request.client(), &[]), vec![]);
         };
         let messages = turn.messages.drain(..).map(|(to, text)| (to, format!("{text} {queue}"))).collect();
         match request {

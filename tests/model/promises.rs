@@ -117,7 +117,7 @@ impl Witness {
         let Turn { request, outcome, .. } = turn;
         let (before, after) = (&self.before.lock, &outcome.found.lock);
         self.kept(turn)?;
-        if ["refused", NO_MEMORY].contains(&&*outcome.answer.word) || request.looks_only() {
+        if ["disbelieved", NO_MEMORY].contains(&&*outcome.answer.word) || request.looks_only() {
             let same = before.without_history() == after.without_history();
             ensure!(self.partial || same, "it was to change nothing, and left {after:?}");
             return Ok(());

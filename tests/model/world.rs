@@ -445,7 +445,7 @@ impl<'a> World<'a> {
         let (answer, messages) = after.turn(time, request, self.batch, self.driver.queue());
         let refused = match request {
             // What is left of lost data goes before anything is written, and the server lets the rest through then.
-            Request::Acquire { .. } => answer.word != "refused" && !self.model.is_partial(),
+            Request::Acquire { .. } => answer.word != "disbelieved" && !self.model.is_partial(),
             Request::History { switch, .. } => *switch == Some(true),
             _ => false,
         };

@@ -18,7 +18,7 @@ use super::core::Core;
 use super::grant::Grant;
 use super::lock::LockState;
 use super::release::Kind;
-use super::{ANSWER_TIMEOUT, Effect, Id, Refusal, RequestId, Timer, What};
+use super::{ANSWER_TIMEOUT, Effect, Id, NotGranted, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
@@ -248,9 +248,9 @@ impl LockState {
             }
             AcquireVerdict::Busy(holder) => {
                 let recovering_for = common.recovering_for();
-                let why = Refusal::Busy { holder, waiting: common.waiting, recovering_for };
+                let why = NotGranted::Busy { holder, waiting: common.waiting, recovering_for };
                 self.remove_waiter(core, id);
-                core.effects.push(Effect::Refused { id, why });
+                core.effects.push(Effect::NotGranted { id, why });
             }
             AcquireVerdict::Disbelieved => {
                 // It starts anew.
@@ -290,17 +290,17 @@ impl LockState {
         let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence(now));
         let why = match waiter.timeout {
             Some(timeout) if timeout <= now => {
-                Refusal::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause }
+                NotGranted::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause }
             }
-            _ => Refusal::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
+            _ => NotGranted::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
         };
-        self.refuse(core, now, id, why);
+        self.fail(core, now, id, why);
     }
 
-    pub(super) fn refuse(&mut self, core: &mut Core, now: Time, id: Id, why: Refusal) {
+    pub(super) fn fail(&mut self, core: &mut Core, now: Time, id: Id, why: NotGranted) {
         if self.waiters.contains_key(&id) {
             self.abandon(core, now, id);
-            core.effects.push(Effect::Refused { id, why });
+            core.effects.push(Effect::NotGranted { id, why });
         }
     }
 

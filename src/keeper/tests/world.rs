@@ -8,7 +8,7 @@ use super::losses::Basis;
 use super::server::{Executed, Reply, Server};
 use crate::keeper::machine::{Command, Event};
 use crate::options::Spec;
-use crate::protocol::{self, AcquireVerdict, Failure, HeartbeatVerdict, LockKeys, Request, Verdict};
+use crate::protocol::{self, AcquireVerdict, HeartbeatVerdict, LockKeys, Refusal, Request, Verdict};
 
 pub(super) const MS: u64 = 1_000_000;
 /// How long anything takes on its way while nothing disturbs it.
@@ -167,7 +167,7 @@ impl World {
         let Some(link) = self.clients[index].link.as_mut().filter(|link| !link.dead) else { return };
         let Some((_, request, call)) = link.out.pop_front() else { return };
         let result = match &self.server.refuses {
-            Some(failure) => Err(failure.clone()),
+            Some(refusal) => Err(refusal.clone()),
             None => {
                 let reply = self.run(index, &call);
                 (1..times).for_each(|_| drop(self.run(index, &call)));
@@ -388,8 +388,8 @@ impl World {
     }
 
     /// The server refuses this, or goes on.
-    pub(super) fn refuse(&mut self, failure: Option<Failure>) {
-        self.server.refuses = failure;
+    pub(super) fn refuse(&mut self, refusal: Option<Refusal>) {
+        self.server.refuses = refusal;
     }
 }
 

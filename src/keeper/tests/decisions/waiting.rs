@@ -7,7 +7,7 @@ use crate::error::Fault;
 use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
 use crate::protocol::{
-    AcquireRequest, Epoch, Failure, HeartbeatRequest, InspectRequest, LeaveRequest, RenewRequest, Request,
+    AcquireRequest, Epoch, HeartbeatRequest, InspectRequest, LeaveRequest, Refusal, RenewRequest, Request,
 };
 
 // ---- heartbeats ----
@@ -130,11 +130,11 @@ fn timeouts_count_from_the_call_and_need_no_server() {
         assert!(machine.effects(at(due - 0.001)).is_empty());
         tick(&mut machine, due);
         let effects = machine.effects(at(due));
-        let (waited, cause) = match refused(&effects) {
-            Some(Refusal::Timeout { waited, position: None, cause }) if timeout == Some(due) => {
+        let (waited, cause) = match not_granted(&effects) {
+            Some(NotGranted::Timeout { waited, position: None, cause }) if timeout == Some(due) => {
                 (waited, cause.as_ref().map(ToString::to_string))
             }
-            Some(Refusal::Fault(Fault::Unavailable { waited, cause })) if timeout != Some(due) => {
+            Some(NotGranted::Fault(Fault::Unavailable { waited, cause })) if timeout != Some(due) => {
                 (waited, cause.as_ref().map(ToString::to_string))
             }
             _ => panic!("{mode:?} {timeout:?}: {effects:?}"),
@@ -155,7 +155,7 @@ fn a_timeout_tells_the_position_and_leaves() {
     tick(&mut machine, 9.0);
     let effects = machine.effects(at(9.0));
     let timeout = |effect: &Effect| {
-        matches!(effect, Effect::Refused { id: Id(1), why: Refusal::Timeout { position: Some(5), .. } })
+        matches!(effect, Effect::NotGranted { id: Id(1), why: NotGranted::Timeout { position: Some(5), .. } })
     };
     assert!(effects.iter().any(timeout), "{effects:?}");
     let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Leave(LeaveRequest { ids, .. }), .. } if ids[..] == [wire_id(1)]);
@@ -172,7 +172,7 @@ fn a_timeout_names_a_silence_that_is_worth_a_word() {
         machine.effects(at(0.0));
         tick(&mut machine, timeout);
         let effects = machine.effects(at(timeout));
-        let Some(Refusal::Timeout { cause, .. }) = refused(&effects) else { panic!("{effects:?}") };
+        let Some(NotGranted::Timeout { cause, .. }) = not_granted(&effects) else { panic!("{effects:?}") };
         assert_eq!(
             cause.as_ref().is_some_and(|cause| cause.contains("has not answered for 250ms")),
             named,
@@ -188,7 +188,7 @@ fn a_call_has_five_seconds_whatever_happens() {
     machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 10 }));
     let (request, call) = one_sent(&mut machine, 0.0);
     assert!(matches!(call, Request::Inspect(InspectRequest { after: None, count: 10, .. })), "{call:?}");
-    fail(&mut machine, 0.1, request, Failure::Refused("LOADING".into()));
+    fail(&mut machine, 0.1, request, Refusal::Temporary("LOADING".into()));
     machine.effects(at(0.1));
     disconnect(&mut machine, 0.2);
     machine.effects(at(0.2));
@@ -212,7 +212,7 @@ fn who_is_refused_asks_again_after_a_while_that_doubles() {
     let mut now = 0.0;
     for refusals in 1..12 {
         let (request, _) = one_sent(&mut machine, now);
-        fail(&mut machine, now, request, Failure::Refused("LOADING".into()));
+        fail(&mut machine, now, request, Refusal::Temporary("LOADING".into()));
         let pause = machine.next_due().unwrap().since(at(now));
         let ceiling = Duration::from_millis(10 << u32::min(refusals, 7));
         assert!(pause >= ceiling / 2 && pause <= ceiling, "{pause:?} after {refusals} refusals");
@@ -225,7 +225,7 @@ fn who_is_refused_asks_again_after_a_while_that_doubles() {
     now += 20.0;
     tick(&mut machine, now);
     let (request, _) = one_sent(&mut machine, now);
-    fail(&mut machine, now, request, Failure::Refused("LOADING".into()));
+    fail(&mut machine, now, request, Refusal::Temporary("LOADING".into()));
     assert!(machine.next_due().unwrap().since(at(now)) <= seconds(0.02));
 }
 
