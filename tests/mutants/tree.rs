@@ -79,6 +79,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::events", &[]),
         ("cli::doctor", &[]),
         ("cli::exporter", &[]),
+        ("cli::history", &[]),
         ("cli::grants", &[]),
         ("cli::local", &[]),
         ("cli::look", &[]),

@@ -18,12 +18,14 @@ mod doctor;
 mod duration;
 mod exit;
 mod exporter;
+mod history;
 mod local;
 mod look;
 mod output;
 mod process;
 mod run;
 mod shim;
+mod shipped;
 mod stderr;
 mod survey;
 mod text;
@@ -34,6 +36,7 @@ mod watch;
 use std::process::ExitCode;
 
 use args::{Cli, Task};
+use clap::CommandFactory as _;
 use exit::{Failure, OWN_FAILURE};
 use look::{breaking, list, status, wait};
 use process::signals;
@@ -80,8 +83,11 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::Break(args) => breaking::break_lease(&cli.server, &args),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
         Task::Watch(args) => watch::watch(&cli.server, &args),
+        Task::History(args) => history::history(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
+        Task::Completions(args) => shipped::completions(Cli::command(), &args),
+        Task::ManPages(args) => shipped::man_pages(Cli::command(), &args),
     };
     match result {
         Ok(code) => ExitCode::from(code),
