@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what people install, into target/dist, and tries it:
+# Builds what people install, into target/packages, and tries it:
 #
 #   dist.sh static   the program for any Linux of this architecture, with completions and man pages, as an archive
 #   dist.sh deb      a Debian package of the same
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 arch=$(uname -m)
 target="$arch-unknown-linux-musl"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-dist=target/dist
+dist=target/packages
 root="$dist/root"
 
 build() {

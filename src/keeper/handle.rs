@@ -18,7 +18,7 @@ use crate::error::Fault;
 use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::options::Spec;
-use crate::protocol::{About, LockKeys};
+use crate::protocol::{About, ClientId, LockKeys, Ticket, Token};
 use crate::wakers::Wakers;
 
 /// How long the last handle waits for pending releases.
@@ -60,9 +60,20 @@ pub(crate) enum Message {
     Panic,
 }
 
+/// The client and its process, for whom it asked for a lease, and when.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    pub(crate) client: ClientId,
+    pub(crate) process: u32,
+    pub(crate) label: Arc<str>,
+    pub(crate) owner: Arc<str>,
+    pub(crate) called: Time,
+}
+
 /// The receiver of an acquire's results.
 pub(crate) struct Caller {
-    pub(crate) queued: Option<oneshot::Sender<u64>>,
+    pub(crate) origin: Origin,
+    pub(crate) queued: Option<oneshot::Sender<Ticket>>,
     pub(crate) resolved: oneshot::Sender<Result<Armed, Refusal>>,
 }
 
@@ -87,11 +98,11 @@ impl End {
 /// The keeper's log records. A subscriber's code could block the keeper, so the waker thread writes them.
 pub(crate) struct Notes {
     wakers: Arc<Wakers>,
-    client: Arc<str>,
+    client: ClientId,
 }
 
 impl Notes {
-    pub(super) fn new(wakers: Arc<Wakers>, client: Arc<str>) -> Self {
+    pub(super) fn new(wakers: Arc<Wakers>, client: ClientId) -> Self {
         Self { wakers, client }
     }
 
@@ -110,7 +121,7 @@ impl Notes {
 pub(crate) struct Handle {
     messages: Outbox<Message>,
     pub(crate) wakers: Arc<Wakers>,
-    client: Arc<str>,
+    client: ClientId,
     pub(crate) prefix: Arc<str>,
     keeper: ThreadId,
     process: u32,
@@ -128,7 +139,7 @@ impl Handle {
     pub(super) fn new(
         messages: Outbox<Message>,
         wakers: Arc<Wakers>,
-        client: Arc<str>,
+        client: ClientId,
         prefix: Arc<str>,
         keeper: ThreadId,
         end: Arc<End>,
@@ -137,7 +148,7 @@ impl Handle {
         Self { messages, wakers, client, prefix, keeper, process, next, end }
     }
 
-    pub(crate) fn client_id(&self) -> &Arc<str> {
+    pub(crate) fn client_id(&self) -> &ClientId {
         &self.client
     }
 
@@ -158,8 +169,14 @@ impl Handle {
         self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Position { id, reply } }).await?
     }
 
-    pub(crate) async fn renew(&self, lock: &Arc<str>, id: Id) -> Result<Renewal, Fault> {
-        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Renew { id, reply } }).await?
+    /// Renews a lease, or extends it by this much.
+    pub(crate) async fn renew(&self, lock: &Arc<str>, id: Id, extend: Option<Duration>) -> Result<Renewal, Fault> {
+        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Renew { id, extend, reply } }).await?
+    }
+
+    /// Switches the automatic renewal of a lease on or off.
+    pub(crate) fn renew_automatically(&self, lock: &Arc<str>, id: Id, on: bool) -> Result<(), Fault> {
+        self.send(Message::Command { lock: lock.clone(), command: Command::Automatic { id, on } })
     }
 
     pub(crate) async fn release(&self, lock: &Arc<str>, id: Id) -> Result<Release, Fault> {
@@ -167,7 +184,7 @@ impl Handle {
     }
 
     /// This many waiters after the ticket `after`, and the holder.
-    pub(crate) async fn inspect(&self, keys: &Arc<LockKeys>, after: u64, count: u32) -> Result<Page, Fault> {
+    pub(crate) async fn inspect(&self, keys: &Arc<LockKeys>, after: Option<Ticket>, count: u32) -> Result<Page, Fault> {
         let (lock, keys) = (keys.name.clone(), keys.clone());
         self.ask(|reply| Message::Ask { lock, ask: Ask::Inspect { keys, after, count, reply } }).await?
     }
@@ -175,7 +192,7 @@ impl Handle {
     pub(crate) async fn break_lease(
         &self,
         keys: &Arc<LockKeys>,
-        token: u64,
+        token: Option<Token>,
         force: bool,
     ) -> Result<BreakOutcome, Fault> {
         let (lock, keys) = (keys.name.clone(), keys.clone());
@@ -218,15 +235,18 @@ impl Handle {
         mode: Mode,
         timeout: Option<Duration>,
     ) -> Result<Acquiring, Fault> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
         let (queued, ticket) = match mode {
             Mode::Enqueue => Some(oneshot::channel()).unzip(),
             Mode::Wait | Mode::Try => (None, None),
         };
         let (resolved, result) = oneshot::channel();
-        let caller = Caller { queued, resolved };
+        let (client, label, owner) = (self.client.clone(), about.label.clone(), about.owner.clone());
+        let called = Time::now();
+        let caller =
+            Caller { origin: Origin { client, process: self.process, label, owner, called }, queued, resolved };
         let lock = spec.name().clone();
-        self.send(Message::Acquire { id, spec, about, mode, timeout, called: Time::now(), caller })?;
+        self.send(Message::Acquire { id, spec, about, mode, timeout, called, caller })?;
         Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone() })
     }
 
@@ -253,7 +273,7 @@ impl Drop for Handle {
 pub(crate) struct Acquiring {
     pub(crate) id: Id,
     pub(crate) lock: Arc<str>,
-    pub(crate) ticket: Option<oneshot::Receiver<u64>>,
+    pub(crate) ticket: Option<oneshot::Receiver<Ticket>>,
     /// None once it was resolved.
     pub(crate) result: Option<oneshot::Receiver<Result<Armed, Refusal>>>,
     pub(crate) handle: Arc<Handle>,

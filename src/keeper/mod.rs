@@ -41,7 +41,8 @@
 //! server first (I4).
 //!
 //! **Holding.** The local deadline counts from before the request was sent that last prolonged the lease (I4), on a clock
-//! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12). A lease that cannot be
+//! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12), and for an extended
+//! lease as often as for any other, because a renewal shows whether the server still knows the lease. A lease that cannot be
 //! renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on this thread: the
 //! waker thread calls their wakers and their `tracing` subscribers (`wakers.rs`).
 //!
@@ -88,6 +89,7 @@ use self::questions::Questions;
 use self::routes::Routes;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
+use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
 use crate::wakers::Wakers;
 
@@ -103,7 +105,7 @@ type Leases = Arc<Mutex<HashMap<Id, Arc<Shared>>>>;
 /// The parameters of a keeper.
 pub(crate) struct Start {
     pub(crate) target: Target,
-    pub(crate) client: Arc<str>,
+    pub(crate) client: ClientId,
     pub(crate) prefix: Arc<str>,
     /// Receives the outcome of the first connection. If that fails, the keeper ends. None: the keeper connects when
     /// there is something to do.
@@ -127,7 +129,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
             // see their channels closed.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
                 for shared in lock(&leases).values() {
-                    shared.lose(LostReason::KeeperPanicked);
+                    shared.end(LostReason::KeeperPanicked);
                 }
             }
             end.set();
@@ -147,7 +149,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 struct Keeper {
-    client: Arc<str>,
+    client: ClientId,
     prefix: Arc<str>,
     first: Option<oneshot::Sender<Result<(), ConnectError>>>,
     /// Which server serves each lock.
@@ -160,6 +162,8 @@ struct Keeper {
     due: BTreeSet<(Time, Slot)>,
     /// The machines that have taken in events since their effects were carried out, and when they were due before.
     stirred: BTreeMap<Slot, Option<Time>>,
+    /// The slots for which callers have sent commands since then, each with one of its locks.
+    wanted: BTreeMap<Slot, Arc<str>>,
     /// For leases on their way to callers: if they are dropped, they send their release here.
     messages: Outbox<Message>,
     /// For callers that await the loss of a lease.
@@ -170,7 +174,6 @@ struct Keeper {
     end: Arc<End>,
     closed: bool,
     ending: bool,
-    process: u32,
     /// The first attempt to connect failed.
     unwanted: bool,
 }
@@ -202,6 +205,7 @@ impl Keeper {
             machines: BTreeMap::new(),
             due: BTreeSet::new(),
             stirred: BTreeMap::new(),
+            wanted: BTreeMap::new(),
             messages,
             wakers,
             callers: HashMap::new(),
@@ -210,7 +214,6 @@ impl Keeper {
             end,
             closed: false,
             ending: false,
-            process: std::process::id(),
             unwanted: false,
         }
     }
@@ -329,13 +332,18 @@ impl Keeper {
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
         let slot = self.routes.slot(&lock);
+        self.wanted.insert(slot, lock);
         self.feed(slot, Event::Command(command));
-        if let Some(machine) = self.machines.get(&slot)
+    }
+
+    /// Starts to connect for a command that a machine has taken in. Its effects come first: they say how soon it needs
+    /// answers.
+    fn want(&mut self, slot: Slot) {
+        if let Some(name) = self.wanted.remove(&slot)
+            && let Some(machine) = self.machines.get(&slot)
             && (!self.ending || machine.gives_back_until().is_some())
         {
-            let patience = machine.patience();
-            self.routes.handle(Time::now(), routes::Event::Want { slot, name: lock, patience });
-            self.follow();
+            self.routes.handle(Time::now(), routes::Event::Want { slot, name });
         }
     }
 
@@ -371,13 +379,13 @@ impl Keeper {
             let Some(machine) = self.machines.get_mut(&slot) else { continue };
             let now = Time::now();
             let effects = machine.effects(now);
-            let (due, patience) = (machine.next_due(), machine.patience());
-            self.routes.handle(now, routes::Event::Patience { slot, patience });
+            let due = machine.next_due();
             if due != was_due {
                 was_due.map(|due| self.due.remove(&(due, slot)));
                 due.map(|due| self.due.insert((due, slot)));
             }
             effects.into_iter().for_each(|effect| self.carry_out_one(slot, effect));
+            self.want(slot);
         }
     }
 
@@ -390,6 +398,7 @@ impl Keeper {
                 let event = routes::Event::Replicate { slot, request, keys, replicas, within };
                 self.routes.handle(Time::now(), event);
             }
+            Effect::Patience(patience) => self.routes.handle(Time::now(), routes::Event::Patience { slot, patience }),
             Effect::Reconnect => self.routes.handle(Time::now(), routes::Event::GiveUp { slot }),
             Effect::Queued { id, ticket } => {
                 if let Some(queued) = self.callers.get_mut(&id).and_then(|caller| caller.queued.take()) {
@@ -398,14 +407,14 @@ impl Keeper {
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
                 let wakers = self.wakers.clone();
-                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.process, wakers));
+                let Some(Caller { origin, queued, resolved }) = self.callers.remove(&id) else {
+                    // No caller is left to take it.
+                    return self.feed(slot, Event::Command(Command::Release { question: None, id }));
+                };
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
                 lock(&self.leases).insert(id, shared.clone());
-                // No caller is left to take it: dropping it releases it.
-                let armed = Armed::new(shared, self.messages.clone());
-                if let Some(caller) = self.callers.remove(&id) {
-                    let _ = caller.resolved.send(Ok(armed));
-                    caller.queued.map(|queued| queued.send(ticket));
-                }
+                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone())));
+                queued.map(|queued| queued.send(ticket));
             }
             Effect::Refused { id, why } => {
                 if let Some(caller) = self.callers.remove(&id) {
@@ -413,7 +422,7 @@ impl Keeper {
                 }
             }
             Effect::Prolonged { id, deadline } => self.with_lease(id, |shared| shared.prolong(deadline)),
-            Effect::Lost { id, reason } => self.with_lease(id, |shared| shared.lose(reason)),
+            Effect::Lost { id, reason, deadline } => self.with_lease(id, |shared| shared.lose(reason, deadline)),
             Effect::Forgotten { id } => drop(lock(&self.leases).remove(&id)),
             Effect::CheckTaken { id } => {
                 let mut reclaimed = false;

@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::handle::Message;
 use super::inbox::Outbox;
+use super::machine::RequestId;
 use super::routes::{Effect, Event, Facts, Found, Line, Shape};
 use crate::error::ConnectError;
 use crate::server::{Connected, Endpoint, Node, Said, Slot, Target, Wire};
@@ -181,12 +182,12 @@ impl Network {
 }
 
 /// Requests are numbered for each slot. A keeper does not live long enough for 2^48 of them.
-fn tag(slot: Slot, request: u64) -> u64 {
+fn tag(slot: Slot, RequestId(request): RequestId) -> u64 {
     u64::from(slot) << 48 | request
 }
 
-fn untag(tag: u64) -> (Slot, u64) {
-    ((tag >> 48) as Slot, tag & ((1 << 48) - 1))
+fn untag(tag: u64) -> (Slot, RequestId) {
+    ((tag >> 48) as Slot, RequestId(tag & ((1 << 48) - 1)))
 }
 
 fn endpoint(target: &Target, node: Option<&Node>) -> Endpoint {

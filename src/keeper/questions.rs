@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -9,16 +10,41 @@ use super::machine::{Command, Id, Outcome, Page, QuestionId, Release, Renewal};
 use crate::error::Fault;
 use crate::history::History;
 use crate::inspect::BreakOutcome;
-use crate::protocol::LockKeys;
+use crate::protocol::{LockKeys, Ticket, Token};
 
 /// A caller's question.
 pub(crate) enum Ask {
-    Position { id: Id, reply: oneshot::Sender<Result<u64, Fault>> },
-    Renew { id: Id, reply: oneshot::Sender<Result<Renewal, Fault>> },
-    Release { id: Id, reply: oneshot::Sender<Release> },
-    Inspect { keys: Arc<LockKeys>, after: u64, count: u32, reply: oneshot::Sender<Result<Page, Fault>> },
-    Break { keys: Arc<LockKeys>, token: u64, force: bool, reply: oneshot::Sender<Result<BreakOutcome, Fault>> },
-    History { keys: Arc<LockKeys>, switch: Option<bool>, count: u32, reply: oneshot::Sender<Result<History, Fault>> },
+    Position {
+        id: Id,
+        reply: oneshot::Sender<Result<u64, Fault>>,
+    },
+    Renew {
+        id: Id,
+        extend: Option<Duration>,
+        reply: oneshot::Sender<Result<Renewal, Fault>>,
+    },
+    Release {
+        id: Id,
+        reply: oneshot::Sender<Release>,
+    },
+    Inspect {
+        keys: Arc<LockKeys>,
+        after: Option<Ticket>,
+        count: u32,
+        reply: oneshot::Sender<Result<Page, Fault>>,
+    },
+    Break {
+        keys: Arc<LockKeys>,
+        token: Option<Token>,
+        force: bool,
+        reply: oneshot::Sender<Result<BreakOutcome, Fault>>,
+    },
+    History {
+        keys: Arc<LockKeys>,
+        switch: Option<bool>,
+        count: u32,
+        reply: oneshot::Sender<Result<History, Fault>>,
+    },
 }
 
 /// The unanswered questions.
@@ -46,9 +72,9 @@ impl Questions {
                 self.positions.insert(question, reply);
                 Command::Position { question, id }
             }
-            Ask::Renew { id, reply } => {
+            Ask::Renew { id, extend, reply } => {
                 self.renewals.insert(question, reply);
-                Command::Renew { question, id }
+                Command::Renew { question, id, extend }
             }
             Ask::Release { id, reply } => {
                 self.releases.insert(question, reply);

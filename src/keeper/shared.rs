@@ -6,17 +6,18 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::handle::Message;
+use super::handle::{Message, Origin};
 use super::inbox::Outbox;
 use super::machine::{Command, Id};
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
 use crate::options::Spec;
+use crate::protocol::{Ticket, Token, WireId};
 use crate::wakers::{Wakers, poll};
 
 /// A lease as the keeper, the guard and views see it.
@@ -24,10 +25,14 @@ use crate::wakers::{Wakers, poll};
 pub(crate) struct Shared {
     pub(crate) spec: Arc<Spec>,
     pub(crate) id: Id,
-    pub(crate) token: u64,
-    pub(crate) ticket: u64,
-    process: u32,
+    pub(crate) token: Token,
+    pub(crate) ticket: Ticket,
+    pub(crate) origin: Origin,
+    /// When the keeper heard of the grant.
+    granted: (Time, SystemTime),
     deadline: AtomicU64,
+    /// When it was last renewed, or granted.
+    renewed_at: AtomicU64,
     taken: AtomicU8,
     lost: OnceLock<LostReason>,
     /// The deadline has moved, or the lease was lost.
@@ -42,22 +47,24 @@ const TAKEN: u8 = 1;
 const RECLAIMED: u8 = 2;
 
 impl Shared {
-    /// `process`: the keeper's.
     pub(crate) fn new(
         spec: Arc<Spec>,
         id: Id,
-        token: u64,
-        ticket: u64,
+        token: Token,
+        ticket: Ticket,
+        origin: Origin,
         deadline: Time,
-        process: u32,
         wakers: Arc<Wakers>,
     ) -> Self {
+        let now = Time::now();
         Self {
             spec,
             id,
             token,
             ticket,
-            process,
+            origin,
+            granted: (now, SystemTime::now()),
+            renewed_at: AtomicU64::new(now.0),
             deadline: AtomicU64::new(deadline.0),
             taken: AtomicU8::new(WAITING),
             lost: OnceLock::new(),
@@ -70,16 +77,19 @@ impl Shared {
     pub(crate) fn prolong(&self, deadline: Time) {
         if self.lost.get().is_none() {
             self.deadline.fetch_max(deadline.0, Ordering::Release);
+            self.renewed_at.store(Time::now().0, Ordering::Relaxed);
             self.renewed.notify_waiters();
         }
     }
 
-    pub(crate) fn lose(&self, reason: LostReason) {
-        // A lease that has ended leaves nothing; one that is about to end leaves its notice.
-        if matches!(reason, LostReason::Ended | LostReason::Released | LostReason::Closed | LostReason::KeeperPanicked)
-        {
-            self.deadline.store(0, Ordering::Release);
-        }
+    /// The lease is over.
+    pub(crate) fn end(&self, reason: LostReason) {
+        self.lose(reason, Time::now());
+    }
+
+    /// The lease is lost. Until this deadline its holder can finish.
+    pub(crate) fn lose(&self, reason: LostReason, deadline: Time) {
+        self.deadline.fetch_min(deadline.0, Ordering::Release);
         if self.lost.set(reason.clone()).is_err() {
             return;
         }
@@ -103,11 +113,30 @@ impl Shared {
     }
 
     pub(crate) fn lost_with(&self, reason: LostReason) -> Lost {
-        Lost { name: self.spec.name().clone(), token: self.token, reason }
+        Lost { name: self.spec.name().clone(), token: self.token.get(), reason }
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        std::process::id() != self.origin.process
+    }
+
+    /// When it was granted, by the wall clock.
+    pub(crate) fn granted_at(&self) -> SystemTime {
+        self.granted.1
+    }
+
+    /// The time from the call to the grant.
+    pub(crate) fn waited(&self) -> Duration {
+        self.granted.0.since(self.origin.called)
+    }
+
+    pub(crate) fn renewed_at(&self) -> Time {
+        Time(self.renewed_at.load(Ordering::Relaxed))
+    }
+
+    /// The id of the holder, as observers see it.
+    pub(crate) fn id_seen(&self) -> String {
+        WireId::new(&self.origin.client, self.id).to_string()
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -169,7 +198,7 @@ impl Shared {
 
     pub(crate) fn show(&self, kind: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct(kind);
-        shown.field("name", &self.spec.name()).field("token", &self.token).field("remaining", &self.remaining());
+        shown.field("name", &self.spec.name()).field("token", &self.token.get()).field("remaining", &self.remaining());
         shown.finish()
     }
 }
@@ -206,7 +235,7 @@ impl Armed {
 impl Drop for Armed {
     fn drop(&mut self) {
         if self.armed && !self.shared.is_forked() {
-            self.shared.lose(LostReason::Released);
+            self.shared.end(LostReason::Released);
             let (lock, id) = (self.shared.spec.name().clone(), self.shared.id);
             let _ = self.messages.send(Message::Command { lock, command: Command::Release { question: None, id } });
         }
@@ -218,11 +247,14 @@ impl Drop for Armed {
 mod tests {
     use super::*;
     use crate::options::LockOptions;
-    use crate::protocol::LockKeys;
+    use crate::protocol::{ClientId, LockKeys};
 
     fn lease_until(deadline: Time) -> Shared {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
-        Shared::new(spec, 1, 7, 6, deadline, std::process::id(), Wakers::of_this_process().unwrap())
+        let (token, ticket) = (Token::new(7).unwrap(), Ticket::new(6).unwrap());
+        let (client, label, owner) = (ClientId::new("client").unwrap(), "".into(), "".into());
+        let origin = Origin { client, process: std::process::id(), label, owner, called: Time::now() };
+        Shared::new(spec, Id(1), token, ticket, origin, deadline, Wakers::of_this_process().unwrap())
     }
 
     // If the machine was suspended, or the keeper did not run.
@@ -240,7 +272,7 @@ mod tests {
         let shared = lease_until(later(60));
         shared.prolong(later(120));
         assert!(shared.remaining() > Duration::from_secs(60));
-        shared.lose(LostReason::Ended);
+        shared.end(LostReason::Ended);
         shared.prolong(later(180));
         assert!(shared.remaining().is_zero(), "{:?}", shared.remaining());
         shared.check().unwrap_err();

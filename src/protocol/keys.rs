@@ -1,4 +1,4 @@
-//! Names of keys, channels and ids.
+//! The names of keys.
 
 use std::sync::Arc;
 
@@ -22,29 +22,6 @@ impl LockKeys {
     }
 }
 
-/// A unique name that cannot be guessed: 122 random bits. The server keeps it many times over, so it is short.
-pub(crate) fn random_name() -> String {
-    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    const LENGTH: usize = 22; // 62 to the power of 22 is more than 2 to the power of 128
-    let mut rest = uuid::Uuid::new_v4().as_u128();
-    let mut name = String::with_capacity(LENGTH);
-    for _ in 0..LENGTH {
-        name.push(char::from(DIGITS[(rest % 62) as usize]));
-        rest /= 62;
-    }
-    name
-}
-
-/// A waiter's or holder's id on the wire: `CLIENT.N`.
-pub(crate) fn wire_id(client: &str, id: u64) -> String {
-    format!("{client}.{id}")
-}
-
-/// The number in an id, if the id is this client's.
-pub(crate) fn is_of(client: &str, wire: &str) -> Option<u64> {
-    wire.strip_prefix(client)?.strip_prefix('.')?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,22 +34,6 @@ mod tests {
         }
         for other in ["fairlock:{x}:lock", "pre:{x}:waiters", "pre:x:lock", ""] {
             assert_eq!(LockKeys::of_lock("pre", other), None, "{other:?}");
-        }
-    }
-
-    #[test]
-    fn random_names_differ_and_can_be_part_of_an_id() {
-        let names: std::collections::HashSet<String> = (0..1000).map(|_| random_name()).collect();
-        assert_eq!(names.len(), 1000);
-        assert!(names.iter().all(|name| name.len() == 22 && name.chars().all(|c| c.is_ascii_alphanumeric())));
-    }
-
-    #[test]
-    fn an_id_tells_whose_it_is() {
-        assert_eq!(wire_id("client", 7), "client.7");
-        assert_eq!(is_of("client", "client.7"), Some(7));
-        for other in ["client", "client.", "client.x", "clients.7", "other.7"] {
-            assert_eq!(is_of("client", other), None, "{other:?}");
         }
     }
 }

@@ -2,6 +2,7 @@
 //! travel is the server folder's concern.
 
 mod failure;
+mod ids;
 mod keys;
 #[cfg(test)]
 mod lint;
@@ -9,9 +10,11 @@ mod push;
 mod reply;
 mod request;
 mod scripts;
+mod stamps;
 
 pub(crate) use failure::Failure;
-pub(crate) use keys::{LockKeys, is_of, random_name, wire_id};
+pub(crate) use ids::{ClientId, Id, Secret, WireId};
+pub(crate) use keys::LockKeys;
 pub(crate) use push::{Push, PushKind};
 #[cfg(test)]
 pub(crate) use reply::Plain;
@@ -26,3 +29,4 @@ pub(crate) use request::{
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;
 pub(crate) use scripts::{SCRIPTS, Source};
+pub(crate) use stamps::{Epoch, Stamp, Ticket, Token};

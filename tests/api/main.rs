@@ -17,3 +17,4 @@ mod panic_and_fork;
 mod refusals;
 mod runtimes;
 mod server_costs;
+mod several_locks;

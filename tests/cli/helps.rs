@@ -75,7 +75,7 @@ fn the_examples_of_the_helps_work() {
         }
         let help = help(&call);
         let examples = help.split("Examples:\n").nth(1).unwrap_or_default();
-        for line in examples.lines().take_while(|line| line.starts_with("  fairlock ")) {
+        for line in examples.lines().take_while(|line| line.starts_with("  ")) {
             let example = line.trim().split("  ").next().unwrap();
             let mut shell = Command::new("sh");
             shell.current_dir(programs.path()).env("PATH", &path).env("REDIS_URL", redis.url());

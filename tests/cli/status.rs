@@ -32,12 +32,12 @@ fn a_lock_that_is_free_or_held_is_told_so() {
 #[test]
 fn a_recovery_is_told_with_its_reason_and_its_length() {
     let redis = Redis::start();
-    // The holder dies, so that it cannot end the recovery, which lasts as long as its lease could have lasted.
+    // The holder hangs, so that it cannot end the recovery, which lasts as long as its lease could have lasted.
     let holder = redis.run("x", &["--lease", "1h"], "echo; exec sleep 1000");
     holder.line();
     let waiter = redis.run("x", &["--label", "the waiter"], "true");
     assert!(waiter.complaint().contains("1st of 1, held "));
-    holder.signal(Signal::KILL);
+    holder.signal(Signal::STOP);
     redis.flush();
     // The waiter is back.
     redis.await_waiting("x", 1);

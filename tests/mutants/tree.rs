@@ -78,13 +78,16 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::descendants", &[]),
         ("cli::events", &[]),
         ("cli::doctor", &[]),
+        ("cli::give_back", &[]),
         ("cli::exporter", &[]),
         ("cli::history", &[]),
         ("cli::grants", &[]),
+        ("cli::hold", &[]),
         ("cli::local", &[]),
         ("cli::look", &[]),
         ("cli::nested", &[]),
         ("cli::options", &[]),
+        ("cli::passwords", &[]),
         ("cli::run", &[]),
         ("cli::several", &[]),
         ("cli::status", &[]),
@@ -96,8 +99,20 @@ pub(crate) const COMMAND: Stage = Stage {
     twice: true,
 };
 
+/// Only for the mutants that name it: handles above the keeper, which no other stage uses.
+pub(crate) const HANDLES: Stage = Stage {
+    name: "with handles of other kinds",
+    targets: &[
+        ("api::several_locks", &[]),
+        ("parity::async_redis_keyed_mutex", &[]),
+        ("parity::cluster_lock", &[]),
+        ("parity::distributed_lock", &[]),
+    ],
+    twice: true,
+};
+
 /// The stages that only some mutants use.
-pub(crate) const SPECIAL: [&Stage; 2] = [&ENCRYPTED, &COMMAND];
+pub(crate) const SPECIAL: [&Stage; 3] = [&ENCRYPTED, &COMMAND, &HANDLES];
 
 /// Longer than the patience of any test.
 const TIMEOUT: Duration = Duration::from_secs(180);

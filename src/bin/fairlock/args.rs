@@ -9,6 +9,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::look::{breaking, list, status, wait};
+use crate::run::hold;
 use crate::{connect, doctor, duration, exporter, history, local, run, shipped, watch};
 
 const TEMPLATE: &str = "\
@@ -69,6 +70,8 @@ pub(crate) struct Cli {
 pub(crate) enum Task {
     /// Wait in line for a lock, and run a command while holding it
     Run(run::Args),
+    /// Hold a lock for a script, without a command
+    Hold(hold::Args),
     /// Show which locks there are, the oldest hold first
     List(list::Args),
     /// Show who holds a lock, and who waits for it
@@ -95,9 +98,9 @@ pub(crate) enum Task {
 }
 
 /// The subcommands whose options may come from the environment. The options of the connection always may.
-const WITH_VARIABLES: [&str; 1] = ["run"];
+const WITH_VARIABLES: [&str; 2] = ["run", "hold"];
 /// The options without a variable: they say which lock is taken, and what runs.
-const WITHOUT_VARIABLE: [&str; 4] = ["and", "shell", "help", "version"];
+const WITHOUT_VARIABLE: [&str; 5] = ["and", "shell", "fd", "help", "version"];
 /// Of two options that exclude each other, one on the command line replaces one in the environment.
 const EXCLUSIVE: [[&str; 2]; 2] = [["timeout", "no_wait"], ["redis", "local"]];
 
@@ -130,7 +133,8 @@ impl Cli {
         Self::of(std::env::args_os())
     }
 
-    fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+    /// The arguments that another process of this program was given.
+    pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut command = command_here();
         let matches = command.try_get_matches_from_mut(words)?;
         let given = matches.subcommand().map_or(&matches, |(_, matches)| matches);
@@ -145,7 +149,9 @@ impl Cli {
         if on_the_line(given, "redis") {
             cli.server.local = false;
         }
-        if let (Task::Run(run::Args { wait, .. }), true) = (&mut cli.task, on_the_line(given, "timeout")) {
+        if let (Task::Run(run::Args { wait, .. }) | Task::Hold(hold::Args { wait, .. }), true) =
+            (&mut cli.task, on_the_line(given, "timeout"))
+        {
             wait.no_wait = false;
         }
         Ok(cli)

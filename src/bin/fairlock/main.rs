@@ -37,9 +37,8 @@ use std::process::ExitCode;
 
 use args::{Cli, Task};
 use clap::CommandFactory as _;
-use exit::{Failure, OWN_FAILURE};
+use exit::OWN_FAILURE;
 use look::{breaking, list, status, wait};
-use process::signals;
 use shim::stage;
 
 fn main() -> ExitCode {
@@ -55,6 +54,7 @@ fn become_what_is_asked_for() -> ExitCode {
         match word.to_str() {
             Some(shim::protocol::SHIM_WORD) => return shim::main(words),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
+            Some(run::hold::WORD) => return run::hold::main(words),
             Some(local::server::WORD) => return local::server::main(words),
             _ => {}
         }
@@ -77,6 +77,7 @@ fn become_what_is_asked_for() -> ExitCode {
     }
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
+        Task::Hold(args) => run::hold::hold(&cli.server, &args),
         Task::List(args) => list::list(&cli.server, &args),
         Task::Status(args) => status::status(&cli.server, &args),
         Task::Wait(args) => wait::wait(&cli.server, &args),
@@ -89,15 +90,5 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::Completions(args) => shipped::completions(Cli::command(), &args),
         Task::ManPages(args) => shipped::man_pages(Cli::command(), &args),
     };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            failure.say();
-            let Failure { code, signal, .. } = failure;
-            if let Some(signal) = signal.filter(|signal| signals::is_typed(*signal)) {
-                signals::die_by(signal);
-            }
-            ExitCode::from(code)
-        }
-    }
+    exit::with(result)
 }

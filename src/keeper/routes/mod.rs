@@ -45,7 +45,7 @@ use super::machine::{self, RequestId};
 use super::timers::Timers;
 use crate::clock::Time;
 use crate::error::ConnectError;
-use crate::protocol::{Failure, LockKeys, Push, Request};
+use crate::protocol::{ClientId, Failure, LockKeys, Push, Request};
 use crate::server::{Node, Previous, Reply, Slot, SlotMap, slot_of};
 
 /// The minimum time for connecting: a lost packet must not outlast a short lease, nor a slow network fail.
@@ -93,11 +93,10 @@ pub(crate) enum Found {
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(crate) enum Event {
-    /// A caller uses a lock of this slot, which needs answers this quickly.
+    /// A caller uses this lock of the slot.
     Want {
         slot: Slot,
         name: Arc<str>,
-        patience: Duration,
     },
     /// The machine of the slot needs answers this quickly from now on.
     Patience {
@@ -279,10 +278,12 @@ enum Timer {
 #[derive(Debug, Clone)]
 pub(crate) struct Routes {
     shape: Shape,
-    client: Arc<str>,
+    client: ClientId,
     prefix: Arc<str>,
     random: fastrand::Rng,
     routes: BTreeMap<Slot, Route>,
+    /// How soon the locks of each slot need an answer.
+    patience: BTreeMap<Slot, Duration>,
     /// The slots of each channel. There may be thousands, and a message about one does not concern the others.
     slots: BTreeMap<Arc<str>, Slot>,
     links: BTreeMap<Peer, Link>,
@@ -300,13 +301,14 @@ pub(crate) struct Routes {
 
 impl Routes {
     /// `first`: a caller awaits the outcome of the first attempt to connect, which starts at once.
-    pub(crate) fn new(now: Time, shape: Shape, client: Arc<str>, prefix: Arc<str>, seed: u64, first: bool) -> Self {
+    pub(crate) fn new(now: Time, shape: Shape, client: ClientId, prefix: Arc<str>, seed: u64, first: bool) -> Self {
         let mut routes = Self {
             shape,
             client,
             prefix,
             random: fastrand::Rng::with_seed(seed),
             routes: BTreeMap::new(),
+            patience: BTreeMap::new(),
             slots: BTreeMap::new(),
             links: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -347,7 +349,7 @@ impl Routes {
     /// connection that is ready is not late because this process was stopped.
     pub(crate) fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Want { slot, name, patience } => self.want(now, slot, &name, patience),
+            Event::Want { slot, name } => self.want(now, slot, &name),
             Event::Patience { slot, patience } => self.set_patience(now, slot, patience),
             Event::Send { slot, request, call } => self.send(slot, request, call),
             Event::Replicate { slot, request, keys, replicas, within } => {

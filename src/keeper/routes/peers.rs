@@ -107,8 +107,8 @@ impl Routes {
 
     /// How long the most impatient of the locks at this server can wait.
     fn patience_at(&self, peer: &Peer) -> Duration {
-        let there = self.routes.values().filter(|route| route.peer.as_ref() == Some(peer));
-        there.map(|route| route.patience).min().unwrap_or(ANSWER_TIMEOUT)
+        let there = self.routes.iter().filter(|(_, route)| route.peer.as_ref() == Some(peer));
+        there.map(|(slot, _)| self.patience_of(*slot)).min().unwrap_or(ANSWER_TIMEOUT)
     }
 
     /// The pause is over.
@@ -283,7 +283,7 @@ impl Routes {
 
     /// The closed routes to this server, for the patience of a search.
     pub(super) fn patience_of_closed(&self) -> Duration {
-        self.closed().map(|(_, route)| route.patience).min().unwrap_or(ANSWER_TIMEOUT)
+        self.closed().map(|(slot, _)| self.patience_of(slot)).min().unwrap_or(ANSWER_TIMEOUT)
     }
 
     pub(super) fn is_connecting(&self) -> bool {

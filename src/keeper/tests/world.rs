@@ -143,7 +143,7 @@ impl World {
                 | Command::History { question, .. } => {
                     client.questions.insert(*question, Some(local + Duration::from_secs(5)));
                 }
-                Command::Release { question: None, .. } => {}
+                Command::Release { question: None, .. } | Command::Automatic { .. } => {}
             }
             events.push(Event::Command(command));
         }
@@ -208,7 +208,7 @@ impl World {
         let Executed { reply, pushes, .. } = executed;
         for (name, push) in pushes {
             let (now, basis) = (self.now, self.server.basis);
-            let Some(client) = self.clients.iter_mut().find(|client| *client.name == *name) else { continue };
+            let Some(client) = self.clients.iter_mut().find(|client| client.name.as_str() == name) else { continue };
             match client.link.as_mut().filter(|link| !link.dead && !self.no_pushes) {
                 Some(link) => link.pushes.push_back((now, push, basis)),
                 None => client.in_touch = false,

@@ -31,7 +31,10 @@ fn keys() -> Arc<LockKeys> {
 }
 
 fn leave() -> protocol::Request {
-    protocol::Request::Leave(protocol::LeaveRequest { keys: keys(), ids: vec!["c.1".into()] })
+    protocol::Request::Leave(protocol::LeaveRequest {
+        keys: keys(),
+        ids: vec![protocol::WireId::parse("c.1").unwrap()],
+    })
 }
 
 /// What was said, in a few words each, and why the connection ended.
@@ -109,7 +112,11 @@ fn a_request_names_the_script_the_keys_and_the_channel() {
     assert!(!wire.wants_write());
     wire.send(
         1,
-        protocol::Request::Inspect(protocol::InspectRequest { keys: keys(), after: 7, count: 10 }),
+        protocol::Request::Inspect(protocol::InspectRequest {
+            keys: keys(),
+            after: protocol::Ticket::new(7),
+            count: 10,
+        }),
         &CHANNEL.into(),
         false,
     );
@@ -230,7 +237,7 @@ fn replicas_are_asked_after_something_was_written() {
     assert_eq!(said(&mut wire), (vec!["1: Ok(1)".into()], None));
 
     for (answer, result) in [
-        ("-NOPERM no\r\n", "Err(Denied(\"NOPERM no; the README lists the rights that are needed\"))"),
+        ("-NOPERM no\r\n", "Err(Denied(\"NOPERM no; docs/guide.md lists the rights that are needed\"))"),
         ("-READONLY a\r\n", "Err(Refused(\"READONLY a\"))"),
         ("-MOVED 1 h:1\r\n", "Err(Refused(\"its slot moved to another node\"))"),
     ] {

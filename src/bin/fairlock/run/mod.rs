@@ -2,6 +2,7 @@
 
 mod args;
 mod events;
+pub(crate) mod hold;
 mod holding;
 mod journal;
 mod nested;
@@ -14,6 +15,7 @@ mod systemd;
 mod timing;
 mod view;
 mod wait;
+mod warning;
 mod watch;
 
 use std::borrow::Cow;
@@ -24,6 +26,7 @@ pub(crate) use args::Args;
 use crate::exit::{self, Failure};
 use crate::process::terminal::Terminal;
 use crate::process::{lookup, signals};
+use crate::shim::give_back;
 use crate::shim::job::{Job, Plan};
 use crate::{connect, tips};
 use events::Event;
@@ -52,6 +55,7 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
                 ("FAIRLOCK_WAITED_MS", setting.news.waited().as_millis().to_string()),
                 (nested::VARIABLE, setting.ancestors.with(&holding.tokens())),
             ],
+            leases: give_back::describe(&setting.server, &holding.tokens()),
             kill_after: args.kill_after,
             term_at,
             kill_at,

@@ -14,17 +14,19 @@ use super::news::News;
 use super::request::{self, Request};
 use super::timing::Timing;
 use super::wait;
+use crate::connect::{self, Server};
 use crate::exit::{Failure, say};
+use crate::local;
 use crate::process::clock::Moment;
 use crate::process::signals::{self, Mask};
 use crate::process::terminal::Terminal;
-use crate::{connect, local};
 
 pub(crate) struct Setting<'a> {
     wait: &'a Wait,
     /// In the order in which they are taken.
     names: Vec<&'a str>,
     label: String,
+    pub(crate) server: Server,
     client: ClientBuilder,
     options: LockOptions,
     pub(crate) ancestors: Ancestors,
@@ -61,7 +63,7 @@ impl<'a> Setting<'a> {
             options.check(name).map_err(|error| Failure::own(error.to_string()))?;
         }
         let news = News::new(wait, &names)?;
-        let client = connect::client(server)?;
+        let place = Server::find(server)?;
         // Before any other thread is started, and after the private server, which must not inherit the mask.
         let mask = signals::block().map_err(|error| Failure::because("cannot block signals", error))?;
         let (hear, events) = unbounded_channel();
@@ -76,7 +78,8 @@ impl<'a> Setting<'a> {
             wait,
             names,
             label: wait.label.clone().unwrap_or_else(label),
-            client,
+            client: place.client(),
+            server: place,
             options,
             ancestors: Ancestors::of_this_process(),
             timing,
