@@ -4,6 +4,7 @@
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod bench;
 mod descendants;
 mod doctor;
 mod events;
@@ -18,6 +19,7 @@ mod lease;
 mod local;
 mod look;
 mod nested;
+mod operating_page;
 mod options;
 mod passwords;
 mod pty;

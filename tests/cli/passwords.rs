@@ -29,18 +29,28 @@ fn a_password_is_in_a_file_or_in_the_environment() {
     let file = password_file();
     let path = file.path();
     let as_worker = url.replace("redis://", "redis://work%65r@");
-    let right = |command: &mut Command| drop(command.env("FAIRLOCK_PASSWORD", SECRET));
+    let right = |command: &mut Command| {
+        command.env("FAIRLOCK_PASSWORD", SECRET);
+    };
     type Arrange<'a> = &'a dyn Fn(&mut Command);
     let ways: [(&str, &str, Arrange<'_>); 7] = [
-        ("default", &url, &|command| drop(command.arg("--password-file").arg(path))),
-        ("default", &url, &|command| drop(command.env("FAIRLOCK_PASSWORD_FILE", path))),
+        ("default", &url, &|command| {
+            command.arg("--password-file").arg(path);
+        }),
+        ("default", &url, &|command| {
+            command.env("FAIRLOCK_PASSWORD_FILE", path);
+        }),
         ("default", &url, &right),
-        ("worker", &url, &|command| drop(command.env("FAIRLOCK_PASSWORD", SECRET).args(["--user", "worker"]))),
-        ("worker", &url, &|command| drop(command.env("FAIRLOCK_USER", "worker").arg("--password-file").arg(path))),
+        ("worker", &url, &|command| {
+            command.env("FAIRLOCK_PASSWORD", SECRET).args(["--user", "worker"]);
+        }),
+        ("worker", &url, &|command| {
+            command.env("FAIRLOCK_USER", "worker").arg("--password-file").arg(path);
+        }),
         ("worker", &as_worker, &right),
         // A file comes before a variable.
         ("default", &url, &|command| {
-            drop(command.env("FAIRLOCK_PASSWORD", "wrong").arg("--password-file").arg(path));
+            command.env("FAIRLOCK_PASSWORD", "wrong").arg("--password-file").arg(path);
         }),
     ];
     for (number, (user, url, arrange)) in ways.into_iter().enumerate() {
@@ -72,10 +82,15 @@ fn no_process_has_the_password_among_its_arguments() {
     let (_server, url) = guarded();
     let file = password_file();
     for arrange in [
-        &(|command: &mut Command, _: &Path| drop(command.env("FAIRLOCK_PASSWORD", SECRET)))
-            as &dyn Fn(&mut Command, &Path),
-        &|command, path| drop(command.arg("--password-file").arg(path)),
-        &|command, _| drop(command.env("REDIS_URL", format!("redis://:{SECRET}@{}", &url["redis://".len()..]))),
+        &(|command: &mut Command, _: &Path| {
+            command.env("FAIRLOCK_PASSWORD", SECRET);
+        }) as &dyn Fn(&mut Command, &Path),
+        &|command, path| {
+            command.arg("--password-file").arg(path);
+        },
+        &|command, _| {
+            command.env("REDIS_URL", format!("redis://:{SECRET}@{}", &url["redis://".len()..]));
+        },
     ] {
         let mut command = fairlock();
         arrange(command.env("REDIS_URL", &url), file.path());
