@@ -8,6 +8,7 @@ mod bench;
 mod descendants;
 mod doctor;
 mod events;
+mod examples;
 mod exporter;
 mod give_back;
 mod grants;

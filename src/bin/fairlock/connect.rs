@@ -56,6 +56,18 @@ pub(crate) struct Args {
 const LOGIN: &str = "Login";
 const ENCRYPTION: &str = "Encryption (for URLs that begin with rediss)";
 
+/// For a user who named no server, and has none at this address.
+const NO_SERVER: &str = "this address is the default: --redis URL or REDIS_URL names a server, and --local needs none";
+
+impl Args {
+    /// What to do if the server does not answer.
+    pub(crate) fn tip(&self) -> Option<&'static str> {
+        let named =
+            self.local || self.redis.is_some() || std::env::var_os("REDIS_URL").is_some_and(|url| !url.is_empty());
+        (!named).then_some(NO_SERVER)
+    }
+}
+
 /// The server that the arguments and the environment name, as another process can be told of it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Server {

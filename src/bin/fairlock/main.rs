@@ -34,11 +34,12 @@ mod tips;
 mod warnings;
 mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Cli, Task};
 use clap::CommandFactory as _;
-use exit::OWN_FAILURE;
+use exit::{Failure, OWN_FAILURE};
 use look::{breaking, list, status, wait};
 use shim::stage;
 
@@ -48,6 +49,15 @@ fn main() -> ExitCode {
     code
 }
 
+/// The words are the process id of the script, then those that `fairlock hold --fd` was called with.
+fn hold_for_a_script(mut words: impl Iterator<Item = OsString>) -> Result<u8, Failure> {
+    let script = words.next();
+    match Cli::of(std::iter::once("fairlock".into()).chain(words)) {
+        Ok(Cli { server, task: Task::Hold(args), .. }) => run::hold::keep_for(script, &server, &args),
+        _ => Err(Failure::own("not called by fairlock")),
+    }
+}
+
 fn become_what_is_asked_for() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if let Some(word) = words.next() {
@@ -55,7 +65,7 @@ fn become_what_is_asked_for() -> ExitCode {
         match word.to_str() {
             Some(shim::protocol::SHIM_WORD) => return shim::main(words),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
-            Some(run::hold::WORD) => return run::hold::main(words),
+            Some(run::hold::WORD) => return exit::with(hold_for_a_script(words)),
             Some(local::server::WORD) => return local::server::main(words),
             _ => {}
         }

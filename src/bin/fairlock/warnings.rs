@@ -49,7 +49,7 @@ impl Subscriber for Warnings {
         }
     }
 
-    // The library has no spans.
+    // The spans of the library are below the level of warnings.
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
         span::Id::from_u64(1)
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fairlock::operator::{Answer, Line, Place};
 
-use super::Stopped;
+use super::stopped::Stopped;
 use crate::exit::Failure;
 
 const PATIENCE: Duration = Duration::from_secs(5);

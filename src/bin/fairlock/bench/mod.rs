@@ -5,6 +5,7 @@
 
 mod args;
 mod floor;
+mod stopped;
 
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,23 +18,12 @@ use serde_json::{Value, json};
 
 pub(crate) use args::Args;
 use floor::Floor;
+use stopped::Stopped;
 
 use crate::duration::shown;
 use crate::exit::Failure;
 use crate::process::signals;
 use crate::{connect, output};
-
-/// Why it ended early.
-pub(crate) enum Stopped {
-    Signal(Signal),
-    Failed(String),
-}
-
-impl Stopped {
-    fn because(error: impl Display) -> Self {
-        Stopped::Failed(error.to_string())
-    }
-}
 
 /// The signal that asks to end.
 static ENDED_BY: Mutex<Option<Signal>> = Mutex::new(None);
