@@ -391,14 +391,22 @@ impl Future for Resolving {
         Poll::Ready(match result {
             Ok(Ok(armed)) => match armed.take() {
                 Ok(armed) => {
-                    let guard = Guard::new(armed, acquiring.handle.clone());
-                    tracing::debug!(lock = guard.name(), ticket = guard.ticket(), token = guard.token(), "granted");
-                    Ok(guard)
+                    acquiring.observed.granted(&armed.shared);
+                    Ok(Guard::new(armed, acquiring.handle.clone()))
                 }
-                Err(lease) => Err(Failed::NotTaken(lease)),
+                Err(lease) => {
+                    acquiring.observed.failed(&acquiring.lock, "not_taken");
+                    Err(Failed::NotTaken(lease))
+                }
             },
-            Ok(Err(refusal)) => Err(Failed::NotGranted(refusal)),
-            Err(_) => Err(Fault::KeeperPanicked.into()),
+            Ok(Err(why)) => {
+                acquiring.observed.not_granted(&acquiring.lock, &why);
+                Err(Failed::NotGranted(why))
+            }
+            Err(_) => {
+                acquiring.observed.failed(&acquiring.lock, "fault");
+                Err(Fault::KeeperPanicked.into())
+            }
         })
     }
 }

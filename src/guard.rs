@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Fault, Lost, LostReason, ReleaseError};
-use crate::keeper::{Armed, Handle, Release, Shared};
+use crate::keeper::{Armed, Handle, Hold, Release, Shared};
 use crate::operation::Operation;
 
 /// Holds the lock until it is dropped or its lease is lost.
@@ -38,11 +38,18 @@ pub struct Guard {
     // Dropped before the handle: the release must be sent before the last handle ends the keeper.
     armed: Armed,
     handle: Arc<Handle>,
+    observed: Hold,
 }
 
 impl Guard {
     pub(crate) fn new(armed: Armed, handle: Arc<Handle>) -> Self {
-        Self { armed, handle }
+        let observed = Hold::new(&armed.shared);
+        Self { armed, handle, observed }
+    }
+
+    /// The `tracing` span of this hold.
+    pub(crate) fn span(&self) -> &tracing::Span {
+        &self.observed.span
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -174,8 +181,7 @@ impl Guard {
             let shared = self.armed.shared.clone();
             self.armed.disarm();
             shared.end(LostReason::Released);
-            let outcome = self.handle.release(shared.spec.name(), shared.id).await;
-            tracing::debug!(lock = &**shared.spec.name(), token = shared.token.get(), ?outcome, "released");
+            let outcome = self.handle.release(shared.clone()).await;
             held?;
             match outcome? {
                 Release::Released => Ok(()),

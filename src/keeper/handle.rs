@@ -11,8 +11,9 @@ use super::inbox::Outbox;
 use super::lock;
 use super::machine::{Command, Id, Mode, NotGranted, Page, Release, Renewal};
 use super::network::SetUp;
+use super::observe;
 use super::questions::Ask;
-use super::shared::Armed;
+use super::shared::{Armed, Shared};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::history::History;
@@ -72,6 +73,7 @@ pub(crate) struct Origin {
 
 /// The receiver of an acquire's results.
 pub(crate) struct Caller {
+    pub(crate) spec: Arc<Spec>,
     pub(crate) origin: Origin,
     pub(crate) queued: Option<oneshot::Sender<Ticket>>,
     pub(crate) resolved: oneshot::Sender<Result<Armed, NotGranted>>,
@@ -92,28 +94,6 @@ impl End {
 
     fn wait(&self, longest: Duration) {
         let _ = self.changed.wait_timeout_while(lock(&self.ended), longest, |ended| !*ended);
-    }
-}
-
-/// The keeper's log records. A subscriber's code could block the keeper, so the waker thread writes them.
-pub(crate) struct Notes {
-    wakers: Arc<Wakers>,
-    client: ClientId,
-}
-
-impl Notes {
-    pub(super) fn new(wakers: Arc<Wakers>, client: ClientId) -> Self {
-        Self { wakers, client }
-    }
-
-    pub(super) fn warn(&self, text: String) {
-        let client = self.client.clone();
-        self.wakers.say(move || tracing::warn!(%client, "{text}"));
-    }
-
-    pub(super) fn info(&self, text: String) {
-        let client = self.client.clone();
-        self.wakers.say(move || tracing::info!(%client, "{text}"));
     }
 }
 
@@ -179,8 +159,9 @@ impl Handle {
         self.send(Message::Command { lock: lock.clone(), command: Command::Automatic { id, on } })
     }
 
-    pub(crate) async fn release(&self, lock: &Arc<str>, id: Id) -> Result<Release, Fault> {
-        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Release { id, reply } }).await
+    pub(crate) async fn release(&self, lease: Arc<Shared>) -> Result<Release, Fault> {
+        let lock = lease.spec.name().clone();
+        self.ask(|reply| Message::Ask { lock, ask: Ask::Release { lease, reply: Some(reply) } }).await
     }
 
     /// This many waiters after the ticket `after`, and the holder.
@@ -243,11 +224,11 @@ impl Handle {
         let (resolved, result) = oneshot::channel();
         let (client, label, owner) = (self.client.clone(), about.label.clone(), about.owner.clone());
         let called = Time::now();
-        let caller =
-            Caller { origin: Origin { client, process: self.process, label, owner, called }, queued, resolved };
-        let lock = spec.name().clone();
+        let origin = Origin { client, process: self.process, label, owner, called };
+        let caller = Caller { spec: spec.clone(), origin, queued, resolved };
+        let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
         self.send(Message::Acquire { id, spec, about, mode, timeout, called, caller })?;
-        Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone() })
+        Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed })
     }
 
     #[cfg(feature = "__test-hooks")]
@@ -277,6 +258,7 @@ pub(crate) struct Acquiring {
     /// None once it was resolved.
     pub(crate) result: Option<oneshot::Receiver<Result<Armed, NotGranted>>>,
     pub(crate) handle: Arc<Handle>,
+    pub(crate) observed: observe::Wait,
 }
 
 impl Drop for Acquiring {
@@ -289,6 +271,9 @@ impl Drop for Acquiring {
             let _ = self
                 .handle
                 .send(Message::Command { lock: self.lock.clone(), command: Command::Abandon { id: self.id } });
+        }
+        if !self.handle.is_forked() {
+            self.observed.failed(&self.lock, "abandoned");
         }
     }
 }

@@ -44,7 +44,7 @@
 //! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12), and for an extended
 //! lease as often as for any other, because a renewal shows whether the server still knows the lease. A lease that cannot be
 //! renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on this thread: the
-//! waker thread calls their wakers and their `tracing` subscribers (`wakers.rs`).
+//! waker thread calls their wakers, subscribers of `tracing` and recorders of `metrics` (`wakers.rs`, `observe.rs`).
 //!
 //! **Releasing.** A place, a lease or a grant that its caller has given up becomes a *pending release*, which the keeper
 //! repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is released.
@@ -60,6 +60,7 @@ mod handle;
 mod inbox;
 mod machine;
 mod network;
+mod observe;
 mod questions;
 mod routes;
 mod shared;
@@ -76,9 +77,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
+pub(crate) use handle::{Acquiring, Caller, Handle, Message};
 pub(crate) use inbox::Outbox;
 pub(crate) use machine::{Command, Mode, NotGranted, Release, Renewal};
+pub(crate) use observe::Hold;
 pub(crate) use shared::{Armed, Shared};
 
 use self::handle::End;
@@ -115,16 +117,16 @@ pub(crate) struct Start {
 /// Starts the thread. It ends when the last handle is dropped and all pending releases are answered.
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
+    observe::describe();
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
     let (messages, inbox) = inbox().map_err(thread_error)?;
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
-    let notes = Notes::new(wakers.clone(), client.clone());
     let thread = {
         let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
             let leases = Leases::default();
-            let run = || Keeper::new(start, messages, wakers, leases.clone(), end.clone(), notes).run(inbox);
+            let run = || Keeper::new(start, messages, wakers, leases.clone(), end.clone()).run(inbox);
             // A panic here must not leave a holder believing in a lease that is not renewed any more. Waiting callers
             // see their channels closed.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -155,7 +157,6 @@ struct Keeper {
     /// Which server serves each lock.
     routes: Routes,
     network: Network,
-    notes: Notes,
     /// One machine for each slot that this client has used: a single one, unless the server is a cluster.
     machines: BTreeMap<Slot, Machine>,
     /// When each machine wants to check the clock again, if it does.
@@ -179,14 +180,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(
-        start: Start,
-        messages: Outbox<Message>,
-        wakers: Arc<Wakers>,
-        leases: Leases,
-        end: Arc<End>,
-        notes: Notes,
-    ) -> Self {
+    fn new(start: Start, messages: Outbox<Message>, wakers: Arc<Wakers>, leases: Leases, end: Arc<End>) -> Self {
         let (client, prefix) = (start.client, start.prefix);
         Self {
             routes: Routes::new(
@@ -198,7 +192,6 @@ impl Keeper {
                 start.first.is_some(),
             ),
             network: Network::new(start.target, messages.clone()),
-            notes,
             client,
             prefix,
             first: start.first,
@@ -297,8 +290,7 @@ impl Keeper {
                         let _ = first.send(result);
                     }
                 }
-                routes::Effect::Note { warning: true, text } => self.notes.warn(text),
-                routes::Effect::Note { warning: false, text } => self.notes.info(text),
+                routes::Effect::Note(note) => observe::note(&self.wakers, &self.client, note),
                 effect => self.network.carry_out(effect),
             }
         }
@@ -400,14 +392,14 @@ impl Keeper {
             }
             Effect::Patience(patience) => self.routes.handle(Time::now(), routes::Event::Patience { slot, patience }),
             Effect::Reconnect => self.routes.handle(Time::now(), routes::Event::GiveUp { slot }),
-            Effect::Queued { id, ticket } => {
-                if let Some(queued) = self.callers.get_mut(&id).and_then(|caller| caller.queued.take()) {
-                    let _ = queued.send(ticket);
-                }
+            Effect::Queued { id, ticket, rank } => {
+                let Some(caller) = self.callers.get_mut(&id) else { return };
+                observe::queued(&self.wakers, &caller.spec, ticket, rank);
+                caller.queued.take().map(|queued| queued.send(ticket));
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
                 let wakers = self.wakers.clone();
-                let Some(Caller { origin, queued, resolved }) = self.callers.remove(&id) else {
+                let Some(Caller { origin, queued, resolved, .. }) = self.callers.remove(&id) else {
                     // No caller is left to take it.
                     return self.feed(slot, Event::Command(Command::Release { question: None, id }));
                 };
@@ -421,7 +413,9 @@ impl Keeper {
                     let _ = caller.resolved.send(Err(why));
                 }
             }
-            Effect::Prolonged { id, deadline } => self.with_lease(id, |shared| shared.prolong(deadline)),
+            Effect::Prolonged { id, deadline, every } => {
+                self.with_lease(id, |shared| shared.prolong(deadline, every));
+            }
             Effect::Lost { id, reason, deadline } => self.with_lease(id, |shared| shared.lose(reason, deadline)),
             Effect::Forgotten { id } => drop(lock(&self.leases).remove(&id)),
             Effect::CheckTaken { id } => {

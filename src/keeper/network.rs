@@ -92,7 +92,7 @@ impl Network {
                 }
             }
             Effect::Drop { line } => drop(self.wires.remove(&line)),
-            Effect::Tell { .. } | Effect::First(_) | Effect::Note { .. } => {}
+            Effect::Tell { .. } | Effect::First(_) | Effect::Note(_) => {}
         }
     }
 

@@ -13,7 +13,9 @@ use tokio::sync::futures::Notified;
 
 use super::handle::{Message, Origin};
 use super::inbox::Outbox;
-use super::machine::{Command, Id};
+use super::machine::Id;
+use super::observe;
+use super::questions::Ask;
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
 use crate::options::Spec;
@@ -74,11 +76,14 @@ impl Shared {
         }
     }
 
-    pub(crate) fn prolong(&self, deadline: Time) {
+    /// `every`: how often it is renewed, unless by hand.
+    pub(super) fn prolong(&self, deadline: Time, every: Option<Duration>) {
         if self.lost.get().is_none() {
             self.deadline.fetch_max(deadline.0, Ordering::Release);
-            self.renewed_at.store(Time::now().0, Ordering::Relaxed);
+            let now = Time::now();
+            let before = Time(self.renewed_at.swap(now.0, Ordering::Relaxed));
             self.renewed.notify_waiters();
+            observe::renewed(self, every.map(|every| now.since(before).saturating_sub(every)));
         }
     }
 
@@ -93,11 +98,10 @@ impl Shared {
         if self.lost.set(reason.clone()).is_err() {
             return;
         }
-        // The caller has asked for this and needs no log record. Other losses are logged before the caller hears of
-        // them.
-        if !matches!(reason, LostReason::Released | LostReason::Closed) {
-            let Lost { name, token, reason } = self.lost_with(reason);
-            self.wakers.say(move || tracing::warn!(lock = &*name, token, %reason, "lease lost"));
+        // A loss is recorded before the caller hears of it.
+        match reason {
+            LostReason::Released => observe::given_back(self),
+            reason => observe::ended(self, reason),
         }
         self.ended.notify_waiters();
         self.renewed.notify_waiters();
@@ -110,6 +114,11 @@ impl Shared {
 
     fn take(&self) -> bool {
         self.taken.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// How long it has been held. None if no caller has taken it.
+    pub(super) fn held(&self) -> Option<Duration> {
+        (self.taken.load(Ordering::Acquire) == TAKEN).then(|| Time::now().since(self.granted.0))
     }
 
     pub(crate) fn lost_with(&self, reason: LostReason) -> Lost {
@@ -236,8 +245,8 @@ impl Drop for Armed {
     fn drop(&mut self) {
         if self.armed && !self.shared.is_forked() {
             self.shared.end(LostReason::Released);
-            let (lock, id) = (self.shared.spec.name().clone(), self.shared.id);
-            let _ = self.messages.send(Message::Command { lock, command: Command::Release { question: None, id } });
+            let (lock, lease) = (self.shared.spec.name().clone(), self.shared.clone());
+            let _ = self.messages.send(Message::Ask { lock, ask: Ask::Release { lease, reply: None } });
         }
     }
 }
@@ -270,10 +279,10 @@ mod tests {
     fn what_is_lost_is_not_renewed() {
         let later = |seconds| Time::now() + Duration::from_secs(seconds);
         let shared = lease_until(later(60));
-        shared.prolong(later(120));
+        shared.prolong(later(120), None);
         assert!(shared.remaining() > Duration::from_secs(60));
         shared.end(LostReason::Ended);
-        shared.prolong(later(180));
+        shared.prolong(later(180), None);
         assert!(shared.remaining().is_zero(), "{:?}", shared.remaining());
         shared.check().unwrap_err();
     }

@@ -22,9 +22,11 @@ pub(crate) use reply::{
     AcquireVerdict, BreakVerdict, Common, HeartbeatVerdict, Inspected, OwnLease, ReleaseVerdict, RenewVerdict, Reply,
     Value, Verdict,
 };
+#[cfg(any(test, feature = "__test-hooks", feature = "cli"))]
+pub(crate) use request::Verb;
 pub(crate) use request::{
     About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
-    ReleaseRequest, RenewRequest, Request, Verb,
+    ReleaseRequest, RenewRequest, Request,
 };
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;

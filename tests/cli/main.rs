@@ -7,6 +7,7 @@
 mod descendants;
 mod doctor;
 mod events;
+mod examples;
 mod exporter;
 mod give_back;
 mod grants;
@@ -26,3 +27,4 @@ mod status;
 mod terminal;
 mod unread_output;
 mod wait_display;
+mod watch;

@@ -1,7 +1,6 @@
 //! The command line as a whole. Each subcommand's arguments and their help are in the module of that subcommand.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
 use clap::error::ErrorKind;
@@ -10,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatc
 
 use crate::look::{breaking, list, status, wait};
 use crate::run::hold;
-use crate::{connect, doctor, duration, exporter, local, run};
+use crate::{connect, doctor, exporter, local, run, watch};
 
 const TEMPLATE: &str = "\
 {about-with-newline}
@@ -69,6 +68,8 @@ pub(crate) enum Task {
     Break(breaking::Args),
     /// Look for what harms locks at the servers, and say what mends it
     Doctor(doctor::Args),
+    /// Watch locks, holders and queues on the whole screen
+    Watch(watch::Args),
     /// Serve metrics of locks to Prometheus
     Exporter(exporter::Args),
     /// The private server that --local uses
@@ -138,12 +139,4 @@ impl Cli {
 
 fn on_the_line(matches: &ArgMatches, id: &str) -> bool {
     matches!(matches.try_contains_id(id), Ok(true)) && matches.value_source(id) == Some(ValueSource::CommandLine)
-}
-
-/// A value of an option: how long to wait.
-pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
-    const DAYS: u64 = 366;
-    let at_most = Duration::from_secs(DAYS * 24 * 3600);
-    duration::any(text)
-        .and_then(|time| if time > at_most { Err(format!("must be at most {DAYS} days")) } else { Ok(time) })
 }

@@ -14,6 +14,13 @@ pub(crate) fn positive(text: &str) -> Result<Duration, String> {
     any(text).and_then(|time| if time.is_zero() { Err("must be more than zero".to_owned()) } else { Ok(time) })
 }
 
+/// A value of an option: how long to wait.
+pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
+    const DAYS: u64 = 366;
+    let at_most = Duration::from_secs(DAYS * 24 * 3600);
+    any(text).and_then(|time| if time > at_most { Err(format!("must be at most {DAYS} days")) } else { Ok(time) })
+}
+
 /// A duration for people, as exact as they can use it: `1m 5s`, `12s`, `850ms`, `1.2ms`, `85µs`.
 pub(crate) fn shown(span: Duration) -> String {
     let us = span.as_micros();

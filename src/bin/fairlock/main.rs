@@ -29,11 +29,13 @@ mod survey;
 mod text;
 mod tips;
 mod warnings;
+mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Cli, Task};
-use exit::OWN_FAILURE;
+use exit::{Failure, OWN_FAILURE};
 use look::{breaking, list, status, wait};
 use shim::stage;
 
@@ -43,6 +45,15 @@ fn main() -> ExitCode {
     code
 }
 
+/// The words are the process id of the script, then those that `fairlock hold --fd` was called with.
+fn hold_for_a_script(mut words: impl Iterator<Item = OsString>) -> Result<u8, Failure> {
+    let script = words.next();
+    match Cli::of(std::iter::once("fairlock".into()).chain(words)) {
+        Ok(Cli { server, task: Task::Hold(args), .. }) => run::hold::keep_for(script, &server, &args),
+        _ => Err(Failure::own("not called by fairlock")),
+    }
+}
+
 fn become_what_is_asked_for() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if let Some(word) = words.next() {
@@ -50,7 +61,7 @@ fn become_what_is_asked_for() -> ExitCode {
         match word.to_str() {
             Some(shim::protocol::SHIM_WORD) => return shim::main(words),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
-            Some(run::hold::WORD) => return run::hold::main(words),
+            Some(run::hold::WORD) => return exit::with(hold_for_a_script(words)),
             Some(local::server::WORD) => return local::server::main(words),
             _ => {}
         }
@@ -79,6 +90,7 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::Wait(args) => wait::wait(&cli.server, &args),
         Task::Break(args) => breaking::break_lease(&cli.server, &args),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Watch(args) => watch::watch(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
     };

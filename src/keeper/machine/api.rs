@@ -128,6 +128,8 @@ pub(crate) enum Effect {
     Queued {
         id: Id,
         ticket: Ticket,
+        /// How many are before it, if the server said so.
+        rank: Option<u64>,
     },
     Granted {
         id: Id,
@@ -143,6 +145,8 @@ pub(crate) enum Effect {
     Prolonged {
         id: Id,
         deadline: Time,
+        /// How often it is renewed, unless by hand.
+        every: Option<Duration>,
     },
     /// A lease was declared lost. It may last until the deadline, for which its holder can finish.
     Lost {

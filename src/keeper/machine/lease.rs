@@ -184,7 +184,7 @@ impl LockState {
         let deadline = term.deadline();
         if deadline > lease.deadline() {
             lease.term = term;
-            core.effects.push(Effect::Prolonged { id, deadline });
+            core.effects.push(Effect::Prolonged { id, deadline, every: lease.renew_every });
         }
         let deadline = lease.deadline();
         let (questions, open) =

@@ -280,7 +280,7 @@ impl LockState {
         let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.mode != Mode::Try) else { return };
         waiter.ticket = Some(ticket);
         if !std::mem::replace(&mut waiter.announced, true) {
-            core.effects.push(Effect::Queued { id, ticket });
+            core.effects.push(Effect::Queued { id, ticket, rank: waiter.rank });
         }
     }
 

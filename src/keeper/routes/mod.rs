@@ -42,6 +42,7 @@ use self::replicas::Question;
 use self::search::Search;
 use self::slots::Route;
 use super::machine::{self, RequestId};
+use super::observe::Note;
 use super::timers::Timers;
 use crate::clock::Time;
 use crate::error::ConnectError;
@@ -228,11 +229,7 @@ pub(crate) enum Effect {
     },
     /// The outcome of the first attempt to connect.
     First(Result<(), ConnectError>),
-    /// A message for people.
-    Note {
-        warning: bool,
-        text: String,
-    },
+    Note(Note),
 }
 
 /// A server: the only one, or a node of a cluster.
@@ -399,8 +396,8 @@ impl Routes {
         self.effects.push(Effect::Tell { slot, event });
     }
 
-    fn note(&mut self, warning: bool, text: String) {
-        self.effects.push(Effect::Note { warning, text });
+    fn note(&mut self, note: Note) {
+        self.effects.push(Effect::Note(note));
     }
 
     /// At once, then after 10 ms, doubled up to 640 ms, half of it random, but never more than a quarter of the

@@ -9,6 +9,7 @@ use super::{Effect, Facts, Line, Peer, Routes, Shape, Timer, patience_after};
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::ANSWER_TIMEOUT;
+use crate::keeper::observe::Note;
 use crate::server::{Node, Previous, Slot};
 
 /// The purpose of a line.
@@ -197,9 +198,9 @@ impl Routes {
             asking: Asking::default(),
         });
         if again {
-            self.note(false, "connected again".into());
+            self.note(Note::ConnectedAgain);
         } else if let Some(warning) = facts.warning {
-            self.note(true, warning);
+            self.note(Note::Warning(warning));
         }
         self.first_connected();
         self.open_all(now, &peer);
@@ -256,7 +257,7 @@ impl Routes {
             State::Up(up) => up,
             other => return link.state = other,
         };
-        self.note(true, format!("the connection was lost, connecting again ({cause})"));
+        self.note(Note::ConnectionLost { cause: cause.clone() });
         self.drop_line(up.line);
         self.end_questions(peer, &up.asking);
         self.close_all(peer, cause);

@@ -270,7 +270,7 @@ impl Client {
                 self.unlink();
                 self.connect(now);
             }
-            Effect::Queued { id, ticket } => {
+            Effect::Queued { id, ticket, .. } => {
                 if let Some(acquire) = self.acquires.get_mut(&id) {
                     if acquire.ticket.replace(ticket.get()).is_some() {
                         return Err(format!("{}.{id} was told two tickets", self.name));
@@ -309,7 +309,7 @@ impl Client {
                 self.resolve(id)?;
                 self.acquires.remove(&id);
             }
-            Effect::Prolonged { id, deadline } => {
+            Effect::Prolonged { id, deadline, .. } => {
                 if let Some(guard) = self.guards.get_mut(&id) {
                     if guard.spec.replicas > 0 && !self.replicated {
                         return Err(format!("{}.{id} is prolonged, and replicas do not know", self.name));

@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -27,7 +27,6 @@ use rustix::process::Pid;
 use super::events::Event;
 use super::setting::{Granted, Setting};
 use super::{holding, request, warning};
-use crate::args::{Cli, Task};
 use crate::exit::{self, Failure, LOST, say};
 use crate::process::signals;
 use crate::{connect, output, warnings};
@@ -131,16 +130,11 @@ fn start_keeper(fd: u32) -> Result<u8, Failure> {
     Ok(code.unwrap_or_else(|| status.signal().map_or(exit::OWN_FAILURE, exit::by_signal)))
 }
 
-/// The keeper's process.
-pub(crate) fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
-    let script = words.next().and_then(|word| word.to_str()?.parse().ok()).and_then(Pid::from_raw);
+/// The keeper's process; `script` is the process id of the script, in words.
+pub(crate) fn keep_for(script: Option<OsString>, server: &connect::Args, args: &Args) -> Result<u8, Failure> {
+    let script = script.and_then(|word| word.to_str()?.parse().ok()).and_then(Pid::from_raw);
     warnings::show();
-    exit::with(match Cli::of(std::iter::once("fairlock".into()).chain(words)) {
-        Ok(Cli { server, task: Task::Hold(args), .. }) => {
-            Script::of(script).and_then(|script| keep(&server, &args, Some(script)))
-        }
-        _ => Err(Failure::own("not called by fairlock")),
-    })
+    Script::of(script).and_then(|script| keep(server, args, Some(script)))
 }
 
 /// Holds the locks until the stdin ends, or for a script until it has closed its descriptor.

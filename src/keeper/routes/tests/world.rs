@@ -217,7 +217,7 @@ impl World {
                 self.attempts.remove(&line);
             }
             Effect::Tell { slot, event } => self.hear(slot, event),
-            Effect::Beside { .. } | Effect::Replicas { .. } | Effect::First(_) | Effect::Note { .. } => {}
+            Effect::Beside { .. } | Effect::Replicas { .. } | Effect::First(_) | Effect::Note(_) => {}
         }
     }
 

@@ -21,7 +21,7 @@ fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
     assert_eq!((asked, liveness, left), (seconds(30.0), seconds(10.0), seconds(19.849)));
     answer(&mut machine, 10.5, request, lease(Word::Renewed, spec.lease));
     let prolonged =
-        |effect: &Effect| matches!(effect, Effect::Prolonged { id: Id(1), deadline } if *deadline == at(39.849));
+        |effect: &Effect| matches!(effect, Effect::Prolonged { id: Id(1), deadline, .. } if *deadline == at(39.849));
     assert!(machine.effects(at(10.5)).iter().any(prolonged));
     assert_eq!(machine.next_due(), Some(at(20.0)));
 }

@@ -29,7 +29,9 @@ fn securing(options: LockOptions) -> (Machine, RequestId, Duration) {
     assert!(granted(&effects).is_none(), "{effects:?}");
     // Should the lease run out meanwhile, the token is its place in the queue.
     assert!(
-        effects.iter().any(|effect| matches!(effect, Effect::Queued { id: Id(1), ticket: place } if place.get() == 7)),
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Queued { id: Id(1), ticket: place, .. } if place.get() == 7)),
         "{effects:?}"
     );
     let [(request, 2, within)] = asked(&effects)[..] else { panic!("{effects:?}") };
