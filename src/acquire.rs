@@ -16,7 +16,7 @@ use crate::guard::{Guard, Held};
 use crate::keeper::{Acquiring, Handle, Mode, Refusal};
 use crate::operation::Operation;
 use crate::options::{Spec, check_text, in_bounds};
-use crate::protocol::{About, random_name};
+use crate::protocol::About;
 use crate::wakers::poll;
 
 /// The settings of every kind of acquire.
@@ -38,7 +38,7 @@ impl Plan {
     fn start(&self, mode: Mode) -> Result<Acquiring, Failed> {
         check_text("the label", &self.label)?;
         check_text("the owner", &self.owner)?;
-        let secret = random_name().into();
+        let secret = self.handle.names.next().into();
         let about = About { secret, label: self.label.clone(), owner: self.owner.clone() };
         // Without time to wait it is a try, which waits only for the answer.
         let (mode, timeout) = match (mode, self.timeout) {

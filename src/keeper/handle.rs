@@ -15,9 +15,10 @@ use super::questions::Ask;
 use super::shared::Armed;
 use crate::clock::Time;
 use crate::error::Fault;
+use crate::fork::Origin;
 use crate::inspect::BreakOutcome;
 use crate::options::Spec;
-use crate::protocol::{About, LockKeys};
+use crate::protocol::{About, LockKeys, Names};
 use crate::wakers::Wakers;
 
 /// How long the last handle waits for pending releases.
@@ -112,8 +113,10 @@ pub(crate) struct Handle {
     client: Arc<str>,
     pub(crate) prefix: Arc<str>,
     keeper: ThreadId,
-    process: u32,
+    origin: Origin,
     next: AtomicU64,
+    /// For the secrets of acquires.
+    pub(crate) names: Names,
     end: Arc<End>,
 }
 
@@ -130,10 +133,11 @@ impl Handle {
         client: Arc<str>,
         prefix: Arc<str>,
         keeper: ThreadId,
+        origin: Origin,
         end: Arc<End>,
     ) -> Self {
-        let (process, next) = (std::process::id(), AtomicU64::new(1));
-        Self { messages, wakers, client, prefix, keeper, process, next, end }
+        let (next, names) = (AtomicU64::new(1), Names::default());
+        Self { messages, wakers, client, prefix, keeper, origin, next, names, end }
     }
 
     pub(crate) fn client_id(&self) -> &Arc<str> {
@@ -141,7 +145,7 @@ impl Handle {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        self.origin.is_forked()
     }
 
     pub(crate) fn send(&self, message: Message) -> Result<(), Fault> {

@@ -23,7 +23,7 @@
 //! In a machine each lock has a state of its own, which owns its waiters, leases and pending releases
 //! (`machine/lock.rs`); the phases of a waiter are a table in `machine/waiter.rs`.
 //!
-//! **The thread.** The keeper is a plain thread that sleeps in `poll`. In each round it takes in what sockets and handles
+//! **The thread.** The keeper is a plain thread that sleeps in `epoll`, or `poll` (`sleep/`). In each round it takes in what sockets and handles
 //! have sent, in the order of each, then the timers that are due; it carries out the effects; and it writes with one
 //! system call for each server. Everything that blocks (name look-ups, connecting, logging in) is done on short-lived
 //! threads, which end by a deadline and send their result. A message wakes the keeper only if it sleeps (`inbox.rs`).
@@ -62,13 +62,13 @@ mod network;
 mod questions;
 mod routes;
 mod shared;
+mod sleep;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
 mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::AsFd as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -86,8 +86,10 @@ use self::machine::{Effect, Event, Id, Machine, QuestionId};
 use self::network::{Network, SetUp};
 use self::questions::Questions;
 use self::routes::Routes;
+use self::sleep::{Lookout, lookout};
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
+use crate::fork::Origin;
 use crate::server::{Slot, Target};
 use crate::wakers::Wakers;
 
@@ -114,15 +116,16 @@ pub(crate) struct Start {
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
-    let (messages, inbox) = inbox().map_err(thread_error)?;
+    let (bell, lookout) = lookout().map_err(thread_error)?;
+    let (messages, inbox) = inbox(bell);
+    let origin = Origin::here().map_err(thread_error)?;
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
-    let notes = Notes::new(wakers.clone(), client.clone());
     let thread = {
-        let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
+        let (messages, wakers, origin, end) = (messages.clone(), wakers.clone(), origin.clone(), end.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
             let leases = Leases::default();
-            let run = || Keeper::new(start, messages, wakers, leases.clone(), end.clone(), notes).run(inbox);
+            let run = || Keeper::new(start, lookout, messages, wakers, leases.clone(), origin, end.clone()).run(inbox);
             // A panic here must not leave a holder believing in a lease that is not renewed any more. Waiting callers
             // see their channels closed.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -134,7 +137,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
         })
     };
     let keeper = thread.map_err(thread_error)?.thread().id();
-    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, end)))
+    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, origin, end)))
 }
 
 /// How long the loop sleeps if nothing happens.
@@ -170,7 +173,7 @@ struct Keeper {
     end: Arc<End>,
     closed: bool,
     ending: bool,
-    process: u32,
+    origin: Origin,
     /// The first attempt to connect failed.
     unwanted: bool,
 }
@@ -178,24 +181,26 @@ struct Keeper {
 impl Keeper {
     fn new(
         start: Start,
+        lookout: Lookout,
         messages: Outbox<Message>,
         wakers: Arc<Wakers>,
         leases: Leases,
+        origin: Origin,
         end: Arc<End>,
-        notes: Notes,
     ) -> Self {
         let (client, prefix) = (start.client, start.prefix);
+        let network = Network::new(start.target, lookout, messages.clone());
         Self {
             routes: Routes::new(
                 Time::now(),
-                Network::shape(&start.target),
+                network.shape(),
                 client.clone(),
                 prefix.clone(),
                 fastrand::u64(..),
                 start.first.is_some(),
             ),
-            network: Network::new(start.target, messages.clone()),
-            notes,
+            network,
+            notes: Notes::new(wakers.clone(), client.clone()),
             client,
             prefix,
             first: start.first,
@@ -210,7 +215,7 @@ impl Keeper {
             end,
             closed: false,
             ending: false,
-            process: std::process::id(),
+            origin,
             unwanted: false,
         }
     }
@@ -224,8 +229,8 @@ impl Keeper {
             }
             let due = self.due.first().map(|&(due, _)| due).into_iter().chain(self.routes.next_due()).min();
             let longest = if inbox.fall_asleep() { nap(Time::now(), due) } else { Duration::ZERO };
-            let rung = self.network.sleep(inbox.as_fd(), longest);
-            inbox.wake_up(rung);
+            self.network.sleep(longest);
+            inbox.wake_up();
             self.hear();
             for message in std::iter::from_fn(|| inbox.next()).take(BATCH) {
                 self.message(message);
@@ -398,7 +403,7 @@ impl Keeper {
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
                 let wakers = self.wakers.clone();
-                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.process, wakers));
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.origin.clone(), wakers));
                 lock(&self.leases).insert(id, shared.clone());
                 // No caller is left to take it: dropping it releases it.
                 let armed = Armed::new(shared, self.messages.clone());

@@ -16,6 +16,7 @@ use super::inbox::Outbox;
 use super::machine::{Command, Id};
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
+use crate::fork::Origin;
 use crate::options::Spec;
 use crate::wakers::{Wakers, poll};
 
@@ -26,7 +27,7 @@ pub(crate) struct Shared {
     pub(crate) id: Id,
     pub(crate) token: u64,
     pub(crate) ticket: u64,
-    process: u32,
+    origin: Origin,
     deadline: AtomicU64,
     taken: AtomicU8,
     lost: OnceLock<LostReason>,
@@ -42,14 +43,14 @@ const TAKEN: u8 = 1;
 const RECLAIMED: u8 = 2;
 
 impl Shared {
-    /// `process`: the keeper's.
+    /// `origin`: the keeper's.
     pub(crate) fn new(
         spec: Arc<Spec>,
         id: Id,
         token: u64,
         ticket: u64,
         deadline: Time,
-        process: u32,
+        origin: Origin,
         wakers: Arc<Wakers>,
     ) -> Self {
         Self {
@@ -57,7 +58,7 @@ impl Shared {
             id,
             token,
             ticket,
-            process,
+            origin,
             deadline: AtomicU64::new(deadline.0),
             taken: AtomicU8::new(WAITING),
             lost: OnceLock::new(),
@@ -107,7 +108,7 @@ impl Shared {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        self.origin.is_forked()
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -222,7 +223,7 @@ mod tests {
 
     fn lease_until(deadline: Time) -> Shared {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
-        Shared::new(spec, 1, 7, 6, deadline, std::process::id(), Wakers::of_this_process().unwrap())
+        Shared::new(spec, 1, 7, 6, deadline, Origin::here().unwrap(), Wakers::of_this_process().unwrap())
     }
 
     // If the machine was suspended, or the keeper did not run.

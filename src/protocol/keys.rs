@@ -22,19 +22,6 @@ impl LockKeys {
     }
 }
 
-/// A unique name that cannot be guessed: 122 random bits. The server keeps it many times over, so it is short.
-pub(crate) fn random_name() -> String {
-    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    const LENGTH: usize = 22; // 62 to the power of 22 is more than 2 to the power of 128
-    let mut rest = uuid::Uuid::new_v4().as_u128();
-    let mut name = String::with_capacity(LENGTH);
-    for _ in 0..LENGTH {
-        name.push(char::from(DIGITS[(rest % 62) as usize]));
-        rest /= 62;
-    }
-    name
-}
-
 /// A waiter's or holder's id on the wire: `CLIENT.N`.
 pub(crate) fn wire_id(client: &str, id: u64) -> String {
     format!("{client}.{id}")
@@ -58,13 +45,6 @@ mod tests {
         for other in ["fairlock:{x}:lock", "pre:{x}:waiters", "pre:x:lock", ""] {
             assert_eq!(LockKeys::of_lock("pre", other), None, "{other:?}");
         }
-    }
-
-    #[test]
-    fn random_names_differ_and_can_be_part_of_an_id() {
-        let names: std::collections::HashSet<String> = (0..1000).map(|_| random_name()).collect();
-        assert_eq!(names.len(), 1000);
-        assert!(names.iter().all(|name| name.len() == 22 && name.chars().all(|c| c.is_ascii_alphanumeric())));
     }
 
     #[test]

@@ -5,13 +5,15 @@ mod failure;
 mod keys;
 #[cfg(test)]
 mod lint;
+mod names;
 mod push;
 mod reply;
 mod request;
 mod scripts;
 
 pub(crate) use failure::Failure;
-pub(crate) use keys::{LockKeys, is_of, random_name, wire_id};
+pub(crate) use keys::{LockKeys, is_of, wire_id};
+pub(crate) use names::{Names, random_name};
 pub(crate) use push::{Push, PushKind};
 #[cfg(test)]
 pub(crate) use reply::Plain;
