@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas bench-timeline demo
+.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl test-python pictures soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -11,7 +11,8 @@ help:
 	@echo "make test-all    all of the above, longer failover runs of Sentinel and Cluster, and test-matrix"
 	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and at Sentinel and Cluster;"
 	@echo "                 some of them: make test-matrix ROWS='valkey-9 least'"
-	@echo "make test-acl    the tests, every client with exactly the rights that the README lists"
+	@echo "make test-acl    the tests, every client with exactly the rights that docs/guide.md lists"
+	@echo "make test-python the Python client of docs/protocol.md in one queue with Rust processes, under faults"
 	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000;"
 	@echo "                 or processes under all faults at random, judged at the end: make soak MINUTES=60;"
 	@echo "                 or under failovers and moves of slots too: make soak MINUTES=60 AT=sentinels, or AT=cluster"
@@ -21,6 +22,7 @@ help:
 	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make fuzz        feeds random bytes to every parser, with a nightly compiler: make fuzz SECONDS=600"
 	@echo "make scripts     writes the scripts as they are sent to lua/rendered; make lint-lua: luacheck on them"
+	@echo "make pictures    draws docs/pictures/*.svg from the texts beside them"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
 	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
 	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas;"
@@ -53,6 +55,10 @@ test-matrix:
 
 test-acl:
 	./scripts/test-matrix.sh least
+
+# It makes a virtual environment under target/, and says so if there is no python3.
+test-python:
+	$(with_redis) cargo test --features cli --test histories python:: -- --ignored --nocapture
 
 soak: STEPS ?= 2000000
 soak:
@@ -89,6 +95,9 @@ fuzz:
 
 deny:
 	./scripts/deny.sh
+
+pictures:
+	./scripts/pictures.sh
 
 # The scripts as they are sent, for other languages: lua/rendered. A test compares.
 scripts:

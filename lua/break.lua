@@ -14,7 +14,8 @@ local found, joining = call('HGET', lock, ''), false
 local client, word, told = '', 'unknown', {'left_us', 0}
 if holder ~= '' and holder_token == their_token then
   word, told = 'told', {'left_us', holder_end - now}
-  local entry = cmsgpack.unpack(call('HGET', lock, holder))
+  ended_how, ended_entry = 'broken', call('HGET', lock, holder)
+  local entry = cmsgpack.unpack(ended_entry)
   messages[1] = {entry, 'break', holder, holder_token, holder_ticket, holder_end - now}
   -- In a recovery a lease can be re-asserted if no newer token is known. A lease that was broken must not be.
   token = max(token, their_token + 1)

@@ -2,7 +2,7 @@
 # Runs the tests that start servers once per row, and ends with a table. Usage: test-matrix.sh [ROW…]; all rows without one.
 #
 #   redis-6.0 redis-7.0 redis-8.0 valkey-8.1 valkey-9    on that server (scripts/fetch-servers.sh)
-#   least                                                every client with exactly the rights that the README lists
+#   least                                                every client with exactly the rights that docs/guide.md lists
 #   sentinel cluster                                     every server behind sentinels, or as a cluster
 #
 # A row can combine two: redis-6.0+cluster. TESTS names binaries of tests, or files in them as in `api::leases`, where not all

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use futures_util::FutureExt;
 
 use crate::blocking::block_on;
 use crate::cancel::{Cancelled, Canceller};
-use crate::error::{AcquireError, Fault, InvalidOption, ReleaseError, RunError, TryAcquireError};
-use crate::guard::{Guard, Held};
+use crate::error::{AcquireError, Fault, InvalidOption, TryAcquireError};
+use crate::guard::Guard;
 use crate::keeper::{Acquiring, Handle, Mode, Refusal};
 use crate::operation::Operation;
 use crate::options::{Spec, check_text, in_bounds};
@@ -21,7 +21,7 @@ use crate::wakers::poll;
 
 /// The settings of every kind of acquire.
 #[derive(Clone)]
-struct Plan {
+pub(crate) struct Plan {
     handle: Arc<Handle>,
     spec: Arc<Spec>,
     label: Arc<str>,
@@ -31,8 +31,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(handle: Arc<Handle>, spec: Arc<Spec>, label: Arc<str>) -> Self {
-        Self { handle, spec, label, owner: "".into(), timeout: None, canceller: None }
+    pub(crate) fn new(handle: Arc<Handle>, spec: Arc<Spec>, label: Arc<str>, owner: Arc<str>) -> Self {
+        Self { handle, spec, label, owner, timeout: None, canceller: None }
     }
 
     fn start(&self, mode: Mode) -> Result<Acquiring, Failed> {
@@ -131,18 +131,19 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
 macro_rules! builder {
     ($name:ident, $mode:ident) => {
         impl $name {
-            pub(crate) fn new(handle: Arc<Handle>, spec: Arc<Spec>, label: Arc<str>) -> Self {
-                Self { attempt: Attempt::new(Plan::new(handle, spec, label), Mode::$mode) }
+            pub(crate) fn new(plan: Plan) -> Self {
+                Self { attempt: Attempt::new(plan, Mode::$mode) }
             }
 
             /// The label that others see in [`inspect`](crate::Lock::inspect): at most 4096 bytes (default: the
-            /// client's [label](crate::ClientBuilder::label)).
+            /// lock's [label](crate::LockOptions::label), else the client's).
             pub fn label(mut self, label: impl Into<String>) -> Self {
                 self.attempt.plan.label = label.into().into();
                 self
             }
 
-            /// The owner that others see, for whom the acquire is made: at most 4096 bytes (default empty).
+            /// The owner that others see, for whom the acquire is made: at most 4096 bytes (default: the lock's
+            /// [owner](crate::LockOptions::owner), else empty).
             pub fn owner(mut self, owner: impl Into<String>) -> Self {
                 self.attempt.plan.owner = owner.into().into();
                 self
@@ -285,40 +286,6 @@ impl Acquire {
     pub fn blocking(self) -> Result<Guard, AcquireError> {
         Ok(self.attempt.blocking()?)
     }
-
-    /// Acquires the lock, runs the job while holding it, and releases it, see [`Lock::run`](crate::Lock::run).
-    ///
-    /// # Errors
-    /// [`RunError::Acquire`] if the lock was not acquired, [`RunError::Lost`] if the lease was lost, even if the job
-    /// ended after that.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the job is dropped and the lock is released.
-    pub fn run<F, Fut, T>(self, job: F) -> Operation<impl Future<Output = Result<T, RunError>> + use<F, Fut, T>>
-    where
-        F: FnOnce(Held) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        Operation::of_others(async move {
-            let guard = self.await?;
-            let value = {
-                let mut lost = pin!(guard.lost());
-                let mut job = pin!(job(guard.held()));
-                poll_fn(|context| match lost.as_mut().poll(context) {
-                    Poll::Ready(lost) => Poll::Ready(Err(lost)),
-                    Poll::Pending => job.as_mut().poll(context).map(Ok),
-                })
-                .await?
-            };
-            // The clock decides, not the order in which tasks were woken.
-            guard.check()?;
-            match guard.release().await {
-                Err(ReleaseError::Lost(lost)) => Err(lost.into()),
-                // The job ended under its lease. The keeper sees to it that the server hears of the release.
-                _ => Ok(value),
-            }
-        })
-    }
 }
 
 impl Future for Acquire {
@@ -329,6 +296,11 @@ impl Future for Acquire {
 }
 
 impl TryAcquire {
+    /// The owner that it will name.
+    pub(crate) fn chosen_owner(&self) -> Arc<str> {
+        self.attempt.plan.owner.clone()
+    }
+
     /// How long it waits for the server's answer (default 5 seconds), between a millisecond and 366 days. After that it
     /// fails with [`Fault::Unavailable`].
     pub fn timeout(mut self, timeout: Duration) -> Self {

@@ -66,6 +66,17 @@ impl Client {
         Self::builder().url(url).connect_lazy()
     }
 
+    /// Connects to the server that the environment names: [`ClientBuilder::from_env`]. About three round trips.
+    ///
+    /// # Errors
+    /// [`ConnectError`] within 5 seconds if the server cannot be reached or cannot be used.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the connection is closed again.
+    pub fn from_env() -> Operation<impl Future<Output = Result<Self, ConnectError>> + Send + use<>> {
+        ClientBuilder::from_env().connect()
+    }
+
     /// A builder for a client with settings of its own.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
@@ -86,7 +97,9 @@ impl Client {
     pub fn lock_with(&self, name: &str, options: LockOptions) -> Result<Lock, InvalidOption> {
         check_name(name)?;
         let spec = options.of(LockKeys::new(&self.handle.prefix, name))?;
-        Ok(Lock::new(self.handle.clone(), spec, self.label.clone()))
+        let (owner, label) = options.texts();
+        let label = label.map_or_else(|| self.label.clone(), Into::into);
+        Ok(Lock::new(self.handle.clone(), spec, label, owner.unwrap_or_default().into()))
     }
 
     /// Ends the client: waiters get [`Fault::Closed`](crate::Fault::Closed), guards hear that they are lost, everything
@@ -171,6 +184,31 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
+    /// A builder with the settings that the environment names: the [`url`](Self::url) in `REDIS_URL`, the
+    /// [`prefix`](Self::prefix) in `FAIRLOCK_PREFIX`, the [`label`](Self::label) in `FAIRLOCK_LABEL`. A variable that is
+    /// not set, or empty, leaves the default. The command line reads `REDIS_URL` too.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = fairlock::ClientBuilder::from_env().prefix("payments").connect_lazy()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_env() -> Self {
+        Self::of_variables(|name| std::env::var_os(name))
+    }
+
+    fn of_variables(value: impl Fn(&str) -> Option<std::ffi::OsString>) -> Self {
+        let text =
+            |name| value(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty());
+        let mut builder = Self::default();
+        builder.server = text("REDIS_URL").map_or(builder.server, Server::Url);
+        builder.prefix = text("FAIRLOCK_PREFIX").unwrap_or(builder.prefix);
+        builder.label = text("FAIRLOCK_LABEL");
+        builder
+    }
+
     /// The address of the server (default `redis://127.0.0.1/`):
     ///
     /// - `redis://[user:password@]host[:port][/db]`, one server
@@ -268,7 +306,7 @@ impl ClientBuilder {
         self.start(None)
     }
 
-    fn target(&self) -> Result<Target, ConnectError> {
+    pub(crate) fn target(&self) -> Result<Target, ConnectError> {
         #[cfg(feature = "tls")]
         let encrypted = self.tls.is_some();
         #[cfg(not(feature = "tls"))]
@@ -307,5 +345,23 @@ impl ClientBuilder {
         let client: Arc<str> = random_name().into();
         let start = keeper::Start { target: target.clone(), client, prefix: self.prefix.into(), first };
         Ok(Client { handle: keeper::start(start)?, target: Arc::new(target), label: label.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_names_server_prefix_and_label() {
+        let of = |variables: &[(&str, &str)]| {
+            let find = |name: &str| Some(variables.iter().find(|(it, _)| *it == name)?.1.into());
+            format!("{:?}", ClientBuilder::of_variables(find))
+        };
+        assert_eq!(of(&[]), format!("{:?}", ClientBuilder::default()));
+        assert_eq!(of(&[("REDIS_URL", ""), ("FAIRLOCK_PREFIX", ""), ("FAIRLOCK_LABEL", "")]), of(&[]));
+        let all = of(&[("REDIS_URL", "redis://host:7/"), ("FAIRLOCK_PREFIX", "team"), ("FAIRLOCK_LABEL", "job")]);
+        let builder = Client::builder().url("redis://host:7/").prefix("team").label("job");
+        assert_eq!(all, format!("{builder:?}"));
     }
 }

@@ -25,6 +25,9 @@ pub enum InvalidOption {
         /// How long it is, in bytes.
         length: usize,
     },
+    /// There is no name of a lock in a list of names.
+    #[error("no lock was named: give at least one name")]
+    NoNames,
     /// The name or the prefix contains a brace, which would change the hash slot of its keys in a cluster.
     #[error(
         "{what} {value:?} contains a brace: `{{` and `}}` mark the hash tag of the keys in a cluster; leave them out, or \
@@ -73,6 +76,25 @@ pub enum InvalidOption {
         /// How long it is, in bytes.
         length: usize,
     },
+}
+
+/// Several locks were not acquired together, or not held together to the end of a job. None of them is held.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockAllError {
+    /// One of the locks was not acquired.
+    #[error("the lock {name:?}, one of several, was not acquired: {error}")]
+    #[non_exhaustive]
+    Acquire {
+        /// The lock.
+        name: Arc<str>,
+        /// Why.
+        #[source]
+        error: AcquireError,
+    },
+    /// The lease of one of the locks was lost, while others were waited for or during the job.
+    #[error(transparent)]
+    Lost(#[from] Lost),
 }
 
 /// Failures that are common to all operations.
@@ -288,6 +310,9 @@ pub enum RenewError {
     /// The lease is lost.
     #[error(transparent)]
     Lost(#[from] Lost),
+    /// The lease cannot be extended by this much.
+    #[error(transparent)]
+    Option(#[from] InvalidOption),
     /// A failure that is common to all operations.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -300,6 +325,18 @@ pub enum RunError {
     /// The lock was not acquired, the job was not started.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
+    /// The lease was lost before the job had ended. The job was cancelled, or it ended too late.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+/// A job of [`try_run`](crate::Lock::try_run) was not run, or not to its end under the lease.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TryRunError {
+    /// The lock was not acquired, the job was not started.
+    #[error(transparent)]
+    Acquire(#[from] TryAcquireError),
     /// The lease was lost before the job had ended. The job was cancelled, or it ended too late.
     #[error(transparent)]
     Lost(#[from] Lost),

@@ -8,18 +8,18 @@ use std::io;
 
 use forkguard::atfork::Guard;
 
-/// The process in which this was made.
+/// A process.
 #[derive(Debug, Clone)]
-pub(crate) struct Origin(Guard);
+pub(crate) struct Process(Guard);
 
-impl Origin {
+impl Process {
     /// This process.
-    pub(crate) fn here() -> io::Result<Self> {
+    pub(crate) fn this() -> io::Result<Self> {
         let guard = Guard::try_new().map_err(|error| io::Error::from_raw_os_error(error.code().get()))?;
         Ok(Self(guard))
     }
 
-    /// Whether this process is a fork of it.
+    /// Whether the current process is a fork of it.
     pub(crate) fn is_forked(&self) -> bool {
         // A guard tells each fork once, so this asks a copy.
         self.0.clone().detected_fork()

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use crate::error::{Fault, Lost, LostReason, ReleaseError, RenewError};
-use crate::keeper::{Armed, Handle, Release, Renewal, Shared};
+use crate::error::{Fault, Lost, LostReason, ReleaseError};
+use crate::keeper::{Armed, Handle, Release, Shared};
 use crate::operation::Operation;
 
 /// Holds the lock until it is dropped or its lease is lost.
@@ -45,6 +45,14 @@ impl Guard {
         Self { armed, handle }
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.armed.shared
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
     /// The lock's name.
     pub fn name(&self) -> &str {
         self.armed.shared.spec.name()
@@ -59,6 +67,36 @@ impl Guard {
     /// token.
     pub fn ticket(&self) -> u64 {
         self.armed.shared.ticket
+    }
+
+    /// The id of this acquire, as others see it in [`inspect`](crate::Lock::inspect): [`Holder::id`](crate::Holder::id).
+    pub fn id(&self) -> String {
+        self.armed.shared.id_seen()
+    }
+
+    /// The owner that the acquire named; empty if it named none.
+    pub fn owner(&self) -> &str {
+        &self.armed.shared.origin.owner
+    }
+
+    /// The label that others see.
+    pub fn label(&self) -> &str {
+        &self.armed.shared.origin.label
+    }
+
+    /// The length of the lease, to which every renewal prolongs it.
+    pub fn lease(&self) -> Duration {
+        self.armed.shared.spec.lease
+    }
+
+    /// When this client heard of its grant, by the local wall clock.
+    pub fn granted_at(&self) -> SystemTime {
+        self.armed.shared.granted_at()
+    }
+
+    /// How long the acquire took from its first poll to the grant, by the local clock, which counts suspended time.
+    pub fn waited(&self) -> Duration {
+        self.armed.shared.waited()
     }
 
     /// What is left of the lease by the local clock, which counts suspended time. Every renewal prolongs it.
@@ -115,25 +153,6 @@ impl Guard {
     /// ```
     pub fn renewed(&self) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
         next_renewal(&self.armed.shared)
-    }
-
-    /// Renews the lease to its full length now. One round trip. Needed with
-    /// [`manual_renewal`](crate::LockOptions::manual_renewal) only.
-    ///
-    /// # Errors
-    /// [`RenewError::Lost`] if the lease is lost, [`Fault::Unavailable`] if there was no answer within 5 seconds.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the renewal may still take place.
-    pub fn renew(&self) -> Operation<impl Future<Output = Result<(), RenewError>> + Send + Sync + use<>> {
-        let (handle, shared) = (self.handle.clone(), self.armed.shared.clone());
-        Operation::relayed(&self.handle.wakers, async move {
-            shared.check()?;
-            match handle.renew(shared.spec.name(), shared.id).await? {
-                Renewal::Renewed => Ok(()),
-                Renewal::Lost(reason) => Err(shared.lost_with(reason).into()),
-            }
-        })
     }
 
     /// Releases the lock and reports whether it was held to the end. One round trip, in which the next waiter is
@@ -202,6 +221,41 @@ impl Held {
         self.shared.token
     }
 
+    /// The ticket, see [`Guard::ticket`].
+    pub fn ticket(&self) -> u64 {
+        self.shared.ticket
+    }
+
+    /// The id of the acquire, see [`Guard::id`].
+    pub fn id(&self) -> String {
+        self.shared.id_seen()
+    }
+
+    /// The owner that the acquire named; empty if it named none.
+    pub fn owner(&self) -> &str {
+        &self.shared.origin.owner
+    }
+
+    /// The label that others see.
+    pub fn label(&self) -> &str {
+        &self.shared.origin.label
+    }
+
+    /// The length of the lease, to which every renewal prolongs it.
+    pub fn lease(&self) -> Duration {
+        self.shared.spec.lease
+    }
+
+    /// When this client heard of its grant, see [`Guard::granted_at`].
+    pub fn granted_at(&self) -> SystemTime {
+        self.shared.granted_at()
+    }
+
+    /// How long the acquire took, see [`Guard::waited`].
+    pub fn waited(&self) -> Duration {
+        self.shared.waited()
+    }
+
     /// What is left of the lease, see [`Guard::remaining`].
     pub fn remaining(&self) -> Duration {
         self.shared.remaining()
@@ -228,6 +282,12 @@ impl Held {
             let reason = shared.ended().await;
             (reason != LostReason::Released).then(|| shared.lost_with(reason))
         })
+    }
+
+    /// Resolves when the lease is over, also if it was released.
+    pub(crate) fn ended(&self) -> Operation<impl Future<Output = Lost> + Send + Sync + use<>> {
+        let shared = self.shared.clone();
+        Operation::relayed(&self.shared.wakers, async move { shared.lost_with(shared.ended().await) })
     }
 
     /// Resolves at the next renewal of the lease, see [`Guard::renewed`].

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::acquire::{Acquire, Enqueue, TryAcquire};
-use crate::error::{Fault, RunError};
-use crate::guard::Held;
-use crate::inspect::{BreakOutcome, LockState};
+use crate::acquire::{Acquire, Enqueue, Plan, TryAcquire};
+use crate::error::Fault;
+use crate::inspect::{BreakOutcome, Holder, LockState};
 use crate::keeper::Handle;
 use crate::operation::Operation;
 use crate::options::Spec;
+use crate::protocol::is_of;
 
 /// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
 ///
@@ -26,9 +27,10 @@ use crate::options::Spec;
 /// ```
 #[derive(Clone)]
 pub struct Lock {
-    handle: Arc<Handle>,
-    spec: Arc<Spec>,
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) spec: Arc<Spec>,
     label: Arc<str>,
+    owner: Arc<str>,
 }
 
 impl fmt::Debug for Lock {
@@ -39,8 +41,8 @@ impl fmt::Debug for Lock {
 }
 
 impl Lock {
-    pub(crate) fn new(handle: Arc<Handle>, spec: Arc<Spec>, label: Arc<str>) -> Self {
-        Self { handle, spec, label }
+    pub(crate) fn new(handle: Arc<Handle>, spec: Arc<Spec>, label: Arc<str>, owner: Arc<str>) -> Self {
+        Self { handle, spec, label, owner }
     }
 
     /// Its name.
@@ -48,49 +50,47 @@ impl Lock {
         self.spec.name()
     }
 
+    /// The owner of its acquires, unless they name another: [`LockOptions::owner`](crate::LockOptions::owner).
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// The label of its acquires, unless they name another.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// The length of a lease.
+    pub fn lease(&self) -> Duration {
+        self.spec.lease
+    }
+
+    /// The random id of its client. The ids of acquires begin with that of their client and a dot:
+    /// [`Holder::id`](crate::Holder::id).
+    pub fn id(&self) -> &str {
+        self.handle.client_id()
+    }
+
+    fn plan(&self) -> Plan {
+        Plan::new(self.handle.clone(), self.spec.clone(), self.label.clone(), self.owner.clone())
+    }
+
     /// Waits for its turn, for ever unless a [`timeout`](Acquire::timeout) is set, and holds the lock. One round trip
     /// if the lock is free; otherwise one to join the queue, and one message when the turn comes. It also waits while
     /// the server is away or busy, see [`trouble`](Self::trouble).
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(self.handle.clone(), self.spec.clone(), self.label.clone())
+        Acquire::new(self.plan())
     }
 
     /// Takes the lock if it is free and has no waiters. One round trip.
     pub fn try_acquire(&self) -> TryAcquire {
-        TryAcquire::new(self.handle.clone(), self.spec.clone(), self.label.clone())
+        TryAcquire::new(self.plan())
     }
 
     /// Joins the queue and returns with a ticket, before the lock is granted. One round trip. Like an acquire it waits
     /// while the server is away or busy: for ever unless a [`timeout`](Enqueue::timeout) is set.
     pub fn enqueue(&self) -> Enqueue {
-        Enqueue::new(self.handle.clone(), self.spec.clone(), self.label.clone())
-    }
-
-    /// Acquires the lock, runs the job while holding it, and releases it. If the lease is lost, the job is dropped at
-    /// its current await. To set a timeout or a label use [`Acquire::run`].
-    ///
-    /// # Errors
-    /// [`RunError::Lost`] if the lease was lost, even if the job ended after that.
-    ///
-    /// Costs what an acquire and a release cost: two round trips if the lock is free.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the job is, and the lock is given back.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
-    /// let written = lock.run(|held| async move { write_report(held.token()).await }).await?;
-    /// # Ok(())
-    /// # }
-    /// # async fn write_report(token: u64) -> u64 { token }
-    /// ```
-    pub fn run<F, Fut, T>(&self, job: F) -> Operation<impl Future<Output = Result<T, RunError>> + use<F, Fut, T>>
-    where
-        F: FnOnce(Held) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        self.acquire().run(job)
+        Enqueue::new(self.plan())
     }
 
     /// The holder and the waiters. One round trip for every 500 waiters. It changes nothing.
@@ -135,6 +135,46 @@ impl Lock {
                 return Ok(state);
             }
         }
+    }
+
+    /// Whether the lock is held for the caller, by the server's word: by an acquire of this lock's
+    /// [owner](crate::LockOptions::owner), from whatever client, or, if the lock has no owner, by any acquire of this
+    /// client. One round trip, which changes nothing. [`Guard::is_locked_by_me`](crate::Guard::is_locked_by_me) tells it
+    /// of one lease.
+    ///
+    /// # Errors
+    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    pub fn is_locked_by_me(&self) -> Operation<impl Future<Output = Result<bool, Fault>> + Send + Sync + use<>> {
+        let lock = self.clone();
+        Operation::relayed(&self.handle.wakers, async move {
+            let is_mine = |holder: Holder| match &*lock.owner {
+                "" => is_of(lock.handle.client_id(), &holder.id).is_some(),
+                owner => holder.owner == owner,
+            };
+            Ok(lock.holder().await?.is_some_and(is_mine))
+        })
+    }
+
+    /// Whether anybody holds the lock, by the server's word. One round trip, which changes nothing.
+    ///
+    /// A lock that nobody holds may still have waiters, or be recovering: only [`try_acquire`](Self::try_acquire) tells
+    /// whether it can be taken.
+    ///
+    /// # Errors
+    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    pub fn is_locked_by_anyone(&self) -> Operation<impl Future<Output = Result<bool, Fault>> + Send + Sync + use<>> {
+        let lock = self.clone();
+        Operation::relayed(&self.handle.wakers, async move { Ok(lock.holder().await?.is_some()) })
+    }
+
+    async fn holder(&self) -> Result<Option<Holder>, Fault> {
+        Ok(self.handle.inspect(&self.spec.keys, 0, 0).await?.holder)
     }
 
     /// What keeps this client from the lock's server now: the last error since the last answer. None if the server

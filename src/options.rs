@@ -8,7 +8,8 @@ use crate::protocol::LockKeys;
 use crate::term::margin;
 
 const LEAST: Duration = Duration::from_millis(50);
-const MOST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The longest lease, also of one that is extended.
+pub(crate) const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 const MOST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 3600);
 const MOST_NAME: usize = 512;
 const MOST_TEXT: usize = 4096;
@@ -40,6 +41,8 @@ pub struct LockOptions {
     max_hold: Option<Duration>,
     replicas: u32,
     confirm_grants: bool,
+    owner: Option<String>,
+    label: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +63,8 @@ impl Default for LockOptions {
             max_hold: None,
             replicas: 0,
             confirm_grants: false,
+            owner: None,
+            label: None,
         }
     }
 }
@@ -143,6 +148,25 @@ impl LockOptions {
         self
     }
 
+    /// For whom the acquires of this lock are made, unless they name another [owner](crate::Acquire::owner): at most 4096
+    /// bytes (default empty). The name of a worker, for instance, that its next process uses again.
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// The label of this lock's acquires, unless they name another [label](crate::Acquire::label): at most 4096 bytes
+    /// (default: the client's [label](crate::ClientBuilder::label)).
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// The owner and the label that were chosen.
+    pub(crate) fn texts(&self) -> (Option<&str>, Option<&str>) {
+        (self.owner.as_deref(), self.label.as_deref())
+    }
+
     /// Checks whether a lock of this name can have these options, as [`Client::lock_with`](crate::Client::lock_with)
     /// does. No client and no server is needed.
     ///
@@ -154,18 +178,20 @@ impl LockOptions {
     }
 
     pub(crate) fn of(&self, keys: LockKeys) -> Result<Arc<Spec>, InvalidOption> {
-        within("the lease", self.lease, LEAST, MOST)?;
-        within("the liveness", self.liveness, LEAST, MOST)?;
-        within("the buffer", self.buffer, Duration::ZERO, MOST)?;
+        check_text("the owner", self.owner.as_deref().unwrap_or_default())?;
+        check_text("the label", self.label.as_deref().unwrap_or_default())?;
+        within("the lease", self.lease, LEAST, LONGEST)?;
+        within("the liveness", self.liveness, LEAST, LONGEST)?;
+        within("the buffer", self.buffer, Duration::ZERO, LONGEST)?;
         let notice = self.notice.unwrap_or(self.lease / 10);
-        within("the notice", notice, Duration::from_millis(1), MOST)?;
+        within("the notice", notice, Duration::from_millis(1), LONGEST)?;
         let renew_every = match self.renewal {
             Renewal::Third => Some(self.lease / 3),
             Renewal::Every(interval) => Some(interval),
             Renewal::Manual => None,
         };
         if let Some(interval) = renew_every {
-            within("the renewal interval", interval, Duration::from_millis(1), MOST)?;
+            within("the renewal interval", interval, Duration::from_millis(1), LONGEST)?;
         }
         let every = renew_every.unwrap_or_default();
         // Clocks drift, and an answer takes a while.
@@ -173,7 +199,7 @@ impl LockOptions {
             return Err(InvalidOption::RenewalTooLate { every, notice, lease: self.lease });
         }
         if let Some(longest) = self.max_hold {
-            within("the longest hold", longest, LEAST, MOST)?;
+            within("the longest hold", longest, LEAST, LONGEST)?;
         }
         Ok(Arc::new(Spec {
             keys: Arc::new(keys),
@@ -208,6 +234,11 @@ pub(crate) struct Spec {
 impl Spec {
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.keys.name
+    }
+
+    /// The interval of renewals for a lease whose options name none: a third, and time for another before the notice.
+    pub(crate) fn usual_interval(&self) -> Duration {
+        (self.lease / 3).min((self.lease - self.notice) / 2)
     }
 }
 

@@ -1,8 +1,9 @@
 -- clock: the lock clock. All times are whole µs below 2^53, exact in Lua and in scores.
--- NEEDS: raw skew seen pace live_until holder holder_end
--- SETS: now skew pace found_holder lapsed holder holder_end
+-- NEEDS: raw skew seen pace live_until holder holder_end holder_token holder_ticket
+-- SETS: now skew pace found_holder found_end found_token found_ticket lapsed holder holder_end
 local now = raw + skew
-local found_holder, lapsed = holder, ''
+local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
+local lapsed = ''
 do
   if live_until <= seen then
     pace = 0

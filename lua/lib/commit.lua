@@ -1,8 +1,8 @@
 -- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that empties
 -- a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal, messages.
 -- A `lenient` script goes on when memory is short.
--- NEEDS: lenient lost found found_holder found_waiting contender queued joins place sessions leaving fields messages
--- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim
+-- NEEDS: lenient lost found found_holder found_waiting recorded ended_how ended_entry contender queued joins place sessions leaving fields messages
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded
 do
   local DAY_US, HOUR_US = 86400000000, 3600000000
   local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
@@ -42,9 +42,14 @@ do
     end
   end
 
+  -- The history may outlive the state.
+  local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
+  if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
+  -- include ended
+
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
-    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, stamp, token, epoch, now, skew, pace, pace_until,
+    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace, pace_until,
       recover_until, recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
@@ -63,6 +68,10 @@ do
     if waiting > 0 then call('PEXPIRE', waiters, ttl) end
   end
   if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
+
+  -- A history that cannot be written must not undo the other writes. One that was deleted is not begun again.
+  if ended then redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', ended) end
+  if new_ttl and recorded == 1 then redis.pcall('PEXPIRE', past, PAST_MS) end
 
   -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
   for i = 1, #messages do

@@ -8,22 +8,25 @@
 local their_token, force = tonumber(ARGV[1]), ARGV[2]
 local MOST_US = 30 * 86400000000 -- no lease is longer
 -- keys: the keys of one lock, in the order in which every script declares them, and the form of its fields.
--- SETS: call max min lock waiters CLIENT_OF BAD_ID SESSION LEASE LIVENESS CHANNEL SECRET LABEL OWNER
+-- SETS: call max min lock waiters CLIENT_OF BAD_ID SESSION LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
 -- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session.
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local SESSION = '<dd' -- until when the client counts as alive, and how many waiters it has
 local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the places of an entry's values
+-- The key of the history ends with this instead of `lock`. It is not declared: a slot that is migrating refuses a request
+-- that names a key which is not there, and most locks have no history.
+local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
 local found, joining = call('HGET', lock, ''), false
 -- begin: the parts with which every verb that writes begins.
 -- state: reads the numbers and the holder of the lock.
 -- NEEDS: lock waiters found joining
--- SETS: VERSION NUMBERS broken cut claim stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
+-- SETS: VERSION NUMBERS broken cut claim recorded stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
 -- SETS: waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
-local VERSION, NUMBERS = 1, '<BBBBddddddddddddddddd' -- one field, because a number as text costs as much as a command
-local broken, cut, claim, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
-  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local VERSION, NUMBERS = 1, '<BBBBBddddddddddddddddd' -- one field, because a number as text costs as much as a command
+local broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
+  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 local found_waiting = 0
 local holder = '' -- the id of the holder, or empty
 if found then
@@ -32,7 +35,7 @@ if found then
     return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. version .. ', this client knows layout ' .. VERSION)
   end
   local size
-  version, broken, cut, claim, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
+  version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
     struct.unpack(NUMBERS, found)
   holder, found_waiting = string.sub(found, size), waiting
 end
@@ -51,10 +54,11 @@ do
   raw = time[1] * 1000000 + time[2]
 end
 -- clock: the lock clock. All times are whole µs below 2^53, exact in Lua and in scores.
--- NEEDS: raw skew seen pace live_until holder holder_end
--- SETS: now skew pace found_holder lapsed holder holder_end
+-- NEEDS: raw skew seen pace live_until holder holder_end holder_token holder_ticket
+-- SETS: now skew pace found_holder found_end found_token found_ticket lapsed holder holder_end
 local now = raw + skew
-local found_holder, lapsed = holder, ''
+local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
+local lapsed = ''
 do
   if live_until <= seen then
     pace = 0
@@ -72,13 +76,14 @@ do
 end
 -- plan: scripts read first and only plan their writes. The new holder and numbers are planned by setting the variables;
 -- all other plans are declared here.
--- SETS: contender terms place ends queued joins sessions leaving fields messages again
+-- SETS: contender terms place ends queued joins sessions leaving fields messages again ended_how ended_entry
 local contender, terms, place, ends -- the asking id, its entry, its place, and when its lease would end
 local queued, joins -- whether it is in the queue already, and whether it queues if it is not granted the lock
 local sessions = {} -- by client: {until when it counts as alive, how many waiters it has}, as read or as planned
 local leaving = {} -- the ids that leave the queue, a list and a set
 local fields, messages = {}, {} -- entries to write, and messages to publish
 local again = false -- whether the batch limit was reached, so that the caller asks again
+local ended_how, ended_entry = 'lost', nil -- how the lease ended that this script ends, and its entry if it was read
 -- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
 -- bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
 -- NEEDS: lost found raw now
@@ -100,7 +105,8 @@ end
 local client, word, told = '', 'unknown', {'left_us', 0}
 if holder ~= '' and holder_token == their_token then
   word, told = 'told', {'left_us', holder_end - now}
-  local entry = cmsgpack.unpack(call('HGET', lock, holder))
+  ended_how, ended_entry = 'broken', call('HGET', lock, holder)
+  local entry = cmsgpack.unpack(ended_entry)
   messages[1] = {entry, 'break', holder, holder_token, holder_ticket, holder_end - now}
   -- In a recovery a lease can be re-asserted if no newer token is known. A lease that was broken must not be.
   token = max(token, their_token + 1)
@@ -194,8 +200,8 @@ local lenient = true
 -- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that empties
 -- a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal, messages.
 -- A `lenient` script goes on when memory is short.
--- NEEDS: lenient lost found found_holder found_waiting contender queued joins place sessions leaving fields messages
--- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim
+-- NEEDS: lenient lost found found_holder found_waiting recorded ended_how ended_entry contender queued joins place sessions leaving fields messages
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded
 do
   local DAY_US, HOUR_US = 86400000000, 3600000000
   local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
@@ -235,9 +241,23 @@ do
     end
   end
 
+  -- The history may outlive the state.
+  local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
+  if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
+-- ended: what the history tells of a lease that has ended in this script.
+-- NEEDS: recorded holder holder_token found_holder found_token found_ticket found_end lapsed ended_how ended_entry raw now
+-- SETS: ended
+local ended
+if recorded == 1 and found_holder ~= '' and (holder ~= found_holder or holder_token ~= found_token) then
+  local entry = cmsgpack.unpack(ended_entry or call('HGET', lock, found_holder))
+  local over_us = lapsed ~= '' and now - found_end or 0 -- since when it was over
+  ended = cmsgpack.pack({found_holder, found_token, entry[LABEL], entry[OWNER], found_token - found_ticket,
+    max(raw - over_us - found_token, 0), lapsed ~= '' and 'expired' or ended_how})
+end
+
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
-    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, stamp, token, epoch, now, skew, pace, pace_until,
+    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace, pace_until,
       recover_until, recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
@@ -256,6 +276,10 @@ do
     if waiting > 0 then call('PEXPIRE', waiters, ttl) end
   end
   if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
+
+  -- A history that cannot be written must not undo the other writes. One that was deleted is not begun again.
+  if ended then redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', ended) end
+  if new_ttl and recorded == 1 then redis.pcall('PEXPIRE', past, PAST_MS) end
 
   -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
   for i = 1, #messages do

@@ -5,21 +5,24 @@
 -- REPLY: state [held_id held_token held_label held_owner held_us held_broken] page {id, ticket, label, owner, waited_us, alive}...
 local after, count = ARGV[1], ARGV[2]
 -- keys: the keys of one lock, in the order in which every script declares them, and the form of its fields.
--- SETS: call max min lock waiters CLIENT_OF BAD_ID SESSION LEASE LIVENESS CHANNEL SECRET LABEL OWNER
+-- SETS: call max min lock waiters CLIENT_OF BAD_ID SESSION LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
 -- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session.
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local SESSION = '<dd' -- until when the client counts as alive, and how many waiters it has
 local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the places of an entry's values
+-- The key of the history ends with this instead of `lock`. It is not declared: a slot that is migrating refuses a request
+-- that names a key which is not there, and most locks have no history.
+local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
 local found, joining = call('HGET', lock, ''), false
 -- state: reads the numbers and the holder of the lock.
 -- NEEDS: lock waiters found joining
--- SETS: VERSION NUMBERS broken cut claim stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
+-- SETS: VERSION NUMBERS broken cut claim recorded stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
 -- SETS: waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
-local VERSION, NUMBERS = 1, '<BBBBddddddddddddddddd' -- one field, because a number as text costs as much as a command
-local broken, cut, claim, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
-  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local VERSION, NUMBERS = 1, '<BBBBBddddddddddddddddd' -- one field, because a number as text costs as much as a command
+local broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
+  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 local found_waiting = 0
 local holder = '' -- the id of the holder, or empty
 if found then
@@ -28,7 +31,7 @@ if found then
     return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. version .. ', this client knows layout ' .. VERSION)
   end
   local size
-  version, broken, cut, claim, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
+  version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
     struct.unpack(NUMBERS, found)
   holder, found_waiting = string.sub(found, size), waiting
 end
@@ -47,10 +50,11 @@ do
   raw = time[1] * 1000000 + time[2]
 end
 -- clock: the lock clock. All times are whole µs below 2^53, exact in Lua and in scores.
--- NEEDS: raw skew seen pace live_until holder holder_end
--- SETS: now skew pace found_holder lapsed holder holder_end
+-- NEEDS: raw skew seen pace live_until holder holder_end holder_token holder_ticket
+-- SETS: now skew pace found_holder found_end found_token found_ticket lapsed holder holder_end
 local now = raw + skew
-local found_holder, lapsed = holder, ''
+local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
+local lapsed = ''
 do
   if live_until <= seen then
     pace = 0

@@ -49,7 +49,7 @@ await() {
     done
 }
 
-status() { "$fairlock" status "$lock" --json 2>>"$dir/status.log"; }
+status() { "$fairlock" status "$lock" --json 2>>"$dir/status.log" || [ $? = 1 ]; }
 
 # Each object of the status on a line of its own, so that a line of the queue has the ticket and the label of one waiter.
 queue() { status | tr '{' '\n' | grep '"ticket":'; }

@@ -84,7 +84,7 @@ pub enum ConnectError {
     },
     /// The user lacks a right that the lock needs.
     #[error(
-        "the user lacks a right at {address} ({cause}): the README lists the commands, keys and channels that are needed"
+        "the user lacks a right at {address} ({cause}): docs/guide.md lists the commands, keys and channels that are needed"
     )]
     #[non_exhaustive]
     MissingRight {

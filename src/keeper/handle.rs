@@ -15,7 +15,8 @@ use super::questions::Ask;
 use super::shared::Armed;
 use crate::clock::Time;
 use crate::error::Fault;
-use crate::fork::Origin;
+use crate::fork::Process;
+use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::options::Spec;
 use crate::protocol::{About, LockKeys, Names};
@@ -60,8 +61,19 @@ pub(crate) enum Message {
     Panic,
 }
 
+/// The client and its process, for whom it asked for a lease, and when.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    pub(crate) client: Arc<str>,
+    pub(crate) process: Process,
+    pub(crate) label: Arc<str>,
+    pub(crate) owner: Arc<str>,
+    pub(crate) called: Time,
+}
+
 /// The receiver of an acquire's results.
 pub(crate) struct Caller {
+    pub(crate) origin: Origin,
     pub(crate) queued: Option<oneshot::Sender<u64>>,
     pub(crate) resolved: oneshot::Sender<Result<Armed, Refusal>>,
 }
@@ -113,7 +125,7 @@ pub(crate) struct Handle {
     client: Arc<str>,
     pub(crate) prefix: Arc<str>,
     keeper: ThreadId,
-    origin: Origin,
+    process: Process,
     next: AtomicU64,
     /// For the secrets of acquires.
     pub(crate) names: Names,
@@ -133,11 +145,11 @@ impl Handle {
         client: Arc<str>,
         prefix: Arc<str>,
         keeper: ThreadId,
-        origin: Origin,
+        process: Process,
         end: Arc<End>,
     ) -> Self {
         let (next, names) = (AtomicU64::new(1), Names::default());
-        Self { messages, wakers, client, prefix, keeper, origin, next, names, end }
+        Self { messages, wakers, client, prefix, keeper, process, next, names, end }
     }
 
     pub(crate) fn client_id(&self) -> &Arc<str> {
@@ -145,7 +157,7 @@ impl Handle {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        self.origin.is_forked()
+        self.process.is_forked()
     }
 
     pub(crate) fn send(&self, message: Message) -> Result<(), Fault> {
@@ -161,8 +173,14 @@ impl Handle {
         self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Position { id, reply } }).await?
     }
 
-    pub(crate) async fn renew(&self, lock: &Arc<str>, id: Id) -> Result<Renewal, Fault> {
-        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Renew { id, reply } }).await?
+    /// Renews a lease, or extends it by this much.
+    pub(crate) async fn renew(&self, lock: &Arc<str>, id: Id, extend: Option<Duration>) -> Result<Renewal, Fault> {
+        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Renew { id, extend, reply } }).await?
+    }
+
+    /// Switches the automatic renewal of a lease on or off.
+    pub(crate) fn renew_automatically(&self, lock: &Arc<str>, id: Id, on: bool) -> Result<(), Fault> {
+        self.send(Message::Command { lock: lock.clone(), command: Command::Automatic { id, on } })
     }
 
     pub(crate) async fn release(&self, lock: &Arc<str>, id: Id) -> Result<Release, Fault> {
@@ -183,6 +201,17 @@ impl Handle {
     ) -> Result<BreakOutcome, Fault> {
         let (lock, keys) = (keys.name.clone(), keys.clone());
         self.ask(|reply| Message::Ask { lock, ask: Ask::Break { keys, token, force, reply } }).await?
+    }
+
+    /// The latest grants of the lock; `switch` has them recorded, or no longer.
+    pub(crate) async fn history(
+        &self,
+        keys: &Arc<LockKeys>,
+        switch: Option<bool>,
+        count: u32,
+    ) -> Result<History, Fault> {
+        let (lock, keys) = (keys.name.clone(), keys.clone());
+        self.ask(|reply| Message::Ask { lock, ask: Ask::History { keys, switch, count, reply } }).await?
     }
 
     /// Why the server of this lock does not answer.
@@ -216,9 +245,12 @@ impl Handle {
             Mode::Wait | Mode::Try => (None, None),
         };
         let (resolved, result) = oneshot::channel();
-        let caller = Caller { queued, resolved };
+        let (client, label, owner) = (self.client.clone(), about.label.clone(), about.owner.clone());
+        let called = Time::now();
+        let origin = Origin { client, process: self.process.clone(), label, owner, called };
+        let caller = Caller { origin, queued, resolved };
         let lock = spec.name().clone();
-        self.send(Message::Acquire { id, spec, about, mode, timeout, called: Time::now(), caller })?;
+        self.send(Message::Acquire { id, spec, about, mode, timeout, called, caller })?;
         Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone() })
     }
 

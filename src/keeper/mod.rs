@@ -41,7 +41,8 @@
 //! server first (I4).
 //!
 //! **Holding.** The local deadline counts from before the request was sent that last prolonged the lease (I4), on a clock
-//! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12). A lease that cannot be
+//! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12), and for an extended
+//! lease as often as for any other, because a renewal shows whether the server still knows the lease. A lease that cannot be
 //! renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on this thread: the
 //! waker thread calls their wakers and their `tracing` subscribers (`wakers.rs`).
 //!
@@ -89,7 +90,7 @@ use self::routes::Routes;
 use self::sleep::{Lookout, lookout};
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
-use crate::fork::Origin;
+use crate::fork::Process;
 use crate::server::{Slot, Target};
 use crate::wakers::Wakers;
 
@@ -118,14 +119,14 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
     let (bell, lookout) = lookout().map_err(thread_error)?;
     let (messages, inbox) = inbox(bell);
-    let origin = Origin::here().map_err(thread_error)?;
+    let process = Process::this().map_err(thread_error)?;
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
     let thread = {
-        let (messages, wakers, origin, end) = (messages.clone(), wakers.clone(), origin.clone(), end.clone());
+        let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
             let leases = Leases::default();
-            let run = || Keeper::new(start, lookout, messages, wakers, leases.clone(), origin, end.clone()).run(inbox);
+            let run = || Keeper::new(start, lookout, messages, wakers, leases.clone(), end.clone()).run(inbox);
             // A panic here must not leave a holder believing in a lease that is not renewed any more. Waiting callers
             // see their channels closed.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -137,7 +138,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
         })
     };
     let keeper = thread.map_err(thread_error)?.thread().id();
-    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, origin, end)))
+    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, process, end)))
 }
 
 /// How long the loop sleeps if nothing happens.
@@ -173,7 +174,6 @@ struct Keeper {
     end: Arc<End>,
     closed: bool,
     ending: bool,
-    origin: Origin,
     /// The first attempt to connect failed.
     unwanted: bool,
 }
@@ -185,7 +185,6 @@ impl Keeper {
         messages: Outbox<Message>,
         wakers: Arc<Wakers>,
         leases: Leases,
-        origin: Origin,
         end: Arc<End>,
     ) -> Self {
         let (client, prefix) = (start.client, start.prefix);
@@ -215,7 +214,6 @@ impl Keeper {
             end,
             closed: false,
             ending: false,
-            origin,
             unwanted: false,
         }
     }
@@ -403,14 +401,14 @@ impl Keeper {
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
                 let wakers = self.wakers.clone();
-                let shared = Arc::new(Shared::new(spec, id, token, ticket, deadline, self.origin.clone(), wakers));
+                let Some(Caller { origin, queued, resolved }) = self.callers.remove(&id) else {
+                    // No caller is left to take it.
+                    return self.feed(slot, Event::Command(Command::Release { question: None, id }));
+                };
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
                 lock(&self.leases).insert(id, shared.clone());
-                // No caller is left to take it: dropping it releases it.
-                let armed = Armed::new(shared, self.messages.clone());
-                if let Some(caller) = self.callers.remove(&id) {
-                    let _ = caller.resolved.send(Ok(armed));
-                    caller.queued.map(|queued| queued.send(ticket));
-                }
+                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone())));
+                queued.map(|queued| queued.send(ticket));
             }
             Effect::Refused { id, why } => {
                 if let Some(caller) = self.callers.remove(&id) {

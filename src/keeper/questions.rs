@@ -2,21 +2,24 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::machine::{Command, Id, Outcome, Page, QuestionId, Release, Renewal};
 use crate::error::Fault;
+use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::protocol::LockKeys;
 
 /// A caller's question.
 pub(crate) enum Ask {
     Position { id: Id, reply: oneshot::Sender<Result<u64, Fault>> },
-    Renew { id: Id, reply: oneshot::Sender<Result<Renewal, Fault>> },
+    Renew { id: Id, extend: Option<Duration>, reply: oneshot::Sender<Result<Renewal, Fault>> },
     Release { id: Id, reply: oneshot::Sender<Release> },
     Inspect { keys: Arc<LockKeys>, after: u64, count: u32, reply: oneshot::Sender<Result<Page, Fault>> },
     Break { keys: Arc<LockKeys>, token: u64, force: bool, reply: oneshot::Sender<Result<BreakOutcome, Fault>> },
+    History { keys: Arc<LockKeys>, switch: Option<bool>, count: u32, reply: oneshot::Sender<Result<History, Fault>> },
 }
 
 /// The unanswered questions.
@@ -28,6 +31,7 @@ pub(super) struct Questions {
     releases: Replies<Release>,
     pages: Replies<Result<Page, Fault>>,
     breaks: Replies<Result<BreakOutcome, Fault>>,
+    histories: Replies<Result<History, Fault>>,
     /// With the number of machines whose outcomes are awaited.
     closes: HashMap<QuestionId, (oneshot::Sender<()>, usize)>,
 }
@@ -43,9 +47,9 @@ impl Questions {
                 self.positions.insert(question, reply);
                 Command::Position { question, id }
             }
-            Ask::Renew { id, reply } => {
+            Ask::Renew { id, extend, reply } => {
                 self.renewals.insert(question, reply);
-                Command::Renew { question, id }
+                Command::Renew { question, id, extend }
             }
             Ask::Release { id, reply } => {
                 self.releases.insert(question, reply);
@@ -58,6 +62,10 @@ impl Questions {
             Ask::Break { keys, token, force, reply } => {
                 self.breaks.insert(question, reply);
                 Command::Break { question, keys, token, force }
+            }
+            Ask::History { keys, switch, count, reply } => {
+                self.histories.insert(question, reply);
+                Command::History { question, keys, switch, count }
             }
         }
     }
@@ -81,6 +89,7 @@ impl Questions {
             Outcome::Release(release) => send(&mut self.releases, question, release),
             Outcome::Page(page) => send(&mut self.pages, question, page),
             Outcome::Break(broken) => send(&mut self.breaks, question, broken),
+            Outcome::History(history) => send(&mut self.histories, question, history),
             Outcome::Closed => {
                 if let Some((_, awaited)) = self.closes.get_mut(&question) {
                     *awaited -= 1;

@@ -6,18 +6,18 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::handle::Message;
+use super::handle::{Message, Origin};
 use super::inbox::Outbox;
 use super::machine::{Command, Id};
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
-use crate::fork::Origin;
 use crate::options::Spec;
+use crate::protocol::wire_id;
 use crate::wakers::{Wakers, poll};
 
 /// A lease as the keeper, the guard and views see it.
@@ -27,8 +27,12 @@ pub(crate) struct Shared {
     pub(crate) id: Id,
     pub(crate) token: u64,
     pub(crate) ticket: u64,
-    origin: Origin,
+    pub(crate) origin: Origin,
+    /// When the keeper heard of the grant.
+    granted: (Time, SystemTime),
     deadline: AtomicU64,
+    /// When it was last renewed, or granted.
+    renewed_at: AtomicU64,
     taken: AtomicU8,
     lost: OnceLock<LostReason>,
     /// The deadline has moved, or the lease was lost.
@@ -43,22 +47,24 @@ const TAKEN: u8 = 1;
 const RECLAIMED: u8 = 2;
 
 impl Shared {
-    /// `origin`: the keeper's.
     pub(crate) fn new(
         spec: Arc<Spec>,
         id: Id,
         token: u64,
         ticket: u64,
-        deadline: Time,
         origin: Origin,
+        deadline: Time,
         wakers: Arc<Wakers>,
     ) -> Self {
+        let now = Time::now();
         Self {
             spec,
             id,
             token,
             ticket,
             origin,
+            granted: (now, SystemTime::now()),
+            renewed_at: AtomicU64::new(now.0),
             deadline: AtomicU64::new(deadline.0),
             taken: AtomicU8::new(WAITING),
             lost: OnceLock::new(),
@@ -71,6 +77,7 @@ impl Shared {
     pub(crate) fn prolong(&self, deadline: Time) {
         if self.lost.get().is_none() {
             self.deadline.fetch_max(deadline.0, Ordering::Release);
+            self.renewed_at.store(Time::now().0, Ordering::Relaxed);
             self.renewed.notify_waiters();
         }
     }
@@ -108,7 +115,26 @@ impl Shared {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        self.origin.is_forked()
+        self.origin.process.is_forked()
+    }
+
+    /// When it was granted, by the wall clock.
+    pub(crate) fn granted_at(&self) -> SystemTime {
+        self.granted.1
+    }
+
+    /// The time from the call to the grant.
+    pub(crate) fn waited(&self) -> Duration {
+        self.granted.0.since(self.origin.called)
+    }
+
+    pub(crate) fn renewed_at(&self) -> Time {
+        Time(self.renewed_at.load(Ordering::Relaxed))
+    }
+
+    /// The id of the holder, as observers see it.
+    pub(crate) fn id_seen(&self) -> String {
+        wire_id(&self.origin.client, self.id)
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -218,12 +244,15 @@ impl Drop for Armed {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::fork::Process;
     use crate::options::LockOptions;
     use crate::protocol::LockKeys;
 
     fn lease_until(deadline: Time) -> Shared {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
-        Shared::new(spec, 1, 7, 6, deadline, Origin::here().unwrap(), Wakers::of_this_process().unwrap())
+        let (client, label, owner) = ("client".into(), "".into(), "".into());
+        let origin = Origin { client, process: Process::this().unwrap(), label, owner, called: Time::now() };
+        Shared::new(spec, 1, 7, 6, origin, deadline, Wakers::of_this_process().unwrap())
     }
 
     // If the machine was suspended, or the keeper did not run.

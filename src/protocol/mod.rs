@@ -22,8 +22,8 @@ pub(crate) use reply::{
     Value, Verdict,
 };
 pub(crate) use request::{
-    About, AcquireRequest, BreakRequest, HeartbeatRequest, InspectRequest, LeaveRequest, ReleaseRequest, RenewRequest,
-    Request, Verb,
+    About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
+    ReleaseRequest, RenewRequest, Request, Verb,
 };
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::request::Verb;
+use crate::history::{EndedAs, History, PastGrant};
 use crate::inspect::{Holder, QueuedWaiter};
 
 /// A value of a reply, independent of the wire.
@@ -69,6 +70,7 @@ pub(crate) enum Verdict {
     Leave,
     Inspect(Inspected),
     Break(BreakVerdict),
+    History(History),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,6 +146,7 @@ impl Verb {
             Verb::Leave => &["left"],
             Verb::Inspect => &["state"],
             Verb::Break => &["told", "ended", "unknown"],
+            Verb::History => &["history"],
         }
     }
 
@@ -183,6 +186,10 @@ impl Verb {
                 Verdict::Inspect(Inspected { holder: fields.holder()?, queue: fields.page.take()? })
             }
             Verb::Inspect => return None,
+            Verb::History if word == b"history" => {
+                Verdict::History(History { recorded: fields.recorded?, grants: fields.past.take()? })
+            }
+            Verb::History => return None,
             Verb::Break => Verdict::Break(match word {
                 b"told" => BreakVerdict::Told { left: fields.left? },
                 b"ended" => BreakVerdict::Ended,
@@ -262,6 +269,8 @@ struct Fields {
     held_for: Option<Duration>,
     held_broken: bool,
     page: Option<Vec<QueuedWaiter>>,
+    recorded: Option<bool>,
+    past: Option<Vec<PastGrant>>,
 }
 
 impl Fields {
@@ -294,6 +303,8 @@ impl Fields {
                 b"held_us" => read.held_for = Some(span(value)?),
                 b"held_broken" => read.held_broken = number(value)? == 1,
                 b"page" => read.page = Some(page(value)?),
+                b"recorded" => read.recorded = Some(number(value)? == 1),
+                b"past" => read.past = Some(past(value)?),
                 // A later version of the scripts may tell more.
                 _ => {}
             }
@@ -358,6 +369,31 @@ fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
         .collect()
 }
 
+fn past(value: &impl Value) -> Option<Vec<PastGrant>> {
+    value
+        .list()?
+        .iter()
+        .map(|item| {
+            let [id, token, label, owner, waited, held, how] = item.list()? else { return None };
+            Some(PastGrant {
+                id: text(id)?,
+                token: number(token)?,
+                label: text(label)?,
+                owner: text(owner)?,
+                waited: span(waited)?,
+                held: span(held)?,
+                ended: match how.bytes()? {
+                    b"released" => EndedAs::Released,
+                    b"expired" => EndedAs::Expired,
+                    b"broken" => EndedAs::Broken,
+                    b"lost" => EndedAs::Lost,
+                    _ => return None,
+                },
+            })
+        })
+        .collect()
+}
+
 // Labels and owners of others may be any bytes: they are for people.
 fn text(value: &impl Value) -> Option<String> {
     Some(String::from_utf8_lossy(value.bytes()?).into_owned())
@@ -408,8 +444,16 @@ impl Value for Plain {
 mod tests {
     use super::*;
 
-    const VERBS: [Verb; 7] =
-        [Verb::Acquire, Verb::Heartbeat, Verb::Renew, Verb::Release, Verb::Leave, Verb::Inspect, Verb::Break];
+    const VERBS: [Verb; 8] = [
+        Verb::Acquire,
+        Verb::Heartbeat,
+        Verb::Renew,
+        Verb::Release,
+        Verb::Leave,
+        Verb::Inspect,
+        Verb::Break,
+        Verb::History,
+    ];
 
     fn bulk(text: &str) -> Plain {
         Plain::Text(text.into())
@@ -444,9 +488,12 @@ mod tests {
             ("held_owner", "twenty-six"),
             ("held_us", "27"),
             ("held_broken", "1"),
+            ("recorded", "1"),
         ];
         let page = ("page", Plain::List(vec![row("c.30", "1"), row("c.33", "0")]));
-        texts.into_iter().map(|(name, value)| (name, bulk(value))).chain([page]).collect()
+        let grant = ["c.35", "36", "thirty-seven", "thirty-eight", "39", "40", "broken"].map(bulk);
+        let past = ("past", Plain::List(vec![Plain::List(grant.into())]));
+        texts.into_iter().map(|(name, value)| (name, bulk(value))).chain([page, past]).collect()
     }
 
     fn reply(word: &str, fields: Vec<(&str, Plain)>) -> Plain {
@@ -502,6 +549,16 @@ mod tests {
         let queue = vec![queued("c.30", true), queued("c.33", false)];
         let state = Inspected { holder: Some(Box::new(held)), queue };
         assert_eq!(verdict(Verb::Inspect, "state"), Verdict::Inspect(state));
+        let grants = vec![PastGrant {
+            id: "c.35".into(),
+            token: 36,
+            label: "thirty-seven".into(),
+            owner: "thirty-eight".into(),
+            waited: us(39),
+            held: us(40),
+            ended: EndedAs::Broken,
+        }];
+        assert_eq!(verdict(Verb::History, "history"), Verdict::History(History { recorded: true, grants }));
     }
 
     #[test]
@@ -527,6 +584,7 @@ mod tests {
             (Verb::Break, "told", "left_us"),
             (Verb::Break, "ended", ""),
             (Verb::Break, "unknown", ""),
+            (Verb::History, "history", "recorded past"),
         ] {
             let needed: Vec<&str> = always.split(' ').chain(needed.split_whitespace()).collect();
             for (name, _) in every_field() {

@@ -25,6 +25,7 @@ pub(crate) enum Verb {
     Leave,
     Inspect,
     Break,
+    History,
 }
 
 /// One request to one lock.
@@ -37,6 +38,7 @@ pub(crate) enum Request {
     Leave(LeaveRequest),
     Inspect(InspectRequest),
     Break(BreakRequest),
+    History(HistoryRequest),
 }
 
 impl Request {
@@ -50,6 +52,7 @@ impl Request {
             Request::Leave(_) => Verb::Leave,
             Request::Inspect(_) => Verb::Inspect,
             Request::Break(_) => Verb::Break,
+            Request::History(_) => Verb::History,
         }
     }
 
@@ -62,6 +65,7 @@ impl Request {
             Request::Leave(request) => &request.keys,
             Request::Inspect(request) => &request.keys,
             Request::Break(request) => &request.keys,
+            Request::History(request) => &request.keys,
         }
     }
 
@@ -77,6 +81,7 @@ impl Request {
             Request::Leave(request) => request.put(&mut arguments),
             Request::Inspect(request) => request.put(&mut arguments),
             Request::Break(request) => request.put(&mut arguments),
+            Request::History(request) => request.put(&mut arguments),
         }
     }
 }
@@ -271,6 +276,25 @@ impl BreakRequest {
     }
 }
 
+/// The latest grants, for people, and whether they are recorded.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct HistoryRequest {
+    pub(crate) keys: Arc<LockKeys>,
+    /// Record them from now on, or no longer.
+    pub(crate) switch: Option<bool>,
+    pub(crate) count: u32,
+}
+
+impl HistoryRequest {
+    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
+        match self.switch {
+            Some(on) => to.flag("switch", on),
+            None => to.text("switch", ""),
+        }
+        to.number("count", u64::from(self.count));
+    }
+}
+
 fn us(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
@@ -332,6 +356,7 @@ pub(super) fn every_request() -> Vec<Request> {
         }),
         Request::Leave(LeaveRequest { keys: keys.clone(), ids: vec![id] }),
         Request::Inspect(InspectRequest { keys: keys.clone(), after: 0, count: 1 }),
-        Request::Break(BreakRequest { keys, token: 1, force: false }),
+        Request::Break(BreakRequest { keys: keys.clone(), token: 1, force: false }),
+        Request::History(HistoryRequest { keys, switch: None, count: 1 }),
     ]
 }

@@ -5,6 +5,8 @@ mod finding;
 mod handshake;
 #[cfg(feature = "__test-hooks")]
 mod hooks;
+#[cfg(feature = "cli")]
+mod line;
 mod refusals;
 mod resp;
 mod setup;
@@ -18,6 +20,8 @@ mod wire;
 pub(crate) use discovery::{Slot, SlotMap, slot_of};
 #[cfg(feature = "__test-hooks")]
 pub(crate) use hooks::{converse, read_frames, shown_frame};
+#[cfg(feature = "cli")]
+pub use line::{Answer, Line, Place, Places};
 pub(crate) use setup::{Connected, Previous};
 pub(crate) use target::{Endpoint, Node, Target};
 pub(crate) use wire::{Reply, Said, Wire};

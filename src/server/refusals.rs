@@ -77,7 +77,7 @@ pub(super) fn failure(said: &str) -> Failure {
     match meaning(said) {
         Passing | ReadOnly => Failure::Refused(said.into()),
         Login => Failure::Denied(said.into()),
-        Denied => Failure::Denied(format!("{said}; the README lists the rights that are needed").into()),
+        Denied => Failure::Denied(format!("{said}; docs/guide.md lists the rights that are needed").into()),
         WrongType => Failure::WrongType(said.into()),
         OtherLayout => Failure::OtherLayout(said.into()),
         Database | NotCluster | Hello | Rejected => Failure::Rejected(said.into()),

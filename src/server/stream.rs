@@ -241,7 +241,8 @@ impl Stream {
                 match stream.frames.next()? {
                     None => return Ok(false),
                     Some(Value::Push(items)) => {
-                        if commands[index][0] == "SUBSCRIBE" && is_text(items.first(), b"subscribe") {
+                        let awaited = commands[index][0].to_ascii_lowercase();
+                        if awaited.ends_with("subscribe") && is_text(items.first(), awaited.as_bytes()) {
                             replies.push(Value::Nil);
                         }
                     }

@@ -3,7 +3,7 @@
 //! | variable | value | then |
 //! |---|---|---|
 //! | `FAIRLOCK_REDIS_SERVER` | a path | this is the binary of all servers |
-//! | `FAIRLOCK_TEST_USER` | `least` | [`RedisServer::url`] logs in as a user with exactly the rights that the README lists |
+//! | `FAIRLOCK_TEST_USER` | `least` | [`RedisServer::url`] logs in as a user with exactly the rights that docs/guide.md lists |
 //! | `FAIRLOCK_TOPOLOGY` | `sentinel`, `cluster` | it names sentinels, or the nodes of a cluster |
 //!
 //! `make test-matrix` sets these and others in turn. Some tests are not affected: `model` talks to its servers without
@@ -89,11 +89,11 @@ pub fn login() -> Option<(&'static str, &'static str)> {
 
 const LEAST: (&str, &str) = ("least", "of-all");
 
-/// The ACL SETUSER rules for a user with this password and exactly the rights that the README lists.
+/// The ACL SETUSER rules for a user with this password and exactly the rights that docs/guide.md lists.
 pub fn least_rights(password: &str, in_cluster: bool) -> String {
-    let readme = include_str!("../../README.md");
-    let start = readme.find("~fairlock:*").expect("the README names the least rights");
-    let section = readme[start..].split("\n## ").next().unwrap_or_default();
+    let guide = include_str!("../../docs/guide.md");
+    let start = guide.find("~fairlock:*").expect("the guide names the least rights");
+    let section = guide[start..].split("\n## ").next().unwrap_or_default();
     let everywhere = section.split("```").next().unwrap_or_default();
     let elsewhere = section.split('`').filter(|words| words.starts_with('+'));
     let elsewhere = elsewhere.flat_map(str::split_whitespace).filter(|right| match *right {
@@ -101,6 +101,8 @@ pub fn least_rights(password: &str, in_cluster: bool) -> String {
         "+client|setinfo" => takes_setinfo(),
         // This right is for sentinels.
         "+sentinel|get-master-addr-by-name" => false,
+        // And these for a history of grants.
+        "+xadd" | "+xdel" | "+xrevrange" => false,
         "+ssubscribe" | "+spublish" => in_cluster && version() >= (7, 0),
         _ => in_cluster,
     });

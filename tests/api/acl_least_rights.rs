@@ -1,4 +1,4 @@
-//! The rights that the README lists are enough, and each of them is needed.
+//! The rights that docs/guide.md lists are enough, and each of them is needed.
 use std::time::Duration;
 
 use fairlock::{BreakOutcome, Client, LockOptions, TryAcquireError};
@@ -43,7 +43,7 @@ async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rights_of_the_readme_are_enough() {
+async fn the_rights_of_the_guide_are_enough() {
     let rights = least_rights("pw", Topology::of_this_run() == Topology::Cluster);
     let server = RedisServer::builder().user("locker", &rights).start();
     let client = Client::connect(&server.url_as("locker", "pw")).await.unwrap();
@@ -56,7 +56,7 @@ async fn the_rights_of_the_readme_are_enough() {
 
 /// The server refuses a user that lacks one of them.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_of_the_rights_of_the_readme_is_needed() {
+async fn each_of_the_rights_of_the_guide_is_needed() {
     let rights = least_rights("pw", false);
     // It asks for no replicas; and who logs in says hello before the server knows who that is.
     let asked = |right: &&str| right.starts_with('+') && !["+wait", "+hello"].contains(right);
@@ -92,12 +92,12 @@ async fn each_of_the_rights_of_the_readme_is_needed() {
 
 /// Sentinels know users from Redis 6.2 on.
 #[tokio::test]
-async fn the_rights_of_the_readme_are_enough_at_sentinels() {
+async fn the_rights_of_the_guide_are_enough_at_sentinels() {
     if version() < (6, 2) {
         return;
     }
-    let readme = include_str!("../../README.md");
-    let rights = readme.split('`').find(|words| words.contains("+sentinel|")).unwrap();
+    let guide = include_str!("../../docs/guide.md");
+    let rights = guide.split('`').find(|words| words.contains("+sentinel|")).unwrap();
     let setinfo = if takes_setinfo() { "+client|setinfo" } else { "" };
     let server = RedisServer::builder().plain().tcp().start();
     let sentinel = RedisServer::builder()

@@ -6,7 +6,7 @@ use fairlock::{Client, ConnectError, LockOptions};
 use redis::Commands as _;
 use testkit::{RedisServer, keys_left, run::least_rights, soon};
 
-/// The rights that the README names, for another prefix, and no other keys or channels.
+/// The rights that docs/guide.md names, for another prefix, and no other keys or channels.
 fn rights_of_team(team: &str) -> String {
     let rights = least_rights("pw", false).replace("~fairlock:*", &format!("~{team}:*"));
     rights.replace("&fairlock:*", &format!("&{team}:*"))

@@ -168,6 +168,8 @@ fn every_public_future_is_covered() {
         ("guard.rs", "release"),
         ("guard.rs", "renew"),
         ("guard.rs", "renewed"),
+        ("history.rs", "history"),
+        ("history.rs", "record_history"),
         ("lock.rs", "break_lease"),
         ("lock.rs", "force_break_lease"),
         ("lock.rs", "inspect"),

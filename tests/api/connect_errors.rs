@@ -147,7 +147,7 @@ async fn a_user_without_the_rights_is_told_where_they_are_listed() {
     let lock = soon(Client::connect(&server.url_as("worker", "pw"))).await.unwrap().lock("lock").unwrap();
     match soon(lock.acquire().into_future()).await {
         Err(AcquireError::Fault(fault @ Fault::Refused { .. })) => {
-            assert!(fault.to_string().contains("the README lists the rights"), "{fault}");
+            assert!(fault.to_string().contains("docs/guide.md lists the rights"), "{fault}");
         }
         other => panic!("{other:?}"),
     }

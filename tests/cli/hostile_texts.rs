@@ -96,13 +96,13 @@ fn the_wait_shows_nothing_harmful() {
     let waiter = redis.run(name, &["--label", label], "true");
     let said = waiter.complaint();
     harmless(said.as_bytes());
-    assert!(said.contains("position 1, held by \\u{1b}[2J\\r\\ngone"), "{said:?}");
+    assert!(said.contains(" by \\u{1b}[2J\\r\\ngone"), "{said:?}");
     let timed_out = run(redis.fairlock().args(["run", "--timeout", "1ms", name, "--", "true"]));
     assert_eq!(timed_out.status.code(), Some(124), "{timed_out:?}");
     // At a terminal: nothing but the sequence that rewrites the line.
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url()), ("NAME", name)]);
     terminal.enter("$F run \"$NAME\" -- true");
-    let before = terminal.expect("held by \\u{1b}[2J\\r\\ngone");
+    let before = terminal.expect(" by \\u{1b}[2J\\r\\ngone");
     harmless(before.replace("\r\u{1b}[K", "").replace("\r\n", "\n").as_bytes());
     terminal.keys("\x03");
     terminal.expect("PROMPT> ");

@@ -5,13 +5,21 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod descendants;
+mod doctor;
+mod events;
+mod exporter;
+mod give_back;
 mod grants;
+mod helps;
 mod hostile_texts;
 mod lease;
 mod local;
+mod look;
 mod nested;
+mod options;
 mod pty;
 mod run;
+mod several;
 mod shared;
 mod status;
 mod terminal;

@@ -57,7 +57,7 @@ fn the_same_name_at_another_server_is_another_lock() {
     let holder = other.run("x", &[], "echo; exec sleep 1000");
     holder.line();
     let parent = run(&redis, "x", &format!("$F --redis {} run x -- echo it ran", other.url()));
-    assert!(parent.complaint().contains("waiting for x: position 1"));
+    assert!(parent.complaint().contains("waiting for x: 1st of 1"));
     holder.signal(Signal::TERM);
     assert_eq!(parent.line(), "it ran");
 }
@@ -77,7 +77,7 @@ fn a_run_that_inherits_an_ended_lease_waits_for_the_present_holder() {
     }
     let mut run = redis.fairlock();
     let waiter = Process::spawn(run.env("FAIRLOCK_HELD", over.trim()).args(["run", "x", "--", "echo", "it ran"]));
-    assert!(waiter.complaint().contains("waiting for x: position 1"));
+    assert!(waiter.complaint().contains("waiting for x: 1st of 1"));
     of_today.signal(Signal::TERM);
     assert_eq!(waiter.line(), "it ran");
 }

@@ -51,6 +51,7 @@ impl Terminal {
         let shell = Command::new("setsid")
             .args(["--ctty", "env", "--default-signal", "bash", "--norc", "--noprofile", "--noediting", "-i"])
             .env("PS1", "PROMPT> ")
+            .envs([("TERM", "xterm"), ("NO_COLOR", "1")])
             .env("F", env!("CARGO_BIN_EXE_fairlock"))
             .envs(variables.iter().copied())
             .stdin(slave())

@@ -51,7 +51,7 @@ fn the_same_warning_is_said_once() {
     let holder = redis.run("x", &["--lease", "1h"], "echo; exec sleep 1000");
     holder.line();
     let waiter = redis.run("x", &[], "true");
-    assert!(waiter.complaint().contains("position 1"));
+    assert!(waiter.complaint().contains("1st of 1"));
     redis.cut();
     let first = waiter.complaint();
     assert!(first.contains("the connection was lost"), "{first}");
@@ -72,9 +72,9 @@ fn wrong_usage_is_125_and_help_is_not() {
         &[][..],
         &["walk"],
         &["run", "x"],
-        &["run", "x", "true"],
+        &["run", "x", "--shell", "two", "words"],
         &["run", "x", "--timeout", "soon", "--", "true"],
-        &["run", "x", "--timeout", "0s", "--", "true"],
+        &["run", "x", "--timeout", "-1", "--", "true"],
         &["run", "x", "--timeout", "1s", "--no-wait", "--", "true"],
         &["run", "x", "--local", "--redis", "redis://127.0.0.1/", "--", "true"],
     ] {
@@ -222,7 +222,9 @@ fn a_server_that_starts_late_is_waited_for_and_that_is_said_once() {
     std::thread::sleep(Duration::from_secs(6));
     redis.restart();
     let finished = waiter.finish();
-    assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (0, "it ran\n", ""));
+    assert_eq!((finished.code, finished.stdout.as_str()), (0, "it ran\n"));
+    let said: Vec<&str> = finished.stderr.lines().collect();
+    assert!(matches!(said[..], [one] if one.starts_with("fairlock: got x after ")), "{said:?}");
 }
 
 #[test]
@@ -259,7 +261,7 @@ fn who_came_first_is_served_first_and_status_shows_the_queue() {
         state["queue"].as_array().unwrap().iter().map(|waiter| waiter["label"].as_str().unwrap()).collect();
     assert_eq!(labels, ["waiter 1", "waiter 2", "waiter 3"]);
     let text = String::from_utf8(redis.fairlock().args(["status", "x"]).output().unwrap().stdout).unwrap();
-    assert!(text.contains("held by zero") && text.contains("3 waiting") && text.contains("2. waiter 2"), "{text}");
+    assert!(text.contains(" by zero\n") && text.contains("2.  waits ") && text.contains("  waiter 2\n"), "{text}");
 
     holder.signal(Signal::TERM);
     for waiter in waiters {
@@ -299,23 +301,36 @@ fn a_signal_that_the_caller_ignores_does_not_end_the_wait() {
     assert_eq!(waiter.finish().stdout, "survived\n", "and the command ignores it as well");
 }
 
+/// The label without how long it has held.
+fn shortened(said: &str) -> String {
+    let (before, label) = said.split_once(" by ").unwrap_or((said, ""));
+    format!("{} by {label}", before.split(", held").next().unwrap_or_default())
+}
+
 #[test]
-fn a_log_gets_a_line_when_the_place_changes() {
+fn a_log_gets_a_line_when_the_wait_begins_and_one_at_the_grant() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--label", "one"], "echo; exec sleep 1000");
     holder.line();
     let second = redis.run("x", &["--label", "two"], "echo; exec sleep 1000");
-    assert_eq!(second.complaint(), "fairlock: waiting for x: position 1, held by one");
+    assert_eq!(shortened(&second.complaint()), "fairlock: waiting for x: 1st of 1 by one");
     let third = redis.run("x", &["--label", "three"], "true");
-    assert_eq!(third.complaint(), "fairlock: waiting for x: position 2, held by one");
+    assert_eq!(shortened(&third.complaint()), "fairlock: waiting for x: 2nd of 2 by one");
+    let fourth = redis.run("x", &["-v"], "true");
+    assert_eq!(shortened(&fourth.complaint()), "fairlock: waiting for x: 3rd of 3 by one");
     // Long enough for several looks at a queue that does not change.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     holder.signal(Signal::TERM);
     second.line();
-    assert_eq!(third.complaint(), "fairlock: waiting for x: position 1, held by two");
+    // A verbose one hears of each place.
+    assert_eq!(shortened(&fourth.complaint()), "fairlock: waiting for x: 2nd of 2 by two");
     second.signal(Signal::TERM);
     let third = third.finish();
-    assert_eq!((third.code, third.stderr.as_str()), (0, ""), "no line twice, none at the end");
+    assert_eq!((third.code, third.stderr.lines().count()), (0, 1), "{third:?}");
+    assert!(third.stderr.starts_with("fairlock: got x after "), "{third:?}");
+    let fourth = fourth.finish();
+    let last = fourth.stderr.lines().last().unwrap();
+    assert!(last.starts_with("fairlock: released x: waited ") && last.contains(" behind one, two"), "{fourth:?}");
 }
 
 #[test]

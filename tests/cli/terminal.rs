@@ -77,7 +77,7 @@ fn ctrl_c_while_waiting_ends_the_script_around_fairlock() {
     for (shell, keys) in [("sh", &["\x03", "\x1c"][..]), ("bash", &["\x03"])] {
         for key in keys {
             terminal.enter(&format!("{shell} -c '$F run x -- true; echo next step'"));
-            terminal.expect("position 1 for x");
+            terminal.expect("1st of 1 for x");
             terminal.keys(key);
             let screen = terminal.expect("PROMPT> ");
             assert!(!screen.contains("next step"), "{shell} {key:?}: {screen}");

@@ -18,13 +18,14 @@ fn hold(redis: &Redis, name: &str, label: &str) -> Process {
 
 /// The rows of the screen that belong to the line.
 fn rows(screen: &str) -> Vec<&str> {
-    screen.lines().filter(|row| row.contains("waited ")).collect()
+    screen.lines().filter(|row| row.contains(" · ")).collect()
 }
 
 /// The number of seconds in the line, if there is a line.
 fn clock(screen: &str) -> Option<u32> {
-    let (minutes, seconds) = rows(screen).last()?.split_once("waited ")?.1.split_once(':')?;
-    Some(minutes.parse::<u32>().ok()? * 60 + seconds.get(..2)?.parse::<u32>().ok()?)
+    let clock = rows(screen).last()?.trim_start_matches("fairlock: ").split_once(" · ")?.0;
+    let (minutes, seconds) = clock.split_once(':')?;
+    Some(minutes.parse::<u32>().ok()? * 60 + seconds.parse::<u32>().ok()?)
 }
 
 #[test]
@@ -33,8 +34,8 @@ fn the_wait_is_shown_in_one_line_and_can_be_interrupted() {
     let holder = hold(&redis, "x", "the holder");
     let mut terminal = open(&redis, 80);
     terminal.enter("$F run x -- true");
-    terminal.expect("\r\x1b[Kfairlock: waited 0:0");
-    let between = terminal.expect(", position 1 for x, held by the holder");
+    terminal.expect("\r\x1b[Kfairlock: 0:0");
+    let between = terminal.expect(" · 1st of 1 for x · held ");
     assert!(!between.contains('\n'), "rewritten in place: {between:?}");
     terminal.keys("\x03");
     terminal.expect("\r\x1b[K");
@@ -44,7 +45,7 @@ fn the_wait_is_shown_in_one_line_and_can_be_interrupted() {
     redis.await_waiting("x", 0);
 
     terminal.enter("$F run x -- echo granted; echo code $?");
-    terminal.expect("held by the holder");
+    terminal.expect(" by the holder");
     holder.signal(Signal::TERM);
     terminal.expect("\r\x1b[K");
     terminal.expect("granted");
@@ -69,7 +70,7 @@ fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
             });
             let used: Vec<_> = screen.lines().filter(|row| !row.trim().is_empty()).collect();
             assert_eq!(used, rows(&screen), "nothing of the line is in another row");
-            assert!(used[0].contains("position 1"), "{screen}");
+            assert!(used[0].contains("1st of 1 for"), "{screen}");
             terminal.keys("\x03");
             terminal.expect("PROMPT> ");
         }
@@ -89,7 +90,7 @@ fn nothing_of_a_full_line_is_left_behind() {
             let mut terminal = open(&redis, columns);
             terminal.command(&format!("N='{name}'; stty echo"));
             terminal.enter("clear; $F run \"$N\" -- true");
-            terminal.await_screen(|screen| rows(screen).first().is_some_and(|row| row.contains("position 1 for")));
+            terminal.await_screen(|screen| rows(screen).first().is_some_and(|row| row.contains("1st of 1 for")));
             terminal.keys(key);
             let screen = terminal.await_screen(|screen| screen.contains(then));
             assert_eq!(rows(&screen), [""; 0], "{screen}");
@@ -112,7 +113,7 @@ fn the_clock_ticks_while_redis_is_dead() {
         shown.extend(clock(screen));
         clock(screen) > Some(18)
     });
-    assert!(screen.contains("for x: no Redis server answers"), "{screen}");
+    assert!(screen.contains("for x · no Redis server answers"), "{screen}");
     assert!(shown.len() > 9, "{shown:?}");
     redis.resume();
 }
@@ -125,7 +126,7 @@ fn a_warning_takes_the_place_of_the_line_and_the_line_goes_on_below() {
     terminal.enter("clear; $F run x -- true");
     terminal.await_screen(|screen| clock(screen).is_some());
     redis.cut();
-    let below = |screen: &str| screen.lines().nth(1).is_some_and(|row| row.starts_with("fairlock: waited"));
+    let below = |screen: &str| screen.lines().nth(1).is_some_and(|row| row.starts_with("fairlock: 0:"));
     let screen = terminal.await_screen(|screen| screen.contains("connection was lost") && below(screen));
     assert!(screen.starts_with("fairlock: the connection was lost") && rows(&screen).len() == 1, "{screen}");
 }
@@ -139,7 +140,7 @@ fn a_terminal_that_takes_nothing_does_not_hold_up_the_wait() {
     let holder = hold(&redis, "x", "the holder");
     let mut terminal = open(&redis, 80);
     terminal.enter(&format!("$F run x -- touch {}", done.display()));
-    terminal.expect("held by the holder");
+    terminal.expect(" by the holder");
     terminal.keys("\x13");
     // Drawn lines would fill the system's buffers if they were not left out.
     holder.signal(Signal::TERM);

@@ -5,6 +5,7 @@
 
 mod fairness;
 mod injected;
+mod python;
 mod random_behaviour;
 mod sentinels_and_clusters;
 mod single_server;

@@ -172,7 +172,7 @@ impl Client {
             Request::Release { .. } | Request::Leave { .. } if number("again") == 1 => {}
             Request::Release { id, .. } => self.farewells.retain(|other| other.id != *id),
             Request::Leave { ids } => self.farewells.retain(|other| !ids.contains(&other.id)),
-            Request::Inspect { .. } | Request::Break { .. } => {}
+            Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => {}
         }
         if let Some(holder) = answer.fields.get("holder") {
             self.granted(holder, number("holder_token"), sent + number("lease_left_us"));

@@ -8,7 +8,7 @@ use std::{
 
 use redis::{Cmd, cmd};
 
-use super::{Answer, Entry, Lock, Memory, Message, Request, State, Terms, about, client_of};
+use super::{Answer, Entry, History, Lock, Memory, Message, Request, State, Terms, about, client_of};
 use testkit::{RedisServer, SOON};
 
 const CLOCK: &str = "local raw = tonumber(redis.call('GET', 'test-clock'))\n";
@@ -24,7 +24,7 @@ local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
   local name, value = fields[i], fields[i + 1]
   if name == '' then
-    state = {struct.unpack('<BBBBddddddddddddddddd', value)}
+    state = {struct.unpack('<BBBBBddddddddddddddddd', value)}
     state[#state] = string.sub(value, state[#state])
   elseif string.sub(name, -1) == '.' then
     local session = {struct.unpack('<dd', value)}
@@ -34,7 +34,12 @@ for i = 1, #fields, 2 do
   end
 end
 for i = 1, #KEYS do ttls[i] = redis.call('PTTL', KEYS[i]) end
-return {redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'), sessions, entries, state, ttls}";
+local past, history = string.sub(KEYS[1], 1, -5) .. 'history', {}
+if redis.call('EXISTS', past) == 1 then
+  history[1] = redis.call('XLEN', past)
+  for i, entry in ipairs(redis.call('XREVRANGE', past, '+', '-', 'COUNT', 8)) do history[i + 1] = cmsgpack.unpack(entry[2][2]) end
+end
+return {redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'), sessions, entries, state, ttls, history}";
 
 /// The data on the server.
 #[derive(Clone, Debug, Default)]
@@ -207,17 +212,23 @@ impl Driver {
     }
 
     pub fn save(&mut self) -> Saved {
-        let dumps: Vec<Cmd> = self.keys.iter().map(|key| cmd("DUMP").arg(key).clone()).collect();
+        let dumps: Vec<Cmd> = self.all_keys().map(|key| cmd("DUMP").arg(key).clone()).collect();
         let replies = self.ask(&dumps).into_iter().enumerate();
         replies.filter_map(|(kind, dump)| Some((kind, bytes(&dump)?.to_vec()))).collect()
     }
 
     pub fn restore(&mut self, saved: &Saved) {
-        let mut asked = vec![cmd("DEL").arg(&self.keys).clone()];
+        let keys: Vec<String> = self.all_keys().collect();
+        let mut asked = vec![cmd("DEL").arg(&keys).clone()];
         for (kind, dump) in saved {
-            asked.push(cmd("RESTORE").arg(&self.keys[*kind]).arg(86_400_000 * 2).arg(dump).clone());
+            asked.push(cmd("RESTORE").arg(&keys[*kind]).arg(86_400_000 * 2).arg(dump).clone());
         }
         self.ask(&asked);
+    }
+
+    /// Those of the lock, and that of its history.
+    fn all_keys(&self) -> impl Iterator<Item = String> + use<'_> {
+        self.keys.iter().cloned().chain([format!("fairlock:{{{NAME}}}:history")])
     }
 
     fn keyed(&self, command: &'static str, script: &str, arguments: &[String]) -> Cmd {
@@ -326,6 +337,10 @@ fn encode(request: &Request) -> (&'static str, Vec<String>) {
         Request::Leave { ids } => ("leave", ids.clone()),
         Request::Inspect { after, count } => ("inspect", numbers(&[*after, *count as u64])),
         Request::Break { token, force } => ("break", numbers(&[*token, u64::from(*force)])),
+        Request::History { switch, count } => {
+            let switch = switch.map_or(String::new(), |on| u64::from(on).to_string());
+            ("history", vec![switch, count.to_string()])
+        }
     }
 }
 
@@ -336,7 +351,9 @@ fn answer(value: &Value) -> Answer {
     let mut answer = Answer { word: text(word), ..Answer::default() };
     for field in fields.chunks_exact(2) {
         match text(&field[0]).as_str() {
-            "page" => answer.page = items(&field[1]).iter().map(|row| items(row).iter().map(text).collect()).collect(),
+            name @ ("page" | "past") => {
+                answer.lists.insert(name.to_owned(), rows(items(&field[1])));
+            }
             name => {
                 answer.fields.insert(name.to_owned(), text(&field[1]));
             }
@@ -357,13 +374,16 @@ fn unpacked(value: &rmpv::Value) -> Value {
 }
 
 fn found(value: &Value) -> Found {
-    let [queue, sessions, entries, state, ttls] = items(value) else { panic!("{value:?}") };
+    let [queue, sessions, entries, state, ttls, history] = items(value) else { panic!("{value:?}") };
     let mut lock = Lock {
         queue: items(queue).chunks_exact(2).map(|pair| (number(&pair[1]), text(&pair[0]))).collect(),
         sessions: BTreeMap::new(),
         lease: None,
         entries: items(entries).chunks_exact(2).map(|pair| (text(&pair[0]), entry(&pair[1]))).collect(),
         state: State::default(),
+        history: items(history)
+            .split_first()
+            .map(|(count, latest)| History { count: number(count), latest: rows(latest) }),
     };
     let mut waiters = BTreeMap::new();
     for session in items(sessions) {
@@ -376,6 +396,7 @@ fn found(value: &Value) -> Found {
         broken,
         cut,
         claim,
+        recorded,
         stamp,
         token,
         epoch,
@@ -422,6 +443,7 @@ fn found(value: &Value) -> Found {
             waiting: number(waiting),
             live_until: number(live_until),
             ttl_until: number(ttl_until),
+            recorded: number(recorded) == 1,
         };
     }
     let ttls = KINDS.iter().zip(items(ttls)).map(|(kind, ttl)| match ttl {
@@ -450,6 +472,10 @@ fn entry(value: &Value) -> Entry {
         owner: text(&parts[5]),
         ..Entry::default()
     }
+}
+
+fn rows(values: &[Value]) -> Vec<Vec<String>> {
+    values.iter().map(|row| items(row).iter().map(text).collect()).collect()
 }
 
 fn items(value: &Value) -> &[Value] {

@@ -25,6 +25,27 @@ pub struct Lock {
     pub lease: Option<(String, u64)>,
     pub entries: BTreeMap<String, Entry>,
     pub state: State,
+    /// The grants whose leases have ended, if they are recorded.
+    pub history: Option<History>,
+}
+
+/// The history of grants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// How many there are.
+    pub count: u64,
+    /// The latest of them, the last one first. Tests look at no more.
+    pub latest: Vec<Vec<String>>,
+}
+
+impl History {
+    pub const LATEST: usize = 8;
+
+    fn add(&mut self, row: Vec<String>) {
+        self.count += 1;
+        self.latest.insert(0, row);
+        self.latest.truncate(Self::LATEST);
+    }
 }
 
 /// An entry: what is known of a waiter or holder.
@@ -75,6 +96,8 @@ pub struct State {
     pub live_until: u64,
     /// Until when the keys live, on the server's clock.
     pub ttl_until: u64,
+    /// Whether leases that end are recorded.
+    pub recorded: bool,
 }
 
 /// A waiter's options.
@@ -117,6 +140,7 @@ pub enum Request {
     Leave { ids: Vec<String> },
     Inspect { after: u64, count: usize },
     Break { token: u64, force: bool },
+    History { switch: Option<bool>, count: usize },
 }
 
 impl Request {
@@ -126,8 +150,13 @@ impl Request {
             Request::Acquire { id, .. } | Request::Renew { id, .. } | Request::Release { id, .. } => client_of(id),
             Request::Heartbeat { client, .. } => client,
             Request::Leave { ids } => client_of(&ids[0]),
-            Request::Inspect { .. } | Request::Break { .. } => "",
+            Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => "",
         }
+    }
+
+    /// Whether it leaves holder, queue and clock as they are.
+    pub fn looks_only(&self) -> bool {
+        matches!(self, Request::Inspect { .. } | Request::History { .. })
     }
 }
 
@@ -135,7 +164,8 @@ impl Request {
 pub struct Answer {
     pub word: String,
     pub fields: BTreeMap<String, String>,
-    pub page: Vec<Vec<String>>,
+    /// What is told in rows, by name.
+    pub lists: BTreeMap<String, Vec<Vec<String>>>,
 }
 
 impl Answer {
@@ -169,10 +199,18 @@ impl Lock {
     /// What this request is answered, and what is published, at `time` on the server's clock. `batch` is how many heads
     /// one turn looks at; `queue` how messages name the lock.
     pub fn turn(&mut self, time: u64, request: &Request, batch: usize, queue: &str) -> (Answer, Vec<Message>) {
-        let mut turn = Turn { lock: self.clone(), time, now: 0, lapsed: None, again: false, batch, messages: vec![] };
+        let mut turn = Turn {
+            lock: self.clone(),
+            time,
+            now: 0,
+            lapsed: None,
+            ended_as: "lost",
+            again: false,
+            batch,
+            messages: vec![],
+        };
         turn.begin();
-        let looks_only = matches!(request, Request::Inspect { .. });
-        if self.is_partial() && !looks_only {
+        if self.is_partial() && !request.looks_only() {
             turn.drop_the_rest();
         }
         let answer = match request {
@@ -185,6 +223,7 @@ impl Lock {
             Request::Leave { ids } => turn.leave(ids),
             Request::Inspect { after, count } => turn.inspect(*after, *count),
             Request::Break { token, force } => turn.break_lease(*token, *force),
+            Request::History { switch, count } => turn.history(*switch, *count),
         };
         let Some(answer) = answer else {
             // Nothing has changed.
@@ -196,10 +235,22 @@ impl Lock {
             return (unchanged.answer("refused", request.client(), &[]), vec![]);
         };
         let messages = turn.messages.drain(..).map(|(to, text)| (to, format!("{text} {queue}"))).collect();
-        if !looks_only {
-            *self = turn.end(self);
+        match request {
+            Request::Inspect { .. } => {}
+            Request::History { switch: None, .. } => {}
+            // It changes nothing else.
+            Request::History { .. } => {
+                self.history = turn.lock.history;
+                self.state.recorded = self.state.epoch > 0 && self.history.is_some();
+            }
+            _ => *self = turn.end(self),
         }
         (answer, messages)
+    }
+
+    /// What the promises are about.
+    pub fn without_history(&self) -> Lock {
+        Lock { history: None, state: State { recorded: false, ..self.state.clone() }, ..self.clone() }
     }
 
     pub fn ticket(&self, id: &str) -> Option<u64> {
@@ -262,6 +313,8 @@ struct Turn {
     now: u64,
     /// Whose lease this turn found to be over.
     lapsed: Option<String>,
+    /// How the lease ended that this turn ends before its time.
+    ended_as: &'static str,
     /// The batch limit was reached before somebody alive was found.
     again: bool,
     batch: usize,
@@ -329,6 +382,7 @@ impl Turn {
 
     /// The lock as this turn leaves it.
     fn end(mut self, before: &Lock) -> Lock {
+        self.record(before);
         if !self.lock.stands() {
             self.lock.state.longest = 0;
         }
@@ -347,6 +401,24 @@ impl Turn {
             self.lock.state = before.state.clone();
         }
         self.lock
+    }
+
+    /// A lease that this turn has ended goes into the history.
+    fn record(&mut self, before: &Lock) {
+        if before.state.epoch == 0 {
+            // The history may outlive the state.
+            self.lock.state.recorded = self.lock.history.is_some();
+        }
+        let Some((id, end, held)) = before.held().filter(|_| !before.is_partial()) else { return };
+        let stands = self.lock.held().is_some_and(|(holder, _, now)| holder == id && now.token == held.token);
+        let Some(history) = self.lock.history.as_mut().filter(|_| before.state.recorded && !stands) else { return };
+        let (ended, how) = match &self.lapsed {
+            Some(_) => (self.time - (self.now - end), "expired"),
+            None => (self.time, self.ended_as),
+        };
+        let (waited, held_for) = (held.token - held.ticket, ended.saturating_sub(held.token));
+        let [token, waited, held_for] = [held.token, waited, held_for].map(|number| number.to_string());
+        history.add(vec![id, token, held.label, held.owner, waited, held_for, how.to_owned()]);
     }
 
     /// Keys in use live a day beyond whatever is still to come; an idle lock as long, or an hour if it was granted once.
@@ -661,6 +733,7 @@ impl Turn {
             if self.recovering() {
                 self.pass_over(held.token);
             }
+            self.ended_as = if held.broken { "broken" } else { "released" };
             self.lock.end_lease();
             "released"
         } else if self.lapsed.as_deref() == Some(id) {
@@ -687,6 +760,7 @@ impl Turn {
         let left = end - self.now;
         self.messages.push((held.channel, format!("break {id} {token} {} {left} {}", held.ticket, held.secret)));
         if force {
+            self.ended_as = "broken";
             self.lock.end_lease();
         } else {
             self.lock.mark_holder(|held| held.broken = true);
@@ -710,7 +784,7 @@ impl Turn {
         // Of a queue that is not the one that was counted, nothing is known.
         let queue = Some(&self.lock.queue).filter(|_| !self.lock.is_partial());
         let page = queue.into_iter().flatten().filter(|(ticket, _)| *ticket > after).take(count);
-        answer.page = page
+        let rows = page
             .map(|(ticket, id)| {
                 let entry = self.lock.entries.get(id).cloned().unwrap_or_default();
                 let alive = u8::from(self.alive(client_of(id))).to_string();
@@ -718,6 +792,20 @@ impl Turn {
                 vec![id.clone(), ticket.to_string(), entry.label, entry.owner, waited, alive]
             })
             .collect();
+        answer.lists.insert("page".into(), rows);
+        Some(answer)
+    }
+
+    fn history(&mut self, switch: Option<bool>, count: usize) -> Option<Answer> {
+        match switch {
+            Some(true) => drop(self.lock.history.get_or_insert_default()),
+            Some(false) => self.lock.history = None,
+            None => {}
+        }
+        let mut answer = self.answer("history", "", &[("recorded", u64::from(self.lock.history.is_some()))]);
+        answer.fields.insert("waiting".into(), self.lock.state.waiting.to_string());
+        let latest = self.lock.history.iter().flat_map(|history| &history.latest);
+        answer.lists.insert("past".into(), latest.take(count).cloned().collect());
         Some(answer)
     }
 
@@ -757,7 +845,7 @@ impl Turn {
         if self.again {
             fields.insert("again".into(), "1".into());
         }
-        Answer { word: word.to_owned(), fields, page: vec![] }
+        Answer { word: word.to_owned(), fields, lists: BTreeMap::new() }
     }
 
     fn tell_held(&self, answer: &mut Answer) {

@@ -87,6 +87,10 @@ pub enum What {
         after: usize,
         count: usize,
     },
+    History {
+        switch: Option<bool>,
+        count: usize,
+    },
     Boast,
 }
 
@@ -128,6 +132,7 @@ fn what() -> impl Strategy<Value = What> {
         5 => (0..4usize).prop_map(What::Farewell),
         3 => any::<(bool, bool)>().prop_map(|(current, force)| What::Break { current, force }),
         2 => (0..4usize, 1..4usize).prop_map(|(after, count)| What::Inspect { after, count }),
+        2 => (prop::option::of(prop::bool::weighted(0.8)), 0..9usize).prop_map(|(switch, count)| What::History { switch, count }),
         1 => Just(What::Boast),
     ]
 }
@@ -386,6 +391,7 @@ impl<'a> World<'a> {
                 let after = self.model.queue.iter().nth(after).map_or(0, |(ticket, _)| *ticket);
                 Request::Inspect { after, count }
             }
+            What::History { switch, count } => Request::History { switch, count },
             What::Boast => {
                 let (id, floor) = (format!("{}.9999", client.name), time + 25 * HOUR);
                 let memory = Memory { epoch: 1, floor, left: SECOND, last_token: floor, pace: 0 };
@@ -437,9 +443,13 @@ impl<'a> World<'a> {
     fn turn(&mut self, time: u64, request: &Request) -> (Answer, Vec<Message>) {
         let mut after = self.model.clone();
         let (answer, messages) = after.turn(time, request, self.batch, self.driver.queue());
-        let writes = matches!(request, Request::Acquire { .. }) && answer.word != "refused";
-        // What is left of lost data goes before anything is written, and the server lets the rest through then.
-        if self.full && writes && !self.model.is_partial() {
+        let refused = match request {
+            // What is left of lost data goes before anything is written, and the server lets the rest through then.
+            Request::Acquire { .. } => answer.word != "refused" && !self.model.is_partial(),
+            Request::History { switch, .. } => *switch == Some(true),
+            _ => false,
+        };
+        if self.full && refused {
             return (Answer { word: NO_MEMORY.into(), ..Answer::default() }, vec![]);
         }
         self.model = after;
@@ -461,7 +471,7 @@ impl<'a> World<'a> {
         };
         self.log.pop();
         self.log.push((time, Event::Asked(request.clone(), Some(outcome.answer.clone()))));
-        if !matches!(request, Request::Inspect { .. }) {
+        if !request.looks_only() {
             self.ends = ends(&outcome.found, time);
         }
 

@@ -48,6 +48,7 @@ pub(crate) const REAL: Stage = Stage {
         ("faults::full_memory", &[]),
         ("api::cleanup", &["two_hundred"]),
         ("api::leases", &[]),
+        ("api::history", &[]),
         ("hostile::names", &[]),
         ("api::panic_and_fork", &[]),
         ("faults::old_connections", &[]),
@@ -75,10 +76,17 @@ pub(crate) const COMMAND: Stage = Stage {
     targets: &[
         ("cli::lease", &[]),
         ("cli::descendants", &[]),
+        ("cli::events", &[]),
+        ("cli::doctor", &[]),
+        ("cli::give_back", &[]),
+        ("cli::exporter", &[]),
         ("cli::grants", &[]),
         ("cli::local", &[]),
+        ("cli::look", &[]),
         ("cli::nested", &[]),
+        ("cli::options", &[]),
         ("cli::run", &[]),
+        ("cli::several", &[]),
         ("cli::status", &[]),
         ("cli::terminal", &[]),
         ("cli::unread_output", &[]),
@@ -87,8 +95,20 @@ pub(crate) const COMMAND: Stage = Stage {
     twice: true,
 };
 
+/// Only for the mutants that name it: handles above the keeper, which no other stage uses.
+pub(crate) const HANDLES: Stage = Stage {
+    name: "with handles of other kinds",
+    targets: &[
+        ("api::several_locks", &[]),
+        ("parity::async_redis_keyed_mutex", &[]),
+        ("parity::cluster_lock", &[]),
+        ("parity::distributed_lock", &[]),
+    ],
+    twice: true,
+};
+
 /// The stages that only some mutants use.
-pub(crate) const SPECIAL: [&Stage; 2] = [&ENCRYPTED, &COMMAND];
+pub(crate) const SPECIAL: [&Stage; 3] = [&ENCRYPTED, &COMMAND, &HANDLES];
 
 /// Longer than the patience of any test.
 const TIMEOUT: Duration = Duration::from_secs(180);

@@ -37,3 +37,33 @@ fn complaints(root: &Path, page: &PathBuf) -> Vec<String> {
     );
     wrong
 }
+
+/// The page for clients in other languages names the arguments of each script in their order, and every word of a reply.
+#[test]
+fn the_protocol_page_agrees_with_the_scripts() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/protocol.md")).unwrap();
+    let replies = page.split("\n## ").find(|section| section.starts_with("Replies")).unwrap();
+    for verb in ["acquire", "heartbeat", "renew", "release", "leave", "inspect", "break"] {
+        let script = fs::read_to_string(root.join("lua").join(verb).with_extension("lua")).unwrap();
+        let header = |marker: &str| {
+            let line = script.lines().find_map(|line| line.strip_prefix("-- ")?.strip_prefix(marker));
+            line.unwrap_or_else(|| panic!("{verb} has no {marker}")).trim()
+        };
+        let named: Vec<&str> = header("ARGV:").split(' ').map(|name| name.trim_end_matches("...")).collect();
+        let heading = format!("\n### {verb}\n");
+        let section = page.split(&heading).nth(1).unwrap().split("\n##").next().unwrap();
+        let rows = section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
+        let described: Vec<&str> = rows.flat_map(|row| row.split(" | ").nth(1).unwrap().split(", ")).collect();
+        assert_eq!(described, named, "the arguments of {verb}");
+        for reply in header("REPLY:").split('|') {
+            for word in reply.split([' ', '[', ']', '{', '}', ',', '.']).filter(|word| !word.is_empty()) {
+                assert!(replies.contains(word), "the reply {word:?} of {verb} is not described");
+            }
+        }
+    }
+    let answer = fs::read_to_string(root.join("lua/lib/answer.lua")).unwrap();
+    for name in answer.split('\'').skip(1).step_by(2).filter(|name| name.len() > 1) {
+        assert!(replies.contains(name), "the value {name:?} of every reply is not described");
+    }
+}

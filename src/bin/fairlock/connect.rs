@@ -1,30 +1,101 @@
 //! Which server the arguments and the environment name.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use fairlock::{Client, ClientBuilder, Tls};
+use serde_json::{Value, json};
 
-use crate::args::Server;
 use crate::exit::Failure;
 use crate::local;
 
-/// A client of that server, not connected yet. With `--local` the private server runs when this returns.
-pub(crate) fn client(server: &Server) -> Result<ClientBuilder, Failure> {
-    let builder = Client::builder().url(&url(server)?).prefix(&server.prefix);
-    if server.tls_ca.is_none() && server.tls_cert.is_none() {
-        return Ok(builder);
-    }
-    let mut tls = Tls::new();
-    if let Some(ca) = &server.tls_ca {
-        tls = tls.ca_certificate_file(ca);
-    }
-    if let (Some(cert), Some(key)) = (&server.tls_cert, &server.tls_key) {
-        tls = tls.client_certificate_files(cert, key);
-    }
-    Ok(builder.tls(tls))
+/// Where the locks are kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The server [default: REDIS_URL, or 127.0.0.1]
+    ///
+    /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:///SOCKET is one server; redis+sentinel://HOST[:PORT],…/MASTER
+    /// is the master that these sentinels know; redis+cluster://HOST[:PORT],… is a cluster of which these are some
+    /// nodes. With rediss instead of redis the connections are encrypted. Write @ : / in a password as %40 %3A %2F.
+    ///
+    /// A URL with a password is visible to other users in the list of processes; REDIS_URL is not.
+    #[arg(long, value_name = "URL", global = true, display_order = 900)]
+    pub(crate) redis: Option<String>,
+    /// A private server on this machine instead
+    ///
+    /// This user's own redis-server, which is started if necessary: `fairlock local --help`.
+    #[arg(long, global = true, display_order = 901)]
+    pub(crate) local: bool,
+    /// The prefix of all keys and channels; runs with different prefixes use different locks
+    #[arg(long, value_name = "PREFIX", default_value = "fairlock", global = true, hide_short_help = true)]
+    pub(crate) prefix: String,
+    /// Trust only this certificate authority (PEM file)
+    #[arg(long, value_name = "FILE", global = true, hide_short_help = true, help_heading = ENCRYPTION)]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Show this certificate to the server (PEM file)
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_key", hide_short_help = true, help_heading = ENCRYPTION)]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate of --tls-cert (PEM file)
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_cert", hide_short_help = true, help_heading = ENCRYPTION)]
+    pub(crate) tls_key: Option<PathBuf>,
 }
 
-fn url(server: &Server) -> Result<String, Failure> {
+const ENCRYPTION: &str = "Encryption (for URLs that begin with rediss)";
+
+/// The server that the arguments and the environment name, as another process can be told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Server {
+    url: String,
+    prefix: String,
+    tls_ca: Option<PathBuf>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+}
+
+impl Server {
+    /// With `--local` the private server runs when this returns.
+    pub(crate) fn find(args: &Args) -> Result<Self, Failure> {
+        let (tls_ca, tls_cert, tls_key) = (args.tls_ca.clone(), args.tls_cert.clone(), args.tls_key.clone());
+        Ok(Self { url: url(args)?, prefix: args.prefix.clone(), tls_ca, tls_cert, tls_key })
+    }
+
+    /// A client, not connected yet.
+    pub(crate) fn client(&self) -> ClientBuilder {
+        let builder = Client::builder().url(&self.url).prefix(&self.prefix);
+        if self.tls_ca.is_none() && self.tls_cert.is_none() {
+            return builder;
+        }
+        let mut tls = Tls::new();
+        if let Some(ca) = &self.tls_ca {
+            tls = tls.ca_certificate_file(ca);
+        }
+        if let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            tls = tls.client_certificate_files(cert, key);
+        }
+        builder.tls(tls)
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "url": self.url, "prefix": self.prefix,
+            "tls_ca": self.tls_ca, "tls_cert": self.tls_cert, "tls_key": self.tls_key,
+        })
+    }
+
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        let text = |field: &str| value[field].as_str().map(str::to_owned);
+        let path = |field: &str| text(field).map(PathBuf::from);
+        let (tls_ca, tls_cert, tls_key) = (path("tls_ca"), path("tls_cert"), path("tls_key"));
+        Some(Self { url: text("url")?, prefix: text("prefix")?, tls_ca, tls_cert, tls_key })
+    }
+}
+
+/// A client of that server, not connected yet. With `--local` the private server runs when this returns.
+pub(crate) fn client(args: &Args) -> Result<ClientBuilder, Failure> {
+    Server::find(args).map(|server| server.client())
+}
+
+fn url(server: &Args) -> Result<String, Failure> {
     if server.local {
         return local::share_or_start().map(|folder| folder.url());
     }

@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use nix::sys::signal::Signal;
 
-use crate::stderr;
 use crate::text::printable;
+use crate::{stderr, tips};
 
 /// The lock is held by somebody else, and `--no-wait` was given.
 pub(crate) const BUSY: u8 = 122;
@@ -29,19 +29,40 @@ pub(crate) fn by_signal(signal: i32) -> u8 {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
+    /// Empty with `--quiet`, if the exit code says enough.
     pub(crate) message: String,
+    /// What to do instead.
+    pub(crate) tip: Option<String>,
     /// The signal that ended the wait, if one did.
     pub(crate) signal: Option<Signal>,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), signal: None }
+        Self { code, message: message.into(), tip: None, signal: None }
+    }
+
+    pub(crate) fn without_message(self) -> Self {
+        Self { message: String::new(), ..self }
+    }
+
+    pub(crate) fn with_tip(self, tip: impl Into<String>) -> Self {
+        Self { tip: Some(tip.into()), ..self }
+    }
+
+    /// Writes the message, if there is one.
+    pub(crate) fn say(&self) {
+        if !self.message.is_empty() {
+            say(&self.message);
+        }
+        if let Some(tip) = &self.tip {
+            say(format_args!("tip: {tip}"));
+        }
     }
 
     /// A signal ended the wait.
     pub(crate) fn signalled(signal: Signal, message: impl Into<String>) -> Self {
-        Self { code: by_signal(signal as i32), message: message.into(), signal: Some(signal) }
+        Self { code: by_signal(signal as i32), message: message.into(), tip: None, signal: Some(signal) }
     }
 
     /// A failure of fairlock itself.
@@ -62,8 +83,14 @@ pub(crate) fn say(message: impl Display) {
 }
 
 /// Writes what is wrong with the arguments. The message quotes them, so it is escaped as well.
-pub(crate) fn say_wrong_call(error: &clap::Error) {
+pub(crate) fn say_wrong_call(mut error: clap::Error) {
+    let tip = tips::for_wrong_call(&mut error);
     let plain = error.render().to_string();
-    let lines: String = plain.lines().map(|line| printable(line) + "\n").collect();
+    let mut lines: String = plain.lines().map(|line| printable(line) + "\n").collect();
+    if let Some(tip) = tip {
+        // clap's own tips stand there too.
+        let at = lines.find("\n\n").unwrap_or(lines.len());
+        lines.insert_str(at, &format!("\n\n  tip: {tip}"));
+    }
     stderr::write(&lines);
 }

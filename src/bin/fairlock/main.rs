@@ -14,21 +14,27 @@
 
 mod args;
 mod connect;
+mod doctor;
+mod duration;
 mod exit;
+mod exporter;
 mod local;
+mod look;
+mod output;
 mod process;
 mod run;
 mod shim;
-mod status;
 mod stderr;
+mod survey;
 mod text;
+mod tips;
 mod warnings;
 
 use std::process::ExitCode;
 
-use args::{Cli, LocalAction, Task};
-use clap::Parser as _;
+use args::{Cli, Task};
 use exit::{Failure, OWN_FAILURE};
+use look::{breaking, list, status, wait};
 use process::signals;
 use shim::stage;
 
@@ -49,10 +55,10 @@ fn become_what_is_asked_for() -> ExitCode {
             _ => {}
         }
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::of_this_process() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            exit::say_wrong_call(&error);
+            exit::say_wrong_call(error);
             return ExitCode::from(OWN_FAILURE);
         }
         // The help or the version.
@@ -61,18 +67,25 @@ fn become_what_is_asked_for() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    warnings::show();
+    // The doctor says all that a warning would say, and more.
+    if !matches!(cli.task, Task::Doctor(_)) {
+        warnings::show();
+    }
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
-        Task::Status(status) => status::status(&cli.server, &status),
-        Task::Local { action: LocalAction::Start { foreground } } => local::start(foreground),
-        Task::Local { action: LocalAction::Stop { force } } => local::stop(force),
-        Task::Local { action: LocalAction::Status } => local::status(),
+        Task::List(args) => list::list(&cli.server, &args),
+        Task::Status(args) => status::status(&cli.server, &args),
+        Task::Wait(args) => wait::wait(&cli.server, &args),
+        Task::Break(args) => breaking::break_lease(&cli.server, &args),
+        Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Exporter(args) => exporter::exporter(&cli.server, &args),
+        Task::Local(args) => local::local(&args),
     };
     match result {
         Ok(code) => ExitCode::from(code),
-        Err(Failure { code, message, signal }) => {
-            exit::say(&message);
+        Err(failure) => {
+            failure.say();
+            let Failure { code, signal, .. } = failure;
             if let Some(signal) = signal.filter(|signal| signals::is_typed(*signal)) {
                 signals::die_by(signal);
             }

@@ -1,7 +1,9 @@
 //! Texts for people: escaped so that names and labels of others cannot control a terminal.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Escapes characters that could control a terminal or deceive its reader. Other users of the server choose names and
 /// labels.
@@ -44,6 +46,61 @@ pub(crate) fn seconds(duration: Duration) -> String {
     humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string()
 }
 
+/// A duration for people, as short as a changing line needs it: its largest unit, and hours with their minutes.
+pub(crate) fn about(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m"),
+        3600..86_400 => format!("{hours}h {minutes}m"),
+        _ => format!("{days}d {hours}h"),
+    }
+}
+
+/// A place in a queue: 1st, 2nd, 3rd, 4th.
+pub(crate) fn ordinal(number: u64) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+/// A moment for people and for programs, in UTC.
+pub(crate) fn iso(time: SystemTime) -> String {
+    humantime::format_rfc3339_millis(time).to_string()
+}
+
+/// For documents: whole milliseconds.
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The columns that a terminal needs for this text. Terminals disagree about sequences: some add up the widths of the
+/// characters, others know that of the whole. The larger one counts.
+pub(crate) fn columns(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(1)).sum::<usize>().max(text.width())
+}
+
+/// The beginning of the text that fits into this many columns of a terminal.
+pub(crate) fn head(text: &str, room: usize) -> &str {
+    let mut used = 0;
+    let cut = text.char_indices().find(|(at, c)| {
+        used += c.width().unwrap_or(1);
+        used.max(text[..at + c.len_utf8()].width()) > room
+    });
+    cut.map_or(text, |(at, _)| &text[..at])
+}
+
+/// The same, with a mark where something was cut off.
+pub(crate) fn cut(text: &str, room: usize) -> String {
+    if columns(text) <= room { text.to_owned() } else { format!("{}…", head(text, room.saturating_sub(1))) }
+}
+
 /// Describes a lock in recovery.
 pub(crate) fn no_grants(longest: Duration) -> String {
     let longest = seconds(longest.max(Duration::from_secs(1)));
@@ -52,7 +109,39 @@ pub(crate) fn no_grants(longest: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{printable, printable_json};
+    use std::time::Duration;
+
+    use super::{about, columns, cut, head, ordinal, printable, printable_json};
+
+    #[test]
+    fn columns_are_counted_and_not_characters() {
+        for (text, room, fits) in [
+            ("abc", 3, "abc"),
+            ("abc", 2, "ab"),
+            ("abc", 0, ""),
+            ("日本語", 6, "日本語"),
+            ("日本語", 5, "日本"),
+            ("ne\u{301}e", 2, "ne\u{301}"),
+            ("🔒🔒", 3, "🔒"),
+            // One character of one column, and a mark that gives it two.
+            ("\u{260e}\u{fe0f}!", 2, "\u{260e}\u{fe0f}"),
+            // A sequence that some terminals show as one flag, others as two letters of two columns each.
+            ("\u{1f1ef}\u{1f1f5}", 3, "\u{1f1ef}\u{1f1f5}"),
+        ] {
+            assert_eq!(head(text, room), fits, "{text} in {room}");
+        }
+        assert_eq!((cut("日本語", 6), cut("日本語", 5)), ("日本語".to_owned(), "日本…".to_owned()));
+        assert_eq!(columns(&cut("日本語", 4)), 3);
+    }
+
+    #[test]
+    fn numbers_read_as_people_say_them() {
+        let said: Vec<String> = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111].into_iter().map(ordinal).collect();
+        assert_eq!(said, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"]);
+        let said: Vec<String> =
+            [0, 59, 60, 3599, 3600, 86_399, 200_000].into_iter().map(|s| about(Duration::from_secs(s))).collect();
+        assert_eq!(said, ["0s", "59s", "1m", "59m", "1h 0m", "23h 59m", "2d 7h"]);
+    }
 
     #[test]
     fn control_characters_are_escaped_and_letters_are_not() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
+use crate::history::History;
 use crate::inspect::{BreakOutcome, Holder, QueuedWaiter};
 use crate::options::Spec;
 use crate::protocol::{About, Failure, LockKeys, Push, Reply, Request};
@@ -40,6 +41,13 @@ pub(crate) enum Command {
     Renew {
         question: QuestionId,
         id: Id,
+        /// Beyond the end that the lease has, or was asked for, up to now.
+        extend: Option<Duration>,
+    },
+    /// Switches automatic renewal on or off.
+    Automatic {
+        id: Id,
+        on: bool,
     },
     Release {
         question: Option<QuestionId>,
@@ -56,6 +64,12 @@ pub(crate) enum Command {
         keys: Arc<LockKeys>,
         token: u64,
         force: bool,
+    },
+    History {
+        question: QuestionId,
+        keys: Arc<LockKeys>,
+        switch: Option<bool>,
+        count: u32,
     },
     Close {
         question: QuestionId,
@@ -163,6 +177,7 @@ pub(crate) enum Outcome {
     Release(Release),
     Page(Result<Page, Fault>),
     Break(Result<BreakOutcome, Fault>),
+    History(Result<History, Fault>),
     Closed,
 }
 

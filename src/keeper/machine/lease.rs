@@ -13,7 +13,7 @@ use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::Spec;
 use crate::protocol::{About, Common, Push, RenewRequest, RenewVerdict, Request};
-use crate::term::Term;
+use crate::term::{Term, span_until};
 
 /// How soon after a grant by hand-off its holder asks for the whole lease.
 const CONFIRM_AFTER: Duration = Duration::from_millis(100);
@@ -25,6 +25,8 @@ pub(in crate::keeper) struct Lease {
     pub(in crate::keeper) token: u64,
     pub(super) epoch: u64,
     granted: Time,
+    /// The interval of its automatic renewals; None while they are switched off.
+    renew_every: Option<Duration>,
     /// The last term that the server has granted.
     term: Term,
     /// Whether it is a full lease, and no claim.
@@ -33,9 +35,16 @@ pub(in crate::keeper) struct Lease {
     pub(super) request: Option<RequestId>,
     /// The term that counts once replicas have it.
     pub(super) unsecured: Option<Term>,
-    /// Callers of `renew` that await the next answer.
-    questions: Vec<QuestionId>,
+    /// Callers of `renew` and `extend` that await an answer.
+    questions: Vec<Wanted>,
     cause: Option<Arc<str>>,
+}
+
+/// What a caller awaits of a renewal: a whole lease, and a deadline that is no earlier than this.
+#[derive(Debug, Clone, Hash)]
+struct Wanted {
+    question: QuestionId,
+    until: Time,
 }
 
 impl Lease {
@@ -61,6 +70,7 @@ impl LockState {
         core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
         let lease = Lease {
             confirmed: !claim,
+            renew_every: spec.renew_every,
             spec,
             about,
             token,
@@ -84,11 +94,12 @@ impl LockState {
         let Some(lease) = self.leases.get(&id) else { return };
         let (term, spec) = (lease.term, &lease.spec);
         core.timers.set(Timer::Notice(id), term.deadline() - term.notice(spec.lease, spec.notice));
-        let renew_at = match (lease.confirmed, spec.renew_every) {
+        let renew_at = match (lease.confirmed, lease.renew_every) {
             // The full lease is asked for soon, also with manual renewal: a claim does not protect its holder for long.
             // Not at once, because a hold that ends before costs no request.
             (false, _) => Some(now + CONFIRM_AFTER.min(term.deadline().since(now) / 3)),
-            (true, Some(every)) => Some(term.sent + term.span - spec.lease + every),
+            // An extended lease is renewed as often as any other: that is how its holder hears of a loss of data.
+            (true, Some(every)) => Some(term.sent + term.span.min(spec.lease) - spec.lease + every),
             (true, None) => None,
         };
         let longest = spec.max_hold.map(|longest| lease.granted + longest);
@@ -105,13 +116,16 @@ impl LockState {
         }
         let left = lease.deadline().since(now);
         let held_enough = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= now);
-        let automatic = lease.spec.renew_every.is_some() && !held_enough;
+        let automatic = lease.renew_every.is_some() && !held_enough;
         let prolongs = !lease.confirmed || automatic || !lease.questions.is_empty();
+        // The server never shortens a lease. It is told the whole length, which a recovery may have to wait for.
+        let whole = if prolongs { lease.spec.lease.max(left) } else { left };
+        let wanted = lease.questions.iter().map(|wanted| span_until(wanted.until.since(now))).max();
         let request = Request::Renew(RenewRequest {
             keys: lease.spec.keys.clone(),
             id: core.wire_id(id),
             token: lease.token,
-            lease: if prolongs { lease.spec.lease } else { left },
+            lease: wanted.map_or(whole, |wanted| whole.max(wanted)),
             liveness: lease.spec.liveness,
             about: lease.about.clone(),
             epoch: lease.epoch,
@@ -167,13 +181,16 @@ impl LockState {
         let full = term.is_whole(lease.spec.lease);
         lease.confirmed |= full;
         lease.cause = None;
-        let questions = if full { std::mem::take(&mut lease.questions) } else { Vec::new() };
-        let asked = !lease.questions.is_empty();
         let deadline = term.deadline();
         if deadline > lease.deadline() {
             lease.term = term;
             core.effects.push(Effect::Prolonged { id, deadline });
         }
+        let deadline = lease.deadline();
+        let (questions, open) =
+            std::mem::take(&mut lease.questions).into_iter().partition(|wanted| full && wanted.until <= deadline);
+        lease.questions = open;
+        let asked = !lease.questions.is_empty();
         self.watch(core, now, id);
         answer_renewals(core, id, questions, &Renewal::Renewed);
         if asked {
@@ -183,19 +200,35 @@ impl LockState {
 
     pub(super) fn renewal_timed_out(&mut self, core: &mut Core, id: Id, question: QuestionId) {
         if let Some(lease) = self.leases.get_mut(&id) {
-            lease.questions.retain(|&other| other != question);
+            lease.questions.retain(|wanted| wanted.question != question);
         }
         core.answer(question, Outcome::Renewal(Err(core.no_answer())));
     }
 
-    /// A caller renews by hand.
-    pub(super) fn renew_for(&mut self, core: &mut Core, now: Time, question: QuestionId, id: Id) {
+    /// A caller renews by hand, or extends the lease by this much.
+    pub(super) fn renew_for(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        question: QuestionId,
+        id: Id,
+        extend: Option<Duration>,
+    ) {
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else {
             return core.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
         };
-        lease.questions.push(question);
+        // Extensions that are asked for together add up.
+        let furthest = lease.questions.iter().map(|wanted| wanted.until).fold(lease.deadline(), Time::max);
+        let until = extend.map_or(Time(0), |extend| furthest + extend);
+        lease.questions.push(Wanted { question, until });
         core.timers.set(Timer::Renewal(id, question), now + ANSWER_TIMEOUT);
         self.renew(core, now, id);
+    }
+
+    pub(super) fn renew_automatically(&mut self, core: &mut Core, now: Time, id: Id, on: bool) {
+        let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else { return };
+        lease.renew_every = on.then(|| lease.spec.renew_every.unwrap_or_else(|| lease.spec.usual_interval()));
+        self.watch(core, now, id);
     }
 
     /// The lease could not be renewed, and its end is near.
@@ -262,8 +295,8 @@ impl LockState {
     }
 }
 
-fn answer_renewals(core: &mut Core, id: Id, questions: Vec<QuestionId>, renewal: &Renewal) {
-    for question in questions {
+fn answer_renewals(core: &mut Core, id: Id, questions: Vec<Wanted>, renewal: &Renewal) {
+    for Wanted { question, .. } in questions {
         core.timers.clear(&Timer::Renewal(id, question));
         core.answer(question, Outcome::Renewal(Ok(renewal.clone())));
     }

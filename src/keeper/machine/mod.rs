@@ -216,18 +216,22 @@ impl Machine {
             Command::Renew { question, .. } if self.closed => {
                 self.core.answer(question, Outcome::Renewal(Err(Fault::Closed)));
             }
-            Command::Renew { question, id } if self.core.locks_of.contains_key(&id) => {
-                self.at(id, |lock, core| lock.renew_for(core, now, question, id));
+            Command::Renew { question, id, extend } if self.core.locks_of.contains_key(&id) => {
+                self.at(id, |lock, core| lock.renew_for(core, now, question, id, extend));
             }
             Command::Renew { question, .. } => {
                 self.core.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
             }
+            Command::Automatic { id, on } => self.at(id, |lock, core| lock.renew_automatically(core, now, id, on)),
             Command::Position { question, id } => self.ask(now, question, Pending::Position(id)),
             Command::Inspect { question, keys, after, count } => {
                 self.ask(now, question, Pending::Inspect { keys, after, count });
             }
             Command::Break { question, keys, token, force } => {
                 self.ask(now, question, Pending::Break { keys, token, force });
+            }
+            Command::History { question, keys, switch, count } => {
+                self.ask(now, question, Pending::History { keys, switch, count });
             }
         }
     }
@@ -311,6 +315,10 @@ impl Machine {
             (What::Question(question), Verdict::Break(verdict)) => {
                 lock.go_on(core, now, &common);
                 self.on_broke(question, verdict);
+            }
+            (What::Question(question), Verdict::History(history)) => {
+                lock.go_on(core, now, &common);
+                self.on_history(question, history);
             }
             // The wire reads a reply in the type of its request: no server can bring this about.
             (what, _) => {

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use super::{ANSWER_TIMEOUT, Id, Machine, Outcome, Page, QuestionId, Timer, What};
 use crate::clock::Time;
 use crate::error::Fault;
+use crate::history::History;
 use crate::inspect::BreakOutcome;
-use crate::protocol::{BreakRequest, BreakVerdict, Common, InspectRequest, Inspected, LockKeys, Request};
+use crate::protocol::{
+    BreakRequest, BreakVerdict, Common, HistoryRequest, InspectRequest, Inspected, LockKeys, Request,
+};
 
 /// A question without an answer.
 #[derive(Debug, Clone, Hash)]
@@ -14,6 +17,7 @@ pub(in crate::keeper) enum Pending {
     Position(Id),
     Inspect { keys: Arc<LockKeys>, after: u64, count: u32 },
     Break { keys: Arc<LockKeys>, token: u64, force: bool },
+    History { keys: Arc<LockKeys>, switch: Option<bool>, count: u32 },
 }
 
 impl Machine {
@@ -36,6 +40,9 @@ impl Machine {
             }
             Some(Pending::Break { keys, token, force }) => {
                 Request::Break(BreakRequest { keys: keys.clone(), token: *token, force: *force })
+            }
+            Some(Pending::History { keys, switch, count }) => {
+                Request::History(HistoryRequest { keys: keys.clone(), switch: *switch, count: *count })
             }
             // A question for a waiter's position is its acquire, sent once more.
             Some(&Pending::Position(id)) => {
@@ -78,6 +85,12 @@ impl Machine {
         }
     }
 
+    pub(super) fn on_history(&mut self, question: QuestionId, history: History) {
+        if self.end_question(question).is_some() {
+            self.core.answer(question, Outcome::History(Ok(history)));
+        }
+    }
+
     /// Forgets a question. None: it has had its answer, and this one comes too late.
     fn end_question(&mut self, question: QuestionId) -> Option<Pending> {
         self.core.timers.clear(&Timer::Question(question));
@@ -91,6 +104,7 @@ impl Machine {
             Some(Pending::Position(_)) => Outcome::Position(Err(fault)),
             Some(Pending::Inspect { .. }) => Outcome::Page(Err(fault)),
             Some(Pending::Break { .. }) => Outcome::Break(Err(fault)),
+            Some(Pending::History { .. }) => Outcome::History(Err(fault)),
         };
         self.core.answer(question, outcome);
     }

@@ -129,7 +129,7 @@ impl World {
 
     /// A lock, its moments told from the last script: how much the clock has moved since then comes with them.
     fn lock(&self, notes: &mut Notes, lock: &Lock) {
-        let Lock { queue, sessions, lease, entries, state } = lock;
+        let Lock { queue, sessions, lease, entries, state, history: _ } = lock;
         let seen = state.seen;
         let clock = self.server.time(self.now).saturating_add_signed(state.skew);
         notes.words.push(clock.saturating_sub(seen).min(LONG_AGO / 1000));
@@ -261,7 +261,7 @@ impl World {
             Verdict::Renew(verdict) => verdict.hash(notes),
             Verdict::Release(verdict) => verdict.hash(notes),
             Verdict::Break(verdict) => verdict.hash(notes),
-            Verdict::Leave | Verdict::Inspect(_) => {}
+            Verdict::Leave | Verdict::Inspect(_) | Verdict::History(_) => {}
         }
     }
 }

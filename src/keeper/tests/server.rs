@@ -7,8 +7,8 @@ use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Terms};
 use crate::keeper::machine::RequestId;
 use crate::protocol::{
-    self, AcquireRequest, BreakRequest, Failure, HeartbeatRequest, InspectRequest, LeaveRequest, LockKeys, Plain, Push,
-    ReleaseRequest, RenewRequest, Verb,
+    self, AcquireRequest, BreakRequest, Failure, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
+    LockKeys, Plain, Push, ReleaseRequest, RenewRequest, Verb,
 };
 
 /// What the server's clock shows when a world begins, in µs: no small number, and below 2^53.
@@ -188,6 +188,9 @@ fn request_of(call: &protocol::Request) -> Request {
             Request::Inspect { after, count: count as usize }
         }
         protocol::Request::Break(BreakRequest { token, force, .. }) => Request::Break { token, force },
+        protocol::Request::History(HistoryRequest { switch, count, .. }) => {
+            Request::History { switch, count: count as usize }
+        }
     }
 }
 
@@ -198,9 +201,9 @@ fn reply_of(verb: Verb, answer: model::Answer) -> protocol::Reply {
     for (name, value) in answer.fields {
         items.extend([bulk(name), bulk(value)]);
     }
-    if verb == Verb::Inspect {
+    for (name, rows) in answer.lists {
         let row = |row: Vec<String>| Plain::List(row.into_iter().map(bulk).collect());
-        items.extend([bulk("page".into()), Plain::List(answer.page.into_iter().map(row).collect())]);
+        items.extend([bulk(name), Plain::List(rows.into_iter().map(row).collect())]);
     }
     protocol::Reply::parse(verb, &Plain::List(items)).expect("a reply that the client understands")
 }

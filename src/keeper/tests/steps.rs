@@ -175,7 +175,14 @@ impl World {
             Step::Renew(client, which) => {
                 let client = &mut self.clients[index(client)];
                 if let Some(id) = nth(client.guards.keys().copied(), which) {
-                    client.ask(now, |question| Command::Renew { question, id });
+                    match which {
+                        ..160 => client.ask(now, |question| Command::Renew { question, id, extend: None }),
+                        160..208 => {
+                            let extend = Some(Duration::from_millis(u64::from(which)));
+                            client.ask(now, |question| Command::Renew { question, id, extend });
+                        }
+                        208.. => client.say(now, Command::Automatic { id, on: which % 2 == 0 }),
+                    }
                 }
             }
             Step::Position(client, which) => {

@@ -139,10 +139,11 @@ impl World {
                 Command::Position { question, .. }
                 | Command::Renew { question, .. }
                 | Command::Inspect { question, .. }
-                | Command::Break { question, .. } => {
+                | Command::Break { question, .. }
+                | Command::History { question, .. } => {
                     client.questions.insert(*question, Some(local + Duration::from_secs(5)));
                 }
-                Command::Release { question: None, .. } => {}
+                Command::Release { question: None, .. } | Command::Automatic { .. } => {}
             }
             events.push(Event::Command(command));
         }

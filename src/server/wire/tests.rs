@@ -230,7 +230,7 @@ fn replicas_are_asked_after_something_was_written() {
     assert_eq!(said(&mut wire), (vec!["1: Ok(1)".into()], None));
 
     for (answer, result) in [
-        ("-NOPERM no\r\n", "Err(Denied(\"NOPERM no; the README lists the rights that are needed\"))"),
+        ("-NOPERM no\r\n", "Err(Denied(\"NOPERM no; docs/guide.md lists the rights that are needed\"))"),
         ("-READONLY a\r\n", "Err(Refused(\"READONLY a\"))"),
         ("-MOVED 1 h:1\r\n", "Err(Refused(\"its slot moved to another node\"))"),
     ] {

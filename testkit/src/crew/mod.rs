@@ -83,6 +83,7 @@ pub struct Setup {
     slack: Duration,
     patience: Duration,
     clock: Option<Box<dyn FnMut() -> Option<u64> + Send>>,
+    foreign: Vec<String>,
 }
 
 impl Setup {
@@ -142,6 +143,12 @@ impl Setup {
         self
     }
 
+    /// Every other process is this command. It finds the orders of a member in the environment, and writes the same history.
+    pub fn every_other_is(mut self, command: &[&str]) -> Setup {
+        self.foreign = command.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
     /// Where to ask for the time of the server that grants, in µs. Needed if the URL is not that of one server whose
     /// time its user may ask for.
     pub fn clock(mut self, ask: impl FnMut() -> Option<u64> + Send + 'static) -> Setup {
@@ -151,7 +158,7 @@ impl Setup {
 
     #[track_caller]
     pub fn start(self) -> Crew {
-        let Setup { helpers, mut orders, processes, slack, patience, clock } = self;
+        let Setup { helpers, mut orders, processes, slack, patience, clock, foreign } = self;
         // Beside the build artifacts, where it is easy to find after a failure. The process id and a counter keep runs
         // apart.
         let file = format!("crew-{}-{}-{}.history", orders.seed, std::process::id(), now_ns());
@@ -170,8 +177,8 @@ impl Setup {
         let clock = ClockMarks::start(&orders.history, clock.unwrap_or_else(|| clock::of_url(&orders.url)));
         let rng = Rng::with_seed(orders.seed);
         let (members, struck) = (Vec::new(), BTreeMap::new());
-        let mut crew = Crew { helpers, orders, terms, patience, record, clock, rng, members, struck };
-        (0..processes).for_each(|_| crew.hire());
+        let mut crew = Crew { helpers, orders, terms, patience, record, clock, rng, members, struck, foreign };
+        (0..processes).for_each(|number| crew.hire(!crew.foreign.is_empty() && number % 2 == 1));
         crew
     }
 }
@@ -181,6 +188,7 @@ struct Member {
     child: Child,
     /// It is paused until then.
     stopped_until: Option<Instant>,
+    is_foreign: bool,
 }
 
 pub struct Crew {
@@ -193,6 +201,8 @@ pub struct Crew {
     rng: Rng,
     members: Vec<Member>,
     struck: BTreeMap<&'static str, u64>,
+    /// The command of every other process, if there is one.
+    foreign: Vec<String>,
 }
 
 impl Crew {
@@ -225,6 +235,7 @@ impl Crew {
             slack: Duration::from_secs(3),
             patience: PATIENCE,
             clock: None,
+            foreign: Vec::new(),
         }
     }
 
@@ -339,14 +350,14 @@ impl Crew {
         self.members.iter().filter(|member| member.stopped_until.is_none()).map(|member| member.name.clone()).collect()
     }
 
-    /// SIGKILL, and another member in its place.
+    /// SIGKILL, and another member of its kind in its place.
     pub fn kill(&mut self, name: &str) {
         let Some(at) = self.members.iter().position(|member| member.name == name) else { return };
         let mut member = self.members.swap_remove(at);
         // The recorder of the dead process, for its last line.
         Recorder::open(&self.orders.history, name).expect("the history").note_process(Event::Died);
         member.child.kill();
-        self.hire();
+        self.hire(member.is_foreign);
     }
 
     /// SIGSTOP, and SIGCONT after this time while the others go on.
@@ -377,11 +388,12 @@ impl Crew {
         }
     }
 
-    fn hire(&mut self) {
+    fn hire(&mut self, is_foreign: bool) {
         let args = self.orders.to_args();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let child = Child::spawn_of(self.helpers, &[], ROLE, &args);
-        self.members.push(Member { name: self.orders.name(), child, stopped_until: None });
+        let command: Vec<&str> = self.foreign.iter().filter(|_| is_foreign).map(String::as_str).collect();
+        let child = Child::spawn_of(self.helpers, &command, ROLE, &args);
+        self.members.push(Member { name: self.orders.name(), child, stopped_until: None, is_foreign });
         self.orders.number += 1;
     }
 

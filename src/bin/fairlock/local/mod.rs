@@ -1,5 +1,6 @@
 //! `--local`: the private server, one for the jobs of one user on one machine, started when it is first needed.
 
+mod args;
 mod folder;
 pub(crate) mod server;
 
@@ -16,6 +17,8 @@ use rustix::io::retry_on_intr;
 use crate::exit::{Failure, say};
 use crate::process::{descendants, lookup, this_binary};
 use crate::text::printable;
+use args::Action;
+pub(crate) use args::Args;
 use folder::Folder;
 use server::{Place, become_server, servers_of};
 
@@ -28,8 +31,16 @@ const GRACE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+pub(crate) fn local(args: &Args) -> Result<u8, Failure> {
+    match args.action {
+        Action::Start { foreground } => start(foreground),
+        Action::Stop { force } => stop(force),
+        Action::Status => status(),
+    }
+}
+
 /// Starts the server unless it runs. In the foreground this process becomes the server as soon as no other runs.
-pub(crate) fn start(in_front: bool) -> Result<u8, Failure> {
+fn start(in_front: bool) -> Result<u8, Failure> {
     if !in_front {
         return share_or_start().map(|folder| show(&format!("running: {}", folder.url())));
     }
@@ -42,7 +53,7 @@ pub(crate) fn start(in_front: bool) -> Result<u8, Failure> {
     Err(if failure.code == server::TAKEN { unreachable(&folder) } else { failure })
 }
 
-pub(crate) fn stop(force: bool) -> Result<u8, Failure> {
+fn stop(force: bool) -> Result<u8, Failure> {
     let folder = Folder::find()?;
     let connection = if answer(&folder)? == Answer::Nothing { None } else { Connection::open(&folder).ok() };
     let failed = |error| Failure::because(&folder.shown(), error);
@@ -89,7 +100,7 @@ fn stop_unreachable(folder: &Folder, force: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-pub(crate) fn status() -> Result<u8, Failure> {
+fn status() -> Result<u8, Failure> {
     let folder = Folder::find()?;
     let shown = folder.shown();
     let text = match (answer(&folder)?, servers_of(&folder).first()) {

@@ -24,9 +24,10 @@ impl Ancestors {
     }
 
     /// The variable for the command of this process.
-    pub(crate) fn with(&self, name: &str, token: u64) -> String {
+    pub(crate) fn with(&self, held: &[(String, u64)]) -> String {
         let mut all = self.0.clone();
-        all.push(json!({ "name": name, "token": token, "pid": std::process::id() }));
+        let pid = std::process::id();
+        all.extend(held.iter().map(|(name, token)| json!({ "name": name, "token": token, "pid": pid })));
         Value::Array(all).to_string()
     }
 
@@ -55,10 +56,14 @@ mod tests {
         Ancestors(serde_json::from_str(told).unwrap_or_default())
     }
 
+    fn held(name: &str, token: u64) -> [(String, u64); 1] {
+        [(name.to_owned(), token)]
+    }
+
     #[test]
     fn all_ancestors_are_handed_down() {
-        let outer = of("").with("a \"name\"\n\u{1b}", 7);
-        let inner = of(&of(&outer).with("b", 8));
+        let outer = of("").with(&held("a \"name\"\n\u{1b}", 7));
+        let inner = of(&of(&outer).with(&held("b", 8)));
         assert!(inner.had("b") && inner.had("a \"name\"\n\u{1b}") && !inner.had("c"));
         assert!(inner.check("a \"name\"\n\u{1b}", 7).is_err() && inner.check("b", 8).is_err());
         assert!(inner.check("b", 7).is_ok() && inner.check("c", 8).is_ok());
@@ -70,7 +75,7 @@ mod tests {
             ["", "deploy", "{}", "[1, \"a\", null]", "[{\"name\": \"a\"}]", "[{\"name\": \"a\", \"token\": \"7\"}]"]
         {
             assert!(of(told).check("a", 7).is_ok(), "{told}");
-            assert!(of(&of(told).with("a", 7)).check("a", 7).is_err(), "{told}");
+            assert!(of(&of(told).with(&held("a", 7))).check("a", 7).is_err(), "{told}");
         }
     }
 }

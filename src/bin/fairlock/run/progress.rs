@@ -1,54 +1,49 @@
-//! The progress line on stderr: rewritten in place at a terminal; in a log, or in the background of a terminal, printed
-//! when there is news.
+//! The progress line on stderr of a terminal: one line, rewritten in place.
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::termios::tcgetwinsize;
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::process::terminal::Terminal;
-use crate::{exit, stderr};
+use crate::stderr;
+use crate::text::{columns, head};
 
 /// The last columns stay free. The terminal shows `^C` behind the line, and a line that reaches the last column may
 /// wrap; its first row could not be rewritten then.
 const FREE: usize = 3;
+/// A narrower terminal has no room for fairlock's name.
+const WIDE: usize = 60;
 
 /// Whether the line is on the terminal. A process has one terminal.
 static DRAWN: AtomicBool = AtomicBool::new(false);
 
-pub(crate) struct ProgressLine {
-    told: String,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    Plain,
+    Bold,
+    Faint,
+    Warning,
 }
 
-impl ProgressLine {
-    pub(crate) fn new() -> Self {
-        Self { told: String::new() }
-    }
+/// A part of the line. What changes comes first; the end may be cut.
+pub(crate) type Part = (Style, String);
 
-    /// `live` is for a terminal, and its end may be cut; `news` is for a log, and is printed once.
-    pub(crate) fn show(&mut self, terminal: Option<&Terminal>, live: &str, news: &str) {
-        let screen = std::io::stderr();
-        if screen.is_terminal() && terminal.is_some_and(Terminal::is_ours) {
-            // A terminal that does not know its size says zero.
-            let width = tcgetwinsize(&screen).map_or(0, |size| usize::from(size.ws_col));
-            let room = if width == 0 { 80 } else { width }.saturating_sub(FREE);
-            let line = format!("\r\x1b[K{}", head(&format!("fairlock: {live}"), room));
-            stderr::write_if_free(&line);
-            DRAWN.store(true, Ordering::Relaxed);
-            news.clone_into(&mut self.told);
-        } else if self.told != news {
-            erase();
-            exit::say(news);
-            news.clone_into(&mut self.told);
-        }
+/// Draws the line, if a terminal shows stderr and fairlock is in its foreground. False if not.
+pub(crate) fn draw(terminal: Option<&Terminal>, parts: &[Part]) -> bool {
+    let screen = std::io::stderr();
+    if !screen.is_terminal() || !terminal.is_some_and(Terminal::is_ours) {
+        return false;
     }
-}
-
-impl Drop for ProgressLine {
-    fn drop(&mut self) {
-        erase();
-    }
+    // A terminal that does not know its size says zero.
+    let width = tcgetwinsize(&screen).map_or(0, |size| usize::from(size.ws_col));
+    let width = if width == 0 { 80 } else { width };
+    let own = (Style::Faint, "fairlock: ".to_owned());
+    let own = (width >= WIDE).then_some(&own);
+    let line = line(own.into_iter().chain(parts), width.saturating_sub(FREE), has_colours());
+    stderr::write_if_free(&format!("\r\x1b[K{line}"));
+    DRAWN.store(true, Ordering::Relaxed);
+    true
 }
 
 /// Leaves the terminal as if the line had never been there: for what is said next, or for the shell.
@@ -60,37 +55,43 @@ pub(crate) fn erase() {
     }
 }
 
-/// The beginning of the text that fits into this many columns of a terminal.
-fn head(text: &str, columns: usize) -> &str {
-    let mut used = 0;
-    let cut = text.char_indices().find(|(at, c)| {
-        // Terminals disagree about sequences: some add up the widths of the characters, others know that of the whole.
-        used += c.width().unwrap_or(1);
-        used.max(text[..at + c.len_utf8()].width()) > columns
-    });
-    cut.map_or(text, |(at, _)| &text[..at])
+/// As no-color.org asks: any text in NO_COLOR turns colours off.
+pub(crate) fn has_colours() -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    set("NO_COLOR").is_none() && set("TERM").is_some_and(|terminal| terminal != "dumb")
+}
+
+fn line<'a>(parts: impl Iterator<Item = &'a Part>, mut room: usize, colours: bool) -> String {
+    let mut line = String::new();
+    for (style, text) in parts {
+        let shown = head(text, room);
+        room -= columns(shown).min(room);
+        let code = match style {
+            Style::Plain => None,
+            Style::Bold => Some(1),
+            Style::Faint => Some(2),
+            Style::Warning => Some(33),
+        };
+        match code.filter(|_| colours) {
+            Some(code) => line.push_str(&format!("\x1b[{code}m{shown}\x1b[m")),
+            None => line.push_str(shown),
+        }
+        if shown.len() < text.len() {
+            break;
+        }
+    }
+    line
 }
 
 #[cfg(test)]
 mod tests {
-    use super::head;
+    use super::{Style, line};
 
     #[test]
-    fn columns_are_counted_and_not_characters() {
-        for (text, columns, fits) in [
-            ("abc", 3, "abc"),
-            ("abc", 2, "ab"),
-            ("abc", 0, ""),
-            ("日本語", 6, "日本語"),
-            ("日本語", 5, "日本"),
-            ("ne\u{301}e", 2, "ne\u{301}"),
-            ("🔒🔒", 3, "🔒"),
-            // One character of one column, and a mark that gives it two.
-            ("\u{260e}\u{fe0f}!", 2, "\u{260e}\u{fe0f}"),
-            // A sequence that some terminals show as one flag, others as two letters of two columns each.
-            ("\u{1f1ef}\u{1f1f5}", 3, "\u{1f1ef}\u{1f1f5}"),
-        ] {
-            assert_eq!(head(text, columns), fits, "{text} in {columns}");
-        }
+    fn the_end_is_cut_by_columns_and_colours_take_none() {
+        let parts = [(Style::Bold, "日本".to_owned()), (Style::Plain, "語 and".to_owned()), (Style::Faint, "x".into())];
+        assert_eq!(line(parts.iter(), 7, true), "\x1b[1m日本\x1b[m語 ");
+        assert_eq!(line(parts.iter(), 7, false), "日本語 ");
+        assert_eq!(line(parts.iter(), 80, false), "日本語 andx");
     }
 }

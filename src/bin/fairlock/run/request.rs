@@ -1,10 +1,12 @@
 //! The request of a run, and the messages about its outcome.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use fairlock::{AcquireError, ClientBuilder, Holder, Lock, LockOptions, TryAcquireError};
 use nix::sys::signal::Signal;
+use nix::unistd::{User, geteuid};
 
 use super::nested::Ancestors;
 use crate::exit::{self, Failure};
@@ -12,25 +14,61 @@ use crate::text::{no_grants, printable, seconds};
 
 pub(crate) struct Request<'a> {
     pub(crate) client: &'a ClientBuilder,
-    pub(crate) name: &'a str,
+    /// In the order in which they are taken.
+    pub(crate) names: &'a [&'a str],
     pub(crate) label: String,
     pub(crate) options: LockOptions,
     pub(crate) timeout: Option<Duration>,
     pub(crate) no_wait: bool,
+    /// Instead of 122 and 124.
+    pub(crate) conflict_code: Option<u8>,
+    pub(crate) quiet: bool,
     pub(crate) ancestors: &'a Ancestors,
 }
 
-/// The label that others see: where the process runs, and which command it is for.
-pub(crate) fn default_label(command: &OsStr) -> String {
+/// The label that others see: who runs the process and where, and which command it is for.
+pub(crate) fn default_label(command: &[OsString]) -> String {
     let machine = rustix::system::uname();
     let host = machine.nodename().to_string_lossy();
-    let name = std::path::Path::new(command).file_name().unwrap_or(command).to_string_lossy();
-    format!("{host}:{} {}", std::process::id(), name.chars().take(40).collect::<String>())
+    let user = User::from_uid(geteuid()).ok().flatten().map(|user| user.name + "@").unwrap_or_default();
+    let name: String = subject(command).chars().take(40).collect();
+    format!("{user}{host}:{} {name}", std::process::id()).trim_end().to_owned()
+}
+
+/// Programs that run another program and keywords of shells, which say nothing of what is run.
+const WRAPPERS: [&str; 26] = [
+    "ash", "bash", "chronic", "dash", "doas", "env", "exec", "ionice", "ksh", "nice", "nohup", "perl", "php",
+    "pipefail", "python", "python3", "ruby", "set", "setsid", "sh", "stdbuf", "sudo", "taskset", "time", "timeout",
+    "zsh",
+];
+
+/// What a command is about: the first word behind wrappers, their options, variables and numbers, such as `backup.sh`
+/// in `timeout 1h sh -c 'cd /srv && ./backup.sh -v'`. If there is none, the command's own name.
+fn subject(command: &[OsString]) -> String {
+    let base = |word: &str| Path::new(word).file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
+    let own = command.first().map(|word| base(&word.to_string_lossy())).unwrap_or_default();
+    if !WRAPPERS.contains(&own.as_str()) {
+        return own;
+    }
+    let text = command[1..].iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let mut words = text.split_whitespace().map(|word| word.trim_matches(|c| "'\";&|(){}".contains(c)));
+    while let Some(word) = words.next() {
+        let name = base(word);
+        if word == "cd" {
+            words.next();
+        } else if word.starts_with(|c: char| c.is_alphabetic() || "/._~".contains(c))
+            && !word.contains('=')
+            && !WRAPPERS.contains(&name.as_str())
+        {
+            return name;
+        }
+    }
+    own
 }
 
 /// The failure of a wait that a signal ended.
-pub(crate) fn interrupted_by(signal: Signal, name: &str) -> Failure {
-    Failure::signalled(signal, format!("{signal} while waiting for {}", printable(name)))
+pub(crate) fn interrupted_by(signal: Signal, names: &[&str]) -> Failure {
+    Failure::signalled(signal, format!("{signal} while waiting for {}", printable(&names.join(", "))))
 }
 
 /// Why the server does not answer, as far as the client knows.
@@ -42,40 +80,66 @@ pub(crate) fn describe(holder: &Holder) -> String {
     printable(if holder.label.is_empty() { &holder.id } else { &holder.label })
 }
 
-pub(crate) fn not_now(request: &Request<'_>, error: &TryAcquireError) -> Failure {
-    let name = printable(request.name);
-    match error {
-        TryAcquireError::Busy { holder, waiting, recovering_for, .. } => {
-            let why = match (holder, recovering_for) {
-                (Some(holder), _) => {
-                    if let Err(nested) = request.ancestors.check(request.name, holder.token) {
-                        return nested;
-                    }
-                    format!("has been held by {} for {}", describe(holder), seconds(holder.held_for))
+impl Request<'_> {
+    /// The failure to get a lock that others have.
+    fn conflict(&self, code: u8, message: String) -> Failure {
+        let failure = Failure::new(self.conflict_code.unwrap_or(code), message);
+        if self.quiet { failure.without_message() } else { failure }
+    }
+
+    pub(crate) fn not_now(&self, name: &str, error: &TryAcquireError) -> Failure {
+        let TryAcquireError::Busy { holder, waiting, recovering_for, .. } = error else {
+            return Failure::own(error.to_string());
+        };
+        let why = match (holder, recovering_for) {
+            (Some(holder), _) => {
+                if let Err(nested) = self.ancestors.check(name, holder.token) {
+                    return nested;
                 }
-                (None, Some(longest)) => format!("is {}", no_grants(*longest)),
-                (None, None) => "is free, but its waiters are first".to_owned(),
-            };
-            let queue = if *waiting > 0 { format!("; {waiting} waiting") } else { String::new() };
-            Failure::new(exit::BUSY, format!("{name} {why}{queue}"))
-        }
-        other => Failure::own(other.to_string()),
+                format!("has been held by {} for {}", describe(holder), seconds(holder.held_for))
+            }
+            (None, Some(longest)) => format!("is {}", no_grants(*longest)),
+            (None, None) => "is free, but its waiters are first".to_owned(),
+        };
+        let queue = if *waiting > 0 { format!("; {waiting} waiting") } else { String::new() };
+        self.conflict(exit::BUSY, format!("{} {why}{queue}", printable(name)))
+    }
+
+    pub(crate) fn not_granted(&self, name: &str, error: &AcquireError) -> Failure {
+        let AcquireError::Timeout { waited, position, cause, .. } = error else {
+            return Failure::own(error.to_string());
+        };
+        let place = position.map(|position| format!(", at position {position}")).unwrap_or_default();
+        let cause = cause.as_ref().map(|cause| format!("; last error: {}", printable(&cause.to_string())));
+        let waited = humantime::format_duration(self.timeout.unwrap_or(*waited));
+        let message =
+            format!("{} was not granted within {waited}{place}{}", printable(name), cause.unwrap_or_default());
+        self.conflict(exit::TIMED_OUT, message)
     }
 }
 
-pub(crate) fn not_granted(request: &Request<'_>, error: &AcquireError) -> Failure {
-    let name = printable(request.name);
-    match error {
-        AcquireError::Timeout { waited, position, cause, .. } => {
-            let place = position.map(|position| format!(", at position {position}")).unwrap_or_default();
-            let cause = cause
-                .as_ref()
-                .map(|cause| format!("; last error: {}", printable(&cause.to_string())))
-                .unwrap_or_default();
-            let waited = humantime::format_duration(request.timeout.unwrap_or(*waited));
-            let message = format!("{name} was not granted within {waited}{place}{cause}");
-            Failure::new(exit::TIMED_OUT, message)
+#[cfg(test)]
+mod tests {
+    use super::subject;
+
+    #[test]
+    fn a_label_names_the_script_and_not_its_shell() {
+        for (command, name) in [
+            (&["./deploy.sh", "-v"][..], "deploy.sh"),
+            (&["/usr/bin/rsync", "-a", "a", "b"], "rsync"),
+            (&["sh", "-c", "/srv/backup.sh --all"], "backup.sh"),
+            (&["bash", "-euo", "pipefail", "x.sh"], "x.sh"),
+            (&["sh", "-c", "cd /srv && ./backup.sh -v"], "backup.sh"),
+            (&["env", "A=1", "timeout", "1h", "python3", "-u", "report.py"], "report.py"),
+            (&["sudo", "-n", "nice", "-n", "5", "sh", "-c", "(cat; true)"], "cat"),
+            (&["sh", "-c", "exit 3"], "exit"),
+            (&["bash"], "bash"),
+            (&["sh", "-s"], "sh"),
+            (&["日本語", "x"], "日本語"),
+            (&[""], ""),
+        ] {
+            let words: Vec<_> = command.iter().map(Into::into).collect();
+            assert_eq!(subject(&words), name, "{command:?}");
         }
-        other => Failure::own(other.to_string()),
     }
 }

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use fairlock::Held;
+use fairlock::Lost;
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::events::Event;
+use super::holding::Leases;
+use super::news::News;
+use super::request::trouble;
 use super::timing::Timing;
 use crate::exit::{self, Failure, say};
 use crate::process::clock::Moment;
@@ -14,7 +17,7 @@ use crate::process::signals;
 use crate::process::terminal::Terminal;
 use crate::shim::job::{Job, Orphans};
 use crate::shim::protocol::{Order, Report};
-use crate::text::{printable, seconds};
+use crate::text::seconds;
 
 /// A command that uses the terminal from the background is stopped, and fairlock stops with it. If that happens more
 /// often than this without a SIGCONT in between, fairlock does not stop: its job is orphaned.
@@ -42,19 +45,17 @@ pub(crate) struct Supervisor<'a> {
     /// fairlock received SIGTSTP, so it stops once the command has stopped.
     told_to_stop: bool,
     stopped: bool,
-    held: Held,
+    leases: Leases,
     timing: Timing,
     /// What the shim was told: when to send TERM, and when KILL.
     told: (Moment, Moment),
     lost: bool,
     told_lost: bool,
-    /// The user was told that the lease is lost.
-    said_lost: bool,
+    news: &'a mut News,
     /// The last signal that fairlock received and passed on to the whole command.
     passed_on: Option<Signal>,
     /// How often the command used the terminal from the background since fairlock was last continued.
     touches: u32,
-    name: &'a str,
 }
 
 impl<'a> Supervisor<'a> {
@@ -62,10 +63,10 @@ impl<'a> Supervisor<'a> {
         job: Job,
         mut terminal: Option<Terminal>,
         in_front: bool,
-        held: Held,
+        leases: Leases,
         timing: Timing,
         told: (Moment, Moment),
-        name: &'a str,
+        news: &'a mut News,
     ) -> Self {
         if let Some(terminal) = &mut terminal {
             terminal.handed_over = in_front;
@@ -76,25 +77,24 @@ impl<'a> Supervisor<'a> {
             wants_terminal: in_front,
             told_to_stop: false,
             stopped: false,
-            held,
+            leases,
             timing,
             told,
             lost: false,
             told_lost: false,
-            said_lost: false,
+            news,
             passed_on: None,
             touches: 0,
-            name,
         }
     }
 
     /// Returns once the command is dead.
     pub(crate) async fn watch(mut self, events: &mut UnboundedReceiver<Event>) -> Result<Ended, Failure> {
-        let held = self.held.clone();
+        let leases = self.leases.clone();
         let result = loop {
             // Before the shim is told of the lease as it is: a renewal in between is not missed.
-            let renewed = held.renewed();
-            let next_look = self.tell_shim();
+            let renewed = leases.renewed();
+            let next_look = self.tell_shim().min(self.warn().await);
             tokio::select! {
                 biased;
                 event = events.recv() => match event {
@@ -102,8 +102,8 @@ impl<'a> Supervisor<'a> {
                     Some(Event::Shim(report)) => if let Some(result) = self.on_report(report) { break result },
                     Some(Event::ShimGone) | None => break self.on_shim_gone().await,
                 },
-                Some(_) = held.lost(), if !self.lost => self.on_lost(),
-                Ok(_) = renewed, if !self.lost => {}
+                Some(lost) = leases.lost(), if !self.lost => self.on_lost(&lost),
+                Some((name, token, left)) = renewed, if !self.lost => self.news.renewed(&name, token, left),
                 () = tokio::time::sleep(next_look) => {}
             }
         };
@@ -123,7 +123,7 @@ impl<'a> Supervisor<'a> {
     /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one. Returns after how long
     /// it is to be called again, unless there is news before.
     fn tell_shim(&mut self) -> Duration {
-        let (term_at, kill_at) = self.timing.of(&self.held);
+        let (term_at, kill_at) = self.timing.of(&self.leases);
         let mut knows = true;
         if self.lost {
             // A loss is final. It may bring the end forward, but never put it off.
@@ -147,26 +147,34 @@ impl<'a> Supervisor<'a> {
         if knows && !left.is_zero() { left } else { self.timing.retry }
     }
 
-    fn on_lost(&mut self) {
+    /// Warns that the lease runs out, once half of it is left. Returns after how long to look again.
+    async fn warn(&mut self) -> Duration {
+        let left = self.leases.remaining();
+        let Some(due) = left.checked_sub(self.timing.warning).filter(|due| !due.is_zero()) else {
+            let left = left.saturating_sub(self.timing.notice);
+            if let (Some((lock, held)), false) = (self.leases.first_to_end(), self.lost || left.is_zero()) {
+                let cause = trouble(lock).await.unwrap_or_else(|| "Redis does not answer".to_owned());
+                self.news.warned(held.name(), held.token(), left, &cause);
+            }
+            return Duration::MAX;
+        };
+        due
+    }
+
+    fn on_lost(&mut self, lost: &Lost) {
         self.lost = true;
         self.tell_shim();
         // Without a group the command is not started yet, and the shim may report that it is too late.
         if self.job.group().is_some() {
-            self.say_lost("ending the command");
+            self.news.lost(Some(lost), "ending the command");
         }
     }
 
     /// The exit code of a lost lease, always with its message.
     fn ended_with_lease(&mut self, and: &str) -> Ended {
         self.lost = true;
-        self.say_lost(and);
+        self.news.lost(self.leases.check().as_ref(), and);
         exit::LOST.into()
-    }
-
-    fn say_lost(&mut self, and: &str) {
-        if !std::mem::replace(&mut self.said_lost, true) {
-            say(format_args!("the lease on {} is lost; {and}", printable(self.name)));
-        }
     }
 
     fn on_signal(&mut self, signal: Signal) {
@@ -266,8 +274,8 @@ impl<'a> Supervisor<'a> {
                 return;
             }
         } else {
-            let left = seconds(self.held.remaining());
-            say(format_args!("stopped; the lease on {} ends in {left}, and the command with it", printable(self.name)));
+            let left = seconds(self.leases.remaining());
+            say(format_args!("stopped; the lease on {} ends in {left}, and the command with it", self.news.names()));
         }
         // The rest of the job stops as well, unless the signal was for fairlock alone.
         signals::stop_here(had || touched);

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use fairlock::Held;
-
+use super::holding::Leases;
 use crate::process::clock::Moment;
 
 /// Computed once from `--lease` and `--kill-after`.
@@ -13,6 +12,8 @@ pub(crate) struct Timing {
     pub(crate) notice: Duration,
     /// How long before the lease's end the command is sent KILL: the time that the kernel may need to end it.
     pub(crate) margin: Duration,
+    /// What is left of the lease when the user is warned: more than one renewal has failed then.
+    pub(crate) warning: Duration,
     /// How long the supervisor waits before it repeats what the shim did not take.
     pub(crate) retry: Duration,
 }
@@ -22,14 +23,19 @@ impl Timing {
         let margin = (lease / 20).clamp(Duration::from_millis(25), Duration::from_millis(500)).min(lease / 6);
         // All of --kill-after, unless that would leave too little of the lease for renewals.
         let notice = kill_after.saturating_add(margin).min(lease / 3);
-        Self { notice, margin, retry: (lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1)) }
+        Self {
+            notice,
+            margin,
+            warning: lease / 2,
+            retry: (lease / 20).clamp(Duration::from_millis(10), Duration::from_secs(1)),
+        }
     }
 
     /// When the command is sent TERM and when KILL, unless the lease is renewed.
-    pub(crate) fn of(&self, held: &Held) -> (Moment, Moment) {
+    pub(crate) fn of(&self, leases: &Leases) -> (Moment, Moment) {
         // The clock is read first, so that a delay in between makes the deadlines earlier and not later.
         let now = Moment::now();
-        let end = now.after(held.remaining());
+        let end = now.after(leases.remaining());
         (end.before(self.notice), end.before(self.margin))
     }
 }

@@ -5,15 +5,18 @@ use std::pin::pin;
 use std::time::Duration;
 
 use fairlock::{AcquireError, Client, Enqueue, Guard, Lock, Waiting};
+use futures_util::FutureExt as _;
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::events::Event;
+use super::holding::Holding;
+use super::news::News;
 use super::progress;
-use super::request::{Request, interrupted_by, not_granted, not_now, trouble};
+use super::request::{Request, interrupted_by, trouble};
 use super::watch::{SILENT, watch};
-use crate::exit::{Failure, say};
+use crate::exit::Failure;
 use crate::process::signals;
 use crate::process::terminal::Terminal;
 use crate::text::seconds;
@@ -21,27 +24,34 @@ use crate::text::seconds;
 /// How long `--no-wait` waits for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Waits for the lock. A signal ends the wait; the waiter has left the queue when this returns.
-pub(crate) async fn for_lock(
+/// Waits for the locks. A signal ends the wait; the waiter has left the queue when this returns.
+pub(crate) async fn for_locks(
     request: &Request<'_>,
     events: &mut UnboundedReceiver<Event>,
+    news: &mut News,
     terminal: Option<&Terminal>,
-) -> Result<(Client, Guard), Failure> {
+) -> Result<(Client, Holding), Failure> {
     let mut client = None;
     let interrupted = tokio::select! {
         biased;
-        signal = interruption(events) => signal,
-        guard = obtain(request, &mut client, terminal) => {
-            let guard = guard?;
-            let client = client.ok_or_else(|| Failure::own("no connection"))?;
-            return Ok((client, guard));
-        }
+        signal = interruption(events) => Ok(signal),
+        held = obtain(request, &mut client, news, terminal) => Err(held),
     };
-    // Dropping the future above gave up the place in the queue. This waits until the server has answered the `leave`.
+    progress::erase();
+    let failure = match interrupted {
+        Ok(signal) => interrupted_by(signal, request.names),
+        Err(Ok(holding)) => {
+            let client = client.ok_or_else(|| Failure::own("no connection"))?;
+            return Ok((client, holding));
+        }
+        Err(Err(failure)) => failure,
+    };
+    // Dropping the future above gave up the place in the queue, and the locks that were taken before. This waits until
+    // the server has answered that.
     if let Some(client) = client {
         let _ = timeout(Duration::from_secs(1), client.close()).await;
     }
-    Err(interrupted_by(interrupted, request.name))
+    Err(failure)
 }
 
 /// Resolves at a signal that ends the wait. Ctrl-Z stops fairlock, which keeps its place if it is continued in time.
@@ -59,33 +69,60 @@ pub(crate) async fn interruption(events: &mut UnboundedReceiver<Event>) -> Signa
     }
 }
 
+/// Takes one lock after the other, all within one timeout. The names are in the one order in which every run takes its
+/// locks, so no two runs wait for each other.
 async fn obtain(
     request: &Request<'_>,
     slot: &mut Option<Client>,
+    news: &mut News,
     terminal: Option<&Terminal>,
-) -> Result<Guard, Failure> {
+) -> Result<Holding, Failure> {
     let began = Instant::now();
     let client = connect(request).await?;
     *slot = Some(client.clone());
-    let lock =
-        client.lock_with(request.name, request.options.clone()).map_err(|error| Failure::own(error.to_string()))?;
-    if request.no_wait {
-        let attempt = lock.try_acquire().label(&request.label).into_future();
-        return match timeout_at(began + ANSWER, attempt).await {
-            Ok(result) => result.map_err(|error| not_now(request, &error)),
-            Err(_) => {
-                let cause = trouble(&lock).await.unwrap_or_else(|| "no answer".to_owned());
-                Err(Failure::own(format!("no answer from the server within {}: {cause}", seconds(ANSWER))))
-            }
+    let mut holding = Holding::default();
+    for name in request.names {
+        let lock = client.lock_with(name, request.options.clone());
+        let lock = lock.map_err(|error| Failure::own(error.to_string()))?;
+        let guard = match request.no_wait {
+            true => attempt(request, &lock, began).await?,
+            false => wait(request, &lock, began, news, terminal).await?,
         };
+        holding.add(lock, guard);
     }
+    Ok(holding)
+}
+
+async fn attempt(request: &Request<'_>, lock: &Lock, began: Instant) -> Result<Guard, Failure> {
+    let attempt = lock.try_acquire().label(&request.label).into_future();
+    match timeout_at(began + ANSWER, attempt).await {
+        Ok(result) => result.map_err(|error| request.not_now(lock.name(), &error)),
+        Err(_) => {
+            let cause = trouble(lock).await.unwrap_or_else(|| "no answer".to_owned());
+            Err(Failure::own(format!("no answer from the server within {}: {cause}", seconds(ANSWER))))
+        }
+    }
+}
+
+async fn wait(
+    request: &Request<'_>,
+    lock: &Lock,
+    began: Instant,
+    news: &mut News,
+    terminal: Option<&Terminal>,
+) -> Result<Guard, Failure> {
     let mut enqueue = lock.enqueue().label(&request.label);
     if let Some(all) = request.timeout {
-        // The timeout includes the time for connecting.
+        // The timeout includes the time for connecting, and for the locks before.
         enqueue = enqueue.timeout(all.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
     }
-    let waiting = queue(enqueue, &lock).await.map_err(|error| not_granted(request, &error))?;
-    watch(request, waiting, &lock, began, terminal).await
+    let failed = |error: AcquireError| request.not_granted(lock.name(), &error);
+    let mut waiting = queue(enqueue, lock, news).await.map_err(failed)?;
+    if let Some(granted) = (&mut waiting).now_or_never() {
+        return granted.map_err(failed);
+    }
+    news.queued(lock.name(), waiting.ticket());
+    watch(request, waiting, lock, news, terminal).await
 }
 
 /// With `--no-wait` any error of connecting is the answer. Otherwise the acquire itself waits out errors that may pass,
@@ -97,7 +134,7 @@ async fn connect(request: &Request<'_>) -> Result<Client, Failure> {
 }
 
 /// Waits for a place in the queue. Reports what prevents it: once, and again when the cause changes.
-async fn queue(enqueue: Enqueue, lock: &Lock) -> Result<Waiting, AcquireError> {
+async fn queue(enqueue: Enqueue, lock: &Lock, news: &mut News) -> Result<Waiting, AcquireError> {
     let mut enqueue = pin!(enqueue.into_future());
     let mut said = None;
     let patience = Instant::now() + Duration::from_secs(2);
@@ -109,10 +146,10 @@ async fn queue(enqueue: Enqueue, lock: &Lock) -> Result<Waiting, AcquireError> {
             () = sleep(pause) => {}
         }
         let silent = || (Instant::now() >= patience).then(|| "Redis does not answer".to_owned());
-        let news = trouble(lock).await.or_else(silent).filter(|news| said.as_ref() != Some(news));
-        if let Some(news) = news {
-            say(format_args!("{news}; trying again"));
-            said = Some(news);
+        let trouble = trouble(lock).await.or_else(silent).filter(|trouble| said.as_ref() != Some(trouble));
+        if let Some(trouble) = trouble {
+            news.mention(format_args!("{trouble}; trying again"));
+            said = Some(trouble);
         }
         pause = Duration::from_millis(500);
     }

@@ -1,4 +1,4 @@
-//! The wait as the user sees it: how long it has lasted, the position in the queue, and the holder.
+//! Looks at the queue while a waiter waits in it.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -6,11 +6,12 @@ use std::time::Duration;
 use fairlock::{Fault, Guard, Lock, Waiting};
 use tokio::time::{Instant, sleep_until};
 
-use super::progress::ProgressLine;
-use super::request::{Request, describe, not_granted, trouble};
+use super::news::News;
+use super::request::{Request, describe, trouble};
+use super::view::{Before, View};
 use crate::exit::Failure;
 use crate::process::terminal::Terminal;
-use crate::text::{printable, seconds};
+use crate::text::printable;
 
 /// A shorter wait is not reported.
 pub(crate) const SILENT: Duration = Duration::from_millis(200);
@@ -22,11 +23,11 @@ pub(crate) async fn watch(
     request: &Request<'_>,
     mut waiting: Waiting,
     lock: &Lock,
-    began: Instant,
+    news: &mut News,
     terminal: Option<&Terminal>,
 ) -> Result<Guard, Failure> {
-    let mut line = ProgressLine::new();
-    let mut view = View::Unknown;
+    let began = Instant::now();
+    let (mut view, mut looks) = (View::Unknown, 0);
     // A wait that could never end must be refused before its timeout.
     let first = if request.ancestors.had(lock.name()) { began } else { began + SILENT };
     let mut next_draw = first;
@@ -35,18 +36,29 @@ pub(crate) async fn watch(
     loop {
         tokio::select! {
             biased;
-            granted = &mut waiting => return granted.map_err(|error| not_granted(request, &error)),
+            granted = &mut waiting => return granted.map_err(|error| request.not_granted(lock.name(), &error)),
             seen = &mut look => {
-                view = view.after(request, seen)?;
-                look.set(look_at(Instant::now() + view.pause(), waiting.position(), lock, view.known()));
+                looks += 1;
+                match seen {
+                    Seen::Granted | Seen::Unchanged => {}
+                    Seen::NoAnswer(why) => view = View::NoAnswer(why),
+                    Seen::New(new) => {
+                        if let View::Place { holder: Some(holder), .. } = &new {
+                            request.ancestors.check(lock.name(), holder.token)?;
+                        }
+                        (view, looks) = (new, 0);
+                        news.seen(lock.name(), &view);
+                    }
+                }
+                look.set(look_at(Instant::now() + pause(&view), waiting.position(), lock, known(&view, looks)));
             }
             () = sleep_until(next_draw) => {}
         }
         if Instant::now() >= first {
-            let (clock, name) = (began.elapsed().as_secs(), printable(lock.name()));
-            line.show(terminal, &view.live(clock, &name), &view.news(&name));
+            news.show(terminal, lock.name(), &view);
             // When the clock shows the next second.
-            next_draw = began + Duration::from_secs(clock + 1);
+            let waited = news.waited();
+            next_draw = Instant::now() + Duration::from_secs(waited.as_secs() + 1).saturating_sub(waited);
         }
     }
 }
@@ -57,11 +69,7 @@ enum Seen {
     Granted,
     /// Position and holder are the known ones.
     Unchanged,
-    Place {
-        position: u64,
-        holder: Option<(String, u64)>,
-        recovering_for: Option<Duration>,
-    },
+    New(View),
     /// There was no answer, for this reason.
     NoAnswer(String),
 }
@@ -74,11 +82,16 @@ async fn look_at(when: Instant, position: impl Future<Output = Result<u64, Fault
         Ok(0) => Seen::Granted,
         Ok(position) if position == known => Seen::Unchanged,
         Ok(position) => match lock.inspect().await {
-            Ok(state) => Seen::Place {
+            Ok(state) => Seen::New(View::Place {
                 position,
-                holder: state.holder.map(|holder| (describe(&holder), holder.token)),
-                recovering_for: state.recovering_for,
-            },
+                waiting: state.waiting,
+                holder: state.holder.map(|holder| Before {
+                    label: describe(&holder),
+                    token: holder.token,
+                    since: Instant::now().checked_sub(holder.held_for).unwrap_or_else(Instant::now),
+                }),
+                recovering_until: state.recovering_for.map(|left| Instant::now() + left),
+            }),
             Err(_) => no_answer(lock).await,
         },
         Err(_) => no_answer(lock).await,
@@ -90,79 +103,16 @@ async fn no_answer(lock: &Lock) -> Seen {
     Seen::NoAnswer(printable(&why))
 }
 
-/// What is known about the wait.
-enum View {
-    Unknown,
-    Place { position: u64, holder: Option<String>, recovering_until: Option<Instant>, looks: u32 },
-    NoAnswer(String),
+/// The position at which the holder need not be asked for.
+fn known(view: &View, looks: u32) -> u64 {
+    match view {
+        View::Place { position, holder: Some(_), .. } if looks < LOOKS => *position,
+        _ => 0,
+    }
 }
 
-impl View {
-    /// The view after this look. Fails if the holder is an ancestor of this job.
-    fn after(mut self, request: &Request<'_>, seen: Seen) -> Result<Self, Failure> {
-        if let View::Place { looks, .. } = &mut self {
-            *looks += 1;
-        }
-        Ok(match seen {
-            Seen::Granted | Seen::Unchanged => self,
-            Seen::NoAnswer(why) => View::NoAnswer(why),
-            Seen::Place { position, holder, recovering_for } => {
-                if let Some((_, token)) = &holder {
-                    request.ancestors.check(request.name, *token)?;
-                }
-                let recovering_until = recovering_for.map(|left| Instant::now() + left);
-                View::Place { position, holder: holder.map(|(label, _)| label), recovering_until, looks: 0 }
-            }
-        })
-    }
-
-    /// The position at which the holder need not be asked for.
-    fn known(&self) -> u64 {
-        match self {
-            View::Place { position, holder: Some(_), looks, .. } if *looks < LOOKS => *position,
-            _ => 0,
-        }
-    }
-
-    /// The interval between looks. The front of the queue moves soon; a waiter far behind need not ask every second.
-    fn pause(&self) -> Duration {
-        let position = if let View::Place { position, .. } = self { *position } else { 0 };
-        Duration::from_millis(500 * position.clamp(2, 30))
-    }
-
-    /// For a terminal: the changing parts come before the names, which may be long.
-    fn live(&self, clock: u64, name: &str) -> String {
-        let (hours, minutes, seconds) = (clock / 3600, clock / 60 % 60, clock % 60);
-        let clock = match hours {
-            0 => format!("waited {minutes}:{seconds:02}"),
-            _ => format!("waited {hours}:{minutes:02}:{seconds:02}"),
-        };
-        match self {
-            View::Unknown => format!("{clock} for {name}"),
-            View::NoAnswer(why) => format!("{clock} for {name}: {why}"),
-            View::Place { position, holder: Some(holder), .. } => {
-                format!("{clock}, position {position} for {name}, held by {holder}")
-            }
-            View::Place { position, recovering_until: Some(until), .. } => {
-                let left = self::seconds(until.saturating_duration_since(Instant::now()));
-                format!("{clock}, position {position}, nothing is granted for {left}: the server lost data; for {name}")
-            }
-            View::Place { position, .. } => format!("{clock}, position {position} for {name}"),
-        }
-    }
-
-    /// For a log: without the parts that change all the time.
-    fn news(&self, name: &str) -> String {
-        match self {
-            View::Unknown => String::new(),
-            View::NoAnswer(why) => format!("waiting for {name}: {why}"),
-            View::Place { position, holder: Some(holder), .. } => {
-                format!("waiting for {name}: position {position}, held by {holder}")
-            }
-            View::Place { position, recovering_until: Some(_), .. } => {
-                format!("waiting for {name}: position {position}; nothing is granted yet, because the server lost data")
-            }
-            View::Place { position, .. } => format!("waiting for {name}: position {position}"),
-        }
-    }
+/// The interval between looks. The front of the queue moves soon; a waiter far behind need not ask every second.
+fn pause(view: &View) -> Duration {
+    let position = if let View::Place { position, .. } = view { *position } else { 0 };
+    Duration::from_millis(500 * position.clamp(2, 30))
 }

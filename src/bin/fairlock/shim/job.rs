@@ -23,7 +23,9 @@ pub(crate) struct Plan<'a> {
     pub(crate) program: &'a Path,
     /// The command as the user wrote it; its first word becomes the command's name.
     pub(crate) words: &'a [OsString],
-    pub(crate) environment: [(&'static str, String); 3],
+    pub(crate) environment: Vec<(&'static str, String)>,
+    /// What the shim gives back if fairlock dies.
+    pub(crate) leases: String,
     pub(crate) kill_after: Duration,
     pub(crate) term_at: Moment,
     pub(crate) kill_at: Moment,
@@ -93,6 +95,8 @@ impl Job {
             let _ = shim.wait();
             return Err(error);
         }
+        // If there is no room for it, the leases end by themselves.
+        protocol::send(&socket, Order::Keep { leases: plan.leases });
         let _ = begin.send(());
         Ok(Self { shim, socket, command: None, before })
     }

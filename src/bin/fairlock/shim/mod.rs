@@ -10,8 +10,11 @@
 //! (`process/descendants.rs`). If the shim is stopped, fairlock kills it at the deadline. If fairlock dies while the
 //! shim is stopped, the kernel continues the shim.
 //!
+//! Once the command has ended after the death of fairlock, the shim gives the lock back (`give_back.rs`).
+//!
 //! The shim acts first and writes messages afterwards. It never waits for a reader of its messages or reports.
 
+pub(crate) mod give_back;
 pub(crate) mod job;
 pub(crate) mod protocol;
 pub(crate) mod stage;
@@ -24,7 +27,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
@@ -101,6 +104,9 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
         ending: None,
         status: None,
         complained: false,
+        leases: None,
+        fairlock_is_gone: false,
+        all_gone: true,
     };
     loop {
         alarm.set(shim.next_look())?;
@@ -112,6 +118,7 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
             // fairlock kills the shim after its last message.
             stderr::flush(stderr::LAST_WORDS);
             protocol::send(&shim.socket, last_word);
+            shim.await_end_of_fairlock(&inbox);
             return Ok(());
         }
     }
@@ -135,6 +142,11 @@ struct Shim {
     /// How the command itself ended, while some of its descendants are still alive.
     status: Option<WaitStatus>,
     complained: bool,
+    /// What to give back if fairlock dies.
+    leases: Option<String>,
+    fairlock_is_gone: bool,
+    /// Nothing is left of the command that the lease protects.
+    all_gone: bool,
 }
 
 /// The command is being ended: TERM has been sent.
@@ -163,7 +175,9 @@ impl Shim {
             }
             Event::Order(Order::Signal { number, whole_group }) => self.pass_on(number, whole_group),
             Event::Order(Order::Continue) => self.signal_all(Signal::SIGCONT),
+            Event::Order(Order::Keep { leases }) => self.leases = Some(leases),
             Event::FairlockGone => {
+                self.fairlock_is_gone = true;
                 if self.end() {
                     say("fairlock was killed; ending its command");
                 }
@@ -195,7 +209,24 @@ impl Shim {
         let status = self.status?;
         let waited_enough = due && now >= self.ending.as_ref()?.kill_at.after(VANISH);
         let gone = group_is_empty(self.pid) && !left.alive;
+        self.all_gone = gone;
         (waited_enough || gone).then(|| last_word(status, true))
+    }
+
+    /// fairlock kills the shim once it has heard the last message. If fairlock dies instead, the shim gives the leases
+    /// back, unless a process of the command lives on.
+    fn await_end_of_fairlock(mut self, inbox: &Receiver<Event>) {
+        while !self.fairlock_is_gone {
+            match inbox.recv() {
+                Ok(Event::FairlockGone) => self.fairlock_is_gone = true,
+                Ok(Event::Order(Order::Keep { leases })) => self.leases = Some(leases),
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+        if let (Some(leases), true) = (self.leases, self.all_gone) {
+            give_back::give_back(&leases, self.kill_at);
+        }
     }
 
     /// Sends TERM to the command and its descendants. False if that was done before, or if the command has exited.

@@ -23,8 +23,10 @@ pub(crate) const SHIM_WORD: &str = "__shim";
 pub(crate) const SHIM_NAME: &str = "lease-shim";
 
 /// From fairlock to the shim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
+    /// If fairlock dies, give these leases back, see `give_back.rs`.
+    Keep { leases: String },
     /// The lease was renewed: unless another order comes, send TERM at `term_at` and KILL by `kill_at`.
     Lease { term_at: Moment, kill_at: Moment },
     /// The lease is lost: send TERM now, and KILL by `kill_at`.
@@ -55,6 +57,7 @@ pub(crate) enum Report {
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Keep { leases } => writeln!(f, "keep {leases}"),
             Self::Lease { term_at, kill_at } => writeln!(f, "lease {} {}", term_at.0, kill_at.0),
             Self::End { kill_at } => writeln!(f, "end {}", kill_at.0),
             Self::Signal { number, whole_group } => writeln!(f, "signal {number} {whole_group}"),
@@ -71,6 +74,9 @@ impl FromStr for Order {
     type Err = Garbled;
 
     fn from_str(line: &str) -> Result<Self, Garbled> {
+        if let Some(leases) = line.strip_prefix("keep ") {
+            return Ok(Self::Keep { leases: leases.trim_end().to_owned() });
+        }
         let words: Vec<&str> = line.split_whitespace().collect();
         Ok(match words[..] {
             ["lease", term_at, kill_at] => {
@@ -161,6 +167,7 @@ mod tests {
     #[test]
     fn every_message_survives_the_way() {
         let orders = [
+            Order::Keep { leases: r#"{"name":"a b"}"#.to_owned() },
             Order::Lease { term_at: Moment(1), kill_at: Moment(u64::MAX) },
             Order::End { kill_at: Moment(7) },
             Order::Signal { number: 15, whole_group: true },

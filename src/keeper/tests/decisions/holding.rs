@@ -204,7 +204,7 @@ fn the_longest_hold_ends_renewal_and_is_the_reason_that_is_told() {
 #[test]
 fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let mut machine = holding(LockOptions::new().manual_renewal());
-    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1 }));
+    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1, extend: None }));
     let (request, call) = one_sent(&mut machine, 5.0);
     assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(30.0)), "{call:?}");
     answer(&mut machine, 5.1, request, lease(Word::Renewed, seconds(30.0)));
@@ -216,7 +216,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let (request, call) = one_sent(&mut machine, 6.0);
     let left = seconds(5.0 + 29.849 - 6.0);
     assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == left), "{call:?}");
-    machine.handle(at(6.1), Event::Command(Command::Renew { question: QuestionId(10), id: 1 }));
+    machine.handle(at(6.1), Event::Command(Command::Renew { question: QuestionId(10), id: 1, extend: None }));
     assert!(sent(&mut machine, 6.1).is_empty());
     answer(&mut machine, 6.2, request, lease(Word::Renewed, left));
     let effects = machine.effects(at(6.2));
@@ -227,7 +227,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     tick(&mut machine, 11.1);
     assert!(matches!(outcome(&machine.effects(at(11.1)), 10), Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))));
 
-    machine.handle(at(11.2), Event::Command(Command::Renew { question: QuestionId(11), id: 2 }));
+    machine.handle(at(11.2), Event::Command(Command::Renew { question: QuestionId(11), id: 2, extend: None }));
     assert!(matches!(
         outcome(&machine.effects(at(11.2)), 11),
         Some(Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))))
@@ -237,7 +237,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
 #[test]
 fn a_grant_that_is_not_taken_within_its_lease_is_asked_about() {
     let mut machine = holding(LockOptions::new().lease(seconds(3.0)).manual_renewal().notice(seconds(0.5)));
-    machine.handle(at(2.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1 }));
+    machine.handle(at(2.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1, extend: None }));
     let (request, _) = one_sent(&mut machine, 2.0);
     answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(3.0)));
     machine.effects(at(2.0));
@@ -257,7 +257,7 @@ fn a_lease_that_ends_long_before_its_longest_hold_has_another_reason() {
 #[test]
 fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
     let mut machine = holding(LockOptions::new().manual_renewal());
-    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1 }));
+    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1, extend: None }));
     let (request, _) = one_sent(&mut machine, 5.0);
     // Something else is answered, so that the server is not taken for dead.
     for second in 6..10 {
@@ -271,7 +271,7 @@ fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
         answer(&mut machine, now, request, lease(Word::State, seconds(20.0)));
         machine.effects(at(now));
     }
-    machine.handle(at(9.5), Event::Command(Command::Renew { question: QuestionId(10), id: 1 }));
+    machine.handle(at(9.5), Event::Command(Command::Renew { question: QuestionId(10), id: 1, extend: None }));
     tick(&mut machine, 10.0);
     let effects = machine.effects(at(10.0));
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))), "{effects:?}");

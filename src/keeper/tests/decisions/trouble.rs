@@ -45,7 +45,7 @@ fn without_a_connection_nothing_is_sent() {
         disconnect(machine, 1.0);
         machine.effects(at(1.0));
         acquire(machine, 1.0, &spec, 2);
-        machine.handle(at(1.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1 }));
+        machine.handle(at(1.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1, extend: None }));
         let question = Command::Inspect { question: QuestionId(10), keys: keys.clone(), after: 0, count: 10 };
         machine.handle(at(1.0), Event::Command(question));
         machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(11), id: 2 }));

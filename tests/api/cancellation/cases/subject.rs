@@ -32,11 +32,13 @@ pub enum What {
     Inspect,
     Break,
     ForceBreak,
+    History,
+    RecordHistory,
     Close,
 }
 
 impl What {
-    pub const ALL: [What; 19] = [
+    pub const ALL: [What; 21] = [
         What::Connect,
         What::Lazy,
         What::Acquire,
@@ -55,6 +57,8 @@ impl What {
         What::Inspect,
         What::Break,
         What::ForceBreak,
+        What::History,
+        What::RecordHistory,
         What::Close,
     ];
 
@@ -75,6 +79,7 @@ impl What {
             What::Run | What::AcquireRun => &["acquire", "release"],
             What::Inspect => &["inspect"],
             What::Break | What::ForceBreak => &["break"],
+            What::History | What::RecordHistory => &["history"],
             What::Close => &["release", "leave"],
             What::Waiting | What::Lost | What::HeldLost | What::Renewed => &[],
         }
@@ -93,7 +98,16 @@ impl What {
 
     /// Whether there is something to give back when it is dropped after its first poll.
     pub fn gives_back(self) -> bool {
-        !matches!(self, What::Connect | What::Lazy | What::Inspect | What::Break | What::ForceBreak)
+        !matches!(
+            self,
+            What::Connect
+                | What::Lazy
+                | What::Inspect
+                | What::Break
+                | What::ForceBreak
+                | What::History
+                | What::RecordHistory
+        )
     }
 }
 
@@ -151,6 +165,9 @@ impl Subject {
             What::Inspect => boxed(async move { lock.inspect().await }),
             What::Break => boxed(async move { lock.break_lease(token).await }),
             What::ForceBreak => boxed(async move { lock.force_break_lease(token).await }),
+            What::History => boxed(async move { lock.history(9).await }),
+            // Switched off, it leaves nothing behind.
+            What::RecordHistory => boxed(async move { lock.record_history(false).await }),
             What::Close => {
                 hold(&lock, &mut kept);
                 kept.push(Box::new(insist(|| lock.enqueue())));

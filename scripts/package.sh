@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Packs the crate as it would be published, and tests what is in the package: nothing that it needs is left out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
+# The tests below build it. In a working tree with changes, the changes are packed.
+cargo package --package fairlock --no-verify --allow-dirty
+unpacked=target/package/fairlock-$version
+rm -rf "$unpacked"
+tar --extract --file "$unpacked.crate" --directory target/package
+# A workspace of its own, and not a part of the one around it.
+printf '\n[workspace]\n' >>"$unpacked/Cargo.toml"
+cd "$unpacked"
+export CARGO_TARGET_DIR=../../packaged
+skipped=(--skip keeper::tests::explore --skip keeper::tests::properties)
+[ -z "${ALL:-}" ] || skipped=()
+# The tests that explore run in `make quick`, on the same sources; here with ALL=1.
+cargo --config profile.dev.package.fairlock.opt-level=1 test --features cli --lib -- "${skipped[@]}"
+cargo test --features cli --doc

@@ -1,0 +1,33 @@
+//! The arguments of `fairlock doctor`.
+
+use std::time::Duration;
+
+use crate::duration;
+
+const SHORT: &str = "\
+Exit code: 0 nothing that harms locks, 1 a warning, 2 a fault, 125 wrongly
+called. It changes nothing but a lock of a random name, whose keys it removes.";
+
+pub(crate) const HELP: &str = "\
+Doctor reads settings, tries each right with a call that changes nothing, measures round trips, and at last takes and \
+releases a lock of a random name, whose keys it removes. What it may not see, such as CONFIG, it says.
+
+Exit codes:
+  0    nothing that harms locks (notes do not count)
+  1    at least one warning
+  2    at least one fault: locks fail, or two jobs may hold one lock
+  125  fairlock was called wrongly";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = SHORT, after_long_help = HELP)]
+pub(crate) struct Args {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The lease of the jobs, with which delays are compared
+    #[arg(long, value_parser = duration::positive, default_value = "30s", value_name = "TIME")]
+    pub(crate) lease: Duration,
+    /// How many round trips to measure at each server
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) samples: u32,
+}

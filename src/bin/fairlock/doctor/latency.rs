@@ -1,0 +1,51 @@
+//! How long a round trip takes, and how long at most.
+
+use std::time::{Duration, Instant};
+
+use super::finding::Finding;
+use super::node::{Node, Part};
+use crate::duration::shown;
+
+pub(crate) fn measure(node: &mut Node, samples: u32, lease: Duration) {
+    if node.part == Part::Sentinel || node.line.is_none() {
+        return;
+    }
+    for _ in 0..samples {
+        let before = Instant::now();
+        node.ask_one(&["TIME"]);
+        node.round_trips.push(before.elapsed());
+    }
+    node.round_trips.sort();
+    if node.line.is_none() {
+        return;
+    }
+    let [half, nine, last] = [0.5, 0.9, 1.0].map(|share| quantile(&node.round_trips, share));
+    let found = format!(
+        "half of {samples} round trips took {}, 90 % {}, the slowest {}",
+        shown(half),
+        shown(nine),
+        shown(last)
+    );
+    let of_lease = shown(lease);
+    node.findings.push(if last > lease / 10 {
+        Finding::fault("latency", found)
+            .risk(format!("a renewal that takes this long is too late for a lease of {of_lease}: jobs are ended"))
+            .mend(format!(
+                "fairlock run --lease {} …, or find what delays the server: {}",
+                shown(last * 30),
+                node.shell("LATENCY DOCTOR")
+            ))
+    } else if last > lease / 30 {
+        Finding::warning("latency", found)
+            .risk(format!("a renewal of a lease of {of_lease} has little time left"))
+            .mend(format!("find what delays the server: {}", node.shell("LATENCY DOCTOR")))
+    } else {
+        Finding::good("latency", found)
+    });
+}
+
+/// Of durations in rising order.
+pub(crate) fn quantile(sorted: &[Duration], share: f64) -> Duration {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((last as f64 * share).round() as usize).copied().unwrap_or_default()
+}

@@ -1,0 +1,166 @@
+//! One server that the doctor visits, and what it says of itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fairlock::operator::{Answer, Line, Place};
+
+use super::finding::Finding;
+
+/// How long one server may take for one answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The one server of a URL.
+    Server,
+    Master,
+    Replica,
+    Sentinel,
+}
+
+impl Part {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Part::Server => "server",
+            Part::Master => "master",
+            Part::Replica => "replica",
+            Part::Sentinel => "sentinel",
+        }
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) part: Part,
+    /// None if it cannot be reached.
+    pub(crate) line: Option<Line>,
+    pub(crate) info: Fields,
+    pub(crate) config: Fields,
+    /// The difference of its clock from that of this machine, and how exactly it is known, both in seconds.
+    pub(crate) clock: Option<(f64, f64)>,
+    /// Round trips, shortest first.
+    pub(crate) round_trips: Vec<Duration>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// Settings that matter for locks. Redis 6 takes one in a request.
+const SETTINGS: [&str; 7] = [
+    "save",
+    "appendfsync",
+    "stop-writes-on-bgsave-error",
+    "min-replicas-to-write",
+    "cluster-node-timeout",
+    "maxclients",
+    "dir",
+];
+
+impl Node {
+    /// Connects, and asks the server about itself.
+    pub(crate) fn visit(place: Place, part: Part) -> Self {
+        let (info, config) = <(Fields, Fields)>::default();
+        let (clock, round_trips) = (None, Vec::new());
+        let mut node = Self { place, part, line: None, info, config, clock, round_trips, findings: Vec::new() };
+        match node.place.connect(PATIENCE) {
+            Ok(line) => {
+                node.line = Some(line);
+                let mut questions = vec![vec!["INFO"]];
+                questions.extend(SETTINGS.map(|setting| vec!["CONFIG", "GET", setting]));
+                let answers = node.ask(&questions);
+                node.info = Fields::of_info(answers.first());
+                node.config = Fields::of_config(answers.get(1..).unwrap_or_default());
+            }
+            Err(error) => node.findings.push(node.out_of_reach(error.to_string())),
+        }
+        node
+    }
+
+    fn out_of_reach(&self, found: String) -> Finding {
+        let fault = Finding::fault("reach", found);
+        match self.part {
+            Part::Sentinel => fault.risk("one sentinel fewer finds the master, and decides who becomes it"),
+            Part::Replica => fault.risk("after a failover to it, this machine does not reach the locks"),
+            Part::Server | Part::Master => fault.risk("this machine can neither take its locks nor renew them"),
+        }
+    }
+
+    /// One answer for each command. After a break of the connection there are none, and it is a finding.
+    pub(crate) fn ask(&mut self, commands: &[Vec<&str>]) -> Vec<Answer> {
+        let Some(line) = &mut self.line else { return Vec::new() };
+        match line.ask(commands, PATIENCE) {
+            Ok(answers) => answers,
+            Err(error) => {
+                self.line = None;
+                let finding = self.out_of_reach(error.to_string());
+                self.findings.push(finding);
+                Vec::new()
+            }
+        }
+    }
+
+    /// The answer to a single command; nil after a break.
+    pub(crate) fn ask_one(&mut self, command: &[&str]) -> Answer {
+        self.ask(&[command.to_vec()]).pop().unwrap_or(Answer::Nil)
+    }
+
+    /// A line for a shell that sends this command to this server.
+    pub(crate) fn shell(&self, command: &str) -> String {
+        let address = self.place.to_string();
+        match address.rsplit_once(':') {
+            Some((host, port)) if !address.starts_with('/') => {
+                format!("redis-cli -h {} -p {port} {command}", host.trim_matches(['[', ']']))
+            }
+            _ => format!("redis-cli -s {address} {command}"),
+        }
+    }
+
+    /// Such as "Redis 7.0.15"; None if the server may not be asked.
+    pub(crate) fn version(&self) -> Option<String> {
+        let valkey = self.info.get("valkey_version").map(|version| format!("Valkey {version}"));
+        valkey.or_else(|| Some(format!("Redis {}", self.info.get("redis_version")?)))
+    }
+
+    /// The major version, as commands know it: Valkey is a Redis 7.
+    pub(crate) fn major(&self) -> Option<u32> {
+        let own = self.info.get("valkey_version").or(self.info.get("redis_version"))?;
+        own.split('.').next()?.parse().ok()
+    }
+}
+
+/// Names and values.
+#[derive(Default)]
+pub(crate) struct Fields(BTreeMap<String, String>);
+
+impl Fields {
+    fn of_info(answer: Option<&Answer>) -> Self {
+        let text = answer.and_then(Answer::text).unwrap_or_default();
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        Self(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
+    }
+
+    fn of_config(answers: &[Answer]) -> Self {
+        let pairs = answers.iter().filter_map(|answer| match answer.list() {
+            [name, value, ..] => Some((name.text()?, value.text()?)),
+            _ => None,
+        });
+        Self(pairs.collect())
+    }
+
+    /// Names and values in turn, as sentinels describe a server.
+    pub(crate) fn of_pairs(answer: &Answer) -> Self {
+        let pairs = answer.list().chunks_exact(2).filter_map(|pair| Some((pair[0].text()?, pair[1].text()?)));
+        Self(pairs.collect())
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.get(name)?.parse().ok()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -1,0 +1,194 @@
+//! The rights of this user, one by one. Each is tried with a call that changes nothing: the server looks at rights
+//! before it looks at what it is asked. So no right of an administrator is needed, and a rule that forbids a key or a
+//! channel is found as well as one that forbids a command.
+
+use fairlock::operator::Answer;
+
+use super::finding::Finding;
+use super::node::{Node, PATIENCE, Part};
+
+/// When a right is needed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Locks,
+    /// Without it locks work, but something is worse.
+    Comfort(&'static str),
+    Cluster,
+    /// From Redis 7 on.
+    ShardedMessages,
+}
+
+struct Right {
+    /// As in an ACL, without the plus.
+    name: &'static str,
+    call: &'static [&'static str],
+    needed: For,
+}
+
+const fn right(name: &'static str, call: &'static [&'static str]) -> Right {
+    Right { name, call, needed: For::Locks }
+}
+
+/// KEY and CHANNEL stand for names that no lock has. No call succeeds in a change: keys are missing, or an argument is
+/// wrong.
+const RIGHTS: [Right; 29] = [
+    right("evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "1", "KEY"]),
+    right("eval", &["EVAL", "return 1", "1", "KEY"]),
+    right("script|load", &["SCRIPT", "LOAD", "return 1"]),
+    right("time", &["TIME"]),
+    right("hget", &["HGET", "KEY", "field"]),
+    right("hmget", &["HMGET", "KEY", "field"]),
+    right("hset", &["HSET", "KEY", "field", "value", "one too many"]),
+    right("hdel", &["HDEL", "KEY", "field"]),
+    right("zadd", &["ZADD", "KEY", "not a number", "member"]),
+    right("zrem", &["ZREM", "KEY", "member"]),
+    right("zcard", &["ZCARD", "KEY"]),
+    right("zscore", &["ZSCORE", "KEY", "member"]),
+    right("zrange", &["ZRANGE", "KEY", "0", "0"]),
+    right("zrank", &["ZRANK", "KEY", "member"]),
+    right("zrangebyscore", &["ZRANGEBYSCORE", "KEY", "0", "0"]),
+    right("pexpire", &["PEXPIRE", "KEY", "1000"]),
+    right("del", &["DEL", "KEY"]),
+    right("publish", &["PUBLISH", "CHANNEL", "nobody listens"]),
+    right("subscribe", &["SUBSCRIBE", "CHANNEL"]),
+    Right {
+        name: "info",
+        call: &["INFO", "server"],
+        needed: For::Comfort("a first grant is a short claim until it is confirmed, and --replicas does not work"),
+    },
+    Right {
+        name: "client|id",
+        call: &["CLIENT", "ID"],
+        needed: For::Comfort("a first grant is a short claim until it is confirmed, and --replicas does not work"),
+    },
+    Right {
+        name: "client|kill",
+        call: &["CLIENT", "KILL", "ID", "9223372036854775807"],
+        needed: For::Comfort(
+            "after a lost connection a request may still arrive late, so a first grant is a short claim",
+        ),
+    },
+    Right {
+        name: "client|setinfo",
+        call: &["CLIENT", "SETINFO", "LIB-NAME", "fairlock"],
+        needed: For::Comfort("each connection leaves an entry in the ACL LOG"),
+    },
+    Right { name: "wait", call: &["WAIT", "0", "1"], needed: For::Comfort("--replicas does not work") },
+    Right { name: "cluster|slots", call: &["CLUSTER", "SLOTS"], needed: For::Cluster },
+    Right { name: "asking", call: &["ASKING"], needed: For::Cluster },
+    Right { name: "ssubscribe", call: &["SSUBSCRIBE", "CHANNEL"], needed: For::ShardedMessages },
+    Right { name: "spublish", call: &["SPUBLISH", "CHANNEL", "nobody listens"], needed: For::ShardedMessages },
+    Right {
+        name: "scan",
+        call: &["SCAN", "0", "COUNT", "1"],
+        needed: For::Comfort("`list`, `watch` and `exporter` see only locks that they are told by name"),
+    },
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    Allowed,
+    NoCommand,
+    NoKey,
+    NoChannel,
+    /// It is renamed, or this version does not know it.
+    Unknown,
+}
+
+fn tried(answer: &Answer) -> Tried {
+    match answer.error() {
+        Some(error) if error.starts_with("NOPERM") && error.contains("to run") => Tried::NoCommand,
+        Some(error) if error.starts_with("NOPERM") && error.contains("channel") => Tried::NoChannel,
+        Some(error) if error.starts_with("NOPERM") && error.contains("key") => Tried::NoKey,
+        Some(error) if error.starts_with("NOPERM") => Tried::NoCommand,
+        Some(error) if error.to_lowercase().starts_with("err unknown") => Tried::Unknown,
+        // Whatever else is wrong, such as READONLY or MOVED, the right is there.
+        _ => Tried::Allowed,
+    }
+}
+
+/// Tries all rights. A replica may become a master, and its rights are its own.
+pub(crate) fn check(node: &mut Node, prefix: &str, name: &str, is_cluster: bool) {
+    if node.part == Part::Sentinel || node.line.is_none() {
+        return;
+    }
+    let (key, channel) = (format!("{prefix}:{{{name}}}:lock"), format!("{prefix}:client:{name}"));
+    // A connection that has subscribed is not used any more.
+    let Ok(mut line) = node.place.connect(PATIENCE) else { return };
+    let shards = is_cluster && node.major().is_none_or(|major| major >= 7);
+    let asked: Vec<&Right> = RIGHTS
+        .iter()
+        .filter(|right| match right.needed {
+            For::Locks | For::Comfort(_) => true,
+            For::Cluster => is_cluster,
+            For::ShardedMessages => shards,
+        })
+        .collect();
+    let fill = |word: &&'static str| match *word {
+        "KEY" => key.clone(),
+        "CHANNEL" => channel.clone(),
+        word => word.to_owned(),
+    };
+    let mut results = Vec::new();
+    for right in &asked {
+        let words: Vec<String> = right.call.iter().map(fill).collect();
+        match line.ask(&[words.iter().map(String::as_str).collect()], PATIENCE) {
+            Ok(answers) => results.push(answers.first().map_or(Tried::Allowed, tried)),
+            Err(error) => {
+                return node
+                    .findings
+                    .push(Finding::fault("rights", format!("the trial of {} failed: {error}", right.name)));
+            }
+        }
+    }
+    let user = node.ask_one(&["ACL", "WHOAMI"]).text().unwrap_or_else(|| "USER".to_owned());
+    let mut missing = Vec::new();
+    for (right, tried) in asked.iter().zip(&results) {
+        missing.extend(lacking(node, right, *tried, &user));
+    }
+    let any = |wanted| results.contains(&wanted);
+    if any(Tried::NoKey) {
+        missing.push(
+            Finding::fault("rights", format!("this user may not use the keys {prefix}:*"))
+                .risk("no lock can be taken")
+                .mend(node.shell(&format!("ACL SETUSER {user} '~{prefix}:*'"))),
+        );
+    }
+    if any(Tried::NoChannel) {
+        missing.push(
+            Finding::fault("rights", format!("this user may not use the channels {prefix}:*"))
+                .risk("no client hears that it is granted a lock")
+                .mend(node.shell(&format!("ACL SETUSER {user} '&{prefix}:*'"))),
+        );
+    }
+    let there = results.iter().filter(|tried| **tried == Tried::Allowed).count();
+    if missing.iter().all(|finding| finding.risk.is_none()) {
+        node.findings.push(Finding::good(
+            "rights",
+            format!("all {there} that fairlock uses, for the keys and channels {prefix}:*"),
+        ));
+    }
+    node.findings.extend(missing);
+}
+
+/// A command that is not allowed, or not known.
+fn lacking(node: &Node, right: &Right, tried: Tried, user: &str) -> Option<Finding> {
+    let command = right.name.replace('|', " ").to_uppercase();
+    let found = match tried {
+        Tried::NoCommand => format!("this user may not call {command}"),
+        // An older server knows fewer commands, and none of those that a lock needs has come since Redis 6.
+        Tried::Unknown if matches!(right.needed, For::Comfort(_)) => return None,
+        Tried::Unknown => format!("{command} is unknown here: it is renamed, or switched off"),
+        _ => return None,
+    };
+    let mend = match tried {
+        Tried::NoCommand => node.shell(&format!("ACL SETUSER {user} '+{}'", right.name)),
+        _ => format!("take `rename-command {}` out of redis.conf", command.split(' ').next().unwrap_or_default()),
+    };
+    Some(match right.needed {
+        For::Comfort(risk) => Finding::note("rights", found).risk(risk).mend(mend),
+        For::Locks | For::Cluster | For::ShardedMessages => {
+            Finding::fault("rights", found).risk("locks cannot be taken, renewed or released").mend(mend)
+        }
+    })
+}

@@ -1,0 +1,115 @@
+//! The report: for people, or as JSON.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::find::Found;
+use super::finding::{Finding, Level};
+use super::latency::quantile;
+use super::node::Node;
+use crate::text::{printable, printable_json};
+
+/// The column at which the texts of findings begin.
+const INDENT: usize = 10;
+
+pub(crate) fn text(found: &Found, worst: Level, width: usize) -> String {
+    let mut text = String::new();
+    for node in &found.nodes {
+        let _ = writeln!(text, "{} ({})", printable(&node.place.to_string()), node.part.word());
+        in_order(&node.findings).iter().for_each(|finding| write(&mut text, finding, width));
+        text.push('\n');
+    }
+    if !found.findings.is_empty() {
+        let _ = writeln!(text, "together ({})", found.kind);
+        in_order(&found.findings).iter().for_each(|finding| write(&mut text, finding, width));
+        text.push('\n');
+    }
+    text + &summary(found, worst) + "\n"
+}
+
+fn in_order(findings: &[Finding]) -> Vec<&Finding> {
+    let mut findings: Vec<_> = findings.iter().collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    findings
+}
+
+fn write(text: &mut String, finding: &Finding, width: usize) {
+    let word = match finding.level {
+        Level::Good => "ok",
+        level => level.word(),
+    };
+    paragraph(text, word, &format!("{}: {}", finding.check, finding.found), width);
+    if let Some(risk) = &finding.risk {
+        paragraph(text, "", &format!("risk: {risk}"), width);
+    }
+    if let Some(mend) = &finding.mend {
+        // A line to copy is not broken.
+        let _ = writeln!(text, "{:INDENT$}mend: {}", "", printable(mend));
+    }
+}
+
+fn paragraph(out: &mut String, head: &str, text: &str, width: usize) {
+    let mut line = format!("  {head:0$}", INDENT - 2);
+    let mut is_empty = true;
+    for word in printable(text).split(' ') {
+        if !is_empty && line.width() + 1 + word.width() > width {
+            let _ = writeln!(out, "{}", line.trim_end());
+            line = " ".repeat(INDENT);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    let _ = writeln!(out, "{}", line.trim_end());
+}
+
+fn summary(found: &Found, worst: Level) -> String {
+    let count = |level| all(found).filter(|finding| finding.level == level).count();
+    let counted = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let counts = [(Level::Fault, "fault"), (Level::Warning, "warning"), (Level::Note, "note")];
+    let counts: Vec<String> = counts
+        .into_iter()
+        .filter(|(level, _)| count(*level) > 0)
+        .map(|(level, word)| counted(count(level), word))
+        .collect();
+    let counts = if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
+    match worst {
+        Level::Good | Level::Note => format!("Nothing was found that harms locks{counts}"),
+        Level::Warning => format!("Locks work, and are in danger if something else fails{counts}"),
+        Level::Fault => format!("Locks fail here, or are not safe{counts}"),
+    }
+}
+
+pub(crate) fn all(found: &Found) -> impl Iterator<Item = &Finding> {
+    found.nodes.iter().flat_map(|node| &node.findings).chain(&found.findings)
+}
+
+pub(crate) fn json(found: &Found, worst: Level, prefix: &str) -> String {
+    let finding = |finding: &Finding, node: Option<&Node>| {
+        json!({
+            "level": finding.level.word(), "check": finding.check, "found": finding.found, "risk": finding.risk,
+            "mend": finding.mend, "node": node.map(|node| node.place.to_string()),
+        })
+    };
+    let of_nodes = found.nodes.iter().flat_map(|node| node.findings.iter().map(move |one| (one, Some(node))));
+    let findings: Vec<Value> =
+        of_nodes.chain(found.findings.iter().map(|one| (one, None))).map(|(one, node)| finding(one, node)).collect();
+    let us = |node: &Node, share: f64| quantile(&node.round_trips, share).as_micros() as u64;
+    let nodes: Vec<Value> = found.nodes.iter().map(|node| {
+        let latency = (!node.round_trips.is_empty()).then(|| {
+            json!({"samples": node.round_trips.len(), "p50_us": us(node, 0.5), "p90_us": us(node, 0.9), "p99_us": us(node, 0.99), "max_us": us(node, 1.0)})
+        });
+        json!({
+            "address": node.place.to_string(), "part": node.part.word(), "version": node.version(),
+            "clock_offset_ms": node.clock.map(|(offset, _)| (offset * 1e3).round()), "latency": latency,
+        })
+    }).collect();
+    let report =
+        json!({"verdict": worst.word(), "kind": found.kind, "prefix": prefix, "nodes": nodes, "findings": findings});
+    printable_json(&report.to_string()) + "\n"
+}

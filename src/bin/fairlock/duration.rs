@@ -1,0 +1,50 @@
+//! Durations in arguments.
+
+use std::time::Duration;
+
+/// Such as `90s` or `1h`, or a number of seconds.
+pub(crate) fn any(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string()),
+        Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string()),
+    }
+}
+
+pub(crate) fn positive(text: &str) -> Result<Duration, String> {
+    any(text).and_then(|time| if time.is_zero() { Err("must be more than zero".to_owned()) } else { Ok(time) })
+}
+
+/// A duration for people, as exact as they can use it: `1m 5s`, `12s`, `850ms`, `1.2ms`, `85µs`.
+pub(crate) fn shown(span: Duration) -> String {
+    let us = span.as_micros();
+    match us {
+        0..1_000 => format!("{us}µs"),
+        1_000..10_000 => format!("{:.1}ms", span.as_secs_f64() * 1e3),
+        10_000..10_000_000 => humantime::format_duration(Duration::from_millis(span.as_millis() as u64)).to_string(),
+        _ => humantime::format_duration(Duration::from_secs(span.as_secs())).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::shown;
+
+    #[test]
+    fn durations_are_as_exact_as_people_can_use_them() {
+        let seconds = Duration::from_secs_f64;
+        for (span, text) in [
+            (0.0, "0µs"),
+            (0.000_085, "85µs"),
+            (0.001_24, "1.2ms"),
+            (0.85, "850ms"),
+            (1.5, "1s 500ms"),
+            (12.3, "12s"),
+            (65.0, "1m 5s"),
+            (90_000.0, "1day 1h"),
+        ] {
+            assert_eq!(shown(seconds(span)), text);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! `fairlock break`: ends the lease of a holder, by asking it or by force.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use fairlock::{BreakOutcome, Lock, LockState};
+use serde_json::json;
+
+use super::document::{self, of_lock};
+use super::screen::{brief, who};
+use super::wait::is_over;
+use super::{FREE, HELD, LOOK, lock, own, with_client};
+use crate::exit::{Failure, say};
+use crate::text::{milliseconds, printable, seconds};
+use crate::{connect, output};
+
+const SHORT: &str = "\
+The holder is told, and break waits until it lets go or its lease ends.
+With --force the next waiter gets the lock at once, although the holder may go
+on until it hears of it: only for a holder that is dead or harmless.
+
+Examples:
+  fairlock break deploy                            shows the holder, and asks
+  fairlock break deploy --token 1795328894826758   that holder, and no other
+  fairlock break deploy --force                    whoever holds it, at once
+
+Exit code: 0 the lease is over, 1 there was nothing to break, 125 no answer.";
+
+const LONG: &str = "\
+The holder is told, and its lease is not renewed any more. `fairlock run` then ends its command, and exits with 123. \
+break waits until the holder lets go, or until the lease ends. If break itself is ended meanwhile, the lease stays \
+broken. Without a terminal to ask at, name the lease with --token, or use --force.
+
+--force does not wait: the next waiter is granted the lock at once, although the holder may go on until it hears of \
+it, at the latest when its lease would have ended. Until then two processes may believe that they hold the lock; only \
+a store that refuses old fencing tokens is safe from that. While a lock recovers after a loss of data, --force ends the \
+wait for its former holder.
+
+Examples:
+  fairlock break deploy                            shows the holder, and asks
+  fairlock break deploy --token 1795328894826758   that holder, and no other
+  fairlock break deploy --force                    whoever holds it, at once
+
+Exit code: 0 the lease is over, 1 there was nothing to break, 125 no answer.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = SHORT, after_long_help = LONG, override_usage = "fairlock break [OPTIONS] NAME")]
+pub(crate) struct Args {
+    /// The name of the lock
+    #[arg(value_name = "NAME", hide_short_help = true)]
+    pub(crate) name: String,
+    /// The fencing token of the lease, as status shows it
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<u64>,
+    /// At once, even if the holder does not know
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON object about the outcome
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What became of the lease.
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    /// The holder let go.
+    Released,
+    /// The holder did not, and the lease ran out.
+    Expired,
+    /// It was ended at once.
+    Ended,
+    /// There is no such lease.
+    Unknown,
+    /// The user said no.
+    Declined,
+}
+
+pub(crate) fn break_lease(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
+    with_client(server, std::slice::from_ref(&args.name), async |client| {
+        let lock = lock(&client, &args.name)?;
+        let (began, before) = (Instant::now(), lock.inspect().await.map_err(own)?);
+        let outcome = match choose(args, &before)? {
+            Choice::Break(token) if args.force => force(&lock, token).await?,
+            Choice::Break(token) => ask_to_end(&lock, token).await?,
+            Choice::Not(outcome) => outcome,
+        };
+        let after = lock.inspect().await.map_err(own)?;
+        tell(args, outcome, began.elapsed(), &before, &after)?;
+        Ok(match outcome {
+            Outcome::Released | Outcome::Expired | Outcome::Ended => HELD,
+            Outcome::Unknown | Outcome::Declined => FREE,
+        })
+    })
+}
+
+enum Choice {
+    /// The lease with this token; 0 is a recovery.
+    Break(u64),
+    Not(Outcome),
+}
+
+/// Which lease to break, if any.
+fn choose(args: &Args, state: &LockState) -> Result<Choice, Failure> {
+    let Some(holder) = &state.holder else {
+        // In a recovery the lease of a token that nobody holds now may be awaited.
+        let recovers = state.recovering_for.is_some() && args.force;
+        return Ok(if recovers { Choice::Break(args.token.unwrap_or(0)) } else { Choice::Not(Outcome::Unknown) });
+    };
+    if let Some(token) = args.token {
+        let it = token == holder.token;
+        return Ok(if it { Choice::Break(token) } else { Choice::Not(Outcome::Unknown) });
+    }
+    if args.force {
+        return Ok(Choice::Break(holder.token));
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Failure::own(format!(
+            "{} is {}: name the lease with --token {}, or use --force",
+            printable(&args.name),
+            brief(state),
+            holder.token
+        )));
+    }
+    let question = format!(
+        "{} is {}.\nBreak the lease of {}, with token {}? [y/N] ",
+        printable(&args.name),
+        brief(state),
+        who(holder),
+        holder.token
+    );
+    // Written at once, since the user answers it.
+    let _ = std::io::stderr().write_all(question.as_bytes());
+    let mut answer = String::new();
+    let _ = std::io::stdin().read_line(&mut answer);
+    let yes = matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
+    Ok(if yes { Choice::Break(holder.token) } else { Choice::Not(Outcome::Declined) })
+}
+
+async fn force(lock: &Lock, token: u64) -> Result<Outcome, Failure> {
+    match lock.force_break_lease(token).await.map_err(own)? {
+        BreakOutcome::Unknown => Ok(Outcome::Unknown),
+        _ => Ok(Outcome::Ended),
+    }
+}
+
+/// Tells the holder, and waits until it has let go or its lease has ended.
+async fn ask_to_end(lock: &Lock, token: u64) -> Result<Outcome, Failure> {
+    let asked = Instant::now();
+    let BreakOutcome::Told { remaining, .. } = lock.break_lease(token).await.map_err(own)? else {
+        return Ok(Outcome::Unknown);
+    };
+    let mut said = false;
+    while !is_over(&lock.inspect().await.map_err(own)?, Some(token)) {
+        if !std::mem::replace(&mut said, true) {
+            let left = seconds(remaining.max(Duration::from_secs(1)));
+            say(format_args!("the holder is told; its lease ends in {left} at the latest"));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(if asked.elapsed() < remaining { Outcome::Released } else { Outcome::Expired })
+}
+
+fn tell(args: &Args, outcome: Outcome, took: Duration, before: &LockState, after: &LockState) -> Result<(), Failure> {
+    let name = printable(&args.name);
+    if args.json {
+        let word = match outcome {
+            Outcome::Released => "released",
+            Outcome::Expired => "expired",
+            Outcome::Ended => "ended",
+            Outcome::Unknown => "unknown",
+            Outcome::Declined => "declined",
+        };
+        let (before, after) = (of_lock(&args.name, before), of_lock(&args.name, after));
+        let document = json!({
+            "name": args.name, "outcome": word, "took_ms": milliseconds(took), "before": before, "after": after,
+        });
+        return output::write(&document::line(&document));
+    }
+    let now = brief(after);
+    match (outcome, &before.holder) {
+        (Outcome::Released, Some(holder)) => say(format_args!("{} let go; {name} is {now}", who(holder))),
+        (Outcome::Expired, Some(holder)) => {
+            say(format_args!("{} did not answer, and its lease has ended; {name} is {now}", who(holder)));
+        }
+        (Outcome::Ended, Some(holder)) => {
+            say(format_args!("the lease of {} was ended; {name} is {now}", who(holder)));
+            say("the former holder may go on until it hears of it");
+        }
+        (Outcome::Declined, _) => say(format_args!("nothing was changed; {name} is {now}")),
+        (_, None) if matches!(outcome, Outcome::Ended) => {
+            say(format_args!("the server no longer waits for the holder from before the loss; {name} is {now}"));
+        }
+        (_, Some(holder)) => {
+            say(format_args!("no lease with that token is alive: {name} is {now}, with token {}", holder.token));
+        }
+        (_, None) if before.recovering_for.is_some() => {
+            say(format_args!("{name} has no holder, and recovers; --force ends the wait for the former one"));
+        }
+        (_, None) => say(format_args!("{name} is {now}: there is nothing to break")),
+    }
+    Ok(())
+}

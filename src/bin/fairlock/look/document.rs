@@ -1,0 +1,53 @@
+//! A lock as a JSON document. docs/command-line.md describes its fields.
+
+use std::time::{Duration, SystemTime};
+
+use fairlock::{LockState, QueuedWaiter};
+use serde_json::{Value, json};
+
+use crate::text::{iso, milliseconds, printable_json};
+
+/// The state of the lock in a word. A free lock may have waiters; the first of them is next.
+pub(crate) fn word(state: &LockState) -> &'static str {
+    match (&state.holder, state.recovering_for) {
+        (Some(holder), _) if holder.broken => "breaking",
+        (Some(_), _) => "held",
+        (None, Some(_)) => "recovering",
+        (None, None) => "free",
+    }
+}
+
+/// The server tells how long ago things happened. Points in time are by the clock of this machine, so that they agree
+/// with its logs.
+pub(crate) fn of_lock(name: &str, state: &LockState) -> Value {
+    let now = SystemTime::now();
+    let ago = |span: Duration| now.checked_sub(span).map(iso);
+    let ahead = |span: Duration| now.checked_add(span).map(iso);
+    let holder = state.holder.as_ref().map(|holder| {
+        json!({
+            "id": holder.id, "token": holder.token, "label": holder.label, "owner": holder.owner,
+            "held_for_ms": milliseconds(holder.held_for), "held_since": ago(holder.held_for),
+            "remaining_ms": milliseconds(holder.remaining), "ends_at": ahead(holder.remaining),
+            "broken": holder.broken,
+        })
+    });
+    let waiter = |waiter: &QueuedWaiter| {
+        json!({
+            "id": waiter.id, "ticket": waiter.ticket, "label": waiter.label, "owner": waiter.owner,
+            "waited_ms": milliseconds(waiter.waited), "queued_at": ago(waiter.waited), "alive": waiter.alive,
+        })
+    };
+    let queue: Vec<Value> = state.queue.iter().map(waiter).collect();
+    json!({
+        "name": name, "state": word(state), "at": iso(now),
+        "at_ms": now.duration_since(SystemTime::UNIX_EPOCH).map(milliseconds).unwrap_or(0),
+        "recovering_for_ms": state.recovering_for.map(milliseconds),
+        "recovering_until": state.recovering_for.and_then(ahead),
+        "holder": holder, "waiting": state.waiting, "shown": queue.len(), "queue": queue,
+    })
+}
+
+/// A document in one line, which is harmless at a terminal.
+pub(crate) fn line(document: &Value) -> String {
+    printable_json(&document.to_string()) + "\n"
+}

@@ -1,0 +1,47 @@
+//! Looking at locks, and acting on what is seen: `status`, `list`, `wait`, `break`.
+
+pub(crate) mod breaking;
+mod document;
+pub(crate) mod list;
+mod screen;
+pub(crate) mod status;
+pub(crate) mod wait;
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use fairlock::{Client, Lock, LockOptions};
+
+use crate::connect;
+use crate::exit::Failure;
+
+/// The exit codes of these subcommands: the lock is held, or what was asked for is done.
+pub(crate) const HELD: u8 = 0;
+/// The lock is free, or there was nothing to do.
+pub(crate) const FREE: u8 = 1;
+
+/// How often a lock is looked at, by somebody who waits for a change.
+const LOOK: Duration = Duration::from_millis(200);
+
+fn own(error: impl Display) -> Failure {
+    Failure::own(error.to_string())
+}
+
+/// Runs this with a client that is connected.
+fn with_client<T>(
+    server: &connect::Args,
+    names: &[String],
+    work: impl AsyncFnOnce(Client) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    for name in names {
+        LockOptions::new().check(name).map_err(own)?;
+    }
+    let client = connect::client(server)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
+    runtime.block_on(async { work(client.connect().await.map_err(own)?).await })
+}
+
+fn lock(client: &Client, name: &str) -> Result<Lock, Failure> {
+    client.lock(name).map_err(own)
+}

@@ -1,0 +1,132 @@
+//! Locks as text for people: aligned by columns, long labels cut.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use fairlock::{Holder, LockState};
+
+use super::document::word;
+use crate::output;
+use crate::text::{about, columns, cut, no_grants, printable, seconds};
+
+/// The most waiters that are shown; JSON has all of them.
+const MOST_WAITERS: usize = 20;
+/// The columns of a file or a pipe: enough for labels as people choose them, and an end to those of 4000 bytes.
+const WIDE: usize = 200;
+/// What a label always gets, however narrow the terminal is.
+const LEAST: usize = 12;
+
+/// The columns of stdout.
+pub(crate) fn width() -> usize {
+    if std::io::stdout().is_terminal() { output::width() } else { WIDE }
+}
+
+/// Holder, lease and queue of one lock.
+pub(crate) fn lock(name: &str, state: &LockState, width: usize) -> String {
+    let mut text = String::new();
+    let name = cut(&printable(name), (width / 2).max(LEAST));
+    match (&state.holder, state.recovering_for) {
+        (Some(holder), recovering) => {
+            let before = format!("{name}  held {} by ", seconds(holder.held_for));
+            let who = cut(&who(holder), width.saturating_sub(columns(&before)).max(LEAST));
+            let _ = writeln!(text, "{before}{who}");
+            let _ = writeln!(text, "  token {}; {}", holder.token, lease(holder));
+            if let Some(longest) = recovering {
+                let _ = writeln!(text, "  {}", no_grants(longest));
+            }
+        }
+        (None, Some(longest)) => {
+            let _ = writeln!(text, "{name}  {}", no_grants(longest));
+        }
+        (None, None) if state.waiting > 0 => {
+            let _ = writeln!(text, "{name}  free, and its first waiter is next");
+        }
+        (None, None) => {
+            let _ = writeln!(text, "{name}  free");
+        }
+    }
+    queue(&mut text, state, width);
+    text
+}
+
+fn lease(holder: &Holder) -> String {
+    let left = seconds(holder.remaining);
+    if holder.broken {
+        format!("the lease was broken: it is not renewed, and ends in {left} at the latest")
+    } else {
+        format!("the lease ends in {left} if the holder dies")
+    }
+}
+
+fn queue(text: &mut String, state: &LockState, width: usize) {
+    let shown = &state.queue[..state.queue.len().min(MOST_WAITERS)];
+    let waits: Vec<String> = shown.iter().map(|waiter| seconds(waiter.waited)).collect();
+    let longest = waits.iter().map(String::len).max().unwrap_or(0);
+    for (index, (waiter, waited)) in shown.iter().zip(&waits).enumerate() {
+        let before = format!("  {:>2}.  waits {waited:>longest$}  ", index + 1);
+        let silent = if waiter.alive { "" } else { "  silent" };
+        let room = width.saturating_sub(columns(&before) + silent.len()).max(LEAST);
+        let label = cut(&described(&waiter.label, &waiter.owner, &waiter.id), room);
+        let _ = writeln!(text, "{before}{label}{silent}");
+    }
+    let more = state.waiting.saturating_sub(shown.len() as u64);
+    if more > 0 {
+        let _ = writeln!(text, "       and {more} more");
+    }
+}
+
+/// One line for each lock: what is alike stands in one column.
+pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
+    const HEAD: [&str; 4] = ["NAME", "STATE", "WAITING", "HOLDER"];
+    let rows: Vec<[String; 4]> = locks
+        .iter()
+        .map(|(name, state)| {
+            let held = match &state.holder {
+                Some(holder) if holder.broken => format!("breaking, {}", about(holder.held_for)),
+                Some(holder) => format!("held {}", about(holder.held_for)),
+                None => word(state).to_owned(),
+            };
+            let name = cut(&printable(name), (width * 2 / 5).max(LEAST));
+            [name, held, state.waiting.to_string(), state.holder.as_ref().map(who).unwrap_or_default()]
+        })
+        .collect();
+    let widest = |column: usize| {
+        rows.iter().map(|row| columns(&row[column])).chain([HEAD[column].len()]).max().unwrap_or_default()
+    };
+    let widths = [widest(0), widest(1), widest(2)];
+    let room = width.saturating_sub(widths.iter().sum::<usize>() + 6).max(LEAST);
+    let mut text = String::new();
+    for row in std::iter::once(&HEAD.map(str::to_owned)).chain(&rows) {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            line.push_str(cell);
+            line.push_str(&" ".repeat(width.saturating_sub(columns(cell)) + 2));
+        }
+        line.push_str(&cut(&row[3], room));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// The lock in a few words: `held 12m by ops@db1:14380 deploy.sh, 2 waiting`.
+pub(crate) fn brief(state: &LockState) -> String {
+    let what = match (&state.holder, state.recovering_for) {
+        (Some(holder), _) => {
+            let breaking = if holder.broken { "being broken, " } else { "" };
+            format!("{breaking}held {} by {}", about(holder.held_for), who(holder))
+        }
+        (None, Some(left)) => format!("recovering for {}", about(left.max(Duration::from_secs(1)))),
+        (None, None) => "free".to_owned(),
+    };
+    if state.waiting > 0 { format!("{what}, {} waiting", state.waiting) } else { what }
+}
+
+pub(crate) fn who(holder: &Holder) -> String {
+    described(&holder.label, &holder.owner, &holder.id)
+}
+
+fn described(label: &str, owner: &str, id: &str) -> String {
+    let label = printable(if label.is_empty() { id } else { label });
+    if owner.is_empty() { label } else { format!("{label} ({})", printable(owner)) }
+}

@@ -1,0 +1,82 @@
+//! `fairlock wait`: until a lock is free, without taking it.
+
+use std::time::{Duration, Instant};
+
+use fairlock::LockState;
+
+use super::document::{self, word};
+use super::screen::brief;
+use super::{HELD, LOOK, lock, own, with_client};
+use crate::args::timeout;
+use crate::exit::{Failure, TIMED_OUT};
+use crate::process::terminal::Terminal;
+use crate::run::progress::{self, Style};
+use crate::text::printable;
+use crate::{connect, output};
+
+const HELP: &str = "\
+Examples:
+  fairlock wait deploy && ./start.sh        starts when no deploy runs
+  fairlock wait -t 10m deploy               for 10 minutes at most
+  fairlock wait --token 1795328894826758 x  until that holder has ended
+
+Another process may take the lock at the same moment: to act while no other job
+does, use `fairlock run`.
+Exit code: 0 it is free, 124 not within --timeout, 125 no answer.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP, override_usage = "fairlock wait [OPTIONS] NAME")]
+pub(crate) struct Args {
+    /// The name of the lock
+    #[arg(value_name = "NAME", hide_short_help = true)]
+    pub(crate) name: String,
+    /// Give up after this time: 10, 90s, 1h
+    #[arg(short = 't', long, visible_short_alias = 'w', value_name = "TIME", value_parser = timeout)]
+    pub(crate) timeout: Option<Duration>,
+    /// Only until the lease with this token is over
+    ///
+    /// Without it the wait ends when nobody holds the lock or waits for it.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<u64>,
+    /// Print the lock as it is at the end, as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+}
+
+pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
+    let (began, terminal) = (Instant::now(), Terminal::open());
+    with_client(server, std::slice::from_ref(&args.name), async |client| {
+        let lock = lock(&client, &args.name)?;
+        loop {
+            let state = lock.inspect().await.map_err(own)?;
+            let waited = began.elapsed();
+            let over = is_over(&state, args.token);
+            if over || args.timeout.is_some_and(|most| waited >= most) {
+                progress::erase();
+                if args.json {
+                    output::write(&document::line(&document::of_lock(&args.name, &state)))?;
+                }
+                let late = || format!("{} is {}", printable(&args.name), brief(&state));
+                return if over { Ok(HELD) } else { Err(Failure::new(TIMED_OUT, late())) };
+            }
+            if !args.quiet {
+                let clock = format!("{}:{:02} · ", waited.as_secs() / 60, waited.as_secs() % 60);
+                let what = format!("{} is {}", printable(&args.name), brief(&state));
+                progress::draw(terminal.as_ref(), &[(Style::Plain, clock), (Style::Plain, what)]);
+            }
+            let left = args.timeout.map_or(LOOK, |most| most.saturating_sub(began.elapsed()));
+            tokio::time::sleep(LOOK.min(left)).await;
+        }
+    })
+}
+
+/// Whether the lease is over; without a token, whether the lock is free and nobody is next.
+pub(super) fn is_over(state: &LockState, token: Option<u64>) -> bool {
+    match token {
+        Some(token) => state.holder.as_ref().is_none_or(|holder| holder.token != token),
+        None => word(state) == "free" && state.waiting == 0,
+    }
+}

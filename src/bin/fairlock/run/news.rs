@@ -1,0 +1,254 @@
+//! What a run tells, and to whom: people on stderr, programs in the journal of `--events`, systemd.
+
+use std::time::{Duration, Instant};
+
+use fairlock::Lost;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::args::Wait;
+use super::holding::Holding;
+use super::journal::Journal;
+use super::progress;
+use super::systemd::Systemd;
+use super::view::View;
+use crate::exit::{Failure, say};
+use crate::process::terminal::Terminal;
+use crate::text::{milliseconds, printable, seconds};
+
+/// How often a log is told of a wait that does not change.
+const NOW_AND_THEN: Duration = Duration::from_secs(5 * 60);
+/// The most former holders that are named at the end.
+const MOST_NAMED: usize = 5;
+
+pub(crate) struct News {
+    quiet: bool,
+    verbose: bool,
+    /// A log was told of the wait, so it is told of the grant too.
+    has_spoken: bool,
+    /// All names, for messages.
+    names: String,
+    journal: Option<Journal>,
+    systemd: Option<Systemd>,
+    log: Log,
+    /// The labels of the holders that were waited for.
+    behind: Vec<String>,
+    /// The lock and the topic of the last event about a position.
+    seen: Option<(String, String)>,
+    began: Instant,
+    granted: Option<Granted>,
+    /// That the lease is running out was told.
+    warned: bool,
+    said_lost: bool,
+}
+
+struct Granted {
+    at: Instant,
+    waited: Duration,
+    tokens: Vec<(String, u64)>,
+}
+
+impl News {
+    pub(crate) fn new(wait: &Wait, names: &[&str]) -> Result<Self, Failure> {
+        Ok(Self {
+            quiet: wait.quiet,
+            verbose: wait.verbose,
+            has_spoken: false,
+            names: printable(&names.join(", ")),
+            journal: wait.events.as_ref().map(|to| Journal::open(to)).transpose()?,
+            systemd: Systemd::of_this_process(),
+            log: Log::default(),
+            behind: Vec::new(),
+            seen: None,
+            began: Instant::now(),
+            granted: None,
+            warned: false,
+            said_lost: false,
+        })
+    }
+
+    /// All names, escaped.
+    pub(crate) fn names(&self) -> &str {
+        &self.names
+    }
+
+    /// A message that `--quiet` leaves out.
+    pub(crate) fn mention(&mut self, message: impl std::fmt::Display) {
+        if !self.quiet {
+            self.has_spoken = true;
+            progress::erase();
+            say(message);
+        }
+    }
+
+    fn write(&mut self, event: &str, name: &str, fields: serde_json::Value) {
+        if let Some(journal) = &mut self.journal {
+            journal.write(event, name, fields);
+        }
+    }
+
+    pub(crate) fn queued(&mut self, name: &str, ticket: u64) {
+        self.write("queued", name, json!({ "ticket": ticket }));
+    }
+
+    /// A look at the queue showed something new.
+    pub(crate) fn seen(&mut self, name: &str, view: &View) {
+        let View::Place { position, waiting, holder, .. } = view else { return };
+        let topic = view.topic(true).map(|topic| (name.to_owned(), topic));
+        if self.seen == topic {
+            return;
+        }
+        self.seen = topic;
+        let holder = holder.as_ref().map(|holder| {
+            if !self.behind.contains(&holder.label) {
+                self.behind.push(holder.label.clone());
+            }
+            json!({ "label": holder.label, "token": holder.token, "held_for_ms": milliseconds(holder.held_for()) })
+        });
+        self.write("position", name, json!({ "position": position, "waiting": waiting, "holder": holder }));
+    }
+
+    /// Shows the wait as it is now.
+    pub(crate) fn show(&mut self, terminal: Option<&Terminal>, name: &str, view: &View) {
+        let name = printable(name);
+        if let Some(systemd) = &mut self.systemd {
+            systemd.waiting(&format!("waiting for {name}"));
+        }
+        if self.quiet || progress::draw(terminal, &view.line(self.began.elapsed(), &name)) {
+            return;
+        }
+        if let Some(topic) = view.topic(self.verbose)
+            && self.log.is_due(topic, Instant::now())
+        {
+            self.mention(view.sentence(&name));
+        }
+    }
+
+    pub(crate) fn granted(&mut self, holding: &Holding) {
+        progress::erase();
+        let (waited, tokens) = (self.began.elapsed(), holding.tokens());
+        for (name, token) in &tokens {
+            self.write("granted", name, json!({ "token": token, "waited_ms": milliseconds(waited) }));
+        }
+        let listed: Vec<String> = tokens.iter().map(|(_, token)| token.to_string()).collect();
+        let (names, listed) = (&self.names, listed.join(", "));
+        if self.verbose || self.has_spoken {
+            say(format_args!("got {names} after {} (token {listed})", seconds(waited)));
+        }
+        if let Some(systemd) = &self.systemd {
+            systemd.granted(&format!("holds {names} (token {listed})"));
+        }
+        self.granted = Some(Granted { at: Instant::now(), waited, tokens });
+    }
+
+    /// How long was waited for the grant.
+    pub(crate) fn waited(&self) -> Duration {
+        self.granted.as_ref().map_or_else(|| self.began.elapsed(), |granted| granted.waited)
+    }
+
+    pub(crate) fn renewed(&mut self, name: &str, token: u64, left: Duration) {
+        self.write("renewed", name, json!({ "token": token, "remaining_ms": milliseconds(left) }));
+        if std::mem::take(&mut self.warned) {
+            say(format_args!("Redis answers again; the lease on {} goes on", self.names));
+            self.status("holds the lock");
+        }
+    }
+
+    /// The lease is running out. Told once, until it is renewed.
+    pub(crate) fn warned(&mut self, name: &str, token: u64, left: Duration, cause: &str) {
+        if std::mem::replace(&mut self.warned, true) {
+            return;
+        }
+        self.write("warned", name, json!({ "token": token, "remaining_ms": milliseconds(left), "cause": cause }));
+        let (cause, name, left) = (printable(cause), printable(name), seconds(left));
+        say(format_args!("{cause}; {name} is ours for {left} more"));
+        self.status(&format!("{cause}; the lease ends in {left}"));
+    }
+
+    /// The lease is lost. Told once.
+    pub(crate) fn lost(&mut self, lost: Option<&Lost>, and: &str) {
+        if std::mem::replace(&mut self.said_lost, true) {
+            return;
+        }
+        let tokens = self.granted.as_ref().map(|granted| granted.tokens.clone()).unwrap_or_default();
+        let reason = lost.map_or_else(|| "it ran out".to_owned(), |lost| lost.reason.to_string());
+        let gone = |name: &str| lost.is_none_or(|lost| *lost.name == *name);
+        for (name, token) in tokens.iter().filter(|(name, _)| gone(name)) {
+            self.write("lost", name, json!({ "token": token, "reason": reason }));
+        }
+        let name = lost.map_or_else(|| self.names.clone(), |lost| printable(&lost.name));
+        progress::erase();
+        say(format_args!("the lease on {name} is lost: {}; {and}", printable(&reason)));
+        self.status("the lease is lost");
+    }
+
+    fn status(&self, text: &str) {
+        if let Some(systemd) = &self.systemd {
+            systemd.status(text);
+        }
+    }
+
+    pub(crate) fn stopping(&self) {
+        if let Some(systemd) = &self.systemd {
+            systemd.stopping();
+        }
+    }
+
+    pub(crate) fn released(&mut self, code: u8) {
+        let Some(Granted { at, waited, tokens }) = self.granted.take() else { return };
+        let held = at.elapsed();
+        for (name, token) in &tokens {
+            self.write("released", name, json!({ "token": token, "held_ms": milliseconds(held), "exit_code": code }));
+        }
+        if self.verbose {
+            let (names, waited, held) = (&self.names, seconds(waited), seconds(held));
+            say(format_args!("released {names}: waited {waited}{}, held {held}", self.behind_whom()));
+        }
+    }
+
+    fn behind_whom(&self) -> String {
+        let named = self.behind.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        match self.behind.len() {
+            0 => String::new(),
+            1..=MOST_NAMED => format!(" behind {named}"),
+            all => format!(" behind {named} and {} more", all - MOST_NAMED),
+        }
+    }
+
+    /// A signal came before the server had answered a release.
+    pub(crate) fn left_behind(&self, signal: Signal) {
+        say(format_args!("{signal} before {} was released: it stays held until its lease ends", self.names));
+    }
+}
+
+/// Which messages of a wait go to a log: the first, what is new, and one now and then.
+#[derive(Default)]
+struct Log {
+    told: Option<String>,
+    last: Option<Instant>,
+}
+
+impl Log {
+    fn is_due(&mut self, topic: String, now: Instant) -> bool {
+        let is_new = self.told.as_ref() != Some(&topic);
+        let is_time = self.last.is_none_or(|last| now.duration_since(last) >= NOW_AND_THEN);
+        if is_new || is_time {
+            (self.told, self.last) = (Some(topic), Some(now));
+        }
+        is_new || is_time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_told_what_is_new_and_now_and_then_that_nothing_is() {
+        let (mut log, start) = (Log::default(), Instant::now());
+        let mut at = |seconds, topic: &str| log.is_due(topic.to_owned(), start + Duration::from_secs(seconds));
+        assert!(at(0, "waiting") && !at(1, "waiting") && !at(299, "waiting"));
+        assert!(at(300, "waiting") && !at(301, "waiting") && !at(599, "waiting"));
+        assert!(at(599, "no answer") && !at(700, "no answer") && at(701, "waiting"));
+    }
+}

@@ -1,0 +1,159 @@
+//! What a run needs before it connects, and how it takes and releases its locks: the same with a command and without.
+
+use std::time::{Duration, Instant};
+
+use fairlock::{Client, ClientBuilder, LockOptions};
+use nix::sys::signal::Signal;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::args::Wait;
+use super::events::Event;
+use super::holding::Holding;
+use super::nested::Ancestors;
+use super::news::News;
+use super::request::{self, Request};
+use super::timing::Timing;
+use super::wait;
+use crate::connect::{self, Server};
+use crate::exit::{Failure, say};
+use crate::local;
+use crate::process::clock::Moment;
+use crate::process::signals::{self, Mask};
+use crate::process::terminal::Terminal;
+
+pub(crate) struct Setting<'a> {
+    wait: &'a Wait,
+    /// In the order in which they are taken.
+    names: Vec<&'a str>,
+    label: String,
+    pub(crate) server: Server,
+    client: ClientBuilder,
+    options: LockOptions,
+    pub(crate) ancestors: Ancestors,
+    pub(crate) timing: Timing,
+    /// The signals that were blocked when this process was started.
+    pub(crate) mask: Mask,
+    pub(crate) hear: UnboundedSender<Event>,
+    pub(crate) events: UnboundedReceiver<Event>,
+    pub(crate) news: News,
+    pub(crate) terminal: Option<Terminal>,
+}
+
+/// The locks are held, and the command must be ended at these moments unless the leases are renewed.
+pub(crate) struct Granted {
+    pub(crate) client: Client,
+    pub(crate) holding: Holding,
+    pub(crate) term_at: Moment,
+    pub(crate) kill_at: Moment,
+}
+
+impl<'a> Setting<'a> {
+    pub(crate) fn new(
+        server: &connect::Args,
+        wait: &'a Wait,
+        names: Vec<&'a str>,
+        kill_after: Duration,
+        label: impl FnOnce() -> String,
+    ) -> Result<Self, Failure> {
+        let timing = Timing::new(wait.lease, kill_after);
+        // A claim is too short to stop a command within it, so the command starts with a whole lease.
+        let options =
+            LockOptions::new().lease(wait.lease).notice(timing.notice).confirm_grants(true).replicas(wait.replicas);
+        for name in &names {
+            options.check(name).map_err(|error| Failure::own(error.to_string()))?;
+        }
+        let news = News::new(wait, &names)?;
+        let place = Server::find(server)?;
+        // Before any other thread is started, and after the private server, which must not inherit the mask.
+        let mask = signals::block().map_err(|error| Failure::because("cannot block signals", error))?;
+        let (hear, events) = unbounded_channel();
+        let on_signal = hear.clone();
+        signals::listen(move |signal| drop(on_signal.send(Event::Signal(signal))))
+            .map_err(|error| Failure::because("cannot listen to signals", error))?;
+        if server.local {
+            // After the signals are blocked, because its threads must leave them to the listener.
+            local::keep_running();
+        }
+        Ok(Self {
+            wait,
+            names,
+            label: wait.label.clone().unwrap_or_else(label),
+            client: place.client(),
+            server: place,
+            options,
+            ancestors: Ancestors::of_this_process(),
+            timing,
+            mask,
+            hear,
+            events,
+            news,
+            terminal: Terminal::open(),
+        })
+    }
+
+    /// Waits for all locks.
+    pub(crate) async fn take(&mut self) -> Result<Granted, Failure> {
+        let began = Instant::now();
+        let no_wait = self.wait.no_wait || self.wait.timeout.is_some_and(|timeout| timeout.is_zero());
+        let mut request = Request {
+            client: &self.client,
+            names: &self.names,
+            label: self.label.clone(),
+            options: self.options.clone(),
+            timeout: self.wait.timeout,
+            no_wait,
+            conflict_code: self.wait.conflict_exit_code,
+            quiet: self.wait.quiet,
+            ancestors: &self.ancestors,
+        };
+        loop {
+            let (events, terminal) = (&mut self.events, self.terminal.as_ref());
+            let (client, holding) = wait::for_locks(&request, events, &mut self.news, terminal).await?;
+            // If this process was stopped, or the machine suspended, since the lease was confirmed, it is renewed
+            // first.
+            if Moment::now() >= self.timing.of(&holding.leases()).0 {
+                holding.renew().await;
+            }
+            let (term_at, kill_at) = self.timing.of(&holding.leases());
+            if Moment::now() < term_at {
+                self.news.granted(&holding);
+                return Ok(Granted { client, holding, term_at, kill_at });
+            }
+            // The lease is over, and the command was not started.
+            self.news.mention("the lock was granted too late to be used; waiting again");
+            if let Some(signal) = give_back(client, holding, true, events, &self.news).await {
+                return Err(request::interrupted_by(signal, &self.names));
+            }
+            let least = Duration::from_millis(1);
+            request.timeout = self.wait.timeout.map(|all| all.saturating_sub(began.elapsed()).max(least));
+        }
+    }
+
+    /// Releases the locks. If a signal comes before the server answers, they expire by themselves.
+    pub(crate) async fn release(&mut self, client: Client, holding: Holding, lost: bool) {
+        give_back(client, holding, lost, &mut self.events, &self.news).await;
+    }
+}
+
+async fn give_back(
+    client: Client,
+    holding: Holding,
+    lost: bool,
+    events: &mut UnboundedReceiver<Event>,
+    news: &News,
+) -> Option<Signal> {
+    let interrupted = tokio::select! {
+        released = holding.release() => {
+            if let (Err(error), false) = (released, lost) {
+                say(format_args!("the lock could not be released and stays held until its lease ends: {error}"));
+            }
+            None
+        }
+        signal = wait::interruption(events) => {
+            news.left_behind(signal);
+            Some(signal)
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), client.close()).await;
+    interrupted
+}

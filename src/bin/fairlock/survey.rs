@@ -1,0 +1,89 @@
+//! Many locks at once: those whose names match patterns, at all servers, for those who look and change nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use fairlock::operator::{Line, LookError, Places, Seen};
+
+/// How long one server may take for one answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) struct Survey {
+    places: Places,
+    prefix: String,
+    /// Names, and patterns of Redis.
+    patterns: Vec<String>,
+    /// New names are looked for this often, because that takes a walk through all keys of the servers.
+    find_every: Duration,
+    /// The servers with the locks that were found there. Empty: they have to be found.
+    servers: Vec<(Line, Vec<String>)>,
+    found: Option<Instant>,
+}
+
+impl Survey {
+    /// All locks if there are no patterns.
+    pub(crate) fn new(places: Places, prefix: &str, patterns: &[String], find_every: Duration) -> Self {
+        let patterns = if patterns.is_empty() { vec!["*".to_owned()] } else { patterns.to_vec() };
+        Self { places, prefix: prefix.to_owned(), patterns, find_every, servers: Vec::new(), found: None }
+    }
+
+    /// The locks by name, each with this many waiters at most. Locks that cannot be seen are left out, unless none can
+    /// be.
+    pub(crate) fn look(&mut self, waiters: u32) -> Result<BTreeMap<String, Seen>, LookError> {
+        let mut seen = self.look_once(waiters);
+        // A lock that has moved, or a connection that was lost long ago.
+        if seen.is_err() {
+            self.servers.clear();
+            seen = self.look_once(waiters);
+        }
+        if seen.is_err() {
+            self.servers.clear();
+        }
+        seen
+    }
+
+    fn look_once(&mut self, waiters: u32) -> Result<BTreeMap<String, Seen>, LookError> {
+        let is_old = self.found.is_none_or(|found| found.elapsed() >= self.find_every);
+        if self.servers.is_empty() {
+            for master in self.places.masters(PATIENCE)? {
+                self.servers.push((master.connect(PATIENCE)?, Vec::new()));
+            }
+            self.find()?;
+        } else if is_old {
+            self.find()?;
+        }
+        let mut all = BTreeMap::new();
+        let mut refused = None;
+        for (line, names) in &mut self.servers {
+            for (name, seen) in names.iter().zip(line.look(&self.prefix, names, waiters, PATIENCE)?) {
+                match seen {
+                    Ok(seen) => drop(all.insert(name.clone(), seen)),
+                    Err(error @ LookError::Moved(_)) => return Err(error),
+                    Err(error) => refused = Some(error),
+                }
+            }
+        }
+        match refused {
+            Some(error) if all.is_empty() => Err(error),
+            _ => Ok(all),
+        }
+    }
+
+    fn find(&mut self) -> Result<(), LookError> {
+        let (patterns, plain): (Vec<String>, Vec<String>) =
+            self.patterns.iter().cloned().partition(|pattern| pattern.contains(['*', '?', '[', '\\']));
+        for (line, names) in &mut self.servers {
+            let mut found = BTreeSet::new();
+            for pattern in &patterns {
+                found.extend(line.lock_names(&self.prefix, pattern, PATIENCE)?);
+            }
+            // A name is looked at where it belongs, whether the lock is in use or not.
+            let here = line.look(&self.prefix, &plain, 1, PATIENCE)?;
+            let here = plain.iter().zip(here).filter(|(_, seen)| !matches!(seen, Err(LookError::Moved(_))));
+            found.extend(here.map(|(name, _)| name.clone()));
+            *names = found.into_iter().collect();
+        }
+        self.found = Some(Instant::now());
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! Functions that hold a lock while they run, by default a lock of their own name.
+
+use std::any::type_name;
+use std::fmt;
+use std::future::Future;
+
+use crate::client::Client;
+use crate::error::{InvalidOption, RunError, TryRunError};
+use crate::lock::Lock;
+use crate::operation::Operation;
+
+/// The path of the enclosing function, such as `"reports::make_nightly"`: a name for its lock.
+///
+/// It is the path in the source: it changes when the function is renamed or moved, and with it the lock.
+///
+/// # Examples
+/// ```
+/// async fn make_nightly(client: &fairlock::Client) -> Result<(), fairlock::RunError> {
+///     let lock = client.lock(fairlock::function_name!())?;
+///     lock.run(|held| async move { println!("token {}", held.token()) }).await
+/// }
+/// # mod reports { pub fn name() -> &'static str { fairlock::function_name!() } }
+/// # assert!(reports::name().ends_with("::reports::name"));
+/// ```
+#[macro_export]
+macro_rules! function_name {
+    () => {{
+        fn here() {}
+        $crate::__enclosing(::core::any::type_name_of_val(&here))
+    }};
+}
+
+/// The path of the function in which a function `here` is, also of an async one or from within a closure.
+#[doc(hidden)]
+pub fn __enclosing(here: &'static str) -> &'static str {
+    let mut path = here.strip_suffix("::here").unwrap_or(here);
+    while let Some(outer) = path.strip_suffix("::{{closure}}") {
+        path = outer;
+    }
+    path
+}
+
+/// A function that holds a lock while it runs: [`Client::locked`] and [`Lock::locked`]. Cheap to clone if the function
+/// is.
+#[derive(Clone)]
+pub struct Locked<F> {
+    lock: Lock,
+    function: F,
+}
+
+impl<F> fmt::Debug for Locked<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locked").field("lock", &self.lock).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// The function, to be called while the lock of its name is held. The name is its path in the source, such as
+    /// `reports::make_nightly`. A closure has no name: give it one with [`Lock::locked`]. No round trip.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] if its name cannot be that of a lock: it is a closure's, or longer than 512 bytes.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// async fn make_report(day: u32) -> usize {
+    ///     // …
+    /// #   0
+    /// }
+    ///
+    /// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let make_report = client.locked(make_report)?;
+    /// println!("{} bytes", make_report.call(7).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn locked<F>(&self, function: F) -> Result<Locked<F>, InvalidOption> {
+        Ok(self.lock(type_name::<F>())?.locked(function))
+    }
+}
+
+impl Lock {
+    /// The function, to be called while this lock is held. No round trip.
+    pub fn locked<F>(&self, function: F) -> Locked<F> {
+        Locked { lock: self.clone(), function }
+    }
+}
+
+impl<F> Locked<F> {
+    /// The lock that it takes.
+    pub fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// Acquires the lock, calls the function with this argument (a tuple, if it needs several), and releases the lock,
+    /// see [`Lock::run`].
+    ///
+    /// # Errors
+    /// As [`Lock::run`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the call is, and the lock is given back.
+    pub fn call<A, Fut, T>(
+        &self,
+        argument: A,
+    ) -> Operation<impl Future<Output = Result<T, RunError>> + use<'_, F, A, Fut, T>>
+    where
+        F: Fn(A) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.lock.run(move |_| (self.function)(argument))
+    }
+
+    /// Calls the function if the lock is free and has no waiters, see [`Lock::try_run`].
+    ///
+    /// # Errors
+    /// As [`Lock::try_run`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the call is, and the lock is given back.
+    pub fn try_call<A, Fut, T>(
+        &self,
+        argument: A,
+    ) -> Operation<impl Future<Output = Result<T, TryRunError>> + use<'_, F, A, Fut, T>>
+    where
+        F: Fn(A) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.lock.try_run(move |_| (self.function)(argument))
+    }
+
+    /// Acquires the lock on the spot and calls a function that is not async, see [`Lock::run_blocking`].
+    ///
+    /// # Errors
+    /// As [`Lock::run_blocking`].
+    pub fn call_blocking<A, T>(&self, argument: A) -> Result<T, RunError>
+    where
+        F: Fn(A) -> T,
+    {
+        self.lock.run_blocking(|_| (self.function)(argument))
+    }
+
+    /// Calls a function that is not async if the lock is free and has no waiters, see [`Lock::try_run_blocking`].
+    ///
+    /// # Errors
+    /// As [`Lock::try_run_blocking`].
+    pub fn try_call_blocking<A, T>(&self, argument: A) -> Result<T, TryRunError>
+    where
+        F: Fn(A) -> T,
+    {
+        self.lock.try_run_blocking(|_| (self.function)(argument))
+    }
+}

@@ -1,0 +1,116 @@
+//! Leases that are extended, and whose automatic renewal is switched while they are held.
+
+use super::*;
+use crate::protocol::{RenewRequest, Request};
+
+fn extend(machine: &mut Machine, now: f64, question: u64, by: f64) {
+    let extend = Some(seconds(by));
+    machine.handle(at(now), Event::Command(Command::Renew { question: QuestionId(question), id: 1, extend }));
+}
+
+fn switch(machine: &mut Machine, now: f64, on: bool) {
+    machine.handle(at(now), Event::Command(Command::Automatic { id: 1, on }));
+}
+
+fn asked(call: &Request) -> Duration {
+    let Request::Renew(RenewRequest { lease, .. }) = call else { panic!("{call:?}") };
+    *lease
+}
+
+fn prolonged(effects: &[Effect]) -> Option<Time> {
+    effects
+        .iter()
+        .find_map(|effect| if let Effect::Prolonged { deadline, .. } = effect { Some(*deadline) } else { None })
+}
+
+fn is_answered(effects: &[Effect], question: u64) -> bool {
+    matches!(outcome(effects, question), Some(Outcome::Renewal(Ok(Renewal::Renewed))))
+}
+
+/// The deadline moves by what was asked for, and not by a microsecond less.
+#[test]
+fn an_extension_counts_from_the_end_that_the_lease_has() {
+    let mut machine = holding(LockOptions::new());
+    extend(&mut machine, 5.0, 9, 60.0);
+    let (request, call) = one_sent(&mut machine, 5.0);
+    // 0.5 % and a millisecond for clocks that drift.
+    let until = at(29.849) + seconds(60.0);
+    let least = until.since(at(5.0));
+    assert!(asked(&call) > least && asked(&call) < least + seconds(0.5), "{call:?}");
+    answer(&mut machine, 5.1, request, lease(Word::Renewed, asked(&call)));
+    let effects = machine.effects(at(5.1));
+    let deadline = prolonged(&effects).unwrap();
+    assert!(deadline >= until && deadline < until + seconds(0.001), "{deadline:?}");
+    assert!(is_answered(&effects, 9), "{effects:?}");
+}
+
+/// Its holder would not hear of a loss of data for as long as the extension lasts.
+#[test]
+fn an_extended_lease_is_renewed_as_often_as_before_and_never_for_less() {
+    let mut machine = holding(LockOptions::new());
+    extend(&mut machine, 5.0, 9, 600.0);
+    let (request, call) = one_sent(&mut machine, 5.0);
+    let extended = asked(&call);
+    answer(&mut machine, 5.0, request, lease(Word::Renewed, extended));
+    let deadline = prolonged(&machine.effects(at(5.0))).unwrap();
+    assert_eq!(machine.next_due(), Some(at(15.0)));
+    tick(&mut machine, 15.0);
+    let (request, call) = one_sent(&mut machine, 15.0);
+    assert_eq!(asked(&call), deadline.since(at(15.0)), "a recovery must wait for that long");
+    // The server leaves its end where it is, and clocks can drift less in what is left.
+    answer(&mut machine, 15.0, request, lease(Word::Renewed, extended - seconds(10.0)));
+    let later = prolonged(&machine.effects(at(15.0))).unwrap();
+    assert!(later > deadline && later < deadline + seconds(0.1), "{deadline:?} {later:?}");
+    assert_eq!(machine.next_due(), Some(at(25.0)));
+}
+
+#[test]
+fn extensions_that_are_asked_for_together_add_up() {
+    let mut machine = holding(LockOptions::new());
+    extend(&mut machine, 5.0, 9, 60.0);
+    let (request, first) = one_sent(&mut machine, 5.0);
+    extend(&mut machine, 5.0, 10, 7.0);
+    assert!(sent(&mut machine, 5.0).is_empty());
+    answer(&mut machine, 5.1, request, lease(Word::Renewed, asked(&first)));
+    let effects = machine.effects(at(5.1));
+    assert!(is_answered(&effects, 9) && outcome(&effects, 10).is_none(), "{effects:?}");
+    let sent = effects
+        .iter()
+        .find_map(|it| if let Effect::Send { request, call } = it { Some((request, call)) } else { None });
+    let (request, second) = sent.unwrap();
+    answer(&mut machine, 5.2, *request, lease(Word::Renewed, asked(second)));
+    let effects = machine.effects(at(5.2));
+    assert!(is_answered(&effects, 10) && prolonged(&effects).unwrap() >= at(29.849 + 67.0), "{effects:?}");
+}
+
+#[test]
+fn renewal_that_is_switched_off_and_on_again() {
+    let mut machine = holding(LockOptions::new());
+    switch(&mut machine, 5.0, false);
+    assert_eq!(machine.next_due(), Some(at(29.849 - 3.0)), "its end is told");
+    // Asked for by a reconnect, it prolongs nothing.
+    disconnect(&mut machine, 6.0);
+    connect(&mut machine, 6.0);
+    let (request, call) = one_sent(&mut machine, 6.0);
+    assert_eq!(asked(&call), seconds(23.849));
+    answer(&mut machine, 6.0, request, lease(Word::Renewed, asked(&call)));
+    machine.effects(at(6.0));
+    switch(&mut machine, 20.0, true);
+    tick(&mut machine, 20.0);
+    let (request, call) = one_sent(&mut machine, 20.0);
+    assert_eq!(asked(&call), seconds(30.0), "at once: a third of it was over long ago");
+    answer(&mut machine, 20.0, request, lease(Word::Renewed, seconds(30.0)));
+    machine.effects(at(20.0));
+    assert_eq!(machine.next_due(), Some(at(30.0)));
+}
+
+#[test]
+fn renewal_that_is_switched_on_for_a_manual_lease_comes_every_third() {
+    let mut machine = holding(LockOptions::new().manual_renewal());
+    switch(&mut machine, 1.0, true);
+    assert_eq!(machine.next_due(), Some(at(10.0)));
+    // A long notice leaves less time.
+    let mut machine = holding(LockOptions::new().manual_renewal().notice(seconds(24.0)));
+    switch(&mut machine, 1.0, true);
+    assert_eq!(machine.next_due(), Some(at(3.0)));
+}

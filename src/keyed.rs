@@ -1,0 +1,337 @@
+//! A lock for each key, held and released by key.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::acquire::{Acquire, TryAcquire};
+use crate::client::Client;
+use crate::error::{AcquireError, InvalidOption, Lost, ReleaseError, RunError, TryAcquireError};
+use crate::guard::{Guard, Held};
+use crate::lock::Lock;
+use crate::operation::Operation;
+use crate::options::LockOptions;
+use crate::run::job_under;
+
+/// A lock for each key of a space: accounts, users, files. Made by [`Client::keyed`]. Cheap to clone; all clones share
+/// what they hold.
+///
+/// A key is anything that can be displayed. It needs memory only while it is held or waited for, so there may be any
+/// number of them. Keys that are held are released when the last clone and the last [`KeyGuard`] are dropped.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let users = client.keyed("users")?;
+///
+/// // For a scope, or for a job:
+/// let guard = users.locked(7).await?;
+/// drop(guard);
+/// users.run(7, |held| async move { println!("token {}", held.token()) }).await?;
+///
+/// // Or until it is released by its key, anywhere in this process:
+/// users.acquire("alice").await?;
+/// assert!(users.release("alice").await?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct KeyedMutex {
+    space: Arc<Space>,
+    timeout: Option<Duration>,
+}
+
+struct Space {
+    client: Client,
+    name: String,
+    options: LockOptions,
+    held: Mutex<Kept>,
+}
+
+/// An operation that borrows nothing of its key.
+type Boxed<T> = Operation<Pin<Box<dyn Future<Output = T> + Send>>>;
+
+fn boxed<T>(operation: impl Future<Output = T> + Send + 'static) -> Boxed<T> {
+    Operation::of_others(Box::pin(operation))
+}
+
+/// The guards of the keys that are held.
+#[derive(Default)]
+struct Kept {
+    guards: HashMap<String, Guard>,
+    /// How many there may be before those whose lease was lost are dropped.
+    most: usize,
+}
+
+impl Client {
+    /// A lock for each key of the space with this name, with the usual options: renewed while it is held. The lock of a
+    /// key is named `SPACE:KEY`. No round trip.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] if the space cannot be the beginning of a lock's name.
+    pub fn keyed(&self, space: &str) -> Result<KeyedMutex, InvalidOption> {
+        self.keyed_with(space, LockOptions::default())
+    }
+
+    /// The same with other options. With [`manual_renewal`](LockOptions::manual_renewal) a key is released after its
+    /// lease at the latest.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] if the space or an option cannot work.
+    pub fn keyed_with(&self, space: &str, options: LockOptions) -> Result<KeyedMutex, InvalidOption> {
+        options.check(space)?;
+        let space = Space { client: self.clone(), name: space.into(), options, held: Mutex::default() };
+        Ok(KeyedMutex { space: Arc::new(space), timeout: None })
+    }
+}
+
+impl KeyedMutex {
+    /// The same keys, with acquires that give up after this time (default: they wait for ever), see
+    /// [`Acquire::timeout`].
+    #[must_use]
+    pub fn timeout(&self, timeout: Duration) -> Self {
+        Self { space: self.space.clone(), timeout: Some(timeout) }
+    }
+
+    /// The lock of this key, to do with it whatever a lock can do. What is acquired through it is not released by key.
+    ///
+    /// In its name `{`, `}` and `%` are written as in URLs, `%7B`, `%7D` and `%25`.
+    ///
+    /// # Errors
+    /// [`InvalidOption::NameTooLong`] if the name has more than 512 bytes.
+    pub fn lock(&self, key: impl fmt::Display) -> Result<Lock, InvalidOption> {
+        let Space { client, name, options, .. } = &*self.space;
+        let key = key.to_string().replace('%', "%25").replace('{', "%7B").replace('}', "%7D");
+        client.lock_with(&format!("{name}:{key}"), options.clone())
+    }
+
+    /// Acquires the lock of this key and keeps it until [`release`](Self::release). Costs what [`Lock::acquire`] costs.
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the waiter leaves the queue.
+    pub fn acquire(&self, key: impl fmt::Display) -> Boxed<Result<Held, AcquireError>> {
+        let acquire = self.waiting(key);
+        let space = self.space.clone();
+        boxed(async move { Ok(space.keep(acquire?.await?)) })
+    }
+
+    /// Acquires the lock of this key if it is free and has no waiters, and keeps it until [`release`](Self::release).
+    /// One round trip.
+    ///
+    /// # Errors
+    /// [`TryAcquireError`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, a grant that is on its way is released.
+    pub fn try_acquire(&self, key: impl fmt::Display) -> Boxed<Result<Held, TryAcquireError>> {
+        let acquire: Result<TryAcquire, _> = self.lock(key).map(|lock| lock.try_acquire());
+        let space = self.space.clone();
+        boxed(async move { Ok(space.keep(acquire?.await?)) })
+    }
+
+    /// Acquires the lock of this key for as long as the guard lives. [`release`](Self::release) and
+    /// [`release_all`](Self::release_all) end it earlier.
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the waiter leaves the queue.
+    pub fn locked(&self, key: impl fmt::Display) -> Boxed<Result<KeyGuard, AcquireError>> {
+        let acquire = self.waiting(key);
+        let space = self.space.clone();
+        boxed(async move {
+            let held = space.keep(acquire?.await?);
+            Ok(KeyGuard { space, held })
+        })
+    }
+
+    /// Acquires the lock of this key, runs the job while holding it, and releases it, see [`Lock::run`]. If the key is
+    /// released meanwhile, the job is dropped, as if its lease were lost.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the job is, and the lock is given back.
+    pub fn run<K, F, Fut, T>(
+        &self,
+        key: K,
+        job: F,
+    ) -> Operation<impl Future<Output = Result<T, RunError>> + use<K, F, Fut, T>>
+    where
+        K: fmt::Display,
+        F: FnOnce(Held) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let locked = self.locked(key);
+        Operation::of_others(async move {
+            let guard = locked.await?;
+            let value = job_under(guard.held.ended(), job(guard.held().clone())).await?;
+            guard.held.check()?;
+            match guard.release().await {
+                Err(ReleaseError::Lost(lost)) => Err(lost.into()),
+                _ => Ok(value),
+            }
+        })
+    }
+
+    /// Releases the lock of this key, whatever part of this process acquired it through this mutex. False if no part has,
+    /// or if its lease was lost some time ago. One round trip.
+    ///
+    /// # Errors
+    /// As [`Guard::release`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the lock is released nevertheless.
+    pub fn release(&self, key: impl fmt::Display) -> Boxed<Result<bool, ReleaseError>> {
+        // A key that cannot be a lock's name was never acquired.
+        let name = self.lock(key).map(|lock| lock.name().to_owned()).unwrap_or_default();
+        let space = self.space.clone();
+        boxed(async move {
+            let kept = space.kept().guards.remove(&name);
+            match kept {
+                Some(guard) => guard.release().await.map(|()| true),
+                None => Ok(false),
+            }
+        })
+    }
+
+    /// Releases all keys that are held through this mutex, and tells how many there were. It goes on: acquires under way
+    /// are not touched, and later ones are as before. One round trip for all together.
+    ///
+    /// # Errors
+    /// The first of [`ReleaseError`], see [`Guard::release`]. Nothing need be done: all keys are released in any case.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the locks are released nevertheless.
+    pub fn release_all(&self) -> Operation<impl Future<Output = Result<usize, ReleaseError>> + Send + use<>> {
+        let space = self.space.clone();
+        Operation::of_others(async move {
+            let kept = std::mem::take(&mut *space.kept()).guards;
+            let count = kept.len();
+            let released = join_all(kept.into_values().map(Guard::release)).await;
+            released.into_iter().collect::<Result<(), _>>()?;
+            Ok(count)
+        })
+    }
+
+    /// Whether the lease of this key is held through this mutex. It checks the clock. No round trip.
+    pub fn is_held(&self, key: impl fmt::Display) -> bool {
+        let Ok(lock) = self.lock(key) else { return false };
+        self.space.kept().guards.get(lock.name()).is_some_and(|guard| guard.check().is_ok())
+    }
+
+    /// How many keys are kept in this process: those that are held, and those whose lease was lost recently.
+    pub fn held(&self) -> usize {
+        self.space.kept().guards.len()
+    }
+
+    fn waiting(&self, key: impl fmt::Display) -> Result<Acquire, InvalidOption> {
+        let acquire = self.lock(key)?.acquire();
+        Ok(match self.timeout {
+            Some(timeout) => acquire.timeout(timeout),
+            None => acquire,
+        })
+    }
+}
+
+impl fmt::Debug for KeyedMutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedMutex").field("space", &self.space.name).field("held", &self.held()).finish()
+    }
+}
+
+impl Space {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a guard for its key. One of an earlier lease that was lost gives way to it.
+    fn keep(&self, guard: Guard) -> Held {
+        let held = guard.held();
+        let mut lost = Vec::new();
+        {
+            let kept = &mut *self.kept();
+            lost.extend(kept.guards.insert(guard.name().to_owned(), guard));
+            // Nobody may ever release a key whose lease was lost.
+            if kept.guards.len() > kept.most {
+                lost.extend(kept.guards.extract_if(|_, guard| guard.check().is_err()).map(|(_, guard)| guard));
+                kept.most = (2 * kept.guards.len()).max(64);
+            }
+        }
+        held
+    }
+
+    /// Takes out the guard of this lease, unless another lease of the key is kept by now.
+    fn take(&self, held: &Held) -> Option<Guard> {
+        let mut kept = self.kept();
+        let same = kept.guards.get(held.name()).is_some_and(|guard| guard.token() == held.token());
+        if same { kept.guards.remove(held.name()) } else { None }
+    }
+}
+
+/// Holds the lock of a key until it is dropped, its key is released, or its lease is lost. Made by
+/// [`KeyedMutex::locked`].
+#[must_use = "the lock of the key is released as soon as its guard is dropped"]
+pub struct KeyGuard {
+    space: Arc<Space>,
+    held: Held,
+}
+
+impl KeyGuard {
+    /// A view of the lease.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// The fencing token, see [`Guard::token`].
+    pub fn token(&self) -> u64 {
+        self.held.token()
+    }
+
+    /// Fails unless the lease is held, see [`Guard::check`]. No round trip.
+    ///
+    /// # Errors
+    /// [`Lost`] if the lease is lost or about to be, or the key was released.
+    pub fn check(&self) -> Result<(), Lost> {
+        self.held.check()
+    }
+
+    /// Releases the lock of the key and reports whether it was held to the end, see [`Guard::release`]. One round trip.
+    ///
+    /// # Errors
+    /// As [`Guard::release`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the lock is released nevertheless.
+    pub fn release(self) -> Operation<impl Future<Output = Result<(), ReleaseError>> + Send + use<>> {
+        Operation::of_others(async move {
+            let guard = self.space.take(&self.held);
+            match guard {
+                Some(guard) => guard.release().await,
+                None => self.held.check().map_err(Into::into),
+            }
+        })
+    }
+}
+
+impl Drop for KeyGuard {
+    fn drop(&mut self) {
+        drop(self.space.take(&self.held));
+    }
+}
+
+impl fmt::Debug for KeyGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyGuard").field("held", &self.held).finish()
+    }
+}

@@ -1,0 +1,268 @@
+//! Several locks at once, under one guard.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{join_all, pending, select_all};
+
+use crate::acquire::Acquire;
+use crate::blocking::block_on;
+use crate::cancel::Canceller;
+use crate::client::Client;
+use crate::error::{AcquireError, InvalidOption, LockAllError, Lost, ReleaseError};
+use crate::guard::Guard;
+use crate::lock::Lock;
+use crate::operation::Operation;
+use crate::options::LockOptions;
+use crate::run::job_under;
+
+/// An acquire of several locks, all or nothing: await it, or wait on the spot with [`blocking`](LockAll::blocking). Made
+/// by [`Client::lock_all`].
+///
+/// The locks are taken one after the other, in the order of the bytes of their names, whatever order they were given in.
+/// So two of these cannot wait for each other, nor for one that takes single locks in this order. Each lock is held while
+/// the next one is waited for.
+///
+/// # Errors
+/// [`LockAllError`]: a lock was not acquired, or the lease of one was lost while others were waited for. Those that were
+/// acquired are released.
+///
+/// # Cancel safety
+/// If the future is dropped, the waiter leaves its queue, and the locks that are held are released.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// let guard = client.lock_all(["account:7", "account:3"])?.timeout(Duration::from_secs(30)).await?;
+/// for (name, token) in guard.tokens() {
+///     println!("{name} has token {token}");
+/// }
+/// guard.check()?; // before what matters: are all leases still ours?
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is acquired until this is awaited"]
+#[derive(Clone)]
+pub struct LockAll {
+    locks: Vec<Lock>,
+    timeout: Option<Duration>,
+    label: Option<String>,
+    owner: Option<String>,
+    canceller: Option<Canceller>,
+}
+
+impl Client {
+    /// An acquire of all locks with these names, with the usual options. A name that occurs twice counts once. No round
+    /// trip until it is awaited; then one for each lock if they are free.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] if there is no name, or one that cannot be a lock's.
+    pub fn lock_all<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Result<LockAll, InvalidOption> {
+        self.lock_all_with(names, LockOptions::default())
+    }
+
+    /// An acquire of all locks with these names, with these options.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] if there is no name, or a name or an option cannot work.
+    pub fn lock_all_with<S: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = S>,
+        options: LockOptions,
+    ) -> Result<LockAll, InvalidOption> {
+        let lock = |name: S| self.lock_with(name.as_ref(), options.clone());
+        let mut locks = names.into_iter().map(lock).collect::<Result<Vec<_>, _>>()?;
+        if locks.is_empty() {
+            return Err(InvalidOption::NoNames);
+        }
+        locks.sort_by(|one, other| one.name().cmp(other.name()));
+        locks.dedup_by(|one, other| one.name() == other.name());
+        Ok(LockAll { locks, timeout: None, label: None, owner: None, canceller: None })
+    }
+}
+
+impl LockAll {
+    /// Gives up after this time, for all locks together (default: waits for ever). With `Duration::ZERO` each lock is
+    /// only tried. Otherwise see [`Acquire::timeout`].
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The label that others see at each of the locks, see [`Acquire::label`].
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// The owner that others see at each of the locks, see [`Acquire::owner`].
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// Fails with `Cancelled` as soon as [`Canceller::cancel`] is called, see [`Acquire::cancelled_by`].
+    pub fn cancelled_by(mut self, canceller: &Canceller) -> Self {
+        self.canceller = Some(canceller.clone());
+        self
+    }
+
+    /// The names of the locks, in the order in which they are taken.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.locks.iter().map(Lock::name)
+    }
+
+    /// Waits on the spot; no async runtime is needed, see [`Acquire::blocking`].
+    ///
+    /// # Errors
+    /// As when awaited.
+    pub fn blocking(self) -> Result<AllGuard, LockAllError> {
+        block_on(self.acquire_all())
+    }
+
+    /// Acquires all locks, runs the job while holding them, and releases them, see [`Lock::run`]. The job is given the
+    /// tokens, in the order of the names.
+    ///
+    /// # Errors
+    /// [`LockAllError::Acquire`] if a lock was not acquired, [`LockAllError::Lost`] if a lease was lost, even if the job
+    /// ended after that.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the job is dropped and the locks are released.
+    pub fn run<F, Fut, T>(self, job: F) -> Operation<impl Future<Output = Result<T, LockAllError>> + use<F, Fut, T>>
+    where
+        F: FnOnce(Vec<u64>) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        Operation::of_others(async move {
+            let guard = self.await?;
+            let tokens = guard.tokens().map(|(_, token)| token).collect();
+            let value = job_under(guard.lost(), job(tokens)).await?;
+            guard.check()?;
+            match guard.release().await {
+                Err(ReleaseError::Lost(lost)) => Err(lost.into()),
+                _ => Ok(value),
+            }
+        })
+    }
+
+    async fn acquire_all(self) -> Result<AllGuard, LockAllError> {
+        let begun = Instant::now();
+        let mut all = AllGuard { guards: Vec::with_capacity(self.locks.len()) };
+        for lock in &self.locks {
+            let failed = |error| LockAllError::Acquire { name: lock.name().into(), error };
+            let Some(acquire) = self.acquire(lock, begun.elapsed()) else {
+                let waited = begun.elapsed();
+                return Err(failed(AcquireError::Timeout { waited, position: None, cause: None }));
+            };
+            let acquired = job_under(all.lost(), acquire).await?;
+            all.guards.push(acquired.map_err(failed)?);
+        }
+        all.check()?;
+        Ok(all)
+    }
+
+    /// The acquire of one of the locks, if there is any time left for it.
+    fn acquire(&self, lock: &Lock, spent: Duration) -> Option<Acquire> {
+        let mut acquire = lock.acquire();
+        if let Some(timeout) = self.timeout {
+            let left = timeout.saturating_sub(spent);
+            if left.is_zero() && !timeout.is_zero() {
+                return None;
+            }
+            acquire = acquire.timeout(left);
+        }
+        if let Some(label) = &self.label {
+            acquire = acquire.label(label);
+        }
+        if let Some(owner) = &self.owner {
+            acquire = acquire.owner(owner);
+        }
+        if let Some(canceller) = &self.canceller {
+            acquire = acquire.cancelled_by(canceller);
+        }
+        Some(acquire)
+    }
+}
+
+impl IntoFuture for LockAll {
+    type Output = Result<AllGuard, LockAllError>;
+    type IntoFuture = Operation<Pin<Box<dyn Future<Output = Self::Output> + Send>>>;
+    fn into_future(self) -> Self::IntoFuture {
+        Operation::of_others(Box::pin(self.acquire_all()))
+    }
+}
+
+impl fmt::Debug for LockAll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.names().collect();
+        f.debug_struct("LockAll").field("names", &names).field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+/// Holds several locks until it is dropped or a lease of them is lost. Made by [`Client::lock_all`].
+///
+/// Dropping it releases all of them in the background.
+#[must_use = "the locks are released as soon as their guard is dropped"]
+#[derive(Debug)]
+pub struct AllGuard {
+    guards: Vec<Guard>,
+}
+
+impl AllGuard {
+    /// The guards of the single locks, in the order of their names.
+    pub fn guards(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    /// Name and fencing token of each lock.
+    pub fn tokens(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.guards.iter().map(|guard| (guard.name(), guard.token()))
+    }
+
+    /// What is left of the lease that ends first, see [`Guard::remaining`].
+    pub fn remaining(&self) -> Duration {
+        self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
+    }
+
+    /// Fails unless all leases are held, see [`Guard::check`]. No round trip.
+    ///
+    /// # Errors
+    /// [`Lost`] with the first lock whose lease is lost, or about to be.
+    pub fn check(&self) -> Result<(), Lost> {
+        self.guards.iter().try_for_each(Guard::check)
+    }
+
+    /// Resolves when the first lease is lost, see [`Guard::lost`]. The others are held until the guard is dropped. No
+    /// round trip.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped and made again at any time.
+    pub fn lost(&self) -> Operation<impl Future<Output = Lost> + Send + Sync + '_> {
+        Operation::of_others(async {
+            match self.guards.is_empty() {
+                true => pending().await, // nothing was acquired yet
+                false => select_all(self.guards.iter().map(|guard| Box::pin(guard.lost()))).await.0,
+            }
+        })
+    }
+
+    /// Releases all locks and reports whether they were held to the end. One round trip for all together.
+    ///
+    /// # Errors
+    /// The first of [`ReleaseError`], see [`Guard::release`]. Nothing need be done: all locks are released in any case.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the locks are released nevertheless.
+    pub fn release(self) -> Operation<impl Future<Output = Result<(), ReleaseError>> + Send + use<>> {
+        Operation::of_others(async move {
+            let released = join_all(self.guards.into_iter().map(Guard::release)).await;
+            released.into_iter().collect()
+        })
+    }
+}

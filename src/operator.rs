@@ -1,0 +1,199 @@
+//! For the command line: what an operator asks servers beyond one lock. No part of the public interface.
+//!
+//! Everything here blocks its caller, on connections of its own, and knows nothing of keepers.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::client::ClientBuilder;
+use crate::error::ConnectError;
+use crate::inspect::LockState;
+use crate::protocol::{Inspected, LockKeys, Reply, SCRIPTS, Verb, Verdict};
+pub use crate::server::{Answer, Line, Place, Places};
+
+impl ClientBuilder {
+    /// The servers of this client's URL, not connected.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the URL is not understood.
+    #[doc(hidden)]
+    pub fn places(&self) -> Result<Places, ConnectError> {
+        self.target().map(Places::from)
+    }
+}
+
+impl Places {
+    /// The servers that have locks now: one, or the masters of a cluster.
+    ///
+    /// # Errors
+    /// [`ConnectError`] of the last server that was asked, if none of them knows.
+    pub fn masters(&self, within: Duration) -> Result<Vec<Place>, ConnectError> {
+        match self {
+            Places::One(place) => Ok(vec![place.clone()]),
+            Places::Sentinels { sentinels, master, login } => first(sentinels, |sentinel| {
+                let mut line = sentinel.connect(within)?;
+                let answers = line.ask(&[vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]], within)?;
+                let unknown = || ConnectError::UnknownMaster { address: sentinel.to_string(), name: master.clone() };
+                let [host, port] = answers[0].list() else { return Err(unknown()) };
+                let port = port.int().and_then(|port| u16::try_from(port).ok()).ok_or_else(unknown)?;
+                Ok(vec![login.at(&host.text().unwrap_or_default(), port)])
+            }),
+            Places::Cluster(seeds) => first(seeds, |seed| {
+                let mut line = seed.connect(within)?;
+                let answers = line.ask(&[vec!["CLUSTER", "SLOTS"]], within)?;
+                if let Some(error) = answers[0].error() {
+                    let (address, cause) = (seed.to_string(), error.to_owned().into());
+                    return Err(ConnectError::NotCluster { address, cause });
+                }
+                let masters: BTreeSet<(String, u16)> = answers[0].list().iter().filter_map(master_of).collect();
+                Ok(masters.into_iter().map(|(host, port)| seed.at(&host, port)).collect())
+            }),
+        }
+    }
+}
+
+/// The master in a range of `CLUSTER SLOTS`: `[first, last, [host, port, …], replicas…]`.
+fn master_of(range: &Answer) -> Option<(String, u16)> {
+    let [host, port, ..] = range.list().get(2)?.list() else { return None };
+    let host = host.text().filter(|host| host != "?").unwrap_or_default();
+    Some((host, port.int()?.try_into().ok()?))
+}
+
+/// The first success, or the last error.
+fn first<T>(places: &[Place], ask: impl Fn(&Place) -> Result<T, ConnectError>) -> Result<T, ConnectError> {
+    let mut last = ConnectError::Url { reason: "it names no server".into() };
+    for place in places {
+        match ask(place) {
+            Ok(found) => return Ok(found),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// One lock as an observer sees it who asks for many.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Holder and waiters, as many of these as were asked for.
+    pub state: LockState,
+    /// The last token that was granted.
+    pub token: u64,
+    /// It changes when the server lost data.
+    pub epoch: u64,
+}
+
+impl Line {
+    /// The names of the locks that match a pattern of Redis (`*`, `?`, `[…]`) and have been used lately: on this server
+    /// only. One round trip for each thousand keys of the server, whatever they are.
+    ///
+    /// # Errors
+    /// [`LookError`]
+    pub fn lock_names(&mut self, prefix: &str, pattern: &str, within: Duration) -> Result<BTreeSet<String>, LookError> {
+        let keys = LockKeys::new(&escape(prefix), pattern);
+        let mut names = BTreeSet::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let scan = vec!["SCAN", &cursor, "MATCH", &keys.keys[0], "COUNT", "1000"];
+            let answers = self.ask(&[scan], within)?;
+            let [next, found] = answers[0].list() else { return Err(LookError::of(&answers[0])) };
+            let found = found.list().iter().filter_map(|key| match key {
+                Answer::Text(key) => std::str::from_utf8(key).ok(),
+                _ => None,
+            });
+            names.extend(found.filter_map(|key| Some(LockKeys::of_lock(prefix, key)?.name.to_string())));
+            match next.text() {
+                Some(next) if next != "0" => cursor = next,
+                _ => return Ok(names),
+            }
+        }
+    }
+
+    /// Holder and first waiters of these locks, in their order. One round trip, or a few
+    /// more if the server does not know the script. It needs rights to read only; from Redis 7 on also with rights to read keys only (`%R~`).
+    ///
+    /// # Errors
+    /// [`LookError`] for all of them if the connection broke, and for each that cannot be read.
+    pub fn look(
+        &mut self,
+        prefix: &str,
+        names: &[String],
+        waiters: u32,
+        within: Duration,
+    ) -> Result<Vec<Result<Seen, LookError>>, LookError> {
+        let script = &SCRIPTS[Verb::Inspect as usize];
+        let digest = redis::Script::new(script.text).get_hash().to_owned();
+        let count = waiters.to_string();
+        let any = |answers: &[Answer], codes: &[&str]| {
+            answers.iter().filter_map(Answer::error).any(|error| codes.iter().any(|code| error.starts_with(code)))
+        };
+        let mut answers = Vec::new();
+        let keys: Vec<LockKeys> = names.iter().map(|name| LockKeys::new(prefix, name)).collect();
+        // Read-only scripts are known from Redis 7 on.
+        for (by_digest, by_text) in [("EVALSHA_RO", "EVAL_RO"), ("EVALSHA", "EVAL")] {
+            let mut commands: Vec<Vec<&str>> = keys
+                .iter()
+                .map(|keys| vec![by_digest, &digest, "2", &keys.keys[0], &keys.keys[1], "0", &count])
+                .collect();
+            answers = self.ask(&commands, within)?;
+            if any(&answers, &["NOSCRIPT"]) {
+                // The first of them loads it for the others.
+                (commands[0][0], commands[0][1]) = (by_text, script.text);
+                answers = self.ask(&commands, within)?;
+            }
+            if !any(&answers, &["NOPERM", "ERR unknown command"]) {
+                break;
+            }
+        }
+        Ok(answers.iter().map(Seen::read).collect())
+    }
+}
+
+impl Seen {
+    fn read(answer: &Answer) -> Result<Self, LookError> {
+        let Answer::Text(packed) = answer else { return Err(LookError::of(answer)) };
+        let Some(Reply { common, verdict: Verdict::Inspect(Inspected { holder, queue }) }) =
+            Reply::unpack(Verb::Inspect, packed)
+        else {
+            return Err(LookError::of(answer));
+        };
+        let (waiting, recovering_for) = (common.waiting, common.recovering_for());
+        let state = LockState { holder: holder.map(|holder| *holder), waiting, queue, recovering_for };
+        Ok(Self { state, token: common.token, epoch: common.epoch })
+    }
+}
+
+/// Why locks cannot be seen.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LookError {
+    /// The connection broke.
+    #[error(transparent)]
+    Connection(#[from] ConnectError),
+    /// The slot of the lock is at another node of the cluster by now.
+    #[error("the lock is at another server by now ({0})")]
+    Moved(String),
+    /// The server refuses, for instance because the user lacks a right.
+    #[error("the server refuses to show the lock ({0})")]
+    Refused(String),
+}
+
+impl LookError {
+    fn of(answer: &Answer) -> Self {
+        match answer.error() {
+            Some(error) if error.starts_with("MOVED ") || error.starts_with("ASK ") => Self::Moved(error.to_owned()),
+            Some(error) => Self::Refused(error.to_owned()),
+            None => Self::Refused("its answer is not understood".to_owned()),
+        }
+    }
+}
+
+/// The same text as a pattern.
+fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}

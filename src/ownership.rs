@@ -1,0 +1,80 @@
+//! Tries that ask on whose behalf the lock is held.
+
+use std::future::Future;
+
+use crate::acquire::TryAcquire;
+use crate::error::TryAcquireError;
+use crate::guard::Guard;
+use crate::inspect::Holder;
+use crate::operation::Operation;
+
+/// On whose behalf a lock is held after a try: [`TryAcquire::ownership`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Ownership {
+    /// The try was granted the lock.
+    Granted(Guard),
+    /// The same owner holds the lock by an earlier acquire, of this client or of another one. This try gets no guard:
+    /// only the earlier acquire's can renew and release the lease.
+    Mine(Holder),
+    /// Another owner holds the lock.
+    Other(Holder),
+}
+
+impl Ownership {
+    /// The owner that holds the lock.
+    pub fn owner(&self) -> &str {
+        match self {
+            Self::Granted(guard) => guard.owner(),
+            Self::Mine(holder) | Self::Other(holder) => &holder.owner,
+        }
+    }
+
+    /// Whether the owner of the try holds the lock, since now or since before.
+    pub fn is_mine(&self) -> bool {
+        matches!(self, Self::Granted(_) | Self::Mine(_))
+    }
+}
+
+impl TryAcquire {
+    /// Takes the lock if it is free, and otherwise tells which [owner](Self::owner) holds it. A second try by the same
+    /// owner is told so, and takes no second lease. One round trip.
+    ///
+    /// An empty owner is nobody's: two tries without an owner are not by the same one.
+    ///
+    /// # Errors
+    /// [`TryAcquireError`]. `Busy` only means that no owner can be named: nobody holds the lock, but others wait for it,
+    /// or the server lost data.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, a grant that is on its way is released.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// use fairlock::Ownership;
+    ///
+    /// match lock.try_acquire().owner("worker-3").ownership().await? {
+    ///     Ownership::Granted(guard) => println!("granted with token {}", guard.token()),
+    ///     Ownership::Mine(holder) => println!("I hold it already, with token {}", holder.token),
+    ///     other => println!("{} holds it", other.owner()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ownership(self) -> Operation<impl Future<Output = Result<Ownership, TryAcquireError>> + Send + use<>> {
+        let owner = self.chosen_owner();
+        Operation::of_others(async move {
+            match self.await {
+                Ok(guard) => Ok(Ownership::Granted(guard)),
+                Err(TryAcquireError::Busy { holder: Some(holder), .. })
+                    if !owner.is_empty() && holder.owner == *owner =>
+                {
+                    Ok(Ownership::Mine(*holder))
+                }
+                Err(TryAcquireError::Busy { holder: Some(holder), .. }) => Ok(Ownership::Other(*holder)),
+                Err(error) => Err(error),
+            }
+        })
+    }
+}

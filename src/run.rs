@@ -1,0 +1,188 @@
+//! Jobs that run while their caller holds the lock.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use crate::acquire::{Acquire, TryAcquire};
+use crate::error::{Lost, ReleaseError, RunError, TryRunError};
+use crate::guard::{Guard, Held};
+use crate::lock::Lock;
+use crate::operation::Operation;
+
+impl Acquire {
+    /// Acquires the lock, runs the job while holding it, and releases it, see [`Lock::run`].
+    ///
+    /// # Errors
+    /// [`RunError::Acquire`] if the lock was not acquired, [`RunError::Lost`] if the lease was lost, even if the job
+    /// ended after that.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the job is dropped and the lock is released.
+    pub fn run<F, Fut, T>(self, job: F) -> Operation<impl Future<Output = Result<T, RunError>> + use<F, Fut, T>>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        Operation::of_others(async move { Ok(run(self.await?, job).await?) })
+    }
+
+    /// The same on the spot, for a job that is no future, see [`Lock::run_blocking`].
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_blocking<T>(self, job: impl FnOnce(Held) -> T) -> Result<T, RunError> {
+        Ok(run_blocking(self.blocking()?, job)?)
+    }
+}
+
+impl TryAcquire {
+    /// Takes the lock if it is free and has no waiters, runs the job while holding it, and releases it, see
+    /// [`Lock::try_run`].
+    ///
+    /// # Errors
+    /// [`TryRunError::Acquire`] if the lock was not acquired, [`TryRunError::Lost`] if the lease was lost, even if the
+    /// job ended after that.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the job is dropped and the lock is released.
+    pub fn run<F, Fut, T>(self, job: F) -> Operation<impl Future<Output = Result<T, TryRunError>> + use<F, Fut, T>>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        Operation::of_others(async move { Ok(run(self.await?, job).await?) })
+    }
+
+    /// The same on the spot, for a job that is no future, see [`Lock::run_blocking`].
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_blocking<T>(self, job: impl FnOnce(Held) -> T) -> Result<T, TryRunError> {
+        Ok(run_blocking(self.blocking()?, job)?)
+    }
+}
+
+impl Lock {
+    /// Acquires the lock, runs the job while holding it, and releases it. If the lease is lost, the job is dropped at
+    /// its current await. To set a timeout or a label use [`Acquire::run`].
+    ///
+    /// Costs what an acquire and a release cost: two round trips if the lock is free.
+    ///
+    /// # Errors
+    /// [`RunError::Lost`] if the lease was lost, even if the job ended after that.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the job is, and the lock is given back.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let written = lock.run(|held| async move { write_report(held.token()).await }).await?;
+    /// # Ok(())
+    /// # }
+    /// # async fn write_report(token: u64) -> u64 { token }
+    /// ```
+    pub fn run<F, Fut, T>(&self, job: F) -> Operation<impl Future<Output = Result<T, RunError>> + use<F, Fut, T>>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.acquire().run(job)
+    }
+
+    /// Runs the job if the lock is free and has no waiters, and does not wait otherwise. As [`run`](Self::run) in all
+    /// else.
+    ///
+    /// # Errors
+    /// [`TryRunError::Acquire`], mostly with [`TryAcquireError::Busy`](crate::TryAcquireError::Busy), if the job was not
+    /// run; [`TryRunError::Lost`] if the lease was lost, even if the job ended after that.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the job is, and the lock is given back.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// use fairlock::{TryAcquireError, TryRunError};
+    ///
+    /// match lock.try_run(|_| async { 5 }).await {
+    ///     Ok(value) => println!("done: {value}"),
+    ///     Err(TryRunError::Acquire(TryAcquireError::Busy { .. })) => println!("another process does it"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_run<F, Fut, T>(&self, job: F) -> Operation<impl Future<Output = Result<T, TryRunError>> + use<F, Fut, T>>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.try_acquire().run(job)
+    }
+
+    /// Acquires the lock on the spot, runs the job on this thread while holding it, and releases it; no async runtime is
+    /// needed. To set a timeout or a label use [`Acquire::run_blocking`].
+    ///
+    /// A job that is no future cannot be ended from outside: a long one calls [`Held::check`] before what matters.
+    ///
+    /// # Errors
+    /// [`RunError::Lost`] if the lease was lost before the job ended, whose result is then dropped.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let written = lock.run_blocking(|held| write_report(held.token()))?;
+    /// # Ok(())
+    /// # }
+    /// # fn write_report(token: u64) -> u64 { token }
+    /// ```
+    pub fn run_blocking<T>(&self, job: impl FnOnce(Held) -> T) -> Result<T, RunError> {
+        self.acquire().run_blocking(job)
+    }
+
+    /// Runs the job on this thread if the lock is free and has no waiters, see [`try_run`](Self::try_run) and
+    /// [`run_blocking`](Self::run_blocking).
+    ///
+    /// # Errors
+    /// As [`try_run`](Self::try_run).
+    pub fn try_run_blocking<T>(&self, job: impl FnOnce(Held) -> T) -> Result<T, TryRunError> {
+        self.try_acquire().run_blocking(job)
+    }
+}
+
+async fn run<F, Fut, T>(guard: Guard, job: F) -> Result<T, Lost>
+where
+    F: FnOnce(Held) -> Fut,
+    Fut: Future<Output = T>,
+{
+    let value = job_under(guard.lost(), job(guard.held())).await?;
+    // The clock decides, not the order in which tasks were woken.
+    guard.check()?;
+    outcome(value, guard.release().await)
+}
+
+/// The result of the job, unless its lease is lost before.
+pub(crate) async fn job_under<J: Future>(lost: impl Future<Output = Lost>, job: J) -> Result<J::Output, Lost> {
+    let (mut lost, mut job) = (pin!(lost), pin!(job));
+    poll_fn(|context| match lost.as_mut().poll(context) {
+        Poll::Ready(lost) => Poll::Ready(Err(lost)),
+        Poll::Pending => job.as_mut().poll(context).map(Ok),
+    })
+    .await
+}
+
+fn run_blocking<T>(guard: Guard, job: impl FnOnce(Held) -> T) -> Result<T, Lost> {
+    let value = job(guard.held());
+    guard.check()?;
+    outcome(value, guard.release().blocking())
+}
+
+fn outcome<T>(value: T, released: Result<(), ReleaseError>) -> Result<T, Lost> {
+    match released {
+        Err(ReleaseError::Lost(lost)) => Err(lost),
+        // The job ended under its lease. The keeper sees to it that the server hears of the release.
+        _ => Ok(value),
+    }
+}

@@ -1,0 +1,158 @@
+//! A connection for operators' tools: it sends any command, and gives each answer as it came.
+
+use std::time::Duration;
+
+use super::resp::Value;
+use super::stream::{Broken, Stream};
+use super::target::{Endpoint, Node, Target};
+use crate::clock::Time;
+use crate::error::ConnectError;
+
+/// What a server answered, or sent by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Nothing.
+    Nil,
+    /// A number.
+    Int(i64),
+    /// A text, which need not be UTF-8.
+    Text(Vec<u8>),
+    /// The server's error.
+    Error(String),
+    /// An array, a set, or a map as a list of keys and values in turn.
+    List(Vec<Answer>),
+}
+
+impl Answer {
+    /// The text, if it is one.
+    pub fn text(&self) -> Option<String> {
+        if let Answer::Text(text) = self { Some(String::from_utf8_lossy(text).into_owned()) } else { None }
+    }
+
+    /// The number, if it is one or a text of digits.
+    pub fn int(&self) -> Option<i64> {
+        if let Answer::Int(number) = self { Some(*number) } else { self.text()?.parse().ok() }
+    }
+
+    /// The server's error, if it is one.
+    pub fn error(&self) -> Option<&str> {
+        if let Answer::Error(error) = self { Some(error) } else { None }
+    }
+
+    /// The parts, or none if it has no parts.
+    pub fn list(&self) -> &[Answer] {
+        if let Answer::List(items) = self { items } else { &[] }
+    }
+}
+
+impl From<Value<'_>> for Answer {
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::Nil => Answer::Nil,
+            Value::Int(number) => Answer::Int(number),
+            Value::Text(text) => Answer::Text(text.into_owned()),
+            Value::Error(error) => Answer::Error(String::from_utf8_lossy(&error).into_owned()),
+            Value::List(items) | Value::Push(items) => Answer::List(items.into_iter().map(Answer::from).collect()),
+        }
+    }
+}
+
+/// A server and how to log in there.
+#[derive(Clone)]
+pub struct Place(Endpoint);
+
+impl std::fmt::Display for Place {
+    /// Its address, without user and password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Place {
+    /// Another server with the same login. An empty host is the host of this one.
+    pub fn at(&self, host: &str, port: u16) -> Place {
+        let host = if host.is_empty() { self.0.host() } else { host };
+        Place(self.0.at(&Node { host: host.to_owned(), port }))
+    }
+
+    /// Connects and logs in. Two round trips at the most; it blocks at most for this time.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the server cannot be reached, or refuses the login.
+    pub fn connect(&self, within: Duration) -> Result<Line, ConnectError> {
+        let (stream, _) = self.0.log_in(&[], Time::now() + within)?;
+        Ok(Line { stream, place: self.clone() })
+    }
+}
+
+/// Where the locks are.
+pub enum Places {
+    /// One server.
+    One(Place),
+    /// The master that these sentinels know by this name, with its login.
+    Sentinels {
+        /// All sentinels that are named.
+        sentinels: Vec<Place>,
+        /// The name of the master.
+        master: String,
+        /// The login at the master and its replicas; the address is none.
+        login: Place,
+    },
+    /// A cluster of which these are some nodes.
+    Cluster(Vec<Place>),
+}
+
+impl From<Target> for Places {
+    fn from(target: Target) -> Self {
+        match target {
+            Target::Server(server) => Places::One(Place(server)),
+            Target::Sentinel(known) => Places::Sentinels {
+                sentinels: known.sentinels.into_iter().map(Place).collect(),
+                master: known.name,
+                login: Place(known.master),
+            },
+            Target::Cluster(seeds) => Places::Cluster(seeds.into_iter().map(Place).collect()),
+        }
+    }
+}
+
+/// A connection that is logged in.
+pub struct Line {
+    stream: Stream,
+    place: Place,
+}
+
+impl Line {
+    /// Where it leads to.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Sends these commands together, and waits at most this long for all answers, in their order. One round trip. A
+    /// subscription is answered by nil.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the connection broke. It is of no use then.
+    pub fn ask(&mut self, commands: &[Vec<&str>], within: Duration) -> Result<Vec<Answer>, ConnectError> {
+        let answers = self.stream.ask(commands, |_, _| false, Time::now() + within);
+        let answers = answers.map_err(|broken| self.place.0.explain_broken(&broken))?;
+        Ok(answers.into_iter().map(Answer::from).collect())
+    }
+
+    /// The next message of a subscription. None if there was none within this time.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the connection broke. It is of no use then.
+    pub fn message(&mut self, within: Duration) -> Result<Option<Answer>, ConnectError> {
+        let mut heard = None;
+        let conversed = self.stream.converse(Time::now() + within, |stream| {
+            heard = stream.frames.next()?.map(|frame| Answer::from(frame.into_owned()));
+            Ok(heard.is_some())
+        });
+        match conversed {
+            Ok(()) => Ok(heard),
+            Err(Broken::Socket(error)) if error.kind() == std::io::ErrorKind::TimedOut => Ok(None),
+            Err(broken) => Err(self.place.0.explain_broken(&broken)),
+        }
+    }
+}

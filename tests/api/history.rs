@@ -1,0 +1,163 @@
+//! The history of grants: what it tells, how long it is, and that a lock needs no history.
+
+use std::time::{Duration, SystemTime};
+
+use fairlock::{Client, EndedAs, Fault, Lock, LockOptions, PastGrant};
+use testkit::{
+    RedisServer, SOON, eventually_async, keys_left,
+    run::{least_rights, version},
+    soon,
+};
+
+const KEY: &str = "fairlock:{lock}:history";
+
+async fn lock(server: &RedisServer) -> Lock {
+    Client::connect(&server.url()).await.unwrap().lock("lock").unwrap()
+}
+
+/// A lock whose grants are recorded. None: the server is too old.
+async fn recorded(server: &RedisServer) -> Option<Lock> {
+    let lock = lock(server).await;
+    match lock.record_history(true).await {
+        Ok(()) => Some(lock),
+        Err(fault) => {
+            assert!(version() < (6, 2), "{fault}");
+            assert!(fault.to_string().contains("a history needs Redis 6.2"), "{fault}");
+            None
+        }
+    }
+}
+
+async fn cycle(lock: &Lock) {
+    lock.acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn it_tells_of_each_grant_how_long_it_waited_and_held_and_how_it_ended() {
+    let server = RedisServer::start();
+    let Some(lock) = recorded(&server).await else { return };
+    let before = SystemTime::now();
+    let guard = lock.acquire().label("first").owner("ops").await.unwrap();
+    let second = lock.enqueue().label("second").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await; // At least so long it holds, and the second waits.
+    assert!(lock.history(10).await.unwrap().grants.is_empty(), "the holder is not in the past");
+    let first = guard.token();
+    guard.release().await.unwrap();
+    let guard = soon(second).await.unwrap();
+    lock.force_break_lease(guard.token()).await.unwrap();
+
+    let history = lock.history(10).await.unwrap();
+    assert!(history.recorded);
+    let [broken, released] = &history.grants[..] else { panic!("{history:?}") };
+    let PastGrant { token, label, owner, waited, held, ended, .. } = released;
+    assert_eq!((*token, &**label, &**owner, *ended), (first, "first", "ops", EndedAs::Released));
+    let short = Duration::from_millis(20);
+    assert!(*waited < *held && *held >= short, "{released:?}");
+    assert!(released.granted_at().duration_since(before).is_ok_and(|after| after < SOON), "{released:?}");
+    assert_eq!((broken.token, &*broken.label, broken.ended), (guard.token(), "second", EndedAs::Broken));
+    assert!(broken.waited >= short, "{broken:?}");
+
+    let latest = lock.history(1).await.unwrap().grants;
+    assert_eq!(&latest[..], std::slice::from_ref(broken));
+    lock.record_history(false).await.unwrap();
+    drop((guard, lock));
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_holder_that_died_is_in_the_history_when_its_lease_is_over() {
+    let server = RedisServer::start();
+    let Some(lock) = recorded(&server).await else { return };
+    let options = LockOptions::new().lease(Duration::from_millis(300)).liveness(Duration::from_millis(300));
+    let dying = Client::connect(&server.url()).await.unwrap().lock_with("lock", options).unwrap();
+    // A holder that is cut off cannot give its lease back.
+    let guard = dying.acquire().await.unwrap();
+    let _: () = redis::cmd("CLIENT").arg("PAUSE").arg(500).arg("WRITE").query(&mut server.raw()).unwrap();
+    std::mem::forget(guard);
+    drop(dying);
+    eventually_async("the lease is over", SOON, async || {
+        lock.try_acquire().await.is_ok() && !lock.history(9).await.unwrap().grants.is_empty()
+    })
+    .await;
+    let grants = lock.history(9).await.unwrap().grants;
+    assert_eq!(grants.last().map(|grant| grant.ended), Some(EndedAs::Expired), "{grants:?}");
+}
+
+#[tokio::test]
+async fn it_is_off_until_it_is_switched_on_and_gone_when_it_is_switched_off() {
+    let server = RedisServer::start();
+    let lock = lock(&server).await;
+    cycle(&lock).await;
+    assert_eq!(lock.history(10).await.unwrap(), Default::default());
+    let Some(lock) = recorded(&server).await else { return };
+    cycle(&lock).await;
+    assert_eq!(lock.history(10).await.unwrap().grants.len(), 1);
+    // Switched on once more, it goes on.
+    lock.record_history(true).await.unwrap();
+    assert_eq!(lock.history(10).await.unwrap().grants.len(), 1);
+    lock.record_history(false).await.unwrap();
+    assert_eq!(lock.history(10).await.unwrap(), Default::default());
+    cycle(&lock).await;
+    assert_eq!(redis::cmd("EXISTS").arg(KEY).query::<u64>(&mut server.raw()).unwrap(), 0);
+}
+
+/// An idle lock is forgotten after an hour or a day, its history after a week.
+#[tokio::test]
+async fn it_goes_on_when_the_server_has_forgotten_the_lock() {
+    let server = RedisServer::start();
+    let Some(lock) = recorded(&server).await else { return };
+    cycle(&lock).await;
+    let _: u64 = redis::cmd("DEL").arg("fairlock:{lock}:lock").query(&mut server.raw()).unwrap();
+    cycle(&lock).await;
+    let history = lock.history(10).await.unwrap();
+    assert!(history.recorded && history.grants.len() == 2, "{history:?}");
+    // One that is deleted by hand is not begun again, without a TTL.
+    let _: u64 = redis::cmd("DEL").arg(KEY).query(&mut server.raw()).unwrap();
+    cycle(&lock).await;
+    assert_eq!(lock.history(10).await.unwrap(), Default::default());
+    assert_eq!(redis::cmd("EXISTS").arg(KEY).query::<u64>(&mut server.raw()).unwrap(), 0);
+}
+
+#[tokio::test]
+async fn it_has_the_latest_thousand_and_lives_for_a_week() {
+    let server = RedisServer::start();
+    let Some(lock) = recorded(&server).await else { return };
+    for _ in 0..1250 {
+        cycle(&lock).await;
+    }
+    let grants = lock.history(5000).await.unwrap().grants;
+    // The server drops the oldest by the hundred.
+    assert!((1000..1200).contains(&grants.len()), "{}", grants.len());
+    assert!(grants.is_sorted_by(|later, earlier| later.token > earlier.token));
+    let ttl: Duration = redis::cmd("PTTL").arg(KEY).query(&mut server.raw()).map(Duration::from_millis).unwrap();
+    let week = Duration::from_secs(7 * 86_400);
+    assert!(ttl <= week && ttl > week - SOON, "{ttl:?}");
+}
+
+#[tokio::test]
+async fn clients_without_its_rights_use_the_lock_as_before() {
+    let least = least_rights("pw", false);
+    let server = RedisServer::builder()
+        .plain()
+        .user("locker", &least)
+        .user("reader", &format!("{least} +xrevrange"))
+        .user("switcher", &format!("{least} +xrevrange +xadd +xdel"))
+        .start();
+    let lock = async |user: &str| {
+        let client = Client::connect(&server.url_as(user, "pw")).await.unwrap();
+        client.lock("lock").unwrap()
+    };
+    let (locker, reader, switcher) = (lock("locker").await, lock("reader").await, lock("switcher").await);
+    match switcher.record_history(true).await {
+        Err(_) if version() < (6, 2) => return,
+        switched => switched.unwrap(),
+    }
+    cycle(&locker).await;
+    cycle(&switcher).await;
+    assert_eq!(reader.history(9).await.unwrap().grants.len(), 1, "{:?}", reader.history(9).await);
+    assert!(matches!(locker.history(9).await, Err(Fault::Refused { .. })), "{:?}", locker.history(9).await);
+    assert!(matches!(reader.record_history(true).await, Err(Fault::Refused { .. })));
+    switcher.record_history(false).await.unwrap();
+    drop((locker, reader, switcher));
+    keys_left(&server);
+}

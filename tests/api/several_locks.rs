@@ -1,0 +1,259 @@
+//! Several locks under one guard, and several handles of one lease.
+
+use std::future::IntoFuture as _;
+use std::time::{Duration, Instant};
+
+use fairlock::{AcquireError, AllGuard, Canceller, Client, InvalidOption, LockAllError, LockOptions, LostReason};
+use futures_util::future::try_join_all;
+use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon};
+
+async fn is_held(client: &Client, name: &str) -> bool {
+    client.lock(name).unwrap().is_locked_by_anyone().await.unwrap()
+}
+
+async fn waiting(client: &Client, name: &str) -> u64 {
+    client.lock(name).unwrap().inspect().await.unwrap().waiting
+}
+
+async fn all(client: &Client, names: &[&str]) -> AllGuard {
+    soon(client.lock_all_with(names, quiet()).unwrap()).await.unwrap()
+}
+
+fn failed_at(error: LockAllError) -> (String, AcquireError) {
+    match error {
+        LockAllError::Acquire { name, error, .. } => (name.to_string(), error),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn several_locks_are_taken_in_the_order_of_their_names_and_given_back_together() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let locks = client.lock_all_with(["b", "c", "a", "b"], quiet()).unwrap().label("job 7").owner("me");
+    assert_eq!(locks.names().collect::<Vec<_>>(), ["a", "b", "c"]);
+    let guard = soon(locks).await.unwrap();
+    let tokens: Vec<(&str, u64)> = guard.tokens().collect();
+    assert!(tokens.iter().map(|(name, _)| *name).eq(["a", "b", "c"]), "{tokens:?}");
+    for (name, token) in &tokens {
+        let holder = client.lock(name).unwrap().inspect().await.unwrap().holder.unwrap();
+        assert_eq!((holder.token, &*holder.label, &*holder.owner), (*token, "job 7", "me"));
+    }
+    assert!(guard.check().is_ok() && guard.remaining() > SOON);
+    assert_eq!(guard.guards().len(), 3);
+    soon(guard.release()).await.unwrap();
+    for name in ["a", "b", "c"] {
+        assert!(!is_held(&client, name).await);
+    }
+    drop(all(&client, &["b", "a"]).await);
+    keys_left(&server);
+}
+
+/// Each process names them in another order, as people do.
+#[tokio::test]
+async fn who_takes_several_locks_waits_for_nobody_for_ever() {
+    let server = RedisServer::start();
+    let clients = [connect(&server).await, connect(&server).await, connect(&server).await];
+    let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]];
+    let jobs = (0..60).map(|job| {
+        let locks = clients[job % 3].lock_all_with(orders[job % 3], quiet()).unwrap();
+        tokio::spawn(async move { locks.await.unwrap().release().await })
+    });
+    for released in soon(try_join_all(jobs)).await.unwrap() {
+        released.unwrap();
+    }
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn all_or_none_by_one_timeout() {
+    let server = RedisServer::start();
+    let (client, other) = (connect(&server).await, connect(&server).await);
+    let guard = all(&other, &["b"]).await;
+    let (bound, called) = (Duration::from_millis(100), Instant::now());
+    let late = soon(client.lock_all(["c", "b", "a"]).unwrap().timeout(bound).into_future()).await.unwrap_err();
+    assert!(late.to_string().starts_with(r#"the lock "b", one of several, was not acquired: not granted"#), "{late}");
+    let (name, error) = failed_at(late);
+    assert!(matches!(error, AcquireError::Timeout { .. }), "{error}");
+    assert!(name == "b" && called.elapsed() >= bound);
+    // The first was held meanwhile, and is given back; the last was never asked for.
+    eventually_async("it is given back", SOON, async || !is_held(&client, "a").await).await;
+    assert_eq!(waiting(&client, "b").await, 0);
+
+    // Without any time each of them is only tried.
+    let (name, _) = failed_at(soon(client.lock_all(["a", "b"]).unwrap().timeout(Duration::ZERO)).await.unwrap_err());
+    assert_eq!(name, "b");
+    drop(guard);
+    soon(client.lock_all(["b", "a"]).unwrap().timeout(Duration::ZERO)).await.unwrap().release().await.unwrap();
+    keys_left(&server);
+}
+
+/// The time that one lock took is missing for the next.
+#[tokio::test]
+async fn the_timeout_is_for_all_locks_together() {
+    let server = RedisServer::start();
+    let (client, other) = (connect(&server).await, connect(&server).await);
+    let (first, second) = (all(&other, &["a"]).await, all(&other, &["b"]).await);
+    let (bound, called) = (Duration::from_secs(2), Instant::now());
+    let locks = client.lock_all_with(["a", "b"], quiet()).unwrap().timeout(bound);
+    let (late, ()) = tokio::join!(soon(locks), async {
+        eventually_async("it waits", SOON, async || waiting(&client, "a").await == 1).await;
+        tokio::time::sleep(bound / 2).await;
+        drop(first);
+    });
+    let (name, error) = failed_at(late.unwrap_err());
+    assert!(name == "b" && called.elapsed() >= bound, "{:?}", called.elapsed());
+    assert!(matches!(error, AcquireError::Timeout { waited, .. } if waited < bound * 9 / 10), "{error}");
+    drop(second);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_guard_of_several_locks_is_lost_when_one_is() {
+    let server = RedisServer::start();
+    let (client, operator) = (connect(&server).await, connect(&server).await);
+    let guard = all(&client, &["a", "b", "c"]).await;
+    let token = guard.guards()[1].token();
+    operator.lock("b").unwrap().break_lease(token).await.unwrap();
+    let lost = soon(guard.lost()).await;
+    assert_eq!((&*lost.name, lost.token, &lost.reason), ("b", token, &LostReason::Broken));
+    assert_eq!(guard.check().unwrap_err(), lost);
+    soon(guard.release()).await.unwrap_err();
+    eventually_async("all are free", SOON, async || !is_held(&client, "a").await && !is_held(&client, "c").await).await;
+
+    // Also while others are still waited for.
+    let other = all(&operator, &["b"]).await;
+    let (lost, ()) = tokio::join!(soon(client.lock_all_with(["a", "b"], quiet()).unwrap()), async {
+        eventually_async("it waits", SOON, async || waiting(&client, "b").await == 1).await;
+        let first = operator.lock("a").unwrap();
+        let token = first.inspect().await.unwrap().holder.unwrap().token;
+        first.break_lease(token).await.unwrap();
+    });
+    assert!(matches!(lost, Err(LockAllError::Lost(lost)) if *lost.name == *"a"));
+    drop(other);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_job_under_several_locks() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let locks = || client.lock_all_with(["a", "b"], quiet()).unwrap();
+    let tokens = locks().run(async |tokens| tokens).await.unwrap();
+    assert!(tokens.len() == 2 && tokens[0] < tokens[1], "{tokens:?}");
+    assert!(!is_held(&client, "a").await && !is_held(&client, "b").await);
+    let ended = locks().run(async |tokens| {
+        client.lock("b").unwrap().force_break_lease(tokens[1]).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    assert!(matches!(soon(ended).await, Err(LockAllError::Lost(lost)) if *lost.name == *"b"));
+    keys_left(&server);
+}
+
+#[test]
+fn several_locks_are_waited_for_on_the_spot() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).blocking().unwrap();
+    let guard = client.lock_all(["a", "b"]).unwrap().blocking().unwrap();
+    let canceller = Canceller::new();
+    let locks = client.lock_all(["a", "b"]).unwrap().cancelled_by(&canceller);
+    let thread = std::thread::spawn(move || locks.blocking());
+    testkit::eventually("it waits", SOON, || client.lock("a").unwrap().inspect().blocking().unwrap().waiting == 1);
+    canceller.cancel();
+    let (name, error) = failed_at(thread.join().unwrap().unwrap_err());
+    assert_eq!((&*name, error), ("a", AcquireError::Cancelled));
+    guard.release().blocking().unwrap();
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_dropped_acquire_of_several_locks_leaves_nothing() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let guard = all(&client, &["b"]).await;
+    let task = tokio::spawn(client.lock_all_with(["a", "b"], quiet()).unwrap().into_future());
+    eventually_async("it waits", SOON, async || waiting(&client, "b").await == 1).await;
+    task.abort();
+    eventually_async("it has left", SOON, async || waiting(&client, "b").await == 0).await;
+    eventually_async("it is given back", SOON, async || !is_held(&client, "a").await).await;
+    drop(guard);
+    keys_left(&server);
+}
+
+#[test]
+fn a_list_of_names_is_checked_before_anything_is_sent() {
+    let client = Client::connect_lazy("redis://127.0.0.1:1/").unwrap();
+    let none: [&str; 0] = [];
+    assert_eq!(client.lock_all(none).unwrap_err(), InvalidOption::NoNames);
+    assert_eq!(client.lock_all(["a", ""]).unwrap_err(), InvalidOption::EmptyName);
+    let impossible = LockOptions::new().lease(Duration::ZERO);
+    assert!(matches!(client.lock_all_with(["a"], impossible), Err(InvalidOption::Duration { .. })));
+}
+
+#[tokio::test]
+async fn the_last_handle_of_a_shared_guard_gives_the_lock_back() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let guard = soon(client.lock_with("lock", quiet()).unwrap().acquire()).await.unwrap();
+    let token = guard.token();
+    let first = guard.share();
+    let last = first.clone();
+    let tasks: Vec<_> = (0..3).map(|_| first.clone()).map(|handle| async move { handle.check() }).collect();
+    assert_eq!(first.handles(), 5);
+    assert!(!first.release().await.unwrap());
+    for checked in soon(try_join_all(tasks.into_iter().map(tokio::spawn))).await.unwrap() {
+        checked.unwrap();
+    }
+    assert!(is_held(&client, "lock").await);
+    assert_eq!((last.handles(), last.token(), last.name()), (1, token, "lock"));
+    // All that a guard can do, but for its end.
+    last.renew().await.unwrap();
+    assert!(last.is_locked_by_me().await.unwrap() && last.held().check().is_ok());
+    assert!(soon(last.release()).await.unwrap());
+    assert!(!is_held(&client, "lock").await);
+
+    // By dropping it, too.
+    let shared = soon(client.lock_with("lock", quiet()).unwrap().acquire()).await.unwrap().share();
+    drop(shared.clone());
+    shared.check().unwrap();
+    drop(shared);
+    eventually_async("it is given back", SOON, async || !is_held(&client, "lock").await).await;
+    keys_left(&server);
+}
+
+/// Of many that give it back at the same time exactly one is the last.
+#[test]
+fn one_handle_is_the_last() {
+    let server = RedisServer::start();
+    let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("lock", quiet()).unwrap();
+    for _ in 0..20 {
+        let shared = lock.acquire().blocking().unwrap().share();
+        let start = std::sync::Barrier::new(4);
+        let last = std::thread::scope(|scope| {
+            let release = |handle: fairlock::SharedGuard| {
+                start.wait();
+                handle.release().blocking().unwrap()
+            };
+            let threads: Vec<_> = (0..3).map(|_| shared.clone()).map(|it| scope.spawn(move || release(it))).collect();
+            let mine = release(shared);
+            threads.into_iter().map(|thread| thread.join().unwrap()).filter(|last| *last).count() + usize::from(mine)
+        });
+        assert_eq!(last, 1);
+    }
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_shared_guard_is_lost_for_all_its_handles() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let lock = client.lock_with("lock", quiet()).unwrap();
+    let shared = soon(lock.acquire()).await.unwrap().share();
+    let other = shared.clone();
+    lock.break_lease(shared.token()).await.unwrap();
+    assert_eq!(soon(shared.lost()).await.reason, LostReason::Broken);
+    other.check().unwrap_err();
+    assert!(!shared.release().await.unwrap(), "it is not the last, so it ends nothing");
+    soon(other.release()).await.unwrap_err();
+    keys_left(&server);
+}

@@ -1,0 +1,328 @@
+//! `fairlock doctor`: each finding is provoked at a real server.
+// A test reports its failure by a panic.
+use std::time::Duration;
+
+use crate::shared::fairlock;
+use redis::cmd;
+use serde_json::Value;
+use testkit::vclock::WallClock;
+use testkit::{
+    Act, Cluster, Proxy, RedisServer, SOON, Sentinels, Target, eventually, keys_left, run, sentinel::MASTER,
+};
+
+/// What doctor says, as JSON, and its exit code.
+fn doctor(url: &str, options: &[&str]) -> (i32, Value) {
+    let output = fairlock().args(["--redis", url, "doctor", "--json"]).args(options).output().unwrap();
+    let report = serde_json::from_slice(&output.stdout);
+    let report = report.unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (output.status.code().unwrap(), report)
+}
+
+/// All findings of this check that are no good news: level, text, risk and line.
+fn trouble(report: &Value, check: &str) -> Vec<[String; 4]> {
+    let text = |finding: &Value, field: &str| finding[field].as_str().unwrap_or_default().to_owned();
+    let of_check = |finding: &&Value| finding["check"] == check && finding["level"] != "good";
+    let findings = report["findings"].as_array().unwrap().iter().filter(of_check);
+    findings.map(|finding| ["level", "found", "risk", "mend"].map(|field| text(finding, field))).collect()
+}
+
+/// The only trouble of this check.
+#[track_caller]
+fn the_trouble(report: &Value, check: &str) -> [String; 4] {
+    let all = trouble(report, check);
+    assert_eq!(all.len(), 1, "{check}: {report:#}");
+    all[0].clone()
+}
+
+#[track_caller]
+fn told(report: &Value, check: &str, level: &str, found: &str, mend: &str) {
+    let [is, says, risk, line] = the_trouble(report, check);
+    assert!(
+        is == level && says.contains(found) && !risk.is_empty() && line.contains(mend),
+        "{is} {says} {risk} {line}"
+    );
+}
+
+fn set(server: &RedisServer, name: &str, value: &str) {
+    cmd("CONFIG").arg("SET").arg(name).arg(value).exec(&mut server.raw()).unwrap();
+}
+
+fn healthy() -> RedisServer {
+    RedisServer::builder().plain().tcp().appendonly().start()
+}
+
+#[test]
+fn a_server_that_is_fit_has_no_trouble_and_nothing_is_left_there() {
+    let server = healthy();
+    let (code, report) = doctor(&server.tcp_url(), &[]);
+    let levels: Vec<_> = report["findings"].as_array().unwrap().iter().map(|finding| &finding["level"]).collect();
+    assert!(levels.iter().all(|level| *level == "good"), "{report:#}");
+    assert_eq!((code, &report["verdict"], &report["kind"]), (0, &"good".into(), &"one server".into()));
+    let node = &report["nodes"][0];
+    assert_eq!((&node["part"], &node["latency"]["samples"]), (&"server".into(), &100.into()), "{report:#}");
+    assert_eq!(node["address"], format!("127.0.0.1:{}", server.port()));
+    assert_eq!(cmd("DBSIZE").query::<u64>(&mut server.raw()).unwrap(), 0, "the trial leaves no key");
+    let text = fairlock().args(["--redis", &server.tcp_url(), "doctor"]).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.ends_with("\nNothing was found that harms locks\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    keys_left(&server);
+}
+
+#[test]
+fn what_is_not_written_to_disk_is_told() {
+    let server = healthy();
+    set(&server, "appendfsync", "no");
+    told(&doctor(&server.tcp_url(), &[]).1, "disk", "warning", "when the system likes", "appendfsync everysec");
+    set(&server, "appendonly", "no");
+    let (code, report) = doctor(&server.tcp_url(), &[]);
+    told(
+        &report,
+        "disk",
+        "warning",
+        "nothing is written",
+        &format!("redis-cli -h 127.0.0.1 -p {} CONFIG", server.port()),
+    );
+    assert_eq!((code, &report["verdict"]), (1, &"warning".into()));
+    set(&server, "save", "3600 1");
+    told(&doctor(&server.tcp_url(), &[]).1, "disk", "warning", "snapshots only", "appendonly yes");
+    // A snapshot cannot take the name of a folder.
+    std::fs::create_dir(server.dir().join("dump.rdb")).unwrap();
+    cmd("BGSAVE").exec(&mut server.raw()).unwrap();
+    eventually("the snapshot fails", SOON, || {
+        cmd("INFO").query::<String>(&mut server.raw()).unwrap().contains("rdb_last_bgsave_status:err")
+    });
+    let (code, report) = doctor(&server.tcp_url(), &[]);
+    told(&report, "snapshot", "fault", "refuses writes", "make room in /");
+    assert_eq!((code, &report["verdict"]), (2, &"fault".into()));
+    set(&server, "stop-writes-on-bgsave-error", "no");
+    told(&doctor(&server.tcp_url(), &[]).1, "snapshot", "warning", "the last snapshot failed", "BGSAVE");
+}
+
+#[test]
+fn an_empty_master_empties_its_replicas() {
+    let master = RedisServer::builder().plain().master().start();
+    let replica = master.replica();
+    let (code, report) = doctor(&master.tcp_url(), &[]);
+    told(&report, "disk", "fault", "there are replicas", "appendonly yes");
+    told(&report, "replication", "note", "do not wait", "--replicas 1");
+    assert_eq!(code, 2);
+    set(&master, "min-replicas-to-write", "1");
+    assert!(trouble(&doctor(&master.tcp_url(), &[]).1, "replication").is_empty());
+    // The URL of a replica, whose master is gone.
+    told(&doctor(&replica.tcp_url(), &[]).1, "role", "fault", "a replica of 127.0.0.1", "redis://127.0.0.1:");
+    master.kill();
+    eventually("the link is down", SOON, || {
+        cmd("INFO").query::<String>(&mut replica.raw()).unwrap().contains("master_link_status:down")
+    });
+    told(&doctor(&replica.tcp_url(), &[]).1, "link", "fault", "not connected", "check its log");
+}
+
+#[test]
+fn short_memory_and_eviction_are_told() {
+    let server = healthy();
+    set(&server, "maxmemory-policy", "allkeys-lru");
+    let (code, report) = doctor(&server.tcp_url(), &[]);
+    told(&report, "eviction", "note", "memory has no limit", "noeviction");
+    assert_eq!(code, 0, "a note is no warning");
+    set(&server, "maxmemory", "100mb");
+    let (code, report) = doctor(&server.tcp_url(), &[]);
+    told(&report, "eviction", "fault", "allkeys-lru, with a limit of 105 MB", "maxmemory-policy noeviction");
+    assert_eq!(code, 2);
+    set(&server, "maxmemory-policy", "noeviction");
+    assert_eq!(doctor(&server.tcp_url(), &[]).0, 0);
+    let info: String = cmd("INFO").arg("memory").query(&mut server.raw()).unwrap();
+    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    set(&server, "maxmemory", &(used.trim().parse::<u64>().unwrap() * 11 / 10).to_string());
+    told(&doctor(&server.tcp_url(), &[]).1, "memory", "warning", "are used", "CONFIG SET maxmemory");
+}
+
+#[test]
+fn few_free_connections_and_long_forks_are_told() {
+    let server = healthy();
+    set(&server, "maxclients", "10");
+    let open: Vec<_> = (0..8).map(|_| server.raw()).collect();
+    told(&doctor(&server.tcp_url(), &[]).1, "connections", "warning", "of at most 10 are open", "maxclients 20");
+    drop(open);
+    set(&server, "maxclients", "100");
+    cmd("BGREWRITEAOF").exec(&mut server.raw()).unwrap();
+    eventually("it has forked", SOON, || {
+        !cmd("INFO").query::<String>(&mut server.raw()).unwrap().contains("latest_fork_usec:0\r")
+    });
+    // No fork takes less than a thirtieth of this.
+    told(&doctor(&server.tcp_url(), &["--lease", "100us"]).1, "fork", "warning", "stood still", "hugepage");
+}
+
+#[test]
+fn each_missing_right_is_told_with_the_rule_that_gives_it() {
+    let readme = run::least_rights("pw", false);
+    let commands: Vec<&str> =
+        readme.split_whitespace().filter(|rule| rule.starts_with('+') && *rule != "+hello").collect();
+    let without = |lacking: &str| {
+        let rules: Vec<&str> = readme.split_whitespace().filter(|rule| *rule != lacking).collect();
+        rules.join(" ")
+    };
+    let name = |lacking: &str| lacking.replace('~', "keys").replace('&', "channels").replace(['+', '|', ':', '*'], "-");
+    let lacking: Vec<&str> = commands.iter().copied().chain(["~fairlock:*", "&fairlock:*"]).collect();
+    let builder = RedisServer::builder().plain().tcp().appendonly();
+    let builder = lacking.iter().fold(builder, |builder, lacking| builder.user(&name(lacking), &without(lacking)));
+    let server = builder.user("least", &readme).user("blind", "on >pw ~* &* +@all -info -config").start();
+    let as_user = |user: &str| {
+        let url = format!("redis://{user}:pw@127.0.0.1:{}/", server.port());
+        doctor(&url, &["--samples", "1"]).1
+    };
+    for lacking in &lacking {
+        let report = as_user(&name(lacking));
+        let found = trouble(&report, "rights");
+        let mended = |finding: &&[String; 4]| finding[3].contains(&format!("'{lacking}'"));
+        let finding = found.iter().find(mended).unwrap_or_else(|| panic!("{lacking}: {report:#}"));
+        let comfort = ["+info", "+client|id", "+client|kill", "+client|setinfo", "+wait"].contains(lacking);
+        assert_eq!(finding[0], if comfort { "note" } else { "fault" }, "{finding:?}");
+    }
+    // These are all that the README lists; what more there is, is for watching.
+    let report = as_user("least");
+    let more: Vec<_> = trouble(&report, "rights").into_iter().map(|[level, found, ..]| level + " " + &found).collect();
+    assert_eq!(more, ["note this user may not call SCAN"], "{report:#}");
+    assert!(report["findings"].as_array().unwrap().iter().any(|one| one["check"] == "trial" && one["level"] == "good"));
+    // Without them the doctor sees less, and says so.
+    let report = as_user("blind");
+    told_blind(&report);
+    set(&server, "appendonly", "no");
+    told(&as_user("least"), "disk", "warning", "may not see whether there are snapshots", "appendonly yes");
+}
+
+#[track_caller]
+fn told_blind(report: &Value) {
+    let [level, found, _, mend] = the_trouble(report, "info");
+    assert!(level == "note" && found.contains("may not call INFO") && mend.contains("+info"), "{report:#}");
+}
+
+#[test]
+fn commands_that_are_renamed_are_told() {
+    let server = RedisServer::builder().plain().tcp().appendonly().config("rename-command EVALSHA hidden").start();
+    let (code, report) = doctor(&server.tcp_url(), &[]);
+    told(&report, "rights", "fault", "EVALSHA is unknown here", "rename-command EVALSHA");
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn a_slow_network_is_measured_against_the_lease() {
+    let server = healthy();
+    let proxy = Proxy::start(&server).tcp();
+    let _slow = proxy.fault(Target::reply("time").command(), Act::Delay(Duration::from_millis(400)));
+    let at = |lease| doctor(&proxy.tcp_url(), &["--samples", "2", "--lease", lease]).1;
+    told(&at("10s"), "latency", "warning", "the slowest 4", "LATENCY DOCTOR");
+    told(&at("3s"), "latency", "fault", "the slowest 4", "fairlock run --lease 1");
+}
+
+#[test]
+fn clocks_that_differ_are_told() {
+    let clock = WallClock::on_time();
+    let master = RedisServer::builder().plain().master().appendonly().start();
+    let late = clock.given_to(RedisServer::builder().plain().tcp().appendonly());
+    let replica = late.config(&format!("replicaof 127.0.0.1 {}", master.port())).start();
+    let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel");
+    let sentinel = sentinel.config(&format!("sentinel monitor m 127.0.0.1 {} 1", master.port())).start();
+    let url = format!("redis+sentinel://127.0.0.1:{}/m", sentinel.port());
+    eventually("the sentinel knows the replica", SOON, || {
+        cmd("INFO").arg("sentinel").query::<String>(&mut sentinel.raw()).unwrap().contains("slaves=1")
+    });
+    assert!(trouble(&doctor(&url, &[]).1, "clocks").is_empty());
+    clock.step_forwards(Duration::from_secs(30));
+    let report = doctor(&url, &[]).1;
+    told(&report, "clocks", "warning", &format!("127.0.0.1:{} is 3", replica.port()), "set-ntp true");
+    let [level, found, ..] = the_trouble(&report, "clock");
+    assert!(level == "note" && found.contains("+30."), "{level} {found}");
+}
+
+#[test]
+fn sentinels_are_asked_one_by_one() {
+    let set_up = Sentinels::builder().down_after(SOON).config("appendonly yes").start();
+    let (_, report) = doctor(&set_up.url(), &["--lease", "1h"]);
+    let parts = |part: &str| report["nodes"].as_array().unwrap().iter().filter(|node| node["part"] == part).count();
+    assert_eq!([parts("sentinel"), parts("master"), parts("replica")], [3, 1, 2], "{report:#}");
+    assert!(["sentinels", "quorum", "master", "failover"].iter().all(|check| trouble(&report, check).is_empty()));
+    let failover = trouble(&doctor(&set_up.url(), &[]).1, "failover");
+    assert!(failover.len() == 3 && failover[0][1].contains("after 30s"), "a lease of 30 s is too short: {failover:?}");
+    let [one, two, _] = set_up.sentinels() else { panic!("three sentinels") };
+    let wrong = set_up.url().replace(MASTER, "other");
+    let report = doctor(&wrong, &[]).1;
+    assert_eq!(trouble(&report, "sentinel").len(), 3, "{report:#}");
+    told(&report, "master", "fault", "no sentinel names a master called other", "SENTINEL MASTERS");
+    one.kill();
+    two.kill();
+    let (code, report) = doctor(&set_up.url(), &["--lease", "1h"]);
+    let reach = trouble(&report, "reach");
+    assert!(code == 2 && reach.len() == 2 && reach[0][2].contains("one sentinel fewer"), "{report:#}");
+}
+
+#[test]
+fn a_lone_sentinel_without_a_quorum_is_told() {
+    let master = RedisServer::builder().plain().master().appendonly().start();
+    let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel");
+    let sentinel = sentinel.config(&format!("sentinel monitor m 127.0.0.1 {} 2", master.port())).start();
+    let (code, report) = doctor(&format!("redis+sentinel://127.0.0.1:{}/m", sentinel.port()), &[]);
+    told(&report, "quorum", "fault", "NOQUORUM", "quorum N");
+    told(&report, "sentinels", "warning", "it knows 0 other sentinels", "third machine");
+    told(&report, "failover", "warning", "after 30s of silence", "down-after-milliseconds 5000");
+    told(&report, "replicas", "warning", "it has none", "REPLICAOF");
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn all_nodes_of_a_cluster_are_visited() {
+    let cluster = Cluster::builder().node_timeout(SOON).replicas().config("appendonly yes").start();
+    let [first, ..] = cluster.nodes() else { panic!("nodes") };
+    let mut report = Value::Null;
+    // A node hears of the others' replicas by and by.
+    eventually("all nodes are known", SOON, || {
+        report = doctor(&cluster.url_of(&[first]), &["--lease", "1h", "--samples", "3"]).1;
+        let parts = |part: &str| report["nodes"].as_array().unwrap().iter().filter(|node| node["part"] == part).count();
+        [parts("master"), parts("replica")] == [3, 3]
+    });
+    told(&report, "url", "note", "a single node", "HOST:PORT,HOST:PORT");
+    assert!(
+        ["slots", "cluster", "rights", "failover"].iter().all(|check| trouble(&report, check).is_empty()),
+        "{report:#}"
+    );
+    let (_, report) = doctor(&cluster.url(), &["--samples", "1"]);
+    assert!(trouble(&report, "url").is_empty(), "{report:#}");
+    let failover = trouble(&report, "failover");
+    assert!(failover.len() == 6 && failover[0][3].contains("cluster-node-timeout 5000"), "{failover:?}");
+    for node in cluster.nodes() {
+        assert_eq!(cmd("DBSIZE").query::<u64>(&mut node.raw()).unwrap(), 0, "the trial leaves no key");
+    }
+    first.kill();
+    let (code, report) = doctor(&cluster.url(), &["--samples", "1"]);
+    assert!(code == 2 && the_trouble(&report, "reach")[2].contains("neither take"), "{report:#}");
+}
+
+#[test]
+fn slots_that_nobody_serves_are_told() {
+    let cluster = Cluster::start();
+    let node = cluster.owner(0);
+    cmd("CLUSTER").arg("DELSLOTS").arg(0).exec(&mut node.raw()).unwrap();
+    let (code, report) = doctor(&cluster.url_of(&[node]), &[]);
+    told(&report, "slots", "fault", "1 of 16384 slots", "--cluster fix");
+    assert_eq!(code, 2);
+    let alone = healthy();
+    let url = format!("redis+cluster://127.0.0.1:{}/", alone.port());
+    told(&doctor(&url, &[]).1, "cluster", "fault", "not a node of a cluster", "redis://");
+}
+
+#[test]
+fn a_server_that_cannot_be_used_is_a_fault_and_a_wrong_call_is_none() {
+    let server = healthy();
+    let url = server.tcp_url();
+    server.kill();
+    let (code, report) = doctor(&url, &[]);
+    assert!(code == 2 && the_trouble(&report, "reach")[1].contains("no Redis server answers"), "{report:#}");
+    assert_eq!(report["findings"].as_array().unwrap().len(), 1, "one reason is enough: {report:#}");
+    for call in [&["--redis", "http://x", "doctor"][..], &["doctor", "--lease", "0s"]] {
+        assert_eq!(fairlock().args(call).output().unwrap().status.code(), Some(125), "{call:?}");
+    }
+    if let Some(old) = RedisServer::too_old() {
+        let report = doctor(&old.admin_url(), &[]).1;
+        assert!(the_trouble(&report, "reach")[1].contains("too old"), "{report:#}");
+    }
+}

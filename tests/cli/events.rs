@@ -1,0 +1,162 @@
+//! What a run tells besides its exit code: the lines of a log, `--events`, systemd.
+// A test reports its failure by a panic.
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::shared::{Process, Redis, Signal, eventually};
+
+fn events(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[track_caller]
+fn names(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["event"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_events_of_a_run_are_lines_of_json() {
+    let redis = Redis::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events");
+    let holder = redis.run("x", &["--label", "one \u{1b}[2J"], "echo; exec sleep 1000");
+    holder.line();
+    let second = redis.run("x", &["--label", "two"], "echo; exec sleep 1000");
+    redis.await_waiting("x", 1);
+    let file = path.to_str().unwrap();
+    let waiter = redis.run("x", &["--lease", "1s", "--events", file], "echo; sleep 2; exit 3");
+    let seen = |wanted: &str| {
+        eventually(wanted, || path.exists().then(|| events(&path)).filter(|all| names(all).contains(&wanted)))
+    };
+    seen("position");
+    holder.signal(Signal::TERM);
+    second.line();
+    eventually("the next position", || (names(&events(&path)) == ["queued", "position", "position"]).then_some(()));
+    second.signal(Signal::TERM);
+    waiter.line();
+    assert_eq!(waiter.finish().code, 3);
+
+    let all = events(&path);
+    for event in &all {
+        let (at, at_ms) = (event["at"].as_str().unwrap(), event["at_ms"].as_u64().unwrap());
+        let parsed = humantime::parse_rfc3339(at).unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!(u128::from(at_ms), parsed.as_millis(), "the same moment twice: {event}");
+        assert!(event["name"] == "x" && event["pid"].is_u64(), "{event}");
+    }
+    let [queued, first, next, granted, renewals @ .., released] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((&queued["event"], queued["ticket"].is_u64()), (&"queued".into(), true), "{queued}");
+    assert_eq!((&first["position"], &first["waiting"]), (&2.into(), &2.into()), "{first}");
+    assert_eq!(first["holder"]["label"], "one \\u{1b}[2J", "as status shows it: {first}");
+    assert!(first["holder"]["token"].is_u64() && first["holder"]["held_for_ms"].is_u64(), "{first}");
+    assert_eq!((&next["position"], &next["holder"]["label"]), (&1.into(), &"two".into()), "{next}");
+    assert_eq!((&granted["event"], granted["waited_ms"].is_u64()), (&"granted".into(), true), "{granted}");
+    assert!(!renewals.is_empty() && renewals.iter().all(|event| event["event"] == "renewed"), "{renewals:?}");
+    assert!(renewals.iter().all(|event| event["remaining_ms"].is_u64() && event["token"] == granted["token"]));
+    assert_eq!((&released["event"], &released["exit_code"]), (&"released".into(), &3.into()), "{released}");
+    assert!(released["held_ms"].as_u64() >= Some(2000) && released["token"] == granted["token"], "{released}");
+}
+
+#[test]
+fn events_go_to_a_descriptor_and_are_appended() {
+    let redis = Redis::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events");
+    std::fs::write(&path, "before\n").unwrap();
+    let mut run = std::process::Command::new("sh");
+    run.env("F", env!("CARGO_BIN_EXE_fairlock")).env("REDIS_URL", redis.url()).env("P", &path);
+    let script = "$F run x --events 7 true 7>>$P; $F run x --events 1 true; $F run x --events /no/where true; echo $?";
+    let ended = Process::spawn(run.args(["-c", script])).finish();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("before\n{") && text.lines().count() == 3, "{text}");
+    assert!(ended.stdout.starts_with('{') && ended.stdout.ends_with("}\n125\n"), "{ended:?}");
+    assert!(ended.stderr.contains("cannot write events to /no/where: No such file"), "{ended:?}");
+}
+
+/// More events than a pipe takes, from a reader that does not read.
+#[test]
+fn a_journal_that_nobody_reads_holds_up_nothing() {
+    let redis = Redis::start();
+    let (reader, writer) = std::io::pipe().unwrap();
+    // As small as a pipe can be.
+    rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+    // Each lock gives two events, and together they are more than are kept for a slow reader.
+    let others: Vec<String> = (0..700).map(|n| format!("y{n}")).collect();
+    let and: Vec<&str> = others.iter().flat_map(|name| ["-a", name]).collect();
+    let mut run = redis.fairlock();
+    run.args(["run", "y", "--events", "0", "--lease", "10m"]).args(and).args(["--", "echo", "ran"]);
+    let child = run.stdin(writer).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(run);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"ran\n"[..]), "{output:?}");
+    let first = BufReader::new(reader).lines().next().unwrap().unwrap();
+    assert!(first.contains("\"event\":\"granted\""), "{first}");
+}
+
+#[test]
+fn a_holder_warns_before_its_lease_is_lost_and_says_why_it_is() {
+    let redis = Redis::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events");
+    let options = ["--lease", "6s", "--kill-after", "1s", "--events", path.to_str().unwrap()];
+    let holder = redis.run("x", &options, "echo; exec sleep 1000");
+    holder.line();
+    redis.stall();
+    // The client says too that it connects again.
+    let said = |what: &str| std::iter::repeat_with(|| holder.complaint()).find(|said| said.contains(what)).unwrap();
+    let warned = || assert!(said("x is ours for ").ends_with(" more"));
+    warned();
+    // In time it goes on.
+    redis.resume();
+    said("Redis answers again; the lease on x goes on");
+    redis.stall();
+    warned();
+    let lost = said("the lease on x is lost: it was not renewed in time");
+    assert!(lost.ends_with("; ending the command"), "{lost}");
+    redis.resume();
+    assert_eq!(holder.finish().code, 123);
+    let all = events(&path);
+    let mut told = names(&all);
+    told.retain(|event| *event != "renewed");
+    assert_eq!(told, ["granted", "warned", "warned", "lost"]);
+    let warned = all.iter().find(|event| event["event"] == "warned").unwrap();
+    assert!(warned["remaining_ms"].is_u64() && warned["cause"].is_string(), "{warned}");
+    assert!(all.last().unwrap()["reason"].as_str().unwrap().contains("not renewed in time"), "{all:?}");
+}
+
+#[test]
+fn systemd_is_told_of_the_wait_and_of_the_grant() {
+    let redis = Redis::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
+    let hear = || {
+        let mut message = [0; 4096];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8_lossy(&message[..length]).into_owned()
+    };
+    let holder = redis.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    let mut run = redis.fairlock();
+    let waiter = Process::spawn(run.env("NOTIFY_SOCKET", &path).args(["run", "x", "--", "sleep", "1000"]));
+    // A start that lasts longer than systemd's patience is told of again and again.
+    for _ in 0..2 {
+        let waiting = hear();
+        assert!(waiting.starts_with("STATUS=waiting for x\nEXTEND_TIMEOUT_USEC="), "{waiting}");
+    }
+    holder.signal(Signal::TERM);
+    let granted = loop {
+        match hear() {
+            waiting if waiting.starts_with("STATUS=waiting") => {}
+            other => break other,
+        }
+    };
+    assert!(granted.starts_with("READY=1\nSTATUS=holds x (token "), "{granted}");
+    waiter.signal(Signal::TERM);
+    assert_eq!(hear(), "STOPPING=1");
+}

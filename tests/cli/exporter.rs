@@ -1,0 +1,278 @@
+//! `fairlock exporter`: what Prometheus scrapes.
+// A test reports its failure by a panic.
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use crate::shared::{PATIENCE, Process, Redis, Signal, fairlock};
+use testkit::{Cluster, RedisServer, SOON, eventually, run};
+
+/// A running exporter, and where it listens.
+struct Exporter {
+    process: Process,
+    address: String,
+}
+
+impl Exporter {
+    fn start(url: &str, options: &[&str]) -> Self {
+        let mut command = fairlock();
+        command.env("REDIS_URL", url).args(["exporter", "--listen", "127.0.0.1:0"]).args(options);
+        if !options.contains(&"--find-every") {
+            command.args(["--find-every", "0s"]);
+        }
+        let process = Process::spawn(&mut command);
+        let said = process.complaint();
+        let address = said.strip_prefix("fairlock: the metrics are at http://").unwrap_or_else(|| panic!("{said}"));
+        let address = address.strip_suffix("/metrics").unwrap().to_owned();
+        Self { process, address }
+    }
+
+    /// Sends this, and returns the whole answer.
+    fn send(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+    }
+
+    fn scrape(&self) -> Scrape {
+        let answer = self.get("/metrics");
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.starts_with("HTTP/1.1 200 ") && head.contains("content-type: text/plain; version=0.0.4"),
+            "{head}"
+        );
+        Scrape::read(text)
+    }
+
+    /// Scrapes until the metric has this value.
+    #[track_caller]
+    fn await_value(&self, metric: &str, value: f64) -> Scrape {
+        let mut scrape = self.scrape();
+        eventually(&format!("{metric} is {value}"), SOON, || {
+            scrape = self.scrape();
+            scrape.get(metric) == Some(value)
+        });
+        scrape
+    }
+}
+
+/// Names with labels, and values.
+#[derive(Debug)]
+struct Scrape(Vec<(String, f64)>);
+
+impl Scrape {
+    /// Refuses what Prometheus would refuse: a value without its kind, a name twice, a line that is no number.
+    fn read(text: &str) -> Self {
+        let (mut kind, mut values) = (String::new(), Vec::<(String, f64)>::new());
+        for line in text.lines() {
+            if let Some(of) = line.strip_prefix("# TYPE ") {
+                let (name, is) = of.split_once(' ').unwrap();
+                assert!(["gauge", "counter"].contains(&is), "{line}");
+                assert_eq!(is == "counter", name.ends_with("_total"), "{line}");
+                name.clone_into(&mut kind);
+            } else if !line.starts_with("# HELP ") {
+                let (name, value) = line.rsplit_once(' ').unwrap();
+                assert_eq!(name.split('{').next(), Some(kind.as_str()), "{line}");
+                assert!(values.iter().all(|(other, _)| other != name), "{name} is there twice");
+                values.push((name.to_owned(), value.parse().unwrap()));
+            }
+        }
+        assert!(text.ends_with('\n'), "{text}");
+        Self(values)
+    }
+
+    fn get(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(other, _)| other == name).map(|(_, value)| *value)
+    }
+
+    #[track_caller]
+    fn of(&self, metric: &str, lock: &str) -> f64 {
+        let name = format!("fairlock_lock_{metric}{{lock=\"{lock}\"}}");
+        self.get(&name).unwrap_or_else(|| panic!("{name} is not in {self:#?}"))
+    }
+}
+
+#[test]
+fn holders_queues_and_recoveries_are_scraped() {
+    let redis = Redis::start();
+    let exporter = Exporter::start(&redis.url(), &[]);
+    let of_one = Exporter::start(&redis.url(), &["deploy"]);
+    assert_eq!(of_one.scrape().of("held", "deploy"), 0.0);
+    let scrape = exporter.scrape();
+    assert_eq!((scrape.get("fairlock_up"), scrape.get("fairlock_locks")), (Some(1.0), Some(0.0)), "{scrape:#?}");
+    let holder = redis.run("deploy", &[], "echo; exec sleep 1000");
+    holder.line();
+    let waiters: Vec<_> = (0..2).map(|_| redis.run("deploy", &[], "echo; exec sleep 1000")).collect();
+    redis.await_waiting("deploy", 2);
+    let scrape = exporter.await_value("fairlock_locks", 1.0);
+    assert_eq!([scrape.of("held", "deploy"), scrape.of("waiting", "deploy")], [1.0, 2.0], "{scrape:#?}");
+    let (hold, wait) = (scrape.of("hold_seconds", "deploy"), scrape.of("wait_seconds", "deploy"));
+    assert!(0.0 < wait && wait < hold && hold < PATIENCE.as_secs_f64(), "{scrape:#?}");
+    assert_eq!(scrape.get("fairlock_longest_hold_seconds"), Some(hold));
+    assert_eq!(scrape.get("fairlock_longest_wait_seconds"), Some(wait));
+    assert!((1.0..=30.0).contains(&scrape.of("lease_remaining_seconds", "deploy")), "{scrape:#?}");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    let granted = scrape.of("last_grant_timestamp_seconds", "deploy");
+    assert!((granted - (now - hold)).abs() < PATIENCE.as_secs_f64(), "{granted} {now}");
+    assert_eq!(["breaking", "recovering", "recoveries_total"].map(|metric| scrape.of(metric, "deploy")), [0.0; 3]);
+    assert!(!scrape.0.iter().any(|(name, _)| name.contains("holder_info")), "only with --holders");
+
+    assert_eq!(of_one.scrape().of("recoveries_total", "deploy"), 0.0);
+    // The holder dies, so that the recovery lasts as long as its lease could.
+    holder.signal(Signal::KILL);
+    redis.flush();
+    let scrape = exporter.await_value("fairlock_lock_recovering{lock=\"deploy\"}", 1.0);
+    assert_eq!(scrape.of("recoveries_total", "deploy"), 1.0, "{scrape:#?}");
+    assert_eq!(of_one.scrape().of("recoveries_total", "deploy"), 1.0);
+    drop(waiters);
+}
+
+#[test]
+fn labels_are_escaped_and_holders_are_told_if_asked_for() {
+    let redis = Redis::start();
+    let exporter = Exporter::start(&redis.url(), &["--holders"]);
+    let holder = redis.run("a \"b\"\\\nc", &["--label", "日本 \"x\"\n"], "echo; exec sleep 1000");
+    holder.line();
+    let scrape = exporter.scrape();
+    assert_eq!(scrape.of("held", r#"a \"b\"\\\nc"#), 1.0);
+    let info = r#"fairlock_lock_holder_info{lock="a \"b\"\\\nc",label="日本 \"x\"\n",owner=""}"#;
+    assert_eq!(scrape.get(info), Some(1.0), "{scrape:#?}");
+}
+
+#[test]
+fn patterns_choose_locks_and_names_are_told_even_if_they_are_free() {
+    let redis = Redis::start();
+    for name in ["deploy:one", "deploy:two", "nightly", "odd*name"] {
+        assert_eq!(redis.run(name, &[], "true").finish().code, 0);
+    }
+    let names = |options: &[&str]| {
+        let scrape = Exporter::start(&redis.url(), options).scrape();
+        let names = scrape
+            .0
+            .into_iter()
+            .filter_map(|(name, _)| Some(name.strip_prefix("fairlock_lock_held{lock=\"")?.to_owned()));
+        names.map(|name| name.trim_end_matches("\"}").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&[]), ["deploy:one", "deploy:two", "nightly", "odd*name"]);
+    assert_eq!(names(&["deploy:*", "backup"]), ["backup", "deploy:one", "deploy:two"]);
+    assert_eq!(names(&[r"odd\*name", "deploy:[t]??"]), ["deploy:two", "odd*name"]);
+    let other = ["--prefix", "[a]*"];
+    assert_eq!(redis.run("of a prefix", &other, "true").finish().code, 0);
+    assert_eq!(names(&other), ["of a prefix"], "a prefix is no pattern");
+}
+
+#[test]
+fn all_masters_of_a_cluster_are_scraped() {
+    let cluster = Cluster::start();
+    let names: Vec<String> = (0..12).map(|number| format!("lock {number}")).collect();
+    for name in &names {
+        let status = fairlock().args(["--redis", &cluster.url(), "run", name, "--", "true"]).status().unwrap();
+        assert!(status.success());
+    }
+    let [first, ..] = cluster.nodes() else { panic!("nodes") };
+    let options = ["lock*", "elsewhere", "free", "--find-every", "1h"];
+    let exporter = Exporter::start(&cluster.url_of(&[first]), &options);
+    let scrape = exporter.await_value("fairlock_locks", 14.0);
+    names.iter().for_each(|name| assert_eq!(scrape.of("held", name), 0.0));
+    // A lock moves to another node.
+    let slot = cluster.slot("lock 0");
+    let owner = cluster.owner(slot);
+    cluster.migrate(slot, cluster.another_master(owner)).finish();
+    let scrape = exporter.scrape();
+    assert_eq!(scrape.get("fairlock_locks"), Some(14.0), "{scrape:#?}");
+}
+
+/// The rights in this section of the page.
+fn documented_rights() -> String {
+    let page = include_str!("../../docs/operating.md");
+    let start = if run::version() >= (7, 0) { "\n%R~fairlock:* " } else { "\n~fairlock:* " };
+    let at = page.find(start).expect("the page lists the rights");
+    page[at..].trim_start().lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn rights_to_read_are_enough_and_no_other_right_is_listed() {
+    let all = documented_rights();
+    let commands: Vec<&str> = all.split(' ').filter(|right| right.starts_with('+') && *right != "+hello").collect();
+    let user = |rights: &str| format!("on >pw resetkeys resetchannels -@all {rights}");
+    let without = |right: &str| all.replace(&format!(" {right}"), "");
+    let mut builder = RedisServer::builder().plain().user("reader", &user(&all)).user("writer", "on >pw ~* &* +@all");
+    for right in &commands {
+        builder = builder.user(&right[1..], &user(&without(right)));
+    }
+    let server = builder.start();
+    let writer = server.url_as("writer", "pw");
+    let run = || {
+        let mut command = fairlock();
+        command.args(["--redis", &writer, "run", "x", "--", "sh", "-c", "echo; exec sleep 1000"]);
+        Process::spawn(&mut command)
+    };
+    let holder = run();
+    holder.line();
+    let waiter = run();
+    waiter.complaint();
+    let once = |user: &str| {
+        let url = server.url_as(user, "pw");
+        fairlock().env("REDIS_URL", url).args(["exporter", "--once", "x*"]).output().unwrap()
+    };
+    let output = once("reader");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(Scrape::read(&String::from_utf8(output.stdout).unwrap()).of("held", "x"), 1.0);
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.raw()).unwrap();
+    assert!(once("reader").status.success(), "the scripts are loaded by whoever needs them");
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.raw()).unwrap();
+    for right in &commands {
+        // Scripts that nobody has loaded, so that all commands are needed.
+        redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.raw()).unwrap();
+        let output = once(&right[1..]);
+        assert_eq!(output.status.code(), Some(125), "{right} is not needed: {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let refused = ["NOPERM", "can't run this command"].iter().any(|reason| said.contains(reason));
+        assert!(refused && !said.contains("pw"), "{said}");
+    }
+}
+
+#[test]
+fn a_server_that_is_away_is_told_and_comes_back() {
+    let redis = Redis::of(RedisServer::builder().plain().appendonly().start());
+    let exporter = Exporter::start(&redis.url(), &["x"]);
+    assert_eq!(exporter.scrape().get("fairlock_up"), Some(1.0));
+    redis.kill();
+    let scrape = exporter.scrape();
+    assert_eq!((scrape.get("fairlock_up"), scrape.get("fairlock_scrape_errors_total")), (Some(0.0), Some(1.0)));
+    assert_eq!(scrape.get("fairlock_locks"), None, "{scrape:#?}");
+    exporter.scrape();
+    redis.restart();
+    assert_eq!(exporter.scrape().of("held", "x"), 0.0);
+    assert!(exporter.process.complaint().contains("no Redis server answers"));
+    assert_eq!(exporter.process.complaint(), "fairlock: the locks can be read again", "each is said once");
+    redis.kill();
+    let once = redis.fairlock().args(["exporter", "--once"]).output().unwrap();
+    assert_eq!(once.status.code(), Some(125), "{once:?}");
+    assert!(String::from_utf8(once.stdout).unwrap().contains("\nfairlock_up 0\n"));
+}
+
+#[test]
+fn odd_requests_are_answered_and_silent_clients_do_not_hold_up_others() {
+    let redis = Redis::start();
+    let exporter = Exporter::start(&redis.url(), &[]);
+    assert!(exporter.get("/").contains("<a href=\"/metrics\">"));
+    assert!(exporter.get("/etc/passwd").starts_with("HTTP/1.1 404 "));
+    let post = "POST /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    assert!(exporter.send(post).starts_with("HTTP/1.1 405 "));
+    assert!(exporter.send("who is there?\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    let head = exporter.send("HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
+    let silent: Vec<_> = (0..30).map(|_| TcpStream::connect(&exporter.address).unwrap()).collect();
+    exporter.scrape();
+    drop(silent);
+    let taken = fairlock().args(["exporter", "--listen", &exporter.address]).output().unwrap();
+    assert_eq!(taken.status.code(), Some(125));
+    assert!(String::from_utf8(taken.stderr).unwrap().contains(&format!("cannot listen on {}", exporter.address)));
+}

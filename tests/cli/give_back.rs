@@ -1,0 +1,103 @@
+//! A fairlock that is killed costs the next waiter no lease: its shim gives the lock back.
+// A test reports its failure by a panic.
+use std::time::Instant;
+
+use crate::shared::{Process, Redis, Signal, await_death, eventually, lives, signal, witness};
+
+/// No test waits that long, so a grant is not due to the end of the lease.
+const LONG: [&str; 2] = ["--lease", "10h"];
+
+#[test]
+fn the_next_waiter_is_granted_the_lock_as_soon_as_the_command_is_dead() {
+    let redis = Redis::start();
+    // It ignores TERM, so it lives on for a while after fairlock.
+    let script = "trap '' TERM; echo $$; while :; do sleep 1; done";
+    let holder = redis.run("x", &[&LONG[..], &["--kill-after", "1s"]].concat(), script);
+    let command = holder.number();
+    let witness = witness(&redis, "x", command);
+    holder.signal(Signal::KILL);
+    assert_eq!(witness.line(), "dead");
+
+    // A command that ends at once costs milliseconds.
+    let holder = redis.run("x", &LONG, "echo $$; exec sleep 1000");
+    holder.number();
+    let next = redis.run("x", &[], "echo granted");
+    redis.await_waiting("x", 1);
+    let killed = Instant::now();
+    holder.signal(Signal::KILL);
+    next.line();
+    println!("granted {:?} after the kill", killed.elapsed());
+}
+
+#[test]
+fn all_locks_of_a_run_are_given_back() {
+    let redis = Redis::start();
+    let holder = redis.run("a", &[&LONG[..], &["-a", "b", "-a", "a name\u{1b}[2J"]].concat(), "echo; exec sleep 1000");
+    holder.line();
+    holder.signal(Signal::KILL);
+    for name in ["a", "b", "a name\u{1b}[2J"] {
+        eventually("the lock is free", || (redis.state(name)["state"] == "free").then_some(()));
+    }
+}
+
+/// As an operator leaves it who forced the lease of a holder that hangs.
+#[test]
+fn another_holder_keeps_its_lease() {
+    let redis = Redis::start();
+    let old = redis.run("x", &LONG, "echo $$; exec sleep 1000");
+    let command = old.number();
+    old.signal(Signal::STOP);
+    let ended = redis.fairlock().args(["break", "x", "--force"]).output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let new = redis.run("x", &[], "echo; exec sleep 1000");
+    new.line();
+    let token = redis.state("x")["holder"]["token"].clone();
+    let shim = old.shim(command);
+    old.signal(Signal::KILL);
+    await_death(command);
+    await_death(shim);
+    assert_eq!(redis.state("x")["holder"]["token"], token, "the new lease stands");
+    assert!(lives(new.id()));
+}
+
+/// fairlock does not hear of the end of its command.
+#[test]
+fn a_command_that_ended_by_itself_before_fairlock_died_is_followed_by_the_next() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &LONG, "echo $$; exec sleep 1000");
+    let command = holder.number();
+    let next = redis.run("x", &[], "echo granted");
+    redis.await_waiting("x", 1);
+    holder.signal(Signal::STOP);
+    signal(command, Signal::TERM);
+    await_death(command);
+    assert_eq!(redis.state("x")["state"], "held", "fairlock may go on, and its lease stands");
+    holder.signal(Signal::KILL);
+    assert_eq!(next.line(), "granted");
+}
+
+#[test]
+fn a_shim_that_reaches_no_server_ends_with_the_lease() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--lease", "3s"], "echo $$; exec sleep 1000");
+    let command = holder.number();
+    let shim = holder.shim(command);
+    redis.stall();
+    holder.signal(Signal::KILL);
+    await_death(shim);
+    redis.resume();
+}
+
+/// The URL may have a password.
+#[test]
+fn the_url_is_not_on_the_command_line_of_the_shim() {
+    let redis = Redis::start();
+    let mut run = crate::shared::fairlock();
+    run.env("REDIS_URL", redis.url()).args(["run", "x", "--", "sh", "-c", "echo $$; exec sleep 1000"]);
+    let holder = Process::spawn(&mut run);
+    let shim = holder.shim(holder.number());
+    let line = std::fs::read_to_string(format!("/proc/{shim}/cmdline")).unwrap();
+    let url = redis.url();
+    let path = url.split("://").nth(1).unwrap();
+    assert!(line.contains("__shim") && !line.contains(path), "{line}");
+}

@@ -1,0 +1,136 @@
+//! The options of `fairlock run` that `flock` has too, and the variables that stand for options.
+// A test reports its failure by a panic.
+use crate::shared::{Finished, Process, Redis, Signal, fairlock};
+
+/// `fairlock run x WORDS…`
+fn run(redis: &Redis, words: &[&str]) -> Finished {
+    with(redis, &[], words)
+}
+
+/// The same with these variables.
+fn with(redis: &Redis, variables: &[(&str, &str)], words: &[&str]) -> Finished {
+    Process::spawn(redis.fairlock().envs(variables.iter().copied()).args(["run", "x"]).args(words)).finish()
+}
+
+fn held() -> (Redis, Process) {
+    let redis = Redis::start();
+    let holder = redis.run("x", &["--label", "the holder"], "echo; exec sleep 1000");
+    holder.line();
+    (redis, holder)
+}
+
+#[test]
+fn a_command_needs_no_dashes_and_keeps_its_own_options() {
+    let redis = Redis::start();
+    for words in [&["printf", "%s|", "-n", "--", "-v"][..], &["-n", "--", "printf", "%s|", "-n", "--", "-v"]] {
+        let ended = run(&redis, words);
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, "-n|--|-v|\n"), "{ended:?}");
+    }
+    let line = run(&redis, &["-c", "echo a | tr a b && echo \"$FAIRLOCK_NAME\""]);
+    assert_eq!(line.stdout, "b\nx\n", "{line:?}");
+    let waited = run(&redis, &["sh", "-c", "echo $FAIRLOCK_WAITED_MS"]).stdout;
+    assert!(waited.trim().parse::<u64>().is_ok(), "{waited}");
+}
+
+#[test]
+fn times_are_seconds_or_have_a_unit_and_zero_does_not_wait() {
+    let (redis, _holder) = held();
+    for (time, code) in [("0.3", 124), ("300ms", 124), ("0", 122), ("0s", 122)] {
+        for option in ["-t", "-w", "--timeout", "--wait"] {
+            let ended = run(&redis, &[option, time, "true"]);
+            assert_eq!(ended.code, code, "{option} {time}: {ended:?}");
+        }
+    }
+}
+
+#[test]
+fn a_conflict_has_the_exit_code_that_was_asked_for() {
+    let (redis, _holder) = held();
+    for (words, code) in [
+        (&["-n", "true"][..], 122),
+        (&["-n", "-E", "0", "true"], 0),
+        (&["-w", "0.2", "-E", "1", "true"], 1),
+        (&["--nonblock", "--conflict-exit-code", "75", "true"], 75),
+        (&["-E", "256", "true"], 125),
+        // Another failure keeps its code.
+        (&["-n", "-E", "0", "no-such-command"], 127),
+    ] {
+        assert_eq!(run(&redis, words).code, code, "{words:?}");
+    }
+    let unreachable =
+        Process::spawn(fairlock().args(["--redis", "unix:///none.sock", "run", "-n", "-E", "0", "x", "true"])).finish();
+    assert_eq!(unreachable.code, 125, "{unreachable:?}");
+}
+
+/// Cron mails whatever is printed.
+#[test]
+fn a_quiet_run_says_nothing_of_waits_and_busy_locks() {
+    let (redis, holder) = held();
+    for words in [&["-qn", "true"][..], &["-q", "-w", "0.5", "true"]] {
+        let ended = run(&redis, words);
+        assert!(matches!(ended.code, 122 | 124) && ended.stderr.is_empty(), "{ended:?}");
+    }
+    let waiter = redis.run("x", &["-q"], "echo ran");
+    redis.await_waiting("x", 1);
+    // Longer than a wait that is not reported.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    holder.signal(Signal::TERM);
+    let ended = waiter.finish();
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "ran\n", ""));
+    assert!(!run(&redis, &["-q", "no-such-command"]).stderr.is_empty(), "a failure is no wait");
+}
+
+#[test]
+fn an_option_may_come_from_the_environment() {
+    let (redis, _holder) = held();
+    let code = |variables: &[(&str, &str)], words: &[&str]| with(&redis, variables, words).code;
+    assert_eq!(code(&[("FAIRLOCK_NO_WAIT", "1")], &["true"]), 122);
+    assert_eq!(code(&[("FAIRLOCK_TIMEOUT", "300ms"), ("FAIRLOCK_NO_WAIT", "")], &["true"]), 124);
+    assert_eq!(code(&[("FAIRLOCK_TIMEOUT", "300ms"), ("FAIRLOCK_CONFLICT_EXIT_CODE", "9")], &["true"]), 9);
+    assert_eq!(code(&[("FAIRLOCK_PREFIX", "other")], &["true"]), 0, "another prefix, another lock");
+    // The command line counts more.
+    assert_eq!(code(&[("FAIRLOCK_NO_WAIT", "1")], &["-t", "300ms", "true"]), 124);
+    assert_eq!(code(&[("FAIRLOCK_TIMEOUT", "1h")], &["-n", "true"]), 122);
+    let here = redis.url();
+    assert_eq!(
+        code(&[("FAIRLOCK_LOCAL", "1"), ("FAIRLOCK_LOCAL_DIR", "/nowhere")], &["-n", "--redis", &here, "true"]),
+        122
+    );
+    // These say what is locked and what runs, and what they are set to comes from the run outside.
+    let inherited =
+        [("FAIRLOCK_NAME", "y"), ("FAIRLOCK_TOKEN", "7"), ("FAIRLOCK_WAITED_MS", "7"), ("FAIRLOCK_SHELL", "1")];
+    assert_eq!(code(&inherited, &["-n", "true"]), 122);
+    let wrong = with(&redis, &[("FAIRLOCK_TIMEOUT", "soon")], &["true"]);
+    assert_eq!(wrong.code, 125);
+    assert!(wrong.stderr.contains("the value comes from the variable FAIRLOCK_TIMEOUT"), "{wrong:?}");
+}
+
+#[test]
+fn a_label_names_user_host_process_and_script() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "echo; sleep 1000");
+    holder.line();
+    let label = redis.state("x")["holder"]["label"].as_str().unwrap().to_owned();
+    let (who, what) = label.split_once(' ').unwrap();
+    let (user, place) = who.split_once('@').unwrap();
+    assert!(!user.is_empty() && place.ends_with(&format!(":{}", holder.id())), "{label}");
+    assert_eq!(what, "echo", "the first command of a shell's line");
+}
+
+#[test]
+fn a_wrong_call_is_told_what_to_do_instead() {
+    let redis = Redis::start();
+    for (words, code, tip) in [
+        (&["run", "x", "echo a | cat"][..], 127, "tip: a shell line needs --shell, or: -- sh -c '…'"),
+        (&["run", "x"], 125, "tip: to hold a lock without a command: fairlock hold NAME"),
+        (&["run", "x", "-s", "true"], 125, "tip: every lock is exclusive: there is no shared one"),
+        (&["run", "x", "-Z", "true"], 125, "tip: options of fairlock come before the command"),
+        (&["run", "x", "--timeuot", "1", "true"], 125, "tip: a similar argument exists: '--timeout'"),
+        (&["run", "x", "-c", "echo", "a"], 125, "quote the line, or leave --shell out"),
+        (&["deploy", "./x.sh"], 125, "tip: to run a command under the lock deploy: fairlock run deploy COMMAND"),
+    ] {
+        let ended = Process::spawn(redis.fairlock().args(words)).finish();
+        assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{words:?}: {ended:?}");
+        assert!(ended.stderr.contains(tip) && !ended.stderr.contains("as a value, use '--"), "{words:?}: {ended:?}");
+    }
+}

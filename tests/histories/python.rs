@@ -1,0 +1,128 @@
+//! Rust processes and processes of the Python client (`examples/python-client`, written from `docs/protocol.md`) in one
+//! queue, while processes are killed and all data is flushed. The same judges read the history. `make test-python`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use redis::cmd;
+use testkit::{
+    RedisServer, child,
+    crew::{self, Crew, Fault, Struck, seeds},
+    history::{Trouble, Wait},
+    keys_left, tmp,
+};
+
+use crate::injected::{connections, data, silence};
+
+#[test]
+fn child() {
+    child::main(|role, args| match role {
+        crew::ROLE => crew::member(args),
+        other => panic!("no role {other:?}"),
+    });
+}
+
+/// A Python with the packages that the client needs, in an environment of its own beside the build artifacts.
+fn python() -> Option<PathBuf> {
+    if !Command::new("python3").arg("--version").status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let environment = tmp().join("python-client");
+    let python = environment.join("bin/python");
+    let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/python-client/requirements.txt");
+    let has_packages = || Command::new(&python).args(["-c", "import redis, msgpack"]).status();
+    if !has_packages().is_ok_and(|status| status.success()) {
+        let run = |command: &mut Command| assert!(command.status().expect("it starts").success(), "{command:?}");
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment));
+        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(requirements));
+    }
+    Some(python)
+}
+
+fn is_python(wait: &Wait) -> bool {
+    wait.waiter.contains("-python-")
+}
+
+/// Kills processes of one language. A hit is a waiter that died in the queue, or holding the lock.
+fn killed(name: &'static str, of_python: bool, hits: u64) -> Fault<'static> {
+    Fault::new(name, hits, move |crew| {
+        let awake = crew.awake();
+        let concerned = |wait: &&Wait| {
+            let ended = wait.released_ns.or(wait.lost_ns).or(wait.left_ns).or(wait.returned_ns);
+            is_python(wait) == of_python && ended.is_none() && awake.contains(&wait.process)
+        };
+        let history = crew.recent();
+        let Some(process) = history.waits().iter().find(concerned).map(|wait| wait.process.clone()) else {
+            return Struck::hits(0);
+        };
+        crew.kill(&process);
+        let died = |wait: &&Wait| wait.process == process && wait.died_ns.is_some() && wait.released_ns.is_none();
+        Struck::hits(crew.recent().waits().iter().filter(died).count().min(1) as u64)
+    })
+}
+
+/// The scripts are forgotten: the client sends their texts again.
+fn scripts_flushed(server: &RedisServer) -> Fault<'_> {
+    Fault::new("scripts flushed", 5, |_| {
+        let () = cmd("SCRIPT").arg("FLUSH").query(&mut server.raw()).unwrap();
+        Struck::hits(1)
+    })
+}
+
+/// SIGKILL, and another start with the data of an earlier moment.
+fn rolled_back(server: &RedisServer) -> Fault<'_> {
+    Fault::new("the server was rolled back", 2, move |crew| {
+        let () = cmd("SAVE").query(&mut server.raw()).unwrap();
+        crew.work(5);
+        Struck::during(&[Trouble::Silent, Trouble::LostData], || {
+            server.kill();
+            let concerned = crew::fault::concerned(crew).min(1);
+            server.restart();
+            concerned
+        })
+    })
+}
+
+#[test]
+#[ignore = "it needs python3 and packages from an index: make test-python"]
+fn python_and_rust_processes_stand_in_one_queue() {
+    let Some(python) = python() else {
+        eprintln!("\n*** SKIPPED: there is no python3, so the client of docs/protocol.md was not tested ***\n");
+        return;
+    };
+    let member = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories/member.py");
+    let command = [python.to_str().unwrap(), member.to_str().unwrap()];
+    for seed in seeds(&[31]) {
+        let server = RedisServer::start();
+        let slack = Duration::from_secs(6);
+        let mut crew = Crew::at(&server)
+            .seed(seed)
+            .processes(8)
+            .waiters(4)
+            .slack(slack)
+            .long_of(4)
+            .every_other_is(&command)
+            .start();
+        crew.work(20);
+        crew.suffer(vec![
+            killed("Rust processes killed", false, 3),
+            killed("Python processes killed", true, 3),
+            crew::fault::holders_killed(2),
+            crew::fault::processes_paused_briefly(3),
+            crew::fault::holders_paused(1),
+            connections::killed(&server, 30),
+            scripts_flushed(&server),
+            data::flushed(&server, 4),
+            rolled_back(&server),
+            silence::stopped(&server, silence::briefly, 2),
+        ]);
+        crew.work(60);
+        let report = crew.finish();
+        keys_left(&server);
+        for way in ["push", "polls", "acquire"] {
+            let (acquires, grants) = report.whims[way];
+            assert!(grants >= 5, "{way}: {grants} of {acquires} acquires were granted");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! AsyncRedisKeyedMutex: a mutex for each key, for a scope or a job, released by key from anywhere in the process.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use fairlock::{AcquireError, InvalidOption, KeyedMutex, LockOptions, LostReason, RunError, TryAcquireError};
+use futures_util::future::{join_all, try_join_all};
+use testkit::{RedisServer, SOON, child, connect, eventually_async, keys_left, quiet, soon};
+
+async fn keyed(server: &RedisServer) -> KeyedMutex {
+    connect(server).await.keyed_with("users", quiet()).unwrap()
+}
+
+async fn is_free(keyed: &KeyedMutex, key: impl fmt::Display) -> bool {
+    !keyed.lock(key).unwrap().is_locked_by_anyone().await.unwrap()
+}
+
+struct Account {
+    bank: u32,
+    number: u32,
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.bank, self.number)
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_anything_that_can_be_displayed() {
+    let server = RedisServer::start();
+    let keyed = keyed(&server).await;
+    soon(keyed.acquire(7)).await.unwrap();
+    soon(keyed.acquire("alice")).await.unwrap();
+    soon(keyed.acquire(Account { bank: 1, number: 2 })).await.unwrap();
+    // Braces mean something in the names of keys in a cluster; these do not collide with their replacements.
+    for (key, name) in
+        [("{a}", "users:%7Ba%7D"), ("%7Ba%7D", "users:%257Ba%257D"), ("", "users:"), ("ä b", "users:ä b")]
+    {
+        assert_eq!(soon(keyed.acquire(key)).await.unwrap().name(), name);
+        assert!(keyed.is_held(key));
+    }
+    assert!(keyed.is_held("7") && keyed.is_held("1-2") && !keyed.is_held(8), "{keyed:?}");
+    let long = soon(keyed.acquire("x".repeat(600))).await;
+    assert!(matches!(long, Err(AcquireError::Option(InvalidOption::NameTooLong { .. }))), "{long:?}");
+    assert_eq!(soon(keyed.release_all()).await.unwrap(), 7);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn locked_for_the_length_of_a_scope() {
+    let server = RedisServer::start();
+    let (keyed, other) = (keyed(&server).await, keyed(&server).await);
+    {
+        let guard = soon(keyed.locked(7)).await.unwrap();
+        guard.check().unwrap();
+        assert!(matches!(other.try_acquire(7).await, Err(TryAcquireError::Busy { .. })));
+        soon(other.try_acquire(8)).await.unwrap();
+    }
+    soon(other.acquire(7)).await.unwrap();
+    assert_eq!((keyed.held(), other.held()), (0, 2));
+    drop(other);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn locked_for_the_length_of_a_job() {
+    let server = RedisServer::start();
+    let keyed = keyed(&server).await;
+    assert_eq!(keyed.run(7, async |held| held.check().map(|()| 5)).await.unwrap(), Ok(5));
+    assert!(is_free(&keyed, 7).await && keyed.held() == 0);
+    // Released from elsewhere, it is ended.
+    let ended = keyed.run(7, async |_| {
+        assert!(keyed.release(7).await.unwrap());
+        std::future::pending::<()>().await;
+    });
+    let Err(RunError::Lost(lost)) = soon(ended).await else { panic!("it goes on") };
+    assert_eq!(lost.reason, LostReason::Released);
+    keys_left(&server);
+}
+
+/// One counter for each key, and one job at a time for each of them.
+#[tokio::test]
+async fn jobs_of_one_key_exclude_each_other_and_those_of_others_run_beside_them() {
+    let server = RedisServer::start();
+    let processes = [keyed(&server).await, keyed(&server).await];
+    let inside: Arc<[AtomicUsize; 3]> = Arc::default();
+    let jobs = (0..60).map(|job| {
+        let (keyed, inside, key) = (processes[job % 2].clone(), inside.clone(), job % 3);
+        tokio::spawn(async move {
+            keyed
+                .run(key, async |_| {
+                    assert_eq!(inside[key].fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                    tokio::task::yield_now().await;
+                    inside[key].fetch_sub(1, Ordering::SeqCst);
+                })
+                .await
+                .unwrap();
+        })
+    });
+    soon(try_join_all(jobs)).await.unwrap();
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn released_by_key_from_anywhere_in_the_process() {
+    let server = RedisServer::start();
+    let keyed = keyed(&server).await;
+    let held = soon(keyed.acquire("alice")).await.unwrap();
+    let elsewhere = keyed.clone();
+    let released = tokio::spawn(async move { elsewhere.release("alice").await });
+    assert!(soon(released).await.unwrap().unwrap());
+    assert_eq!(held.check().unwrap_err().reason, LostReason::Released);
+    assert!(is_free(&keyed, "alice").await);
+    // A second release, and one of a key that was never acquired.
+    assert!(!keyed.release("alice").await.unwrap());
+    assert!(!keyed.release("bob").await.unwrap() && !keyed.release("x".repeat(600)).await.unwrap());
+    // A scope that is released by its key has nothing left to release, not even the next lease of the key.
+    let guard = soon(keyed.locked("alice")).await.unwrap();
+    assert!(keyed.release("alice").await.unwrap());
+    let next = soon(keyed.acquire("alice")).await.unwrap();
+    drop(guard);
+    next.check().unwrap();
+    assert!(keyed.is_held("alice") && !is_free(&keyed, "alice").await);
+    drop(keyed);
+    keys_left(&server);
+}
+
+/// Another process has keys of its own.
+#[tokio::test]
+async fn the_keys_of_others_are_not_released() {
+    let server = RedisServer::start();
+    let (keyed, other) = (keyed(&server).await, keyed(&server).await);
+    soon(keyed.acquire(7)).await.unwrap();
+    assert!(!other.release(7).await.unwrap());
+    assert_eq!(other.release_all().await.unwrap(), 0);
+    assert!(keyed.is_held(7) && !is_free(&keyed, 7).await);
+    drop(keyed);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn after_release_all_it_goes_on() {
+    let server = RedisServer::start();
+    let keyed = keyed(&server).await;
+    let scope = soon(keyed.locked("scope")).await.unwrap();
+    join_all((0..100).map(|key| keyed.acquire(key))).await.into_iter().for_each(|held| drop(held.unwrap()));
+    assert_eq!(keyed.held(), 101);
+    assert_eq!(soon(keyed.release_all()).await.unwrap(), 101);
+    assert_eq!(keyed.held(), 0);
+    scope.check().unwrap_err();
+    assert!(is_free(&keyed, 5).await && is_free(&keyed, "scope").await);
+    soon(keyed.acquire(5)).await.unwrap();
+    assert!(keyed.is_held(5));
+    assert!(keyed.release(5).await.unwrap());
+    drop(scope);
+    keys_left(&server);
+}
+
+/// No timeout means: renewed while it is held.
+#[tokio::test]
+async fn without_a_timeout_a_key_is_renewed_while_it_is_held() {
+    let lease = Duration::from_secs(2);
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let keyed = client.keyed_with("users", LockOptions::new().lease(lease)).unwrap();
+    let held = soon(keyed.acquire(7)).await.unwrap();
+    for _ in 0..5 {
+        soon(held.renewed()).await.unwrap();
+    }
+    assert!(keyed.is_held(7) && !is_free(&keyed, 7).await);
+    // With one, it ends by itself, and a release comes too late.
+    let keyed = client.keyed_with("hosts", LockOptions::new().lease(lease).manual_renewal()).unwrap();
+    let held = soon(keyed.acquire(7)).await.unwrap();
+    soon(held.lost()).await.unwrap();
+    eventually_async("it is free", SOON, async || is_free(&keyed, 7).await).await;
+    assert!(!keyed.is_held(7));
+    keyed.release(7).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn an_acquire_waits_for_as_long_as_its_timeout() {
+    let server = RedisServer::start();
+    let (keyed, other) = (keyed(&server).await, keyed(&server).await);
+    soon(keyed.acquire(7)).await.unwrap();
+    let (bound, called) = (Duration::from_millis(50), Instant::now());
+    let late = soon(other.timeout(bound).acquire(7)).await;
+    assert!(matches!(late, Err(AcquireError::Timeout { .. })) && called.elapsed() >= bound, "{late:?}");
+    let (granted, released) = tokio::join!(soon(other.timeout(SOON).acquire(7)), keyed.release(7));
+    granted.unwrap();
+    assert!(released.unwrap());
+    drop(other);
+    keys_left(&server);
+}
+
+/// In a process of its own, whose memory this measures.
+#[test]
+fn thousands_of_keys_need_memory_only_while_they_are_held() {
+    child::alone("thousands_of_keys_need_memory_only_while_they_are_held", || {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(many_keys());
+    });
+}
+
+async fn many_keys() {
+    const BATCH: usize = 500;
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let keyed = client.keyed("users").unwrap();
+    let through = async |batches: std::ops::Range<usize>| {
+        for batch in batches {
+            let keys = || (0..BATCH).map(|key| format!("batch {batch}, key {key}, with a name of a usual length"));
+            for held in join_all(keys().map(|key| keyed.acquire(key))).await {
+                held.unwrap();
+            }
+            assert_eq!(keyed.held(), BATCH);
+            for released in join_all(keys().map(|key| keyed.release(key))).await {
+                assert!(released.unwrap());
+            }
+            assert_eq!(keyed.held(), 0);
+        }
+    };
+    through(0..4).await;
+    let before = resident();
+    through(4..24).await;
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes more after 10,000 keys: {} each", grown / 10_000);
+
+    // Leases that nobody ever releases are forgotten as new ones come.
+    let brief = LockOptions::new().lease(Duration::from_millis(200)).manual_renewal();
+    let keyed = client.keyed_with("brief", brief).unwrap();
+    for key in 0..100 {
+        soon(keyed.acquire(key)).await.unwrap();
+    }
+    eventually_async("they are over", SOON, async || !keyed.is_held(99)).await;
+    for key in 100..300 {
+        soon(keyed.acquire(key)).await.unwrap();
+    }
+    assert!(keyed.held() < 300, "{}", keyed.held());
+}
+
+/// The bytes of memory that this process uses.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}

@@ -1,0 +1,276 @@
+//! DistributedLock: an identifier for each lock, retries with a delay, renewal that is switched while the lock is held,
+//! extensions, questions to the server, jobs, and functions that hold a lock of their own name.
+
+use std::time::{Duration, Instant};
+
+use fairlock::{
+    AcquireError, Client, ClientBuilder, InvalidOption, LockOptions, LostReason, RenewError, RunError, TryAcquireError,
+    TryRunError,
+};
+use testkit::{Child, RedisServer, SOON, child, connect, eventually_async, keys_left, quiet, soon};
+
+#[test]
+fn child() {
+    child::main(|role, _| match role {
+        "by environment" => {
+            let client = Client::from_env().blocking().unwrap();
+            let guard = client.lock("lock").unwrap().acquire().blocking().unwrap();
+            child::say(format_args!("{} {}", guard.label(), guard.token()));
+            std::mem::forget(guard);
+        }
+        role => panic!("no role {role}"),
+    });
+}
+
+#[tokio::test]
+async fn each_acquire_has_an_identifier_of_its_own() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let lock = client.lock("lock").unwrap();
+    let first = soon(lock.acquire()).await.unwrap();
+    let id = first.id();
+    assert_eq!(lock.inspect().await.unwrap().holder.unwrap().id, id);
+    assert!(id.starts_with(&format!("{}.", lock.id())), "{id} is of the client {}", lock.id());
+    assert_eq!(first.held().id(), id);
+    first.release().await.unwrap();
+    let second = soon(lock.acquire()).await.unwrap();
+    assert_ne!(second.id(), id);
+    drop(second);
+    assert_ne!(connect(&server).await.lock("lock").unwrap().id(), lock.id());
+    keys_left(&server);
+}
+
+/// A number of retries and a delay between them are one timeout, which the waiter spends in the queue.
+#[tokio::test]
+async fn retries_and_their_delay_are_the_timeout() {
+    let server = RedisServer::start();
+    let lock = connect(&server).await.lock_with("lock", quiet()).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    let (retries, delay) = (10, Duration::from_millis(20));
+    let called = Instant::now();
+    let error = soon(lock.acquire().timeout(retries * delay)).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Timeout { waited, .. } if waited >= retries * delay), "{error}");
+    assert!(called.elapsed() >= retries * delay);
+    let waiting = lock.acquire().timeout(SOON);
+    let (granted, released) = tokio::join!(soon(waiting), guard.release());
+    released.unwrap();
+    granted.unwrap().release().await.unwrap();
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn renewal_is_switched_off_and_on_while_the_lock_is_held() {
+    let lease = Duration::from_secs(3);
+    let server = RedisServer::start();
+    let lock = connect(&server).await.lock_with("lock", LockOptions::new().lease(lease)).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    soon(guard.renewed()).await.unwrap();
+    // Renewed by hand, and switched on again, it goes on as before.
+    guard.set_automatic_renewal(false);
+    guard.renew().await.unwrap();
+    guard.set_automatic_renewal(true);
+    soon(guard.renewed()).await.unwrap();
+    soon(guard.renewed()).await.unwrap();
+    // Switched off, it ends.
+    guard.set_automatic_renewal(false);
+    assert!(matches!(soon(guard.lost()).await.reason, LostReason::NotRenewed { .. }));
+    drop(guard);
+
+    let manual = LockOptions::new().lease(lease).manual_renewal();
+    let guard = soon(connect(&server).await.lock_with("lock", manual).unwrap().acquire()).await.unwrap();
+    guard.set_automatic_renewal(true);
+    soon(guard.renewed()).await.unwrap();
+    drop(guard);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn an_extension_counts_from_the_present_end_and_no_renewal_shortens_it() {
+    let lease = Duration::from_secs(3);
+    let server = RedisServer::start();
+    let lock = connect(&server).await.lock_with("lock", LockOptions::new().lease(lease)).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    let (minute, before, asked) = (Duration::from_secs(60), guard.remaining(), Instant::now());
+    guard.extend(minute).await.unwrap();
+    assert!(guard.remaining() + asked.elapsed() >= before + minute, "{:?}", guard.remaining());
+    let at_the_server = lock.inspect().await.unwrap().holder.unwrap().remaining;
+    assert!(at_the_server + asked.elapsed() >= before + minute, "{at_the_server:?}");
+    // Automatic renewals go on, as does one by hand.
+    soon(guard.renewed()).await.unwrap();
+    guard.renew().await.unwrap();
+    assert!(guard.remaining() + asked.elapsed() >= before + minute, "{:?}", guard.remaining());
+    // Two at the same time add up.
+    let (one, two) = tokio::join!(guard.extend(minute), guard.extend(minute));
+    one.and(two).unwrap();
+    assert!(guard.remaining() + asked.elapsed() >= before + 3 * minute, "{:?}", guard.remaining());
+    guard.release().await.unwrap();
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn an_extension_has_bounds_and_an_end() {
+    let server = RedisServer::start();
+    let lock = connect(&server).await.lock("lock").unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    let month = Duration::from_secs(30 * 24 * 3600);
+    let error = guard.extend(month).await.unwrap_err();
+    assert!(matches!(error, RenewError::Option(InvalidOption::Duration { .. })), "{error}");
+    assert!(error.to_string().starts_with("the extension is "), "{error}");
+    guard.check().unwrap();
+    lock.force_break_lease(guard.token()).await.unwrap();
+    soon(guard.lost()).await;
+    assert!(matches!(guard.extend(Duration::from_secs(1)).await, Err(RenewError::Lost(_))));
+    drop(guard);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn the_server_says_who_has_locked_it() {
+    let server = RedisServer::start();
+    let (here, there) = (connect(&server).await, connect(&server).await);
+    let (mine, theirs) = (here.lock_with("lock", quiet()).unwrap(), there.lock_with("lock", quiet()).unwrap());
+    let says = async |by_me: [bool; 2], by_anyone: bool| {
+        let says = [mine.is_locked_by_me().await.unwrap(), theirs.is_locked_by_me().await.unwrap()];
+        assert_eq!(says, by_me);
+        for lock in [&mine, &theirs] {
+            assert_eq!(lock.is_locked_by_anyone().await.unwrap(), by_anyone);
+        }
+    };
+    says([false, false], false).await;
+    let guard = soon(mine.acquire()).await.unwrap();
+    says([true, false], true).await;
+    assert!(guard.is_locked_by_me().await.unwrap());
+    // The holder has not heard of it yet, or does not believe it: the server knows.
+    let next = soon(theirs.enqueue()).await.unwrap();
+    theirs.force_break_lease(guard.token()).await.unwrap();
+    assert!(!guard.is_locked_by_me().await.unwrap());
+    says([false, true], true).await;
+    drop(soon(next).await.unwrap());
+    drop(guard);
+    eventually_async("nobody has it", SOON, async || !mine.is_locked_by_anyone().await.unwrap()).await;
+
+    // An owner is the same one in every process.
+    let named = |client: &Client| client.lock_with("lock", quiet().owner("worker-1")).unwrap();
+    let guard = soon(named(&here).acquire()).await.unwrap();
+    assert!(named(&there).is_locked_by_me().await.unwrap());
+    assert!(!theirs.is_locked_by_me().await.unwrap());
+    drop(guard);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_job_runs_under_the_lock_or_is_told_that_it_is_busy() {
+    let server = RedisServer::start();
+    let lock = connect(&server).await.lock_with("lock", quiet()).unwrap();
+    assert_eq!(lock.try_run(async |held| held.check().map(|()| 5)).await.unwrap(), Ok(5));
+    assert_eq!(lock.run(async |held| held.check().map(|()| 6)).await.unwrap(), Ok(6));
+    let busy = lock.run(async |_| lock.try_run(async |_| ()).await).await.unwrap();
+    assert!(matches!(busy, Err(TryRunError::Acquire(TryAcquireError::Busy { .. }))), "{busy:?}");
+    let lost = lock
+        .try_run(async |held| {
+            lock.force_break_lease(held.token()).await.unwrap();
+            std::future::pending::<()>().await;
+        })
+        .await;
+    assert!(matches!(lost, Err(TryRunError::Lost(_))), "{lost:?}");
+    keys_left(&server);
+}
+
+#[test]
+fn a_job_that_is_not_async_runs_under_the_lock_too() {
+    let server = RedisServer::start();
+    let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("lock", quiet()).unwrap();
+    assert_eq!(lock.run_blocking(|held| held.check().map(|()| 5)).unwrap(), Ok(5));
+    let busy = lock.run_blocking(|_| lock.try_run_blocking(|_| ())).unwrap();
+    assert!(matches!(busy, Err(TryRunError::Acquire(TryAcquireError::Busy { .. }))), "{busy:?}");
+    let force = |token: u64| lock.force_break_lease(token).blocking().unwrap();
+    let lost = lock.run_blocking(|held| {
+        force(held.token());
+        held.lost().blocking()
+    });
+    assert!(matches!(lost, Err(RunError::Lost(_))), "{lost:?}");
+    let lost = lock.try_run_blocking(|held| {
+        force(held.token());
+        held.lost().blocking()
+    });
+    assert!(matches!(lost, Err(TryRunError::Lost(_))), "{lost:?}");
+    keys_left(&server);
+}
+
+#[test]
+fn a_panic_in_a_job_gives_the_lock_back() {
+    let server = RedisServer::start();
+    let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("lock", quiet()).unwrap();
+    let job = || lock.run_blocking(|_| panic!("a failure in the job"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err());
+    lock.acquire().timeout(SOON).blocking().unwrap().release().blocking().unwrap();
+    keys_left(&server);
+}
+
+/// The guard is the scope.
+#[tokio::test]
+async fn a_scope_that_ends_gives_the_lock_back() {
+    let server = RedisServer::start();
+    let lock = connect(&server).await.lock_with("lock", quiet()).unwrap();
+    {
+        let _guard = soon(lock.acquire()).await.unwrap();
+        assert!(lock.is_locked_by_me().await.unwrap());
+    }
+    soon(lock.acquire()).await.unwrap().release().await.unwrap();
+    keys_left(&server);
+}
+
+async fn nightly(count: u32) -> u32 {
+    count + 1
+}
+
+fn nightly_blocking(count: u32) -> u32 {
+    count + 1
+}
+
+#[tokio::test]
+async fn a_function_holds_the_lock_of_its_own_name() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let nightly = client.locked(nightly).unwrap();
+    assert_eq!(nightly.lock().name(), "parity::distributed_lock::nightly");
+    assert_eq!(nightly.call(1).await.unwrap(), 2);
+    assert_eq!(nightly.try_call(1).await.unwrap(), 2);
+    let guard = soon(nightly.lock().acquire()).await.unwrap();
+    assert!(matches!(nightly.try_call(1).await, Err(TryRunError::Acquire(TryAcquireError::Busy { .. }))));
+    drop(guard);
+
+    // A closure has no name of its own, but can be given one.
+    let error = client.locked(async |(): ()| ()).unwrap_err();
+    assert!(matches!(error, InvalidOption::Brace { .. }), "{error}");
+    let named = client.lock("named").unwrap().locked(async |(a, b): (u32, u32)| a + b);
+    assert_eq!(named.call((2, 3)).await.unwrap(), 5);
+    keys_left(&server);
+}
+
+#[test]
+fn a_function_that_is_not_async_holds_the_lock_of_its_own_name() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).blocking().unwrap();
+    let nightly = client.locked(nightly_blocking).unwrap();
+    assert_eq!((nightly.call_blocking(1).unwrap(), nightly.try_call_blocking(1).unwrap()), (2, 2));
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_function_can_name_itself() {
+    assert_eq!(fairlock::function_name!(), "parity::distributed_lock::a_function_can_name_itself");
+    let from_a_closure = || fairlock::function_name!();
+    assert_eq!(from_a_closure(), "parity::distributed_lock::a_function_can_name_itself");
+}
+
+#[test]
+fn the_environment_says_where_the_server_is() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let variables = [&*format!("REDIS_URL={url}"), "FAIRLOCK_PREFIX=team", "FAIRLOCK_LABEL=job"];
+    let mut job = Child::spawn_under(&[&["env"], &variables[..]].concat(), "by environment", &[]);
+    job.wait_line("job ", SOON);
+    let client = ClientBuilder::from_env().url(&url).prefix("team").connect().blocking().unwrap();
+    assert_eq!(client.lock("lock").unwrap().inspect().blocking().unwrap().holder.unwrap().label, "job");
+}

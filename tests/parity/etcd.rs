@@ -1,0 +1,153 @@
+//! etcd `concurrency.Mutex`: a key for each waiter, in the order of their revisions, which lives as long as the lease of
+//! its session.
+
+use std::time::Duration;
+
+use fairlock::{Client, Lock, LockOptions, Ownership, TryAcquireError};
+use futures_util::FutureExt as _;
+use testkit::{Proxy, RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon};
+
+async fn lock(server: &RedisServer) -> Lock {
+    connect(server).await.lock_with("/my-lock", quiet()).unwrap()
+}
+
+async fn waiting(lock: &Lock) -> u64 {
+    lock.inspect().await.unwrap().waiting
+}
+
+/// The revisions at which the keys of waiters were made.
+#[tokio::test]
+async fn tickets_rise_and_decide_the_order() {
+    let server = RedisServer::start();
+    let (one, two) = (lock(&server).await, lock(&server).await);
+    let guard = soon(one.acquire()).await.unwrap();
+    let (first, second) = (soon(two.enqueue()).await.unwrap(), soon(one.enqueue()).await.unwrap());
+    assert!(guard.token() < first.ticket() && first.ticket() < second.ticket());
+    guard.release().await.unwrap();
+    let guard = soon(first).await.unwrap();
+    assert!(guard.token() > second.ticket(), "tokens and tickets are of one order");
+    drop((guard, second));
+    keys_left(&server);
+}
+
+/// `Lock(ctx)`: the context of a caller that gives up. There the entry may stay if that fails too.
+#[tokio::test]
+async fn a_wait_that_is_dropped_leaves_the_queue() {
+    let server = RedisServer::start();
+    let lock = lock(&server).await;
+    let guard = soon(lock.acquire()).await.unwrap();
+    let mut waits = lock.acquire();
+    assert!((&mut waits).now_or_never().is_none());
+    eventually_async("it waits", SOON, async || waiting(&lock).await == 1).await;
+    drop(waits);
+    eventually_async("it has left", SOON, async || waiting(&lock).await == 0).await;
+    drop(guard);
+    keys_left(&server);
+}
+
+/// `TryLock`: `ErrLocked`.
+#[tokio::test]
+async fn a_try_is_told_that_it_is_locked() {
+    let server = RedisServer::start();
+    let (one, two) = (lock(&server).await, lock(&server).await);
+    let guard = soon(one.try_acquire()).await.unwrap();
+    let locked = soon(two.try_acquire()).await.unwrap_err();
+    assert!(
+        matches!(&locked, TryAcquireError::Busy { holder: Some(holder), .. } if holder.id == guard.id()),
+        "{locked}"
+    );
+    drop(guard);
+    keys_left(&server);
+}
+
+/// A second `Lock` of the same session returns at once there, and its `Unlock` ends both. Here an owner is told.
+#[tokio::test]
+async fn the_same_owner_is_told_and_gets_no_second_lease() {
+    let server = RedisServer::start();
+    let lock = connect(&server).await.lock_with("/my-lock", quiet().owner("session-1")).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    let second = soon(lock.try_acquire().ownership()).await.unwrap();
+    assert!(matches!(second, Ownership::Mine(_)), "{second:?}");
+    guard.check().unwrap();
+    drop(guard);
+    keys_left(&server);
+}
+
+/// `Session.Done()`: the lease of the session could not be kept alive.
+#[tokio::test]
+async fn a_holder_hears_of_the_end_of_its_lease_before_it_ends() {
+    let lease = Duration::from_secs(3);
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server);
+    let (client, other) = (Client::connect(&proxy.url()).await.unwrap(), lock(&server).await);
+    let options = LockOptions::new().lease(lease).notice(Duration::from_secs(1));
+    let guard = soon(client.lock_with("/my-lock", options).unwrap().acquire()).await.unwrap();
+    let next = soon(other.enqueue()).await.unwrap();
+    proxy.refuse();
+    proxy.cut();
+    let lost = soon(guard.lost()).await;
+    assert!(other.is_locked_by_anyone().await.unwrap() && waiting(&other).await == 1, "it is not granted yet: {lost}");
+    soon(next).await.unwrap().release().await.unwrap();
+    proxy.heal();
+    drop(guard);
+    keys_left(&server);
+}
+
+/// One session there keeps many mutexes alive; here it is one client.
+#[tokio::test]
+async fn one_client_holds_many_locks() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let locks: Vec<Lock> = (0..50).map(|n| client.lock_with(&format!("/lock-{n}"), quiet()).unwrap()).collect();
+    let guards = futures_util::future::try_join_all(locks.iter().map(Lock::acquire)).await.unwrap();
+    assert!(guards.iter().all(|guard| guard.check().is_ok()));
+    drop(guards);
+    keys_left(&server);
+}
+
+/// `Key()` and `Header().Revision`: what names this hold, and a number that rises with each.
+#[tokio::test]
+async fn id_and_token_name_a_hold() {
+    let server = RedisServer::start();
+    let lock = lock(&server).await;
+    let guard = soon(lock.acquire()).await.unwrap();
+    let (id, token) = (guard.id(), guard.token());
+    guard.release().await.unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    assert!(guard.id() != id && guard.token() > token);
+    drop(guard);
+    keys_left(&server);
+}
+
+/// `IsOwner()`, as far as it can be asked from outside of a transaction.
+#[tokio::test]
+async fn the_server_says_whether_the_lease_is_held() {
+    let server = RedisServer::start();
+    let (lock, operator) = (lock(&server).await, lock(&server).await);
+    let guard = soon(lock.acquire()).await.unwrap();
+    assert!(guard.is_locked_by_me().await.unwrap());
+    operator.force_break_lease(guard.token()).await.unwrap();
+    assert!(!guard.is_locked_by_me().await.unwrap());
+    drop(guard);
+    keys_left(&server);
+}
+
+/// The example of `docs/coming-from.md`.
+#[tokio::test]
+async fn the_ported_example() {
+    let server = RedisServer::start();
+    let run = async || -> Result<(), Box<dyn std::error::Error>> {
+        let client = Client::connect(&server.url()).await?;
+        let lock = client.lock_with("my-lock", LockOptions::new().lease(Duration::from_secs(60)))?;
+        let guard = lock.acquire().timeout(Duration::from_secs(10)).await?;
+        tokio::select! {
+            lost = guard.lost() => return Err(lost.into()),
+            () = async { println!("revision {}", guard.token()) } => {}
+        }
+        guard.release().await?;
+        client.close().await;
+        Ok(())
+    };
+    run().await.unwrap();
+    keys_left(&server);
+}
