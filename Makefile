@@ -3,11 +3,12 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl test-python pictures soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas bench-timeline demo
+.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl test-examples test-python pictures public-api soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
 	@echo "make test        all tests, each on private Redis servers"
+	@echo "make test-examples the examples that need more than Redis (axum, SQLite, PostgreSQL, a Prometheus exporter)"
 	@echo "make test-all    all of the above, longer failover runs of Sentinel and Cluster, and test-matrix"
 	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and at Sentinel and Cluster;"
 	@echo "                 some of them: make test-matrix ROWS='valkey-9 least'"
@@ -22,6 +23,7 @@ help:
 	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make fuzz        feeds random bytes to every parser, with a nightly compiler: make fuzz SECONDS=600"
 	@echo "make scripts     writes the scripts as they are sent to lua/rendered; make lint-lua: luacheck on them"
+	@echo "make public-api  writes the public interface to docs/public-api.txt, which CI compares"
 	@echo "make pictures    draws docs/pictures/*.svg from the texts beside them"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
 	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
@@ -42,8 +44,8 @@ waiting := $(filter-out model,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/ma
 test:
 	-./scripts/fetch-servers.sh redis-5.0
 	$(MAKE) quick
-	$(with_redis) RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) cargo test --features cli --bins $(waiting:%=--test %)
-	cargo test --features cli --doc
+	$(with_redis) RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) cargo test --features cli,metrics --bins $(waiting:%=--test %)
+	cargo test --features cli,metrics --doc
 	OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 
 test-all: test
@@ -82,6 +84,10 @@ mutants-generic:
 	@cargo mutants --version >/dev/null 2>&1 || { echo "cargo install --locked cargo-mutants"; exit 1; }
 	./scripts/mutants-generic.py $(MUTANTS)
 
+# A build of its own: what these examples need (a web framework, databases) takes minutes the first time.
+test-examples:
+	postgres=$$(./scripts/ensure-postgres.sh) && $(with_redis) FAIRLOCK_POSTGRES="$$postgres" cargo test -p fairlock-examples --test more
+
 model:
 	cargo test --release --lib every_state_of_larger_worlds -- --ignored --nocapture
 
@@ -95,6 +101,9 @@ fuzz:
 
 deny:
 	./scripts/deny.sh
+
+public-api:
+	./scripts/public-api.sh --write
 
 pictures:
 	./scripts/pictures.sh

@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::keeper::{Acquiring, Handle, Mode, Refusal};
 use crate::operation::Operation;
 use crate::options::{Spec, check_text, in_bounds};
-use crate::protocol::About;
+use crate::protocol::{About, Secret, Ticket};
 use crate::wakers::poll;
 
 /// The settings of every kind of acquire.
@@ -38,8 +38,8 @@ impl Plan {
     fn start(&self, mode: Mode) -> Result<Acquiring, Failed> {
         check_text("the label", &self.label)?;
         check_text("the owner", &self.owner)?;
-        let secret = self.handle.names.next().into();
-        let about = About { secret, label: self.label.clone(), owner: self.owner.clone() };
+        let about =
+            About { secret: Secret::random(&self.handle.names), label: self.label.clone(), owner: self.owner.clone() };
         // Without time to wait it is a try, which waits only for the answer.
         let (mode, timeout) = match (mode, self.timeout) {
             (Mode::Wait, Some(Duration::ZERO)) => (Mode::Try, None),
@@ -392,14 +392,22 @@ impl Future for Resolving {
         Poll::Ready(match result {
             Ok(Ok(armed)) => match armed.take() {
                 Ok(armed) => {
-                    let guard = Guard::new(armed, acquiring.handle.clone());
-                    tracing::debug!(lock = guard.name(), ticket = guard.ticket(), token = guard.token(), "granted");
-                    Ok(guard)
+                    acquiring.observed.granted(&armed.shared);
+                    Ok(Guard::new(armed, acquiring.handle.clone()))
                 }
-                Err(lease) => Err(Failed::NotTaken(lease)),
+                Err(lease) => {
+                    acquiring.observed.failed(&acquiring.lock, "not_taken");
+                    Err(Failed::NotTaken(lease))
+                }
             },
-            Ok(Err(refusal)) => Err(Failed::Refused(refusal)),
-            Err(_) => Err(Fault::KeeperPanicked.into()),
+            Ok(Err(refusal)) => {
+                acquiring.observed.refused(&acquiring.lock, &refusal);
+                Err(Failed::Refused(refusal))
+            }
+            Err(_) => {
+                acquiring.observed.failed(&acquiring.lock, "fault");
+                Err(Fault::KeeperPanicked.into())
+            }
         })
     }
 }
@@ -449,7 +457,7 @@ impl From<Acquiring> for Queueing {
 }
 
 impl Future for Queueing {
-    type Output = Result<(u64, Acquiring), Failed>;
+    type Output = Result<(Ticket, Acquiring), Failed>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ticket = match self.0.as_mut().and_then(|acquiring| acquiring.ticket.as_mut()) {
             Some(ticket) => ready!(poll(ticket, context)).ok(),
@@ -482,20 +490,20 @@ impl Future for Queueing {
 /// See [`Enqueue`].
 #[must_use = "the place in the queue is given up as soon as this is dropped"]
 pub struct Waiting {
-    ticket: u64,
+    ticket: Ticket,
     attempt: Attempt<Resolving>,
 }
 
 shown!(Waiting);
 
 impl Waiting {
-    fn new(ticket: u64, plan: Plan, acquiring: Acquiring) -> Self {
+    fn new(ticket: Ticket, plan: Plan, acquiring: Acquiring) -> Self {
         Self { ticket, attempt: Attempt::going_on(plan, Mode::Enqueue, acquiring) }
     }
 
     /// The ticket: lower tickets are served first.
     pub fn ticket(&self) -> u64 {
-        self.ticket
+        self.ticket.get()
     }
 
     /// The position in the queue: 1 for the first waiter, 0 if the lock was granted already. One round trip.

@@ -11,7 +11,7 @@ use crate::keeper::{self, Handle};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::options::{LockOptions, check_braces, check_name, check_text};
-use crate::protocol::{LockKeys, random_name};
+use crate::protocol::{ClientId, LockKeys};
 use crate::server::Target;
 
 /// A connection to a Redis server, and the thread that renews leases and keeps places in queues.
@@ -342,7 +342,7 @@ impl ClientBuilder {
         });
         check_text("the label", &label)?;
         let target = self.target()?;
-        let client: Arc<str> = random_name().into();
+        let client = ClientId::random();
         let start = keeper::Start { target: target.clone(), client, prefix: self.prefix.into(), first };
         Ok(Client { handle: keeper::start(start)?, target: Arc::new(target), label: label.into() })
     }

@@ -93,7 +93,7 @@ impl<F> Locked<F> {
     }
 
     /// Acquires the lock, calls the function with this argument (a tuple, if it needs several), and releases the lock,
-    /// see [`Lock::run`].
+    /// see [`Lock::run`]. Two round trips if the lock is free.
     ///
     /// # Errors
     /// As [`Lock::run`].
@@ -111,7 +111,7 @@ impl<F> Locked<F> {
         self.lock.run(move |_| (self.function)(argument))
     }
 
-    /// Calls the function if the lock is free and has no waiters, see [`Lock::try_run`].
+    /// Calls the function if the lock is free and has no waiters, see [`Lock::try_run`]. Two round trips, or one.
     ///
     /// # Errors
     /// As [`Lock::try_run`].

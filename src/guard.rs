@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Fault, Lost, LostReason, ReleaseError};
-use crate::keeper::{Armed, Handle, Release, Shared};
+use crate::keeper::{Armed, Handle, Hold, Release, Shared};
 use crate::operation::Operation;
 
 /// Holds the lock until it is dropped or its lease is lost.
@@ -38,11 +38,18 @@ pub struct Guard {
     // Dropped before the handle: the release must be sent before the last handle ends the keeper.
     armed: Armed,
     handle: Arc<Handle>,
+    observed: Hold,
 }
 
 impl Guard {
     pub(crate) fn new(armed: Armed, handle: Arc<Handle>) -> Self {
-        Self { armed, handle }
+        let observed = Hold::new(&armed.shared);
+        Self { armed, handle, observed }
+    }
+
+    /// The `tracing` span of this hold.
+    pub(crate) fn span(&self) -> &tracing::Span {
+        &self.observed.span
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -60,13 +67,13 @@ impl Guard {
 
     /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones.
     pub fn token(&self) -> u64 {
-        self.armed.shared.token
+        self.armed.shared.token.get()
     }
 
     /// The ticket: the place in the order of arrival, lower than the token. For a try, which never waits, it is the
     /// token.
     pub fn ticket(&self) -> u64 {
-        self.armed.shared.ticket
+        self.armed.shared.ticket.get()
     }
 
     /// The id of this acquire, as others see it in [`inspect`](crate::Lock::inspect): [`Holder::id`](crate::Holder::id).
@@ -173,9 +180,8 @@ impl Guard {
             }
             let shared = self.armed.shared.clone();
             self.armed.disarm();
-            shared.lose(LostReason::Released);
-            let outcome = self.handle.release(shared.spec.name(), shared.id).await;
-            tracing::debug!(lock = &**shared.spec.name(), token = shared.token, ?outcome, "released");
+            shared.end(LostReason::Released);
+            let outcome = self.handle.release(shared.clone()).await;
             held?;
             match outcome? {
                 Release::Released => Ok(()),
@@ -218,12 +224,12 @@ impl Held {
 
     /// The fencing token, see [`Guard::token`].
     pub fn token(&self) -> u64 {
-        self.shared.token
+        self.shared.token.get()
     }
 
     /// The ticket, see [`Guard::ticket`].
     pub fn ticket(&self) -> u64 {
-        self.shared.ticket
+        self.shared.ticket.get()
     }
 
     /// The id of the acquire, see [`Guard::id`].
@@ -290,10 +296,13 @@ impl Held {
         Operation::relayed(&self.shared.wakers, async move { shared.lost_with(shared.ended().await) })
     }
 
-    /// Resolves at the next renewal of the lease, see [`Guard::renewed`].
+    /// Resolves at the next renewal of the lease, see [`Guard::renewed`]. No round trip.
     ///
     /// # Errors
     /// [`Lost`] when the lease is lost or released.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time. It counts renewals from this call on, whenever it is polled.
     pub fn renewed(&self) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
         next_renewal(&self.shared)
     }

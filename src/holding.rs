@@ -159,8 +159,8 @@ async fn renew(handle: &Handle, shared: &Shared, extend: Option<Duration>) -> Re
 
 /// Whether the server says that this lease holds the lock, and may be renewed.
 async fn is_held(handle: &Handle, shared: &Shared) -> Result<bool, Fault> {
-    let holder = handle.inspect(&shared.spec.keys, 0, 0).await?.holder;
-    Ok(holder.is_some_and(|holder| holder.id == shared.id_seen() && holder.token == shared.token))
+    let holder = handle.inspect(&shared.spec.keys, None, 0).await?.holder;
+    Ok(holder.is_some_and(|holder| holder.id == shared.id_seen() && holder.token == shared.token.get()))
 }
 
 /// The least time between two writes of [`Guard::refresh`].

@@ -138,7 +138,7 @@ impl KeyedMutex {
     }
 
     /// Acquires the lock of this key for as long as the guard lives. [`release`](Self::release) and
-    /// [`release_all`](Self::release_all) end it earlier.
+    /// [`release_all`](Self::release_all) end it earlier. Costs what [`Lock::acquire`] costs.
     ///
     /// # Errors
     /// [`AcquireError`].
@@ -155,7 +155,7 @@ impl KeyedMutex {
     }
 
     /// Acquires the lock of this key, runs the job while holding it, and releases it, see [`Lock::run`]. If the key is
-    /// released meanwhile, the job is dropped, as if its lease were lost.
+    /// released meanwhile, the job is dropped, as if its lease were lost. Two round trips if the lock is free.
     ///
     /// # Errors
     /// [`RunError`].

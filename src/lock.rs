@@ -11,7 +11,7 @@ use crate::inspect::{BreakOutcome, Holder, LockState};
 use crate::keeper::Handle;
 use crate::operation::Operation;
 use crate::options::Spec;
-use crate::protocol::is_of;
+use crate::protocol::{Ticket, Token, WireId};
 
 /// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
 ///
@@ -68,7 +68,7 @@ impl Lock {
     /// The random id of its client. The ids of acquires begin with that of their client and a dot:
     /// [`Holder::id`](crate::Holder::id).
     pub fn id(&self) -> &str {
-        self.handle.client_id()
+        self.handle.client_id().as_str()
     }
 
     fn plan(&self) -> Plan {
@@ -122,14 +122,14 @@ impl Lock {
     async fn read_pages(&self) -> Result<LockState, Fault> {
         const PAGE: u32 = 500;
         let mut state = LockState::default();
-        let mut after = 0;
+        let mut after = None;
         loop {
             let page = self.handle.inspect(&self.spec.keys, after, PAGE).await?;
             state.recovering_for = page.recovering_for;
             state.holder = page.holder;
             state.waiting = page.waiting;
             let more = page.queue.len() == PAGE as usize;
-            after = page.queue.last().map_or(after, |waiter| waiter.ticket);
+            after = page.queue.last().and_then(|waiter| Ticket::new(waiter.ticket)).or(after);
             state.queue.extend(page.queue);
             if !more {
                 return Ok(state);
@@ -151,7 +151,7 @@ impl Lock {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move {
             let is_mine = |holder: Holder| match &*lock.owner {
-                "" => is_of(lock.handle.client_id(), &holder.id).is_some(),
+                "" => WireId::parse(&holder.id).is_some_and(|id| id.is_of(lock.handle.client_id())),
                 owner => holder.owner == owner,
             };
             Ok(lock.holder().await?.is_some_and(is_mine))
@@ -174,7 +174,7 @@ impl Lock {
     }
 
     async fn holder(&self) -> Result<Option<Holder>, Fault> {
-        Ok(self.handle.inspect(&self.spec.keys, 0, 0).await?.holder)
+        Ok(self.handle.inspect(&self.spec.keys, None, 0).await?.holder)
     }
 
     /// What keeps this client from the lock's server now: the last error since the last answer. None if the server
@@ -245,6 +245,6 @@ impl Lock {
     }
 
     async fn break_with(&self, token: u64, force: bool) -> Result<BreakOutcome, Fault> {
-        self.handle.break_lease(&self.spec.keys, token, force).await
+        self.handle.break_lease(&self.spec.keys, Token::new(token), force).await
     }
 }

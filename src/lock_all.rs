@@ -126,7 +126,7 @@ impl LockAll {
     }
 
     /// Acquires all locks, runs the job while holding them, and releases them, see [`Lock::run`]. The job is given the
-    /// tokens, in the order of the names.
+    /// tokens, in the order of the names. If the locks are free, one round trip for each and one to release them.
     ///
     /// # Errors
     /// [`LockAllError::Acquire`] if a lock was not acquired, [`LockAllError::Lost`] if a lease was lost, even if the job

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::client::ClientBuilder;
 use crate::error::ConnectError;
 use crate::inspect::LockState;
-use crate::protocol::{Inspected, LockKeys, Reply, SCRIPTS, Verb, Verdict};
+use crate::protocol::{Epoch, Inspected, LockKeys, Reply, SCRIPTS, Token, Verb, Verdict};
 pub use crate::server::{Answer, Line, Place, Places};
 
 impl ClientBuilder {
@@ -158,7 +158,7 @@ impl Seen {
         };
         let (waiting, recovering_for) = (common.waiting, common.recovering_for());
         let state = LockState { holder: holder.map(|holder| *holder), waiting, queue, recovering_for };
-        Ok(Self { state, token: common.token, epoch: common.epoch })
+        Ok(Self { state, token: Token::on_wire(common.token), epoch: Epoch::on_wire(common.epoch) })
     }
 }
 

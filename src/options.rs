@@ -43,6 +43,16 @@ pub struct LockOptions {
     confirm_grants: bool,
     owner: Option<String>,
     label: Option<String>,
+    #[cfg(feature = "metrics")]
+    metrics_label: MetricsLabel,
+}
+
+#[cfg(feature = "metrics")]
+#[derive(Debug, Clone)]
+enum MetricsLabel {
+    None,
+    Name,
+    Text(Arc<str>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +73,8 @@ impl Default for LockOptions {
             max_hold: None,
             replicas: 0,
             confirm_grants: false,
+            #[cfg(feature = "metrics")]
+            metrics_label: MetricsLabel::None,
             owner: None,
             label: None,
         }
@@ -148,6 +160,26 @@ impl LockOptions {
         self
     }
 
+    /// The value of the label `lock` of this lock's metrics (default: they have no such label, and count for all locks
+    /// together). Give locks with many names, such as one for each user, one label. At most 4096 bytes.
+    ///
+    /// Needs the feature `metrics`.
+    #[cfg(feature = "metrics")]
+    pub fn metrics_label(mut self, label: impl Into<String>) -> Self {
+        self.metrics_label = MetricsLabel::Text(label.into().into());
+        self
+    }
+
+    /// Label this lock's metrics with its name. A recorder keeps every name that it has seen, so this is for names that
+    /// are few.
+    ///
+    /// Needs the feature `metrics`.
+    #[cfg(feature = "metrics")]
+    pub fn metrics_by_name(mut self) -> Self {
+        self.metrics_label = MetricsLabel::Name;
+        self
+    }
+
     /// For whom the acquires of this lock are made, unless they name another [owner](crate::Acquire::owner): at most 4096
     /// bytes (default empty). The name of a worker, for instance, that its next process uses again.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
@@ -201,7 +233,19 @@ impl LockOptions {
         if let Some(longest) = self.max_hold {
             within("the longest hold", longest, LEAST, LONGEST)?;
         }
+        #[cfg(feature = "metrics")]
+        let metrics_label = match &self.metrics_label {
+            MetricsLabel::None => None,
+            MetricsLabel::Name => Some(keys.name.clone()),
+            MetricsLabel::Text(text) => {
+                check_text("the label of metrics", text)?;
+                Some(text.clone())
+            }
+        };
+        #[cfg(not(feature = "metrics"))]
+        let metrics_label = None;
         Ok(Arc::new(Spec {
+            metrics_label,
             keys: Arc::new(keys),
             lease: self.lease,
             liveness: self.liveness,
@@ -229,6 +273,8 @@ pub(crate) struct Spec {
     pub(crate) replicas: u32,
     /// Whether only a confirmed lease is handed out.
     pub(crate) confirm_grants: bool,
+    /// The value of the label `lock` of its metrics.
+    pub(crate) metrics_label: Option<Arc<str>>,
 }
 
 impl Spec {
@@ -304,6 +350,7 @@ mod tests {
             max_hold,
             replicas: 0,
             confirm_grants: false,
+            metrics_label: None,
         };
         let all = LockOptions::new().lease(seconds(100)).liveness(seconds(11)).buffer(seconds(12)).notice(seconds(13));
         assert_eq!(*check(all.clone()).unwrap(), spec(100, 11, 12, 13, Some(seconds(100) / 3), None));

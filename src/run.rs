@@ -11,7 +11,8 @@ use crate::lock::Lock;
 use crate::operation::Operation;
 
 impl Acquire {
-    /// Acquires the lock, runs the job while holding it, and releases it, see [`Lock::run`].
+    /// Acquires the lock, runs the job while holding it, and releases it, see [`Lock::run`]. The job is polled within a
+    /// `tracing` span that names the lock and the token. Two round trips if the lock is free.
     ///
     /// # Errors
     /// [`RunError::Acquire`] if the lock was not acquired, [`RunError::Lost`] if the lease was lost, even if the job
@@ -38,7 +39,7 @@ impl Acquire {
 
 impl TryAcquire {
     /// Takes the lock if it is free and has no waiters, runs the job while holding it, and releases it, see
-    /// [`Lock::try_run`].
+    /// [`Lock::try_run`]. Two round trips, or one.
     ///
     /// # Errors
     /// [`TryRunError::Acquire`] if the lock was not acquired, [`TryRunError::Lost`] if the lease was lost, even if the
@@ -92,7 +93,7 @@ impl Lock {
     }
 
     /// Runs the job if the lock is free and has no waiters, and does not wait otherwise. As [`run`](Self::run) in all
-    /// else.
+    /// else. Two round trips, or one if the job is not run.
     ///
     /// # Errors
     /// [`TryRunError::Acquire`], mostly with [`TryAcquireError::Busy`](crate::TryAcquireError::Busy), if the job was not
@@ -157,7 +158,9 @@ where
     F: FnOnce(Held) -> Fut,
     Fut: Future<Output = T>,
 {
-    let value = job_under(guard.lost(), job(guard.held())).await?;
+    let mut job = pin!(job(guard.held()));
+    let in_span = poll_fn(|context| guard.span().in_scope(|| job.as_mut().poll(context)));
+    let value = job_under(guard.lost(), in_span).await?;
     // The clock decides, not the order in which tasks were woken.
     guard.check()?;
     outcome(value, guard.release().await)
@@ -174,7 +177,7 @@ pub(crate) async fn job_under<J: Future>(lost: impl Future<Output = Lost>, job: 
 }
 
 fn run_blocking<T>(guard: Guard, job: impl FnOnce(Held) -> T) -> Result<T, Lost> {
-    let value = job(guard.held());
+    let value = guard.span().in_scope(|| job(guard.held()));
     guard.check()?;
     outcome(value, guard.release().blocking())
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::protocol::{
-    AcquireVerdict, BreakVerdict, HeartbeatVerdict, Inspected, Push, PushKind, RenewVerdict, Reply, SCRIPTS, Verb,
-    Verdict, assemble,
+    AcquireVerdict, BreakVerdict, Epoch, HeartbeatVerdict, Inspected, Push, PushKind, RenewVerdict, Reply, SCRIPTS,
+    Stamp, Token, Verb, Verdict, assemble,
 };
 use crate::server::Target;
 
@@ -35,7 +35,8 @@ pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, Str
 /// the lock.
 pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], [String; 2])> {
     let Push { kind, id, token, ticket, secret, lock } = Push::parse(payload)?;
-    Some((kind == PushKind::Grant, id, [token, ticket], [secret, lock]))
+    let (id, secret) = (id.as_str().to_owned(), secret.as_str().to_owned());
+    Some((kind == PushKind::Grant, id, [token.get(), ticket.get()], [secret, lock]))
 }
 
 /// A script's reply as the client reads it.
@@ -73,8 +74,10 @@ pub fn read_reply(script: &str, packed: &[u8]) -> Option<ReadReply> {
     let Reply { common, verdict } = Reply::unpack(verb, packed)?;
     let us = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     let told = match &verdict {
-        Verdict::Acquire(AcquireVerdict::Granted { token, left, claim }) => vec![*token, us(*left), u64::from(*claim)],
-        Verdict::Acquire(AcquireVerdict::Queued { ticket, rank }) => vec![*ticket, *rank],
+        Verdict::Acquire(AcquireVerdict::Granted { token, left, claim }) => {
+            vec![token.get(), us(*left), u64::from(*claim)]
+        }
+        Verdict::Acquire(AcquireVerdict::Queued { ticket, rank }) => vec![ticket.get(), *rank],
         Verdict::Heartbeat(HeartbeatVerdict::Alive { rank }) => rank.iter().copied().collect(),
         Verdict::Renew(RenewVerdict::Renewed { left }) | Verdict::Break(BreakVerdict::Told { left }) => vec![us(*left)],
         _ => vec![],
@@ -85,10 +88,15 @@ pub fn read_reply(script: &str, packed: &[u8]) -> Option<ReadReply> {
         _ => (None, vec![]),
     };
     Some(ReadReply {
-        numbers: [common.epoch, common.stamp, common.token, common.waiting],
+        numbers: [
+            Epoch::on_wire(common.epoch),
+            Stamp::on_wire(common.stamp),
+            Token::on_wire(common.token),
+            common.waiting,
+        ],
         spans: [common.lease_left, common.recover_left, common.pace, common.longest].map(|span| span.as_micros()),
         again: common.again,
-        own: common.own.map(|own| (own.id, [own.token, own.ticket])),
+        own: common.own.map(|own| (own.id.as_str().to_owned(), [own.token.get(), own.ticket.get()])),
         told,
         holder: holder.map(|holder| *holder),
         page,

@@ -6,7 +6,8 @@
 //! that panics ends nothing. While a waker blocks, the others wait for [`PATIENCE`]; then a second thread takes over
 //! the queue, and the first one ends when its waker returns.
 //!
-//! A subscriber of `tracing` is the caller's code too. A keeper's log records go through the same queue.
+//! A subscriber of `tracing` and a recorder of `metrics` are the caller's code too. What a keeper has to tell them goes
+//! through the same queue (`keeper/observe.rs`).
 //!
 //! A result is in its caller's channel before the waker is queued. So the order of wakers does not matter, and a
 //! process that ends before all are called loses nothing.
@@ -42,7 +43,7 @@ pub(crate) struct Wakers {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Due>,
-    /// How many entries of the queue are log records.
+    /// How many entries of the queue are for subscribers and recorders.
     words: usize,
     /// What the current thread does.
     doing: Doing,
@@ -126,11 +127,21 @@ impl Wakers {
         Ok(wakers)
     }
 
-    /// Logs through the waker thread: the closure writes the record. It is dropped if 32 others are still queued.
+    /// Tells a subscriber or a recorder something, through the waker thread. It is left out if 1000 such calls are
+    /// queued already.
     pub(crate) fn say(self: &Arc<Self>, words: impl FnOnce() + Send + 'static) {
-        const MOST: usize = 32;
+        const MOST: usize = 1000;
+        self.say_beside(MOST, words);
+    }
+
+    /// The same, but never left out: for what happens at most once to each lease.
+    pub(crate) fn insist(self: &Arc<Self>, words: impl FnOnce() + Send + 'static) {
+        self.say_beside(usize::MAX, words);
+    }
+
+    fn say_beside(self: &Arc<Self>, most: usize, words: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
-        if state.words < MOST {
+        if state.words < most {
             state.words += 1;
             self.push(state, Due::Words(Box::new(words)));
         }

@@ -11,15 +11,16 @@ use super::inbox::Outbox;
 use super::lock;
 use super::machine::{Command, Id, Mode, Page, Refusal, Release, Renewal};
 use super::network::SetUp;
+use super::observe;
 use super::questions::Ask;
-use super::shared::Armed;
+use super::shared::{Armed, Shared};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::fork::Process;
 use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::options::Spec;
-use crate::protocol::{About, LockKeys, Names};
+use crate::protocol::{About, ClientId, LockKeys, Names, Ticket, Token};
 use crate::wakers::Wakers;
 
 /// How long the last handle waits for pending releases.
@@ -64,7 +65,7 @@ pub(crate) enum Message {
 /// The client and its process, for whom it asked for a lease, and when.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
-    pub(crate) client: Arc<str>,
+    pub(crate) client: ClientId,
     pub(crate) process: Process,
     pub(crate) label: Arc<str>,
     pub(crate) owner: Arc<str>,
@@ -73,8 +74,9 @@ pub(crate) struct Origin {
 
 /// The receiver of an acquire's results.
 pub(crate) struct Caller {
+    pub(crate) spec: Arc<Spec>,
     pub(crate) origin: Origin,
-    pub(crate) queued: Option<oneshot::Sender<u64>>,
+    pub(crate) queued: Option<oneshot::Sender<Ticket>>,
     pub(crate) resolved: oneshot::Sender<Result<Armed, Refusal>>,
 }
 
@@ -96,33 +98,11 @@ impl End {
     }
 }
 
-/// The keeper's log records. A subscriber's code could block the keeper, so the waker thread writes them.
-pub(crate) struct Notes {
-    wakers: Arc<Wakers>,
-    client: Arc<str>,
-}
-
-impl Notes {
-    pub(super) fn new(wakers: Arc<Wakers>, client: Arc<str>) -> Self {
-        Self { wakers, client }
-    }
-
-    pub(super) fn warn(&self, text: String) {
-        let client = self.client.clone();
-        self.wakers.say(move || tracing::warn!(%client, "{text}"));
-    }
-
-    pub(super) fn info(&self, text: String) {
-        let client = self.client.clone();
-        self.wakers.say(move || tracing::info!(%client, "{text}"));
-    }
-}
-
 /// The part that all handles of a client share. Dropping the last one ends the keeper.
 pub(crate) struct Handle {
     messages: Outbox<Message>,
     pub(crate) wakers: Arc<Wakers>,
-    client: Arc<str>,
+    client: ClientId,
     pub(crate) prefix: Arc<str>,
     keeper: ThreadId,
     process: Process,
@@ -142,7 +122,7 @@ impl Handle {
     pub(super) fn new(
         messages: Outbox<Message>,
         wakers: Arc<Wakers>,
-        client: Arc<str>,
+        client: ClientId,
         prefix: Arc<str>,
         keeper: ThreadId,
         process: Process,
@@ -152,7 +132,7 @@ impl Handle {
         Self { messages, wakers, client, prefix, keeper, process, next, names, end }
     }
 
-    pub(crate) fn client_id(&self) -> &Arc<str> {
+    pub(crate) fn client_id(&self) -> &ClientId {
         &self.client
     }
 
@@ -183,12 +163,13 @@ impl Handle {
         self.send(Message::Command { lock: lock.clone(), command: Command::Automatic { id, on } })
     }
 
-    pub(crate) async fn release(&self, lock: &Arc<str>, id: Id) -> Result<Release, Fault> {
-        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Release { id, reply } }).await
+    pub(crate) async fn release(&self, lease: Arc<Shared>) -> Result<Release, Fault> {
+        let lock = lease.spec.name().clone();
+        self.ask(|reply| Message::Ask { lock, ask: Ask::Release { lease, reply: Some(reply) } }).await
     }
 
     /// This many waiters after the ticket `after`, and the holder.
-    pub(crate) async fn inspect(&self, keys: &Arc<LockKeys>, after: u64, count: u32) -> Result<Page, Fault> {
+    pub(crate) async fn inspect(&self, keys: &Arc<LockKeys>, after: Option<Ticket>, count: u32) -> Result<Page, Fault> {
         let (lock, keys) = (keys.name.clone(), keys.clone());
         self.ask(|reply| Message::Ask { lock, ask: Ask::Inspect { keys, after, count, reply } }).await?
     }
@@ -196,7 +177,7 @@ impl Handle {
     pub(crate) async fn break_lease(
         &self,
         keys: &Arc<LockKeys>,
-        token: u64,
+        token: Option<Token>,
         force: bool,
     ) -> Result<BreakOutcome, Fault> {
         let (lock, keys) = (keys.name.clone(), keys.clone());
@@ -239,7 +220,7 @@ impl Handle {
         mode: Mode,
         timeout: Option<Duration>,
     ) -> Result<Acquiring, Fault> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
         let (queued, ticket) = match mode {
             Mode::Enqueue => Some(oneshot::channel()).unzip(),
             Mode::Wait | Mode::Try => (None, None),
@@ -248,10 +229,10 @@ impl Handle {
         let (client, label, owner) = (self.client.clone(), about.label.clone(), about.owner.clone());
         let called = Time::now();
         let origin = Origin { client, process: self.process.clone(), label, owner, called };
-        let caller = Caller { origin, queued, resolved };
-        let lock = spec.name().clone();
+        let caller = Caller { spec: spec.clone(), origin, queued, resolved };
+        let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
         self.send(Message::Acquire { id, spec, about, mode, timeout, called, caller })?;
-        Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone() })
+        Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed })
     }
 
     #[cfg(feature = "__test-hooks")]
@@ -277,10 +258,11 @@ impl Drop for Handle {
 pub(crate) struct Acquiring {
     pub(crate) id: Id,
     pub(crate) lock: Arc<str>,
-    pub(crate) ticket: Option<oneshot::Receiver<u64>>,
+    pub(crate) ticket: Option<oneshot::Receiver<Ticket>>,
     /// None once it was resolved.
     pub(crate) result: Option<oneshot::Receiver<Result<Armed, Refusal>>>,
     pub(crate) handle: Arc<Handle>,
+    pub(crate) observed: observe::Wait,
 }
 
 impl Drop for Acquiring {
@@ -293,6 +275,9 @@ impl Drop for Acquiring {
             let _ = self
                 .handle
                 .send(Message::Command { lock: self.lock.clone(), command: Command::Abandon { id: self.id } });
+        }
+        if !self.handle.is_forked() {
+            self.observed.failed(&self.lock, "abandoned");
         }
     }
 }

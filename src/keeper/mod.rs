@@ -44,7 +44,7 @@
 //! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12), and for an extended
 //! lease as often as for any other, because a renewal shows whether the server still knows the lease. A lease that cannot be
 //! renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on this thread: the
-//! waker thread calls their wakers and their `tracing` subscribers (`wakers.rs`).
+//! waker thread calls their wakers, subscribers of `tracing` and recorders of `metrics` (`wakers.rs`, `observe.rs`).
 //!
 //! **Releasing.** A place, a lease or a grant that its caller has given up becomes a *pending release*, which the keeper
 //! repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is released.
@@ -60,6 +60,7 @@ mod handle;
 mod inbox;
 mod machine;
 mod network;
+mod observe;
 mod questions;
 mod routes;
 mod shared;
@@ -76,9 +77,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub(crate) use handle::{Acquiring, Caller, Handle, Message, Notes};
+pub(crate) use handle::{Acquiring, Caller, Handle, Message};
 pub(crate) use inbox::Outbox;
 pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal};
+pub(crate) use observe::Hold;
 pub(crate) use shared::{Armed, Shared};
 
 use self::handle::End;
@@ -91,6 +93,7 @@ use self::sleep::{Lookout, lookout};
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
 use crate::fork::Process;
+use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
 use crate::wakers::Wakers;
 
@@ -106,7 +109,7 @@ type Leases = Arc<Mutex<HashMap<Id, Arc<Shared>>>>;
 /// The parameters of a keeper.
 pub(crate) struct Start {
     pub(crate) target: Target,
-    pub(crate) client: Arc<str>,
+    pub(crate) client: ClientId,
     pub(crate) prefix: Arc<str>,
     /// Receives the outcome of the first connection. If that fails, the keeper ends. None: the keeper connects when
     /// there is something to do.
@@ -116,6 +119,7 @@ pub(crate) struct Start {
 /// Starts the thread. It ends when the last handle is dropped and all pending releases are answered.
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
+    observe::describe();
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
     let (bell, lookout) = lookout().map_err(thread_error)?;
     let (messages, inbox) = inbox(bell);
@@ -131,7 +135,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
             // see their channels closed.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
                 for shared in lock(&leases).values() {
-                    shared.lose(LostReason::KeeperPanicked);
+                    shared.end(LostReason::KeeperPanicked);
                 }
             }
             end.set();
@@ -151,19 +155,20 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 struct Keeper {
-    client: Arc<str>,
+    client: ClientId,
     prefix: Arc<str>,
     first: Option<oneshot::Sender<Result<(), ConnectError>>>,
     /// Which server serves each lock.
     routes: Routes,
     network: Network,
-    notes: Notes,
     /// One machine for each slot that this client has used: a single one, unless the server is a cluster.
     machines: BTreeMap<Slot, Machine>,
     /// When each machine wants to check the clock again, if it does.
     due: BTreeSet<(Time, Slot)>,
     /// The machines that have taken in events since their effects were carried out, and when they were due before.
     stirred: BTreeMap<Slot, Option<Time>>,
+    /// The slots for which callers have sent commands since then, each with one of its locks.
+    wanted: BTreeMap<Slot, Arc<str>>,
     /// For leases on their way to callers: if they are dropped, they send their release here.
     messages: Outbox<Message>,
     /// For callers that await the loss of a lease.
@@ -199,13 +204,13 @@ impl Keeper {
                 start.first.is_some(),
             ),
             network,
-            notes: Notes::new(wakers.clone(), client.clone()),
             client,
             prefix,
             first: start.first,
             machines: BTreeMap::new(),
             due: BTreeSet::new(),
             stirred: BTreeMap::new(),
+            wanted: BTreeMap::new(),
             messages,
             wakers,
             callers: HashMap::new(),
@@ -297,8 +302,7 @@ impl Keeper {
                         let _ = first.send(result);
                     }
                 }
-                routes::Effect::Note { warning: true, text } => self.notes.warn(text),
-                routes::Effect::Note { warning: false, text } => self.notes.info(text),
+                routes::Effect::Note(note) => observe::note(&self.wakers, &self.client, note),
                 effect => self.network.carry_out(effect),
             }
         }
@@ -332,13 +336,18 @@ impl Keeper {
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
         let slot = self.routes.slot(&lock);
+        self.wanted.insert(slot, lock);
         self.feed(slot, Event::Command(command));
-        if let Some(machine) = self.machines.get(&slot)
+    }
+
+    /// Starts to connect for a command that a machine has taken in. Its effects come first: they say how soon it needs
+    /// answers.
+    fn want(&mut self, slot: Slot) {
+        if let Some(name) = self.wanted.remove(&slot)
+            && let Some(machine) = self.machines.get(&slot)
             && (!self.ending || machine.gives_back_until().is_some())
         {
-            let patience = machine.patience();
-            self.routes.handle(Time::now(), routes::Event::Want { slot, name: lock, patience });
-            self.follow();
+            self.routes.handle(Time::now(), routes::Event::Want { slot, name });
         }
     }
 
@@ -374,13 +383,13 @@ impl Keeper {
             let Some(machine) = self.machines.get_mut(&slot) else { continue };
             let now = Time::now();
             let effects = machine.effects(now);
-            let (due, patience) = (machine.next_due(), machine.patience());
-            self.routes.handle(now, routes::Event::Patience { slot, patience });
+            let due = machine.next_due();
             if due != was_due {
                 was_due.map(|due| self.due.remove(&(due, slot)));
                 due.map(|due| self.due.insert((due, slot)));
             }
             effects.into_iter().for_each(|effect| self.carry_out_one(slot, effect));
+            self.want(slot);
         }
     }
 
@@ -393,15 +402,16 @@ impl Keeper {
                 let event = routes::Event::Replicate { slot, request, keys, replicas, within };
                 self.routes.handle(Time::now(), event);
             }
+            Effect::Patience(patience) => self.routes.handle(Time::now(), routes::Event::Patience { slot, patience }),
             Effect::Reconnect => self.routes.handle(Time::now(), routes::Event::GiveUp { slot }),
-            Effect::Queued { id, ticket } => {
-                if let Some(queued) = self.callers.get_mut(&id).and_then(|caller| caller.queued.take()) {
-                    let _ = queued.send(ticket);
-                }
+            Effect::Queued { id, ticket, rank } => {
+                let Some(caller) = self.callers.get_mut(&id) else { return };
+                observe::queued(&self.wakers, &caller.spec, ticket, rank);
+                caller.queued.take().map(|queued| queued.send(ticket));
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
                 let wakers = self.wakers.clone();
-                let Some(Caller { origin, queued, resolved }) = self.callers.remove(&id) else {
+                let Some(Caller { origin, queued, resolved, .. }) = self.callers.remove(&id) else {
                     // No caller is left to take it.
                     return self.feed(slot, Event::Command(Command::Release { question: None, id }));
                 };
@@ -415,8 +425,10 @@ impl Keeper {
                     let _ = caller.resolved.send(Err(why));
                 }
             }
-            Effect::Prolonged { id, deadline } => self.with_lease(id, |shared| shared.prolong(deadline)),
-            Effect::Lost { id, reason } => self.with_lease(id, |shared| shared.lose(reason)),
+            Effect::Prolonged { id, deadline, every } => {
+                self.with_lease(id, |shared| shared.prolong(deadline, every));
+            }
+            Effect::Lost { id, reason, deadline } => self.with_lease(id, |shared| shared.lose(reason, deadline)),
             Effect::Forgotten { id } => drop(lock(&self.leases).remove(&id)),
             Effect::CheckTaken { id } => {
                 let mut reclaimed = false;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::handle::Message;
 use super::inbox::Outbox;
+use super::machine::RequestId;
 use super::routes::{Effect, Event, Facts, Found, Line, Shape};
 use super::sleep::{Lookout, Watched};
 use crate::error::ConnectError;
@@ -94,7 +95,7 @@ impl Network {
                     self.lookout.forget(line, &wire);
                 }
             }
-            Effect::Tell { .. } | Effect::First(_) | Effect::Note { .. } => {}
+            Effect::Tell { .. } | Effect::First(_) | Effect::Note(_) => {}
         }
     }
 
@@ -173,12 +174,12 @@ impl Network {
 }
 
 /// Requests are numbered for each slot. A keeper does not live long enough for 2^48 of them.
-fn tag(slot: Slot, request: u64) -> u64 {
+fn tag(slot: Slot, RequestId(request): RequestId) -> u64 {
     u64::from(slot) << 48 | request
 }
 
-fn untag(tag: u64) -> (Slot, u64) {
-    ((tag >> 48) as Slot, tag & ((1 << 48) - 1))
+fn untag(tag: u64) -> (Slot, RequestId) {
+    ((tag >> 48) as Slot, RequestId(tag & ((1 << 48) - 1)))
 }
 
 fn endpoint(target: &Target, node: Option<&Node>) -> Endpoint {

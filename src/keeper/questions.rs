@@ -7,19 +7,47 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::machine::{Command, Id, Outcome, Page, QuestionId, Release, Renewal};
+use super::observe;
+use super::shared::Shared;
 use crate::error::Fault;
 use crate::history::History;
 use crate::inspect::BreakOutcome;
-use crate::protocol::LockKeys;
+use crate::protocol::{LockKeys, Ticket, Token};
 
 /// A caller's question.
 pub(crate) enum Ask {
-    Position { id: Id, reply: oneshot::Sender<Result<u64, Fault>> },
-    Renew { id: Id, extend: Option<Duration>, reply: oneshot::Sender<Result<Renewal, Fault>> },
-    Release { id: Id, reply: oneshot::Sender<Release> },
-    Inspect { keys: Arc<LockKeys>, after: u64, count: u32, reply: oneshot::Sender<Result<Page, Fault>> },
-    Break { keys: Arc<LockKeys>, token: u64, force: bool, reply: oneshot::Sender<Result<BreakOutcome, Fault>> },
-    History { keys: Arc<LockKeys>, switch: Option<bool>, count: u32, reply: oneshot::Sender<Result<History, Fault>> },
+    Position {
+        id: Id,
+        reply: oneshot::Sender<Result<u64, Fault>>,
+    },
+    Renew {
+        id: Id,
+        extend: Option<Duration>,
+        reply: oneshot::Sender<Result<Renewal, Fault>>,
+    },
+    /// The caller of a drop awaits no reply.
+    Release {
+        lease: Arc<Shared>,
+        reply: Option<oneshot::Sender<Release>>,
+    },
+    Inspect {
+        keys: Arc<LockKeys>,
+        after: Option<Ticket>,
+        count: u32,
+        reply: oneshot::Sender<Result<Page, Fault>>,
+    },
+    Break {
+        keys: Arc<LockKeys>,
+        token: Option<Token>,
+        force: bool,
+        reply: oneshot::Sender<Result<BreakOutcome, Fault>>,
+    },
+    History {
+        keys: Arc<LockKeys>,
+        switch: Option<bool>,
+        count: u32,
+        reply: oneshot::Sender<Result<History, Fault>>,
+    },
 }
 
 /// The unanswered questions.
@@ -28,7 +56,7 @@ pub(super) struct Questions {
     last: u64,
     positions: Replies<Result<u64, Fault>>,
     renewals: Replies<Result<Renewal, Fault>>,
-    releases: Replies<Release>,
+    releases: HashMap<QuestionId, (Arc<Shared>, Option<oneshot::Sender<Release>>)>,
     pages: Replies<Result<Page, Fault>>,
     breaks: Replies<Result<BreakOutcome, Fault>>,
     histories: Replies<Result<History, Fault>>,
@@ -51,8 +79,9 @@ impl Questions {
                 self.renewals.insert(question, reply);
                 Command::Renew { question, id, extend }
             }
-            Ask::Release { id, reply } => {
-                self.releases.insert(question, reply);
+            Ask::Release { lease, reply } => {
+                let id = lease.id;
+                self.releases.insert(question, (lease, reply));
                 Command::Release { question: Some(question), id }
             }
             Ask::Inspect { keys, after, count, reply } => {
@@ -86,7 +115,13 @@ impl Questions {
         match outcome {
             Outcome::Position(position) => send(&mut self.positions, question, position),
             Outcome::Renewal(renewal) => send(&mut self.renewals, question, renewal),
-            Outcome::Release(release) => send(&mut self.releases, question, release),
+            Outcome::Release(release) => {
+                let Some((lease, reply)) = self.releases.remove(&question) else { return };
+                observe::released(&lease, &release);
+                if let Some(reply) = reply {
+                    let _ = reply.send(release);
+                }
+            }
             Outcome::Page(page) => send(&mut self.pages, question, page),
             Outcome::Break(broken) => send(&mut self.breaks, question, broken),
             Outcome::History(history) => send(&mut self.histories, question, history),

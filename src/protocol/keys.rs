@@ -1,4 +1,4 @@
-//! Names of keys, channels and ids.
+//! The names of keys.
 
 use std::sync::Arc;
 
@@ -22,16 +22,6 @@ impl LockKeys {
     }
 }
 
-/// A waiter's or holder's id on the wire: `CLIENT.N`.
-pub(crate) fn wire_id(client: &str, id: u64) -> String {
-    format!("{client}.{id}")
-}
-
-/// The number in an id, if the id is this client's.
-pub(crate) fn is_of(client: &str, wire: &str) -> Option<u64> {
-    wire.strip_prefix(client)?.strip_prefix('.')?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,15 +34,6 @@ mod tests {
         }
         for other in ["fairlock:{x}:lock", "pre:{x}:waiters", "pre:x:lock", ""] {
             assert_eq!(LockKeys::of_lock("pre", other), None, "{other:?}");
-        }
-    }
-
-    #[test]
-    fn an_id_tells_whose_it_is() {
-        assert_eq!(wire_id("client", 7), "client.7");
-        assert_eq!(is_of("client", "client.7"), Some(7));
-        for other in ["client", "client.", "client.x", "clients.7", "other.7"] {
-            assert_eq!(is_of("client", other), None, "{other:?}");
         }
     }
 }

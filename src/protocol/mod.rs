@@ -2,6 +2,7 @@
 //! travel is the server folder's concern.
 
 mod failure;
+mod ids;
 mod keys;
 #[cfg(test)]
 mod lint;
@@ -10,10 +11,12 @@ mod push;
 mod reply;
 mod request;
 mod scripts;
+mod stamps;
 
 pub(crate) use failure::Failure;
-pub(crate) use keys::{LockKeys, is_of, wire_id};
-pub(crate) use names::{Names, random_name};
+pub(crate) use ids::{ClientId, Id, Secret, WireId};
+pub(crate) use keys::LockKeys;
+pub(crate) use names::Names;
 pub(crate) use push::{Push, PushKind};
 #[cfg(test)]
 pub(crate) use reply::Plain;
@@ -21,10 +24,13 @@ pub(crate) use reply::{
     AcquireVerdict, BreakVerdict, Common, HeartbeatVerdict, Inspected, OwnLease, ReleaseVerdict, RenewVerdict, Reply,
     Value, Verdict,
 };
+#[cfg(any(test, feature = "__test-hooks", feature = "cli"))]
+pub(crate) use request::Verb;
 pub(crate) use request::{
     About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
-    ReleaseRequest, RenewRequest, Request, Verb,
+    ReleaseRequest, RenewRequest, Request,
 };
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;
 pub(crate) use scripts::{SCRIPTS, Source};
+pub(crate) use stamps::{Epoch, Stamp, Ticket, Token};

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 const DRAWN: usize = 64;
 
 /// A unique name that cannot be guessed: 128 random bits. The server keeps it many times over, so it is short.
-pub(crate) fn random_name() -> String {
+pub(super) fn random_name() -> String {
     let [bits] = random();
     name(bits)
 }

@@ -1,17 +1,18 @@
 //! The messages that scripts publish to a client, parsed once when they arrive.
 
+use super::ids::{Secret, WireId};
 use super::reply::MOST;
+use super::stamps::{Ticket, Token};
 
 /// A message that a script published to this client: `grant ID TOKEN TICKET LEFT_US SECRET LOCK`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Push {
     pub(crate) kind: PushKind,
-    pub(crate) id: String,
-    pub(crate) token: u64,
-    /// Its place in the queue, or the token if it had none.
-    pub(crate) ticket: u64,
-    /// The secret of the acquire. Without it nobody can make up such a message.
-    pub(crate) secret: String,
+    pub(crate) id: WireId,
+    pub(crate) token: Token,
+    /// The waiter's place in the queue, or the token if it had none.
+    pub(crate) ticket: Ticket,
+    pub(crate) secret: Secret,
     /// The first key of the lock. It comes last because a name may contain spaces.
     pub(crate) lock: String,
 }
@@ -30,10 +31,10 @@ impl Push {
             "break" => PushKind::Break,
             _ => return None,
         };
-        let id = words.next()?.to_owned();
+        let id = WireId::parse(words.next()?)?;
         let mut number = || words.next()?.parse().ok().filter(|number| *number <= MOST);
-        let (token, ticket, _left_us) = (number()?, number()?, number()?);
-        let (secret, lock) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let (token, ticket, _left_us) = (Token::new(number()?)?, Ticket::new(number()?)?, number()?);
+        let (secret, lock) = (Secret::repeated(words.next()?), words.next()?.to_owned());
         Some(Self { kind, id, token, ticket, secret, lock })
     }
 }
@@ -50,10 +51,10 @@ mod tests {
             push,
             Push {
                 kind: PushKind::Grant,
-                id: "abc.7".into(),
-                token: 123,
-                ticket: 45,
-                secret: "s3cret".into(),
+                id: WireId::parse("abc.7").unwrap(),
+                token: Token::new(123).unwrap(),
+                ticket: Ticket::new(45).unwrap(),
+                secret: Secret::repeated("s3cret"),
                 lock: "fairlock:{a b c}:lock".into()
             }
         );
@@ -63,13 +64,16 @@ mod tests {
             "",
             "grant",
             "grant a",
-            "grant a b 1 2 s q",
-            "grant a 1 x 2 s q",
-            "grant a 1 2 x s q",
-            "grant a 1 9007199254740993 2 s q",
-            "grant a 1 2 3 s",
-            "gift a 1 2 3 s q",
-            "grant a -1 2 3 s q",
+            "grant a 1 2 3 s q",
+            "grant a.1 b 1 2 s q",
+            "grant a.1 1 x 2 s q",
+            "grant a.1 1 2 x s q",
+            "grant a.1 1 9007199254740993 2 s q",
+            "grant a.1 1 2 3 s",
+            "gift a.1 1 2 3 s q",
+            "grant a.1 -1 2 3 s q",
+            "grant a.1 0 2 3 s q",
+            "grant a.1 1 0 3 s q",
             "\u{0}",
         ] {
             assert_eq!(Push::parse(bad.as_bytes()), None, "{bad:?}");

@@ -6,7 +6,9 @@ use std::time::Duration;
 use rmpv::ValueRef;
 use rmpv::decode::read_value_ref_with_max_depth;
 
+use super::ids::WireId;
 use super::request::Verb;
+use super::stamps::{Epoch, Stamp, Ticket, Token};
 use crate::history::{EndedAs, History, PastGrant};
 use crate::inspect::{Holder, QueuedWaiter};
 
@@ -27,11 +29,12 @@ pub(crate) struct Reply {
 /// What every reply tells of its lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Common {
-    pub(crate) epoch: u64,
+    /// None for a lock that the server does not know.
+    pub(crate) epoch: Option<Epoch>,
     /// The last stamp that was given.
-    pub(crate) stamp: u64,
+    pub(crate) stamp: Option<Stamp>,
     /// The last token that was granted.
-    pub(crate) token: u64,
+    pub(crate) token: Option<Token>,
     pub(crate) waiting: u64,
     pub(crate) lease_left: Duration,
     pub(crate) recover_left: Duration,
@@ -55,10 +58,10 @@ impl Common {
 /// A lease of this client as a reply names it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct OwnLease {
-    pub(crate) id: String,
-    pub(crate) token: u64,
+    pub(crate) id: WireId,
+    pub(crate) token: Token,
     /// The waiter's place in the queue, or the token if it never had one.
-    pub(crate) ticket: u64,
+    pub(crate) ticket: Ticket,
     /// It is shorter than what the waiter asked for, until it is confirmed.
     pub(crate) claim: bool,
 }
@@ -79,13 +82,13 @@ pub(crate) enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AcquireVerdict {
     Granted {
-        token: u64,
+        token: Token,
         left: Duration,
         /// It is shorter than what the waiter asked for, until it is confirmed.
         claim: bool,
     },
     Queued {
-        ticket: u64,
+        ticket: Ticket,
         rank: u64,
     },
     Busy(Option<Box<Holder>>),
@@ -157,11 +160,11 @@ impl Verb {
         Some(match self {
             Verb::Acquire => Verdict::Acquire(match word {
                 b"granted" => AcquireVerdict::Granted {
-                    token: stamp(fields.granted_token)?,
+                    token: Token::new(fields.granted_token?)?,
                     left: fields.left?,
                     claim: fields.own_claim,
                 },
-                b"queued" => AcquireVerdict::Queued { ticket: stamp(fields.ticket)?, rank: fields.rank? },
+                b"queued" => AcquireVerdict::Queued { ticket: Ticket::new(fields.ticket?)?, rank: fields.rank? },
                 b"busy" => AcquireVerdict::Busy(fields.holder()?),
                 b"refused" => AcquireVerdict::Disbelieved,
                 _ => return None,
@@ -240,7 +243,7 @@ impl Reply {
     /// A reply that says nothing of interest.
     #[cfg(test)]
     pub(crate) fn sample() -> Self {
-        let (epoch, stamp, token, waiting, again, own) = (0, 0, 0, 0, false, None);
+        let (epoch, stamp, token, waiting, again, own) = (None, None, None, 0, false, None);
         let (lease_left, recover_left, pace, longest) = Default::default();
         let common = Common { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again };
         Self { common, verdict: Verdict::Leave }
@@ -266,7 +269,7 @@ struct Fields {
     recover_left: Option<Duration>,
     pace: Option<Duration>,
     longest: Option<Duration>,
-    own_id: Option<String>,
+    own_id: Option<WireId>,
     own_token: Option<u64>,
     own_ticket: Option<u64>,
     own_claim: bool,
@@ -300,7 +303,7 @@ impl Fields {
                 b"recover_left_us" => read.recover_left = Some(span(value)?),
                 b"pace_us" => read.pace = Some(span(value)?),
                 b"longest_us" => read.longest = Some(span(value)?),
-                b"holder" => read.own_id = Some(text(value)?),
+                b"holder" => read.own_id = Some(WireId::parse(&text(value)?)?),
                 b"holder_token" => read.own_token = Some(number(value)?),
                 b"holder_ticket" => read.own_ticket = Some(number(value)?),
                 b"holder_claim" => read.own_claim = true,
@@ -328,12 +331,15 @@ impl Fields {
     fn common(&mut self) -> Option<Common> {
         let own = match self.own_id.take() {
             None => None,
-            Some(id) => Some(OwnLease { id, token: self.own_token?, ticket: self.own_ticket?, claim: self.own_claim }),
+            Some(id) => {
+                let (token, ticket) = (Token::new(self.own_token?)?, Ticket::new(self.own_ticket?)?);
+                Some(OwnLease { id, token, ticket, claim: self.own_claim })
+            }
         };
         Some(Common {
-            epoch: self.epoch?,
-            stamp: self.stamp?,
-            token: self.token?,
+            epoch: Epoch::new(self.epoch?),
+            stamp: Stamp::new(self.stamp?),
+            token: Token::new(self.token?),
             waiting: self.waiting?,
             lease_left: self.lease_left?,
             recover_left: self.recover_left?,
@@ -357,11 +363,6 @@ impl Fields {
             broken: self.held_broken,
         })))
     }
-}
-
-/// What was given by the server's clock is never zero.
-fn stamp(number: Option<u64>) -> Option<u64> {
-    number.filter(|number| *number > 0)
 }
 
 fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
@@ -523,11 +524,15 @@ mod tests {
     fn every_field_of_a_reply_arrives_where_it_belongs() {
         let us = Duration::from_micros;
         let common = Reply::parse(Verb::Leave, &reply("left", every_field())).unwrap().common;
-        let own = OwnLease { id: "c.17".into(), token: 18, ticket: 34, claim: true };
+        let token = |number| Token::new(number).unwrap();
+        let ticket = |number| Ticket::new(number).unwrap();
+        let id = WireId::parse("c.17").unwrap();
+        let own = OwnLease { id, token: token(18), ticket: ticket(34), claim: true };
         let (lease_left, recover_left, pace, longest) = (us(15), us(16), us(28), us(29));
-        let (epoch, stamp, token, waiting, again) = (11, 12, 13, 14, true);
-        let own = Some(own);
-        let expected = Common { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again };
+        let (epoch, stamp, waiting, again) = (Epoch::new(11), Stamp::new(12), 14, true);
+        let (token_of_lock, own) = (Token::new(13), Some(own));
+        let expected =
+            Common { epoch, stamp, token: token_of_lock, waiting, lease_left, recover_left, pace, longest, own, again };
         assert_eq!(common, expected);
         assert_eq!(common.recovering_for(), Some(us(16)));
 
@@ -551,9 +556,9 @@ mod tests {
         let acquire = |word| verdict(Verb::Acquire, word);
         assert_eq!(
             acquire("granted"),
-            Verdict::Acquire(AcquireVerdict::Granted { token: 20, left: us(19), claim: true })
+            Verdict::Acquire(AcquireVerdict::Granted { token: token(20), left: us(19), claim: true })
         );
-        assert_eq!(acquire("queued"), Verdict::Acquire(AcquireVerdict::Queued { ticket: 21, rank: 22 }));
+        assert_eq!(acquire("queued"), Verdict::Acquire(AcquireVerdict::Queued { ticket: ticket(21), rank: 22 }));
         assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(Some(Box::new(held.clone())))));
         let alive = HeartbeatVerdict::Alive { rank: Some(22) };
         assert_eq!(verdict(Verb::Heartbeat, "alive"), Verdict::Heartbeat(alive));
@@ -633,7 +638,10 @@ mod tests {
         for number in ["-1", "x", "", "9007199254740993"] {
             assert!(with("left_us", bulk(number)).is_none(), "{number:?}");
         }
-        assert!(with("granted_token", Plain::Int(0)).is_none());
+        for (name, value) in [("granted_token", "0"), ("holder_token", "0"), ("holder_ticket", "0"), ("holder", "c17")]
+        {
+            assert!(with(name, bulk(value)).is_none(), "{name} {value}");
+        }
         assert!(with("page", Plain::List(vec![Plain::List(vec![])])).is_none());
 
         // What only a part of the replies tells may be away.

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(test)]
+use super::ids::Id;
+use super::ids::{ClientId, Secret, WireId};
 use super::keys::LockKeys;
+use super::stamps::{Epoch, Stamp, Ticket, Token};
 
 /// What the server keeps for a waiter or holder besides its options.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct About {
-    /// The scripts repeat it in messages to this waiter or holder, so nobody else can make one up.
-    pub(crate) secret: Arc<str>,
+    pub(crate) secret: Secret,
     /// For people.
     pub(crate) label: Arc<str>,
     pub(crate) owner: Arc<str>,
@@ -114,7 +117,7 @@ impl<P: FnMut(&'static str, &[u8])> Arguments<P> {
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct AcquireRequest {
     pub(crate) keys: Arc<LockKeys>,
-    pub(crate) id: String,
+    pub(crate) id: WireId,
     pub(crate) wait: bool,
     /// Grant no more than a claim.
     pub(crate) as_claim: bool,
@@ -123,17 +126,18 @@ pub(crate) struct AcquireRequest {
     pub(crate) buffer: Duration,
     pub(crate) heartbeat: Duration,
     pub(crate) about: About,
-    pub(crate) ticket: u64,
-    pub(crate) epoch: u64,
-    pub(crate) floor: u64,
+    /// None for a newcomer.
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) epoch: Option<Epoch>,
+    pub(crate) floor: Option<Stamp>,
     pub(crate) longest: Duration,
-    pub(crate) last_token: u64,
+    pub(crate) last_token: Option<Token>,
     pub(crate) pace: Duration,
 }
 
 impl AcquireRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, channel: &str, to: &mut Arguments<P>) {
-        to.text("id", &self.id);
+        to.text("id", self.id.as_str());
         to.flag("wait", self.wait);
         to.flag("as_claim", self.as_claim);
         to.span("lease_us", self.lease);
@@ -141,14 +145,14 @@ impl AcquireRequest {
         to.span("buffer_us", self.buffer);
         to.span("heartbeat_us", self.heartbeat);
         to.text("channel", channel);
-        to.text("secret", &self.about.secret);
+        to.text("secret", self.about.secret.as_str());
         to.text("label", &self.about.label);
         to.text("owner", &self.about.owner);
-        to.number("ticket", self.ticket);
-        to.number("epoch", self.epoch);
-        to.number("floor", self.floor);
+        to.number("ticket", Ticket::on_wire(self.ticket));
+        to.number("epoch", Epoch::on_wire(self.epoch));
+        to.number("floor", Stamp::on_wire(self.floor));
         to.span("longest_us", self.longest);
-        to.number("last_token", self.last_token);
+        to.number("last_token", Token::on_wire(self.last_token));
         to.span("pace_us", self.pace);
     }
 }
@@ -157,20 +161,20 @@ impl AcquireRequest {
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct HeartbeatRequest {
     pub(crate) keys: Arc<LockKeys>,
-    pub(crate) client: Arc<str>,
+    pub(crate) client: ClientId,
     pub(crate) liveness: Duration,
     pub(crate) buffer: Duration,
     pub(crate) heartbeat: Duration,
-    pub(crate) ids: Vec<String>,
+    pub(crate) ids: Vec<WireId>,
 }
 
 impl HeartbeatRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        to.text("client", &self.client);
+        to.text("client", self.client.as_str());
         to.span("liveness_us", self.liveness);
         to.span("buffer_us", self.buffer);
         to.span("heartbeat_us", self.heartbeat);
-        self.ids.iter().for_each(|id| to.text("ids...", id));
+        self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
     }
 }
 
@@ -178,29 +182,29 @@ impl HeartbeatRequest {
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct RenewRequest {
     pub(crate) keys: Arc<LockKeys>,
-    pub(crate) id: String,
-    pub(crate) token: u64,
+    pub(crate) id: WireId,
+    pub(crate) token: Token,
     pub(crate) lease: Duration,
     pub(crate) liveness: Duration,
     pub(crate) about: About,
-    pub(crate) epoch: u64,
-    pub(crate) floor: u64,
+    pub(crate) epoch: Option<Epoch>,
+    pub(crate) floor: Option<Stamp>,
     pub(crate) left: Duration,
     pub(crate) pace: Duration,
 }
 
 impl RenewRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, channel: &str, to: &mut Arguments<P>) {
-        to.text("id", &self.id);
-        to.number("token", self.token);
+        to.text("id", self.id.as_str());
+        to.number("token", self.token.get());
         to.span("lease_us", self.lease);
         to.span("liveness_us", self.liveness);
         to.text("channel", channel);
-        to.text("secret", &self.about.secret);
+        to.text("secret", self.about.secret.as_str());
         to.text("label", &self.about.label);
         to.text("owner", &self.about.owner);
-        to.number("epoch", self.epoch);
-        to.number("floor", self.floor);
+        to.number("epoch", Epoch::on_wire(self.epoch));
+        to.number("floor", Stamp::on_wire(self.floor));
         to.span("left_us", self.left);
         to.span("pace_us", self.pace);
     }
@@ -210,25 +214,26 @@ impl RenewRequest {
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct ReleaseRequest {
     pub(crate) keys: Arc<LockKeys>,
-    pub(crate) id: String,
-    pub(crate) token: u64,
+    pub(crate) id: WireId,
+    /// None if the client does not know it.
+    pub(crate) token: Option<Token>,
     pub(crate) liveness: Duration,
-    pub(crate) epoch: u64,
-    pub(crate) floor: u64,
+    pub(crate) epoch: Option<Epoch>,
+    pub(crate) floor: Option<Stamp>,
     pub(crate) longest: Duration,
-    pub(crate) last_token: u64,
+    pub(crate) last_token: Option<Token>,
     pub(crate) pace: Duration,
 }
 
 impl ReleaseRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        to.text("id", &self.id);
-        to.number("token", self.token);
+        to.text("id", self.id.as_str());
+        to.number("token", Token::on_wire(self.token));
         to.span("liveness_us", self.liveness);
-        to.number("epoch", self.epoch);
-        to.number("floor", self.floor);
+        to.number("epoch", Epoch::on_wire(self.epoch));
+        to.number("floor", Stamp::on_wire(self.floor));
         to.span("longest_us", self.longest);
-        to.number("last_token", self.last_token);
+        to.number("last_token", Token::on_wire(self.last_token));
         to.span("pace_us", self.pace);
     }
 }
@@ -237,12 +242,12 @@ impl ReleaseRequest {
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct LeaveRequest {
     pub(crate) keys: Arc<LockKeys>,
-    pub(crate) ids: Vec<String>,
+    pub(crate) ids: Vec<WireId>,
 }
 
 impl LeaveRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        self.ids.iter().for_each(|id| to.text("ids...", id));
+        self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
     }
 }
 
@@ -250,13 +255,14 @@ impl LeaveRequest {
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct InspectRequest {
     pub(crate) keys: Arc<LockKeys>,
-    pub(crate) after: u64,
+    /// None for the first page.
+    pub(crate) after: Option<Ticket>,
     pub(crate) count: u32,
 }
 
 impl InspectRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        to.number("after", self.after);
+        to.number("after", Ticket::on_wire(self.after));
         to.number("count", u64::from(self.count));
     }
 }
@@ -265,13 +271,14 @@ impl InspectRequest {
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct BreakRequest {
     pub(crate) keys: Arc<LockKeys>,
-    pub(crate) token: u64,
+    /// None ends only a recovery.
+    pub(crate) token: Option<Token>,
     pub(crate) force: bool,
 }
 
 impl BreakRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        to.number("token", self.token);
+        to.number("token", Token::on_wire(self.token));
         to.flag("force", self.force);
     }
 }
@@ -301,10 +308,14 @@ fn us(span: Duration) -> u64 {
 
 /// One of each, in the order of [`Verb`].
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 pub(super) fn every_request() -> Vec<Request> {
     let keys = Arc::new(LockKeys::new("fairlock", "n"));
-    let about = About { secret: "s".into(), label: "l".into(), owner: "o".into() };
-    let (id, second) = (String::from("c.1"), Duration::from_secs(1));
+    let about = About { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
+    let client = ClientId::new("c").unwrap();
+    let (id, second) = (WireId::new(&client, Id(1)), Duration::from_secs(1));
+    let (ticket, token) = (Ticket::new(1), Token::new(1));
+    let (epoch, floor) = (Epoch::new(1), Stamp::new(1));
     vec![
         Request::Acquire(AcquireRequest {
             keys: keys.clone(),
@@ -316,16 +327,16 @@ pub(super) fn every_request() -> Vec<Request> {
             buffer: second,
             heartbeat: second,
             about: about.clone(),
-            ticket: 1,
-            epoch: 1,
-            floor: 1,
+            ticket,
+            epoch,
+            floor,
             longest: second,
-            last_token: 1,
+            last_token: token,
             pace: second,
         }),
         Request::Heartbeat(HeartbeatRequest {
             keys: keys.clone(),
-            client: "c".into(),
+            client,
             liveness: second,
             buffer: second,
             heartbeat: second,
@@ -334,29 +345,29 @@ pub(super) fn every_request() -> Vec<Request> {
         Request::Renew(RenewRequest {
             keys: keys.clone(),
             id: id.clone(),
-            token: 1,
+            token: token.unwrap(),
             lease: second,
             liveness: second,
             about,
-            epoch: 1,
-            floor: 1,
+            epoch,
+            floor,
             left: second,
             pace: second,
         }),
         Request::Release(ReleaseRequest {
             keys: keys.clone(),
             id: id.clone(),
-            token: 1,
+            token,
             liveness: second,
-            epoch: 1,
-            floor: 1,
+            epoch,
+            floor,
             longest: second,
-            last_token: 1,
+            last_token: token,
             pace: second,
         }),
         Request::Leave(LeaveRequest { keys: keys.clone(), ids: vec![id] }),
-        Request::Inspect(InspectRequest { keys: keys.clone(), after: 0, count: 1 }),
-        Request::Break(BreakRequest { keys: keys.clone(), token: 1, force: false }),
+        Request::Inspect(InspectRequest { keys: keys.clone(), after: None, count: 1 }),
+        Request::Break(BreakRequest { keys: keys.clone(), token, force: false }),
         Request::History(HistoryRequest { keys, switch: None, count: 1 }),
     ]
 }

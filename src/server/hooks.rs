@@ -50,7 +50,7 @@ pub(crate) fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<Stri
     let mut out = Vec::new();
     for (tag, question) in (1..).zip(questions) {
         let request = |asking| Request {
-            call: crate::protocol::Request::Inspect(InspectRequest { keys: keys.clone(), after: 0, count: 10 }),
+            call: crate::protocol::Request::Inspect(InspectRequest { keys: keys.clone(), after: None, count: 10 }),
             channel: "c".into(),
             asking,
         };

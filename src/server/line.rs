@@ -102,6 +102,18 @@ pub enum Places {
     Cluster(Vec<Place>),
 }
 
+impl std::fmt::Debug for Places {
+    /// Their addresses, without users and passwords.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let list = |places: &[Place]| places.iter().map(Place::to_string).collect::<Vec<_>>().join(",");
+        match self {
+            Places::One(place) => write!(f, "{place}"),
+            Places::Sentinels { sentinels, master, .. } => write!(f, "{master} by the sentinels {}", list(sentinels)),
+            Places::Cluster(seeds) => write!(f, "cluster {}", list(seeds)),
+        }
+    }
+}
+
 impl From<Target> for Places {
     fn from(target: Target) -> Self {
         match target {

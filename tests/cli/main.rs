@@ -7,10 +7,12 @@
 mod descendants;
 mod doctor;
 mod events;
+mod examples;
 mod exporter;
 mod give_back;
 mod grants;
 mod helps;
+mod hold;
 mod hostile_texts;
 mod lease;
 mod local;
@@ -25,3 +27,4 @@ mod status;
 mod terminal;
 mod unread_output;
 mod wait_display;
+mod watch;

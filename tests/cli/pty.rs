@@ -83,6 +83,13 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
+    /// Another size of the window.
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
+        let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&self.keyboard, size).unwrap();
+        self.screen.screen_mut().set_size(rows.try_into().unwrap(), columns.try_into().unwrap());
+    }
+
     /// Stops the output as Ctrl-S does, but with effect when this returns.
     pub(crate) fn stop_output(&self) {
         rustix::termios::tcflow(&self.tty, rustix::termios::Action::OOff).unwrap();

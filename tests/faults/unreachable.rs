@@ -156,6 +156,21 @@ async fn a_network_that_is_slow_to_connect_is_given_longer() {
     keys_left(&server);
 }
 
+/// A server that accepts a connection and says nothing is given up after a second by a client that needs answers soon,
+/// also at its first attempt. Other clients give it five.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_first_connection_is_given_up_as_soon_as_the_lock_needs() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let silence = proxy.fault_times(1, Target::request("hello").command(), Act::Hold);
+    let lock = Client::connect_lazy(&proxy.url()).unwrap().lock_with("lock", often()).unwrap();
+    let guard = soon(lock.acquire().timeout(Duration::from_secs(4)).into_future()).await.unwrap();
+    assert_eq!(silence.struck(), 1);
+    silence.lift();
+    guard.release().await.unwrap();
+    keys_left(&server);
+}
+
 /// The pauses between attempts to connect are no longer than a session or a lease allows, so that a server that is
 /// reachable now and then is found in time. With a long session and a long lease they grow. A lease may be shorter than
 /// the session of its holder as a waiter.

@@ -19,6 +19,9 @@ fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Resul
 /// The numbers of the scripts.
 const MOST: u64 = 1 << 53;
 
+/// The form of an id.
+const ID: &str = "[A-Za-z0-9]{1,30}\\.[0-9]{1,20}";
+
 /// Scripts, and the words with which their replies begin.
 const WORDS: &[(&str, &str)] = &[
     ("acquire", "granted"),
@@ -46,7 +49,7 @@ fn word() -> impl Strategy<Value = (&'static str, &'static str)> {
 }
 
 fn field() -> impl Strategy<Value = &'static str> {
-    let fields = "epoch stamp token waiting lease_left_us recover_left_us holder holder_token holder_ticket again left_us granted_token \
+    let fields = "epoch stamp token waiting lease_left_us recover_left_us holder holder_token holder_ticket holder_claim again left_us granted_token \
                   ticket rank pace_us longest_us held_id held_token held_label held_owner held_us held_broken page unheard_of";
     proptest::sample::select(fields.split_whitespace().collect::<Vec<_>>())
 }
@@ -132,10 +135,10 @@ fn replies_are_read_as_they_were_meant() {
     let waiter = (any::<String>(), 0..=MOST, any::<String>(), any::<String>(), 0..=MOST, any::<bool>());
     let strategy = (
         (word(), any::<[bool; 16]>(), vec(1..=MOST, 16)),
-        (any::<String>(), any::<String>(), ".+", any::<bool>()),
+        (any::<String>(), any::<String>(), ID, any::<[bool; 2]>()),
         vec(waiter, 0..5),
     );
-    check(500, &strategy, |(((script, word), as_text, n), (label, owner, id, broken), waiters)| {
+    check(500, &strategy, |(((script, word), as_text, n), (label, owner, id, [broken, claim]), waiters)| {
         let mut items = vec![bulk(word)];
         let names = ALWAYS.into_iter().chain(["left_us", "granted_token", "ticket", "rank"]);
         for (index, name) in names.enumerate() {
@@ -147,6 +150,9 @@ fn replies_are_read_as_they_were_meant() {
         items.extend([bulk("held_id"), bulk(&id), bulk("held_token"), numeral(n[14], as_text[11])]);
         items.extend([bulk("held_label"), bulk(&label), bulk("held_owner"), bulk(&owner)]);
         items.extend([bulk("held_us"), numeral(n[15], as_text[12]), bulk("held_broken"), numeral(broken.into(), true)]);
+        if claim {
+            items.extend([bulk("holder_claim"), bulk("1")]);
+        }
         let page = waiters.iter().map(|(id, ticket, label, owner, waited, alive)| {
             let alive = numeral((*alive).into(), as_text[15]);
             Value::Array(vec![
@@ -166,7 +172,7 @@ fn replies_are_read_as_they_were_meant() {
         prop_assert!(!again);
         prop_assert_eq!(own, Some((id.clone(), [n[12], n[13]])));
         let meant = match word {
-            "granted" => vec![n[9], n[8]],
+            "granted" => vec![n[9], n[8], claim.into()],
             "queued" => vec![n[10], n[11]],
             "alive" => vec![n[11]],
             "renewed" | "told" => vec![n[8]],
@@ -195,14 +201,8 @@ fn replies_are_read_as_they_were_meant() {
 
 #[test]
 fn messages_are_read_as_they_were_meant_or_not_at_all() {
-    let strategy = (
-        any::<bool>(),
-        "[^ ]+",
-        [0..=MOST, 0..=MOST],
-        0..=MOST,
-        ("[^ ]*", ".*"),
-        vec((any::<usize>(), any::<u8>()), 1..4),
-    );
+    let strategy =
+        (any::<bool>(), ID, [1..=MOST, 1..=MOST], 0..=MOST, ("[^ ]*", ".*"), vec((any::<usize>(), any::<u8>()), 1..4));
     check(3000, &strategy, |(grant, id, [token, ticket], left, (secret, queue), changes)| {
         let kind = if grant { "grant" } else { "break" };
         let message = format!("{kind} {id} {token} {ticket} {left} {secret} {queue}");

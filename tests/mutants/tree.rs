@@ -70,6 +70,13 @@ pub(crate) const REAL: Stage = Stage {
 pub(crate) const ENCRYPTED: Stage =
     Stage { name: "with encryption", targets: &[("tls", &["the_command_line"])], twice: true };
 
+/// The same with a recorder of metrics.
+pub(crate) const OBSERVED: Stage = Stage {
+    name: "with subscriber and recorder",
+    targets: &[("observability::events", &[]), ("observability::metrics", &[])],
+    twice: true,
+};
+
 /// The same for the command line.
 pub(crate) const COMMAND: Stage = Stage {
     name: "with the command line",
@@ -79,8 +86,10 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::events", &[]),
         ("cli::doctor", &[]),
         ("cli::give_back", &[]),
+        ("cli::examples", &[]),
         ("cli::exporter", &[]),
         ("cli::grants", &[]),
+        ("cli::hold", &[]),
         ("cli::local", &[]),
         ("cli::look", &[]),
         ("cli::nested", &[]),
@@ -91,6 +100,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::terminal", &[]),
         ("cli::unread_output", &[]),
         ("cli::wait_display", &[]),
+        ("cli::watch", &[]),
     ],
     twice: true,
 };
@@ -108,7 +118,7 @@ pub(crate) const HANDLES: Stage = Stage {
 };
 
 /// The stages that only some mutants use.
-pub(crate) const SPECIAL: [&Stage; 3] = [&ENCRYPTED, &COMMAND, &HANDLES];
+pub(crate) const SPECIAL: [&Stage; 4] = [&ENCRYPTED, &OBSERVED, &COMMAND, &HANDLES];
 
 /// Longer than the patience of any test.
 const TIMEOUT: Duration = Duration::from_secs(180);
@@ -233,6 +243,7 @@ impl Tree {
             match name {
                 "lib" => cargo.arg("--lib"),
                 "tls" | "cli" => cargo.args(["--features", name, "--test", name]),
+                "observability" => cargo.args(["--features", "metrics", "--test", name]),
                 name => cargo.args(["--test", name]),
             };
         }

@@ -9,5 +9,6 @@ mod histories;
 mod imports;
 mod pages;
 mod proxy;
+mod public_docs;
 mod servers_and_children;
 mod topologies;

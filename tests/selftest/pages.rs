@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 #[test]
 fn lines_wrap_and_links_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut pages = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
-    for folder in ["docs", "lua", "tests", "benches", "fuzz"] {
+    let mut pages: Vec<_> =
+        ["README", "CHANGELOG", "CONTRIBUTING", "SECURITY"].map(|page| root.join(page).with_extension("md")).into();
+    for folder in ["docs", "lua", "tests", "benches", "fuzz", "examples", "examples/python-client"] {
         let files = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
         pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     }

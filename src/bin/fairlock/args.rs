@@ -9,7 +9,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::look::{breaking, list, status, wait};
-use crate::{connect, doctor, duration, exporter, local, run};
+use crate::run::hold;
+use crate::{connect, doctor, duration, exporter, local, run, watch};
 
 const TEMPLATE: &str = "\
 {about-with-newline}
@@ -56,6 +57,8 @@ pub(crate) struct Cli {
 pub(crate) enum Task {
     /// Wait in line for a lock, and run a command while holding it
     Run(run::Args),
+    /// Hold a lock for a script, without a command
+    Hold(hold::Args),
     /// Show which locks there are, the oldest hold first
     List(list::Args),
     /// Show who holds a lock, and who waits for it
@@ -66,6 +69,8 @@ pub(crate) enum Task {
     Break(breaking::Args),
     /// Look for what harms locks at the servers, and say what mends it
     Doctor(doctor::Args),
+    /// Watch locks, holders and queues on the whole screen
+    Watch(watch::Args),
     /// Serve metrics of locks to Prometheus
     Exporter(exporter::Args),
     /// The private server that --local uses
@@ -73,9 +78,9 @@ pub(crate) enum Task {
 }
 
 /// The subcommands whose options may come from the environment. The options of the connection always may.
-const WITH_VARIABLES: [&str; 1] = ["run"];
+const WITH_VARIABLES: [&str; 2] = ["run", "hold"];
 /// The options without a variable: they say which lock is taken, and what runs.
-const WITHOUT_VARIABLE: [&str; 4] = ["and", "shell", "help", "version"];
+const WITHOUT_VARIABLE: [&str; 5] = ["and", "shell", "fd", "help", "version"];
 /// Of two options that exclude each other, one on the command line replaces one in the environment.
 const EXCLUSIVE: [[&str; 2]; 2] = [["timeout", "no_wait"], ["redis", "local"]];
 
@@ -108,7 +113,8 @@ impl Cli {
         Self::of(std::env::args_os())
     }
 
-    fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+    /// The arguments that another process of this program was given.
+    pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut command = command_here();
         let matches = command.try_get_matches_from_mut(words)?;
         let given = matches.subcommand().map_or(&matches, |(_, matches)| matches);
@@ -123,7 +129,9 @@ impl Cli {
         if on_the_line(given, "redis") {
             cli.server.local = false;
         }
-        if let (Task::Run(run::Args { wait, .. }), true) = (&mut cli.task, on_the_line(given, "timeout")) {
+        if let (Task::Run(run::Args { wait, .. }) | Task::Hold(hold::Args { wait, .. }), true) =
+            (&mut cli.task, on_the_line(given, "timeout"))
+        {
             wait.no_wait = false;
         }
         Ok(cli)

@@ -1,9 +1,11 @@
 //! How fairlock ends: its exit codes, its failures, and the one function that writes messages.
 
 use std::fmt::Display;
+use std::process::ExitCode;
 
 use nix::sys::signal::Signal;
 
+use crate::process::signals;
 use crate::text::printable;
 use crate::{stderr, tips};
 
@@ -73,6 +75,20 @@ impl Failure {
     /// A failure of fairlock itself, with what was being done when it happened.
     pub(crate) fn because(doing: &str, error: impl Display) -> Self {
         Self::own(format!("{doing}: {error}"))
+    }
+}
+
+/// Ends the process with the result of its task.
+pub(crate) fn with(result: Result<u8, Failure>) -> ExitCode {
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            failure.say();
+            if let Some(signal) = failure.signal.filter(|signal| signals::is_typed(*signal)) {
+                signals::die_by(signal);
+            }
+            ExitCode::from(failure.code)
+        }
     }
 }
 

@@ -29,13 +29,13 @@ mod survey;
 mod text;
 mod tips;
 mod warnings;
+mod watch;
 
 use std::process::ExitCode;
 
 use args::{Cli, Task};
-use exit::{Failure, OWN_FAILURE};
+use exit::OWN_FAILURE;
 use look::{breaking, list, status, wait};
-use process::signals;
 use shim::stage;
 
 fn main() -> ExitCode {
@@ -51,6 +51,7 @@ fn become_what_is_asked_for() -> ExitCode {
         match word.to_str() {
             Some(shim::protocol::SHIM_WORD) => return shim::main(words),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
+            Some(run::hold::WORD) => return run::hold::main(words),
             Some(local::server::WORD) => return local::server::main(words),
             _ => {}
         }
@@ -73,23 +74,15 @@ fn become_what_is_asked_for() -> ExitCode {
     }
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
+        Task::Hold(args) => run::hold::hold(&cli.server, &args),
         Task::List(args) => list::list(&cli.server, &args),
         Task::Status(args) => status::status(&cli.server, &args),
         Task::Wait(args) => wait::wait(&cli.server, &args),
         Task::Break(args) => breaking::break_lease(&cli.server, &args),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Watch(args) => watch::watch(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
     };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            failure.say();
-            let Failure { code, signal, .. } = failure;
-            if let Some(signal) = signal.filter(|signal| signals::is_typed(*signal)) {
-                signals::die_by(signal);
-            }
-            ExitCode::from(code)
-        }
-    }
+    exit::with(result)
 }

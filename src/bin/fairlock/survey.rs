@@ -42,6 +42,15 @@ impl Survey {
         seen
     }
 
+    /// One of them with more waiters. None if it has moved or was never seen.
+    pub(crate) fn look_at(&mut self, name: &str, waiters: u32) -> Result<Option<Seen>, LookError> {
+        let name = [name.to_owned()];
+        let Some((line, _)) = self.servers.iter_mut().find(|(_, names)| names.contains(&name[0])) else {
+            return Ok(None);
+        };
+        Ok(line.look(&self.prefix, &name, waiters, PATIENCE)?.pop().and_then(Result::ok))
+    }
+
     fn look_once(&mut self, waiters: u32) -> Result<BTreeMap<String, Seen>, LookError> {
         let is_old = self.found.is_none_or(|found| found.elapsed() >= self.find_every);
         if self.servers.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tracing::field::{Field, Visit};
@@ -14,6 +15,13 @@ use crate::run::progress;
 pub(crate) fn show() {
     // An error means that there is a subscriber already, but this program makes no other.
     let _ = tracing::subscriber::set_global_default(Warnings::default());
+}
+
+static HUSHED: AtomicBool = AtomicBool::new(false);
+
+/// Shows none from now on: for what draws on the whole screen.
+pub(crate) fn hush() {
+    HUSHED.store(true, Ordering::Relaxed);
 }
 
 #[derive(Default)]
@@ -29,6 +37,9 @@ impl Subscriber for Warnings {
     }
 
     fn event(&self, event: &Event<'_>) {
+        if HUSHED.load(Ordering::Relaxed) {
+            return;
+        }
         let mut message = Message::default();
         event.record(&mut message);
         let is_new = self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(message.0.clone());
@@ -38,7 +49,7 @@ impl Subscriber for Warnings {
         }
     }
 
-    // The library has no spans.
+    // The spans of the library are below the level of warnings.
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
         span::Id::from_u64(1)
     }

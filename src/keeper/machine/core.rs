@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::api::{Effect, Id, Outcome, QuestionId, RequestId};
+use super::api::{Effect, Outcome, QuestionId, RequestId};
 use super::{ANSWER_TIMEOUT, Timer, What};
 use crate::clock::Time;
 use crate::error::{Fault, brief};
 use crate::keeper::timers::Timers;
-use crate::protocol::{LockKeys, Request, wire_id};
+use crate::protocol::{ClientId, Id, LockKeys, Request, WireId};
 
 /// A request in flight.
 #[derive(Debug, Clone, Hash)]
@@ -21,13 +21,13 @@ pub(in crate::keeper) struct Sent {
 
 #[derive(Debug, Clone)]
 pub(in crate::keeper) struct Core {
-    pub(in crate::keeper) client: Arc<str>,
+    pub(in crate::keeper) client: ClientId,
     pub(in crate::keeper) random: fastrand::Rng,
     pub(in crate::keeper) connected: bool,
     /// Whether late requests of an old connection are ruled out.
     pub(in crate::keeper) can_kill: bool,
     pub(in crate::keeper) requests: BTreeMap<RequestId, Sent>,
-    pub(in crate::keeper) next_request: RequestId,
+    pub(in crate::keeper) last_request: RequestId,
     pub(in crate::keeper) timers: Timers<Timer>,
     pub(in crate::keeper) effects: Vec<Effect>,
     /// The lock of each waiter, lease and pending release.
@@ -39,8 +39,8 @@ pub(in crate::keeper) struct Core {
     pub(in crate::keeper) cause: Option<Arc<str>>,
     /// Consecutive refusals, which set the pace of asking again.
     pub(in crate::keeper) refusals: u32,
-    /// How long the server may be silent while a request is unanswered.
-    pub(in crate::keeper) patience: Duration,
+    /// How soon the locks need the server's answers.
+    pub(in crate::keeper) needed: Duration,
     /// The server's silence was noticed.
     pub(in crate::keeper) suspects: bool,
     /// Connections given up since the last answer: a slow network must not count as a silent server for ever.
@@ -48,14 +48,14 @@ pub(in crate::keeper) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(client: Arc<str>, seed: u64) -> Self {
+    pub(super) fn new(client: ClientId, seed: u64) -> Self {
         Self {
             client,
             random: fastrand::Rng::with_seed(seed),
             connected: false,
             can_kill: true,
             requests: BTreeMap::new(),
-            next_request: 0,
+            last_request: RequestId(0),
             timers: Timers::new(),
             effects: Vec::new(),
             locks_of: BTreeMap::new(),
@@ -63,14 +63,14 @@ impl Core {
             to_leave: Vec::new(),
             cause: None,
             refusals: 0,
-            patience: ANSWER_TIMEOUT,
+            needed: ANSWER_TIMEOUT,
             suspects: false,
             given_up: 0,
         }
     }
 
-    pub(super) fn wire_id(&self, id: Id) -> String {
-        wire_id(&self.client, id)
+    pub(super) fn wire_id(&self, id: Id) -> WireId {
+        WireId::new(&self.client, id)
     }
 
     pub(super) fn send(&mut self, now: Time, what: What, call: Request) -> RequestId {
@@ -81,8 +81,8 @@ impl Core {
 
     /// From now on an answer is expected.
     pub(super) fn register(&mut self, now: Time, what: What, keys: Arc<LockKeys>) -> RequestId {
-        self.next_request += 1;
-        let request = self.next_request;
+        self.last_request.0 += 1;
+        let request = self.last_request;
         if self.requests.is_empty() {
             self.timers.set(Timer::Stall, now + self.patience());
         }
@@ -93,7 +93,7 @@ impl Core {
     /// The server has sent something.
     pub(super) fn heard(&mut self, now: Time) {
         self.suspects = false;
-        self.given_up = 0;
+        self.set_patience(self.needed, 0);
         if self.requests.is_empty() {
             self.timers.clear(&Timer::Stall);
         } else {
@@ -104,15 +104,30 @@ impl Core {
     /// How long the server may be silent while a request is unanswered: longer after each connection that was given up
     /// in vain.
     pub(super) fn patience(&self) -> Duration {
-        (self.patience * (1 << self.given_up)).min(ANSWER_TIMEOUT)
+        (self.needed * (1 << self.given_up)).min(ANSWER_TIMEOUT)
+    }
+
+    /// Routes connect as patiently as the machine waits, so they hear of every change.
+    fn set_patience(&mut self, needed: Duration, given_up: u32) {
+        let before = self.patience();
+        (self.needed, self.given_up) = (needed, given_up);
+        let patience = self.patience();
+        if patience != before {
+            self.effects.push(Effect::Patience(patience));
+        }
+    }
+
+    /// A connection was given up.
+    pub(super) fn gave_up(&mut self) {
+        // At the longest patience, more would not make it longer.
+        let more = u32::from(self.patience() < ANSWER_TIMEOUT);
+        self.set_patience(self.needed, self.given_up + more);
     }
 
     /// A lock needs the server's answers this quickly.
     pub(super) fn expect_within(&mut self, span: Duration) {
-        if self.members == 0 {
-            self.patience = ANSWER_TIMEOUT;
-        }
-        self.patience = self.patience.min(span.max(Duration::from_millis(100)));
+        let needed = if self.members == 0 { ANSWER_TIMEOUT } else { self.needed };
+        self.set_patience(needed.min(span.max(Duration::from_millis(100))), self.given_up);
     }
 
     /// The error for a caller that waited too long for an answer or a connection.
@@ -133,7 +148,7 @@ impl Core {
 
     /// A pause that outlasts a session or a lease loses it, although the server was ready in between.
     pub(super) fn in_time(&self, now: Time, again: Time) -> Time {
-        again.min(now + self.patience / 4)
+        again.min(now + self.needed / 4)
     }
 
     /// The error for a question that has timed out.

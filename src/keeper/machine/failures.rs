@@ -13,7 +13,7 @@ impl Machine {
     pub(super) fn on_denied(&mut self, now: Time, error: &ConnectError) {
         let fault = Fault::Connect(error.clone());
         self.at_each_lock(|lock, core| {
-            let hears = |id: &Id| lock.waiters[id].ticket == 0 || !error.keeps_places();
+            let hears = |id: &Id| lock.waiters[id].ticket.is_none() || !error.keeps_places();
             let waiters: Vec<Id> = lock.waiters.keys().copied().filter(hears).collect();
             waiters.into_iter().for_each(|id| lock.refuse(core, now, id, Refusal::Fault(fault.clone())));
         });
@@ -73,7 +73,7 @@ impl Machine {
         match what {
             What::Acquire(id) => {
                 let waiter = self.locks.get(name).and_then(|lock| lock.waiters.get(id));
-                waiter.is_none_or(|waiter| waiter.ticket == 0)
+                waiter.is_none_or(|waiter| waiter.ticket.is_none())
             }
             What::Position(..) | What::Question(_) => true,
             _ => false,

@@ -11,20 +11,20 @@ use super::{Id, Refusal, RequestId, What};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
-use crate::protocol::{Common, OwnLease, Push, RenewRequest, RenewVerdict, Request};
+use crate::protocol::{Common, OwnLease, Push, RenewRequest, RenewVerdict, Request, Ticket, Token};
 use crate::term::Term;
 
 /// A lease that the server has granted to a waiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::keeper) struct Grant {
-    pub(super) token: u64,
+    pub(super) token: Token,
     pub(super) term: Term,
     /// It is shorter than what the waiter asked for, until it is confirmed.
     pub(super) claim: bool,
 }
 
 impl Grant {
-    pub(super) fn replied(token: u64, sent: Time, left: Duration, claim: bool) -> Self {
+    pub(super) fn replied(token: Token, sent: Time, left: Duration, claim: bool) -> Self {
         Self { token, term: Term { sent, span: left }, claim }
     }
 
@@ -45,13 +45,13 @@ impl LockState {
             // The client cannot tell whether it is real: it is released once.
             return self.give_back(core, now, id, Kind::LeaveBestEffort, None, now);
         };
-        if *waiter.about.secret != *push.secret {
+        if waiter.about.secret != push.secret {
             return;
         }
         let most = waiter.spec.liveness.min(waiter.spec.lease);
         self.granted_from(core, id, push.ticket);
         match self.answered {
-            Some((sent, liveness)) if token > self.last_token => {
+            Some((sent, liveness)) if Some(token) > self.last_token => {
                 let term = Term { sent, span: liveness.min(most) };
                 self.granted(core, now, id, Grant { token, term, claim: true });
             }
@@ -75,13 +75,13 @@ impl LockState {
             self.granted_from(core, id, own.ticket);
             return self.granted(core, now, id, Grant::replied(own.token, sent, left, own.claim));
         }
-        let kind = Kind::Release { token: own.token, epoch: 0, liveness: Duration::ZERO };
+        let kind = Kind::Release { token: Some(own.token), epoch: None, liveness: Duration::ZERO };
         self.give_back(core, now, id, kind, None, now + left);
     }
 
     /// The place from which it was granted, which the client may not have heard of before.
-    fn granted_from(&mut self, core: &mut Core, id: Id, ticket: u64) {
-        if self.waiters.get(&id).is_some_and(|waiter| waiter.ticket == 0) {
+    fn granted_from(&mut self, core: &mut Core, id: Id, ticket: Ticket) {
+        if self.waiters.get(&id).is_some_and(|waiter| waiter.ticket.is_none()) {
             self.has_ticket(core, id, ticket);
         }
     }
@@ -110,7 +110,7 @@ impl LockState {
         }
     }
 
-    pub(super) fn confirm(&mut self, core: &mut Core, now: Time, id: Id, token: u64) {
+    pub(super) fn confirm(&mut self, core: &mut Core, now: Time, id: Id, token: Token) {
         let Some(waiter) = self.waiters.get_mut(&id) else { return };
         let under_way = match waiter.phase {
             Phase::Confirming { token } => Some(token),

@@ -12,7 +12,7 @@ use super::{ANSWER_TIMEOUT, Effect, Id, Outcome, QuestionId, Release, Renewal, R
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::Spec;
-use crate::protocol::{About, Common, Push, RenewRequest, RenewVerdict, Request};
+use crate::protocol::{About, Common, Epoch, Push, RenewRequest, RenewVerdict, Request, Token};
 use crate::term::{Term, span_until};
 
 /// How soon after a grant by hand-off its holder asks for the whole lease.
@@ -22,8 +22,8 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 pub(in crate::keeper) struct Lease {
     pub(super) spec: Arc<Spec>,
     about: About,
-    pub(in crate::keeper) token: u64,
-    pub(super) epoch: u64,
+    pub(in crate::keeper) token: Token,
+    pub(super) epoch: Option<Epoch>,
     granted: Time,
     /// The interval of its automatic renewals; None while they are switched off.
     renew_every: Option<Duration>,
@@ -64,7 +64,7 @@ impl LockState {
         let Grant { token, term, claim } = grant;
         let deadline = term.deadline();
         let Waiter { spec, about, ticket, epoch, .. } = waiter;
-        let ticket = if ticket == 0 { token } else { ticket };
+        let ticket = ticket.unwrap_or(token.as_ticket());
         core.expect_within(spec.lease / 3);
         core.timers.set(Timer::Taken(id), now + spec.lease);
         core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
@@ -184,7 +184,7 @@ impl LockState {
         let deadline = term.deadline();
         if deadline > lease.deadline() {
             lease.term = term;
-            core.effects.push(Effect::Prolonged { id, deadline });
+            core.effects.push(Effect::Prolonged { id, deadline, every: lease.renew_every });
         }
         let deadline = lease.deadline();
         let (questions, open) =
@@ -247,7 +247,7 @@ impl LockState {
     /// An operator broke a lease. A user with the right to publish can claim that; only the scripts know the secret.
     pub(super) fn on_break_pushed(&mut self, core: &mut Core, now: Time, id: Id, push: &Push) {
         let Some(lease) = self.leases.get(&id) else { return };
-        if lease.token == push.token && *lease.about.secret == *push.secret {
+        if lease.token == push.token && lease.about.secret == push.secret {
             self.lose(core, now, id, LostReason::Broken);
         }
     }
@@ -263,9 +263,13 @@ impl LockState {
         core.timers.clear(&Timer::Renew(id));
         core.timers.clear(&Timer::Notice(id));
         answer_renewals(core, id, questions, &Renewal::Lost(reason.clone()));
-        let over = reason == LostReason::Ended;
-        core.effects.push(Effect::Lost { id, reason });
-        if over || deadline <= now {
+        // What has ended, or is released at once, leaves its holder no time.
+        let deadline = match reason {
+            LostReason::Ended | LostReason::Closed => now,
+            _ => deadline,
+        };
+        core.effects.push(Effect::Lost { id, reason, deadline });
+        if deadline <= now {
             self.release(core, now, id, None);
         } else {
             core.timers.set(Timer::Deadline(id), deadline);
@@ -290,7 +294,7 @@ impl LockState {
         if question.is_some() {
             core.timers.set(Timer::AnswerBy(id), deadline.max(now));
         }
-        let kind = Kind::Release { token: lease.token, epoch: lease.epoch, liveness: lease.spec.liveness };
+        let kind = Kind::Release { token: Some(lease.token), epoch: lease.epoch, liveness: lease.spec.liveness };
         self.give_back(core, now, id, kind, question, deadline);
     }
 }

@@ -11,7 +11,7 @@ use super::waiter::{Phase, Waiter};
 use super::{GRACE, Id, Refusal, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::{Fault, LostReason};
-use crate::protocol::{Common, HeartbeatRequest, HeartbeatVerdict, LockKeys, Request};
+use crate::protocol::{Common, Epoch, HeartbeatRequest, HeartbeatVerdict, LockKeys, Request, Stamp, Ticket, Token};
 
 /// How many waiters a heartbeat names.
 const NAMED: usize = 16;
@@ -31,18 +31,18 @@ pub(in crate::keeper) struct LockState {
     pub(in crate::keeper) leases: BTreeMap<Id, Lease>,
     pub(in crate::keeper) releases: BTreeMap<Id, PendingRelease>,
     /// The waiters with known tickets, in the order of these.
-    pub(super) order: BTreeSet<(u64, Id)>,
+    pub(super) order: BTreeSet<(Ticket, Id)>,
     /// The waiters among them that must re-enter.
-    reentry: BTreeSet<(u64, Id)>,
+    reentry: BTreeSet<(Ticket, Id)>,
     /// The waiters whose return is under way.
     pub(in crate::keeper) reentering: BTreeSet<Id>,
     pub(super) liveness: Duration,
     pub(super) buffer: Duration,
-    pub(super) epoch: u64,
+    pub(super) epoch: Option<Epoch>,
     /// The highest stamp seen.
-    pub(super) floor: u64,
+    pub(super) floor: Option<Stamp>,
     /// The highest token that an answer named.
-    pub(super) last_token: u64,
+    pub(super) last_token: Option<Token>,
     lease_until: Time,
     recover_until: Time,
     /// The longest heartbeat interval among the waiters that a reply named.
@@ -69,9 +69,9 @@ impl LockState {
             reentering: BTreeSet::new(),
             liveness: Duration::ZERO,
             buffer: Duration::ZERO,
-            epoch: 0,
-            floor: 0,
-            last_token: 0,
+            epoch: None,
+            floor: None,
+            last_token: None,
             lease_until: Time(0),
             recover_until: Time(0),
             pace: Duration::ZERO,
@@ -107,7 +107,7 @@ impl LockState {
         self.lease_until = now + common.lease_left;
         self.recover_until = now + common.recover_left;
         let before = std::mem::replace(&mut self.epoch, common.epoch);
-        before != 0 && before != common.epoch
+        before.is_some() && before != common.epoch
     }
 
     pub(super) fn kept_alive(&mut self, sent: Time) {
@@ -162,7 +162,7 @@ impl LockState {
         self.heartbeat = None;
         // A server that is silent for longer is given up, so a longer time means that this process was stopped. The
         // lock clock follows if scripts are no more than two intervals apart.
-        let took = now.since(sent).min(core.patience + GRACE).as_secs_f64();
+        let took = now.since(sent).min(core.needed + GRACE).as_secs_f64();
         self.slow = (took / (self.liveness * 2 / 3).as_secs_f64()).ceil().max(1.0) as u32;
         match verdict {
             HeartbeatVerdict::Unknown => {

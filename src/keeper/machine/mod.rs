@@ -19,9 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::api::{
-    Command, Effect, Event, Id, Outcome, Page, QuestionId, Refusal, Release, Renewal, RequestId,
-};
+pub(crate) use self::api::{Command, Effect, Event, Outcome, Page, QuestionId, Refusal, Release, Renewal, RequestId};
 pub(in crate::keeper) use self::core::{Core, Sent};
 use self::lock::LockState;
 use self::questions::Pending;
@@ -29,7 +27,8 @@ use self::waiter::Asked;
 pub(crate) use self::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{Fault, LostReason, brief};
-use crate::protocol::{AcquireVerdict, Failure, LockKeys, Push, PushKind, Reply, Verdict, is_of};
+pub(crate) use crate::protocol::Id;
+use crate::protocol::{AcquireVerdict, ClientId, Failure, LockKeys, Push, PushKind, Reply, Verdict};
 
 /// How long a caller without a timeout waits for an answer of the server.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -90,7 +89,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(client: Arc<str>, prefix: Arc<str>, seed: u64) -> Self {
+    pub(crate) fn new(client: ClientId, prefix: Arc<str>, seed: u64) -> Self {
         Self {
             core: Core::new(client, seed),
             prefix,
@@ -109,11 +108,6 @@ impl Machine {
     /// Until when pending releases are worth repeating.
     pub(crate) fn gives_back_until(&self) -> Option<Time> {
         self.locks.values().flat_map(|lock| lock.releases.values()).map(|pending| pending.until).max()
-    }
-
-    /// How long the server may be silent while something is asked of it.
-    pub(crate) fn patience(&self) -> Duration {
-        self.core.patience()
     }
 
     /// What keeps this client from the server's answers, as far as it is known.
@@ -328,7 +322,7 @@ impl Machine {
         }
         let (lock, core) = self.lock(&keys);
         if let Some(own) = &common.own
-            && let Some(id) = is_of(&core.client, &own.id)
+            && let Some(id) = own.id.number_at(&core.client)
             && core.locks_of.get(&id).is_none_or(|name| *name == keys.name)
         {
             lock.on_named(core, now, at, id, own, common.lease_left);
@@ -348,7 +342,7 @@ impl Machine {
     }
 
     fn on_push(&mut self, now: Time, push: &Push) {
-        let Some(id) = is_of(&self.core.client, &push.id) else { return };
+        let Some(id) = push.id.number_at(&self.core.client) else { return };
         let Some(keys) = LockKeys::of_lock(&self.prefix, &push.lock) else { return };
         if self.core.locks_of.get(&id).is_some_and(|name| *name != keys.name) {
             return;
@@ -396,8 +390,7 @@ impl Machine {
             Timer::Stall => {
                 let patience = self.core.patience();
                 self.on_disconnected(format!("the server has not answered for {}", brief(&patience)).into());
-                // More would not make it longer.
-                self.core.given_up += u32::from(patience < ANSWER_TIMEOUT);
+                self.core.gave_up();
                 self.core.effects.push(Effect::Reconnect);
             }
             Timer::Close => self.end_closing(),
@@ -408,6 +401,10 @@ impl Machine {
 /// For tests.
 #[cfg(test)]
 impl Machine {
+    pub(super) fn patience(&self) -> Duration {
+        self.core.patience()
+    }
+
     pub(super) fn lease(&self, id: Id) -> Option<&lease::Lease> {
         self.locks.values().find_map(|lock| lock.leases.get(&id))
     }

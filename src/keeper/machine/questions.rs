@@ -8,15 +8,15 @@ use crate::error::Fault;
 use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::protocol::{
-    BreakRequest, BreakVerdict, Common, HistoryRequest, InspectRequest, Inspected, LockKeys, Request,
+    BreakRequest, BreakVerdict, Common, HistoryRequest, InspectRequest, Inspected, LockKeys, Request, Ticket, Token,
 };
 
 /// A question without an answer.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::keeper) enum Pending {
     Position(Id),
-    Inspect { keys: Arc<LockKeys>, after: u64, count: u32 },
-    Break { keys: Arc<LockKeys>, token: u64, force: bool },
+    Inspect { keys: Arc<LockKeys>, after: Option<Ticket>, count: u32 },
+    Break { keys: Arc<LockKeys>, token: Option<Token>, force: bool },
     History { keys: Arc<LockKeys>, switch: Option<bool>, count: u32 },
 }
 

@@ -7,7 +7,7 @@ use super::lock::LockState;
 use super::{Id, Outcome, QuestionId, Release, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::LostReason;
-use crate::protocol::{Common, LeaveRequest, ReleaseRequest, ReleaseVerdict, Request};
+use crate::protocol::{Common, Epoch, LeaveRequest, ReleaseRequest, ReleaseVerdict, Request, Token};
 
 #[derive(Debug, Clone, Hash)]
 pub(in crate::keeper) struct PendingRelease {
@@ -26,10 +26,10 @@ pub(super) enum Kind {
     /// All requests were refused, so there should be nothing to release. A server that goes on refusing must not make
     /// the list of these longer and longer.
     LeaveBestEffort,
-    /// The lease of this token (0 if it is not known), which was last confirmed under this epoch.
+    /// The lease of this token, if it is known, which was last confirmed under this epoch.
     Release {
-        token: u64,
-        epoch: u64,
+        token: Option<Token>,
+        epoch: Option<Epoch>,
         liveness: Duration,
     },
 }
@@ -58,8 +58,8 @@ impl LockState {
     /// Some request must go on where a script stopped: a release of an id that nobody has.
     pub(super) fn go_on(&mut self, core: &mut Core, now: Time, common: &Common) {
         if common.again {
-            let nobody = Id::MAX - core.next_request;
-            let kind = Kind::Release { token: 0, epoch: 0, liveness: Duration::ZERO };
+            let nobody = Id::of_no_acquire(core.last_request.0);
+            let kind = Kind::Release { token: None, epoch: None, liveness: Duration::ZERO };
             self.give_back(core, now, nobody, kind, None, now);
         }
     }

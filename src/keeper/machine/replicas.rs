@@ -22,7 +22,7 @@ pub(super) fn replicate(core: &mut Core, now: Time, id: Id, spec: &Spec) -> Requ
     const LONGEST: Duration = Duration::from_millis(500);
     // Other locks may share the question and need answers sooner, and it must not look like the silence of a server
     // that hangs.
-    let within = (spec.lease / 6).min(core.patience / 4).min(LONGEST);
+    let within = (spec.lease / 6).min(core.needed / 4).min(LONGEST);
     let request = core.register(now, What::Replicate(id), spec.keys.clone());
     core.effects.push(Effect::Replicate { request, keys: spec.keys.clone(), replicas: spec.replicas, within });
     request
@@ -51,9 +51,9 @@ impl LockState {
         if matches!(waiter.phase, Phase::Securing { .. }) || !core.connected {
             return;
         }
-        let ticket = waiter.ticket;
-        // If it was never in the queue: should the lease run out meanwhile, this is its place there.
-        self.has_ticket(core, id, if ticket == 0 { grant.token } else { ticket });
+        // A waiter that was never in the queue needs a place there, should the lease expire meanwhile.
+        let ticket = waiter.ticket.unwrap_or(grant.token.as_ticket());
+        self.has_ticket(core, id, ticket);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(replicate(core, now, id, &waiter.spec));
             waiter.phase = Phase::Securing { grant };

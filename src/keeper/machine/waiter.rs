@@ -22,7 +22,7 @@ use super::{ANSWER_TIMEOUT, Effect, Id, Refusal, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
-use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Request};
+use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Ticket, Token};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
@@ -39,7 +39,7 @@ pub(crate) enum Mode {
 pub(in crate::keeper) enum Phase {
     Asking,
     Queued,
-    Confirming { token: u64 },
+    Confirming { token: Token },
     Securing { grant: Grant },
 }
 
@@ -64,10 +64,10 @@ pub(in crate::keeper) struct Waiter {
     pub(super) phase: Phase,
     /// Its request in flight.
     pub(super) request: Option<RequestId>,
-    /// Zero until the server has given one.
-    pub(super) ticket: u64,
+    /// None until the server has given one.
+    pub(super) ticket: Option<Ticket>,
     /// The epoch under which the server last confirmed the ticket.
-    pub(super) epoch: u64,
+    pub(super) epoch: Option<Epoch>,
     pub(super) rank: Option<u64>,
     /// Whether its caller knows the ticket.
     announced: bool,
@@ -120,8 +120,8 @@ impl LockState {
             timeout,
             phase: Phase::Asking,
             request: None,
-            ticket: 0,
-            epoch: 0,
+            ticket: None,
+            epoch: None,
             rank: None,
             announced: false,
             trace: Trace::None,
@@ -150,7 +150,7 @@ impl LockState {
             ticket: waiter.ticket,
             // A newcomer names the epoch that its client knows: a server that lost the places of the client's waiters
             // must not take it for a stranger.
-            epoch: if waiter.ticket == 0 { self.epoch } else { waiter.epoch },
+            epoch: if waiter.ticket.is_none() { self.epoch } else { waiter.epoch },
             floor: self.floor,
             // A lease may have been granted or renewed since the last answer.
             longest: self.longest,
@@ -227,10 +227,10 @@ impl LockState {
             AcquireVerdict::Granted { token, left, claim } => {
                 waiter.epoch = common.epoch;
                 if let Some(own) = &common.own
-                    && waiter.ticket == 0
+                    && waiter.ticket.is_none()
                     && waiter.mode != Mode::Try
                 {
-                    waiter.ticket = own.ticket;
+                    waiter.ticket = Some(own.ticket);
                 }
                 self.granted(core, now, id, Grant::replied(token, sent, left, claim));
             }
@@ -254,32 +254,33 @@ impl LockState {
             }
             AcquireVerdict::Disbelieved => {
                 // It starts anew.
-                let ticket = std::mem::replace(&mut waiter.ticket, 0);
-                waiter.epoch = 0;
+                let ticket = waiter.ticket.take();
+                waiter.epoch = None;
                 waiter.phase = Phase::Asking;
-                self.order.remove(&(ticket, id));
-                (self.floor, self.last_token) = (0, 0);
+                self.leave_order(ticket, id);
+                (self.floor, self.last_token) = (None, None);
                 self.resume(core, now, id);
             }
         }
         self.reenter(core, now);
     }
 
-    fn on_queued(&mut self, core: &mut Core, id: Id, epoch: u64, ticket: u64, rank: u64) {
+    fn on_queued(&mut self, core: &mut Core, id: Id, epoch: Option<Epoch>, ticket: Ticket, rank: u64) {
         let Some(waiter) = self.waiters.get_mut(&id) else { return };
         waiter.epoch = epoch;
         waiter.rank = Some(rank);
-        self.order.remove(&(waiter.ticket, id));
+        let before = waiter.ticket;
+        self.leave_order(before, id);
         self.order.insert((ticket, id));
         self.has_ticket(core, id, ticket);
     }
 
     /// The server has given a waiter its place.
-    pub(super) fn has_ticket(&mut self, core: &mut Core, id: Id, ticket: u64) {
+    pub(super) fn has_ticket(&mut self, core: &mut Core, id: Id, ticket: Ticket) {
         let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.mode != Mode::Try) else { return };
-        waiter.ticket = ticket;
+        waiter.ticket = Some(ticket);
         if !std::mem::replace(&mut waiter.announced, true) {
-            core.effects.push(Effect::Queued { id, ticket });
+            core.effects.push(Effect::Queued { id, ticket, rank: waiter.rank });
         }
     }
 
@@ -316,6 +317,12 @@ impl LockState {
         }
     }
 
+    fn leave_order(&mut self, ticket: Option<Ticket>, id: Id) {
+        if let Some(ticket) = ticket {
+            self.order.remove(&(ticket, id));
+        }
+    }
+
     /// Takes a waiter out of all places.
     pub(super) fn remove_waiter(&mut self, core: &mut Core, id: Id) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id)?;
@@ -323,7 +330,7 @@ impl LockState {
         core.members -= 1;
         core.timers.clear(&Timer::Timeout(id));
         core.timers.clear(&Timer::Acquire(id));
-        self.order.remove(&(waiter.ticket, id));
+        self.leave_order(waiter.ticket, id);
         self.reentering.remove(&id);
         if self.order.is_empty() {
             core.timers.clear(&Timer::Heartbeat(self.name().clone()));

@@ -42,10 +42,11 @@ use self::replicas::Question;
 use self::search::Search;
 use self::slots::Route;
 use super::machine::{self, RequestId};
+use super::observe::Note;
 use super::timers::Timers;
 use crate::clock::Time;
 use crate::error::ConnectError;
-use crate::protocol::{Failure, LockKeys, Push, Request};
+use crate::protocol::{ClientId, Failure, LockKeys, Push, Request};
 use crate::server::{Node, Previous, Reply, Slot, SlotMap, slot_of};
 
 /// The minimum time for connecting: a lost packet must not outlast a short lease, nor a slow network fail.
@@ -93,11 +94,10 @@ pub(crate) enum Found {
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(crate) enum Event {
-    /// A caller uses a lock of this slot, which needs answers this quickly.
+    /// A caller uses this lock of the slot.
     Want {
         slot: Slot,
         name: Arc<str>,
-        patience: Duration,
     },
     /// The machine of the slot needs answers this quickly from now on.
     Patience {
@@ -229,11 +229,7 @@ pub(crate) enum Effect {
     },
     /// The outcome of the first attempt to connect.
     First(Result<(), ConnectError>),
-    /// A message for people.
-    Note {
-        warning: bool,
-        text: String,
-    },
+    Note(Note),
 }
 
 /// A server: the only one, or a node of a cluster.
@@ -279,10 +275,12 @@ enum Timer {
 #[derive(Debug, Clone)]
 pub(crate) struct Routes {
     shape: Shape,
-    client: Arc<str>,
+    client: ClientId,
     prefix: Arc<str>,
     random: fastrand::Rng,
     routes: BTreeMap<Slot, Route>,
+    /// How soon the locks of each slot need an answer.
+    patience: BTreeMap<Slot, Duration>,
     /// The slots of each channel. There may be thousands, and a message about one does not concern the others.
     slots: BTreeMap<Arc<str>, Slot>,
     links: BTreeMap<Peer, Link>,
@@ -300,13 +298,14 @@ pub(crate) struct Routes {
 
 impl Routes {
     /// `first`: a caller awaits the outcome of the first attempt to connect, which starts at once.
-    pub(crate) fn new(now: Time, shape: Shape, client: Arc<str>, prefix: Arc<str>, seed: u64, first: bool) -> Self {
+    pub(crate) fn new(now: Time, shape: Shape, client: ClientId, prefix: Arc<str>, seed: u64, first: bool) -> Self {
         let mut routes = Self {
             shape,
             client,
             prefix,
             random: fastrand::Rng::with_seed(seed),
             routes: BTreeMap::new(),
+            patience: BTreeMap::new(),
             slots: BTreeMap::new(),
             links: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -347,7 +346,7 @@ impl Routes {
     /// connection that is ready is not late because this process was stopped.
     pub(crate) fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Want { slot, name, patience } => self.want(now, slot, &name, patience),
+            Event::Want { slot, name } => self.want(now, slot, &name),
             Event::Patience { slot, patience } => self.set_patience(now, slot, patience),
             Event::Send { slot, request, call } => self.send(slot, request, call),
             Event::Replicate { slot, request, keys, replicas, within } => {
@@ -397,8 +396,8 @@ impl Routes {
         self.effects.push(Effect::Tell { slot, event });
     }
 
-    fn note(&mut self, warning: bool, text: String) {
-        self.effects.push(Effect::Note { warning, text });
+    fn note(&mut self, note: Note) {
+        self.effects.push(Effect::Note(note));
     }
 
     /// At once, then after 10 ms, doubled up to 640 ms, half of it random, but never more than a quarter of the

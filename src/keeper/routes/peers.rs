@@ -9,6 +9,7 @@ use super::{Effect, Facts, Line, Peer, Routes, Shape, Timer, patience_after};
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::ANSWER_TIMEOUT;
+use crate::keeper::observe::Note;
 use crate::server::{Node, Previous, Slot};
 
 /// The purpose of a line.
@@ -107,8 +108,8 @@ impl Routes {
 
     /// How long the most impatient of the locks at this server can wait.
     fn patience_at(&self, peer: &Peer) -> Duration {
-        let there = self.routes.values().filter(|route| route.peer.as_ref() == Some(peer));
-        there.map(|route| route.patience).min().unwrap_or(ANSWER_TIMEOUT)
+        let there = self.routes.iter().filter(|(_, route)| route.peer.as_ref() == Some(peer));
+        there.map(|(slot, _)| self.patience_of(*slot)).min().unwrap_or(ANSWER_TIMEOUT)
     }
 
     /// The pause is over.
@@ -197,9 +198,9 @@ impl Routes {
             asking: Asking::default(),
         });
         if again {
-            self.note(false, "connected again".into());
+            self.note(Note::ConnectedAgain);
         } else if let Some(warning) = facts.warning {
-            self.note(true, warning);
+            self.note(Note::Warning(warning));
         }
         self.first_connected();
         self.open_all(now, &peer);
@@ -256,7 +257,7 @@ impl Routes {
             State::Up(up) => up,
             other => return link.state = other,
         };
-        self.note(true, format!("the connection was lost, connecting again ({cause})"));
+        self.note(Note::ConnectionLost { cause: cause.clone() });
         self.drop_line(up.line);
         self.end_questions(peer, &up.asking);
         self.close_all(peer, cause);
@@ -283,7 +284,7 @@ impl Routes {
 
     /// The closed routes to this server, for the patience of a search.
     pub(super) fn patience_of_closed(&self) -> Duration {
-        self.closed().map(|(_, route)| route.patience).min().unwrap_or(ANSWER_TIMEOUT)
+        self.closed().map(|(slot, _)| self.patience_of(slot)).min().unwrap_or(ANSWER_TIMEOUT)
     }
 
     pub(super) fn is_connecting(&self) -> bool {

@@ -7,7 +7,7 @@ use super::peers::{Role, Up};
 use super::{Effect, LEAST_PATIENCE, Line, Peer, Routes, Shape, Timer};
 use crate::clock::Time;
 use crate::error::{ConnectError, brief};
-use crate::keeper::machine::{Event as Told, RequestId};
+use crate::keeper::machine::{ANSWER_TIMEOUT, Event as Told, RequestId};
 use crate::protocol::{Failure, LockKeys, Push, Request};
 use crate::server::{Node, Reply, Slot};
 
@@ -16,8 +16,6 @@ use crate::server::{Node, Reply, Slot};
 pub(super) struct Route {
     /// The channel of its hand-offs.
     channel: Arc<str>,
-    /// How soon an answer is needed.
-    pub(super) patience: Duration,
     /// The server that it leads to, open or not.
     pub(super) peer: Option<Peer>,
     /// The connection over which it is open.
@@ -62,7 +60,7 @@ impl Route {
 
 impl Routes {
     /// Starts to open the route of this slot. From then on it opens by itself whenever that is possible.
-    pub(super) fn want(&mut self, now: Time, slot: Slot, name: &str, patience: Duration) {
+    pub(super) fn want(&mut self, now: Time, slot: Slot, name: &str) {
         if self.routes.contains_key(&slot) {
             return;
         }
@@ -73,7 +71,6 @@ impl Routes {
         self.slots.insert(channel.clone(), slot);
         let route = Route {
             channel,
-            patience,
             peer: None,
             line: None,
             moved: false,
@@ -92,10 +89,14 @@ impl Routes {
         format!("{}:client:{}", self.prefix, self.client).into()
     }
 
+    /// How soon the locks of a slot need an answer.
+    pub(super) fn patience_of(&self, slot: Slot) -> Duration {
+        self.patience.get(&slot).copied().unwrap_or(ANSWER_TIMEOUT)
+    }
+
     pub(super) fn set_patience(&mut self, now: Time, slot: Slot, patience: Duration) {
-        let Some(route) = self.routes.get_mut(&slot).filter(|route| route.patience != patience) else { return };
-        route.patience = patience;
-        if route.line.is_none() {
+        self.patience.insert(slot, patience);
+        if let Some(route) = self.routes.get(&slot).filter(|route| route.line.is_none()) {
             let peer = route.peer.clone();
             peer.into_iter().for_each(|peer| self.hurry(now, &peer, patience));
             self.hurry_search(now, patience);
@@ -176,7 +177,7 @@ impl Routes {
             let channel = route.channel.clone();
             self.effects.push(Effect::Send { line, slot, request, call, channel, asking: true });
         } else {
-            let patience = route.patience;
+            let patience = self.patience_of(slot);
             self.connect(now, &to, patience);
             self.refuse(slot, request, "its slot is on the way to another node".into());
         }
@@ -260,10 +261,9 @@ impl Routes {
 
     /// Takes the next step to an open route: find the server, connect, let the old server answer, subscribe.
     pub(super) fn open(&mut self, now: Time, slot: Slot) {
-        let peer = self.peer_of(slot);
+        let (peer, patience) = (self.peer_of(slot), self.patience_of(slot));
         let Some(route) = self.routes.get_mut(&slot).filter(|route| route.line.is_none()) else { return };
         let Some(peer) = peer.filter(|_| !route.lost) else { return self.search(now) };
-        let patience = route.patience;
         route.peer = Some(peer.clone());
         let Some(up) = self.links.get(&peer).and_then(|link| link.up()) else {
             return self.connect(now, &peer, patience);
@@ -309,7 +309,7 @@ impl Routes {
         }
         let (line, channel, sharded) = (up.line, route.channel.clone(), up.sharded);
         // No other request to this server may show its silence.
-        self.timers.set(Timer::Confirm(slot), now + route.patience.max(LEAST_PATIENCE));
+        self.timers.set(Timer::Confirm(slot), now + self.patience_of(slot).max(LEAST_PATIENCE));
         self.effects.push(Effect::Subscribe { line, channel, sharded });
     }
 
@@ -355,7 +355,7 @@ impl Routes {
         };
         // Only the channel of this slot is refused. An operator may mend that, so the keeper asks again.
         route.refused = route.refused.saturating_add(1);
-        let (refused, patience) = (route.refused, route.patience);
+        let (refused, patience) = (route.refused, self.patience_of(slot));
         let cause = failure.cause().clone();
         self.close(slot, cause.clone());
         let again = now + self.back_off(refused, patience);
@@ -372,7 +372,7 @@ impl Routes {
 
     pub(super) fn not_confirmed(&mut self, now: Time, slot: Slot) {
         let Some(route) = self.routes.get(&slot) else { return };
-        let cause = format!("the server has not answered for {}", brief(&route.patience.max(LEAST_PATIENCE)));
+        let cause = format!("the server has not answered for {}", brief(&self.patience_of(slot).max(LEAST_PATIENCE)));
         if let Some(peer) = route.peer.clone() {
             self.fail(now, &peer, &cause.into());
         }

@@ -8,20 +8,50 @@ use crate::clock::Time;
 use crate::keeper::machine::Mode;
 use crate::keeper::machine::*;
 use crate::options::{LockOptions, Spec};
-use crate::protocol::{About, Failure, LockKeys, Request};
+use crate::protocol::{
+    About, AcquireRequest, ClientId, Failure, LockKeys, OwnLease, Request, Secret, Ticket, Token, WireId,
+};
 
 pub(super) fn at(seconds: f64) -> Time {
     Time((1e6 * (1000.0 + seconds)).round() as u64 * 1000)
 }
 
+pub(super) fn machine() -> Machine {
+    Machine::new(ClientId::new("client").unwrap(), "fairlock".into(), 1)
+}
+
+pub(super) fn token(number: u64) -> Token {
+    Token::new(number).unwrap()
+}
+
+pub(super) fn ticket(number: u64) -> Ticket {
+    Ticket::new(number).unwrap()
+}
+
+/// The id of this acquire of the machine.
+pub(super) fn wire_id(id: u64) -> WireId {
+    WireId::new(&ClientId::new("client").unwrap(), Id(id))
+}
+
+/// A lease of the machine as a reply names it.
+pub(super) fn own(id: u64, token: u64, ticket: u64) -> OwnLease {
+    let (token, ticket) = (Token::new(token).unwrap(), Ticket::new(ticket).unwrap());
+    OwnLease { id: wire_id(id), token, ticket, claim: false }
+}
+
+/// Whether the request is an acquire that names this ticket, or none.
+pub(super) fn is_acquire_with(request: &Request, expected: Option<u64>) -> bool {
+    matches!(request, Request::Acquire(AcquireRequest { ticket, .. }) if ticket.map(Ticket::get) == expected)
+}
+
 /// A machine that is connected, and the options of its lock.
 pub(super) fn start(options: LockOptions) -> (Machine, Arc<Spec>) {
-    let mut machine = Machine::new("client".into(), "fairlock".into(), 1);
+    let mut machine = machine();
     machine.handle(at(0.0), Event::Connected { can_kill: true });
     (machine, options.of(LockKeys::new("fairlock", "x")).unwrap())
 }
 
-pub(super) fn acquire(machine: &mut Machine, now: f64, spec: &Arc<Spec>, id: Id) {
+pub(super) fn acquire(machine: &mut Machine, now: f64, spec: &Arc<Spec>, id: u64) {
     acquire_in(machine, now, spec, id, Mode::Wait, None);
 }
 
@@ -29,12 +59,12 @@ pub(super) fn acquire_in(
     machine: &mut Machine,
     now: f64,
     spec: &Arc<Spec>,
-    id: Id,
+    id: u64,
     mode: Mode,
     timeout: Option<Duration>,
 ) {
-    let about = About { secret: "s".into(), label: "l".into(), owner: "o".into() };
-    let command = Command::Acquire { id, spec: spec.clone(), about, mode, timeout, called: at(now) };
+    let about = About { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
+    let command = Command::Acquire { id: Id(id), spec: spec.clone(), about, mode, timeout, called: at(now) };
     machine.handle(at(now), Event::Command(command));
 }
 

@@ -3,6 +3,7 @@
 use super::clients::{Client, Taken};
 use super::world::{MS, World};
 use crate::keeper::machine::Id;
+use crate::protocol::WireId;
 
 /// How long a holder works in calm times.
 const HOLD: u64 = 5 * MS;
@@ -86,7 +87,7 @@ impl World {
                     Taken::Offered => guard.taken = Taken::Yes,
                     Taken::Reclaimed => drop(client.guards.remove(&id)),
                     Taken::Yes if guard.granted + std::time::Duration::from_nanos(HOLD) <= local => {
-                        client.let_go(now, id, id % 2 == 0);
+                        client.let_go(now, id, id.0 % 2 == 0);
                     }
                     Taken::Yes => {}
                 }
@@ -131,7 +132,7 @@ impl World {
             let (keys, _) = &self.server.locks[lock];
             let sweep = crate::protocol::Request::Leave(crate::protocol::LeaveRequest {
                 keys: keys.clone(),
-                ids: vec!["nobody.1".into()],
+                ids: vec![WireId::of_nobody()],
             });
             // The lock clock takes a few scripts to catch up, and a few more to purge the dead.
             for _ in 0..if untidy { 100 } else { 0 } {

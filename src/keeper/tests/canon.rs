@@ -174,7 +174,7 @@ impl World {
             return;
         }
         notes.local = client.clock(self.now).0;
-        notes.last_request = client.machine.core.next_request;
+        notes.last_request = client.machine.core.last_request.0;
         machine(notes, &client.machine);
         notes.flag(client.paused);
         notes.flag(client.ending);
@@ -202,21 +202,21 @@ impl World {
             for (at, Push { kind, id, token, ticket, secret: _, lock: _ }, of) in &link.pushes {
                 notes.words.push(*kind as u64);
                 id.hash(notes);
-                notes.stamp(*token);
-                notes.stamp(*ticket);
+                notes.stamp(token.get());
+                notes.stamp(ticket.get());
                 self.basis(notes, *of);
                 notes.words.push(self.now - *at);
             }
             notes.words.push(u64::MAX);
         }
         for (id, acquire) in &client.acquires {
-            notes.words.push(*id);
+            notes.words.push(id.0);
             notes.stamp(acquire.ticket.unwrap_or_default());
             notes.flag(acquire.wanted);
         }
         notes.words.push(u64::MAX);
         for (id, guard) in &client.guards {
-            notes.words.push(*id);
+            notes.words.push(id.0);
             notes.stamp(guard.token);
             notes.moment(guard.deadline.0, notes.local);
             notes.moment(guard.tell_by.0, notes.local);
@@ -274,7 +274,7 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         connected,
         can_kill,
         requests,
-        next_request: _,
+        last_request: _,
         timers,
         effects,
         locks_of: _,
@@ -282,11 +282,11 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         to_leave,
         cause: _,
         refusals,
-        patience,
+        needed,
         suspects,
         given_up,
     } = core;
     assert!(effects.is_empty(), "effects are carried out at once");
     (connected, can_kill, locks, questions, requests).hash(notes);
-    (timers, refusals, patience, suspects, given_up, closed, closing, to_leave).hash(notes);
+    (timers, refusals, needed, suspects, given_up, closed, closing, to_leave).hash(notes);
 }

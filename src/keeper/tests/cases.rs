@@ -11,7 +11,7 @@ use crate::protocol::{Failure, RenewRequest, Request};
 #[test]
 fn a_release_that_fails_for_good_after_its_deadline_is_answered() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(99)), id: 1 }));
+    machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(99)), id: Id(1) }));
     let (request, _) = sent(&mut machine, 1.0).remove(0);
     let failure = Failure::WrongType("WRONGTYPE".into());
     machine.handle(at(31.0), Event::Answered { request, result: Err(failure) });
@@ -94,7 +94,7 @@ fn a_late_renewal_does_not_revive_what_was_declared_lost() {
     // The process was stopped; the answer and the deadline are seen at once.
     answer(&mut machine, 3.5, request, lease(Word::Renewed, Duration::from_secs(3)));
     let effects = machine.effects(at(3.5));
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Lost { id: 1, .. })), "{effects:?}");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Lost { id: Id(1), .. })), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Prolonged { .. })), "{effects:?}");
 }
 

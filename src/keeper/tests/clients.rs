@@ -10,14 +10,14 @@ use crate::clock::Time;
 use crate::keeper::machine::Mode;
 use crate::keeper::machine::{Command, Effect, Id, Machine, QuestionId, RequestId};
 use crate::options::Spec;
-use crate::protocol::{Push, Request};
+use crate::protocol::{ClientId, Push, Request};
 
 /// What a client's clock shows when a world begins, in ns.
 pub(super) const BOOT_NS: u64 = 1 << 61;
 
 #[derive(Clone, Debug)]
 pub(super) struct Client {
-    pub(super) name: Arc<str>,
+    pub(super) name: ClientId,
     pub(super) machine: Machine,
     /// By how many millionths its clock is fast.
     pub(super) fast: i64,
@@ -49,6 +49,8 @@ pub(super) struct Client {
     /// Enough replicas have just said that they have what was asked for.
     pub(super) replicated: bool,
     pub(super) pace: Pace,
+    /// What routes were told.
+    pub(super) patience: Duration,
     /// Nothing has disturbed it since the last loss of data: it was awake and connected, and no message took long.
     pub(super) in_touch: bool,
 }
@@ -121,10 +123,10 @@ pub(super) struct Pace {
 
 impl Client {
     pub(super) fn new(index: usize, fast: i64, can_kill: bool) -> Self {
-        let name: Arc<str> = format!("c{index}").into();
+        let name = ClientId::new(&format!("c{index}")).expect("letters and digits");
         let mut machine = Machine::new(name.clone(), "fairlock".into(), index as u64);
         // In a range of its own, where a fingerprint can tell it from other numbers.
-        machine.core.next_request = super::canon::FIRST_REQUEST;
+        machine.core.last_request = RequestId(super::canon::FIRST_REQUEST);
         Self {
             name,
             machine,
@@ -148,6 +150,7 @@ impl Client {
             granted: Vec::new(),
             replicated: false,
             pace: Pace::default(),
+            patience: crate::keeper::machine::ANSWER_TIMEOUT,
             in_touch: false,
         }
     }
@@ -262,13 +265,14 @@ impl Client {
                     link.questions.push_back((now, request, replicas, basis));
                 }
             }
+            Effect::Patience(patience) => self.patience = patience,
             Effect::Reconnect => {
                 self.unlink();
                 self.connect(now);
             }
-            Effect::Queued { id, ticket } => {
+            Effect::Queued { id, ticket, .. } => {
                 if let Some(acquire) = self.acquires.get_mut(&id) {
-                    if acquire.ticket.replace(ticket).is_some() {
+                    if acquire.ticket.replace(ticket.get()).is_some() {
                         return Err(format!("{}.{id} was told two tickets", self.name));
                     }
                     acquire.by = acquire.timeout;
@@ -279,7 +283,7 @@ impl Client {
                 if spec.replicas > 0 && !self.replicated {
                     return Err(format!("{}.{id} is granted what replicas do not have", self.name));
                 }
-                self.granted.push((token, ticket));
+                self.granted.push((token.get(), ticket.get()));
                 let Some(acquire) = self.acquires.remove(&id).filter(|acquire| acquire.wanted) else {
                     self.say(now, Command::Release { question: None, id });
                     return Ok(());
@@ -290,7 +294,7 @@ impl Client {
                 let guard = Guard {
                     lock,
                     spec,
-                    token,
+                    token: token.get(),
                     deadline,
                     tell_by,
                     granted: local,
@@ -305,7 +309,7 @@ impl Client {
                 self.resolve(id)?;
                 self.acquires.remove(&id);
             }
-            Effect::Prolonged { id, deadline } => {
+            Effect::Prolonged { id, deadline, .. } => {
                 if let Some(guard) = self.guards.get_mut(&id) {
                     if guard.spec.replicas > 0 && !self.replicated {
                         return Err(format!("{}.{id} is prolonged, and replicas do not know", self.name));
@@ -315,8 +319,14 @@ impl Client {
                     guard.basis = guard.basis.map(|_| basis);
                 }
             }
-            Effect::Lost { id, .. } => {
+            Effect::Lost { id, deadline, .. } => {
                 if let Some(guard) = self.guards.get_mut(&id) {
+                    if deadline > guard.deadline.max(local) {
+                        return Err(format!(
+                            "{}.{id} is lost, and lasts longer than its holder believed (I4)",
+                            self.name
+                        ));
+                    }
                     guard.lost = true;
                 }
             }

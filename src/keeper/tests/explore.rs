@@ -124,6 +124,7 @@ impl Model for Explored {
                 max_hold: None,
                 replicas: 0,
                 confirm_grants: false,
+                metrics_label: None,
             })
         };
         let other = if self.mixed { spec(100, 150, 20) } else { spec(150, 100, 40) };

@@ -87,6 +87,9 @@ impl World {
         if client.machine.next_due().is_some_and(|due| due <= local) {
             broken = Some(format!("{name} is due at once, again"));
         }
+        if client.patience != client.machine.patience() {
+            broken = Some(format!("{name}: routes were told a patience of {:?} (I4)", client.patience));
+        }
         if self.now - client.pace.since > 1_000 * MS {
             client.pace = super::clients::Pace { since: self.now, ..Default::default() };
         } else if client.pace.sent > BUSY + 8 * client.pace.reasons {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::keeper::machine::{Machine, RequestId, What};
 use crate::protocol::{
-    AcquireVerdict, BreakVerdict, Common, HeartbeatVerdict, Inspected, OwnLease, ReleaseVerdict, RenewVerdict, Reply,
-    Verb, Verdict,
+    AcquireVerdict, BreakVerdict, Common, Epoch, HeartbeatVerdict, Inspected, OwnLease, ReleaseVerdict, RenewVerdict,
+    Reply, Stamp, Ticket, Token, Verb, Verdict,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,7 +67,8 @@ impl Answer {
         });
         // Nobody looks at the reply to a request that was forgotten.
         let verdict = verb.map_or(Verdict::Leave, |verb| self.verdict(verb));
-        let Self { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again, .. } = self;
+        let (epoch, stamp, token) = (Epoch::new(self.epoch), Stamp::new(self.stamp), Token::new(self.token));
+        let Self { waiting, lease_left, recover_left, pace, longest, own, again, .. } = self;
         let common = Common { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again };
         Reply { common, verdict }
     }
@@ -76,10 +77,11 @@ impl Answer {
         let left = self.left;
         match (verb, self.word) {
             (Verb::Acquire, Word::Granted) => {
-                Verdict::Acquire(AcquireVerdict::Granted { token: self.granted_token, left, claim: self.claim })
+                let token = Token::new(self.granted_token).expect("the token of a grant");
+                Verdict::Acquire(AcquireVerdict::Granted { token, left, claim: self.claim })
             }
             (Verb::Acquire, Word::Queued) => Verdict::Acquire(AcquireVerdict::Queued {
-                ticket: self.ticket,
+                ticket: Ticket::new(self.ticket).expect("the ticket of a waiter in the queue"),
                 rank: self.rank.expect("the rank of a waiter in the queue"),
             }),
             (Verb::Acquire, Word::Busy) => Verdict::Acquire(AcquireVerdict::Busy(self.held.clone())),

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Terms};
 use crate::keeper::machine::RequestId;
 use crate::protocol::{
-    self, AcquireRequest, BreakRequest, Failure, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
-    LockKeys, Plain, Push, ReleaseRequest, RenewRequest, Verb,
+    self, AcquireRequest, BreakRequest, Epoch, Failure, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
+    LockKeys, Plain, Push, ReleaseRequest, RenewRequest, Stamp, Ticket, Token, Verb, WireId,
 };
 
 /// What the server's clock shows when a world begins, in µs: no small number, and below 2^53.
@@ -99,15 +100,17 @@ impl Server {
             })
             .collect();
         let brought = match call {
-            protocol::Request::Acquire(AcquireRequest { ticket, .. }) if *ticket > 0 => *ticket,
+            protocol::Request::Acquire(AcquireRequest { ticket: Some(ticket), .. }) => ticket.get(),
             _ => u64::MAX,
         };
         let renews = matches!(call, protocol::Request::Renew(RenewRequest { .. }));
         let words = match call {
             protocol::Request::Acquire(AcquireRequest { epoch, floor, ticket, .. }) => {
-                Some((*epoch, *floor.max(ticket)))
+                Some((Epoch::on_wire(*epoch), Stamp::on_wire(*floor).max(Ticket::on_wire(*ticket))))
             }
-            protocol::Request::Renew(RenewRequest { epoch, floor, token, .. }) => Some((*epoch, *floor.max(token))),
+            protocol::Request::Renew(RenewRequest { epoch, floor, token, .. }) => {
+                Some((Epoch::on_wire(*epoch), Stamp::on_wire(*floor).max(token.get())))
+            }
             _ => None,
         };
         Executed { lock, before, brought, renews, words, reply: reply_of(call.verb(), answer), pushes }
@@ -128,8 +131,23 @@ impl Server {
     }
 }
 
-fn us(span: std::time::Duration) -> u64 {
+fn us(span: Duration) -> u64 {
     span.as_micros() as u64
+}
+
+fn text(id: &WireId) -> String {
+    id.as_str().to_owned()
+}
+
+fn memory(
+    epoch: Option<Epoch>,
+    floor: Option<Stamp>,
+    left: Duration,
+    last_token: Option<Token>,
+    pace: Duration,
+) -> Memory {
+    let (epoch, floor, last_token) = (Epoch::on_wire(epoch), Stamp::on_wire(floor), Token::on_wire(last_token));
+    Memory { epoch, floor, left: us(left), last_token, pace: us(pace) }
 }
 
 fn request_of(call: &protocol::Request) -> Request {
@@ -152,17 +170,18 @@ fn request_of(call: &protocol::Request) -> Request {
         }) => {
             let (lease, liveness, buffer, heartbeat) = (us(lease), us(liveness), us(buffer), us(heartbeat));
             let terms = Terms { lease, liveness, buffer, heartbeat };
-            let memory = Memory { epoch, floor, left: us(longest), last_token, pace: us(pace) };
-            Request::Acquire { id, wait, claim, terms, ticket, memory }
+            let memory = memory(epoch, floor, longest, last_token, pace);
+            let ticket = Ticket::on_wire(ticket);
+            Request::Acquire { id: text(&id), wait, claim, terms, ticket, memory }
         }
         protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) => {
             let terms = Terms { lease: 0, liveness: us(liveness), buffer: us(buffer), heartbeat: us(heartbeat) };
-            Request::Heartbeat { client: client.to_string(), terms, ids }
+            Request::Heartbeat { client: client.to_string(), terms, ids: ids.iter().map(text).collect() }
         }
         protocol::Request::Renew(RenewRequest { id, token, lease, liveness, epoch, floor, left, pace, .. }) => {
             let terms = Terms { lease: us(lease), liveness: us(liveness), ..Terms::default() };
-            let memory = Memory { epoch, floor, left: us(left), pace: us(pace), ..Memory::default() };
-            Request::Renew { id, token, terms, memory }
+            let memory = memory(epoch, floor, left, None, pace);
+            Request::Renew { id: text(&id), token: token.get(), terms, memory }
         }
         protocol::Request::Release(ReleaseRequest {
             id,
@@ -176,18 +195,16 @@ fn request_of(call: &protocol::Request) -> Request {
             ..
         }) => {
             let terms = Terms { liveness: us(liveness), ..Terms::default() };
-            Request::Release {
-                id,
-                token,
-                terms,
-                memory: Memory { epoch, floor, left: us(longest), last_token, pace: us(pace) },
-            }
+            let memory = memory(epoch, floor, longest, last_token, pace);
+            Request::Release { id: text(&id), token: Token::on_wire(token), terms, memory }
         }
-        protocol::Request::Leave(LeaveRequest { ids, .. }) => Request::Leave { ids },
+        protocol::Request::Leave(LeaveRequest { ids, .. }) => Request::Leave { ids: ids.iter().map(text).collect() },
         protocol::Request::Inspect(InspectRequest { after, count, .. }) => {
-            Request::Inspect { after, count: count as usize }
+            Request::Inspect { after: Ticket::on_wire(after), count: count as usize }
         }
-        protocol::Request::Break(BreakRequest { token, force, .. }) => Request::Break { token, force },
+        protocol::Request::Break(BreakRequest { token, force, .. }) => {
+            Request::Break { token: Token::on_wire(token), force }
+        }
         protocol::Request::History(HistoryRequest { switch, count, .. }) => {
             Request::History { switch, count: count as usize }
         }

@@ -7,7 +7,7 @@ use super::world::{MS, World};
 use crate::clock::Time;
 use crate::keeper::machine::Mode;
 use crate::keeper::machine::{Command, Id};
-use crate::protocol::{About, Failure, wire_id};
+use crate::protocol::{About, Failure, Secret, Token, WireId};
 
 /// One thing that happens. The first number names a client, the others choose among what there is, whatever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -198,7 +198,7 @@ impl World {
                 self.clients[index(client)].ask(now, |question| Command::Inspect {
                     question,
                     keys,
-                    after: 0,
+                    after: None,
                     count: 10,
                 });
             }
@@ -344,7 +344,7 @@ impl World {
             }
             self.server.forced.insert(token);
         }
-        self.clients[index].ask(now, |question| Command::Break { question, keys, token, force });
+        self.clients[index].ask(now, |question| Command::Break { question, keys, token: Token::new(token), force });
     }
 
     fn pushed(&mut self, index: usize, which: u8, step: Step) {
@@ -386,10 +386,11 @@ impl super::clients::Client {
         if self.ending || !self.alive {
             return None;
         }
-        let id = self.take_number();
+        let id = Id(self.take_number());
         let called = if self.ever { Time(BOOT_NS) } else { self.clock(now) };
         // As the model of the server makes them up.
-        let secret = super::model::about(&wire_id(&self.name, id)).secret.into();
+        let id_on_wire = WireId::new(&self.name, id);
+        let secret = Secret::repeated(&super::model::about(id_on_wire.as_str()).secret);
         let about = About { secret, label: "".into(), owner: "".into() };
         let timeout_at = timeout.map(|timeout| called + timeout);
         let answer_by = (mode == Mode::Try).then_some(called + Duration::from_secs(5));

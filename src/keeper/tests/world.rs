@@ -208,7 +208,7 @@ impl World {
         let Executed { reply, pushes, .. } = executed;
         for (name, push) in pushes {
             let (now, basis) = (self.now, self.server.basis);
-            let Some(client) = self.clients.iter_mut().find(|client| *client.name == *name) else { continue };
+            let Some(client) = self.clients.iter_mut().find(|client| client.name.as_str() == name) else { continue };
             match client.link.as_mut().filter(|link| !link.dead && !self.no_pushes) {
                 Some(link) => link.pushes.push_back((now, push, basis)),
                 None => client.in_touch = false,
@@ -399,7 +399,18 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
     let with = |replicas, lease, (liveness, buffer), renew_every, max_hold: Option<u64>| {
         let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(buffer), ms(lease / 10));
         let (keys, max_hold) = (keys.clone(), max_hold.map(ms));
-        Arc::new(Spec { keys, lease, liveness, buffer, notice, renew_every, max_hold, replicas, confirm_grants: false })
+        Arc::new(Spec {
+            keys,
+            lease,
+            liveness,
+            buffer,
+            notice,
+            renew_every,
+            max_hold,
+            replicas,
+            confirm_grants: false,
+            metrics_label: None,
+        })
     };
     let spec = |lease, alive, renew_every, max_hold| with(0, lease, alive, renew_every, max_hold);
     vec![

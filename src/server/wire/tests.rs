@@ -31,7 +31,10 @@ fn keys() -> Arc<LockKeys> {
 }
 
 fn leave() -> protocol::Request {
-    protocol::Request::Leave(protocol::LeaveRequest { keys: keys(), ids: vec!["c.1".into()] })
+    protocol::Request::Leave(protocol::LeaveRequest {
+        keys: keys(),
+        ids: vec![protocol::WireId::parse("c.1").unwrap()],
+    })
 }
 
 /// What was said, in a few words each, and why the connection ended.
@@ -109,7 +112,11 @@ fn a_request_names_the_script_the_keys_and_the_channel() {
     assert!(!wire.wants_write());
     wire.send(
         1,
-        protocol::Request::Inspect(protocol::InspectRequest { keys: keys(), after: 7, count: 10 }),
+        protocol::Request::Inspect(protocol::InspectRequest {
+            keys: keys(),
+            after: protocol::Ticket::new(7),
+            count: 10,
+        }),
         &CHANNEL.into(),
         false,
     );

@@ -29,9 +29,11 @@ const fn right(name: &'static str, call: &'static [&'static str]) -> Right {
     Right { name, call, needed: For::Locks }
 }
 
+const HISTORY: &str = "a history of grants cannot be recorded or read";
+
 /// KEY and CHANNEL stand for names that no lock has. No call succeeds in a change: keys are missing, or an argument is
 /// wrong.
-const RIGHTS: [Right; 29] = [
+const RIGHTS: [Right; 33] = [
     right("evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "1", "KEY"]),
     right("eval", &["EVAL", "return 1", "1", "KEY"]),
     right("script|load", &["SCRIPT", "LOAD", "return 1"]),
@@ -49,6 +51,7 @@ const RIGHTS: [Right; 29] = [
     right("zrangebyscore", &["ZRANGEBYSCORE", "KEY", "0", "0"]),
     right("pexpire", &["PEXPIRE", "KEY", "1000"]),
     right("del", &["DEL", "KEY"]),
+    right("exists", &["EXISTS", "KEY"]),
     right("publish", &["PUBLISH", "CHANNEL", "nobody listens"]),
     right("subscribe", &["SUBSCRIBE", "CHANNEL"]),
     Right {
@@ -78,6 +81,13 @@ const RIGHTS: [Right; 29] = [
     Right { name: "asking", call: &["ASKING"], needed: For::Cluster },
     Right { name: "ssubscribe", call: &["SSUBSCRIBE", "CHANNEL"], needed: For::ShardedMessages },
     Right { name: "spublish", call: &["SPUBLISH", "CHANNEL", "nobody listens"], needed: For::ShardedMessages },
+    Right {
+        name: "xadd",
+        call: &["XADD", "KEY", "MAXLEN", "no number", "*", "field", "value"],
+        needed: For::Comfort(HISTORY),
+    },
+    Right { name: "xdel", call: &["XDEL", "KEY", "0-1"], needed: For::Comfort(HISTORY) },
+    Right { name: "xrevrange", call: &["XREVRANGE", "KEY", "+", "-", "COUNT", "1"], needed: For::Comfort(HISTORY) },
     Right {
         name: "scan",
         call: &["SCAN", "0", "COUNT", "1"],

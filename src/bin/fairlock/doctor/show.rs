@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use unicode_width::UnicodeWidthStr as _;
 
 use super::find::Found;
 use super::finding::{Finding, Level};
 use super::latency::quantile;
 use super::node::Node;
+use crate::output::wrap;
 use crate::text::{printable, printable_json};
 
 /// The column at which the texts of findings begin.
@@ -51,21 +51,10 @@ fn write(text: &mut String, finding: &Finding, width: usize) {
 }
 
 fn paragraph(out: &mut String, head: &str, text: &str, width: usize) {
-    let mut line = format!("  {head:0$}", INDENT - 2);
-    let mut is_empty = true;
-    for word in printable(text).split(' ') {
-        if !is_empty && line.width() + 1 + word.width() > width {
-            let _ = writeln!(out, "{}", line.trim_end());
-            line = " ".repeat(INDENT);
-            is_empty = true;
-        }
-        if !is_empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_empty = false;
+    for (index, line) in wrap(&printable(text), width - INDENT).iter().enumerate() {
+        let head = if index == 0 { head } else { "" };
+        let _ = writeln!(out, "  {head:0$}{line}", INDENT - 2);
     }
-    let _ = writeln!(out, "{}", line.trim_end());
 }
 
 fn summary(found: &Found, worst: Level) -> String {

@@ -6,27 +6,30 @@ use std::time::Duration;
 use crate::duration;
 
 const HELP: &str = "\
-Metrics are at http://ADDR/metrics, read from the server at each scrape. Rights to read suffice: from Redis 7 on
-  %R~fairlock:* +hello +scan +evalsha_ro +eval_ro +time +hget +hmget +zcard +zrangebyscore
+Examples:
+  fairlock exporter --once 'reports:*' backup
 
-Example:
-  fairlock exporter --listen 0.0.0.0:9764 'deploy:*' backup
+Exit code: 125 if it cannot listen; while the server is away `fairlock_up` is 0.";
 
-Exit code: 125 if it cannot listen or was called wrongly. While the server is away it answers `fairlock_up 0`.";
+const MORE: &str = "\
+The metrics are read from the server at each scrape. Rights to read suffice, from Redis 7 on these:
+  %R~fairlock:* +hello +scan +evalsha_ro +eval_ro +time +hget +hmget +zcard +zrangebyscore";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, after_long_help = format!("{MORE}\n\n{HELP}"))]
 pub(crate) struct Args {
-    /// The locks: names, or patterns with `*`, `?` and `[…]` [default: all]
+    /// Names, or patterns with `*`, `?` and `[…]` [default: all]
     #[arg(value_name = "PATTERN")]
     pub(crate) patterns: Vec<String>,
     /// Where to listen for HTTP
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9764")]
     pub(crate) listen: SocketAddr,
-    /// How often to look for new locks among all keys of the server
+    /// How often to look for new locks
+    ///
+    /// That is a walk through all keys of the servers.
     #[arg(long, value_name = "TIME", value_parser = duration::any, default_value = "30s")]
     pub(crate) find_every: Duration,
-    /// Tell the labels of holders too: a time series for each of them
+    /// Tell the labels of holders too
     #[arg(long)]
     pub(crate) holders: bool,
     /// Print the metrics once instead of listening

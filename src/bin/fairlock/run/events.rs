@@ -9,4 +9,6 @@ pub(crate) enum Event {
     Signal(Signal),
     Shim(Report),
     ShimGone,
+    /// `hold`: its stdin has ended, or the script has closed the descriptor.
+    Closed,
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod events;
+pub(crate) mod hold;
 mod holding;
 mod journal;
 mod nested;
@@ -14,6 +15,7 @@ mod systemd;
 mod timing;
 mod view;
 mod wait;
+mod warning;
 mod watch;
 
 use std::borrow::Cow;

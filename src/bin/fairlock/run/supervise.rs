@@ -9,8 +9,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::events::Event;
 use super::holding::Leases;
 use super::news::News;
-use super::request::trouble;
 use super::timing::Timing;
+use super::warning;
 use crate::exit::{self, Failure, say};
 use crate::process::clock::Moment;
 use crate::process::signals;
@@ -94,12 +94,16 @@ impl<'a> Supervisor<'a> {
         let result = loop {
             // Before the shim is told of the lease as it is: a renewal in between is not missed.
             let renewed = leases.renewed();
-            let next_look = self.tell_shim().min(self.warn().await);
+            let mut next_look = self.tell_shim();
+            if !self.lost {
+                next_look = next_look.min(warning::look(&self.leases, self.timing, self.news).await);
+            }
             tokio::select! {
                 biased;
                 event = events.recv() => match event {
                     Some(Event::Signal(signal)) => self.on_signal(signal),
                     Some(Event::Shim(report)) => if let Some(result) = self.on_report(report) { break result },
+                    Some(Event::Closed) => {}
                     Some(Event::ShimGone) | None => break self.on_shim_gone().await,
                 },
                 Some(lost) = leases.lost(), if !self.lost => self.on_lost(&lost),
@@ -145,20 +149,6 @@ impl<'a> Supervisor<'a> {
             self.job.kill_shim();
         }
         if knows && !left.is_zero() { left } else { self.timing.retry }
-    }
-
-    /// Warns that the lease runs out, once half of it is left. Returns after how long to look again.
-    async fn warn(&mut self) -> Duration {
-        let left = self.leases.remaining();
-        let Some(due) = left.checked_sub(self.timing.warning).filter(|due| !due.is_zero()) else {
-            let left = left.saturating_sub(self.timing.notice);
-            if let (Some((lock, held)), false) = (self.leases.first_to_end(), self.lost || left.is_zero()) {
-                let cause = trouble(lock).await.unwrap_or_else(|| "Redis does not answer".to_owned());
-                self.news.warned(held.name(), held.token(), left, &cause);
-            }
-            return Duration::MAX;
-        };
-        due
     }
 
     fn on_lost(&mut self, lost: &Lost) {

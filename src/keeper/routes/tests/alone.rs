@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::clock::Time;
 use crate::error::ConnectError;
-use crate::keeper::machine;
+use crate::keeper::machine::{self, RequestId};
 use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Reply, Routes, Shape};
-use crate::protocol::{self, Failure, LeaveRequest, LockKeys, Request};
+use crate::protocol::{self, ClientId, Failure, LeaveRequest, LockKeys, Request, WireId};
 use crate::server::{Node, Previous, Slot, SlotMap, slot_of};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,7 +27,10 @@ pub(super) fn at(ms: u64) -> Time {
 }
 
 pub(super) fn call() -> Request {
-    Request::Leave(LeaveRequest { keys: Arc::new(LockKeys::new("fairlock", "x")), ids: vec!["client.1".into()] })
+    Request::Leave(LeaveRequest {
+        keys: Arc::new(LockKeys::new("fairlock", "x")),
+        ids: vec![WireId::parse("client.1").unwrap()],
+    })
 }
 
 pub(super) fn facts(run: &str) -> Facts {
@@ -69,7 +72,7 @@ pub(super) const Y: &str = "y";
 
 impl Alone {
     pub(super) fn of(shape: Shape, first: bool) -> Self {
-        let routes = Routes::new(at(0), shape, "client".into(), "fairlock".into(), 1, first);
+        let routes = Routes::new(at(0), shape, ClientId::new("client").unwrap(), "fairlock".into(), 1, first);
         Self { routes, now: 0 }
     }
 
@@ -116,7 +119,8 @@ impl Alone {
 
     pub(super) fn want_within(&mut self, name: &str, patience: Duration) {
         let slot = self.routes.slot(name);
-        self.handle(Event::Want { slot, name: name.into(), patience });
+        self.handle(Event::Patience { slot, patience });
+        self.handle(Event::Want { slot, name: name.into() });
     }
 
     /// Time goes on to when something is due, or by so many ms, whichever is first.
@@ -184,7 +188,7 @@ impl Alone {
     pub(super) fn ask(&mut self, request: u64) -> Option<(Line, bool)> {
         self.effects();
         let slot = self.routes.slot("x");
-        self.handle(Event::Send { slot, request, call: call() });
+        self.handle(Event::Send { slot, request: RequestId(request), call: call() });
         self.effects().into_iter().find_map(|effect| match effect {
             Effect::Send { line, asking, .. } => Some((line, asking)),
             _ => None,
@@ -193,7 +197,7 @@ impl Alone {
 
     pub(super) fn reply(&mut self, line: Line, request: u64, reply: Reply) {
         let slot = self.routes.slot("x");
-        self.handle(Event::Replied { line, slot, request, call: call(), reply });
+        self.handle(Event::Replied { line, slot, request: RequestId(request), call: call(), reply });
     }
 
     pub(super) fn answer(&mut self, line: Line, request: u64) {
@@ -217,16 +221,18 @@ pub(super) fn told(effect: &Effect) -> Option<String> {
         machine::Event::Connected { can_kill: false } => "connected, not killed".into(),
         machine::Event::Disconnected { cause } => format!("disconnected: {cause}"),
         machine::Event::Denied { error } => format!("denied: {error}"),
-        machine::Event::Answered { request, result: Ok(_) } => format!("{request} answered"),
+        machine::Event::Answered { request, result: Ok(_) } => format!("{} answered", request.0),
         machine::Event::Answered { request, result: Err(Failure::Refused(cause)) } => {
-            format!("{request} refused: {cause}")
+            format!("{} refused: {cause}", request.0)
         }
-        machine::Event::Answered { request, result: Err(failure) } => format!("{request} failed: {}", failure.cause()),
-        machine::Event::Replicated { request, result: Ok(have) } => format!("{request} replicated to {have}"),
+        machine::Event::Answered { request, result: Err(failure) } => {
+            format!("{} failed: {}", request.0, failure.cause())
+        }
+        machine::Event::Replicated { request, result: Ok(have) } => format!("{} replicated to {have}", request.0),
         machine::Event::Replicated { request, result: Err(failure) } => {
-            format!("{request} not replicated: {}", failure.cause())
+            format!("{} not replicated: {}", request.0, failure.cause())
         }
-        machine::Event::Push(push) => format!("push {}", push.token),
+        machine::Event::Push(push) => format!("push {}", push.token.get()),
         other => format!("{other:?}"),
     })
 }

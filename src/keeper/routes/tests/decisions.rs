@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::alone::*;
 use crate::error::ConnectError;
+use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Reply, Shape};
-use crate::protocol::{self, Failure, Push, PushKind};
+use crate::protocol::{self, Failure, Push, PushKind, Secret, Ticket, Token, WireId};
 use crate::server::Node;
 
 fn ms(ms: u64) -> Duration {
@@ -125,7 +126,13 @@ fn connection_that_ends_is_made_again_and_the_next_one_kills_it() {
     assert_ne!(next, line);
     // What the old line still says is not believed.
     for event in [
-        Event::Replied { line, slot: 0, request: 1, call: call(), reply: Reply::Result(Ok(protocol::Reply::sample())) },
+        Event::Replied {
+            line,
+            slot: 0,
+            request: RequestId(1),
+            call: call(),
+            reply: Reply::Result(Ok(protocol::Reply::sample())),
+        },
         Event::Pushed { line, push: push("x") },
         Event::Ended { line, cause: "gone".into() },
         Event::Unsubscribed { line, channel: "fairlock:client:client".into() },
@@ -189,10 +196,10 @@ fn node_of_a_cluster_is_no_server_of_its_own() {
 fn push(name: &str) -> Push {
     Push {
         kind: PushKind::Grant,
-        id: "client.1".into(),
-        token: 5,
-        ticket: 5,
-        secret: "s".into(),
+        id: WireId::parse("client.1").unwrap(),
+        token: Token::new(5).unwrap(),
+        ticket: Ticket::new(5).unwrap(),
+        secret: Secret::repeated("s"),
         lock: format!("fairlock:{{{name}}}:lock"),
     }
 }
@@ -453,7 +460,10 @@ fn slot_on_its_way_is_asked_for_at_the_node_where_it_goes() {
     alone.ask(2);
     alone.reply(first, 2, on_its_way());
     let sent = alone.effects();
-    assert!(matches!(&sent[..], [Effect::Send { line, asking: true, request: 2, .. }] if *line == second), "{sent:?}");
+    assert!(
+        matches!(&sent[..], [Effect::Send { line, asking: true, request: RequestId(2), .. }] if *line == second),
+        "{sent:?}"
+    );
     alone.reply(second, 2, moved(1));
     assert_eq!(alone.told(), ["2 refused: its slot is not expected yet where it goes"]);
     alone.ask(3);
@@ -561,7 +571,7 @@ fn error_of_the_user_ends_the_first_attempt_at_once() {
 fn replicate(alone: &mut Alone, request: u64, replicas: u32, within: u64) -> Vec<Effect> {
     let keys = call().keys().clone();
     alone.effects();
-    alone.handle(Event::Replicate { slot: 0, request, keys, replicas, within: ms(within) });
+    alone.handle(Event::Replicate { slot: 0, request: RequestId(request), keys, replicas, within: ms(within) });
     alone.effects()
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::alone::{at, call, denied, facts, node, refused};
 use crate::clock::Time;
-use crate::keeper::machine;
+use crate::keeper::machine::{self, RequestId};
 use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Peer, Reply, Routes, Shape};
-use crate::protocol::{self, Failure};
+use crate::protocol::{self, ClientId, Failure};
 use crate::server::{Node, Slot, SlotMap, slot_of};
 
 const NAMES: [&str; 3] = ["x", "y", "z"];
@@ -58,13 +58,13 @@ struct Server {
 
 #[derive(Clone, Debug)]
 enum Asked {
-    Request { slot: Slot, request: u64, asking: bool, number: u64 },
+    Request { slot: Slot, request: RequestId, asking: bool, number: u64 },
     Subscribe(Arc<str>),
 }
 
 #[derive(Clone, Debug)]
 enum Said {
-    Reply { slot: Slot, request: u64, reply: Reply },
+    Reply { slot: Slot, request: RequestId, reply: Reply },
     Subscribed(Arc<str>),
     NotSubscribed(Arc<str>, Reply),
     Unsubscribed(Arc<str>),
@@ -88,7 +88,7 @@ enum Attempt {
 struct Machine {
     open: bool,
     next: u64,
-    awaited: BTreeSet<u64>,
+    awaited: BTreeSet<RequestId>,
     /// The latest request that was executed, and over which line.
     executed: (u64, u64),
 }
@@ -122,7 +122,7 @@ impl World {
     pub(super) fn new(cluster: bool, servers: usize, slots: usize) -> Self {
         let nodes: Vec<Node> = (0..servers as u16).map(node).collect();
         let shape = if cluster { Shape::Cluster(nodes) } else { Shape::Sentinels(nodes) };
-        let routes = Routes::new(at(0), shape, "client".into(), "fairlock".into(), 1, false);
+        let routes = Routes::new(at(0), shape, ClientId::new("client").expect("letters"), "fairlock".into(), 1, false);
         let server = Server { health: Health::Up, denies_channels: false, denies_user: false };
         let mut world = Self {
             now: 0,
@@ -144,7 +144,8 @@ impl World {
             let slot = world.routes.slot(name);
             world.owner.insert(slot, index % servers);
             world.machines.insert(slot, Machine::default());
-            world.feed(Event::Want { slot, name: (*name).into(), patience: ms(PATIENCE_MS) });
+            world.feed(Event::Patience { slot, patience: ms(PATIENCE_MS) });
+            world.feed(Event::Want { slot, name: (*name).into() });
         }
         world
     }
@@ -196,12 +197,12 @@ impl World {
                 self.numbers += 1;
                 let number = self.numbers;
                 let Some(connection) = self.lines.get_mut(&line) else {
-                    return self.fail(format!("{request} is sent over {line:?}, which is gone"));
+                    return self.fail(format!("{request:?} is sent over {line:?}, which is gone"));
                 };
                 connection.out.push_back(Asked::Request { slot, request, asking, number });
                 let server = connection.server;
                 if !asking && self.sent_away.contains(&(slot, server)) {
-                    self.fail(format!("{request} of {slot} is sent to {server}, which has sent it away"));
+                    self.fail(format!("{request:?} of {slot} is sent to {server}, which has sent it away"));
                 }
             }
             Effect::Subscribe { line, channel, .. } => {
@@ -216,7 +217,7 @@ impl World {
                 self.attempts.remove(&line);
             }
             Effect::Tell { slot, event } => self.hear(slot, event),
-            Effect::Beside { .. } | Effect::Replicas { .. } | Effect::First(_) | Effect::Note { .. } => {}
+            Effect::Beside { .. } | Effect::Replicas { .. } | Effect::First(_) | Effect::Note(_) => {}
         }
     }
 
@@ -234,7 +235,7 @@ impl World {
                 None
             }
             machine::Event::Answered { request, .. } if !machine.open || !machine.awaited.remove(&request) => {
-                Some(format!("{request} of {slot} is answered, and nobody awaits that"))
+                Some(format!("{request:?} of {slot} is answered, and nobody awaits that"))
             }
             _ => None,
         };
@@ -327,7 +328,7 @@ impl World {
         let slot = self.nth_slot(which);
         let Some(machine) = self.machines.get_mut(&slot).filter(|machine| machine.open) else { return };
         machine.next += 1;
-        let request = machine.next;
+        let request = RequestId(machine.next);
         machine.awaited.insert(request);
         self.feed(Event::Send { slot, request, call: call() });
     }

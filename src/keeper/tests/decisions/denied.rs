@@ -30,15 +30,15 @@ fn hears(effects: &[Effect], id: Id, error: &ConnectError) -> bool {
 fn an_acquire_and_a_call_fail_at_once_where_the_server_cannot_be_used() {
     let spec = start(LockOptions::new()).1;
     for error in [login(), no_database()] {
-        let mut machine = Machine::new("client".into(), "fairlock".into(), 1);
+        let mut machine = machine();
         for (id, mode) in [(1, Mode::Wait), (2, Mode::Enqueue), (3, Mode::Try)] {
             acquire_in(&mut machine, 0.0, &spec, id, mode, Some(seconds(60.0)));
         }
-        let inspect = Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: 0, count: 1 };
+        let inspect = Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: None, count: 1 };
         machine.handle(at(0.0), Event::Command(inspect));
         deny(&mut machine, 0.1, &error);
         let effects = machine.effects(at(0.1));
-        assert!((1..=3).all(|id| hears(&effects, id, &error)), "{effects:?}");
+        assert!((1..=3).all(|id| hears(&effects, Id(id), &error)), "{effects:?}");
         assert!(matches!(outcome(&effects, 9), Some(Outcome::Page(Err(Fault::Connect(_))))), "{effects:?}");
         assert!(machine.next_due().is_none() && machine.gives_back_until().is_none(), "something is left");
     }
@@ -57,7 +57,7 @@ fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     let again = sent(&mut machine, 0.3);
     let (request, call) =
         again.iter().find(|(_, call)| matches!(call, Request::Acquire(AcquireRequest { .. }))).unwrap();
-    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 6, .. })), "{call:?}");
+    assert!(is_acquire_with(call, Some(6)), "{call:?}");
     answer(&mut machine, 0.4, *request, queued(3, seconds(60.0)));
     assert_eq!(machine.trouble(), None);
 }
@@ -67,7 +67,7 @@ fn a_waiter_hears_at_once_that_its_server_is_another_kind_of_server_now() {
     let mut machine = waiting(LockOptions::new(), 3, seconds(60.0));
     deny(&mut machine, 0.2, &no_database());
     let effects = machine.effects(at(0.2));
-    assert!(hears(&effects, 1, &no_database()), "{effects:?}");
+    assert!(hears(&effects, Id(1), &no_database()), "{effects:?}");
 }
 
 #[test]

@@ -5,11 +5,11 @@ use crate::protocol::{RenewRequest, Request};
 
 fn extend(machine: &mut Machine, now: f64, question: u64, by: f64) {
     let extend = Some(seconds(by));
-    machine.handle(at(now), Event::Command(Command::Renew { question: QuestionId(question), id: 1, extend }));
+    machine.handle(at(now), Event::Command(Command::Renew { question: QuestionId(question), id: Id(1), extend }));
 }
 
 fn switch(machine: &mut Machine, now: f64, on: bool) {
-    machine.handle(at(now), Event::Command(Command::Automatic { id: 1, on }));
+    machine.handle(at(now), Event::Command(Command::Automatic { id: Id(1), on }));
 }
 
 fn asked(call: &Request) -> Duration {

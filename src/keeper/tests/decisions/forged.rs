@@ -1,12 +1,12 @@
 //! Messages that no script made: whoever may publish can send them, and they change nothing.
 
 use super::*;
-use crate::protocol::{AcquireRequest, LeaveRequest, Push};
+use crate::protocol::{AcquireRequest, LeaveRequest};
 
 fn message(machine: &mut Machine, kind: PushKind, lock: &str, secret: &str) -> Vec<Effect> {
     let lock = LockKeys::new("fairlock", lock).keys[0].clone();
     // With a token far ahead, as one would choose who wants to be believed.
-    let push = Push { kind, id: "client.1".into(), token: 1 << 52, ticket: 6, secret: secret.into(), lock };
+    let push = push(kind, 1, 1 << 52, secret, lock);
     machine.handle(at(1.0), Event::Push(push));
     machine.effects(at(1.0))
 }
@@ -26,7 +26,7 @@ fn a_lease_is_broken_by_a_message_if_it_names_the_lock_and_the_secret_of_the_hol
     for (lock, secret, believed) in [("x", "s", true), ("x", "", false), ("y", "s", false)] {
         let mut machine = holding(LockOptions::new());
         let (kind, key) = (PushKind::Break, LockKeys::new("fairlock", lock).keys[0].clone());
-        let push = Push { kind, id: "client.1".into(), token: 7, ticket: 6, secret: secret.into(), lock: key };
+        let push = push(kind, 1, 7, secret, key);
         machine.handle(at(1.0), Event::Push(push));
         assert_eq!(lost(&machine.effects(at(1.0))) == Some(&LostReason::Broken), believed, "{lock} {secret:?}");
     }
@@ -52,7 +52,7 @@ fn a_grant_that_nobody_waits_for_is_given_back_once() {
     let [Effect::Send { request, call: Request::Leave(LeaveRequest { ids, .. }) }] = &effects[..] else {
         panic!("{effects:?}")
     };
-    assert_eq!(ids[..], ["client.1"]);
+    assert_eq!(ids[..], [wire_id(1)]);
     let refusal = crate::protocol::Failure::Refused("NOPERM".into());
     machine.handle(at(1.1), Event::Answered { request: *request, result: Err(refusal) });
     machine.effects(at(1.1));

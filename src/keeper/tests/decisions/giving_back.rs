@@ -6,16 +6,16 @@ use super::*;
 use crate::error::Fault;
 use crate::inspect::BreakOutcome;
 use crate::options::LockOptions;
-use crate::protocol::{AcquireRequest, LeaveRequest, ReleaseRequest, Request};
+use crate::protocol::{LeaveRequest, ReleaseRequest, Request};
 
 // ---- giving back ----
 
 #[test]
 fn a_release_is_what_the_server_says_and_once_repeated_what_it_must_have_been() {
     let ask = |machine: &mut Machine, now| {
-        machine.handle(at(now), Event::Command(Command::Release { question: Some(QuestionId(9)), id: 1 }));
+        machine.handle(at(now), Event::Command(Command::Release { question: Some(QuestionId(9)), id: Id(1) }));
         let (request, call) = one_sent(machine, now);
-        assert!(matches!(&call, Request::Release(ReleaseRequest { id, .. }) if id == "client.1"), "{call:?}");
+        assert!(matches!(&call, Request::Release(ReleaseRequest { id, .. }) if id.as_str() == "client.1"), "{call:?}");
         request
     };
     for (word, released) in [(Word::Released, true), (Word::Expired, false), (Word::Unknown, false)] {
@@ -54,7 +54,7 @@ fn a_release_is_what_the_server_says_and_once_repeated_what_it_must_have_been() 
 #[test]
 fn a_release_goes_on_where_it_stopped_at_its_batch_limit() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(9)), id: 1 }));
+    machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(9)), id: Id(1) }));
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.1, request, Answer { again: true, ..lease(Word::Released, Duration::ZERO) });
     let effects = machine.effects(at(1.1));
@@ -71,7 +71,7 @@ fn those_who_leave_together_leave_with_one_call_and_the_first_goes_on_for_all() 
     }
     machine.effects(at(0.0));
     for id in 1..=150 {
-        machine.handle(at(1.0), Event::Command(Command::Abandon { id }));
+        machine.handle(at(1.0), Event::Command(Command::Abandon { id: Id(id) }));
     }
     let leaves = sent(&mut machine, 1.0);
     let sizes: Vec<usize> = leaves
@@ -81,15 +81,15 @@ fn those_who_leave_together_leave_with_one_call_and_the_first_goes_on_for_all() 
     assert_eq!(sizes, [100, 50]);
     answer(&mut machine, 1.1, leaves[0].0, Answer { again: true, ..lease(Word::Left, Duration::ZERO) });
     let (_, call) = one_sent(&mut machine, 1.1);
-    assert!(matches!(&call, Request::Leave(LeaveRequest { ids, .. }) if ids[..] == ["client.1"]), "{call:?}");
+    assert!(matches!(&call, Request::Leave(LeaveRequest { ids, .. }) if ids[..] == [wire_id(1)]), "{call:?}");
 }
 
 #[test]
 fn who_never_asked_the_server_has_nothing_to_give_back() {
     let spec = start(LockOptions::new()).1;
-    let mut machine = Machine::new("client".into(), "fairlock".into(), 1);
+    let mut machine = machine();
     acquire(&mut machine, 0.0, &spec, 1);
-    machine.handle(at(1.0), Event::Command(Command::Abandon { id: 1 }));
+    machine.handle(at(1.0), Event::Command(Command::Abandon { id: Id(1) }));
     assert!(machine.gives_back_until().is_none());
     connect(&mut machine, 2.0);
     assert!(sent(&mut machine, 2.0).is_empty());
@@ -114,7 +114,10 @@ fn closing_waits_a_second_for_what_is_given_back() {
     acquire(&mut machine, 1.1, &spec, 1);
     assert!(matches!(refused(&machine.effects(at(1.1))), Some(Refusal::Fault(Fault::Closed))));
     let keys = spec.keys.clone();
-    machine.handle(at(1.2), Event::Command(Command::Break { question: QuestionId(10), keys, token: 7, force: false }));
+    machine.handle(
+        at(1.2),
+        Event::Command(Command::Break { question: QuestionId(10), keys, token: Token::new(7), force: false }),
+    );
     assert!(matches!(outcome(&machine.effects(at(1.2)), 10), Some(Outcome::Break(Err(Fault::Closed)))));
 }
 
@@ -122,7 +125,7 @@ fn closing_waits_a_second_for_what_is_given_back() {
 fn closing_answers_the_questions_that_wait_for_the_server() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(8), keys, after: 0, count: 10 }));
+    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(8), keys, after: None, count: 10 }));
     machine.handle(at(0.1), Event::Command(Command::Close { question: QuestionId(9) }));
     let effects = machine.effects(at(0.1));
     assert!(matches!(outcome(&effects, 8), Some(Outcome::Page(Err(Fault::Closed)))), "{effects:?}");
@@ -134,12 +137,12 @@ fn closing_answers_the_questions_that_wait_for_the_server() {
 #[test]
 fn a_position_is_one_more_than_the_rank_and_none_for_who_holds() {
     let mut machine = waiting(LockOptions::new(), 4, seconds(60.0));
-    machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(9), id: 1 }));
+    machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(9), id: Id(1) }));
     let (request, call) = one_sent(&mut machine, 1.0);
-    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 6, .. })), "{call:?}");
+    assert!(is_acquire_with(&call, Some(6)), "{call:?}");
     answer(&mut machine, 1.1, request, queued(2, seconds(60.0)));
     assert!(matches!(outcome(&machine.effects(at(1.1)), 9), Some(Outcome::Position(Ok(3)))));
-    machine.handle(at(2.0), Event::Command(Command::Position { question: QuestionId(10), id: 1 }));
+    machine.handle(at(2.0), Event::Command(Command::Position { question: QuestionId(10), id: Id(1) }));
     let (request, _) = one_sent(&mut machine, 2.0);
     answer(&mut machine, 2.1, request, Answer { rank: Some(0), ..lease(Word::Granted, seconds(30.0)) });
     let effects = machine.effects(at(2.1));
@@ -158,7 +161,7 @@ fn who_breaks_a_lease_hears_what_became_of_it() {
         let keys = spec.keys.clone();
         machine.handle(
             at(1.0),
-            Event::Command(Command::Break { question: QuestionId(call), keys, token: 7, force: false }),
+            Event::Command(Command::Break { question: QuestionId(call), keys, token: Token::new(7), force: false }),
         );
         let (request, _) = one_sent(&mut machine, 1.0);
         answer(&mut machine, 1.1, request, lease(word, seconds(3.0)));
@@ -179,10 +182,27 @@ fn a_holder_is_told_of_a_broken_lease_if_it_is_its_own() {
 }
 
 #[test]
+fn a_lost_lease_lasts_until_its_deadline_unless_the_server_has_ended_it() {
+    let mut machine = holding(LockOptions::new());
+    pushed(&mut machine, 1.0, PushKind::Break, 1, 7);
+    assert_eq!(lost_at(&machine.effects(at(1.0))), Some(at(29.849)), "its holder can finish");
+
+    let mut machine = holding(LockOptions::new());
+    tick(&mut machine, 10.0);
+    let (request, _) = one_sent(&mut machine, 10.0);
+    answer(&mut machine, 10.1, request, lease(Word::Lost, Duration::ZERO));
+    assert_eq!(lost_at(&machine.effects(at(10.1))), Some(at(10.1)));
+
+    let mut machine = holding(LockOptions::new());
+    machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
+    assert_eq!(lost_at(&machine.effects(at(1.0))), Some(at(1.0)), "it is released at once");
+}
+
+#[test]
 fn an_inspection_is_answered_with_what_was_seen() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: 0, count: 10 }));
+    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 10 }));
     let (request, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::State, seconds(20.0)) });
     match outcome(&machine.effects(at(0.1)), 9) {

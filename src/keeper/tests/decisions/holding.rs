@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::Fault;
 use crate::options::LockOptions;
-use crate::protocol::{AcquireRequest, ReleaseRequest, RenewRequest, Request};
+use crate::protocol::{Epoch, ReleaseRequest, RenewRequest, Request, Stamp};
 
 #[test]
 fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
@@ -17,11 +17,11 @@ fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
     tick(&mut machine, 10.0);
     let (request, call) = one_sent(&mut machine, 10.0);
     let Request::Renew(RenewRequest { id, token, lease: asked, liveness, left, .. }) = call else { panic!("{call:?}") };
-    assert_eq!((&*id, token), ("client.1", 7));
+    assert_eq!((id, token), (wire_id(1), super::token(7)));
     assert_eq!((asked, liveness, left), (seconds(30.0), seconds(10.0), seconds(19.849)));
     answer(&mut machine, 10.5, request, lease(Word::Renewed, spec.lease));
     let prolonged =
-        |effect: &Effect| matches!(effect, Effect::Prolonged { id: 1, deadline } if *deadline == at(39.849));
+        |effect: &Effect| matches!(effect, Effect::Prolonged { id: Id(1), deadline, .. } if *deadline == at(39.849));
     assert!(machine.effects(at(10.5)).iter().any(prolonged));
     assert_eq!(machine.next_due(), Some(at(20.0)));
 }
@@ -56,7 +56,7 @@ fn a_claim_that_is_as_long_as_a_lease_is_confirmed_too() {
         let (request, call) = one_sent(&mut machine, 1.1);
         assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(4.0)), "{call:?}");
         answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(4.0)));
-        let prolonged = |effect: &Effect| matches!(effect, Effect::Prolonged { id: 1, .. });
+        let prolonged = |effect: &Effect| matches!(effect, Effect::Prolonged { id: Id(1), .. });
         assert!(machine.effects(at(2.0)).iter().any(prolonged));
     }
 }
@@ -95,8 +95,10 @@ fn a_hold_that_ends_before_its_claim_is_confirmed_costs_no_renewal() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
     grant_pushed(&mut machine, 1.0, 1, 9);
     machine.effects(at(1.0));
-    machine.handle(at(1.099), Event::Command(Command::Release { question: None, id: 1 }));
-    assert!(matches!(one_sent(&mut machine, 1.099).1, Request::Release(ReleaseRequest { token: 9, .. })));
+    machine.handle(at(1.099), Event::Command(Command::Release { question: None, id: Id(1) }));
+    assert!(
+        matches!(one_sent(&mut machine, 1.099).1, Request::Release(ReleaseRequest { token, .. }) if token == Token::new(9))
+    );
     tick(&mut machine, 1.2);
     assert!(sent(&mut machine, 1.2).is_empty());
 }
@@ -107,9 +109,10 @@ fn a_lock_that_confirms_grants_hands_out_whole_leases_only() {
     grant_pushed(&mut machine, 1.0, 1, 9);
     let effects = machine.effects(at(1.0));
     assert!(granted(&effects).is_none(), "{effects:?}");
-    let [Effect::Send { request, call: Request::Renew(RenewRequest { token: 9, .. }) }] = effects[..] else {
+    let [Effect::Send { request, call: Request::Renew(RenewRequest { token: renewed, .. }) }] = effects[..] else {
         panic!("{effects:?}")
     };
+    assert_eq!(renewed, token(9));
     answer(&mut machine, 1.2, request, lease(Word::Renewed, seconds(30.0)));
     assert_eq!(granted(&machine.effects(at(1.2))), Some(at(1.0 + 30.0 - 0.151)));
 
@@ -118,7 +121,7 @@ fn a_lock_that_confirms_grants_hands_out_whole_leases_only() {
     grant_pushed(&mut machine, 1.0, 1, 9);
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.2, request, lease(Word::Lost, Duration::ZERO));
-    assert!(matches!(one_sent(&mut machine, 1.2).1, Request::Acquire(AcquireRequest { ticket: 6, .. })));
+    assert!(is_acquire_with(&one_sent(&mut machine, 1.2).1, Some(6)));
 
     // What the reply to an acquire grants is whole.
     let (mut machine, spec) = start(LockOptions::new().confirm_grants(true));
@@ -204,7 +207,7 @@ fn the_longest_hold_ends_renewal_and_is_the_reason_that_is_told() {
 #[test]
 fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let mut machine = holding(LockOptions::new().manual_renewal());
-    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1, extend: None }));
+    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
     let (request, call) = one_sent(&mut machine, 5.0);
     assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(30.0)), "{call:?}");
     answer(&mut machine, 5.1, request, lease(Word::Renewed, seconds(30.0)));
@@ -216,7 +219,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let (request, call) = one_sent(&mut machine, 6.0);
     let left = seconds(5.0 + 29.849 - 6.0);
     assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == left), "{call:?}");
-    machine.handle(at(6.1), Event::Command(Command::Renew { question: QuestionId(10), id: 1, extend: None }));
+    machine.handle(at(6.1), Event::Command(Command::Renew { question: QuestionId(10), id: Id(1), extend: None }));
     assert!(sent(&mut machine, 6.1).is_empty());
     answer(&mut machine, 6.2, request, lease(Word::Renewed, left));
     let effects = machine.effects(at(6.2));
@@ -227,7 +230,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     tick(&mut machine, 11.1);
     assert!(matches!(outcome(&machine.effects(at(11.1)), 10), Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))));
 
-    machine.handle(at(11.2), Event::Command(Command::Renew { question: QuestionId(11), id: 2, extend: None }));
+    machine.handle(at(11.2), Event::Command(Command::Renew { question: QuestionId(11), id: Id(2), extend: None }));
     assert!(matches!(
         outcome(&machine.effects(at(11.2)), 11),
         Some(Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))))
@@ -237,14 +240,14 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
 #[test]
 fn a_grant_that_is_not_taken_within_its_lease_is_asked_about() {
     let mut machine = holding(LockOptions::new().lease(seconds(3.0)).manual_renewal().notice(seconds(0.5)));
-    machine.handle(at(2.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1, extend: None }));
+    machine.handle(at(2.0), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
     let (request, _) = one_sent(&mut machine, 2.0);
     answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(3.0)));
     machine.effects(at(2.0));
     tick(&mut machine, 3.0);
     assert!(machine.effects(at(3.0)).is_empty());
     tick(&mut machine, 3.001);
-    assert!(matches!(machine.effects(at(3.001))[..], [Effect::CheckTaken { id: 1 }]));
+    assert!(matches!(machine.effects(at(3.001))[..], [Effect::CheckTaken { id: Id(1) }]));
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn a_lease_that_ends_long_before_its_longest_hold_has_another_reason() {
 #[test]
 fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
     let mut machine = holding(LockOptions::new().manual_renewal());
-    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1, extend: None }));
+    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
     let (request, _) = one_sent(&mut machine, 5.0);
     // Something else is answered, so that the server is not taken for dead.
     for second in 6..10 {
@@ -265,13 +268,13 @@ fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
         let keys = start(LockOptions::new()).1.keys.clone();
         machine.handle(
             at(now),
-            Event::Command(Command::Inspect { question: QuestionId(100 + second as u64), keys, after: 0, count: 1 }),
+            Event::Command(Command::Inspect { question: QuestionId(100 + second as u64), keys, after: None, count: 1 }),
         );
         let (request, _) = one_sent(&mut machine, now);
         answer(&mut machine, now, request, lease(Word::State, seconds(20.0)));
         machine.effects(at(now));
     }
-    machine.handle(at(9.5), Event::Command(Command::Renew { question: QuestionId(10), id: 1, extend: None }));
+    machine.handle(at(9.5), Event::Command(Command::Renew { question: QuestionId(10), id: Id(1), extend: None }));
     tick(&mut machine, 10.0);
     let effects = machine.effects(at(10.0));
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))), "{effects:?}");
@@ -298,7 +301,9 @@ fn a_renewal_tells_what_was_seen_and_what_is_left() {
     let mut machine = holding(LockOptions::new());
     tick(&mut machine, 10.0);
     match one_sent(&mut machine, 10.0).1 {
-        Request::Renew(RenewRequest { token: 7, epoch: 5, floor: 7, left, .. }) => {
+        Request::Renew(RenewRequest { token, epoch, floor, left, .. })
+            if (token.get(), epoch, floor) == (7, Epoch::new(5), Stamp::new(7)) =>
+        {
             assert_eq!(left, seconds(29.849 - 10.0))
         }
         call => panic!("{call:?}"),

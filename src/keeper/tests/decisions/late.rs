@@ -12,7 +12,7 @@ fn gave_up(mode: Mode) -> (Machine, RequestId, RequestId) {
     let (mut machine, spec) = start(LockOptions::new());
     acquire_in(&mut machine, 0.0, &spec, 1, mode, None);
     let (request, _) = one_sent(&mut machine, 0.0);
-    machine.handle(at(0.1), Event::Command(Command::Abandon { id: 1 }));
+    machine.handle(at(0.1), Event::Command(Command::Abandon { id: Id(1) }));
     let (leave, call) = one_sent(&mut machine, 0.1);
     assert!(matches!(call, Request::Leave(LeaveRequest { .. })), "{call:?}");
     (machine, request, leave)

@@ -19,7 +19,7 @@ use crate::clock::Time;
 use crate::error::LostReason;
 use crate::keeper::machine::*;
 use crate::options::LockOptions;
-use crate::protocol::{LockKeys, OwnLease, Push, PushKind, Request};
+use crate::protocol::{LockKeys, OwnLease, Push, PushKind, Request, Secret, Ticket, Token, WireId};
 
 pub(super) fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
@@ -31,6 +31,11 @@ pub(super) fn granted(effects: &[Effect]) -> Option<Time> {
 
 pub(super) fn lost(effects: &[Effect]) -> Option<&LostReason> {
     effects.iter().find_map(|effect| if let Effect::Lost { reason, .. } = effect { Some(reason) } else { None })
+}
+
+/// Until when a lost lease lasts.
+pub(super) fn lost_at(effects: &[Effect]) -> Option<Time> {
+    effects.iter().find_map(|effect| if let Effect::Lost { deadline, .. } = effect { Some(*deadline) } else { None })
 }
 
 pub(super) fn refused(effects: &[Effect]) -> Option<&Refusal> {
@@ -53,21 +58,25 @@ pub(super) fn alive(rank: u64, lease_left: Duration) -> Answer {
 }
 
 /// Of a lease from the place that `queued` tells.
-pub(super) fn pushed(machine: &mut Machine, now: f64, kind: PushKind, id: Id, token: u64) {
+pub(super) fn pushed(machine: &mut Machine, now: f64, kind: PushKind, id: u64, token: u64) {
     let lock = LockKeys::new("fairlock", "x").keys[0].clone();
-    machine.handle(
-        at(now),
-        Event::Push(Push { kind, id: format!("client.{id}"), token, ticket: 6, secret: "s".into(), lock }),
-    );
+    machine.handle(at(now), Event::Push(push(kind, id, token, "s", lock)));
 }
 
-pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: Id, token: u64) {
+/// A message from the place that `queued` tells.
+pub(super) fn push(kind: PushKind, id: u64, token: u64, secret: &str, lock: String) -> Push {
+    let id = WireId::parse(&format!("client.{id}")).unwrap();
+    let (token, ticket) = (Token::new(token).unwrap(), Ticket::new(6).unwrap());
+    Push { kind, id, token, ticket, secret: Secret::repeated(secret), lock }
+}
+
+pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: u64, token: u64) {
     pushed(machine, now, PushKind::Grant, id, token);
 }
 
 /// A machine of so many waiters, with tickets from 10 on, that hears 3.5 s after their calls that the server does not know
 /// them; and what it sends then.
-pub(super) fn many_return(waiters: Id) -> (Machine, Vec<(RequestId, Request)>) {
+pub(super) fn many_return(waiters: u64) -> (Machine, Vec<(RequestId, Request)>) {
     let (mut machine, spec) = start(LockOptions::new());
     for id in 1..=waiters {
         acquire(&mut machine, 0.0, &spec, id);

@@ -28,7 +28,12 @@ fn securing(options: LockOptions) -> (Machine, RequestId, Duration) {
     let effects = machine.effects(at(0.1));
     assert!(granted(&effects).is_none(), "{effects:?}");
     // Should the lease run out meanwhile, the token is its place in the queue.
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Queued { id: 1, ticket: 7 })), "{effects:?}");
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Queued { id: Id(1), ticket: place, .. } if place.get() == 7)),
+        "{effects:?}"
+    );
     let [(request, 2, within)] = asked(&effects)[..] else { panic!("{effects:?}") };
     (machine, request, within)
 }
@@ -89,10 +94,10 @@ fn who_lacks_replicas_asks_again_after_a_while_that_doubles() {
 fn who_is_asking_replicas_does_not_ask_twice() {
     let (mut machine, request, _) = securing(two());
     let keys = start(two()).1.keys.clone();
-    machine.handle(at(0.2), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: 0, count: 1 }));
+    machine.handle(at(0.2), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 1 }));
     let (question, _) = one_sent(&mut machine, 0.2);
     let mut named = lease(Word::State, seconds(29.0));
-    named.own = Some(OwnLease { id: "client.1".into(), token: 7, ticket: 0, claim: false });
+    named.own = Some(own(1, 7, 7));
     answer(&mut machine, 0.3, question, named);
     assert!(asked(&machine.effects(at(0.3))).is_empty());
     have(&mut machine, 0.4, request, 2);
@@ -158,7 +163,7 @@ fn a_renewal_counts_once_enough_have_it() {
     assert!(pause >= seconds(0.01) && pause <= seconds(0.02), "{pause:?}");
     let request = renew(&mut machine, 10.2);
     // What is about another request is not about this one.
-    have(&mut machine, 10.3, request + 1, 2);
+    have(&mut machine, 10.3, RequestId(request.0 + 1), 2);
     assert!(!prolonged(&machine.effects(at(10.3))));
     have(&mut machine, 10.4, request, 2);
     let effects = machine.effects(at(10.4));

@@ -7,7 +7,10 @@ use super::*;
 use crate::error::Fault;
 use crate::keeper::machine::Mode;
 use crate::options::{LockOptions, Spec};
-use crate::protocol::{AcquireRequest, Failure, HeartbeatRequest, LeaveRequest, ReleaseRequest, RenewRequest, Request};
+use crate::protocol::{
+    AcquireRequest, ClientId, Epoch, Failure, HeartbeatRequest, LeaveRequest, ReleaseRequest, RenewRequest, Request,
+    Stamp,
+};
 
 fn other_lock(options: LockOptions) -> Arc<Spec> {
     options.of(LockKeys::new("fairlock", "y")).unwrap()
@@ -22,7 +25,7 @@ fn inspect(question: u64) -> Command {
     Command::Inspect {
         question: QuestionId(question),
         keys: Arc::new(LockKeys::new("fairlock", "x")),
-        after: 0,
+        after: None,
         count: 1,
     }
 }
@@ -40,20 +43,20 @@ fn without_a_connection_nothing_is_sent() {
     // One holds, one waits, one leaves, and a question is open.
     let mut hold = holding(LockOptions::new());
     let mut wait = waiting(LockOptions::new(), 0, seconds(2.0));
-    machine.handle(at(0.0), Event::Command(Command::Abandon { id: 1 }));
+    machine.handle(at(0.0), Event::Command(Command::Abandon { id: Id(1) }));
     for machine in [&mut machine, &mut hold, &mut wait] {
         disconnect(machine, 1.0);
         machine.effects(at(1.0));
         acquire(machine, 1.0, &spec, 2);
-        machine.handle(at(1.0), Event::Command(Command::Renew { question: QuestionId(9), id: 1, extend: None }));
-        let question = Command::Inspect { question: QuestionId(10), keys: keys.clone(), after: 0, count: 10 };
+        machine.handle(at(1.0), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
+        let question = Command::Inspect { question: QuestionId(10), keys: keys.clone(), after: None, count: 10 };
         machine.handle(at(1.0), Event::Command(question));
-        machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(11), id: 2 }));
+        machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(11), id: Id(2) }));
         for now in 1..25 {
             tick(machine, f64::from(now));
         }
-        machine.handle(at(25.0), Event::Command(Command::Abandon { id: 1 }));
-        machine.handle(at(25.0), Event::Command(Command::Release { question: None, id: 1 }));
+        machine.handle(at(25.0), Event::Command(Command::Abandon { id: Id(1) }));
+        machine.handle(at(25.0), Event::Command(Command::Release { question: None, id: Id(1) }));
         tick(machine, 60.0);
         let sent = calls(machine.effects(at(60.0)));
         assert!(sent.is_empty(), "{sent:?}");
@@ -63,7 +66,7 @@ fn without_a_connection_nothing_is_sent() {
 #[test]
 fn who_leaves_as_the_connection_breaks_leaves_over_the_next() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(20.0));
-    machine.handle(at(1.0), Event::Command(Command::Abandon { id: 1 }));
+    machine.handle(at(1.0), Event::Command(Command::Abandon { id: Id(1) }));
     disconnect(&mut machine, 1.0);
     assert!(sent(&mut machine, 1.0).is_empty());
     connect(&mut machine, 2.0);
@@ -93,7 +96,7 @@ fn who_was_refused_gives_nothing_back_for_ever() {
             _ => None,
         });
         fail(&mut machine, 0.5, asked.unwrap(), Failure::Refused("OOM".into()));
-        machine.core.timers.clear(&Timer::Acquire(1));
+        machine.core.timers.clear(&Timer::Acquire(Id(1)));
         tick(&mut machine, 1.0);
         // The server goes on to refuse, for longer than a session without a heartbeat lasts.
         for (asked, refused, left) in [(1.0, 11.0, 1), (12.9, 13.1, usize::from(cut))] {
@@ -114,12 +117,13 @@ fn the_first_asks_anew_after_every_reconnect_before_anything_is_granted() {
     connect(&mut machine, 1.1);
     let calls = calls(machine.effects(at(1.1)));
     let [
-        (_, Request::Acquire(AcquireRequest { ticket: 6, epoch: 5, floor: 7, .. })),
+        (_, Request::Acquire(AcquireRequest { ticket, epoch, floor, .. })),
         (_, Request::Heartbeat(HeartbeatRequest { .. })),
     ] = &calls[..]
     else {
         panic!("{calls:?}")
     };
+    assert_eq!((*ticket, *epoch, *floor), (Ticket::new(6), Epoch::new(5), Stamp::new(7)));
 }
 
 #[test]
@@ -179,13 +183,13 @@ fn a_key_of_another_type_ends_the_acquires_of_its_lock_alone() {
             _ => None,
         })
         .collect();
-    assert_eq!(refused, [1]);
+    assert_eq!(refused, [Id(1)]);
 }
 
 #[test]
 fn what_cannot_be_given_back_is_tried_until_it_is_over() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Release { question: None, id: 1 }));
+    machine.handle(at(1.0), Event::Command(Command::Release { question: None, id: Id(1) }));
     let (request, _) = one_sent(&mut machine, 1.0);
     fail(&mut machine, 1.1, request, Failure::WrongType("WRONGTYPE".into()));
     assert_eq!(machine.gives_back_until(), Some(at(29.849)), "the key may be gone by then");
@@ -200,7 +204,7 @@ fn many_who_are_refused_do_not_ask_again_in_step() {
     let pauses: std::collections::BTreeSet<Duration> = (0..20)
         .map(|seed| {
             let (mut machine, spec) =
-                (Machine::new("client".into(), "fairlock".into(), seed), start(LockOptions::new()).1);
+                (Machine::new(ClientId::new("client").unwrap(), "fairlock".into(), seed), start(LockOptions::new()).1);
             connect(&mut machine, 0.0);
             acquire(&mut machine, 0.0, &spec, 1);
             let (request, _) = one_sent(&mut machine, 0.0);
@@ -274,11 +278,11 @@ fn other_data_is_told_at_once_what_was_here_before() {
     let told = sent(&mut machine, 4.1);
     let [(_, renewal), (_, acquire)] = &told[..] else { panic!("{told:?}") };
     let Request::Renew(RenewRequest { id, token, epoch, left, .. }) = renewal else { panic!("{renewal:?}") };
-    assert_eq!((&**id, *token, *epoch, *left), ("client.1", 7, 5, seconds(29.849 - 4.1)));
+    assert_eq!((id.as_str(), token.get(), *epoch, *left), ("client.1", 7, Epoch::new(5), seconds(29.849 - 4.1)));
     let Request::Acquire(AcquireRequest { id, ticket, epoch, floor, longest, .. }) = acquire else {
         panic!("{acquire:?}")
     };
-    assert_eq!((&**id, *ticket, *epoch, *floor), ("client.2", 6, 5, 7));
+    assert_eq!((id.as_str(), *ticket, *epoch, *floor), ("client.2", Ticket::new(6), Epoch::new(5), Stamp::new(7)));
     // A whole lease may have been granted or renewed just before.
     assert_eq!(*longest, seconds(30.0));
 }
@@ -287,15 +291,19 @@ fn other_data_is_told_at_once_what_was_here_before() {
 fn a_newcomer_names_the_newest_epoch_and_who_returns_that_of_its_ticket() {
     let mut machine = waiting(LockOptions::new(), 9, seconds(60.0));
     let spec = start(LockOptions::new()).1;
+    let asks = |call: &Request, ticket, under| {
+        let epoch_of = |request: &AcquireRequest| request.epoch == Epoch::new(under);
+        is_acquire_with(call, ticket) && matches!(call, Request::Acquire(request) if epoch_of(request))
+    };
     acquire(&mut machine, 1.0, &spec, 2);
     let (request, call) = one_sent(&mut machine, 1.0);
-    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 0, epoch: 5, .. })), "{call:?}");
+    assert!(asks(&call, None, 5), "{call:?}");
     answer(&mut machine, 1.1, request, Answer { epoch: 6, ticket: 8, ..queued(9, seconds(60.0)) });
     let (_, call) = one_sent(&mut machine, 1.1);
-    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 6, epoch: 5, .. })), "{call:?}");
+    assert!(asks(&call, Some(6), 5), "{call:?}");
     acquire(&mut machine, 1.2, &spec, 3);
     let (_, call) = one_sent(&mut machine, 1.2);
-    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 0, epoch: 6, .. })), "{call:?}");
+    assert!(asks(&call, None, 6), "{call:?}");
 }
 
 #[test]
@@ -322,13 +330,13 @@ fn who_gives_up_during_a_return_makes_room_if_it_was_under_way() {
     let (mut machine, open) = many_return(100);
     assert_eq!(open.len(), 64);
     for id in 90..=99 {
-        machine.handle(at(3.5), Event::Command(Command::Abandon { id }));
+        machine.handle(at(3.5), Event::Command(Command::Abandon { id: Id(id) }));
     }
     machine.effects(at(3.5));
     let back = |ticket| Answer { ticket, ..queued(9, seconds(30.0)) };
     answer(&mut machine, 3.6, open[0].0, back(10));
     assert_eq!(sent(&mut machine, 3.6).len(), 1, "those who had not gone had no room");
-    machine.handle(at(3.7), Event::Command(Command::Abandon { id: 2 }));
+    machine.handle(at(3.7), Event::Command(Command::Abandon { id: Id(2) }));
     machine.effects(at(3.7));
     answer(&mut machine, 3.8, open[2].0, back(12));
     assert_eq!(sent(&mut machine, 3.8).len(), 2, "the one who was on its way had");
@@ -370,13 +378,13 @@ fn a_grant_that_nobody_wants_any_more_is_given_back_for_as_long_as_it_lasts() {
     let (mut machine, spec) = start(LockOptions::new());
     acquire(&mut machine, 0.0, &spec, 1);
     let (request, _) = one_sent(&mut machine, 0.0);
-    machine.handle(at(0.1), Event::Command(Command::Abandon { id: 1 }));
+    machine.handle(at(0.1), Event::Command(Command::Abandon { id: Id(1) }));
     let (leave, _) = one_sent(&mut machine, 0.1);
     answer(&mut machine, 0.2, leave, lease(Word::Left, Duration::ZERO));
     assert_eq!(machine.gives_back_until(), None);
     answer(&mut machine, 0.3, request, lease(Word::Granted, seconds(30.0)));
     let (_, call) = one_sent(&mut machine, 0.3);
-    assert!(matches!(&call, Request::Leave(LeaveRequest { ids, .. }) if ids[..] == ["client.1"]), "{call:?}");
+    assert!(matches!(&call, Request::Leave(LeaveRequest { ids, .. }) if ids[..] == [wire_id(1)]), "{call:?}");
     assert_eq!(machine.gives_back_until(), Some(at(30.3)));
 }
 
@@ -386,7 +394,7 @@ fn a_lease_that_an_answer_names_is_taken_or_given_back() {
         tick(machine, 3.4);
         let (request, _) = one_sent(machine, 3.4);
         let mut answered = Answer { token: 9, ..alive(1, seconds(8.0)) };
-        answered.own = Some(OwnLease { id: format!("client.{id}"), token: 9, ticket: 0, claim: false });
+        answered.own = Some(own(id, 9, 9));
         answer(machine, 3.5, request, answered);
         machine.effects(at(3.5))
     };
@@ -396,7 +404,7 @@ fn a_lease_that_an_answer_names_is_taken_or_given_back() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(60.0));
     let effects = ask(&mut machine, 40);
     assert!(granted(&effects).is_none());
-    let releases = |(_, call): &(RequestId, Request)| matches!(call, Request::Release(ReleaseRequest { id, .. }) if id == "client.40");
+    let releases = |(_, call): &(RequestId, Request)| matches!(call, Request::Release(ReleaseRequest { id, .. }) if id.as_str() == "client.40");
     assert!(calls(effects).iter().any(releases));
     assert_eq!(machine.gives_back_until(), Some(at(3.5 + 8.0)));
 }
@@ -409,7 +417,7 @@ fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
         machine.handle(at(1.0), Event::Command(inspect(5)));
         let (request, _) = one_sent(&mut machine, 1.0);
         let mut answered = lease(Word::State, seconds(8.0));
-        answered.own = Some(OwnLease { id: "client.1".into(), token, ticket: 0, claim: false });
+        answered.own = Some(own(1, token, token));
         answer(&mut machine, 1.1, request, answered);
         let sent = calls(machine.effects(at(1.1)));
         assert_eq!(sent.iter().any(|(_, call)| is_renewal(call)), renews, "{sent:?}");
@@ -428,13 +436,17 @@ fn whoever_returns_tells_the_longest_lease_and_the_slowest_heartbeat_that_it_eve
         (request, longest, last_token, pace)
     };
     let (request, longest, last_token, pace) = told(&mut machine, 1.0);
-    assert_eq!((longest, last_token, pace), (seconds(30.0), 7, seconds(10.0) / 3), "its own, of which no reply told");
+    assert_eq!(
+        (longest, last_token, pace),
+        (seconds(30.0), Token::new(7), seconds(10.0) / 3),
+        "its own, of which no reply told"
+    );
     let of_others = Answer { longest: seconds(90.0), pace: seconds(5.0), ..queued(1, seconds(20.0)) };
     answer(&mut machine, 1.1, request, of_others);
     // An emptied server knows nothing of them.
     for now in [2.0, 3.0] {
         let (request, longest, last_token, pace) = told(&mut machine, now);
-        assert_eq!((longest, last_token, pace), (seconds(90.0), 7, seconds(5.0)));
+        assert_eq!((longest, last_token, pace), (seconds(90.0), Token::new(7), seconds(5.0)));
         answer(&mut machine, now + 0.1, request, Answer { epoch: 8, stamp: 0, token: 0, ..queued(0, Duration::ZERO) });
     }
 }
@@ -535,7 +547,7 @@ fn a_waiter_whose_grant_is_being_confirmed_does_not_return_to_the_queue() {
     fail(&mut machine, 3.8, confirmation, Failure::Refused("LOADING".into()));
     answer(&mut machine, 3.8, heartbeat, lease(Word::Unknown, Duration::ZERO));
     let (_, call) = one_sent(&mut machine, 3.8);
-    assert!(matches!(&call, Request::Acquire(AcquireRequest { id, .. }) if id == "client.2"), "{call:?}");
+    assert!(matches!(&call, Request::Acquire(AcquireRequest { id, .. }) if id.as_str() == "client.2"), "{call:?}");
 }
 
 // ---- scripts that stop at their batch limit ----
@@ -562,7 +574,10 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
     // An operator's call: by a release of an id that nobody has.
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Break { question: QuestionId(9), keys, token: 7, force: true }));
+    machine.handle(
+        at(0.0),
+        Event::Command(Command::Break { question: QuestionId(9), keys, token: Token::new(7), force: true }),
+    );
     let (question, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     let effects = machine.effects(at(0.1));
@@ -576,13 +591,18 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
     // Another call beside it has its own.
     machine.handle(
         at(0.1),
-        Event::Command(Command::Break { question: QuestionId(10), keys: spec.keys.clone(), token: 8, force: true }),
+        Event::Command(Command::Break {
+            question: QuestionId(10),
+            keys: spec.keys.clone(),
+            token: Token::new(8),
+            force: true,
+        }),
     );
     let (question, _) = one_sent(&mut machine, 0.1);
     answer(&mut machine, 0.2, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     assert!(goes_on(&machine.effects(at(0.2))));
     assert_eq!(machine.releases().count(), 2);
-    assert!(machine.releases().all(|id| id > Id::MAX - 10), "they are counted from the other end");
+    assert!(machine.releases().all(|id| id > Id::of_no_acquire(10)), "they are counted from the other end");
 }
 
 #[test]
@@ -591,7 +611,7 @@ fn what_was_not_believed_is_not_said_again() {
     disconnect(&mut machine, 1.0);
     connect(&mut machine, 1.1);
     let (request, call) = sent(&mut machine, 1.1).remove(0);
-    assert!(matches!(call, Request::Acquire(AcquireRequest { ticket: 6, .. })), "{call:?}");
+    assert!(is_acquire_with(&call, Some(6)), "{call:?}");
     answer(&mut machine, 1.2, request, lease(Word::Refused, Duration::ZERO));
     let anew = sent(&mut machine, 1.2);
     let acquire = anew.iter().find_map(|(_, call)| match call {
@@ -599,5 +619,5 @@ fn what_was_not_believed_is_not_said_again() {
         _ => None,
     });
     let (ticket, _, floor) = acquire.expect("it asks anew");
-    assert_eq!((ticket, floor), (0, 0));
+    assert_eq!((ticket, floor), (None, None));
 }

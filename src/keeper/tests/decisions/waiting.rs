@@ -6,7 +6,9 @@ use super::*;
 use crate::error::Fault;
 use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
-use crate::protocol::{AcquireRequest, Failure, HeartbeatRequest, InspectRequest, LeaveRequest, RenewRequest, Request};
+use crate::protocol::{
+    AcquireRequest, Epoch, Failure, HeartbeatRequest, InspectRequest, LeaveRequest, RenewRequest, Request,
+};
 
 // ---- heartbeats ----
 
@@ -50,8 +52,8 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
             panic!("{call:?}")
         };
         assert_eq!((liveness, buffer, heartbeat), (seconds(9.0), seconds(4.0), seconds(3.0)));
-        assert_eq!((wait, as_claim, ticket), (true, false, 0));
-        let number: u64 = id.strip_prefix("client.").unwrap().parse().unwrap();
+        assert_eq!((wait, as_claim, ticket), (true, false, None));
+        let number: u64 = id.as_str().strip_prefix("client.").unwrap().parse().unwrap();
         let placed = Answer { ticket: 100 - number, ..queued(30 - number, seconds(30.0)) };
         answer(&mut machine, 0.1, request, placed);
     }
@@ -62,8 +64,8 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
     let Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) = call else {
         panic!("{call:?}")
     };
-    assert_eq!((&*client, liveness, buffer, heartbeat), ("client", seconds(9.0), seconds(4.0), seconds(3.0)));
-    assert_eq!(ids, (5..=20).rev().map(|number| format!("client.{number}")).collect::<Vec<_>>());
+    assert_eq!((client.as_str(), liveness, buffer, heartbeat), ("client", seconds(9.0), seconds(4.0), seconds(3.0)));
+    assert_eq!(ids, (5..=20).rev().map(wire_id).collect::<Vec<_>>());
     answer(&mut machine, 3.2, request, alive(10, seconds(30.0)));
     assert_eq!(machine.next_due(), Some(at(6.0)));
 
@@ -81,7 +83,8 @@ fn those_who_are_not_known_return_in_order_and_in_batches() {
     while !open.is_empty() {
         let (request, call) = open.remove(0);
         let Request::Acquire(AcquireRequest { ticket, epoch, .. }) = call else { panic!("{call:?}") };
-        assert_eq!(epoch, 5, "under which its ticket was confirmed");
+        assert_eq!(epoch, Epoch::new(5), "under which its ticket was confirmed");
+        let ticket = ticket.unwrap().get();
         tickets.push(ticket);
         answer(&mut machine, 3.6, request, Answer { ticket, ..queued(ticket, seconds(30.0)) });
         // For each that is back another goes.
@@ -118,8 +121,9 @@ fn timeouts_count_from_the_call_and_need_no_server() {
         (Mode::Try, None, Some(5.0)),
         (Mode::Wait, None, None),
     ] {
-        let mut machine = Machine::new("client".into(), "fairlock".into(), 1);
+        let mut machine = machine();
         acquire_in(&mut machine, 0.0, &spec, 1, mode, timeout.map(seconds));
+        machine.effects(at(0.0));
         assert_eq!(machine.next_due(), due.map(at), "{mode:?} {timeout:?}");
         let Some(due) = due else { continue };
         tick(&mut machine, due - 0.001);
@@ -150,10 +154,11 @@ fn a_timeout_tells_the_position_and_leaves() {
     machine.effects(at(0.1));
     tick(&mut machine, 9.0);
     let effects = machine.effects(at(9.0));
-    let timeout =
-        |effect: &Effect| matches!(effect, Effect::Refused { id: 1, why: Refusal::Timeout { position: Some(5), .. } });
+    let timeout = |effect: &Effect| {
+        matches!(effect, Effect::Refused { id: Id(1), why: Refusal::Timeout { position: Some(5), .. } })
+    };
     assert!(effects.iter().any(timeout), "{effects:?}");
-    let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Leave(LeaveRequest { ids, .. }), .. } if ids[..] == ["client.1"]);
+    let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Leave(LeaveRequest { ids, .. }), .. } if ids[..] == [wire_id(1)]);
     assert!(effects.iter().any(leaves), "{effects:?}");
     // The server forgets it by itself after liveness and buffer.
     assert_eq!(machine.gives_back_until(), Some(at(9.0 + 12.0)));
@@ -180,9 +185,9 @@ fn a_timeout_names_a_silence_that_is_worth_a_word() {
 fn a_call_has_five_seconds_whatever_happens() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: 0, count: 10 }));
+    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 10 }));
     let (request, call) = one_sent(&mut machine, 0.0);
-    assert!(matches!(call, Request::Inspect(InspectRequest { after: 0, count: 10, .. })), "{call:?}");
+    assert!(matches!(call, Request::Inspect(InspectRequest { after: None, count: 10, .. })), "{call:?}");
     fail(&mut machine, 0.1, request, Failure::Refused("LOADING".into()));
     machine.effects(at(0.1));
     disconnect(&mut machine, 0.2);
@@ -240,11 +245,28 @@ fn the_patience_is_that_of_whoever_needs_answers_most() {
     acquire(&mut machine, 0.0, &spec(9.0), 4);
     assert_eq!(machine.patience(), seconds(0.1));
     for id in 1..=4 {
-        machine.handle(at(0.0), Event::Command(Command::Abandon { id }));
+        machine.handle(at(0.0), Event::Command(Command::Abandon { id: Id(id) }));
     }
     acquire(&mut machine, 0.0, &spec(9.0), 5);
     assert_eq!(machine.patience(), seconds(3.0), "forgotten with those who needed it");
     assert_eq!(holding(LockOptions::new().lease(seconds(6.0)).liveness(seconds(30.0))).patience(), seconds(2.0));
+}
+
+#[test]
+fn routes_are_told_of_every_change_of_the_patience_and_of_nothing_else() {
+    let told = |machine: &mut Machine, now: f64| -> Vec<Duration> {
+        let patience = |effect| if let Effect::Patience(patience) = effect { Some(patience) } else { None };
+        machine.effects(at(now)).into_iter().filter_map(patience).collect()
+    };
+    let (mut machine, spec) = start(LockOptions::new().liveness(seconds(9.0)));
+    assert!(told(&mut machine, 0.0).is_empty());
+    acquire(&mut machine, 0.0, &spec, 1);
+    assert_eq!(told(&mut machine, 0.0), [seconds(3.0)]);
+    acquire(&mut machine, 0.0, &spec, 2);
+    assert!(told(&mut machine, 0.0).is_empty());
+    tick(&mut machine, 3.0);
+    tick(&mut machine, 3.05);
+    assert_eq!(told(&mut machine, 3.05), [seconds(5.0)], "twice as long, but no longer than a caller waits");
 }
 
 #[test]
@@ -301,7 +323,7 @@ fn returns_after_its_claim(mut machine: Machine, now: f64) -> u64 {
     assert!(matches!(call, Request::Renew(RenewRequest { .. })), "{call:?}");
     answer(&mut machine, now + 0.1, request, lease(Word::Lost, Duration::ZERO));
     match one_sent(&mut machine, now + 0.1).1 {
-        Request::Acquire(AcquireRequest { ticket, .. }) => ticket,
+        Request::Acquire(AcquireRequest { ticket, .. }) => Ticket::on_wire(ticket),
         call => panic!("{call:?}"),
     }
 }
@@ -321,19 +343,23 @@ fn who_heard_of_its_grant_but_never_of_its_place_returns_to_it() {
     one_sent(&mut machine, 0.0);
     machine.handle(
         at(0.1),
-        Event::Command(Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: 0, count: 1 }),
+        Event::Command(Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: None, count: 1 }),
     );
     let (question, _) = one_sent(&mut machine, 0.1);
-    let own = OwnLease { id: "client.1".into(), token: 7, ticket: 6, claim: true };
-    answer(&mut machine, 0.2, question, Answer { own: Some(own), ..lease(Word::State, seconds(0.1)) });
+    let claim = OwnLease { claim: true, ..own(1, 7, 6) };
+    answer(&mut machine, 0.2, question, Answer { own: Some(claim), ..lease(Word::State, seconds(0.1)) });
     assert_eq!(returns_after_its_claim(machine, 0.2), 6);
 
     // Or by the reply to its own acquire, which was repeated: its guard knows the place, too.
     let (mut machine, spec) = start(LockOptions::new());
     acquire(&mut machine, 0.0, &spec, 1);
     let (request, _) = one_sent(&mut machine, 0.0);
-    let own = OwnLease { id: "client.1".into(), token: 7, ticket: 6, claim: true };
-    answer(&mut machine, 0.1, request, Answer { own: Some(own), ..lease(Word::Granted, spec.lease) });
+    let claim = OwnLease { claim: true, ..own(1, 7, 6) };
+    answer(&mut machine, 0.1, request, Answer { own: Some(claim), ..lease(Word::Granted, spec.lease) });
     let effects = machine.effects(at(0.1));
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Granted { token: 7, ticket: 6, .. })), "{effects:?}");
+    let names = effects.iter().find_map(|effect| match effect {
+        Effect::Granted { token, ticket, .. } => Some((*token, *ticket)),
+        _ => None,
+    });
+    assert_eq!(names, Some((token(7), ticket(6))));
 }

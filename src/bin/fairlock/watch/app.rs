@@ -1,0 +1,243 @@
+//! What is shown and chosen, and what keys do. It knows no terminal and no server.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use fairlock::operator::Seen;
+
+use super::rates::Rates;
+use super::worker::{Order, Report};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// The longest hold first, then the longest wait.
+    Held,
+    /// The longest queue first.
+    Waiting,
+    Name,
+}
+
+impl Sort {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Sort::Held => "held",
+            Sort::Waiting => "waiting",
+            Sort::Name => "name",
+        }
+    }
+
+    fn next(self) -> Self {
+        match self {
+            Sort::Held => Sort::Waiting,
+            Sort::Waiting => Sort::Name,
+            Sort::Name => Sort::Held,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    List,
+    /// The filter is being typed.
+    Filter,
+    /// One lock with its queue.
+    Open,
+    /// Whether to break this lease.
+    Confirm {
+        name: String,
+        token: u64,
+        holder: String,
+        force: bool,
+        back: Box<Mode>,
+    },
+}
+
+pub(crate) struct App {
+    pub(crate) mode: Mode,
+    pub(crate) sort: Sort,
+    pub(crate) filter: String,
+    /// None before the first look.
+    pub(crate) locks: Option<BTreeMap<String, Seen>>,
+    /// The open lock with its queue.
+    pub(crate) opened: Option<Seen>,
+    pub(crate) rates: Rates,
+    pub(crate) seen_at: Instant,
+    /// Why the locks cannot be seen now.
+    pub(crate) trouble: Option<String>,
+    /// The outcome of the last order.
+    pub(crate) news: Option<String>,
+    /// The chosen lock, wherever it is sorted to.
+    pub(crate) chosen: Option<String>,
+    /// How many rows of the queue are above the screen.
+    pub(crate) scrolled: usize,
+}
+
+/// What a key asks for beyond the screen.
+pub(crate) enum Wish {
+    Nothing,
+    Quit,
+    Order(Order),
+}
+
+/// Rows that PgUp and PgDn move by.
+const PAGE: isize = 10;
+
+impl App {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            mode: Mode::List,
+            sort: Sort::Held,
+            filter: String::new(),
+            locks: None,
+            opened: None,
+            rates: Rates::new(now),
+            seen_at: now,
+            trouble: None,
+            news: None,
+            chosen: None,
+            scrolled: 0,
+        }
+    }
+
+    pub(crate) fn take(&mut self, now: Instant, report: Report) {
+        match report {
+            Report::Seen(locks, opened) => {
+                self.rates.take(now, &locks);
+                (self.seen_at, self.trouble, self.opened) = (now, None, opened);
+                self.locks = Some(locks);
+                let names = self.names();
+                if self.chosen.as_ref().is_none_or(|chosen| !names.contains(chosen)) && self.mode == Mode::List {
+                    self.chosen = names.into_iter().next();
+                }
+            }
+            Report::Trouble(trouble) => self.trouble = Some(trouble),
+            Report::Broke(news) => self.news = Some(news),
+        }
+    }
+
+    /// The names that are shown, in their order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let matches = |name: &str| name.to_lowercase().contains(&self.filter.to_lowercase());
+        let locks = self.locks.iter().flatten().filter(|(name, _)| matches(name));
+        let mut locks: Vec<(&String, &Seen)> = locks.collect();
+        let held = |seen: &Seen| seen.state.holder.as_ref().map(|holder| holder.held_for);
+        let waited = |seen: &Seen| seen.state.queue.first().map(|waiter| waiter.waited);
+        // Names come in their order, and a stable sort keeps it among equals.
+        match self.sort {
+            Sort::Held => locks.sort_by_key(|(_, seen)| std::cmp::Reverse((held(seen), waited(seen)))),
+            Sort::Waiting => locks.sort_by_key(|(_, seen)| std::cmp::Reverse(seen.state.waiting)),
+            Sort::Name => {}
+        }
+        locks.into_iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(crate) fn lock(&self, name: &str) -> Option<&Seen> {
+        self.locks.as_ref()?.get(name)
+    }
+
+    pub(crate) fn key(&mut self, key: KeyEvent) -> Wish {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return if key.code == KeyCode::Char('c') { Wish::Quit } else { Wish::Nothing };
+        }
+        match self.mode.clone() {
+            Mode::List => self.key_in_list(key.code),
+            Mode::Filter => self.key_in_filter(key.code),
+            Mode::Open => self.key_in_open(key.code),
+            Mode::Confirm { name, token, force, back, .. } => {
+                self.mode = *back;
+                match key.code {
+                    KeyCode::Char('y') => Wish::Order(Order::Break { name, token, force }),
+                    _ => Wish::Nothing,
+                }
+            }
+        }
+    }
+
+    fn key_in_list(&mut self, key: KeyCode) -> Wish {
+        match key {
+            KeyCode::Char('q') => return Wish::Quit,
+            KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
+            KeyCode::Char('s') => self.sort = self.sort.next(),
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Char('b') => self.ask_to_break(),
+            KeyCode::Enter => {
+                if let Some(name) = self.chosen.clone() {
+                    (self.mode, self.opened, self.scrolled) = (Mode::Open, None, 0);
+                    return Wish::Order(Order::Open(Some(name)));
+                }
+            }
+            key => {
+                if let Some(by) = steps(key) {
+                    self.choose(by);
+                }
+            }
+        }
+        Wish::Nothing
+    }
+
+    fn key_in_filter(&mut self, key: KeyCode) -> Wish {
+        match key {
+            KeyCode::Enter => self.mode = Mode::List,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.mode = Mode::List;
+            }
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(c) => self.filter.push(c),
+            _ => {}
+        }
+        // What is chosen must be on the screen.
+        self.choose(0);
+        Wish::Nothing
+    }
+
+    fn key_in_open(&mut self, key: KeyCode) -> Wish {
+        match key {
+            KeyCode::Char('q') => return Wish::Quit,
+            KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace => {
+                self.mode = Mode::List;
+                return Wish::Order(Order::Open(None));
+            }
+            KeyCode::Char('b') => self.ask_to_break(),
+            key => {
+                let most = self.opened.as_ref().map_or(0, |seen| seen.state.queue.len().saturating_sub(1));
+                self.scrolled = self.scrolled.saturating_add_signed(steps(key).unwrap_or(0)).min(most);
+            }
+        }
+        Wish::Nothing
+    }
+
+    /// A lease that is broken already can only be ended by force.
+    fn ask_to_break(&mut self) {
+        let chosen = self.chosen.clone();
+        let Some(name) = chosen else { return };
+        let Some(holder) = self.lock(&name).and_then(|seen| seen.state.holder.clone()) else {
+            self.news = Some(format!("{name} has no holder"));
+            return;
+        };
+        let back = Box::new(self.mode.clone());
+        let (token, force, label) = (holder.token, holder.broken, holder.label);
+        self.mode = Mode::Confirm { name, token, holder: label, force, back };
+    }
+
+    fn choose(&mut self, by: isize) {
+        let names = self.names();
+        let at = self.chosen.as_ref().and_then(|chosen| names.iter().position(|name| name == chosen));
+        let at = at.unwrap_or(0).saturating_add_signed(by).min(names.len().saturating_sub(1));
+        self.chosen = names.get(at).cloned();
+    }
+}
+
+/// How far a key moves.
+fn steps(key: KeyCode) -> Option<isize> {
+    Some(match key {
+        KeyCode::Up | KeyCode::Char('k') => -1,
+        KeyCode::Down | KeyCode::Char('j') => 1,
+        KeyCode::PageUp => -PAGE,
+        KeyCode::PageDown => PAGE,
+        KeyCode::Home => isize::MIN,
+        KeyCode::End => isize::MAX,
+        _ => return None,
+    })
+}

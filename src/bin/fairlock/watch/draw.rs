@@ -1,0 +1,199 @@
+//! The screens of `fairlock watch`. They use no colours: what is chosen is reversed, what is old is dim.
+
+use std::time::{Duration, Instant};
+
+use fairlock::operator::Seen;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Clear, Padding, Paragraph, Row, Table, TableState, Wrap};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::app::{App, Mode};
+use super::cells::{ago, fit, sparkline, words};
+use crate::output::wrap;
+use crate::text::printable;
+
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
+/// A terminal with fewer columns shows fewer of a table.
+const NARROW: u16 = 60;
+
+pub(crate) fn draw(frame: &mut Frame<'_>, app: &App, server: &str) {
+    let rows = [Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)];
+    let [head, body, foot] = Layout::vertical(rows).areas(frame.area());
+    let mode = if let Mode::Confirm { back, .. } = &app.mode { &**back } else { &app.mode };
+    frame.render_widget(Line::styled(fit(&title(app, server), head.width), BOLD), head);
+    match (mode, app.chosen.as_deref()) {
+        (Mode::Open, Some(name)) => open(frame, body, app, name),
+        _ => list(frame, body, app),
+    }
+    frame.render_widget(Line::styled(fit(&keys(app, foot.width), foot.width), DIM), foot);
+    if let Mode::Confirm { name, holder, token, force, .. } = &app.mode {
+        confirm(frame, name, holder, *token, *force);
+    }
+}
+
+fn title(app: &App, server: &str) -> String {
+    let locks = match (&app.trouble, &app.locks) {
+        (Some(trouble), None) => return printable(trouble),
+        (Some(trouble), Some(_)) => {
+            return format!("seen {} ago · {}", ago(app.seen_at, Instant::now()), printable(trouble));
+        }
+        (None, None) => return format!("looking at {server}"),
+        (None, Some(locks)) => locks,
+    };
+    let held = locks.values().filter(|seen| seen.state.holder.is_some()).count();
+    let waiting: u64 = locks.values().map(|seen| seen.state.waiting).sum();
+    let locks = format!("{} lock{}", locks.len(), if locks.len() == 1 { "" } else { "s" });
+    format!("{locks}, {held} held, {waiting} waiting · {server}")
+}
+
+fn keys(app: &App, width: u16) -> String {
+    if let (Some(news), false) = (&app.news, app.mode == Mode::Filter) {
+        return printable(news);
+    }
+    match (&app.mode, width >= NARROW) {
+        (Mode::Filter, _) => format!("/{}_", printable(&app.filter)),
+        (Mode::Open, true) => "↑↓ scroll   b break   Esc back   q quit".to_owned(),
+        (Mode::Open, false) => "b break  Esc back  q quit".to_owned(),
+        (Mode::Confirm { .. }, _) => "y yes   any other key: no".to_owned(),
+        (Mode::List, wide) => {
+            let filter =
+                if app.filter.is_empty() { "filter".to_owned() } else { format!("'{}'", printable(&app.filter)) };
+            let sort = app.sort.word();
+            if wide {
+                format!("↑↓ choose   ⏎ open   s sort: {sort}   / {filter}   b break   q quit")
+            } else {
+                format!("⏎ open s {sort} / {filter} b break q quit")
+            }
+        }
+    }
+}
+
+fn list(frame: &mut Frame<'_>, area: Rect, app: &App) {
+    let names = app.names();
+    if names.is_empty() {
+        let nothing = match (&app.locks, app.filter.is_empty()) {
+            (None, _) => "",
+            (Some(_), true) => "No lock was used within the last hour.",
+            (Some(_), false) => "No name contains this text. Esc shows all.",
+        };
+        return frame.render_widget(Paragraph::new(nothing).wrap(Wrap { trim: true }), area);
+    }
+    let wide = area.width >= NARROW;
+    let (fixed, titles): (u16, &[&str]) = if wide {
+        (7 + 6 + 5 + 16, &["LOCK", "HOLDER", "HELD", "LEASE", "QUEUE", "GRANTS A MINUTE"])
+    } else {
+        (7 + 5, &["LOCK", "HOLDER", "HELD", "QUEUE"])
+    };
+    let gaps = titles.len() as u16 - 1;
+    let room = area.width.saturating_sub(fixed + gaps);
+    let lock = room * 2 / 5;
+    let holder = room - lock;
+    let row = |name: &String| {
+        let Some(seen) = app.lock(name) else { return Row::default() };
+        let held = seen.state.holder.as_ref();
+        let span = |span: Option<Duration>| span.map_or_else(String::new, words);
+        let queue = if seen.state.waiting == 0 { String::new() } else { seen.state.waiting.to_string() };
+        let mut cells = vec![fit(&printable(name), lock), fit(&holder_of(seen), holder)];
+        cells.push(format!("{:>7}", span(held.map(|holder| holder.held_for))));
+        if wide {
+            cells.push(format!("{:>6}", span(held.map(|holder| holder.remaining))));
+            cells.push(format!("{queue:>5}"));
+            let rate = app.rates.a_minute(name);
+            cells.push(format!("{rate:>4} {}", sparkline(app.rates.steps(name), 11)));
+        } else {
+            cells.push(format!("{queue:>5}"));
+        }
+        let is_free = held.is_none() && seen.state.waiting == 0 && seen.state.recovering_for.is_none();
+        Row::new(cells).style(if is_free || app.trouble.is_some() { DIM } else { Style::new() })
+    };
+    let mut widths = vec![Constraint::Length(lock), Constraint::Length(holder), Constraint::Length(7)];
+    widths.extend(if wide { vec![6, 5, 16] } else { vec![5] }.into_iter().map(Constraint::Length));
+    let titles = titles.iter().map(|title| match *title {
+        "HELD" => format!("{title:>7}"),
+        "LEASE" => format!("{title:>6}"),
+        title => title.to_owned(),
+    });
+    let table = Table::new(names.iter().map(row), widths).header(Row::new(titles).style(BOLD));
+    let chosen = app.chosen.as_ref().and_then(|chosen| names.iter().position(|name| name == chosen));
+    let mut state = TableState::new().with_selected(chosen);
+    frame.render_stateful_widget(table.column_spacing(1).row_highlight_style(REVERSED), area, &mut state);
+}
+
+/// The holder, or why there is none.
+fn holder_of(seen: &Seen) -> String {
+    match (&seen.state.holder, seen.state.recovering_for) {
+        (Some(holder), _) if holder.broken => format!("broken: {}", printable(&holder.label)),
+        (Some(holder), _) => printable(&holder.label),
+        (None, Some(left)) => format!("recovering, {} left", words(left)),
+        (None, None) if seen.state.waiting > 0 => "none; the first waiter is next".to_owned(),
+        (None, None) => "free".to_owned(),
+    }
+}
+
+fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
+    let old = if app.trouble.is_some() { DIM } else { Style::new() };
+    let Some(seen) = app.lock(name) else {
+        let gone = format!("{} is not in use any more.", printable(name));
+        return frame.render_widget(Paragraph::new(gone).wrap(Wrap { trim: true }), area);
+    };
+    let mut lines = vec![("lock", printable(name)), ("holder", holder_of(seen))];
+    if let Some(holder) = &seen.state.holder {
+        if !holder.owner.is_empty() {
+            lines.push(("owner", printable(&holder.owner)));
+        }
+        lines.push(("held", words(holder.held_for)));
+        let end = if holder.broken { "it is broken and not renewed" } else { "unless renewed" };
+        lines.push(("lease", format!("{} left, {end}", words(holder.remaining))));
+        lines.push(("token", holder.token.to_string()));
+    }
+    let bars = sparkline(app.rates.steps(name), usize::from(area.width.saturating_sub(24)).min(60));
+    lines.push(("grants", format!("{} a minute {bars}", app.rates.a_minute(name))));
+    lines.push(("queue", seen.state.waiting.to_string()));
+    let text: Vec<Line<'_>> = lines
+        .iter()
+        .map(|(word, text)| Line::raw(format!("{word:8}{}", fit(text, area.width.saturating_sub(8)))))
+        .collect();
+    let [above, below] = Layout::vertical([Constraint::Length(lines.len() as u16), Constraint::Min(0)]).areas(area);
+    frame.render_widget(Paragraph::new(text).style(old), above);
+    let queue = app.opened.as_ref().map(|opened| &opened.state.queue[..]).unwrap_or_default();
+    let waiters = queue.iter().enumerate().skip(app.scrolled).take(below.height.into());
+    let rows: Vec<Line<'_>> = waiters
+        .map(|(index, waiter)| {
+            let silent = if waiter.alive { "" } else { " silent" };
+            let end = format!("{:>8}{silent}", words(waiter.waited));
+            let room = below.width.saturating_sub(8 + end.width() as u16);
+            let label = fit(&printable(if waiter.label.is_empty() { &waiter.id } else { &waiter.label }), room);
+            let gap = " ".repeat(usize::from(room).saturating_sub(label.width()));
+            Line::raw(format!("{:>5}.  {label}{gap}{end}", index + 1))
+        })
+        .collect();
+    frame.render_widget(Paragraph::new(rows).style(old), below);
+}
+
+fn confirm(frame: &mut Frame<'_>, name: &str, holder: &str, token: u64, force: bool) {
+    let (name, holder) = (printable(name), printable(holder));
+    let text = if force {
+        format!(
+            "End the lease on {name} at once?\n\nIts holder {holder} was told and has not let go. If it still works, two \
+             jobs hold the lock.\n\ntoken {token}\n\ny: end it   any other key: no"
+        )
+    } else {
+        format!(
+            "Break the lease on {name}?\n\nIts holder {holder} is told to stop; the lock passes on when it lets go, or \
+             when its lease ends.\n\ntoken {token}\n\ny: break it   any other key: no"
+        )
+    };
+    let area = frame.area();
+    let width = area.width.min(64);
+    let text: Vec<Line<'_>> =
+        text.lines().flat_map(|line| wrap(line, usize::from(width.saturating_sub(4)))).map(Line::raw).collect();
+    let height = (text.len() as u16 + 2).min(area.height);
+    let middle = Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
+    frame.render_widget(Clear, middle);
+    frame.render_widget(Paragraph::new(text).block(Block::bordered().padding(Padding::horizontal(1))), middle);
+}

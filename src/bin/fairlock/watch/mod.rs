@@ -1,0 +1,101 @@
+//! `fairlock watch`: a live view of locks on the whole screen.
+//!
+//! One thread asks the servers (`worker`), one reads keys, one waits for signals. Each sends events to the loop below,
+//! which alone changes the state (`app`) and draws it (`draw`). So keys and the size of the screen are heeded at once,
+//! whatever the servers do.
+
+mod app;
+mod args;
+mod cells;
+mod draw;
+mod rates;
+mod worker;
+
+use std::io::IsTerminal as _;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use crossterm::event::{Event as Input, KeyEventKind};
+use nix::sys::signal::Signal;
+
+use app::{App, Wish};
+pub(crate) use args::Args;
+use worker::Report;
+
+use crate::exit::Failure;
+use crate::process::signals;
+use crate::survey::Survey;
+use crate::{connect, warnings};
+
+/// The screen shows seconds.
+const TICK: Duration = Duration::from_secs(1);
+
+enum Event {
+    Input(Input),
+    Signal(Signal),
+    Report(Report),
+    /// The keyboard is gone.
+    HungUp,
+}
+
+pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
+    if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+        return Err(Failure::own(
+            "watch needs a terminal; `fairlock status NAME` and `fairlock exporter --once` do not",
+        ));
+    }
+    let client = connect::client(server)?;
+    let places = client.places().map_err(|error| Failure::own(error.to_string()))?;
+    let shown = format!("{places:?}");
+    let survey = Survey::new(places, &server.prefix, &args.names, args.find_every);
+    // A warning in the middle of the screen would be drawn over.
+    warnings::hush();
+    // Before any other thread is started, and after the private server, which must not inherit the mask.
+    let cannot = |error: &dyn std::fmt::Display| Failure::own(format!("cannot use the terminal: {error}"));
+    signals::block().map_err(|error| cannot(&error))?;
+    let (send, events) = channel();
+    let on_signal = send.clone();
+    signals::listen(move |signal| drop(on_signal.send(Event::Signal(signal)))).map_err(|error| cannot(&error))?;
+    let on_report = send.clone();
+    let report = move |report| on_report.send(Event::Report(report)).is_ok();
+    let orders = worker::start(survey, client, args.every, report).map_err(|error| cannot(&error))?;
+
+    let mut terminal = ratatui::try_init().map_err(|error| cannot(&error))?;
+    std::thread::spawn(move || read(&send));
+    let mut app = App::new(Instant::now());
+    let ended = loop {
+        if let Err(error) = terminal.draw(|frame| draw::draw(frame, &app, &shown)) {
+            break Err(cannot(&error));
+        }
+        match events.recv_timeout(TICK) {
+            Ok(Event::Input(Input::Key(key))) if key.kind != KeyEventKind::Release => {
+                app.news = None;
+                match app.key(key) {
+                    Wish::Nothing => {}
+                    Wish::Quit => break Ok(0),
+                    // The worker ends with this process.
+                    Wish::Order(order) => drop(orders.send(order)),
+                }
+            }
+            Ok(Event::Report(report)) => app.take(Instant::now(), report),
+            Ok(Event::Signal(signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT))) => {
+                break Err(Failure::signalled(signal, format!("{signal} ended watch")));
+            }
+            Ok(Event::HungUp) | Err(RecvTimeoutError::Disconnected) => break Err(Failure::own("the terminal is gone")),
+            // The next drawing asks for the size of the screen.
+            Ok(Event::Signal(_) | Event::Input(_)) | Err(RecvTimeoutError::Timeout) => {}
+        }
+    };
+    ratatui::restore();
+    ended
+}
+
+fn read(send: &Sender<Event>) {
+    loop {
+        let event = crossterm::event::read().map_or(Event::HungUp, Event::Input);
+        let is_last = matches!(event, Event::HungUp);
+        if send.send(event).is_err() || is_last {
+            return;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What the caller's `tracing` subscriber and `metrics` recorder are told. docs/observability.md lists all of it.
+//!
+//! Both are code of the caller. So a function here that a keeper calls only puts a record into the queue of the waker
+//! thread (`wakers.rs`), which writes it. The functions for callers call subscriber and recorder on the spot, outside
+//! of every lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+use tracing::{Level, Span};
+
+use super::machine::{Refusal, Release};
+use super::shared::Shared;
+use crate::error::LostReason;
+use crate::options::Spec;
+use crate::protocol::{About, ClientId, Ticket};
+use crate::wakers::Wakers;
+
+#[cfg(feature = "metrics")]
+mod metrics;
+
+/// The target of all events and spans.
+const TARGET: &str = "fairlock";
+
+/// Whether a subscriber wants events of this level. It reads a number and calls nothing, so a keeper may ask.
+fn is_wanted(level: Level) -> bool {
+    level <= STATIC_MAX_LEVEL && level <= LevelFilter::current()
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Tells a recorder what the metrics mean. It should be there before the first client.
+pub(crate) fn describe() {
+    #[cfg(feature = "metrics")]
+    metrics::describe();
+}
+
+// ---- for callers ----
+
+/// An acquire, from its first poll until it is resolved or dropped.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    span: Span,
+    #[cfg(feature = "metrics")]
+    spec: Arc<Spec>,
+    #[cfg(feature = "metrics")]
+    _waiting: metrics::Counted,
+}
+
+impl Wait {
+    pub(crate) fn new(spec: &Arc<Spec>, about: &About) -> Self {
+        let (lock, label, owner) = (&**spec.name(), &*about.label, &*about.owner);
+        Self {
+            span: tracing::debug_span!(target: TARGET, "acquire", lock, label, owner),
+            #[cfg(feature = "metrics")]
+            spec: spec.clone(),
+            #[cfg(feature = "metrics")]
+            _waiting: metrics::Counted::waiting(spec),
+        }
+    }
+
+    pub(crate) fn granted(&self, lease: &Shared) {
+        let (lock, ticket, token, waited_ms) =
+            (&**lease.spec.name(), lease.ticket.get(), lease.token.get(), millis(lease.waited()));
+        tracing::debug!(target: TARGET, parent: &self.span, lock, ticket, token, waited_ms, "granted");
+        #[cfg(feature = "metrics")]
+        metrics::granted(lease);
+    }
+
+    pub(crate) fn refused(&self, lock: &str, refusal: &Refusal) {
+        self.failed(
+            lock,
+            match refusal {
+                Refusal::Timeout { .. } => "timeout",
+                Refusal::Busy { .. } => "busy",
+                Refusal::Fault(_) => "fault",
+            },
+        );
+    }
+
+    /// `why`: in one word, as an event and a metric have it.
+    pub(crate) fn failed(&self, lock: &str, why: &'static str) {
+        tracing::debug!(target: TARGET, parent: &self.span, lock, why, "not granted");
+        #[cfg(feature = "metrics")]
+        metrics::failed(&self.spec, why);
+    }
+}
+
+/// A guard, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) span: Span,
+    #[cfg(feature = "metrics")]
+    _held: metrics::Counted,
+}
+
+impl Hold {
+    pub(crate) fn new(lease: &Shared) -> Self {
+        let (lock, token) = (&**lease.spec.name(), lease.token.get());
+        Self {
+            span: tracing::debug_span!(target: TARGET, "hold", lock, token),
+            #[cfg(feature = "metrics")]
+            _held: metrics::Counted::held(&lease.spec),
+        }
+    }
+}
+
+// ---- for keepers ----
+
+/// A waiter has its ticket. Its rank is not known if a message told of its grant first.
+pub(crate) fn queued(wakers: &Arc<Wakers>, spec: &Arc<Spec>, ticket: Ticket, rank: Option<u64>) {
+    if !is_wanted(Level::DEBUG) && cfg!(not(feature = "metrics")) {
+        return;
+    }
+    let (spec, position) = (spec.clone(), rank.map(|rank| rank + 1));
+    wakers.say(move || {
+        tracing::debug!(target: TARGET, lock = &**spec.name(), ticket = ticket.get(), position, "waiting");
+        #[cfg(feature = "metrics")]
+        metrics::queued(&spec, position);
+    });
+}
+
+/// A lease was renewed. `lag`: how much later than planned, unless it is renewed by hand.
+pub(crate) fn renewed(lease: &Shared, lag: Option<Duration>) {
+    if !is_wanted(Level::TRACE) && cfg!(not(feature = "metrics")) {
+        return;
+    }
+    let (spec, token, remaining_ms) = (lease.spec.clone(), lease.token.get(), millis(lease.remaining()));
+    lease.wakers.say(move || {
+        let lag_ms = lag.map(millis);
+        tracing::trace!(target: TARGET, lock = &**spec.name(), token, remaining_ms, lag_ms, "renewed");
+        #[cfg(feature = "metrics")]
+        metrics::renewed(&spec, lag);
+    });
+}
+
+/// A lease was lost, or its client was closed. Recorded once, whether or not anybody awaits it.
+pub(crate) fn ended(lease: &Shared, reason: LostReason) {
+    let (spec, token, held) = (lease.spec.clone(), lease.token.get(), lease.held());
+    lease.wakers.insist(move || {
+        // The caller has closed the client, and needs no warning.
+        if reason != LostReason::Closed {
+            let (lock, held_ms) = (&**spec.name(), held.map(millis));
+            tracing::warn!(target: TARGET, lock, token, held_ms, %reason, "lease lost");
+        }
+        #[cfg(feature = "metrics")]
+        metrics::ended(&spec, held, &reason);
+    });
+}
+
+/// The caller gives a lease back, by a release or a drop; on a keeper only if it never had a caller.
+pub(crate) fn given_back(lease: &Shared) {
+    #[cfg(feature = "metrics")]
+    if let Some(held) = lease.held() {
+        metrics::held(&lease.spec, held);
+    }
+    #[cfg(not(feature = "metrics"))]
+    let _ = lease;
+}
+
+/// The server has answered a release, or has not done so by the lease's deadline.
+pub(crate) fn released(lease: &Shared, outcome: &Release) {
+    let level = if let Release::Unknown(_) = outcome { Level::WARN } else { Level::DEBUG };
+    if !is_wanted(level) {
+        return;
+    }
+    let (spec, token, outcome) = (lease.spec.clone(), lease.token.get(), outcome.clone());
+    lease.wakers.say(move || {
+        let lock = &**spec.name();
+        match outcome {
+            Release::Released => tracing::debug!(target: TARGET, lock, token, "released"),
+            Release::Lost(reason) => tracing::debug!(target: TARGET, lock, token, %reason, "not released"),
+            Release::Unknown(cause) => {
+                let cause = cause.as_deref();
+                tracing::warn!(target: TARGET, lock, token, cause, "release not answered");
+            }
+        }
+    });
+}
+
+/// What a keeper reports of its connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Note {
+    ConnectionLost {
+        cause: Arc<str>,
+    },
+    ConnectedAgain,
+    /// The server is set up in a way that is dangerous for locks.
+    Warning(String),
+}
+
+pub(crate) fn note(wakers: &Arc<Wakers>, client: &ClientId, note: Note) {
+    let client = client.clone();
+    wakers.say(move || match note {
+        Note::ConnectionLost { cause } => {
+            tracing::warn!(target: TARGET, %client, "the connection was lost, connecting again ({cause})");
+        }
+        Note::ConnectedAgain => {
+            tracing::info!(target: TARGET, %client, "connected again");
+            #[cfg(feature = "metrics")]
+            metrics::connected_again();
+        }
+        Note::Warning(text) => tracing::warn!(target: TARGET, %client, "{text}"),
+    });
+}

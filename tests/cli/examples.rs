@@ -1,0 +1,193 @@
+//! The examples of the pages about the command line are run as they stand there.
+// A test reports its failure by a panic.
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::{Command, Output, Stdio};
+
+use crate::shared::{Redis, fairlock};
+
+/// A folder with programs of the names that examples use, and the server that they ask.
+struct Place {
+    folder: tempfile::TempDir,
+    redis: Redis,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = folder.path().join("bin");
+        std::fs::create_dir(&programs).unwrap();
+        for name in [
+            "sync.sh",
+            "deploy.sh",
+            "move.sh",
+            "dump.sh",
+            "backup.sh",
+            "migrate.sh",
+            "start.sh",
+            "scheduler",
+            "make-report.sh",
+        ] {
+            let script = programs.join(name);
+            std::fs::write(
+                &script,
+                format!("#!/bin/sh\necho {name} \"$@\" >>'{}'\n", folder.path().join("log").display()),
+            )
+            .unwrap();
+            std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+            symlink(&script, folder.path().join(name)).unwrap();
+        }
+        for name in ["make", "a", "b"] {
+            symlink("/bin/true", programs.join(name)).unwrap();
+        }
+        symlink(env!("CARGO_BIN_EXE_fairlock"), programs.join("fairlock")).unwrap();
+        let server = testkit::server::redis_server().canonicalize().unwrap();
+        symlink(server, programs.join("redis-server")).unwrap();
+        let local = folder.path().join("local");
+        std::fs::create_dir(&local).unwrap();
+        std::fs::set_permissions(&local, std::fs::Permissions::from_mode(0o700)).unwrap();
+        Self { folder, redis: Redis::start() }
+    }
+
+    fn run(&self, script: &str) -> Output {
+        let path = format!("{}:{}", self.folder.path().join("bin").display(), std::env::var("PATH").unwrap());
+        let mut shell = Command::new("sh");
+        shell.current_dir(self.folder.path()).env("PATH", path).env("REDIS_URL", self.redis.url());
+        shell.env("FAIRLOCK_LOCAL_DIR", self.folder.path().join("local")).stdin(Stdio::null());
+        shell.args(["-ec", script]).output().unwrap()
+    }
+
+    /// The programs that were run, with their arguments.
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let local = self.folder.path().join("local");
+        let _ = fairlock().env("FAIRLOCK_LOCAL_DIR", local).args(["local", "stop", "--force"]).output();
+    }
+}
+
+/// The blocks of a page in this language.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(page).unwrap();
+    let begin = format!("```{language}\n");
+    let parts = text.split(&begin).skip(1);
+    parts.map(|part| part.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_scripts_of_those_who_come_from_flock_work() {
+    let place = Place::new();
+    let scripts = blocks("docs/coming-from-flock.md", "sh");
+    for script in &scripts {
+        let output = place.run(script);
+        assert!(output.status.success() && output.stderr.is_empty(), "{script}: {output:?}");
+    }
+    let log = place.log();
+    for done in ["sync.sh\n", "dump.sh\n", "deploy.sh\n", "move.sh\n", "backup.sh --all\n", "migrate.sh\n"] {
+        assert!(log.contains(done), "{done} in {log}");
+    }
+    assert!(scripts.len() >= 6 && log.lines().count() >= 7, "{log}");
+}
+
+/// What flock is called with today works too, so that the page compares what there is.
+#[test]
+fn the_calls_of_flock_on_that_page_are_such() {
+    let place = Place::new();
+    let calls: Vec<String> = blocks("docs/coming-from-flock.md", "text");
+    let scripts = calls.iter().filter(|call| call.contains("flock 9"));
+    // In a crontab the time comes first.
+    let is_line = |line: &&str| line.starts_with(|c: char| c == '*' || c.is_ascii_digit());
+    let lines = calls.iter().flat_map(|call| call.lines()).filter(is_line);
+    let lines = lines.map(|line| line[line.find("flock").unwrap()..].to_owned());
+    for call in lines.chain(scripts.cloned()) {
+        let call = call.replace("/var/lock/", "./").replace("/tmp/", "./");
+        let output = place.run(&call);
+        assert!(output.status.success(), "{call}: {output:?}");
+    }
+    assert!(place.log().lines().count() >= 3, "{}", place.log());
+}
+
+#[test]
+fn the_console_of_the_page_about_the_command_line_works() {
+    if Command::new("jq").arg("--version").output().is_err() {
+        return;
+    }
+    let place = Place::new();
+    let holder = place.redis.run("deploy", &[], "echo; exec sleep 1000");
+    holder.line();
+    let lines: Vec<String> = blocks("docs/command-line.md", "console")
+        .iter()
+        .flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let calls: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("$ ")).collect();
+    for call in &calls {
+        let output = place.run(call);
+        assert!(output.status.success() && output.stderr.is_empty(), "{call}: {output:?}");
+    }
+    assert!(!calls.is_empty());
+}
+
+#[test]
+fn the_console_of_the_readme_works() {
+    let place = Place::new();
+    let blocks = blocks("README.md", "console");
+    let calls: Vec<&str> =
+        blocks.iter().flat_map(|block| block.lines()).filter_map(|line| line.strip_prefix("$ ")).collect();
+    let calls: Vec<&str> = calls.into_iter().filter(|call| call.starts_with("fairlock ")).collect();
+    for call in &calls {
+        let output = place.run(call);
+        // A lock that is free is an answer of `status`.
+        let fine = output.status.success() || (call.contains(" status ") && output.status.code() == Some(1));
+        assert!(fine && output.stderr.is_empty(), "{call}: {output:?}");
+    }
+    assert!(!calls.is_empty());
+}
+
+#[test]
+fn the_units_for_systemd_start_what_they_name() {
+    let place = Place::new();
+    let mut started = 0;
+    for entry in std::fs::read_dir("docs/systemd").unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if path.extension().is_some_and(|extension| extension == "timer") {
+            assert!(path.with_extension("service").exists() && text.contains("OnCalendar="), "{path:?}");
+            continue;
+        }
+        let call = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let bin = place.folder.path().join("bin");
+        // `local start --foreground` does not return.
+        let call = call.replace("/usr/local/bin/", &format!("{}/", bin.display())).replace(" --foreground", "");
+        let output = place.run(&call.replace("%H", "host"));
+        assert!(output.status.success(), "{call}: {output:?}");
+        started += 1;
+    }
+    assert_eq!((started, place.log().as_str()), (3, place.log().as_str()));
+    assert!(place.log().contains("backup.sh\n") && place.log().contains("scheduler\n"), "{}", place.log());
+}
+
+/// The program of an example is replaced by one that exists; everything else is as it is shown.
+#[test]
+fn the_examples_of_the_helps_work() {
+    let place = Place::new();
+    let mut tried = 0;
+    let subcommands = crate::helps::subcommands();
+    let calls = subcommands.iter().map(|name| vec![name.as_str(), "--help"]);
+    for call in calls.chain([vec!["--help"], vec!["-h"], vec!["run", "-h"]]) {
+        let help = crate::helps::help(&call);
+        let examples = help.split("Examples:\n").nth(1).unwrap_or_default();
+        for line in examples.lines().take_while(|line| line.starts_with("  ")) {
+            let example = line.trim().split("  ").next().unwrap();
+            let output = place.run(example);
+            // A lock that is free is an answer.
+            let asks = [" status ", " break "].iter().any(|command| example.contains(command));
+            let fine = output.status.success() || (asks && output.status.code() == Some(1));
+            assert!(fine, "{example}: {output:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 15, "{tried}");
+}

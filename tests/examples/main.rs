@@ -1,0 +1,246 @@
+//! The examples that need only Redis, each run on a private server. Those that need more are tested in `examples/more/`.
+
+// A test reports its failure by a panic.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+// The examples themselves. Their `main` is for people.
+#[allow(dead_code)]
+#[path = "../../examples/blocking.rs"]
+mod blocking;
+#[allow(dead_code)]
+#[path = "../../examples/extend_on_conflict.rs"]
+mod extend_on_conflict;
+#[allow(dead_code)]
+#[path = "../../examples/graceful_shutdown.rs"]
+mod graceful_shutdown;
+#[allow(dead_code)]
+#[path = "../../examples/keyed_mutex.rs"]
+mod keyed_mutex;
+#[allow(dead_code)]
+#[path = "../../examples/leader_election.rs"]
+mod leader_election;
+#[allow(dead_code)]
+#[path = "../../examples/live_position.rs"]
+mod live_position;
+#[allow(dead_code)]
+#[path = "../../examples/nightly.rs"]
+mod nightly;
+#[allow(dead_code)]
+#[path = "../../examples/worker_pool.rs"]
+mod worker_pool;
+
+use std::{fs, path::Path, sync::Mutex, time::Duration};
+
+use fairlock::Client;
+use testkit::{RedisServer, SOON, keys_left, soon};
+use tokio::sync::{mpsc, oneshot};
+
+async fn connect(server: &RedisServer) -> Client {
+    Client::connect(&server.url()).await.unwrap()
+}
+
+/// Other keys than those of locks are the example's own.
+fn no_lock_is_left(server: &RedisServer, own: &str) {
+    let _: () = redis::cmd("DEL").arg(own).query(&mut server.raw()).unwrap();
+    keys_left(server);
+}
+
+#[tokio::test]
+async fn workers_share_the_jobs() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let work = async |worker: &str| worker_pool::work_through(&url, worker).await.unwrap();
+    let (one, two, three) = soon(async { tokio::join!(work("one"), work("two"), work("three")) }).await;
+    assert!([&one, &two, &three].iter().all(|did| did.len() < 4), "one did everything: {one:?} {two:?} {three:?}");
+    let mut all = [one, two, three].concat();
+    all.sort_unstable();
+    assert_eq!(all, ["index:books", "index:films", "index:maps", "index:music"], "each once");
+    no_lock_is_left(&server, "worker_pool:done");
+}
+
+#[tokio::test]
+async fn a_nightly_job_runs_on_one_of_three_hosts() {
+    use nightly::Night;
+    let server = RedisServer::start();
+    let url = server.url();
+    let host = async |date: &str, patience| nightly::run(&url, date, patience).await.unwrap();
+    for date in ["2026-11-22", "2026-11-23"] {
+        let night = async { tokio::join!(host(date, SOON), host(date, SOON), host(date, SOON)) };
+        let hosts: [Night; 3] = soon(night).await.into();
+        assert_eq!(hosts.iter().filter(|host| **host == Night::Ran).count(), 1, "{hosts:?}");
+        assert_eq!(hosts.iter().filter(|host| **host == Night::WasDone).count(), 2, "{hosts:?}");
+    }
+    let client = connect(&server).await;
+    let busy = client.lock("nightly").unwrap().acquire().await.unwrap();
+    assert_eq!(host("2026-11-24", Duration::from_millis(20)).await, Night::StillRunning);
+    drop((busy, client));
+    no_lock_is_left(&server, "nightly:last_run");
+}
+
+#[tokio::test]
+async fn the_next_in_line_takes_over_from_a_leader_that_resigns_or_loses_its_lease() {
+    let server = RedisServer::start();
+    let (elected, mut elections) = mpsc::unbounded_channel();
+    let mut nodes = Vec::new();
+    for node in 0..3 {
+        let (client, elected) = (connect(&server).await, elected.clone());
+        let standing = client.clone();
+        let stands = tokio::spawn(async move {
+            let lead = |held: fairlock::Held| {
+                elected.send((node, held.token())).unwrap();
+                std::future::pending::<()>()
+            };
+            leader_election::stand(&standing, lead).await
+        });
+        let observer = connect(&server).await.lock("leader").unwrap();
+        let line = async || observer.inspect().await.unwrap().queue.len() + 1;
+        while line().await < node + 1 {
+            tokio::task::yield_now().await;
+        }
+        nodes.push((client, stands));
+    }
+    let (first, _) = soon(elections.recv()).await.unwrap();
+    assert_eq!(first, 0);
+    // It is shut down.
+    nodes[0].0.close().await;
+    soon(&mut nodes[0].1).await.unwrap().unwrap_err();
+    let (second, token) = soon(elections.recv()).await.unwrap();
+    assert_eq!(second, 1);
+    // An operator ends its term. It stands again, behind the others.
+    nodes[2].0.lock("leader").unwrap().break_lease(token).await.unwrap();
+    let (third, later) = soon(elections.recv()).await.unwrap();
+    assert!(third == 2 && later > token, "{third} with {later} after {token}");
+    nodes[2].0.close().await;
+    assert_eq!(soon(elections.recv()).await.unwrap().0, 1);
+    for (client, stands) in nodes {
+        stands.abort();
+        // One has ended already, and has told so.
+        if !stands.is_finished() {
+            drop(stands.await);
+        }
+        drop(client);
+    }
+    keys_left(&server);
+}
+
+#[test]
+fn threads_take_turns_in_the_order_of_their_arrival() {
+    let server = RedisServer::start();
+    assert_eq!(blocking::take_turns(&server.url()).unwrap(), [0, 1, 2]);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_waiter_sees_its_position_go_down() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let lock = client.lock("live_position").unwrap();
+    let holder = lock.acquire().await.unwrap();
+    let others = [lock.enqueue().await.unwrap(), lock.enqueue().await.unwrap()];
+    let (show, mut shown) = mpsc::unbounded_channel();
+    let (own, every) = (connect(&server).await.lock("live_position").unwrap(), Duration::from_millis(20));
+    let waits = tokio::spawn(async move {
+        let guard = live_position::wait(&own, every, |position| show.send(position).unwrap()).await;
+        guard.map_err(|error| error.to_string())
+    });
+    let mut before = holder;
+    for (place, other) in others.into_iter().enumerate() {
+        assert_eq!(soon(shown.recv()).await, Some(3 - place as u64));
+        before.release().await.unwrap();
+        before = soon(other).await.unwrap();
+    }
+    assert_eq!(soon(shown.recv()).await, Some(1));
+    before.release().await.unwrap();
+    soon(waits).await.unwrap().unwrap().release().await.unwrap();
+    drop((lock, client));
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_service_that_is_told_to_stop_ends_its_job_and_leaves_the_queue() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let lock = client.lock("graceful_shutdown").unwrap();
+    // Within a job: told when the first one is done, it stops before the second.
+    let (stop, stopped) = oneshot::channel();
+    let stop = Mutex::new(Some(stop));
+    let told = async { stopped.await.unwrap() };
+    let tell = || stop.lock().unwrap().take().unwrap().send(()).unwrap();
+    assert_eq!(soon(graceful_shutdown::serve(&lock, told, tell)).await.unwrap(), 1);
+
+    // While it waits.
+    let guard = lock.acquire().await.unwrap();
+    let told = async {
+        while lock.inspect().await.unwrap().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert_eq!(soon(graceful_shutdown::serve(&lock, told, || panic!("it has no turn"))).await.unwrap(), 0);
+    while lock.inspect().await.unwrap().waiting > 0 {
+        tokio::task::yield_now().await;
+    }
+    drop((guard, lock, client));
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_lease_is_extended_for_each_conflict_and_lost_by_work_that_hangs() {
+    use extend_on_conflict::{Conflict, update};
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let attempt = Mutex::new(0);
+    let start = std::time::Instant::now();
+    let written = update(&client, async |_| {
+        // Three of these together take longer than one lease.
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        let mut attempt = attempt.lock().unwrap();
+        *attempt += 1;
+        if *attempt == 3 { Ok(()) } else { Err(Conflict) }
+    });
+    assert_eq!(soon(written).await.unwrap(), 3);
+    assert!(start.elapsed() > Duration::from_millis(2600));
+    let stuck = soon(update(&client, async |_| std::future::pending().await)).await.unwrap_err();
+    assert!(stuck.to_string().contains("not renewed in time"), "{stuck}");
+    drop(client);
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_key_is_held_from_one_request_to_another_and_others_are_free() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let customers = client.keyed("customers").unwrap();
+    keyed_mutex::open(&customers, "alice").await.unwrap();
+    let mut order = std::pin::pin!(keyed_mutex::handle(customers.clone(), "alice", 1));
+    // An order of another customer is done while the first one waits.
+    tokio::select! {
+        biased;
+        done = &mut order => panic!("{done:?} beside the holder"),
+        done = keyed_mutex::handle(customers.clone(), "bob", 2) => assert_eq!(done.unwrap(), 2),
+    }
+    assert!(keyed_mutex::close(&customers, "alice").await.unwrap());
+    assert_eq!(soon(order).await.unwrap(), 1);
+    assert!(!keyed_mutex::close(&customers, "alice").await.unwrap());
+    drop((customers, client));
+    keys_left(&server);
+}
+
+/// Also those in `examples/more/`.
+#[test]
+fn each_example_says_when_to_use_it_and_is_listed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let list = fs::read_to_string(folder.join("README.md")).unwrap();
+    let mut files = Vec::new();
+    for folder in [folder.clone(), folder.join("more/src/bin")] {
+        let Ok(entries) = fs::read_dir(folder) else { continue };
+        files.extend(entries.map(|entry| entry.unwrap().path()));
+    }
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    assert!(files.len() > 6, "{files:?}");
+    for path in files {
+        let name = path.strip_prefix(&folder).unwrap().display();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("//! When you would want it:"), "{name}");
+        assert!(list.contains(&format!("]({name})")), "examples/README.md does not list {name}");
+    }
+}

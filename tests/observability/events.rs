@@ -1,0 +1,270 @@
+//! Events and spans of `tracing`: at which level, with which fields, and how often.
+
+use std::time::{Duration, SystemTime};
+
+use fairlock::{Client, LockOptions};
+use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, keys_left, soon};
+use tracing::{Level, level_filters::LevelFilter};
+
+use crate::collector::{Collector, mark};
+
+#[test]
+fn a_wait_and_a_hold_are_told_from_the_call_to_the_release() {
+    alone("a_wait_and_a_hold_are_told_from_the_call_to_the_release", wait_and_hold);
+}
+
+#[tokio::main]
+async fn wait_and_hold() {
+    let server = RedisServer::start();
+    let [one, other] = [Client::connect(&server.url()).await.unwrap(), Client::connect(&server.url()).await.unwrap()];
+    let first = one.lock("jobs").unwrap().acquire().await.unwrap();
+    let events = Collector::start(LevelFilter::TRACE);
+
+    let waiting = other.lock("jobs").unwrap().enqueue().label("job 7").owner("anna").await.unwrap();
+    let told = events.one("waiting");
+    assert_eq!(told.level, Level::DEBUG);
+    told.has("lock", "jobs");
+    told.has("ticket", waiting.ticket());
+    told.has("position", 1);
+    // So long that it shows in milliseconds.
+    eventually("time passes", SOON, || first.granted_at().elapsed().unwrap() > Duration::from_millis(20));
+    first.release().await.unwrap();
+    let guard = waiting.await.unwrap();
+
+    let told = events.one("granted");
+    assert_eq!(told.level, Level::DEBUG);
+    told.has("lock", "jobs");
+    told.has("ticket", guard.ticket());
+    told.has("token", guard.token());
+    told.has("waited_ms", guard.waited().as_millis());
+    let span = told.span.expect("a span");
+    assert_eq!(span.name, "acquire");
+    assert_eq!(span.fields["lock"], "jobs");
+    assert_eq!((&*span.fields["label"], &*span.fields["owner"]), ("job 7", "anna"));
+
+    events.forget();
+    guard.renew().await.unwrap();
+    eventually("the renewal is told", SOON, || !events.of("renewed").is_empty());
+    let told = events.of("renewed").remove(0);
+    assert_eq!(told.level, Level::TRACE);
+    told.has("token", guard.token());
+    assert!(told.number("remaining_ms") > 20_000 && told.number("lag_ms") < 10_000, "{told:?}");
+
+    events.forget();
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let told = events.one("released");
+    assert_eq!(told.level, Level::DEBUG);
+    told.has("lock", "jobs");
+    told.has("token", token);
+    drop((one, other));
+    keys_left(&server);
+}
+
+#[test]
+fn a_job_runs_in_a_span_with_lock_and_token() {
+    alone("a_job_runs_in_a_span_with_lock_and_token", run_a_job);
+}
+
+#[tokio::main]
+async fn run_a_job() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let events = Collector::start(LevelFilter::DEBUG);
+    let lock = client.lock("jobs").unwrap();
+    let in_span = |token: u64| {
+        let span = events.one("in the job").span.expect("a span");
+        assert_eq!((span.name, &*span.fields["lock"]), ("hold", "jobs"));
+        assert_eq!(span.fields["token"], token.to_string());
+        // A subscriber would keep an acquire open until its children are closed.
+        assert!(events.parent(&span).is_none(), "{span:?}");
+        events.forget();
+    };
+    let job = async |held: fairlock::Held| {
+        mark("in the job");
+        held.token()
+    };
+    in_span(lock.run(job).await.unwrap());
+    in_span(lock.try_run(job).await.unwrap());
+    let job = |held: fairlock::Held| {
+        mark("in the job");
+        held.token()
+    };
+    in_span(tokio::task::block_in_place(|| lock.run_blocking(job)).unwrap());
+    drop(client);
+    keys_left(&server);
+}
+
+#[test]
+fn the_release_of_a_dropped_guard_is_told() {
+    alone("the_release_of_a_dropped_guard_is_told", drop_guards);
+}
+
+#[tokio::main]
+async fn drop_guards() {
+    let server = RedisServer::builder().alone().start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let events = Collector::start(LevelFilter::DEBUG);
+    let lock = client.lock_with("jobs", LockOptions::new().lease(Duration::from_secs(1))).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let token = guard.token();
+    drop(guard);
+    events.one("released").has("token", token);
+
+    // Nobody else hears that this one may not have reached the server.
+    let guard = lock.acquire().await.unwrap();
+    let token = guard.token();
+    server.stop();
+    drop(guard);
+    let told = events.one("release not answered");
+    assert_eq!(told.level, Level::WARN);
+    told.has("token", token);
+    server.cont();
+    drop((lock, client));
+    keys_left(&server);
+}
+
+#[test]
+fn a_loss_is_told_once_whether_or_not_anybody_watches() {
+    alone("a_loss_is_told_once_whether_or_not_anybody_watches", lose_leases);
+}
+
+#[tokio::main]
+async fn lose_leases() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let events = Collector::start(LevelFilter::TRACE);
+    for watches in [false, true] {
+        events.forget();
+        let lock = client.lock("jobs").unwrap();
+        let guard = lock.acquire().await.unwrap();
+        let lost = watches.then(|| [tokio::spawn(guard.held().lost()), tokio::spawn(guard.held().lost())]);
+        lock.break_lease(guard.token()).await.unwrap();
+        let told = events.one("lease lost");
+        assert_eq!(told.level, Level::WARN);
+        told.has("lock", "jobs");
+        told.has("token", guard.token());
+        told.has("reason", "an operator broke it");
+        assert!(told.number("held_ms") < 60_000);
+        for lost in lost.into_iter().flatten() {
+            soon(lost).await.unwrap().unwrap();
+        }
+        guard.release().await.unwrap_err();
+        events.one("lease lost");
+    }
+    drop(client);
+    keys_left(&server);
+}
+
+#[test]
+fn many_losses_at_once_are_all_told() {
+    alone("many_losses_at_once_are_all_told", lose_many);
+}
+
+#[tokio::main]
+async fn lose_many() {
+    const MANY: usize = 1500;
+    let server = RedisServer::builder().alone().start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let options = LockOptions::new().lease(Duration::from_secs(20));
+    let lock = |number: usize| client.lock_with(&format!("lock {number}"), options.clone()).unwrap();
+    let guards = futures_util::future::join_all((0..MANY).map(|number| lock(number).acquire())).await;
+    let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
+    let events = Collector::start(LevelFilter::WARN);
+    client.panic_keeper();
+    eventually("every loss is told", SOON, || events.of("lease lost").len() == MANY);
+    drop(guards);
+}
+
+#[test]
+fn why_an_acquire_was_not_granted_is_told() {
+    alone("why_an_acquire_was_not_granted_is_told", fail_to_acquire);
+}
+
+#[tokio::main]
+async fn fail_to_acquire() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock("jobs").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let events = Collector::start(LevelFilter::DEBUG);
+    let why = |expected: &str| {
+        let told = events.one("not granted");
+        assert_eq!(told.level, Level::DEBUG);
+        told.has("lock", "jobs");
+        told.has("why", expected);
+        assert_eq!(told.span.expect("a span").name, "acquire");
+        events.forget();
+    };
+    lock.acquire().timeout(Duration::from_millis(20)).await.unwrap_err();
+    why("timeout");
+    lock.try_acquire().await.unwrap_err();
+    why("busy");
+    drop(lock.enqueue().await.unwrap());
+    why("abandoned");
+    drop(lock.acquire());
+    assert!(events.of("not granted").is_empty(), "it was never polled");
+    client.close().await;
+    lock.acquire().await.unwrap_err();
+    why("fault");
+    drop((guard, client, lock));
+    keys_left(&server);
+}
+
+/// An operator who reads `info` hears of servers that went and came back, and of losses; not of the traffic.
+#[test]
+fn info_is_quiet() {
+    alone("info_is_quiet", collect_info);
+}
+
+#[tokio::main]
+async fn collect_info() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let events = Collector::start(LevelFilter::INFO);
+    let lock = client.lock("jobs").unwrap();
+    for _ in 0..3 {
+        let guard = lock.acquire().await.unwrap();
+        let waiting = lock.enqueue().await.unwrap();
+        lock.try_acquire().await.unwrap_err();
+        lock.acquire().timeout(Duration::from_millis(10)).await.unwrap_err();
+        guard.renew().await.unwrap();
+        guard.release().await.unwrap();
+        drop(waiting.await.unwrap());
+    }
+    lock.run(|_| async {}).await.unwrap();
+    assert!(events.all().is_empty() && events.spans().is_empty(), "{:?}", events.all());
+
+    proxy.cut();
+    let told = events.one("connected again");
+    assert_eq!(told.level, Level::INFO);
+    let lost = events.all().remove(0);
+    assert!(lost.message.starts_with("the connection was lost"), "{lost:?}");
+    assert_eq!((lost.level, events.all().len()), (Level::WARN, 2));
+    lost.has("client", &told.fields["client"]);
+    drop((lock, client));
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_guard_knows_when_it_was_granted_and_how_long_that_took() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock("jobs").unwrap();
+    let before = SystemTime::now();
+    let first = lock.acquire().await.unwrap();
+    let waiting = lock.enqueue().await.unwrap();
+    let slept = Duration::from_millis(50);
+    eventually("time passes", SOON, || first.granted_at().elapsed().unwrap() > slept);
+    first.release().await.unwrap();
+    let guard = waiting.await.unwrap();
+    let now = SystemTime::now();
+    assert!(guard.waited() >= slept / 2 && guard.waited() <= now.duration_since(before).unwrap(), "{guard:?}");
+    // The difference between two clocks is read, and neither ticks exactly.
+    let tick = Duration::from_millis(2);
+    assert!(guard.granted_at() + tick >= before + guard.waited() && guard.granted_at() <= now + tick, "{guard:?}");
+    guard.release().await.unwrap();
+    drop((lock, client));
+    keys_left(&server);
+}

@@ -1,0 +1,150 @@
+//! The numbers that a recorder gets.
+
+use std::time::Duration;
+
+use fairlock::{Client, LockOptions};
+use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, keys_left};
+
+use crate::recorder::Recorded;
+
+#[test]
+fn waits_and_holds_are_counted_and_timed() {
+    alone("waits_and_holds_are_counted_and_timed", count_waits_and_holds);
+}
+
+#[tokio::main]
+async fn count_waits_and_holds() {
+    let server = RedisServer::start();
+    let recorded = Recorded::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock("jobs").unwrap();
+
+    let first = lock.acquire().await.unwrap();
+    let waiting = [lock.enqueue().await.unwrap(), lock.enqueue().await.unwrap()];
+    assert_eq!((recorded.level("fairlock_held"), recorded.level("fairlock_waiting")), (1.0, 2.0));
+    assert_eq!(recorded.values_of("fairlock_queue_length", 2), [1.0, 2.0]);
+    let long = Duration::from_millis(100);
+    eventually("time passes", SOON, || first.granted_at().elapsed().unwrap() > long);
+    first.release().await.unwrap();
+    for waiting in waiting {
+        // Given back by a drop, which counts as much as a release.
+        drop(waiting.await.unwrap());
+    }
+    assert_eq!(recorded.count("fairlock_grants_total"), 3);
+    let (waits, holds) = (recorded.values("fairlock_wait_seconds"), recorded.values("fairlock_hold_seconds"));
+    let at_least = |values: &[f64], least: f64| values.iter().filter(|value| **value >= least).count();
+    assert_eq!((waits.len(), at_least(&waits, 0.09)), (3, 2), "{waits:?}");
+    assert_eq!((holds.len(), holds[0] >= 0.1), (3, true), "{holds:?}");
+    assert_eq!((recorded.level("fairlock_held"), recorded.level("fairlock_waiting")), (0.0, 0.0));
+    drop((lock, client));
+    keys_left(&server);
+}
+
+#[test]
+fn acquires_that_fail_are_counted_by_their_reason() {
+    alone("acquires_that_fail_are_counted_by_their_reason", count_failures);
+}
+
+#[tokio::main]
+async fn count_failures() {
+    let server = RedisServer::start();
+    let recorded = Recorded::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock("jobs").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    for _ in 0..2 {
+        lock.acquire().timeout(Duration::from_millis(10)).await.unwrap_err();
+    }
+    lock.try_acquire().await.unwrap_err();
+    drop(lock.enqueue().await.unwrap());
+    client.close().await;
+    lock.acquire().await.unwrap_err();
+    for (why, expected) in [("timeout", 2), ("busy", 1), ("abandoned", 1), ("fault", 1)] {
+        assert_eq!(recorded.count(&format!("fairlock_not_granted_total{{why={why}}}")), expected, "{why}");
+    }
+    assert_eq!(recorded.level("fairlock_waiting"), 0.0);
+    // A hold that the close has ended is timed, and no loss.
+    assert_eq!(recorded.values_of("fairlock_hold_seconds", 1).len(), 1);
+    assert!(recorded.keys().iter().all(|key| !key.contains("losses")), "{:?}", recorded.keys());
+    drop((guard, lock, client));
+    keys_left(&server);
+}
+
+#[test]
+fn losses_reconnects_and_late_renewals_are_counted() {
+    alone("losses_reconnects_and_late_renewals_are_counted", count_troubles);
+}
+
+#[tokio::main]
+async fn count_troubles() {
+    let server = RedisServer::builder().alone().start();
+    let proxy = Proxy::start(&server);
+    let recorded = Recorded::start();
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let lock = client.lock_with("jobs", LockOptions::new().lease(Duration::from_secs(6))).unwrap();
+
+    let guard = lock.acquire().await.unwrap();
+    guard.held().renewed().await.unwrap();
+    // The next renewal is due when four seconds are left.
+    server.stop();
+    eventually("a renewal is late", SOON, || guard.remaining() < Duration::from_secs(3));
+    server.cont();
+    guard.held().renewed().await.unwrap();
+    let lags = recorded.values_of("fairlock_renewal_lag_seconds", 2);
+    assert!(lags[0] < 1.5 && (0.8..2.5).contains(&lags[1]), "{lags:?}");
+
+    proxy.cut();
+    recorded.counts("fairlock_reconnects_total", 1);
+    lock.break_lease(guard.token()).await.unwrap();
+    recorded.counts("fairlock_losses_total{why=broken}", 1);
+    assert_eq!(recorded.values("fairlock_hold_seconds").len(), 1);
+    drop(guard);
+
+    let guard = lock.acquire().await.unwrap();
+    proxy.refuse();
+    proxy.cut();
+    recorded.counts("fairlock_losses_total{why=not_renewed}", 1);
+    proxy.heal();
+    drop(guard);
+    // The drop of a lease that was lost ends no second hold.
+    assert_eq!(recorded.values("fairlock_hold_seconds").len(), 2);
+    assert_eq!(recorded.level("fairlock_held"), 0.0);
+    drop((lock, client));
+    keys_left(&server);
+}
+
+#[test]
+fn locks_are_told_apart_only_if_the_caller_says_so() {
+    alone("locks_are_told_apart_only_if_the_caller_says_so", label_locks);
+}
+
+#[tokio::main]
+async fn label_locks() {
+    let server = RedisServer::start();
+    let recorded = Recorded::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let named = LockOptions::new().metrics_by_name();
+    let labelled = LockOptions::new().metrics_label("users");
+    for (name, options) in [
+        ("plain 1", LockOptions::new()),
+        ("plain 2", LockOptions::new()),
+        ("nightly", named.clone()),
+        ("user 1", labelled.clone()),
+        ("user 2", labelled.clone()),
+    ] {
+        let lock = client.lock_with(name, options).unwrap();
+        let guard = lock.acquire().await.unwrap();
+        lock.try_acquire().await.unwrap_err();
+        guard.release().await.unwrap();
+    }
+    for (labels, expected) in [("", 2), ("{lock=nightly}", 1), ("{lock=users}", 2)] {
+        assert_eq!(recorded.count(&format!("fairlock_grants_total{labels}")), expected, "{labels}");
+        assert_eq!(recorded.values(&format!("fairlock_hold_seconds{labels}")).len() as u64, expected, "{labels}");
+        assert_eq!(recorded.level(&format!("fairlock_held{labels}")), 0.0);
+    }
+    assert_eq!(recorded.count("fairlock_not_granted_total{lock=users,why=busy}"), 2);
+    assert!(recorded.keys().iter().all(|key| !key.contains("plain") && !key.contains("user ")));
+    LockOptions::new().metrics_label("x".repeat(5000)).check("jobs").unwrap_err();
+    drop(client);
+    keys_left(&server);
+}

@@ -1,0 +1,52 @@
+//! The documentation of the public interface: what can fail says how, what asks the server says what that costs, and
+//! what can be dropped halfway says what happens then.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Not for users: they are hidden, or behind a feature for this crate's own tests.
+const HIDDEN: [&str; 2] = ["testing.rs", "operator.rs"];
+
+#[test]
+fn operations_name_errors_costs_and_cancel_safety() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let sources = files(root.clone()).chain(files(root.join("error")));
+    let shown = |path: &PathBuf| !HIDDEN.iter().any(|hidden| path.ends_with(hidden));
+    let sources: Vec<PathBuf> =
+        sources.filter(|path| path.extension().is_some_and(|it| it == "rs")).filter(shown).collect();
+    let wrong: Vec<String> = sources.iter().flat_map(|path| complaints(path)).collect();
+    assert!(sources.len() > 10 && wrong.is_empty(), "{wrong:#?}");
+}
+
+fn complaints(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let (mut wrong, mut doc) = (Vec::new(), String::new());
+    for (number, line) in lines.iter().enumerate() {
+        if let Some(said) = line.strip_prefix("///") {
+            doc += said;
+            doc += "\n";
+            continue;
+        }
+        if line.starts_with("#[") {
+            continue;
+        }
+        if let Some(function) = line.strip_prefix("pub fn ") {
+            let signature = lines[number..].iter().take(8).copied().collect::<Vec<_>>().join(" ");
+            let signature = signature.split('{').next().unwrap_or_default();
+            let asks = signature.contains("Operation<") || signature.contains("Boxed<");
+            let mut needs = |needed: bool, said: bool, what: &str| {
+                if needed && !said {
+                    let name = function.split(['(', '<']).next().unwrap_or_default();
+                    wrong.push(format!("{}:{}: {name} does not say {what}", path.display(), number + 1));
+                }
+            };
+            needs(signature.contains("Result<"), doc.contains("# Errors"), "how it fails");
+            needs(asks, doc.contains("# Cancel safety"), "what happens if it is dropped");
+            needs(asks, doc.contains("ound trip") || doc.contains("osts"), "what it costs");
+        }
+        doc.clear();
+    }
+    wrong
+}
