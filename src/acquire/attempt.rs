@@ -37,7 +37,8 @@ impl Plan {
     fn start(&self, mode: Mode) -> Result<Acquiring, Failed> {
         check_text("the label", &self.label)?;
         check_text("the owner", &self.owner)?;
-        let about = About { secret: Secret::random(), label: self.label.clone(), owner: self.owner.clone() };
+        let about =
+            About { secret: Secret::random(&self.handle.names), label: self.label.clone(), owner: self.owner.clone() };
         // Without time to wait it is a try, which waits only for the answer.
         let (mode, timeout) = match (mode, self.timeout) {
             (Mode::Wait, Some(Duration::ZERO)) => (Mode::Try, None),
