@@ -418,6 +418,7 @@ impl From<Failed> for AcquireError {
                 AcquireError::Timeout { waited, position, cause: cause.map(Into::into) }
             }
             Failed::NotGranted(NotGranted::Fault(fault)) => fault.into(),
+            Failed::NotGranted(NotGranted::QueueFull { waiting }) => AcquireError::QueueFull { waiting },
             // A try, because it had no time to wait.
             Failed::NotGranted(NotGranted::Busy { .. }) => {
                 AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
@@ -434,6 +435,10 @@ impl From<Failed> for TryAcquireError {
         match failed {
             Failed::NotGranted(NotGranted::Busy { holder, waiting, recovering_for }) => {
                 TryAcquireError::Busy { holder, waiting, recovering_for }
+            }
+            // A try joins no queue.
+            Failed::NotGranted(NotGranted::QueueFull { waiting }) => {
+                TryAcquireError::Busy { holder: None, waiting, recovering_for: None }
             }
             Failed::NotGranted(NotGranted::Timeout { waited, cause, .. }) => {
                 Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()

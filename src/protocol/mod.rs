@@ -26,7 +26,7 @@ pub(crate) use reply::{
 pub(crate) use request::Verb;
 pub(crate) use request::{
     About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
-    ReleaseRequest, RenewRequest, Request,
+    ReleaseRequest, RenewRequest, Request, UNBOUNDED,
 };
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;
