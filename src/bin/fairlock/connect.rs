@@ -27,7 +27,14 @@ pub(crate) struct Args {
     #[arg(long, global = true, display_order = 901)]
     pub(crate) local: bool,
     /// The prefix of all keys and channels; runs with different prefixes use different locks
-    #[arg(long, value_name = "PREFIX", default_value = "fairlock", global = true, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        default_value = "fairlock",
+        global = true,
+        hide_short_help = true,
+        display_order = 902
+    )]
     pub(crate) prefix: String,
     /// Trust only this certificate authority (PEM file)
     #[arg(long, value_name = "FILE", global = true, hide_short_help = true, help_heading = ENCRYPTION)]
