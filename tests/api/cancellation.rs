@@ -168,11 +168,11 @@ fn every_public_future_is_covered() {
         ("guard.rs", "release"),
         ("guard.rs", "renew"),
         ("guard.rs", "renewed"),
-        ("history.rs", "history"),
-        ("history.rs", "record_history"),
         ("lock.rs", "break_lease"),
         ("lock.rs", "force_break_lease"),
+        ("lock.rs", "history"),
         ("lock.rs", "inspect"),
+        ("lock.rs", "record_history"),
         ("lock.rs", "run"),
         // It asks the keeper alone: dropped or not, no server hears of it.
         ("lock.rs", "trouble"),

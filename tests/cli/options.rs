@@ -118,6 +118,20 @@ fn a_label_names_user_host_process_and_script() {
 }
 
 #[test]
+fn a_user_who_named_no_server_is_told_how_to() {
+    let tip = "tip: this address is the default: --redis URL or REDIS_URL names a server, and --local needs none";
+    for words in [&["run", "-t", "2", "x", "true"][..], &["run", "-n", "x", "true"], &["status", "x"]] {
+        let named = Process::spawn(fairlock().args(["--redis", "unix:///none.sock"]).args(words)).finish();
+        assert!(named.code >= 124 && !named.stderr.contains("tip:"), "{named:?}");
+        // A server of the machine of this test is not touched.
+        if std::net::TcpStream::connect("127.0.0.1:6379").is_err() {
+            let default = Process::spawn(fairlock().args(words)).finish();
+            assert!(default.code >= 124 && default.stderr.contains(tip), "{default:?}");
+        }
+    }
+}
+
+#[test]
 fn a_wrong_call_is_told_what_to_do_instead() {
     let redis = Redis::start();
     for (words, code, tip) in [

@@ -13,17 +13,20 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod connect;
 mod doctor;
 mod duration;
 mod exit;
 mod exporter;
+mod history;
 mod local;
 mod look;
 mod output;
 mod process;
 mod run;
 mod shim;
+mod shipped;
 mod stderr;
 mod survey;
 mod text;
@@ -31,10 +34,12 @@ mod tips;
 mod warnings;
 mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Cli, Task};
-use exit::OWN_FAILURE;
+use clap::CommandFactory as _;
+use exit::{Failure, OWN_FAILURE};
 use look::{breaking, list, status, wait};
 use shim::stage;
 
@@ -44,6 +49,15 @@ fn main() -> ExitCode {
     code
 }
 
+/// The words are the process id of the script, then those that `fairlock hold --fd` was called with.
+fn hold_for_a_script(mut words: impl Iterator<Item = OsString>) -> Result<u8, Failure> {
+    let script = words.next();
+    match Cli::of(std::iter::once("fairlock".into()).chain(words)) {
+        Ok(Cli { server, task: Task::Hold(args), .. }) => run::hold::keep_for(script, &server, &args),
+        _ => Err(Failure::own("not called by fairlock")),
+    }
+}
+
 fn become_what_is_asked_for() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if let Some(word) = words.next() {
@@ -51,7 +65,7 @@ fn become_what_is_asked_for() -> ExitCode {
         match word.to_str() {
             Some(shim::protocol::SHIM_WORD) => return shim::main(words),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
-            Some(run::hold::WORD) => return run::hold::main(words),
+            Some(run::hold::WORD) => return exit::with(hold_for_a_script(words)),
             Some(local::server::WORD) => return local::server::main(words),
             _ => {}
         }
@@ -80,9 +94,13 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::Wait(args) => wait::wait(&cli.server, &args),
         Task::Break(args) => breaking::break_lease(&cli.server, &args),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Bench(args) => bench::bench(&cli.server, &args),
         Task::Watch(args) => watch::watch(&cli.server, &args),
+        Task::History(args) => history::history(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
+        Task::Completions(args) => shipped::completions(Cli::command(), &args),
+        Task::ManPages(args) => shipped::man_pages(Cli::command(), &args),
     };
     exit::with(result)
 }

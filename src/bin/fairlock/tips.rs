@@ -4,15 +4,13 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::exit::Failure;
 use crate::text::printable;
 
 /// A command that was not found may be a line for a shell.
-pub(crate) fn not_a_command(failure: Failure, words: &[OsString]) -> Failure {
-    let [word] = words else { return failure };
-    let word = word.to_string_lossy();
-    let is_line = word.contains(|c: char| c.is_whitespace() || "|&;<>$()`".contains(c));
-    if is_line { failure.with_tip("a shell line needs --shell, or: -- sh -c '…'") } else { failure }
+pub(crate) fn for_no_command(words: &[OsString]) -> Option<&'static str> {
+    let [word] = words else { return None };
+    let is_line = word.to_string_lossy().contains(|c: char| c.is_whitespace() || "|&;<>$()`".contains(c));
+    is_line.then_some("a shell line needs --shell, or: -- sh -c '…'")
 }
 
 /// The advice for a wrong call, if there is better than clap's.

@@ -7,7 +7,7 @@ use fairlock::LockState;
 use super::document::{self, word};
 use super::screen::brief;
 use super::{HELD, LOOK, lock, own, with_client};
-use crate::args::timeout;
+use crate::duration::timeout;
 use crate::exit::{Failure, TIMED_OUT};
 use crate::process::terminal::Terminal;
 use crate::run::progress::{self, Style};

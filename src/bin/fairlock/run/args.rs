@@ -3,8 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::args::timeout;
-use crate::duration::{any, positive};
+use crate::duration::{any, positive, timeout};
 
 /// Shown by `-h`, which fits one screen.
 const SHORT: &str = "\

@@ -35,7 +35,10 @@ use supervise::{Ended, Supervisor};
 
 pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let words = words(args)?;
-    let program = lookup::find(&words[0]).map_err(|failure| tips::not_a_command(failure, &words))?;
+    let program = lookup::find(&words[0]).map_err(|failure| match tips::for_no_command(&words) {
+        Some(tip) => failure.with_tip(tip),
+        None => failure,
+    })?;
     let names = holding::in_order(&args.name, &args.and);
     let label = || request::default_label(&words);
     let mut setting = Setting::new(server, &args.wait, names, args.kill_after, label)?;
