@@ -13,7 +13,7 @@ use crate::blocking::block_on;
 use crate::cancel::{Cancelled, Canceller};
 use crate::error::{AcquireError, Fault, InvalidOption, TryAcquireError};
 use crate::guard::Guard;
-use crate::keeper::{Acquiring, Handle, Mode, Refusal};
+use crate::keeper::{Acquiring, Handle, Mode, NotGranted};
 use crate::operation::Operation;
 use crate::options::{Spec, check_text, in_bounds};
 use crate::protocol::{About, Secret, Ticket};
@@ -352,7 +352,7 @@ impl Future for Enqueue {
 
 /// Why an attempt failed, before its kind turns that into an error.
 enum Failed {
-    Refused(Refusal),
+    NotGranted(NotGranted),
     NotTaken(Duration),
     Invalid(InvalidOption),
     Cancelled,
@@ -360,7 +360,7 @@ enum Failed {
 
 impl From<Fault> for Failed {
     fn from(fault: Fault) -> Self {
-        Self::Refused(Refusal::Fault(fault))
+        Self::NotGranted(NotGranted::Fault(fault))
     }
 }
 
@@ -399,9 +399,9 @@ impl Future for Resolving {
                     Err(Failed::NotTaken(lease))
                 }
             },
-            Ok(Err(refusal)) => {
-                acquiring.observed.refused(&acquiring.lock, &refusal);
-                Err(Failed::Refused(refusal))
+            Ok(Err(why)) => {
+                acquiring.observed.not_granted(&acquiring.lock, &why);
+                Err(Failed::NotGranted(why))
             }
             Err(_) => {
                 acquiring.observed.failed(&acquiring.lock, "fault");
@@ -414,12 +414,13 @@ impl Future for Resolving {
 impl From<Failed> for AcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::Refused(Refusal::Timeout { waited, position, cause }) => {
+            Failed::NotGranted(NotGranted::Timeout { waited, position, cause }) => {
                 AcquireError::Timeout { waited, position, cause: cause.map(Into::into) }
             }
-            Failed::Refused(Refusal::Fault(fault)) => fault.into(),
+            Failed::NotGranted(NotGranted::Fault(fault)) => fault.into(),
+            Failed::NotGranted(NotGranted::QueueFull { waiting }) => AcquireError::QueueFull { waiting },
             // A try, because it had no time to wait.
-            Failed::Refused(Refusal::Busy { .. }) => {
+            Failed::NotGranted(NotGranted::Busy { .. }) => {
                 AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
             }
             Failed::NotTaken(lease) => AcquireError::NotTaken { lease },
@@ -432,13 +433,17 @@ impl From<Failed> for AcquireError {
 impl From<Failed> for TryAcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::Refused(Refusal::Busy { holder, waiting, recovering_for }) => {
+            Failed::NotGranted(NotGranted::Busy { holder, waiting, recovering_for }) => {
                 TryAcquireError::Busy { holder, waiting, recovering_for }
             }
-            Failed::Refused(Refusal::Timeout { waited, cause, .. }) => {
+            // A try joins no queue.
+            Failed::NotGranted(NotGranted::QueueFull { waiting }) => {
+                TryAcquireError::Busy { holder: None, waiting, recovering_for: None }
+            }
+            Failed::NotGranted(NotGranted::Timeout { waited, cause, .. }) => {
                 Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()
             }
-            Failed::Refused(Refusal::Fault(fault)) => fault.into(),
+            Failed::NotGranted(NotGranted::Fault(fault)) => fault.into(),
             Failed::NotTaken(lease) => TryAcquireError::NotTaken { lease },
             Failed::Invalid(error) => error.into(),
             Failed::Cancelled => TryAcquireError::Cancelled,

@@ -72,8 +72,8 @@ pub enum ConnectError {
         #[source]
         cause: Cause,
     },
-    /// The server refuses the user or the password.
-    #[error("the server at {address} refuses the user or the password ({cause}): check them in the URL")]
+    /// The server denies the login: a user or a password is missing or wrong.
+    #[error("the server at {address} denies the login ({cause}): check the user and the password in the URL")]
     #[non_exhaustive]
     Authentication {
         /// The address.

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::inbox::Outbox;
 use super::lock;
-use super::machine::{Command, Id, Mode, Page, Refusal, Release, Renewal};
+use super::machine::{Command, Id, Mode, NotGranted, Page, Release, Renewal};
 use super::network::SetUp;
 use super::observe;
 use super::questions::Ask;
@@ -76,7 +76,7 @@ pub(crate) struct Caller {
     pub(crate) spec: Arc<Spec>,
     pub(crate) origin: Origin,
     pub(crate) queued: Option<oneshot::Sender<Ticket>>,
-    pub(crate) resolved: oneshot::Sender<Result<Armed, Refusal>>,
+    pub(crate) resolved: oneshot::Sender<Result<Armed, NotGranted>>,
 }
 
 /// Set when the keeper has released all that it could.
@@ -256,7 +256,7 @@ pub(crate) struct Acquiring {
     pub(crate) lock: Arc<str>,
     pub(crate) ticket: Option<oneshot::Receiver<Ticket>>,
     /// None once it was resolved.
-    pub(crate) result: Option<oneshot::Receiver<Result<Armed, Refusal>>>,
+    pub(crate) result: Option<oneshot::Receiver<Result<Armed, NotGranted>>>,
     pub(crate) handle: Arc<Handle>,
     pub(crate) observed: observe::Wait,
 }

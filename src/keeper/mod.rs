@@ -79,7 +79,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use handle::{Acquiring, Caller, Handle, Message};
 pub(crate) use inbox::Outbox;
-pub(crate) use machine::{Command, Mode, Refusal, Release, Renewal};
+pub(crate) use machine::{Command, Mode, NotGranted, Release, Renewal};
 pub(crate) use observe::Hold;
 pub(crate) use shared::{Armed, Shared};
 
@@ -408,7 +408,7 @@ impl Keeper {
                 let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone())));
                 queued.map(|queued| queued.send(ticket));
             }
-            Effect::Refused { id, why } => {
+            Effect::NotGranted { id, why } => {
                 if let Some(caller) = self.callers.remove(&id) {
                     let _ = caller.resolved.send(Err(why));
                 }

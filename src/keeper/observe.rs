@@ -10,7 +10,7 @@ use std::time::Duration;
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::{Level, Span};
 
-use super::machine::{Refusal, Release};
+use super::machine::{NotGranted, Release};
 use super::shared::Shared;
 use crate::error::LostReason;
 use crate::options::Spec;
@@ -70,13 +70,14 @@ impl Wait {
         metrics::granted(lease);
     }
 
-    pub(crate) fn refused(&self, lock: &str, refusal: &Refusal) {
+    pub(crate) fn not_granted(&self, lock: &str, why: &NotGranted) {
         self.failed(
             lock,
-            match refusal {
-                Refusal::Timeout { .. } => "timeout",
-                Refusal::Busy { .. } => "busy",
-                Refusal::Fault(_) => "fault",
+            match why {
+                NotGranted::Timeout { .. } => "timeout",
+                NotGranted::Busy { .. } => "busy",
+                NotGranted::QueueFull { .. } => "full",
+                NotGranted::Fault(_) => "fault",
             },
         );
     }

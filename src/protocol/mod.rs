@@ -1,21 +1,21 @@
 //! The protocol between the keeper's machine and the scripts: keys, requests, replies, messages. Pure types; how they
 //! travel is the server folder's concern.
 
-mod failure;
 mod ids;
 mod keys;
 #[cfg(test)]
 mod lint;
 mod push;
+mod refusal;
 mod reply;
 mod request;
 mod scripts;
 mod stamps;
 
-pub(crate) use failure::Failure;
 pub(crate) use ids::{ClientId, Id, Secret, WireId};
 pub(crate) use keys::LockKeys;
 pub(crate) use push::{Push, PushKind};
+pub(crate) use refusal::Refusal;
 #[cfg(test)]
 pub(crate) use reply::Plain;
 pub(crate) use reply::{
@@ -26,7 +26,7 @@ pub(crate) use reply::{
 pub(crate) use request::Verb;
 pub(crate) use request::{
     About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
-    ReleaseRequest, RenewRequest, Request,
+    ReleaseRequest, RenewRequest, Request, UNBOUNDED,
 };
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;

@@ -142,7 +142,7 @@ impl Verb {
     #[cfg(test)]
     pub(super) fn words(self) -> &'static [&'static str] {
         match self {
-            Verb::Acquire => &["granted", "queued", "busy", "refused"],
+            Verb::Acquire => &["granted", "queued", "busy", "disbelieved"],
             Verb::Heartbeat => &["alive", "unknown"],
             Verb::Renew => &["renewed", "broken", "lost"],
             Verb::Release => &["released", "expired", "left", "unknown"],
@@ -163,7 +163,7 @@ impl Verb {
                 },
                 b"queued" => AcquireVerdict::Queued { ticket: Ticket::new(fields.ticket?)?, rank: fields.rank? },
                 b"busy" => AcquireVerdict::Busy(fields.holder()?),
-                b"refused" => AcquireVerdict::Disbelieved,
+                b"disbelieved" => AcquireVerdict::Disbelieved,
                 _ => return None,
             }),
             Verb::Heartbeat => Verdict::Heartbeat(match word {
@@ -574,7 +574,7 @@ mod tests {
             (Verb::Acquire, "granted", "left_us granted_token"),
             (Verb::Acquire, "queued", "ticket rank"),
             (Verb::Acquire, "busy", "held_token held_label held_owner held_us"),
-            (Verb::Acquire, "refused", ""),
+            (Verb::Acquire, "disbelieved", ""),
             (Verb::Heartbeat, "alive", ""),
             (Verb::Heartbeat, "unknown", ""),
             (Verb::Renew, "renewed", "left_us"),

@@ -89,7 +89,7 @@ impl Endpoint {
     fn overheard(&self, unasked: &[u8]) -> Option<ConnectError> {
         let unasked = String::from_utf8_lossy(unasked);
         let line = unasked.lines().next()?.strip_prefix('-')?;
-        Some(self.explain_as(meaning_of(line).unwrap_or(Meaning::Rejected), line.to_owned()))
+        Some(self.explain_as(meaning_of(line).unwrap_or(Meaning::Permanent), line.to_owned()))
     }
 
     fn takes_plain(&self) -> ConnectError {

@@ -1,13 +1,15 @@
 //! What servers say when they refuse a request, and what it means: the one place that knows their words.
 
-use self::Meaning::{Database, Denied, Hello, Login, NotCluster, OtherLayout, Passing, ReadOnly, Rejected, WrongType};
-use crate::protocol::Failure;
+use self::Meaning::{
+    Database, Denied, Hello, Login, NotCluster, OtherLayout, Permanent, ReadOnly, Temporary, WrongType,
+};
+use crate::protocol::Refusal;
 
 /// What a server means by an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// It refuses for the moment.
-    Passing,
+    Temporary,
     /// It refuses writes: it is a replica, or lost its master.
     ReadOnly,
     /// A user or a password is missing or wrong.
@@ -25,7 +27,7 @@ pub(super) enum Meaning {
     /// It does not know HELLO.
     Hello,
     /// It will refuse this request each time.
-    Rejected,
+    Permanent,
 }
 
 /// The words by which each meaning is known; the first that is found decides. A word in capitals begins the message. But up
@@ -36,23 +38,23 @@ const WORDS: &[(&str, Meaning)] = &[
     // to Redis 6.2 the command is in backquotes, from 7.0 on in apostrophes.
     ("unknown command `HELLO`", Hello),
     ("unknown command 'HELLO'", Hello),
-    ("unknown command", Rejected),
+    ("unknown command", Permanent),
     ("WRONGTYPE", WrongType),
     ("OTHERLAYOUT", OtherLayout),
-    ("OOM ", Passing),
-    ("MISCONF", Passing),
-    ("NOREPLICAS", Passing),
-    ("BUSY", Passing),
-    ("UNKILLABLE", Passing),
-    ("LOADING", Passing),
-    ("max number of clients", Passing),
+    ("OOM ", Temporary),
+    ("MISCONF", Temporary),
+    ("NOREPLICAS", Temporary),
+    ("BUSY", Temporary),
+    ("UNKILLABLE", Temporary),
+    ("LOADING", Temporary),
+    ("max number of clients", Temporary),
     // A slot that is moving; the first is said by scripts, in all versions.
-    ("non local key", Passing),
-    ("TRYAGAIN", Passing),
-    ("ASK ", Passing),
-    ("MOVED ", Passing),
-    ("CLUSTERDOWN", Passing),
-    ("NOSCRIPT", Passing),
+    ("non local key", Temporary),
+    ("TRYAGAIN", Temporary),
+    ("ASK ", Temporary),
+    ("MOVED ", Temporary),
+    ("CLUSTERDOWN", Temporary),
+    ("NOSCRIPT", Temporary),
     ("READONLY", ReadOnly),
     ("MASTERDOWN", ReadOnly),
     ("NOAUTH", Login),
@@ -64,23 +66,23 @@ const WORDS: &[(&str, Meaning)] = &[
     ("SELECT is not allowed in cluster mode", Database),
     ("cluster support disabled", NotCluster),
     // Protected mode: refused for the address that the client comes from.
-    ("DENIED", Rejected),
+    ("DENIED", Permanent),
 ];
 
 /// What the server means by this error, as it worded it.
 pub(super) fn meaning(said: &str) -> Meaning {
-    meaning_of(said).unwrap_or(if said.starts_with("ERR") { Rejected } else { Passing })
+    meaning_of(said).unwrap_or(if said.starts_with("ERR") { Permanent } else { Temporary })
 }
 
 /// Why a request has no answer.
-pub(super) fn failure(said: &str) -> Failure {
+pub(super) fn refusal(said: &str) -> Refusal {
     match meaning(said) {
-        Passing | ReadOnly => Failure::Refused(said.into()),
-        Login => Failure::Denied(said.into()),
-        Denied => Failure::Denied(format!("{said}; docs/guide.md lists the rights that are needed").into()),
-        WrongType => Failure::WrongType(said.into()),
-        OtherLayout => Failure::OtherLayout(said.into()),
-        Database | NotCluster | Hello | Rejected => Failure::Rejected(said.into()),
+        Temporary | ReadOnly => Refusal::Temporary(said.into()),
+        Login => Refusal::Denied(said.into()),
+        Denied => Refusal::Denied(format!("{said}; docs/guide.md lists the rights that are needed").into()),
+        WrongType => Refusal::WrongType(said.into()),
+        OtherLayout => Refusal::OtherLayout(said.into()),
+        Database | NotCluster | Hello | Permanent => Refusal::Permanent(said.into()),
     }
 }
 
@@ -102,18 +104,18 @@ mod tests {
         for (line, means) in [
             ("ERR unknown command `HELLO`, with args beginning with: `3`, ", Hello), // 5, 6
             ("ERR unknown command 'HELLO', with args beginning with: '3' ", Hello),  // 7
-            ("ERR unknown command 'SUBSCRIBE', with args beginning with: 'OOM BUSY NOPERM' ", Rejected), // 7
-            ("ERR Unknown Redis command called from script script: 0a, on @user_script:1.", Rejected), // 7
-            ("ERR wrong number of arguments for 'evalsha' command", Rejected),
-            ("DENIED Redis is running in protected mode because protected mode is enabled", Rejected),
+            ("ERR unknown command 'SUBSCRIBE', with args beginning with: 'OOM BUSY NOPERM' ", Permanent), // 7
+            ("ERR Unknown Redis command called from script script: 0a, on @user_script:1.", Permanent), // 7
+            ("ERR wrong number of arguments for 'evalsha' command", Permanent),
+            ("DENIED Redis is running in protected mode because protected mode is enabled", Permanent),
             ("WRONGTYPE Operation against a key holding the wrong kind of value", WrongType),
             ("ERR Error running script (call to f_0a): @user_script:7: WRONGTYPE Operation against a key", WrongType), // 6
-            ("OOM command not allowed when used memory > 'maxmemory'.", Passing),
-            ("ERR Error running script: @user_script:7: -OOM command not allowed when used memory", Passing), // 6
-            ("ERR max number of clients reached", Passing),
-            ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", Passing),
-            ("ERR Script attempted to access a non local key in a cluster node", Passing),
-            ("LATER a word that nobody knows yet", Passing),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Temporary),
+            ("ERR Error running script: @user_script:7: -OOM command not allowed when used memory", Temporary), // 6
+            ("ERR max number of clients reached", Temporary),
+            ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", Temporary),
+            ("ERR Script attempted to access a non local key in a cluster node", Temporary),
+            ("LATER a word that nobody knows yet", Temporary),
             ("READONLY You can't write against a read only replica.", ReadOnly),
             (
                 "ERR Error running script: @user_script:1: -READONLY You can't write against a read only replica.",
@@ -140,11 +142,11 @@ mod tests {
     fn what_a_server_quotes_is_not_what_it_means() {
         let quoted = "NOPERM this user has no permissions to access one of the keys: OOM WRONGTYPE";
         assert_eq!(meaning(quoted), Denied);
-        assert_eq!(meaning("LATER the key BUSY WRONGTYPE"), Passing);
+        assert_eq!(meaning("LATER the key BUSY WRONGTYPE"), Temporary);
     }
 
     #[test]
-    fn a_failure_tells_what_is_worth_asking_again() {
+    fn a_refusal_says_whether_asking_again_can_help() {
         for passing in [
             "OOM command not allowed when used memory > 'maxmemory'.",
             "READONLY You can't write against a read only replica.",
@@ -163,24 +165,24 @@ mod tests {
             "NOSCRIPT No matching script. Please use EVAL.",
             "LATER a word that nobody knows yet",
         ] {
-            let failure = failure(passing);
-            assert!(matches!(failure, Failure::Refused(_)), "{failure:?}");
+            let refusal = refusal(passing);
+            assert!(matches!(refusal, Refusal::Temporary(_)), "{refusal:?}");
             let (_, what) = passing.split_once(' ').unwrap();
-            assert!(failure.cause().contains(what), "{failure:?} has lost {what:?}");
+            assert!(refusal.cause().contains(what), "{refusal:?} has lost {what:?}");
         }
         for denied in
             ["NOAUTH Authentication required.", "NOPERM this user has no permissions to run the 'evalsha' command"]
         {
-            assert!(matches!(failure(denied), Failure::Denied(_)), "{:?}", failure(denied));
+            assert!(matches!(refusal(denied), Refusal::Denied(_)), "{:?}", refusal(denied));
         }
         for line in [
             "WRONGTYPE Operation against a key holding the wrong kind of value",
             "ERR Error running script: @user_script:7: WRONGTYPE Operation against a key",
         ] {
-            assert!(matches!(failure(line), Failure::WrongType(_)), "{:?}", failure(line));
+            assert!(matches!(refusal(line), Refusal::WrongType(_)), "{:?}", refusal(line));
         }
-        assert!(matches!(failure("ERR unknown command 'EVALSHA'"), Failure::Rejected(_)));
-        let other = failure("OTHERLAYOUT the lock is kept in layout 2");
-        assert!(matches!(other, Failure::OtherLayout(_)), "{other:?}");
+        assert!(matches!(refusal("ERR unknown command 'EVALSHA'"), Refusal::Permanent(_)));
+        let other = refusal("OTHERLAYOUT the lock is kept in layout 2");
+        assert!(matches!(other, Refusal::OtherLayout(_)), "{other:?}");
     }
 }

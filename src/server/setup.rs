@@ -187,7 +187,7 @@ impl Endpoint {
     /// is an answer.
     fn settled(&self, reply: &Value<'_>) -> Result<(), ConnectError> {
         match reply.error() {
-            Some(error) if matches!(meaning(&error), Meaning::Passing | Meaning::ReadOnly) => {
+            Some(error) if matches!(meaning(&error), Meaning::Temporary | Meaning::ReadOnly) => {
                 Err(self.explain_line(&error))
             }
             _ => Ok(()),
@@ -219,7 +219,7 @@ impl Endpoint {
     pub(super) fn explain_as(&self, meaning: Meaning, cause: String) -> ConnectError {
         let (address, cause) = (self.address.clone(), cause.into());
         match meaning {
-            Meaning::Passing | Meaning::ReadOnly => ConnectError::NotReady { address, cause },
+            Meaning::Temporary | Meaning::ReadOnly => ConnectError::NotReady { address, cause },
             Meaning::Login => ConnectError::Authentication { address, cause },
             Meaning::Denied => ConnectError::MissingRight { address, cause },
             Meaning::Database => ConnectError::Database { address, cause },
@@ -228,7 +228,7 @@ impl Endpoint {
                 let version = "it does not know the command HELLO, unless that is renamed".into();
                 ConnectError::TooOld { address, version }
             }
-            Meaning::Rejected | Meaning::WrongType | Meaning::OtherLayout => ConnectError::Refused { address, cause },
+            Meaning::Permanent | Meaning::WrongType | Meaning::OtherLayout => ConnectError::Refused { address, cause },
         }
     }
 

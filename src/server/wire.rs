@@ -12,11 +12,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::refusals::{Meaning, failure, meaning};
+use super::refusals::{Meaning, meaning, refusal};
 use super::resp::{Command, Value, put};
 use super::stream::{Broken, Stream};
 use super::target::Node;
-use crate::protocol::{self, Failure, LockKeys, Push, SCRIPTS, Value as _};
+use crate::protocol::{self, LockKeys, Push, Refusal, SCRIPTS, Value as _};
 
 /// An event of a connection.
 #[derive(Debug)]
@@ -39,14 +39,14 @@ pub(crate) enum Said {
     Replicas {
         #[allow(dead_code)] // The tests of the wire look at it; the keeper asks one question at a time.
         tag: u64,
-        result: Result<u32, Failure>,
+        result: Result<u32, Refusal>,
     },
 }
 
 /// The outcome of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
-    Result(Result<protocol::Reply, Failure>),
+    Result(Result<protocol::Reply, Refusal>),
     /// Another node of the cluster serves this slot; `asking`: for this one call.
     Elsewhere {
         node: Node,
@@ -257,7 +257,7 @@ impl Pairing {
             (Awaited::Replicas { tag }, error) => {
                 let result = match (value, error) {
                     (Value::Int(have), _) => Ok((*have).try_into().unwrap_or(0)),
-                    (_, Some(error)) => Err(Failure::Refused((&*error).into())),
+                    (_, Some(error)) => Err(Refusal::Temporary((&*error).into())),
                     _ => Err(not_understood(value)),
                 };
                 Some(Said::Replicas { tag, result })
@@ -270,17 +270,17 @@ impl Pairing {
             For::Tag(tag) => return Some(Said::Reply { tag, call, reply }),
             For::Replicas { tag, replicas, within } => (tag, replicas, within),
         };
-        let failure = match reply {
+        let refusal = match reply {
             Reply::Result(Ok(_)) => {
                 put(out, &["WAIT", &replicas.to_string(), &within.as_millis().max(1).to_string()]);
                 self.awaited.push_back(Awaited::Replicas { tag });
                 return None;
             }
-            Reply::Result(Err(failure)) => failure,
-            Reply::Replica(cause) => Failure::Refused(cause),
-            Reply::Elsewhere { .. } => Failure::Refused("its slot moved to another node".into()),
+            Reply::Result(Err(refusal)) => refusal,
+            Reply::Replica(cause) => Refusal::Temporary(cause),
+            Reply::Elsewhere { .. } => Refusal::Temporary("its slot moved to another node".into()),
         };
-        Some(Said::Replicas { tag, result: Err(failure) })
+        Some(Said::Replicas { tag, result: Err(refusal) })
     }
 }
 
@@ -294,13 +294,13 @@ impl Reply {
         }
         match meaning(error) {
             Meaning::ReadOnly => Reply::Replica(error.into()),
-            _ => Reply::Result(Err(failure(error))),
+            _ => Reply::Result(Err(refusal(error))),
         }
     }
 }
 
-fn not_understood(value: &Value<'_>) -> Failure {
-    Failure::Rejected(format!("a reply that is not understood: {}", short(value)).into())
+fn not_understood(value: &Value<'_>) -> Refusal {
+    Refusal::Permanent(format!("a reply that is not understood: {}", short(value)).into())
 }
 
 /// As much of it as fits a message.

@@ -81,6 +81,39 @@ fn colours_show_what_matters_unless_they_are_unwanted() {
     }
 }
 
+#[test]
+fn recent_holds_tell_how_long_the_wait_may_last() {
+    let redis = Redis::start();
+    let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
+    let lock = client.lock("x").unwrap();
+    lock.record_history(true).blocking().unwrap();
+    let hold = |time: u64| {
+        let guard = lock.acquire().blocking().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(time));
+        guard.release().blocking().unwrap();
+    };
+    // Too few tell nothing.
+    let _holder = {
+        hold(10);
+        let holder = self::hold(&redis, "x", "the holder");
+        let waiter = redis.run("x", &[], "true");
+        assert!(waiter.complaint().contains("1st of 1, held "));
+        holder
+    };
+    drop(_holder);
+    for _ in 0..5 {
+        hold(3000);
+    }
+    let _holder = self::hold(&redis, "x", "the holder");
+    let _first = redis.run("x", &[], "true");
+    redis.await_waiting("x", 1);
+    let waiter = redis.run("x", &[], "true");
+    let said = waiter.complaint();
+    // The first waiter and what is left of the holder.
+    let about = |seconds: u64| said.contains(&format!("2nd of 2, about {seconds}s, held "));
+    assert!((3..=6).any(about), "{said}");
+}
+
 /// Names of real machines, and characters of two columns each.
 #[test]
 fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {

@@ -27,7 +27,7 @@ const WORDS: &[(&str, &str)] = &[
     ("acquire", "granted"),
     ("acquire", "queued"),
     ("acquire", "busy"),
-    ("acquire", "refused"),
+    ("acquire", "disbelieved"),
     ("heartbeat", "alive"),
     ("heartbeat", "unknown"),
     ("renew", "renewed"),

@@ -9,7 +9,7 @@ use crate::error::{ConnectError, Fault, LostReason};
 use crate::history::History;
 use crate::inspect::{BreakOutcome, Holder, QueuedWaiter};
 use crate::options::Spec;
-use crate::protocol::{About, Failure, Id, LockKeys, Push, Reply, Request, Ticket, Token};
+use crate::protocol::{About, Id, LockKeys, Push, Refusal, Reply, Request, Ticket, Token};
 
 /// A caller's question that awaits one result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,17 +86,17 @@ pub(crate) enum Event {
         cause: Arc<str>,
     },
     /// Connecting failed, and waiting does not mend that.
-    Denied {
+    Unusable {
         error: ConnectError,
     },
     Answered {
         request: RequestId,
-        result: Result<Reply, Failure>,
+        result: Result<Reply, Refusal>,
     },
     /// This many replicas have the writes from before the question.
     Replicated {
         request: RequestId,
-        result: Result<u32, Failure>,
+        result: Result<u32, Refusal>,
     },
     Push(Push),
     /// The guard of this lease was not taken in time, and was taken back.
@@ -138,9 +138,9 @@ pub(crate) enum Effect {
         ticket: Ticket,
         deadline: Time,
     },
-    Refused {
+    NotGranted {
         id: Id,
-        why: Refusal,
+        why: NotGranted,
     },
     Prolonged {
         id: Id,
@@ -170,9 +170,21 @@ pub(crate) enum Effect {
 
 /// Why an acquire did not get the lock.
 #[derive(Debug, Clone)]
-pub(crate) enum Refusal {
-    Timeout { waited: Duration, position: Option<u64>, cause: Option<Arc<str>> },
-    Busy { holder: Option<Box<Holder>>, waiting: u64, recovering_for: Option<Duration> },
+pub(crate) enum NotGranted {
+    Timeout {
+        waited: Duration,
+        position: Option<u64>,
+        cause: Option<Arc<str>>,
+    },
+    Busy {
+        holder: Option<Box<Holder>>,
+        waiting: u64,
+        recovering_for: Option<Duration>,
+    },
+    /// The lock's options allow no more waiters.
+    QueueFull {
+        waiting: u64,
+    },
     Fault(Fault),
 }
 

@@ -7,7 +7,7 @@ use super::core::Core;
 use super::lock::LockState;
 use super::release::Kind;
 use super::waiter::{Phase, Trace};
-use super::{Id, Refusal, RequestId, What};
+use super::{Id, NotGranted, RequestId, What};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
@@ -164,10 +164,10 @@ impl LockState {
                     self.hand_out(core, now, id, grant);
                 } else {
                     let lease = waiter.spec.lease;
-                    self.refuse(core, now, id, Refusal::Fault(Fault::TooSlow { lease }));
+                    self.fail(core, now, id, NotGranted::Fault(Fault::TooSlow { lease }));
                 }
             }
-            RenewVerdict::Broken => self.refuse(core, now, id, Refusal::Fault(Fault::LeaseBroken)),
+            RenewVerdict::Broken => self.fail(core, now, id, NotGranted::Fault(Fault::LeaseBroken)),
             // An expired claim never resolves an acquire: the waiter re-enters with its ticket.
             RenewVerdict::Lost => self.send_acquire(core, now, id, What::Acquire(id)),
         }

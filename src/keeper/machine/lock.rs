@@ -8,7 +8,7 @@ use super::core::Core;
 use super::lease::Lease;
 use super::release::PendingRelease;
 use super::waiter::{Phase, Waiter};
-use super::{GRACE, Id, Refusal, RequestId, Timer, What};
+use super::{GRACE, Id, NotGranted, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::{Fault, LostReason};
 use crate::protocol::{Common, Epoch, HeartbeatRequest, HeartbeatVerdict, LockKeys, Request, Stamp, Ticket, Token};
@@ -186,7 +186,7 @@ impl LockState {
         core.timers.set(Timer::Heartbeat(self.name().clone()), again);
         if let Some(fault) = fault {
             let waiters: Vec<Id> = self.waiters.keys().copied().collect();
-            waiters.into_iter().for_each(|id| self.refuse(core, now, id, Refusal::Fault(fault.clone())));
+            waiters.into_iter().for_each(|id| self.fail(core, now, id, NotGranted::Fault(fault.clone())));
         }
     }
 
@@ -228,7 +228,7 @@ impl LockState {
     /// The client is closed: waiters leave, and leases are released.
     pub(super) fn close(&mut self, core: &mut Core, now: Time) {
         let waiters: Vec<Id> = self.waiters.keys().copied().collect();
-        waiters.into_iter().for_each(|id| self.refuse(core, now, id, Refusal::Fault(Fault::Closed)));
+        waiters.into_iter().for_each(|id| self.fail(core, now, id, NotGranted::Fault(Fault::Closed)));
         let leases: Vec<Id> = self.leases.keys().copied().collect();
         for id in leases {
             self.lose(core, now, id, LostReason::Closed);

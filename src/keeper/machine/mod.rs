@@ -6,11 +6,11 @@
 
 mod api;
 mod core;
-mod failures;
 mod grant;
 mod lease;
 mod lock;
 mod questions;
+mod refusals;
 mod release;
 mod replicas;
 mod waiter;
@@ -19,7 +19,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::api::{Command, Effect, Event, Outcome, Page, QuestionId, Refusal, Release, Renewal, RequestId};
+pub(crate) use self::api::{
+    Command, Effect, Event, NotGranted, Outcome, Page, QuestionId, Release, Renewal, RequestId,
+};
 pub(in crate::keeper) use self::core::{Core, Sent};
 use self::lock::LockState;
 use self::questions::Pending;
@@ -28,7 +30,7 @@ pub(crate) use self::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{Fault, LostReason, brief};
 pub(crate) use crate::protocol::Id;
-use crate::protocol::{AcquireVerdict, ClientId, Failure, LockKeys, Push, PushKind, Reply, Verdict};
+use crate::protocol::{AcquireVerdict, ClientId, LockKeys, Push, PushKind, Refusal, Reply, Verdict};
 
 /// How long a caller without a timeout waits for an answer of the server.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -124,7 +126,7 @@ impl Machine {
             Event::Command(command) => self.command(now, command),
             Event::Connected { can_kill } => self.on_connected(now, can_kill),
             Event::Disconnected { cause } => self.on_disconnected(cause),
-            Event::Denied { error } => self.on_denied(now, &error),
+            Event::Unusable { error } => self.on_unusable(now, &error),
             Event::Answered { request, result } => self.on_answer(now, request, result),
             Event::Replicated { request, result } => self.on_replicated(now, request, result),
             Event::Push(push) => self.on_push(now, &push),
@@ -189,7 +191,7 @@ impl Machine {
     fn command(&mut self, now: Time, command: Command) {
         match command {
             Command::Acquire { id, .. } if self.closed => {
-                self.core.effects.push(Effect::Refused { id, why: Refusal::Fault(Fault::Closed) });
+                self.core.effects.push(Effect::NotGranted { id, why: NotGranted::Fault(Fault::Closed) });
             }
             Command::Acquire { id, spec, about, mode, timeout, called } => {
                 // A forged message may have named this id before it was given.
@@ -269,12 +271,12 @@ impl Machine {
         self.locks.values_mut().for_each(LockState::disconnected);
     }
 
-    fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Reply, Failure>) {
+    fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Reply, Refusal>) {
         let Some(Sent { what, keys, at }) = self.core.requests.remove(&request) else { return };
         self.core.heard(now);
         let Reply { common, verdict } = match result {
             Ok(reply) => reply,
-            Err(failure) => return self.on_failure(now, what, &keys.name, &failure),
+            Err(refusal) => return self.on_refusal(now, what, &keys.name, &refusal),
         };
         // A grant or renewal that replicas lack is no success.
         if !matches!(what, What::Confirm(_) | What::Renew(_)) {
@@ -316,8 +318,8 @@ impl Machine {
             }
             // The wire reads a reply in the type of its request: no server can bring this about.
             (what, _) => {
-                let failure = Failure::Rejected("a reply to another request".into());
-                self.on_failure(now, what, &keys.name, &failure);
+                let refusal = Refusal::Permanent("a reply to another request".into());
+                self.on_refusal(now, what, &keys.name, &refusal);
             }
         }
         let (lock, core) = self.lock(&keys);
@@ -335,7 +337,7 @@ impl Machine {
     }
 
     /// So many replicas have it.
-    fn on_replicated(&mut self, now: Time, request: RequestId, result: Result<u32, Failure>) {
+    fn on_replicated(&mut self, now: Time, request: RequestId, result: Result<u32, Refusal>) {
         let Some(Sent { what: What::Replicate(id), .. }) = self.core.requests.remove(&request) else { return };
         self.core.heard(now);
         self.at(id, |lock, core| lock.on_replicated(core, now, request, id, result));

@@ -15,7 +15,7 @@ use super::waiter::Phase;
 use super::{Effect, Id, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::options::Spec;
-use crate::protocol::Failure;
+use crate::protocol::Refusal;
 
 /// Asks how many replicas have all writes so far.
 pub(super) fn replicate(core: &mut Core, now: Time, id: Id, spec: &Spec) -> RequestId {
@@ -36,7 +36,7 @@ impl LockState {
         now: Time,
         request: RequestId,
         id: Id,
-        result: Result<u32, Failure>,
+        result: Result<u32, Refusal>,
     ) {
         if self.waiters.contains_key(&id) {
             self.on_grant_replicated(core, now, request, id, result);
@@ -66,7 +66,7 @@ impl LockState {
         now: Time,
         request: RequestId,
         id: Id,
-        result: Result<u32, Failure>,
+        result: Result<u32, Refusal>,
     ) {
         let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.request == Some(request)) else { return };
         waiter.request = None;
@@ -94,7 +94,7 @@ impl LockState {
         now: Time,
         request: RequestId,
         id: Id,
-        result: Result<u32, Failure>,
+        result: Result<u32, Refusal>,
     ) {
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.request == Some(request)) else { return };
         lease.request = None;
@@ -111,10 +111,10 @@ impl LockState {
     }
 }
 
-fn shortage(result: Result<u32, Failure>, needed: u32) -> Option<Arc<str>> {
+fn shortage(result: Result<u32, Refusal>, needed: u32) -> Option<Arc<str>> {
     match result {
         Ok(have) if have >= needed => None,
         Ok(have) => Some(format!("only {have} of the {needed} replicas that are asked for have it").into()),
-        Err(failure) => Some(failure.cause().clone()),
+        Err(refusal) => Some(refusal.cause().clone()),
     }
 }

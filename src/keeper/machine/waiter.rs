@@ -18,11 +18,11 @@ use super::core::Core;
 use super::grant::Grant;
 use super::lock::LockState;
 use super::release::Kind;
-use super::{ANSWER_TIMEOUT, Effect, Id, Refusal, RequestId, Timer, What};
+use super::{ANSWER_TIMEOUT, Effect, Id, NotGranted, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
-use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Ticket, Token};
+use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Ticket, Token, UNBOUNDED};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
@@ -140,7 +140,10 @@ impl LockState {
         let request = Request::Acquire(AcquireRequest {
             keys: waiter.spec.keys.clone(),
             id: core.wire_id(id),
-            wait: waiter.mode != Mode::Try,
+            room: match (waiter.mode, waiter.spec.max_waiting) {
+                (Mode::Try, _) => 0,
+                (Mode::Wait | Mode::Enqueue, most) => most.map_or(UNBOUNDED, u64::from),
+            },
             as_claim: !core.can_kill,
             lease: waiter.spec.lease,
             liveness: self.liveness,
@@ -246,11 +249,14 @@ impl LockState {
                 waiter.phase = Phase::Asking;
                 self.resume(core, now, id);
             }
+            AcquireVerdict::Busy(_) if waiter.mode != Mode::Try => {
+                self.fail(core, now, id, NotGranted::QueueFull { waiting: common.waiting });
+            }
             AcquireVerdict::Busy(holder) => {
                 let recovering_for = common.recovering_for();
-                let why = Refusal::Busy { holder, waiting: common.waiting, recovering_for };
+                let why = NotGranted::Busy { holder, waiting: common.waiting, recovering_for };
                 self.remove_waiter(core, id);
-                core.effects.push(Effect::Refused { id, why });
+                core.effects.push(Effect::NotGranted { id, why });
             }
             AcquireVerdict::Disbelieved => {
                 // It starts anew.
@@ -290,17 +296,17 @@ impl LockState {
         let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence(now));
         let why = match waiter.timeout {
             Some(timeout) if timeout <= now => {
-                Refusal::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause }
+                NotGranted::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause }
             }
-            _ => Refusal::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
+            _ => NotGranted::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
         };
-        self.refuse(core, now, id, why);
+        self.fail(core, now, id, why);
     }
 
-    pub(super) fn refuse(&mut self, core: &mut Core, now: Time, id: Id, why: Refusal) {
+    pub(super) fn fail(&mut self, core: &mut Core, now: Time, id: Id, why: NotGranted) {
         if self.waiters.contains_key(&id) {
             self.abandon(core, now, id);
-            core.effects.push(Effect::Refused { id, why });
+            core.effects.push(Effect::NotGranted { id, why });
         }
     }
 

@@ -46,7 +46,7 @@ use super::observe::Note;
 use super::timers::Timers;
 use crate::clock::Time;
 use crate::error::ConnectError;
-use crate::protocol::{ClientId, Failure, LockKeys, Push, Request};
+use crate::protocol::{ClientId, LockKeys, Push, Refusal, Request};
 use crate::server::{Node, Previous, Reply, Slot, SlotMap, slot_of};
 
 /// The minimum time for connecting: a lost packet must not outlast a short lease, nor a slow network fail.
@@ -164,7 +164,7 @@ pub(crate) enum Event {
     /// This many replicas have the writes from before the question.
     Replicas {
         line: Line,
-        result: Result<u32, Failure>,
+        result: Result<u32, Refusal>,
     },
     Ended {
         line: Line,
@@ -382,7 +382,7 @@ impl Routes {
             Timer::Asked(line) => self.asked_in_vain(now, line),
             Timer::NextTry => drop(self.try_another(now)),
             Timer::Replicas(peer) => {
-                self.replicas_failed(now, &peer, &Failure::Refused("the replicas were asked in vain".into()));
+                self.replicas_failed(now, &peer, &Refusal::Temporary("the replicas were asked in vain".into()));
             }
         }
     }

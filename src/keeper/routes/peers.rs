@@ -232,7 +232,7 @@ impl Routes {
         }
         // Another program may have the node's address now: its error says nothing about the cluster.
         if lasting && (*peer == Peer::Only || !error.is_of_a_stranger()) {
-            self.deny(there, &error);
+            self.tell_unusable(there, &error);
         }
         if self.is_cluster() {
             self.search(now);

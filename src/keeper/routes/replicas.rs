@@ -12,7 +12,7 @@ use super::{Effect, LEAST_PATIENCE, Line, Peer, Routes, Timer};
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::{Event as Told, RequestId};
-use crate::protocol::{Failure, LockKeys};
+use crate::protocol::{LockKeys, Refusal};
 use crate::server::{Previous, Slot};
 
 /// A question: whether this many replicas have all writes so far.
@@ -93,37 +93,37 @@ impl Routes {
             (Some(_), Some(_)) => self.fail(now, peer, &"its address leads to another server now".into()),
             _ => {
                 let cause = "without CLIENT ID and INFO nobody knows whose replicas answer: allow them";
-                self.replicas_failed(now, peer, &Failure::Refused(cause.into()));
+                self.replicas_failed(now, peer, &Refusal::Temporary(cause.into()));
             }
         }
     }
 
     pub(super) fn not_beside(&mut self, now: Time, peer: &Peer, error: &ConnectError) {
-        self.replicas_failed(now, peer, &Failure::Refused(error.to_string().into()));
+        self.replicas_failed(now, peer, &Refusal::Temporary(error.to_string().into()));
     }
 
     pub(super) fn beside_ended(&mut self, now: Time, peer: &Peer, cause: &Arc<str>) {
-        self.replicas_failed(now, peer, &Failure::Refused(cause.clone()));
+        self.replicas_failed(now, peer, &Refusal::Temporary(cause.clone()));
     }
 
-    pub(super) fn replicas_answered(&mut self, now: Time, line: Line, result: Result<u32, Failure>) {
+    pub(super) fn replicas_answered(&mut self, now: Time, line: Line, result: Result<u32, Refusal>) {
         let Some(Role::Beside(peer)) = self.lines.get(&line).cloned() else { return };
         match result {
             Ok(have) => self.answer_questions(now, &peer, &Ok(have)),
-            Err(failure) => self.replicas_failed(now, &peer, &failure),
+            Err(refusal) => self.replicas_failed(now, &peer, &refusal),
         }
     }
 
     /// The second connection is not usable any more. A new one is made for the next question.
-    pub(super) fn replicas_failed(&mut self, now: Time, peer: &Peer, failure: &Failure) {
+    pub(super) fn replicas_failed(&mut self, now: Time, peer: &Peer, refusal: &Refusal) {
         let Some(asking) = self.up_at(peer).map(|up| &mut up.asking) else { return };
         asking.ready = false;
         let line = asking.line.take();
         line.into_iter().for_each(|line| self.drop_line(line));
-        self.answer_questions(now, peer, &Err(failure.clone()));
+        self.answer_questions(now, peer, &Err(refusal.clone()));
     }
 
-    fn answer_questions(&mut self, now: Time, peer: &Peer, result: &Result<u32, Failure>) {
+    fn answer_questions(&mut self, now: Time, peer: &Peer, result: &Result<u32, Refusal>) {
         self.timers.clear(&Timer::Replicas(peer.clone()));
         let Some(up) = self.up_at(peer) else { return };
         for Question { slot, request, .. } in std::mem::take(&mut up.asking.asked) {

@@ -175,7 +175,7 @@ impl Routes {
         closed.iter().for_each(|slot| self.close(*slot, cause.clone()));
         // A cluster that was found is not given up because another program has the addresses of its nodes.
         if lasting && (self.map.nodes().next().is_none() || !error.is_of_a_stranger()) {
-            self.deny(closed.clone(), &error);
+            self.tell_unusable(closed.clone(), &error);
         }
         self.search_on(now, !closed.is_empty());
     }

@@ -8,7 +8,7 @@ use super::{Effect, LEAST_PATIENCE, Line, Peer, Routes, Shape, Timer};
 use crate::clock::Time;
 use crate::error::{ConnectError, brief};
 use crate::keeper::machine::{ANSWER_TIMEOUT, Event as Told, RequestId};
-use crate::protocol::{Failure, LockKeys, Push, Request};
+use crate::protocol::{LockKeys, Push, Refusal, Request};
 use crate::server::{Node, Reply, Slot};
 
 /// The way of one slot's locks to their server.
@@ -153,7 +153,7 @@ impl Routes {
             Reply::Replica(cause) => self.refuse(slot, request, cause),
             Reply::Elsewhere { node, .. } if !self.is_cluster() => {
                 let cause = format!("it is one node of a cluster, and sends on to {node}: use redis+cluster://");
-                self.tell(slot, Told::Answered { request, result: Err(Failure::Rejected(cause.into())) });
+                self.tell(slot, Told::Answered { request, result: Err(Refusal::Permanent(cause.into())) });
             }
             Reply::Elsewhere { node, asking } => {
                 let to = whole(node, peer);
@@ -184,7 +184,7 @@ impl Routes {
     }
 
     pub(super) fn refuse(&mut self, slot: Slot, request: RequestId, cause: Arc<str>) {
-        self.tell(slot, Told::Answered { request, result: Err(Failure::Refused(cause)) });
+        self.tell(slot, Told::Answered { request, result: Err(Refusal::Temporary(cause)) });
     }
 
     pub(super) fn pushed(&mut self, line: Line, push: Push) {
@@ -240,8 +240,8 @@ impl Routes {
     }
 
     /// These routes lead to a server that cannot be used, which waiting does not mend.
-    pub(super) fn deny(&mut self, slots: Vec<Slot>, error: &ConnectError) {
-        slots.into_iter().for_each(|slot| self.tell(slot, Told::Denied { error: error.clone() }));
+    pub(super) fn tell_unusable(&mut self, slots: Vec<Slot>, error: &ConnectError) {
+        slots.into_iter().for_each(|slot| self.tell(slot, Told::Unusable { error: error.clone() }));
     }
 
     // ---- opening ----
@@ -347,25 +347,25 @@ impl Routes {
         let Some(&slot) = self.slots.get(channel) else { return };
         self.timers.clear(&Timer::Confirm(slot));
         let Some(route) = self.routes.get_mut(&slot).filter(|route| route.peer.as_ref() == Some(&peer)) else { return };
-        let failure = match reply {
+        let refusal = match reply {
             Reply::Elsewhere { node, .. } => return self.moved(now, slot, whole(node, &peer)),
             Reply::Result(Ok(_)) => return,
-            Reply::Result(Err(failure)) => failure,
-            Reply::Replica(cause) => Failure::Refused(cause),
+            Reply::Result(Err(refusal)) => refusal,
+            Reply::Replica(cause) => Refusal::Temporary(cause),
         };
         // Only the channel of this slot is refused. An operator may mend that, so the keeper asks again.
         route.refused = route.refused.saturating_add(1);
         let (refused, patience) = (route.refused, self.patience_of(slot));
-        let cause = failure.cause().clone();
+        let cause = refusal.cause().clone();
         self.close(slot, cause.clone());
         let again = now + self.back_off(refused, patience);
         self.timers.set(Timer::Subscribe(slot), again);
         let cause = cause.to_string().into();
-        match failure {
-            Failure::Refused(_) => {}
-            Failure::Denied(_) => self.deny(vec![slot], &ConnectError::MissingRight { address, cause }),
-            Failure::Rejected(_) | Failure::WrongType(_) | Failure::OtherLayout(_) => {
-                self.deny(vec![slot], &ConnectError::Refused { address, cause });
+        match refusal {
+            Refusal::Temporary(_) => {}
+            Refusal::Denied(_) => self.tell_unusable(vec![slot], &ConnectError::MissingRight { address, cause }),
+            Refusal::Permanent(_) | Refusal::WrongType(_) | Refusal::OtherLayout(_) => {
+                self.tell_unusable(vec![slot], &ConnectError::Refused { address, cause });
             }
         }
     }

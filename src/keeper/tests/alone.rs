@@ -9,7 +9,7 @@ use crate::keeper::machine::Mode;
 use crate::keeper::machine::*;
 use crate::options::{LockOptions, Spec};
 use crate::protocol::{
-    About, AcquireRequest, ClientId, Failure, LockKeys, OwnLease, Request, Secret, Ticket, Token, WireId,
+    About, AcquireRequest, ClientId, LockKeys, OwnLease, Refusal, Request, Secret, Ticket, Token, WireId,
 };
 
 pub(super) fn at(seconds: f64) -> Time {
@@ -92,8 +92,8 @@ pub(super) fn connect(machine: &mut Machine, now: f64) {
     machine.handle(at(now), Event::Connected { can_kill: true });
 }
 
-pub(super) fn fail(machine: &mut Machine, now: f64, request: RequestId, failure: Failure) {
-    machine.handle(at(now), Event::Answered { request, result: Err(failure) });
+pub(super) fn fail(machine: &mut Machine, now: f64, request: RequestId, refusal: Refusal) {
+    machine.handle(at(now), Event::Answered { request, result: Err(refusal) });
 }
 
 pub(super) fn answer(machine: &mut Machine, now: f64, request: RequestId, answer: Answer) {

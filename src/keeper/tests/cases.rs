@@ -6,15 +6,15 @@ use super::alone::*;
 use super::replies::{Answer, Word};
 use crate::keeper::machine::*;
 use crate::options::LockOptions;
-use crate::protocol::{Failure, RenewRequest, Request};
+use crate::protocol::{Refusal, RenewRequest, Request};
 
 #[test]
 fn a_release_that_fails_for_good_after_its_deadline_is_answered() {
     let mut machine = holding(LockOptions::new());
     machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(99)), id: Id(1) }));
     let (request, _) = sent(&mut machine, 1.0).remove(0);
-    let failure = Failure::WrongType("WRONGTYPE".into());
-    machine.handle(at(31.0), Event::Answered { request, result: Err(failure) });
+    let refusal = Refusal::WrongType("WRONGTYPE".into());
+    machine.handle(at(31.0), Event::Answered { request, result: Err(refusal) });
     let done = |effect: &Effect| {
         matches!(effect, Effect::Answer { question: QuestionId(99), outcome: Outcome::Release(Release::Unknown(_)) })
     };
@@ -65,7 +65,7 @@ fn a_server_that_is_slower_than_the_lease_gives_an_error_and_no_storm() {
         for effect in machine.effects(at(now)) {
             match effect {
                 Effect::Send { request, call } => open.push((request, call)),
-                Effect::Refused { .. } => refused = true,
+                Effect::NotGranted { .. } => refused = true,
                 Effect::Granted { .. } => panic!("granted with nothing left of it"),
                 _ => {}
             }

@@ -305,7 +305,7 @@ impl Client {
                 };
                 self.guards.insert(id, guard);
             }
-            Effect::Refused { id, .. } => {
+            Effect::NotGranted { id, .. } => {
                 self.resolve(id)?;
                 self.acquires.remove(&id);
             }

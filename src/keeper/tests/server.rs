@@ -8,8 +8,8 @@ use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Terms};
 use crate::keeper::machine::RequestId;
 use crate::protocol::{
-    self, AcquireRequest, BreakRequest, Epoch, Failure, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
-    LockKeys, Plain, Push, ReleaseRequest, RenewRequest, Stamp, Ticket, Token, Verb, WireId,
+    self, AcquireRequest, BreakRequest, Epoch, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
+    LockKeys, Plain, Push, Refusal, ReleaseRequest, RenewRequest, Stamp, Ticket, Token, Verb, WireId,
 };
 
 /// What the server's clock shows when a world begins, in µs: no small number, and below 2^53.
@@ -25,7 +25,7 @@ pub(super) struct Server {
     pub(super) step: i64,
     pub(super) up: bool,
     /// Why it refuses everything, if it does.
-    pub(super) refuses: Option<Failure>,
+    pub(super) refuses: Option<Refusal>,
     /// What everything that is said now rests on.
     pub(super) basis: Basis,
     /// What became of the losses, for each lock.
@@ -58,7 +58,7 @@ pub(super) struct Executed {
 pub(super) struct Reply {
     pub(super) request: RequestId,
     pub(super) lock: Arc<str>,
-    pub(super) result: Result<protocol::Reply, Failure>,
+    pub(super) result: Result<protocol::Reply, Refusal>,
     pub(super) basis: Basis,
 }
 
@@ -154,7 +154,7 @@ fn request_of(call: &protocol::Request) -> Request {
     match call.clone() {
         protocol::Request::Acquire(AcquireRequest {
             id,
-            wait,
+            room,
             as_claim: claim,
             lease,
             liveness,
@@ -172,7 +172,7 @@ fn request_of(call: &protocol::Request) -> Request {
             let terms = Terms { lease, liveness, buffer, heartbeat };
             let memory = memory(epoch, floor, longest, last_token, pace);
             let ticket = Ticket::on_wire(ticket);
-            Request::Acquire { id: text(&id), wait, claim, terms, ticket, memory }
+            Request::Acquire { id: text(&id), room, claim, terms, ticket, memory }
         }
         protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) => {
             let terms = Terms { lease: 0, liveness: us(liveness), buffer: us(buffer), heartbeat: us(heartbeat) };

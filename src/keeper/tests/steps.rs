@@ -7,7 +7,7 @@ use super::world::{MS, World};
 use crate::clock::Time;
 use crate::keeper::machine::Mode;
 use crate::keeper::machine::{Command, Id};
-use crate::protocol::{About, Failure, Secret, Token, WireId};
+use crate::protocol::{About, Refusal, Secret, Token, WireId};
 
 /// One thing that happens. The first number names a client, the others choose among what there is, whatever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -266,9 +266,9 @@ impl World {
             Step::Refuse(which) => {
                 self.server.untidy |= which >= 200;
                 self.refuse(Some(match which {
-                    0..200 => Failure::Refused("LOADING".into()),
-                    200..230 => Failure::WrongType("WRONGTYPE".into()),
-                    _ => Failure::Rejected("ERR".into()),
+                    0..200 => Refusal::Temporary("LOADING".into()),
+                    200..230 => Refusal::WrongType("WRONGTYPE".into()),
+                    _ => Refusal::Permanent("ERR".into()),
                 }))
             }
             Step::Accept => self.refuse(None),

@@ -8,7 +8,7 @@ use super::losses::Basis;
 use super::server::{Executed, Reply, Server};
 use crate::keeper::machine::{Command, Event};
 use crate::options::Spec;
-use crate::protocol::{self, AcquireVerdict, Failure, HeartbeatVerdict, LockKeys, Request, Verdict};
+use crate::protocol::{self, AcquireVerdict, HeartbeatVerdict, LockKeys, Refusal, Request, Verdict};
 
 pub(super) const MS: u64 = 1_000_000;
 /// How long anything takes on its way while nothing disturbs it.
@@ -167,7 +167,7 @@ impl World {
         let Some(link) = self.clients[index].link.as_mut().filter(|link| !link.dead) else { return };
         let Some((_, request, call)) = link.out.pop_front() else { return };
         let result = match &self.server.refuses {
-            Some(failure) => Err(failure.clone()),
+            Some(refusal) => Err(refusal.clone()),
             None => {
                 let reply = self.run(index, &call);
                 (1..times).for_each(|_| drop(self.run(index, &call)));
@@ -388,8 +388,8 @@ impl World {
     }
 
     /// The server refuses this, or goes on.
-    pub(super) fn refuse(&mut self, failure: Option<Failure>) {
-        self.server.refuses = failure;
+    pub(super) fn refuse(&mut self, refusal: Option<Refusal>) {
+        self.server.refuses = refusal;
     }
 }
 
@@ -399,6 +399,8 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
     let with = |replicas, lease, (liveness, buffer), renew_every, max_hold: Option<u64>| {
         let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(buffer), ms(lease / 10));
         let (keys, max_hold) = (keys.clone(), max_hold.map(ms));
+        // Those with a longest hold join no long queue.
+        let max_waiting = max_hold.is_some().then_some(2);
         Arc::new(Spec {
             keys,
             lease,
@@ -409,6 +411,7 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
             max_hold,
             replicas,
             confirm_grants: false,
+            max_waiting,
             metrics_label: None,
         })
     };

@@ -43,7 +43,7 @@ fn said(wire: &mut Wire) -> (Vec<String>, Option<String>) {
     let end = wire.receive(&mut said).err();
     let reply = |reply: &Reply| match reply {
         Reply::Result(Ok(reply)) => format!("{:?}", reply.verdict),
-        Reply::Result(Err(failure)) => format!("{failure:?}"),
+        Reply::Result(Err(refusal)) => format!("{refusal:?}"),
         Reply::Elsewhere { node, asking } => format!("at {node}{}", if *asking { ", asking" } else { "" }),
         Reply::Replica(cause) => format!("replica: {cause}"),
     };
@@ -146,7 +146,7 @@ fn a_script_that_the_server_forgot_is_sent_whole() {
     theirs.write_all(&[&**LEFT, b"+OK\r\n-NOSCRIPT No matching script.\r\n"].concat()).unwrap();
     let (said, end) = said(&mut wire);
     assert_eq!((&*said[0], end), ("1: Leave", None));
-    assert!(said[1].starts_with("2: Refused(\"NOSCRIPT"), "{said:?}");
+    assert!(said[1].starts_with("2: Temporary(\"NOSCRIPT"), "{said:?}");
 }
 
 #[test]
@@ -156,13 +156,13 @@ fn errors_are_told_apart() {
         ("-MOVED 7 [::1]:7000\r\n", "at [::1]:7000"),
         ("-MOVED 7 :7000\r\n", "at :7000"),
         ("-ASK 7 host:7000\r\n", "at host:7000, asking"),
-        ("-ASK 7\r\n", "Refused(\"ASK 7\")"),
-        ("-MOVEDON 7 h:1\r\n", "Refused(\"MOVEDON 7 h:1\")"),
+        ("-ASK 7\r\n", "Temporary(\"ASK 7\")"),
+        ("-MOVEDON 7 h:1\r\n", "Temporary(\"MOVEDON 7 h:1\")"),
         ("-READONLY You can't write\r\n", "replica: READONLY You can't write"),
         ("-WRONGTYPE of a key\r\n", "WrongType(\"WRONGTYPE of a key\")"),
-        ("!8\r\nERR what\r\n", "Rejected(\"ERR what\")"),
-        (":1\r\n", "Rejected(\"a reply that is not understood: 1\")"),
-        ("*1\r\n-ERR in\r\n", "Rejected(\"a reply that is not understood: [error \\\"ERR in\\\"]\")"),
+        ("!8\r\nERR what\r\n", "Permanent(\"ERR what\")"),
+        (":1\r\n", "Permanent(\"a reply that is not understood: 1\")"),
+        ("*1\r\n-ERR in\r\n", "Permanent(\"a reply that is not understood: [error \\\"ERR in\\\"]\")"),
     ];
     for (tag, (line, _)) in (1..).zip(errors) {
         wire.send(tag, leave(), &CHANNEL.into(), false);
@@ -238,14 +238,14 @@ fn replicas_are_asked_after_something_was_written() {
 
     for (answer, result) in [
         ("-NOPERM no\r\n", "Err(Denied(\"NOPERM no; docs/guide.md lists the rights that are needed\"))"),
-        ("-READONLY a\r\n", "Err(Refused(\"READONLY a\"))"),
-        ("-MOVED 1 h:1\r\n", "Err(Refused(\"its slot moved to another node\"))"),
+        ("-READONLY a\r\n", "Err(Temporary(\"READONLY a\"))"),
+        ("-MOVED 1 h:1\r\n", "Err(Temporary(\"its slot moved to another node\"))"),
     ] {
         wire.wait_replicas(2, &keys(), 1, Duration::ZERO);
         theirs.write_all(answer.as_bytes()).unwrap();
         assert_eq!(said(&mut wire), (vec![format!("2: {result}")], None));
     }
-    for (answer, result) in [("-ERR a\r\n", "Refused(\"ERR a\")"), ("+a\r\n", "Rejected(\"a reply that is not")] {
+    for (answer, result) in [("-ERR a\r\n", "Temporary(\"ERR a\")"), ("+a\r\n", "Permanent(\"a reply that is not")] {
         wire.wait_replicas(3, &keys(), 1, Duration::ZERO);
         theirs.write_all(&[&**LEFT, answer.as_bytes()].concat()).unwrap();
         let (said, _) = said(&mut wire);
@@ -311,7 +311,7 @@ fn last_words_that_come_with_the_end_are_told() {
     drop(theirs);
     let (said, end) = said(&mut wire);
     assert_eq!((said.len(), end.is_some()), (room / PUSH.len(), true));
-    assert!(said[said.len() - 1].starts_with("1: Rejected"), "{said:?}");
+    assert!(said[said.len() - 1].starts_with("1: Permanent"), "{said:?}");
 }
 
 /// A server that talks without an end gets its share, and no more.

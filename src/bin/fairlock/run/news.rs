@@ -93,7 +93,7 @@ impl News {
 
     /// A look at the queue showed something new.
     pub(crate) fn seen(&mut self, name: &str, view: &View) {
-        let View::Place { position, waiting, holder, .. } = view else { return };
+        let View::Place { position, waiting, holder, expected, .. } = view else { return };
         let topic = view.topic(true).map(|topic| (name.to_owned(), topic));
         if self.seen == topic {
             return;
@@ -105,7 +105,9 @@ impl News {
             }
             json!({ "label": holder.label, "token": holder.token, "held_for_ms": milliseconds(holder.held_for()) })
         });
-        self.write("position", name, json!({ "position": position, "waiting": waiting, "holder": holder }));
+        let expected = expected.map(|at| milliseconds(at.saturating_duration_since(tokio::time::Instant::now())));
+        let place = json!({ "position": position, "waiting": waiting, "holder": holder, "expected_ms": expected });
+        self.write("position", name, place);
     }
 
     /// Shows the wait as it is now.

@@ -7,7 +7,7 @@ use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::{self, RequestId};
 use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Reply, Routes, Shape};
-use crate::protocol::{self, ClientId, Failure, LeaveRequest, LockKeys, Request, WireId};
+use crate::protocol::{self, ClientId, LeaveRequest, LockKeys, Refusal, Request, WireId};
 use crate::server::{Node, Previous, Slot, SlotMap, slot_of};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -220,17 +220,17 @@ pub(super) fn told(effect: &Effect) -> Option<String> {
         machine::Event::Connected { can_kill: true } => "connected".into(),
         machine::Event::Connected { can_kill: false } => "connected, not killed".into(),
         machine::Event::Disconnected { cause } => format!("disconnected: {cause}"),
-        machine::Event::Denied { error } => format!("denied: {error}"),
+        machine::Event::Unusable { error } => format!("denied: {error}"),
         machine::Event::Answered { request, result: Ok(_) } => format!("{} answered", request.0),
-        machine::Event::Answered { request, result: Err(Failure::Refused(cause)) } => {
+        machine::Event::Answered { request, result: Err(Refusal::Temporary(cause)) } => {
             format!("{} refused: {cause}", request.0)
         }
-        machine::Event::Answered { request, result: Err(failure) } => {
-            format!("{} failed: {}", request.0, failure.cause())
+        machine::Event::Answered { request, result: Err(refusal) } => {
+            format!("{} failed: {}", request.0, refusal.cause())
         }
         machine::Event::Replicated { request, result: Ok(have) } => format!("{} replicated to {have}", request.0),
-        machine::Event::Replicated { request, result: Err(failure) } => {
-            format!("{} not replicated: {}", request.0, failure.cause())
+        machine::Event::Replicated { request, result: Err(refusal) } => {
+            format!("{} not replicated: {}", request.0, refusal.cause())
         }
         machine::Event::Push(push) => format!("push {}", push.token.get()),
         other => format!("{other:?}"),

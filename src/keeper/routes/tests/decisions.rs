@@ -6,7 +6,7 @@ use super::alone::*;
 use crate::error::ConnectError;
 use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Reply, Shape};
-use crate::protocol::{self, Failure, Push, PushKind, Secret, Ticket, Token, WireId};
+use crate::protocol::{self, Push, PushKind, Refusal, Secret, Ticket, Token, WireId};
 use crate::server::Node;
 
 fn ms(ms: u64) -> Duration {
@@ -342,7 +342,7 @@ fn denied_channel_closes_its_own_slot_alone_and_is_asked_for_again_with_pauses()
     let (mut alone, line) = Alone::open(map(1, 1));
     alone.want(Y);
     alone.effects();
-    let denied = || Reply::Result(Err(Failure::Denied("NOPERM".into())));
+    let denied = || Reply::Result(Err(Refusal::Denied("NOPERM".into())));
     let mut pauses = Vec::new();
     for _ in 0..8 {
         alone.handle(Event::NotSubscribed { line, channel: channel(Y), reply: denied() });
@@ -633,7 +633,7 @@ fn replicas_that_cannot_be_asked_are_a_refusal() {
         alone.effects();
     };
     fail(4, &|alone, line| (ready(alone, line), alone.handle(Event::Ended { line, cause: "gone".into() })).1, "gone");
-    let rejected = || Err(Failure::Rejected("what".into()));
+    let rejected = || Err(Refusal::Permanent("what".into()));
     fail(5, &|alone, line| (ready(alone, line), alone.handle(Event::Replicas { line, result: rejected() })).1, "what");
 }
 

@@ -7,7 +7,7 @@ use super::alone::{at, call, denied, facts, node, refused};
 use crate::clock::Time;
 use crate::keeper::machine::{self, RequestId};
 use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Peer, Reply, Routes, Shape};
-use crate::protocol::{self, ClientId, Failure};
+use crate::protocol::{self, ClientId, Refusal};
 use crate::server::{Node, Slot, SlotMap, slot_of};
 
 const NAMES: [&str; 3] = ["x", "y", "z"];
@@ -348,7 +348,7 @@ impl World {
             Some(Asked::Subscribe(channel)) => {
                 let slot = owner.keys().find(|slot| self.cluster && channel_of(**slot) == channel);
                 if servers[here].denies_channels {
-                    Said::NotSubscribed(channel, Reply::Result(Err(Failure::Denied("NOPERM".into()))))
+                    Said::NotSubscribed(channel, Reply::Result(Err(Refusal::Denied("NOPERM".into()))))
                 } else if let Some(owner) = slot.map(|slot| owner[slot]).filter(|owner| *owner != here) {
                     Said::NotSubscribed(channel, elsewhere(owner, false))
                 } else {

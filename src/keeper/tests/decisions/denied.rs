@@ -3,11 +3,11 @@
 use super::*;
 use crate::error::{ConnectError, Fault};
 use crate::keeper::machine::Mode;
-use crate::protocol::{AcquireRequest, Failure};
+use crate::protocol::{AcquireRequest, Refusal};
 
 fn deny(machine: &mut Machine, now: f64, error: &ConnectError) {
     machine.handle(at(now), Event::Disconnected { cause: error.to_string().into() });
-    machine.handle(at(now), Event::Denied { error: error.clone() });
+    machine.handle(at(now), Event::Unusable { error: error.clone() });
 }
 
 fn login() -> ConnectError {
@@ -20,7 +20,9 @@ fn no_database() -> ConnectError {
 
 fn hears(effects: &[Effect], id: Id, error: &ConnectError) -> bool {
     let hears = |effect: &Effect| match effect {
-        Effect::Refused { id: refused, why: Refusal::Fault(Fault::Connect(cause)) } => *refused == id && cause == error,
+        Effect::NotGranted { id: refused, why: NotGranted::Fault(Fault::Connect(cause)) } => {
+            *refused == id && cause == error
+        }
         _ => false,
     };
     effects.iter().any(hears)
@@ -49,7 +51,7 @@ fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     let mut machine = waiting(LockOptions::new(), 3, seconds(60.0));
     deny(&mut machine, 0.2, &login());
     let effects = machine.effects(at(0.2));
-    assert!(refused(&effects).is_none(), "{effects:?}");
+    assert!(not_granted(&effects).is_none(), "{effects:?}");
     assert_eq!(machine.trouble().as_deref(), Some(login().to_string().as_str()));
 
     // It returns to its place, and there is no trouble any more.
@@ -72,13 +74,13 @@ fn a_waiter_hears_at_once_that_its_server_is_another_kind_of_server_now() {
 
 #[test]
 fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
-    let denied = || Failure::Denied("NOPERM".into());
+    let denied = || Refusal::Denied("NOPERM".into());
     let (mut machine, spec) = start(LockOptions::new());
     acquire(&mut machine, 0.0, &spec, 1);
     let (request, _) = one_sent(&mut machine, 0.0);
     fail(&mut machine, 0.1, request, denied());
     let effects = machine.effects(at(0.1));
-    assert!(matches!(refused(&effects), Some(Refusal::Fault(Fault::Refused { .. }))), "{effects:?}");
+    assert!(matches!(not_granted(&effects), Some(NotGranted::Fault(Fault::Refused { .. }))), "{effects:?}");
 
     let mut machine = waiting(LockOptions::new(), 3, seconds(60.0));
     let heartbeat = machine.next_due().unwrap();
@@ -87,6 +89,6 @@ fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
     let Some(Effect::Send { request, .. }) = effects.first() else { panic!("{effects:?}") };
     machine.handle(heartbeat, Event::Answered { request: *request, result: Err(denied()) });
     let effects = machine.effects(heartbeat);
-    assert!(refused(&effects).is_none(), "{effects:?}");
+    assert!(not_granted(&effects).is_none(), "{effects:?}");
     assert!(machine.next_due().unwrap() < heartbeat + seconds(1.0), "it asks again soon");
 }

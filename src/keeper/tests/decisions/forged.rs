@@ -53,7 +53,7 @@ fn a_grant_that_nobody_waits_for_is_given_back_once() {
         panic!("{effects:?}")
     };
     assert_eq!(ids[..], [wire_id(1)]);
-    let refusal = crate::protocol::Failure::Refused("NOPERM".into());
+    let refusal = crate::protocol::Refusal::Temporary("NOPERM".into());
     machine.handle(at(1.1), Event::Answered { request: *request, result: Err(refusal) });
     machine.effects(at(1.1));
     assert!(machine.locks.is_empty(), "{machine:?}");

@@ -112,7 +112,7 @@ fn closing_waits_a_second_for_what_is_given_back() {
     machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
     assert!(matches!(outcome(&machine.effects(at(1.0)), 9), Some(Outcome::Closed)));
     acquire(&mut machine, 1.1, &spec, 1);
-    assert!(matches!(refused(&machine.effects(at(1.1))), Some(Refusal::Fault(Fault::Closed))));
+    assert!(matches!(not_granted(&machine.effects(at(1.1))), Some(NotGranted::Fault(Fault::Closed))));
     let keys = spec.keys.clone();
     machine.handle(
         at(1.2),

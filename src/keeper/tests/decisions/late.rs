@@ -31,7 +31,7 @@ fn who_is_leaving_already_does_not_leave_twice() {
 
 #[test]
 fn who_was_given_nothing_has_nothing_to_give_back() {
-    for word in [Word::Busy, Word::Refused] {
+    for word in [Word::Busy, Word::Disbelieved] {
         let (mut machine, request, leave) = gave_up(Mode::Try);
         answer(&mut machine, 0.2, leave, lease(Word::Left, Duration::ZERO));
         answer(&mut machine, 0.3, request, lease(word, Duration::ZERO));

@@ -38,8 +38,8 @@ pub(super) fn lost_at(effects: &[Effect]) -> Option<Time> {
     effects.iter().find_map(|effect| if let Effect::Lost { deadline, .. } = effect { Some(*deadline) } else { None })
 }
 
-pub(super) fn refused(effects: &[Effect]) -> Option<&Refusal> {
-    effects.iter().find_map(|effect| if let Effect::Refused { why, .. } = effect { Some(why) } else { None })
+pub(super) fn not_granted(effects: &[Effect]) -> Option<&NotGranted> {
+    effects.iter().find_map(|effect| if let Effect::NotGranted { why, .. } = effect { Some(why) } else { None })
 }
 
 pub(super) fn outcome(effects: &[Effect], asked: u64) -> Option<&Outcome> {

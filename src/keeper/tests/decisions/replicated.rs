@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
-use crate::protocol::{Failure, RenewRequest, Request};
+use crate::protocol::{Refusal, RenewRequest, Request};
 
 fn asked(effects: &[Effect]) -> Vec<(RequestId, u32, Duration)> {
     let ask = |effect: &Effect| match effect {
@@ -157,7 +157,7 @@ fn a_renewal_counts_once_enough_have_it() {
         asked(&effects)[0].0
     };
     let request = renew(&mut machine, 10.0);
-    machine.handle(at(10.1), Event::Replicated { request, result: Err(Failure::Refused("gone".into())) });
+    machine.handle(at(10.1), Event::Replicated { request, result: Err(Refusal::Temporary("gone".into())) });
     assert!(!prolonged(&machine.effects(at(10.1))));
     let pause = machine.next_due().unwrap().since(at(10.1));
     assert!(pause >= seconds(0.01) && pause <= seconds(0.02), "{pause:?}");

@@ -8,7 +8,7 @@ use crate::error::Fault;
 use crate::keeper::machine::Mode;
 use crate::options::{LockOptions, Spec};
 use crate::protocol::{
-    AcquireRequest, ClientId, Epoch, Failure, HeartbeatRequest, LeaveRequest, ReleaseRequest, RenewRequest, Request,
+    AcquireRequest, ClientId, Epoch, HeartbeatRequest, LeaveRequest, Refusal, ReleaseRequest, RenewRequest, Request,
     Stamp,
 };
 
@@ -84,9 +84,9 @@ fn who_was_refused_gives_nothing_back_for_ever() {
             disconnect(&mut machine, 0.1);
             connect(&mut machine, 0.2);
             let (request, _) = one_sent(&mut machine, 0.2);
-            fail(&mut machine, 0.3, request, Failure::Refused("OOM".into()));
+            fail(&mut machine, 0.3, request, Refusal::Temporary("OOM".into()));
         } else {
-            fail(&mut machine, 0.1, request, Failure::Refused("OOM".into()));
+            fail(&mut machine, 0.1, request, Refusal::Temporary("OOM".into()));
         }
         // While it is asked again nobody knows what becomes of that.
         let again = machine.next_due().unwrap();
@@ -95,7 +95,7 @@ fn who_was_refused_gives_nothing_back_for_ever() {
             Effect::Send { request, call: Request::Acquire(AcquireRequest { .. }) } => Some(*request),
             _ => None,
         });
-        fail(&mut machine, 0.5, asked.unwrap(), Failure::Refused("OOM".into()));
+        fail(&mut machine, 0.5, asked.unwrap(), Refusal::Temporary("OOM".into()));
         machine.core.timers.clear(&Timer::Acquire(Id(1)));
         tick(&mut machine, 1.0);
         // The server goes on to refuse, for longer than a session without a heartbeat lasts.
@@ -103,7 +103,7 @@ fn who_was_refused_gives_nothing_back_for_ever() {
             tick(&mut machine, asked);
             let (request, call) = one_sent(&mut machine, asked);
             assert!(matches!(call, Request::Leave(LeaveRequest { .. })), "{call:?}");
-            fail(&mut machine, refused, request, Failure::Refused("OOM".into()));
+            fail(&mut machine, refused, request, Refusal::Temporary("OOM".into()));
             assert_eq!((machine.releases().count(), machine.locks.len()), (left, left));
         }
     }
@@ -143,13 +143,13 @@ fn a_renewal_that_is_refused_is_asked_again_and_its_loss_has_that_cause() {
     let mut machine = holding(LockOptions::new());
     tick(&mut machine, 10.0);
     let (request, _) = one_sent(&mut machine, 10.0);
-    fail(&mut machine, 10.1, request, Failure::Refused("OOM".into()));
+    fail(&mut machine, 10.1, request, Refusal::Temporary("OOM".into()));
     let again = machine.next_due().unwrap().since(at(10.1));
     assert!(again >= seconds(0.01) && again <= seconds(0.02), "{again:?}");
     tick(&mut machine, 10.15);
     let (request, call) = one_sent(&mut machine, 10.15);
     assert!(is_renewal(&call), "{call:?}");
-    fail(&mut machine, 10.2, request, Failure::Refused("OOM".into()));
+    fail(&mut machine, 10.2, request, Refusal::Temporary("OOM".into()));
     // Others are answered meanwhile: what is wrong is wrong with this one.
     let other = other_lock(LockOptions::new());
     acquire(&mut machine, 10.2, &other, 2);
@@ -174,12 +174,12 @@ fn a_key_of_another_type_ends_the_acquires_of_its_lock_alone() {
     tick(&mut machine, 3.4);
     let heartbeats = calls(machine.effects(at(3.4)));
     assert_eq!(heartbeats.len(), 1, "{heartbeats:?}");
-    fail(&mut machine, 3.5, heartbeats[0].0, Failure::WrongType("WRONGTYPE".into()));
+    fail(&mut machine, 3.5, heartbeats[0].0, Refusal::WrongType("WRONGTYPE".into()));
     let refused: Vec<Id> = machine
         .effects(at(3.5))
         .into_iter()
         .filter_map(|effect| match effect {
-            Effect::Refused { id, why: Refusal::Fault(Fault::WrongType { .. }) } => Some(id),
+            Effect::NotGranted { id, why: NotGranted::Fault(Fault::WrongType { .. }) } => Some(id),
             _ => None,
         })
         .collect();
@@ -191,11 +191,11 @@ fn what_cannot_be_given_back_is_tried_until_it_is_over() {
     let mut machine = holding(LockOptions::new());
     machine.handle(at(1.0), Event::Command(Command::Release { question: None, id: Id(1) }));
     let (request, _) = one_sent(&mut machine, 1.0);
-    fail(&mut machine, 1.1, request, Failure::WrongType("WRONGTYPE".into()));
+    fail(&mut machine, 1.1, request, Refusal::WrongType("WRONGTYPE".into()));
     assert_eq!(machine.gives_back_until(), Some(at(29.849)), "the key may be gone by then");
     tick(&mut machine, 1.2);
     let (request, _) = one_sent(&mut machine, 1.2);
-    fail(&mut machine, 29.849, request, Failure::WrongType("WRONGTYPE".into()));
+    fail(&mut machine, 29.849, request, Refusal::WrongType("WRONGTYPE".into()));
     assert_eq!(machine.gives_back_until(), None);
 }
 
@@ -208,7 +208,7 @@ fn many_who_are_refused_do_not_ask_again_in_step() {
             connect(&mut machine, 0.0);
             acquire(&mut machine, 0.0, &spec, 1);
             let (request, _) = one_sent(&mut machine, 0.0);
-            fail(&mut machine, 0.0, request, Failure::Refused("LOADING".into()));
+            fail(&mut machine, 0.0, request, Refusal::Temporary("LOADING".into()));
             machine.next_due().unwrap().since(at(0.0))
         })
         .collect();
@@ -231,7 +231,7 @@ fn who_lives_or_holds_and_is_refused_asks_again_before_it_is_too_late() {
                 matches!(call, Request::Heartbeat(HeartbeatRequest { .. }) | Request::Renew(RenewRequest { .. })),
                 "{call:?}"
             );
-            fail(&mut machine, now, request, Failure::Refused("BUSY".into()));
+            fail(&mut machine, now, request, Refusal::Temporary("BUSY".into()));
             let pause = machine.next_due().unwrap().since(at(now));
             now += pause.as_secs_f64();
             pause
@@ -245,12 +245,12 @@ fn a_try_that_stopped_at_its_batch_limit_goes_on() {
     let (mut machine, spec) = start(LockOptions::new());
     acquire_in(&mut machine, 0.0, &spec, 1, Mode::Try, None);
     let (request, call) = one_sent(&mut machine, 0.0);
-    assert!(matches!(call, Request::Acquire(AcquireRequest { wait: false, .. })), "{call:?}");
+    assert!(matches!(call, Request::Acquire(AcquireRequest { room: 0, .. })), "{call:?}");
     answer(&mut machine, 0.1, request, Answer { again: true, ..lease(Word::Busy, Duration::ZERO) });
     let (request, call) = one_sent(&mut machine, 0.1);
     assert!(matches!(call, Request::Acquire(AcquireRequest { .. })), "{call:?}");
     answer(&mut machine, 0.2, request, Answer { waiting: 3, ..lease(Word::Busy, Duration::ZERO) });
-    assert!(matches!(refused(&machine.effects(at(0.2))), Some(Refusal::Busy { waiting: 3, .. })));
+    assert!(matches!(not_granted(&machine.effects(at(0.2))), Some(NotGranted::Busy { waiting: 3, .. })));
     assert_eq!(machine.adds_up(), Ok(()));
 }
 
@@ -365,8 +365,8 @@ fn a_grant_that_was_broken_before_it_was_handed_out_is_an_error() {
     grant_pushed(&mut machine, 1.0, 1, 7);
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.1, request, lease(Word::Broken, seconds(5.0)));
-    match refused(&machine.effects(at(1.1))) {
-        Some(Refusal::Fault(Fault::LeaseBroken)) => {}
+    match not_granted(&machine.effects(at(1.1))) {
+        Some(NotGranted::Fault(Fault::LeaseBroken)) => {}
         other => panic!("{other:?}"),
     }
 }
@@ -526,7 +526,11 @@ fn a_second_confirmation_of_which_nothing_is_left_is_an_error() {
         answer(&mut machine, again + took, request, lease(Word::Renewed, seconds(20.0)));
         let effects = machine.effects(at(again + took));
         assert_eq!(granted(&effects).is_some(), handed_out, "{took}");
-        assert_eq!(matches!(refused(&effects), Some(Refusal::Fault(Fault::TooSlow { .. }))), !handed_out, "{took}");
+        assert_eq!(
+            matches!(not_granted(&effects), Some(NotGranted::Fault(Fault::TooSlow { .. }))),
+            !handed_out,
+            "{took}"
+        );
     }
 }
 
@@ -544,7 +548,7 @@ fn a_waiter_whose_grant_is_being_confirmed_does_not_return_to_the_queue() {
     let (confirmation, call) = one_sent(&mut machine, 3.7);
     assert!(is_renewal(&call), "{call:?}");
     // Its confirmation is refused for the moment, so that nothing of it is under way.
-    fail(&mut machine, 3.8, confirmation, Failure::Refused("LOADING".into()));
+    fail(&mut machine, 3.8, confirmation, Refusal::Temporary("LOADING".into()));
     answer(&mut machine, 3.8, heartbeat, lease(Word::Unknown, Duration::ZERO));
     let (_, call) = one_sent(&mut machine, 3.8);
     assert!(matches!(&call, Request::Acquire(AcquireRequest { id, .. }) if id.as_str() == "client.2"), "{call:?}");
@@ -612,7 +616,7 @@ fn what_was_not_believed_is_not_said_again() {
     connect(&mut machine, 1.1);
     let (request, call) = sent(&mut machine, 1.1).remove(0);
     assert!(is_acquire_with(&call, Some(6)), "{call:?}");
-    answer(&mut machine, 1.2, request, lease(Word::Refused, Duration::ZERO));
+    answer(&mut machine, 1.2, request, lease(Word::Disbelieved, Duration::ZERO));
     let anew = sent(&mut machine, 1.2);
     let acquire = anew.iter().find_map(|(_, call)| match call {
         Request::Acquire(AcquireRequest { ticket, epoch, floor, .. }) => Some((*ticket, *epoch, *floor)),

@@ -7,7 +7,7 @@ use crate::error::Fault;
 use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
 use crate::protocol::{
-    AcquireRequest, Epoch, Failure, HeartbeatRequest, InspectRequest, LeaveRequest, RenewRequest, Request,
+    AcquireRequest, Epoch, HeartbeatRequest, InspectRequest, LeaveRequest, Refusal, RenewRequest, Request, UNBOUNDED,
 };
 
 // ---- heartbeats ----
@@ -47,12 +47,12 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
     }
     // The last to call was the first to arrive.
     for (request, call) in sent(&mut machine, 0.0) {
-        let Request::Acquire(AcquireRequest { id, liveness, buffer, heartbeat, wait, as_claim, ticket, .. }) = call
+        let Request::Acquire(AcquireRequest { id, liveness, buffer, heartbeat, room, as_claim, ticket, .. }) = call
         else {
             panic!("{call:?}")
         };
         assert_eq!((liveness, buffer, heartbeat), (seconds(9.0), seconds(4.0), seconds(3.0)));
-        assert_eq!((wait, as_claim, ticket), (true, false, None));
+        assert_eq!((room, as_claim, ticket), (UNBOUNDED, false, None));
         let number: u64 = id.as_str().strip_prefix("client.").unwrap().parse().unwrap();
         let placed = Answer { ticket: 100 - number, ..queued(30 - number, seconds(30.0)) };
         answer(&mut machine, 0.1, request, placed);
@@ -130,11 +130,11 @@ fn timeouts_count_from_the_call_and_need_no_server() {
         assert!(machine.effects(at(due - 0.001)).is_empty());
         tick(&mut machine, due);
         let effects = machine.effects(at(due));
-        let (waited, cause) = match refused(&effects) {
-            Some(Refusal::Timeout { waited, position: None, cause }) if timeout == Some(due) => {
+        let (waited, cause) = match not_granted(&effects) {
+            Some(NotGranted::Timeout { waited, position: None, cause }) if timeout == Some(due) => {
                 (waited, cause.as_ref().map(ToString::to_string))
             }
-            Some(Refusal::Fault(Fault::Unavailable { waited, cause })) if timeout != Some(due) => {
+            Some(NotGranted::Fault(Fault::Unavailable { waited, cause })) if timeout != Some(due) => {
                 (waited, cause.as_ref().map(ToString::to_string))
             }
             _ => panic!("{mode:?} {timeout:?}: {effects:?}"),
@@ -155,7 +155,7 @@ fn a_timeout_tells_the_position_and_leaves() {
     tick(&mut machine, 9.0);
     let effects = machine.effects(at(9.0));
     let timeout = |effect: &Effect| {
-        matches!(effect, Effect::Refused { id: Id(1), why: Refusal::Timeout { position: Some(5), .. } })
+        matches!(effect, Effect::NotGranted { id: Id(1), why: NotGranted::Timeout { position: Some(5), .. } })
     };
     assert!(effects.iter().any(timeout), "{effects:?}");
     let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Leave(LeaveRequest { ids, .. }), .. } if ids[..] == [wire_id(1)]);
@@ -172,7 +172,7 @@ fn a_timeout_names_a_silence_that_is_worth_a_word() {
         machine.effects(at(0.0));
         tick(&mut machine, timeout);
         let effects = machine.effects(at(timeout));
-        let Some(Refusal::Timeout { cause, .. }) = refused(&effects) else { panic!("{effects:?}") };
+        let Some(NotGranted::Timeout { cause, .. }) = not_granted(&effects) else { panic!("{effects:?}") };
         assert_eq!(
             cause.as_ref().is_some_and(|cause| cause.contains("has not answered for 250ms")),
             named,
@@ -188,7 +188,7 @@ fn a_call_has_five_seconds_whatever_happens() {
     machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 10 }));
     let (request, call) = one_sent(&mut machine, 0.0);
     assert!(matches!(call, Request::Inspect(InspectRequest { after: None, count: 10, .. })), "{call:?}");
-    fail(&mut machine, 0.1, request, Failure::Refused("LOADING".into()));
+    fail(&mut machine, 0.1, request, Refusal::Temporary("LOADING".into()));
     machine.effects(at(0.1));
     disconnect(&mut machine, 0.2);
     machine.effects(at(0.2));
@@ -212,7 +212,7 @@ fn who_is_refused_asks_again_after_a_while_that_doubles() {
     let mut now = 0.0;
     for refusals in 1..12 {
         let (request, _) = one_sent(&mut machine, now);
-        fail(&mut machine, now, request, Failure::Refused("LOADING".into()));
+        fail(&mut machine, now, request, Refusal::Temporary("LOADING".into()));
         let pause = machine.next_due().unwrap().since(at(now));
         let ceiling = Duration::from_millis(10 << u32::min(refusals, 7));
         assert!(pause >= ceiling / 2 && pause <= ceiling, "{pause:?} after {refusals} refusals");
@@ -225,7 +225,7 @@ fn who_is_refused_asks_again_after_a_while_that_doubles() {
     now += 20.0;
     tick(&mut machine, now);
     let (request, _) = one_sent(&mut machine, now);
-    fail(&mut machine, now, request, Failure::Refused("LOADING".into()));
+    fail(&mut machine, now, request, Refusal::Temporary("LOADING".into()));
     assert!(machine.next_due().unwrap().since(at(now)) <= seconds(0.02));
 }
 
@@ -362,4 +362,23 @@ fn who_heard_of_its_grant_but_never_of_its_place_returns_to_it() {
         _ => None,
     });
     assert_eq!(names, Some((token(7), ticket(6))));
+}
+
+#[test]
+fn a_newcomer_to_a_full_queue_is_told_so_and_leaves() {
+    let (mut machine, spec) = start(LockOptions::new().max_waiting(3));
+    acquire(&mut machine, 0.0, &spec, 1);
+    let (request, call) = one_sent(&mut machine, 0.0);
+    assert!(matches!(call, Request::Acquire(AcquireRequest { room: 3, .. })), "{call:?}");
+    answer(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::Busy, seconds(20.0)) });
+    let effects = machine.effects(at(0.1));
+    assert!(matches!(not_granted(&effects), Some(NotGranted::QueueFull { waiting: 3 })), "{effects:?}");
+    // An earlier request of the same acquire may be executed late, and take a place for nobody.
+    let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Leave(_), .. });
+    assert!(effects.iter().any(leaves), "{effects:?}");
+
+    // A try joins no queue, whatever its bound.
+    acquire_in(&mut machine, 1.0, &spec, 2, Mode::Try, None);
+    let calls = sent(&mut machine, 1.0);
+    assert!(matches!(&calls[..], [(_, Request::Acquire(AcquireRequest { room: 0, .. }))]), "{calls:?}");
 }

@@ -2,43 +2,43 @@
 
 use std::sync::Arc;
 
-use super::{Id, Machine, Refusal, Timer, What};
+use super::{Id, Machine, NotGranted, Timer, What};
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault};
-use crate::protocol::Failure;
+use crate::protocol::Refusal;
 
 impl Machine {
     /// The server cannot be used. A waiter without a place fails at once; a place is given up only for an error that an
     /// operator cannot mend at the server.
-    pub(super) fn on_denied(&mut self, now: Time, error: &ConnectError) {
+    pub(super) fn on_unusable(&mut self, now: Time, error: &ConnectError) {
         let fault = Fault::Connect(error.clone());
         self.at_each_lock(|lock, core| {
             let hears = |id: &Id| lock.waiters[id].ticket.is_none() || !error.keeps_places();
             let waiters: Vec<Id> = lock.waiters.keys().copied().filter(hears).collect();
-            waiters.into_iter().for_each(|id| lock.refuse(core, now, id, Refusal::Fault(fault.clone())));
+            waiters.into_iter().for_each(|id| lock.fail(core, now, id, NotGranted::Fault(fault.clone())));
         });
         self.fail_questions(&fault);
     }
 
     /// The server answers a request with an error.
-    pub(super) fn on_failure(&mut self, now: Time, what: What, name: &Arc<str>, failure: &Failure) {
-        self.core.cause = Some(failure.cause().clone());
+    pub(super) fn on_refusal(&mut self, now: Time, what: What, name: &Arc<str>, refusal: &Refusal) {
+        self.core.cause = Some(refusal.cause().clone());
         self.core.refusals = self.core.refusals.saturating_add(1);
         let again = now + self.core.back_off();
         let soon = self.core.in_time(now, again);
-        let fault = match failure {
-            Failure::WrongType(message) => Some(Fault::WrongType { name: name.clone(), message: message.clone() }),
-            Failure::OtherLayout(message) => Some(Fault::OtherLayout { name: name.clone(), message: message.clone() }),
-            Failure::Rejected(message) => Some(Fault::Refused { message: message.clone() }),
+        let fault = match refusal {
+            Refusal::WrongType(message) => Some(Fault::WrongType { name: name.clone(), message: message.clone() }),
+            Refusal::OtherLayout(message) => Some(Fault::OtherLayout { name: name.clone(), message: message.clone() }),
+            Refusal::Permanent(message) => Some(Fault::Refused { message: message.clone() }),
             // An operator may restore a right: a waiter keeps its place, and pending releases are kept too.
-            Failure::Denied(message) if self.has_no_place(&what, name) => {
+            Refusal::Denied(message) if self.has_no_place(&what, name) => {
                 Some(Fault::Refused { message: message.clone() })
             }
-            Failure::Denied(_) | Failure::Refused(_) => None,
+            Refusal::Denied(_) | Refusal::Temporary(_) => None,
         };
         match (what, fault) {
             (What::Acquire(id), Some(fault)) => {
-                self.at(id, |lock, core| lock.refuse(core, now, id, Refusal::Fault(fault)));
+                self.at(id, |lock, core| lock.fail(core, now, id, NotGranted::Fault(fault)));
             }
             (What::Acquire(id), None) => self.at(id, |lock, core| lock.acquire_refused(core, id, again)),
             (What::Position(_, question) | What::Question(question), Some(fault)) => {
@@ -53,7 +53,7 @@ impl Machine {
                 self.at_lock(name, |lock, core| lock.heartbeat_refused(core, now, soon, fault));
             }
             (What::Renew(id), _) => {
-                self.at(id, |lock, core| lock.renew_refused(core, id, soon, failure.cause()));
+                self.at(id, |lock, core| lock.renew_refused(core, id, soon, refusal.cause()));
             }
             (What::Confirm(id), _) => self.at(id, |lock, core| lock.confirm_refused(core, id, again)),
             (What::Replicate(_), _) => {}
