@@ -91,6 +91,12 @@ fn no_process_has_the_password_among_its_arguments() {
         &|command, _| {
             command.env("REDIS_URL", format!("redis://:{SECRET}@{}", &url["redis://".len()..]));
         },
+        &|command, _| {
+            command.arg(format!("--redis=redis://:{SECRET}@{}", &url["redis://".len()..]));
+        },
+        &|command, _| {
+            command.args(["--redis", &format!("redis://worker:{SECRET}@{}", &url["redis://".len()..])]);
+        },
     ] {
         let mut command = fairlock();
         arrange(command.env("REDIS_URL", &url), file.path());
@@ -99,6 +105,8 @@ fn no_process_has_the_password_among_its_arguments() {
         for pid in [job.id(), parent(command), command] {
             assert!(!arguments(pid).contains(SECRET), "{}", arguments(pid));
         }
+        let environment = std::fs::read_to_string(format!("/proc/{command}/environ")).unwrap();
+        assert!(!environment.contains("FAIRLOCK_GIVEN_URL"), "{environment}");
         job.signal(crate::shared::Signal::TERM);
         job.finish();
     }

@@ -7,7 +7,7 @@ use fairlock::{Client, ClientBuilder, Tls};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
-use crate::local;
+use crate::{hidden, local};
 
 /// The variable with the password. There is no option for it: everybody can read the arguments of a process.
 const PASSWORD: &str = "FAIRLOCK_PASSWORD";
@@ -21,8 +21,8 @@ pub(crate) struct Args {
     /// is the master that these sentinels know; redis+cluster://HOST[:PORT],… is a cluster of which these are some
     /// nodes. With rediss instead of redis the connections are encrypted. Write @ : / in a password as %40 %3A %2F.
     ///
-    /// Other users see a URL in the list of processes: put a password into --password-file, FAIRLOCK_PASSWORD or
-    /// REDIS_URL.
+    /// A password in it is taken out of the list of processes, but shells keep histories: --password-file, REDIS_URL
+    /// and FAIRLOCK_PASSWORD are better places.
     #[arg(long, value_name = "URL", global = true, display_order = 900)]
     pub(crate) redis: Option<String>,
     /// A private server on this machine instead
@@ -156,7 +156,7 @@ fn url(server: &Args) -> Result<String, Failure> {
         return local::share_or_start().map(|folder| folder.url());
     }
     if let Some(url) = &server.redis {
-        return Ok(url.clone());
+        return Ok(hidden::given(url));
     }
     Ok(variable("REDIS_URL")?.unwrap_or_else(|| "redis://127.0.0.1/".to_owned()))
 }

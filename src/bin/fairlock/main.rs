@@ -19,6 +19,7 @@ mod doctor;
 mod duration;
 mod exit;
 mod exporter;
+mod hidden;
 mod history;
 mod local;
 mod look;
@@ -82,6 +83,7 @@ fn become_what_is_asked_for() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
+    hidden::hide(cli.server.redis.as_deref());
     // The doctor says all that a warning would say, and more.
     if !matches!(cli.task, Task::Doctor(_)) {
         warnings::show();
