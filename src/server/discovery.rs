@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::target::{Endpoint, Node};
+use super::endpoint::{Endpoint, Node};
 
 /// All keys of a lock are in one slot of a cluster: that of the name between the braces.
 pub(crate) type Slot = u16;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::alone::*;
 use crate::error::ConnectError;
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Reply, Shape};
+use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Shape};
 use crate::protocol::{self, Push, PushKind, Refusal, Secret, Ticket, Token, WireId};
-use crate::server::Node;
+use crate::server::{Node, Reply};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
