@@ -267,7 +267,7 @@ mod tests {
 
     #[cfg(not(feature = "tls"))]
     #[test]
-    fn what_encrypts_needs_a_feature() {
+    fn an_encrypting_url_needs_the_feature() {
         for url in ["rediss://h", "valkeys://h", "rediss+cluster://h"] {
             assert!(shown(url).contains("feature `tls`"), "{url}");
         }
