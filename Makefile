@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl test-examples test-python pictures public-api soak whims mutants mutants-generic model fuzz deny bench bench-peers bench-replicas bench-timeline demo
+.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl test-examples test-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -29,6 +29,7 @@ help:
 	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
 	@echo "make bench-peers the same beside other locks; make bench-replicas: what it costs to wait for replicas;"
 	@echo "                 make bench-timeline: where each microsecond goes, thread by thread (needs perf, and root)"
+	@echo "make dist        a static binary and a Debian package, tried, in target/packages; make dist-static, make dist-deb: one"
 	@echo "make setup       only what the other targets need: a redis-server and the crates"
 
 setup:
@@ -101,6 +102,13 @@ fuzz:
 
 deny:
 	./scripts/deny.sh
+
+# For Linux, statically linked with musl: see scripts/dist.sh.
+dist:
+	./scripts/dist.sh
+
+dist-static dist-deb:
+	./scripts/dist.sh $(@:dist-%=%)
 
 public-api:
 	./scripts/public-api.sh --write

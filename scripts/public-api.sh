@@ -22,12 +22,12 @@ rustup toolchain list 2>/dev/null | grep -q "^$oldest" ||
 [ -x "$tool" ] || cargo install --locked --root target/tools --version "$reads" cargo-public-api ||
     skipped "cargo-public-api $reads is not here, and cannot be installed"
 
-# All features for users of the library; RUSTC_BOOTSTRAP lets a stable compiler write JSON.
-RUSTC_BOOTSTRAP=1 cargo "+$oldest" rustdoc --lib --features tls --target-dir target/platforms -- \
+# All features of the library; RUSTC_BOOTSTRAP lets a stable compiler write JSON.
+RUSTC_BOOTSTRAP=1 cargo "+$oldest" rustdoc --lib --features tls,metrics --target-dir target/platforms -- \
     -Z unstable-options --output-format json --cap-lints allow
 found=target/platforms/public-api.txt
 "$tool" public-api --omit blanket-impls,auto-trait-impls,auto-derived-impls \
-    --rustdoc-json target/platforms/doc/fairlock.json >"$found"
+    --rustdoc-json target/platforms/doc/fairlock.json | LC_ALL=C sort -u >"$found" # whatever file a method is in
 
 if [ "${1:-}" = --write ]; then
     cp "$found" "$snapshot"

@@ -195,6 +195,14 @@ pub enum AcquireError {
         #[source]
         cause: Option<Cause>,
     },
+    /// As many waiters as the lock's options allow were in the queue:
+    /// [`LockOptions::max_waiting`](crate::LockOptions::max_waiting). It has not waited.
+    #[error("the queue is full, {waiting} waiting: try again later, or allow more by `max_waiting`")]
+    #[non_exhaustive]
+    QueueFull {
+        /// How many there were.
+        waiting: u64,
+    },
     /// The lock was granted, but its future was not polled for a whole lease, so it was released.
     #[error(
         "the lock was granted but its future was not polled for {lease:?}, so it was released: poll the future, or use a longer lease"

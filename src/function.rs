@@ -15,9 +15,10 @@ use crate::operation::Operation;
 ///
 /// # Examples
 /// ```
-/// async fn make_nightly(client: &fairlock::Client) -> Result<(), fairlock::RunError> {
+/// async fn make_nightly(client: &fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
 ///     let lock = client.lock(fairlock::function_name!())?;
-///     lock.run(|held| async move { println!("token {}", held.token()) }).await
+///     lock.run(|held| async move { println!("token {}", held.token()) }).await?;
+///     Ok(())
 /// }
 /// # mod reports { pub fn name() -> &'static str { fairlock::function_name!() } }
 /// # assert!(reports::name().ends_with("::reports::name"));

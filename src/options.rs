@@ -41,6 +41,7 @@ pub struct LockOptions {
     max_hold: Option<Duration>,
     replicas: u32,
     confirm_grants: bool,
+    max_waiting: Option<u32>,
     owner: Option<String>,
     label: Option<String>,
     #[cfg(feature = "metrics")]
@@ -73,6 +74,7 @@ impl Default for LockOptions {
             max_hold: None,
             replicas: 0,
             confirm_grants: false,
+            max_waiting: None,
             #[cfg(feature = "metrics")]
             metrics_label: MetricsLabel::None,
             owner: None,
@@ -157,6 +159,17 @@ impl LockOptions {
     /// even as the first; its error at its timeout says so.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
+        self
+    }
+
+    /// Do not join a queue that has this many waiters (default: any number). An acquire then fails with
+    /// [`AcquireError::QueueFull`](crate::AcquireError::QueueFull) instead of waiting; with zero it never waits.
+    ///
+    /// For callers that would rather hear soon that they are too many. Each acquire goes by the bound of its own options,
+    /// so all users of a lock should have the same. The server decides, so the bound is exact. Waiters that died count
+    /// until their turn. A waiter that has a place keeps it, also over a loss of data.
+    pub fn max_waiting(mut self, most: u32) -> Self {
+        self.max_waiting = Some(most);
         self
     }
 
@@ -255,6 +268,7 @@ impl LockOptions {
             max_hold: self.max_hold,
             replicas: self.replicas,
             confirm_grants: self.confirm_grants,
+            max_waiting: self.max_waiting,
         }))
     }
 }
@@ -273,6 +287,8 @@ pub(crate) struct Spec {
     pub(crate) replicas: u32,
     /// Whether only a confirmed lease is handed out.
     pub(crate) confirm_grants: bool,
+    /// How many waiters a queue may have that this lock's acquires join, themselves included.
+    pub(crate) max_waiting: Option<u32>,
     /// The value of the label `lock` of its metrics.
     pub(crate) metrics_label: Option<Arc<str>>,
 }
@@ -355,6 +371,7 @@ mod tests {
             max_hold,
             replicas: 0,
             confirm_grants: false,
+            max_waiting: None,
             metrics_label: None,
         };
         let all = LockOptions::new().lease(seconds(100)).liveness(seconds(11)).buffer(seconds(12)).notice(seconds(13));
@@ -365,6 +382,8 @@ mod tests {
         assert_eq!(*check(all.clone().replicas(2)).unwrap(), replicated);
         let confirmed = Spec { confirm_grants: true, ..spec(100, 11, 12, 13, Some(seconds(100) / 3), None) };
         assert_eq!(*check(all.clone().confirm_grants(true)).unwrap(), confirmed);
+        let bounded = Spec { max_waiting: Some(7), ..spec(100, 11, 12, 13, Some(seconds(100) / 3), None) };
+        assert_eq!(*check(all.clone().max_waiting(7)).unwrap(), bounded);
         assert_eq!(*check(all.manual_renewal()).unwrap(), spec(100, 11, 12, 13, None, None));
         assert_eq!(*check(LockOptions::new()).unwrap(), spec(30, 10, 2, 3, Some(seconds(10)), None));
         assert_eq!(&**check(LockOptions::new()).unwrap().name(), "x");

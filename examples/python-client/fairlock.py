@@ -30,6 +30,7 @@ _DIGESTS = {verb: hashlib.sha1(text).hexdigest() for verb, text in _SCRIPTS.item
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PASSING = ("OOM", "MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN")
 _SECOND = 1_000_000
+_UNBOUNDED = 1 << 53
 
 
 class Timeout(Exception):
@@ -236,6 +237,8 @@ class Lock:
         waiter = _Waiter(self, self._wire, next(self._numbers), joins, until, label, owner, on_ticket)
         try:
             return waiter.wait()
+        except Busy:
+            raise  # a try leaves nothing behind
         except BaseException:
             # The connection goes with what has to be given back; the next acquire takes a new client id.
             self._wire = None
@@ -301,7 +304,7 @@ class _Waiter:
     def _acquire(self):
         lock, self.asked = self.lock, True
         reply = self.wire.ask(
-            "acquire", lock._keys, self.id, int(self.joins), int(self.wire.late), lock._lease, lock._liveness,
+            "acquire", lock._keys, self.id, _UNBOUNDED if self.joins else 0, int(self.wire.late), lock._lease, lock._liveness,
             lock._buffer, lock._liveness // 3, *self.about, self.ticket, self.epoch if self.ticket else lock.epoch,
             lock.floor, lock.longest, lock.last_token, lock.pace, within=self.left(),
         )

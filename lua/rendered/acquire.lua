@@ -1,15 +1,15 @@
 -- acquire: take the lock, or join its queue, or re-enter the queue with an old ticket. Sending it twice changes nothing.
 -- KEYS: lock waiters
--- ARGV: id wait as_claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner ticket epoch floor longest_us last_token pace_us
---   wait: 1 join the queue, 0 only try · as_claim: 1 grant no more than a claim · ticket: 0 for a new one
+-- ARGV: id room as_claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner ticket epoch floor longest_us last_token pace_us
+--   room: join the queue if fewer waiters than this are in it, 0 only try · as_claim: 1 grant no more than a claim · ticket: 0 for a new one
 --   secret: messages to the caller repeat it · epoch: under which the ticket was confirmed, 0 for none
 --   floor longest_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
 -- REPLY: granted left_us granted_token | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | disbelieved
-local id, wait, as_claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, longest_us, last_token, pace_us =
+local id, room, as_claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, longest_us, last_token, pace_us =
   unpack(ARGV)
 lease_us, liveness_us, buffer_us, heartbeat_us = tonumber(lease_us), tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
 ticket, their_epoch, floor, longest_us = tonumber(ticket), tonumber(their_epoch), tonumber(floor), tonumber(longest_us)
-last_token, pace_us = tonumber(last_token), tonumber(pace_us)
+last_token, pace_us, room = tonumber(last_token), tonumber(pace_us), tonumber(room)
 -- keys: the keys of one lock, in the order in which every script declares them, and the form of its fields.
 -- SETS: call max min lock waiters CLIENT_OF BAD_ID SESSION LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
@@ -24,7 +24,7 @@ local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants
 local client = string.match(id, CLIENT_OF)
 if not client then return redis.error_reply(BAD_ID) end
 local found, own_entry, own_session = unpack(call('HMGET', lock, '', id, client .. '.'))
-local joining = wait == '1'
+local joining = room > 0
 -- begin: the parts with which every verb that writes begins.
 -- state: reads the numbers and the holder of the lock.
 -- NEEDS: lock waiters found joining
@@ -179,9 +179,10 @@ end
 if holder ~= id then
   contender, terms, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
   if as_claim == '1' then ends = min(ends, now + liveness_us) end
-  joins, place = joining, math.huge -- a try comes after all waiters
+  queued = joining and own_entry and id ~= found_holder and not lost
+  -- A full queue admits no newcomer. An id in it, or with a ticket of before, has a place.
+  joins, place = joining and (queued or ticket > 0 or waiting < room), math.huge -- a try comes after all waiters
   if joins then
-    queued = own_entry and id ~= found_holder and not lost
     if queued then
       place = tonumber(call('ZSCORE', waiters, id))
     elseif ticket > 0 then

@@ -37,7 +37,8 @@ impl Plan {
     fn start(&self, mode: Mode) -> Result<Acquiring, Failed> {
         check_text("the label", &self.label)?;
         check_text("the owner", &self.owner)?;
-        let about = About { secret: Secret::random(), label: self.label.clone(), owner: self.owner.clone() };
+        let about =
+            About { secret: Secret::random(&self.handle.names), label: self.label.clone(), owner: self.owner.clone() };
         // Without time to wait it is a try, which waits only for the answer.
         let (mode, timeout) = match (mode, self.timeout) {
             (Mode::Wait, Some(Duration::ZERO)) => (Mode::Try, None),
@@ -202,6 +203,7 @@ impl From<Failed> for AcquireError {
                 AcquireError::Timeout { waited, position, cause: cause.map(Into::into) }
             }
             Failed::NotGranted(NotGranted::Fault(fault)) => fault.into(),
+            Failed::NotGranted(NotGranted::QueueFull { waiting }) => AcquireError::QueueFull { waiting },
             // A try, because it had no time to wait.
             Failed::NotGranted(NotGranted::Busy { .. }) => {
                 AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
@@ -218,6 +220,10 @@ impl From<Failed> for TryAcquireError {
         match failed {
             Failed::NotGranted(NotGranted::Busy { holder, waiting, recovering_for }) => {
                 TryAcquireError::Busy { holder, waiting, recovering_for }
+            }
+            // A try joins no queue.
+            Failed::NotGranted(NotGranted::QueueFull { waiting }) => {
+                TryAcquireError::Busy { holder: None, waiting, recovering_for: None }
             }
             Failed::NotGranted(NotGranted::Timeout { waited, cause, .. }) => {
                 Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()

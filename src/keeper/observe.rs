@@ -76,6 +76,7 @@ impl Wait {
             match why {
                 NotGranted::Timeout { .. } => "timeout",
                 NotGranted::Busy { .. } => "busy",
+                NotGranted::QueueFull { .. } => "full",
                 NotGranted::Fault(_) => "fault",
             },
         );

@@ -5,6 +5,7 @@ mod ids;
 mod keys;
 #[cfg(test)]
 mod lint;
+mod names;
 mod push;
 mod refusal;
 mod reply;
@@ -14,6 +15,7 @@ mod stamps;
 
 pub(crate) use ids::{ClientId, Id, Secret, WireId};
 pub(crate) use keys::LockKeys;
+pub(crate) use names::Names;
 pub(crate) use push::{Push, PushKind};
 pub(crate) use refusal::Refusal;
 #[cfg(test)]
@@ -26,7 +28,7 @@ pub(crate) use reply::{
 pub(crate) use request::Verb;
 pub(crate) use request::{
     About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
-    ReleaseRequest, RenewRequest, Request,
+    ReleaseRequest, RenewRequest, Request, UNBOUNDED,
 };
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;

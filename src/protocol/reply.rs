@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use rmpv::ValueRef;
+use rmpv::decode::read_value_ref_with_max_depth;
+
 use super::ids::WireId;
 use super::request::Verb;
 use super::stamps::{Epoch, Stamp, Ticket, Token};
@@ -203,17 +206,27 @@ impl Verb {
     }
 }
 
-impl Value for rmpv::Value {
+impl Value for ValueRef<'_> {
     fn bytes(&self) -> Option<&[u8]> {
-        self.as_slice()
+        match self {
+            Self::String(text) => Some(text.as_bytes()),
+            Self::Binary(bytes) => Some(bytes),
+            _ => None,
+        }
     }
 
     fn int(&self) -> Option<i64> {
-        self.as_i64()
+        match self {
+            Self::Integer(number) => number.as_i64(),
+            _ => None,
+        }
     }
 
     fn list(&self) -> Option<&[Self]> {
-        self.as_array().map(Vec::as_slice)
+        match self {
+            Self::Array(items) => Some(items),
+            _ => None,
+        }
     }
 }
 
@@ -223,7 +236,7 @@ const DEPTH: usize = 32;
 impl Reply {
     /// The reply to a request of this verb as the scripts pack it: one MessagePack array.
     pub(crate) fn unpack(verb: Verb, mut packed: &[u8]) -> Option<Self> {
-        let value = rmpv::decode::read_value_with_max_depth(&mut packed, DEPTH).ok()?;
+        let value = read_value_ref_with_max_depth(&mut packed, DEPTH).ok()?;
         Self::parse(verb, &value).filter(|_| packed.is_empty())
     }
 

@@ -113,12 +113,16 @@ impl<P: FnMut(&'static str, &[u8])> Arguments<P> {
     }
 }
 
+/// No queue is ever as long.
+pub(crate) const UNBOUNDED: u64 = 1 << 53;
+
 /// Take the lock, or join its queue, or return to it with the ticket of before.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct AcquireRequest {
     pub(crate) keys: Arc<LockKeys>,
     pub(crate) id: WireId,
-    pub(crate) wait: bool,
+    /// Join the queue if it has fewer waiters than this: zero for a try, [`UNBOUNDED`] for any number.
+    pub(crate) room: u64,
     /// Grant no more than a claim.
     pub(crate) as_claim: bool,
     pub(crate) lease: Duration,
@@ -138,7 +142,7 @@ pub(crate) struct AcquireRequest {
 impl AcquireRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, channel: &str, to: &mut Arguments<P>) {
         to.text("id", self.id.as_str());
-        to.flag("wait", self.wait);
+        to.number("room", self.room);
         to.flag("as_claim", self.as_claim);
         to.span("lease_us", self.lease);
         to.span("liveness_us", self.liveness);
@@ -320,7 +324,7 @@ pub(super) fn every_request() -> Vec<Request> {
         Request::Acquire(AcquireRequest {
             keys: keys.clone(),
             id: id.clone(),
-            wait: true,
+            room: UNBOUNDED,
             as_claim: false,
             lease: second,
             liveness: second,

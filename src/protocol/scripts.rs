@@ -13,14 +13,14 @@ macro_rules! files {
     ($($name:literal)*) => { [$(($name, include_str!(concat!("../../lua/", $name, ".lua")))),*] };
 }
 
-/// The scripts in the order of [`Verb`](super::Verb), then the parts that they include.
+/// The scripts in the order of [`Verb`](super::request::Verb), then the parts that they include.
 pub(super) const FILES: [(&str, &str); 24] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break" "history"
     "lib/keys" "lib/begin" "lib/state" "lib/time" "lib/clock" "lib/plan" "lib/lost" "lib/tell_holder"
     "lib/restore" "lib/cut_short" "lib/refresh" "lib/give_up" "lib/promote" "lib/ended" "lib/commit" "lib/answer"
 ];
 
-/// All scripts; a [`Verb`](super::Verb) is the index of its own.
+/// All scripts; a [`Verb`](super::request::Verb) is the index of its own.
 pub(crate) static SCRIPTS: LazyLock<[Source; 8]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
         let name = FILES[index].0;

@@ -8,6 +8,7 @@
 
 pub mod child;
 pub mod cluster;
+pub mod contention;
 pub mod crew;
 pub mod faults;
 pub mod history;

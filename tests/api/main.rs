@@ -14,6 +14,7 @@ mod history;
 mod leases;
 mod operations;
 mod panic_and_fork;
+mod queue_bound;
 mod refusals;
 mod runtimes;
 mod server_costs;

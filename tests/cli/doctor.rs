@@ -290,6 +290,10 @@ fn all_nodes_of_a_cluster_are_visited() {
     assert!(trouble(&report, "url").is_empty(), "{report:#}");
     let failover = trouble(&report, "failover");
     assert!(failover.len() == 6 && failover[0][3].contains("cluster-node-timeout 5000"), "{failover:?}");
+    let text = fairlock().args(["--redis", &cluster.url(), "doctor", "--samples", "1"]).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    let good = text.lines().filter(|line| line.starts_with("  ok      ") && line.contains(", disk, ")).count();
+    assert_eq!(good, 6, "one line for what is good about a node: {text}");
     for node in cluster.nodes() {
         assert_eq!(cmd("DBSIZE").query::<u64>(&mut node.raw()).unwrap(), 0, "the trial leaves no key");
     }

@@ -50,13 +50,14 @@ fn it_holds_until_its_stdin_ends_or_until_a_signal() {
         let mut said = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut said).unwrap();
         assert_eq!(said.trim(), token(&redis, "x"));
+        // `wait` closes it otherwise.
+        let stdin = child.stdin.take();
         match end {
-            None => drop(child.stdin.take()),
+            None => drop(stdin),
             Some(number) => signal(child.id(), number),
         }
         assert_eq!(child.wait().unwrap().code(), Some(code));
         assert_eq!(redis.state("x")["state"], "free", "{end:?}");
-        drop(child.stdin.take());
     }
     let ended = Process::spawn(redis.fairlock().args(["hold", "x"])).finish();
     assert!(ended.code == 0 && ended.stderr.contains("stdin was at its end already"), "{ended:?}");

@@ -4,6 +4,7 @@
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod bench;
 mod descendants;
 mod doctor;
 mod events;
@@ -12,17 +13,21 @@ mod exporter;
 mod give_back;
 mod grants;
 mod helps;
+mod history;
 mod hold;
 mod hostile_texts;
 mod lease;
 mod local;
 mod look;
 mod nested;
+mod operating_page;
 mod options;
+mod passwords;
 mod pty;
 mod run;
 mod several;
 mod shared;
+mod shipped;
 mod status;
 mod terminal;
 mod unread_output;

@@ -1,5 +1,6 @@
 //! The options of `fairlock run` that `flock` has too, and the variables that stand for options.
 // A test reports its failure by a panic.
+use crate::pty::Terminal;
 use crate::shared::{Finished, Process, Redis, Signal, fairlock};
 
 /// `fairlock run x WORDS…`
@@ -78,6 +79,12 @@ fn a_quiet_run_says_nothing_of_waits_and_busy_locks() {
     let ended = waiter.finish();
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "ran\n", ""));
     assert!(!run(&redis, &["-q", "no-such-command"]).stderr.is_empty(), "a failure is no wait");
+    // Not at a terminal either.
+    let _holder = redis.run("x", &[], "echo; exec sleep 1000");
+    _holder.line();
+    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
+    let said = terminal.command("$F run -q -t 1.5 x true; echo code $?");
+    assert_eq!(said.trim(), "code 124");
 }
 
 #[test]
@@ -115,6 +122,20 @@ fn a_label_names_user_host_process_and_script() {
     let (user, place) = who.split_once('@').unwrap();
     assert!(!user.is_empty() && place.ends_with(&format!(":{}", holder.id())), "{label}");
     assert_eq!(what, "echo", "the first command of a shell's line");
+}
+
+#[test]
+fn a_user_who_named_no_server_is_told_how_to() {
+    let tip = "tip: this address is the default: --redis URL or REDIS_URL names a server, and --local needs none";
+    for words in [&["run", "-t", "2", "x", "true"][..], &["run", "-n", "x", "true"], &["status", "x"]] {
+        let named = Process::spawn(fairlock().args(["--redis", "unix:///none.sock"]).args(words)).finish();
+        assert!(named.code >= 124 && !named.stderr.contains("tip:"), "{named:?}");
+        // A server of the machine of this test is not touched.
+        if std::net::TcpStream::connect("127.0.0.1:6379").is_err() {
+            let default = Process::spawn(fairlock().args(words)).finish();
+            assert!(default.code >= 124 && default.stderr.contains(tip), "{default:?}");
+        }
+    }
 }
 
 #[test]

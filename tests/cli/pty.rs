@@ -147,6 +147,23 @@ impl Terminal {
         }
     }
 
+    /// The characters of a row of the screen, each with its style: bold, dim or none.
+    pub(crate) fn cells(&self, row: u16) -> Vec<(String, &'static str)> {
+        let screen = self.screen.screen();
+        let cells = (0..screen.size().1.get()).filter_map(|column| screen.cell(row, column));
+        let style = |cell: &vt100::Cell| {
+            if cell.bold() {
+                "bold"
+            } else if cell.dim() {
+                "dim"
+            } else {
+                ""
+            }
+        };
+        let shown = |cell: &vt100::Cell| if cell.has_contents() { cell.contents().to_owned() } else { " ".to_owned() };
+        cells.map(|cell| (shown(cell), style(cell))).collect()
+    }
+
     /// Reads the next output. False if there was none.
     fn hear(&mut self, began: Instant) -> bool {
         let more = self.output.recv_timeout(PATIENCE.saturating_sub(began.elapsed()));

@@ -47,6 +47,11 @@ impl Redis {
         self.0.url()
     }
 
+    /// The URL of its port.
+    pub(crate) fn tcp_url(&self) -> String {
+        self.0.tcp_url()
+    }
+
     /// The server hangs, as it does behind a dead network.
     pub(crate) fn stall(&self) {
         self.0.stop();

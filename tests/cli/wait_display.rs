@@ -52,6 +52,68 @@ fn the_wait_is_shown_in_one_line_and_can_be_interrupted() {
     assert_eq!(terminal.number_after("code "), 0);
 }
 
+#[test]
+fn colours_show_what_matters_unless_they_are_unwanted() {
+    let redis = Redis::start();
+    let _holder = hold(&redis, "x", "the holder");
+    for (variables, colours) in
+        [(&[("NO_COLOR", "")][..], true), (&[("NO_COLOR", "1")], false), (&[("NO_COLOR", ""), ("TERM", "dumb")], false)]
+    {
+        let redis_url = redis.url();
+        let mut all = vec![("REDIS_URL", redis_url.as_str())];
+        all.extend(variables);
+        let mut terminal = Terminal::open(&all);
+        terminal.enter("clear; $F run x -- true");
+        terminal.await_screen(|screen| screen.contains("1st of 1 for x · held ") && screen.contains(" by the holder"));
+        let style = |text: &str| {
+            let styles = (0..24).find_map(|row| {
+                let cells = terminal.cells(row);
+                let line: String = cells.iter().map(|(shown, _)| shown.as_str()).collect();
+                line.contains(" · ").then(|| cells[line[..line.find(text).unwrap()].chars().count()].1)
+            });
+            styles.unwrap()
+        };
+        assert_eq!(style("1st of 1"), if colours { "bold" } else { "" }, "{variables:?}");
+        assert_eq!(style("held"), if colours { "dim" } else { "" }, "{variables:?}");
+        assert_eq!(style("0:0"), "", "{variables:?}");
+        terminal.keys("\x03");
+        terminal.expect("PROMPT> ");
+    }
+}
+
+#[test]
+fn recent_holds_tell_how_long_the_wait_may_last() {
+    let redis = Redis::start();
+    let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
+    let lock = client.lock("x").unwrap();
+    lock.record_history(true).blocking().unwrap();
+    let hold = |time: u64| {
+        let guard = lock.acquire().blocking().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(time));
+        guard.release().blocking().unwrap();
+    };
+    // Too few tell nothing.
+    let _holder = {
+        hold(10);
+        let holder = self::hold(&redis, "x", "the holder");
+        let waiter = redis.run("x", &[], "true");
+        assert!(waiter.complaint().contains("1st of 1, held "));
+        holder
+    };
+    drop(_holder);
+    for _ in 0..5 {
+        hold(3000);
+    }
+    let _holder = self::hold(&redis, "x", "the holder");
+    let _first = redis.run("x", &[], "true");
+    redis.await_waiting("x", 1);
+    let waiter = redis.run("x", &[], "true");
+    let said = waiter.complaint();
+    // The first waiter and what is left of the holder.
+    let about = |seconds: u64| said.contains(&format!("2nd of 2, about {seconds}s, held "));
+    assert!((3..=6).any(about), "{said}");
+}
+
 /// Names of real machines, and characters of two columns each.
 #[test]
 fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {

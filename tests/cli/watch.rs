@@ -162,7 +162,7 @@ fn grants_are_counted() {
     assert_eq!(redis.run("x", &[], "true").finish().code, 0);
     terminal.await_screen(|screen| screen.contains("0 ▁▁▁▁▁▁▁▁▁▁▁"));
     assert_eq!(redis.run("x", &[], "true").finish().code, 0);
-    terminal.await_screen(|screen| screen.contains("1 ▁") && screen.contains("▂"));
+    terminal.await_screen(|screen| screen.contains("1 ▁") && screen.contains("█"));
 }
 
 #[test]

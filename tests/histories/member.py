@@ -61,11 +61,12 @@ class Notes:
             time.sleep(0.005)
 
 
-def live(notes, lock, name, rng, stop, lease_s, long_of):
+def live(notes, locks, name, rng, stop, lease_s, long_of):
     turns = 0
     while not stop.exists():
         time.sleep(0.3 * rng.random())
         turns += 1
+        lock = locks[turns % 2]
         stays_long = rng.randrange(200) < 2 * long_of
         waiter = f"{name}.{turns}-python-{'push' if lock._push else 'polls'}-{'long' if stays_long else 'waits'}"
         timeout = rng.random() ** 2 * 2.5 if rng.random() < 0.3 else None
@@ -93,10 +94,11 @@ def main():
     lease, liveness, buffer = (int(span) / 1e9 for span in (lease, liveness, buffer))
     notes = Notes(history, f"p{number}")
     threading.Thread(target=notes.witness, args=[liveness * 0.6 / 3 * 1e9], daemon=True).start()
-    # Every other process hears of its grants by its heartbeats alone.
-    lock = fairlock.Lock(url.removeprefix("redis+"), name, lease=lease, liveness=liveness, buffer=buffer, push=int(number) % 4 < 2)
+    # Every other acquire hears of its grant by its heartbeats alone.
+    options = {"lease": lease, "liveness": liveness, "buffer": buffer}
+    locks = [fairlock.Lock(url.removeprefix("redis+"), name, push=push, **options) for push in (True, False)]
     stop = pathlib.Path(history).with_suffix(".stop")
-    live(notes, lock, f"p{number}", random.Random(f"{seed} {number}"), stop, lease, int(long_of))
+    live(notes, locks, f"p{number}", random.Random(f"{seed} {number}"), stop, lease, int(long_of))
 
 
 main()

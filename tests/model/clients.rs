@@ -27,7 +27,7 @@ pub struct Client {
 #[derive(Clone, Debug)]
 pub struct Waiter {
     pub id: String,
-    wait: bool,
+    room: u64,
     claim: bool,
     pub ticket: u64,
     epoch: u64,
@@ -71,24 +71,25 @@ impl Client {
 
     // ---- what it asks for; `now` is true time ----
 
-    pub fn acquire(&mut self, wait: bool, claim: bool) -> Request {
+    /// `room`: see [`Request::Acquire`].
+    pub fn acquire(&mut self, room: u64, claim: bool) -> Request {
         if self.waiters.is_empty() && self.holds.is_empty() && self.farewells.is_empty() {
             // A client that wants nothing of a lock forgets all about it.
             (self.epoch, self.floor, self.longest, self.last_token, self.pace) = (0, 0, 0, 0, 0);
         }
         self.next += 1;
         let id = format!("{}.{}", self.name, self.next);
-        self.waiters.push(Waiter { id, wait, claim, ticket: 0, epoch: 0 });
+        self.waiters.push(Waiter { id, room, claim, ticket: 0, epoch: 0 });
         self.enter(self.waiters.len() - 1)
     }
 
     /// The acquire of a waiter: once more, with the ticket that it has.
     pub fn enter(&self, index: usize) -> Request {
-        let Waiter { id, wait, claim, ticket, epoch } = self.waiters[index].clone();
+        let Waiter { id, room, claim, ticket, epoch } = self.waiters[index].clone();
         let epoch = if ticket == 0 && self.speaks { self.epoch } else { epoch };
         let left = self.longest.max(self.terms.lease);
         let memory = Memory { left, last_token: self.last_token, ..self.memory(epoch) };
-        Request::Acquire { id, wait, claim, terms: self.terms, ticket, memory }
+        Request::Acquire { id, room, claim, terms: self.terms, ticket, memory }
     }
 
     /// All waiters, in the order of their tickets.

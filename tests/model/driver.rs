@@ -304,9 +304,9 @@ fn encode(request: &Request) -> (&'static str, Vec<String>) {
     };
     let session = |terms: &Terms| numbers(&[terms.liveness, terms.buffer, terms.heartbeat]);
     match request {
-        Request::Acquire { id, wait, claim, terms, ticket, memory } => {
+        Request::Acquire { id, room, claim, terms, ticket, memory } => {
             let mut arguments = vec![id.clone()];
-            arguments.extend(numbers(&[u64::from(*wait), u64::from(*claim), terms.lease]));
+            arguments.extend(numbers(&[*room, u64::from(*claim), terms.lease]));
             arguments.extend(session(terms).into_iter().chain(people(id)));
             arguments.extend(numbers(&[
                 *ticket,

@@ -131,16 +131,52 @@ pub struct Memory {
     pub pace: u64,
 }
 
+/// No queue is as long.
+pub const UNBOUNDED: u64 = 1 << 53;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    Acquire { id: String, wait: bool, claim: bool, terms: Terms, ticket: u64, memory: Memory },
-    Heartbeat { client: String, terms: Terms, ids: Vec<String> },
-    Renew { id: String, token: u64, terms: Terms, memory: Memory },
-    Release { id: String, token: u64, terms: Terms, memory: Memory },
-    Leave { ids: Vec<String> },
-    Inspect { after: u64, count: usize },
-    Break { token: u64, force: bool },
-    History { switch: Option<bool>, count: usize },
+    /// `room`: how many waiters there must not be yet for a newcomer to wait; 0 for a try.
+    Acquire {
+        id: String,
+        room: u64,
+        claim: bool,
+        terms: Terms,
+        ticket: u64,
+        memory: Memory,
+    },
+    Heartbeat {
+        client: String,
+        terms: Terms,
+        ids: Vec<String>,
+    },
+    Renew {
+        id: String,
+        token: u64,
+        terms: Terms,
+        memory: Memory,
+    },
+    Release {
+        id: String,
+        token: u64,
+        terms: Terms,
+        memory: Memory,
+    },
+    Leave {
+        ids: Vec<String>,
+    },
+    Inspect {
+        after: u64,
+        count: usize,
+    },
+    Break {
+        token: u64,
+        force: bool,
+    },
+    History {
+        switch: Option<bool>,
+        count: usize,
+    },
 }
 
 impl Request {
@@ -214,8 +250,8 @@ impl Lock {
             turn.drop_the_rest();
         }
         let answer = match request {
-            Request::Acquire { id, wait, claim, terms, ticket, memory } => {
-                turn.acquire(id, *wait, *claim, terms, *ticket, memory)
+            Request::Acquire { id, room, claim, terms, ticket, memory } => {
+                turn.acquire(id, *room, *claim, terms, *ticket, memory)
             }
             Request::Heartbeat { client, terms, ids } => turn.heartbeat(client, terms, ids),
             Request::Renew { id, token, terms, memory } => turn.renew(id, *token, terms, memory),
@@ -555,7 +591,7 @@ impl Turn {
     fn acquire(
         &mut self,
         id: &str,
-        wait: bool,
+        room: u64,
         claim: bool,
         terms: &Terms,
         ticket: u64,
@@ -582,6 +618,8 @@ impl Turn {
             self.lock.state.epoch = self.next_stamp();
         }
 
+        let has_place = self.lock.ticket(id).is_some() || ticket > 0;
+        let wait = room > 0 && (has_place || (self.lock.queue.len() as u64) < room);
         let mut place = 0;
         if self.lock.holds(id) {
             // It asks again about a lease that it has been granted.

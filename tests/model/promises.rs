@@ -130,6 +130,7 @@ impl Witness {
             self.exclusion(turn)?;
             self.grants(turn)?;
             self.places(turn)?;
+            self.bound(turn)?;
             self.progress(turn)?;
             self.recovery(turn)?;
             self.told(turn)?;
@@ -142,6 +143,18 @@ impl Witness {
         if keeps_time {
             self.told_time = Some(turn.time);
         }
+        Ok(())
+    }
+
+    /// A newcomer makes no queue longer than it asked for. Whoever has a place keeps it.
+    fn bound(&self, turn: &Turn) -> Result<(), String> {
+        let Request::Acquire { id, room, ticket, .. } = turn.request else { return Ok(()) };
+        let after = &turn.outcome.found.lock;
+        let joined = after.ticket(id).is_some();
+        let newcomer = self.before.lock.ticket(id).is_none() && *ticket == 0;
+        ensure!(!joined || !newcomer || after.queue.len() as u64 <= *room, "{id} joined a queue that was full");
+        let left = !newcomer && *room > 0 && turn.outcome.answer.word == "busy";
+        ensure!(!left, "{id} had a place and was told that the queue is full");
         Ok(())
     }
 
@@ -536,7 +549,10 @@ impl Witness {
 pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<(), String> {
     // Who ends a recovery leaves three heartbeats of those who are heard of. When it is said again there may be fewer.
     let ends_recovery = matches!(request, Request::Break { token: 0, force: true });
-    if first.answer.number("again") == Some(1) || ends_recovery {
+    // A script that told a newcomer of a full queue has granted the lock to its head, or purged: there is room by now.
+    let room = if let Request::Acquire { room, .. } = request { *room } else { 0 };
+    let makes_room = first.answer.word == "busy" && (first.found.lock.queue.len() as u64) < room;
+    if first.answer.number("again") == Some(1) || ends_recovery || makes_room {
         return Ok(());
     }
     let (mut one, mut two) = (first.found.lock.clone(), second.found.lock.clone());

@@ -2,7 +2,7 @@
 
 use super::driver::Driver;
 use super::world::Checked;
-use super::{Memory, Request, Terms};
+use super::{Memory, Request, Terms, UNBOUNDED};
 
 const TIME: u64 = 1_700_000_000_000_000;
 const TERMS: Terms = Terms { lease: 60_000_000, liveness: 10_000_000, buffer: 1_000_000, heartbeat: 3_000_000 };
@@ -20,7 +20,7 @@ pub const SINGLES: [Single; 4] = [
 
 fn acquire(id: &str) -> Request {
     let memory = Memory::default();
-    Request::Acquire { id: id.to_owned(), wait: true, claim: false, terms: TERMS, ticket: 0, memory }
+    Request::Acquire { id: id.to_owned(), room: UNBOUNDED, claim: false, terms: TERMS, ticket: 0, memory }
 }
 
 fn renew(id: &str) -> Request {

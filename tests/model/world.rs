@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::clients::Client;
 use super::driver::{Driver, Found, NO_MEMORY, Outcome, Saved};
 use super::promises::{Turn, Witness, repeated};
-use super::{Answer, Lock, Memory, Message, Request, Terms};
+use super::{Answer, Lock, Memory, Message, Request, Terms, UNBOUNDED};
 
 const SECOND: u64 = 1_000_000;
 const HOUR: u64 = 3600 * SECOND;
@@ -67,6 +67,9 @@ pub enum What {
     Acquire {
         wait: bool,
         claim: bool,
+        /// The longest queue that it joins; 0 for any.
+        #[serde(default)]
+        most: u64,
     },
     Enter(usize),
     Heartbeat,
@@ -123,7 +126,8 @@ pub enum Moment {
 
 fn what() -> impl Strategy<Value = What> {
     prop_oneof![
-        12 => (prop::bool::weighted(0.8), prop::bool::weighted(0.2)).prop_map(|(wait, claim)| What::Acquire { wait, claim }),
+        12 => (prop::bool::weighted(0.8), prop::bool::weighted(0.2), prop_oneof![4 => Just(0), 1 => 1..4u64])
+            .prop_map(|(wait, claim, most)| What::Acquire { wait, claim, most }),
         8 => (0..8usize).prop_map(What::Enter),
         12 => Just(What::Heartbeat),
         10 => (0..3usize).prop_map(What::Renew),
@@ -373,7 +377,9 @@ impl<'a> World<'a> {
         let client = &mut self.clients[who];
         let (waiters, holds) = (client.waiters.len(), client.holds.len());
         match *what {
-            What::Acquire { wait, claim } if waiters < 6 => client.acquire(wait, claim),
+            What::Acquire { wait, claim, most } if waiters < 6 => {
+                client.acquire(if wait { Some(most).filter(|most| *most > 0).unwrap_or(UNBOUNDED) } else { 0 }, claim)
+            }
             What::Enter(which) if waiters > 0 => client.enter(which % waiters),
             What::Renew(which) if holds > 0 => client.renew(now, which % holds),
             What::Release(which) if holds > 0 => client.release(which % holds),
@@ -399,13 +405,18 @@ impl<'a> World<'a> {
                     Some(hold) => {
                         Request::Renew { id: hold.id.clone(), token: hold.token, terms: client.terms, memory }
                     }
-                    None => {
-                        Request::Acquire { id, wait: true, claim: false, terms: client.terms, ticket: floor, memory }
-                    }
+                    None => Request::Acquire {
+                        id,
+                        room: UNBOUNDED,
+                        claim: false,
+                        terms: client.terms,
+                        ticket: floor,
+                        memory,
+                    },
                 }
             }
             _ if waiters > 0 => client.heartbeat(),
-            _ => client.acquire(true, false),
+            _ => client.acquire(UNBOUNDED, false),
         }
     }
 

@@ -107,6 +107,27 @@ async fn an_extension_counts_from_the_present_end_and_no_renewal_shortens_it() {
     keys_left(&server);
 }
 
+/// The holder brings the whole extension back to a server that has forgotten it.
+#[tokio::test]
+async fn an_extension_outlives_a_loss_of_data() {
+    let server = RedisServer::start();
+    let (client, other) = (connect(&server).await, connect(&server).await);
+    let (minute, lease) = (Duration::from_secs(60), Duration::from_secs(6));
+    let lock = client.lock_with("lock", LockOptions::new().lease(lease)).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    guard.extend(minute).await.unwrap();
+    let (before, asked) = (guard.remaining(), Instant::now());
+    assert!(before > minute);
+    server.flush();
+    // The next automatic renewal comes as soon as that of any lease, long before the end of the extension.
+    let theirs = other.lock("lock").unwrap();
+    eventually_async("it is back", SOON, async || theirs.is_locked_by_anyone().await.unwrap()).await;
+    let there = theirs.inspect().await.unwrap().holder.unwrap();
+    assert_eq!(there.token, guard.token());
+    assert!(there.remaining + asked.elapsed() >= before, "{:?} of {before:?}", there.remaining);
+    guard.release().await.unwrap();
+}
+
 #[tokio::test]
 async fn an_extension_has_bounds_and_an_end() {
     let server = RedisServer::start();

@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod clock;
+mod contention;
 mod histories;
 mod imports;
 mod pages;

@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatc
 
 use crate::look::{breaking, list, status, wait};
 use crate::run::hold;
-use crate::{connect, doctor, exporter, local, run, watch};
+use crate::{bench, connect, doctor, exporter, history, local, run, shipped, watch};
 
 const TEMPLATE: &str = "\
 {about-with-newline}
@@ -33,11 +33,24 @@ Examples:
 Options before the command are those that every command has: --redis URL, --local, --prefix PREFIX, --tls-ca FILE, \
 --tls-cert FILE and --tls-key FILE, which `fairlock run --help` explains; and --version.";
 
+/// What a bug report needs: which build this is, and which servers and other versions it works with.
+fn long_version() -> String {
+    let libc = if cfg!(target_env = "musl") { " (musl, static)" } else { "" };
+    let test_hooks = if cfg!(feature = "__test-hooks") { ", __test-hooks" } else { "" };
+    format!(
+        "{}\nfeatures: cli, tls (rustls){test_hooks}\nservers:  Redis 6.0 or newer, Valkey\nbuilt for {} {}{libc}",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+    )
+}
+
 /// Fair distributed locks on Redis: first come, first served
 #[derive(Debug, Parser)]
 #[command(
     name = "fairlock",
     version,
+    long_version = long_version(),
     help_template = TEMPLATE,
     after_help = SHORT,
     after_long_help = LONG,
@@ -68,12 +81,21 @@ pub(crate) enum Task {
     Break(breaking::Args),
     /// Look for what harms locks at the servers, and say what mends it
     Doctor(doctor::Args),
+    /// Measure what a lock costs at your server
+    Bench(bench::Args),
     /// Watch locks, holders and queues on the whole screen
     Watch(watch::Args),
+    /// Show who had a lock lately, as a timeline
+    History(history::Args),
     /// Serve metrics of locks to Prometheus
     Exporter(exporter::Args),
     /// The private server that --local uses
     Local(local::Args),
+    /// Print completions for a shell
+    Completions(shipped::Completions),
+    /// Write man pages
+    #[command(hide = true)]
+    ManPages(shipped::ManPages),
 }
 
 /// The subcommands whose options may come from the environment. The options of the connection always may.

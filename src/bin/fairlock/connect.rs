@@ -7,7 +7,10 @@ use fairlock::{Client, ClientBuilder, Tls};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
-use crate::local;
+use crate::{hidden, local};
+
+/// The variable with the password. There is no option for it: everybody can read the arguments of a process.
+const PASSWORD: &str = "FAIRLOCK_PASSWORD";
 
 /// Where the locks are kept.
 #[derive(Debug, clap::Args)]
@@ -18,7 +21,8 @@ pub(crate) struct Args {
     /// is the master that these sentinels know; redis+cluster://HOST[:PORT],… is a cluster of which these are some
     /// nodes. With rediss instead of redis the connections are encrypted. Write @ : / in a password as %40 %3A %2F.
     ///
-    /// A URL with a password is visible to other users in the list of processes; REDIS_URL is not.
+    /// A password in it is taken out of the list of processes, but shells keep histories: --password-file, REDIS_URL
+    /// and FAIRLOCK_PASSWORD are better places.
     #[arg(long, value_name = "URL", global = true, display_order = 900)]
     pub(crate) redis: Option<String>,
     /// A private server on this machine instead
@@ -27,8 +31,24 @@ pub(crate) struct Args {
     #[arg(long, global = true, display_order = 901)]
     pub(crate) local: bool,
     /// The prefix of all keys and channels; runs with different prefixes use different locks
-    #[arg(long, value_name = "PREFIX", default_value = "fairlock", global = true, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        default_value = "fairlock",
+        global = true,
+        hide_short_help = true,
+        display_order = 902
+    )]
     pub(crate) prefix: String,
+    /// Log in as this user [default: the one in the URL]
+    #[arg(long, value_name = "NAME", global = true, hide_short_help = true, help_heading = LOGIN)]
+    pub(crate) user: Option<String>,
+    /// The file with the password
+    ///
+    /// It is read at each connection, so a password can be changed while jobs run. A password may also be in
+    /// FAIRLOCK_PASSWORD. Neither is shown in the list of processes, nor in any message.
+    #[arg(long, value_name = "FILE", global = true, hide_short_help = true, help_heading = LOGIN)]
+    pub(crate) password_file: Option<PathBuf>,
     /// Trust only this certificate authority (PEM file)
     #[arg(long, value_name = "FILE", global = true, hide_short_help = true, help_heading = ENCRYPTION)]
     pub(crate) tls_ca: Option<PathBuf>,
@@ -40,13 +60,29 @@ pub(crate) struct Args {
     pub(crate) tls_key: Option<PathBuf>,
 }
 
+const LOGIN: &str = "Login";
 const ENCRYPTION: &str = "Encryption (for URLs that begin with rediss)";
 
+/// For a user who named no server, and has none at this address.
+const NO_SERVER: &str = "this address is the default: --redis URL or REDIS_URL names a server, and --local needs none";
+
+impl Args {
+    /// What to do if the server does not answer.
+    pub(crate) fn tip(&self) -> Option<&'static str> {
+        let named =
+            self.local || self.redis.is_some() || std::env::var_os("REDIS_URL").is_some_and(|url| !url.is_empty());
+        (!named).then_some(NO_SERVER)
+    }
+}
+
 /// The server that the arguments and the environment name, as another process can be told of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Server {
     url: String,
     prefix: String,
+    user: Option<String>,
+    password: Option<String>,
+    password_file: Option<PathBuf>,
     tls_ca: Option<PathBuf>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
@@ -56,12 +92,29 @@ impl Server {
     /// With `--local` the private server runs when this returns.
     pub(crate) fn find(args: &Args) -> Result<Self, Failure> {
         let (tls_ca, tls_cert, tls_key) = (args.tls_ca.clone(), args.tls_cert.clone(), args.tls_key.clone());
-        Ok(Self { url: url(args)?, prefix: args.prefix.clone(), tls_ca, tls_cert, tls_key })
+        let (url, prefix) = (url(args)?, args.prefix.clone());
+        // The private server knows no users.
+        if args.local {
+            let (user, password, password_file) = (None, None, None);
+            return Ok(Self { url, prefix, user, password, password_file, tls_ca, tls_cert, tls_key });
+        }
+        let (user, password_file) = (args.user.clone(), args.password_file.clone());
+        let password = variable(PASSWORD)?;
+        if user.is_some() && password.is_none() && password_file.is_none() {
+            return Err(Failure::own(format!("--user needs a password: give --password-file, or set {PASSWORD}")));
+        }
+        Ok(Self { url, prefix, user, password, password_file, tls_ca, tls_cert, tls_key })
     }
 
     /// A client, not connected yet.
     pub(crate) fn client(&self) -> ClientBuilder {
         let builder = Client::builder().url(&self.url).prefix(&self.prefix);
+        let user = self.user.clone().or_else(|| user_of(&self.url)).unwrap_or_else(|| "default".to_owned());
+        let builder = match (&self.password_file, &self.password) {
+            (Some(file), _) => builder.login_from_file(&user, file),
+            (None, Some(password)) => builder.login(&user, password),
+            (None, None) => builder,
+        };
         if self.tls_ca.is_none() && self.tls_cert.is_none() {
             return builder;
         }
@@ -78,6 +131,7 @@ impl Server {
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "url": self.url, "prefix": self.prefix,
+            "user": self.user, "password": self.password, "password_file": self.password_file,
             "tls_ca": self.tls_ca, "tls_cert": self.tls_cert, "tls_key": self.tls_key,
         })
     }
@@ -86,7 +140,9 @@ impl Server {
         let text = |field: &str| value[field].as_str().map(str::to_owned);
         let path = |field: &str| text(field).map(PathBuf::from);
         let (tls_ca, tls_cert, tls_key) = (path("tls_ca"), path("tls_cert"), path("tls_key"));
-        Some(Self { url: text("url")?, prefix: text("prefix")?, tls_ca, tls_cert, tls_key })
+        let (user, password, password_file) = (text("user"), text("password"), path("password_file"));
+        let (url, prefix) = (text("url")?, text("prefix")?);
+        Some(Self { url, prefix, user, password, password_file, tls_ca, tls_cert, tls_key })
     }
 }
 
@@ -100,11 +156,26 @@ fn url(server: &Args) -> Result<String, Failure> {
         return local::share_or_start().map(|folder| folder.url());
     }
     if let Some(url) = &server.redis {
-        return Ok(url.clone());
+        return Ok(hidden::given(url));
     }
-    match std::env::var_os("REDIS_URL").map(OsString::into_string) {
-        Some(Ok(url)) if !url.is_empty() => Ok(url),
-        Some(Err(_)) => Err(Failure::own("REDIS_URL is not valid UTF-8")),
-        _ => Ok("redis://127.0.0.1/".to_owned()),
+    Ok(variable("REDIS_URL")?.unwrap_or_else(|| "redis://127.0.0.1/".to_owned()))
+}
+
+/// A variable that is set and not empty.
+fn variable(name: &str) -> Result<Option<String>, Failure> {
+    match std::env::var_os(name).map(OsString::into_string) {
+        Some(Ok(value)) if !value.is_empty() => Ok(Some(value)),
+        // Its value may be a password.
+        Some(Err(_)) => Err(Failure::own(format!("{name} is not valid UTF-8"))),
+        _ => Ok(None),
     }
+}
+
+/// The user in a URL, whose password is elsewhere.
+fn user_of(url: &str) -> Option<String> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?']).next()?;
+    let (login, _) = authority.rsplit_once('@')?;
+    let user = login.split(':').next().filter(|user| !user.is_empty())?;
+    percent_encoding::percent_decode_str(user).decode_utf8().ok().map(Into::into)
 }

@@ -32,11 +32,24 @@ pub(crate) fn shown(span: Duration) -> String {
     }
 }
 
+/// A duration in at most seven columns, its largest two units.
+pub(crate) fn short(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m {:02}s", seconds % 60),
+        3600..86400 => format!("{hours}h {:02}m", minutes % 60),
+        86400..8_640_000 => format!("{days}d {:02}h", hours % 24),
+        _ => format!("{days}d"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::shown;
+    use super::{short, shown};
 
     #[test]
     fn durations_are_as_exact_as_people_can_use_them() {
@@ -52,6 +65,25 @@ mod tests {
             (90_000.0, "1day 1h"),
         ] {
             assert_eq!(shown(seconds(span)), text);
+        }
+    }
+
+    #[test]
+    fn durations_take_at_most_seven_columns() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m 00s"),
+            (3599, "59m 59s"),
+            (3600, "1h 00m"),
+            (86399, "23h 59m"),
+            (86400, "1d 00h"),
+            (8_639_999, "99d 23h"),
+            (8_640_000, "100d"),
+        ] {
+            let shown = short(Duration::from_secs(seconds));
+            assert_eq!(shown, text);
+            assert!(shown.len() <= 7);
         }
     }
 }

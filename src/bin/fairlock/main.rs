@@ -13,17 +13,21 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod connect;
 mod doctor;
 mod duration;
 mod exit;
 mod exporter;
+mod hidden;
+mod history;
 mod local;
 mod look;
 mod output;
 mod process;
 mod run;
 mod shim;
+mod shipped;
 mod stderr;
 mod survey;
 mod text;
@@ -35,6 +39,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Cli, Task};
+use clap::CommandFactory as _;
 use exit::{Failure, OWN_FAILURE};
 use look::{breaking, list, status, wait};
 use shim::stage;
@@ -78,6 +83,7 @@ fn become_what_is_asked_for() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
+    hidden::hide(cli.server.redis.as_deref());
     // The doctor says all that a warning would say, and more.
     if !matches!(cli.task, Task::Doctor(_)) {
         warnings::show();
@@ -90,9 +96,13 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::Wait(args) => wait::wait(&cli.server, &args),
         Task::Break(args) => breaking::break_lease(&cli.server, &args),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
+        Task::Bench(args) => bench::bench(&cli.server, &args),
         Task::Watch(args) => watch::watch(&cli.server, &args),
+        Task::History(args) => history::history(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
+        Task::Completions(args) => shipped::completions(Cli::command(), &args),
+        Task::ManPages(args) => shipped::man_pages(Cli::command(), &args),
     };
     exit::with(result)
 }

@@ -171,8 +171,20 @@ pub(crate) enum Effect {
 /// Why an acquire did not get the lock.
 #[derive(Debug, Clone)]
 pub(crate) enum NotGranted {
-    Timeout { waited: Duration, position: Option<u64>, cause: Option<Arc<str>> },
-    Busy { holder: Option<Box<Holder>>, waiting: u64, recovering_for: Option<Duration> },
+    Timeout {
+        waited: Duration,
+        position: Option<u64>,
+        cause: Option<Arc<str>>,
+    },
+    Busy {
+        holder: Option<Box<Holder>>,
+        waiting: u64,
+        recovering_for: Option<Duration>,
+    },
+    /// The lock's options allow no more waiters.
+    QueueFull {
+        waiting: u64,
+    },
     Fault(Fault),
 }
 

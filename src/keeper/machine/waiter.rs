@@ -22,7 +22,7 @@ use super::{ANSWER_TIMEOUT, Effect, Id, NotGranted, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
-use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Ticket, Token};
+use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Ticket, Token, UNBOUNDED};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
@@ -140,7 +140,10 @@ impl LockState {
         let request = Request::Acquire(AcquireRequest {
             keys: waiter.spec.keys.clone(),
             id: core.wire_id(id),
-            wait: waiter.mode != Mode::Try,
+            room: match (waiter.mode, waiter.spec.max_waiting) {
+                (Mode::Try, _) => 0,
+                (Mode::Wait | Mode::Enqueue, most) => most.map_or(UNBOUNDED, u64::from),
+            },
             as_claim: !core.can_kill,
             lease: waiter.spec.lease,
             liveness: self.liveness,
@@ -245,6 +248,9 @@ impl LockState {
             AcquireVerdict::Busy(_) if common.again => {
                 waiter.phase = Phase::Asking;
                 self.resume(core, now, id);
+            }
+            AcquireVerdict::Busy(_) if waiter.mode != Mode::Try => {
+                self.fail(core, now, id, NotGranted::QueueFull { waiting: common.waiting });
             }
             AcquireVerdict::Busy(holder) => {
                 let recovering_for = common.recovering_for();

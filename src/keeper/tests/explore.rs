@@ -124,6 +124,7 @@ impl Model for Explored {
                 max_hold: None,
                 replicas: 0,
                 confirm_grants: false,
+                max_waiting: None,
                 metrics_label: None,
             })
         };

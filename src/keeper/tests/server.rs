@@ -154,7 +154,7 @@ fn request_of(call: &protocol::Request) -> Request {
     match call.clone() {
         protocol::Request::Acquire(AcquireRequest {
             id,
-            wait,
+            room,
             as_claim: claim,
             lease,
             liveness,
@@ -172,7 +172,7 @@ fn request_of(call: &protocol::Request) -> Request {
             let terms = Terms { lease, liveness, buffer, heartbeat };
             let memory = memory(epoch, floor, longest, last_token, pace);
             let ticket = Ticket::on_wire(ticket);
-            Request::Acquire { id: text(&id), wait, claim, terms, ticket, memory }
+            Request::Acquire { id: text(&id), room, claim, terms, ticket, memory }
         }
         protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) => {
             let terms = Terms { lease: 0, liveness: us(liveness), buffer: us(buffer), heartbeat: us(heartbeat) };

@@ -399,6 +399,8 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
     let with = |replicas, lease, (liveness, buffer), renew_every, max_hold: Option<u64>| {
         let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(buffer), ms(lease / 10));
         let (keys, max_hold) = (keys.clone(), max_hold.map(ms));
+        // Those with a longest hold join no long queue.
+        let max_waiting = max_hold.is_some().then_some(2);
         Arc::new(Spec {
             keys,
             lease,
@@ -409,6 +411,7 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
             max_hold,
             replicas,
             confirm_grants: false,
+            max_waiting,
             metrics_label: None,
         })
     };

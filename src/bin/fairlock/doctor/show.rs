@@ -18,7 +18,19 @@ pub(crate) fn text(found: &Found, worst: Level, width: usize) -> String {
     let mut text = String::new();
     for node in &found.nodes {
         let _ = writeln!(text, "{} ({})", printable(&node.place.to_string()), node.part.word());
-        in_order(&node.findings).iter().for_each(|finding| write(&mut text, finding, width));
+        let (good, trouble): (Vec<&Finding>, _) =
+            in_order(&node.findings).into_iter().partition(|finding| finding.level == Level::Good);
+        trouble.into_iter().for_each(|finding: &Finding| write(&mut text, finding, width));
+        if found.nodes.len() == 1 {
+            good.iter().for_each(|finding| write(&mut text, finding, width));
+        } else if !good.is_empty() {
+            // Where there are many servers, what is good about each must not hide what is not.
+            let mut names = Vec::new();
+            for finding in good {
+                names.push(if finding.check == "version" { finding.found.as_str() } else { finding.check });
+            }
+            paragraph(&mut text, "ok", &names.join(", "), width);
+        }
         text.push('\n');
     }
     if !found.findings.is_empty() {

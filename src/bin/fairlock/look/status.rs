@@ -5,6 +5,7 @@ use std::time::Duration;
 use fairlock::LockState;
 
 use super::document::{self, word};
+use super::list::{self, list};
 use super::screen::{self, width};
 use super::{FREE, HELD, lock, own, with_client};
 use crate::duration::any;
@@ -23,10 +24,10 @@ Exit code: 0 held, breaking or recovering (one of them at least), 1 free,
 3 no answer.";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP, override_usage = "fairlock status [OPTIONS] NAME...")]
+#[command(after_help = HELP, override_usage = "fairlock status [OPTIONS] [NAME]...")]
 pub(crate) struct Args {
-    /// The names of the locks
-    #[arg(required = true, value_name = "NAME", hide_short_help = true)]
+    /// The names of the locks; without any, all that are in use are listed
+    #[arg(value_name = "NAME", hide_short_help = true)]
     pub(crate) names: Vec<String>,
     /// One JSON object per lock and line
     ///
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, verbatim_doc_comment)]
     pub(crate) json: bool,
     /// One line per lock, and the exit codes of monitors
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json", requires = "names")]
     pub(crate) check: bool,
     /// With --check: longest wait in the queue
     #[arg(long, value_name = "TIME", value_parser = any, requires = "check")]
@@ -53,6 +54,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn status(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
+    if args.names.is_empty() && !args.check {
+        return list(server, &list::Args { pattern: None, json: args.json, all: false });
+    }
     let seen = with_client(server, &args.names, async |client| {
         let mut seen = Vec::new();
         for name in &args.names {

@@ -5,11 +5,11 @@
 //!
 //! ```text
 //! script                 has a file open as descriptor N
-//!   ├─ fairlock hold     waits until the keeper has the lock, prints the token, exits
-//!   └─ keeper            holds the lock, in a session of its own, until the script has closed its descriptor
+//!   ├─ fairlock hold     waits until the stand-in has the lock, prints the token, exits
+//!   └─ stand-in          holds the lock, in a session of its own, until the script has closed its descriptor
 //! ```
 //!
-//! The keeper locks the script's open file with flock(2), closes its own copy, and waits for a lock on the file through
+//! The stand-in locks the script's open file with flock(2), closes its own copy, and waits for a lock on the file through
 //! another descriptor. The kernel grants that when the last copy of the script's descriptor is closed, however the
 //! script ends.
 
@@ -94,16 +94,16 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 
 pub(crate) fn hold(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     match args.fd {
-        Some(fd) => start_keeper(fd),
+        Some(fd) => start_stand_in(fd),
         None => keep(server, args, None),
     }
 }
 
-/// `fairlock __hold SCRIPT ARGUMENTS…` is the keeper of the script with this process id; its stdin is the descriptor.
+/// `fairlock __hold SCRIPT ARGUMENTS…` is the stand-in of the script with this process id; its stdin is the descriptor.
 pub(crate) const WORD: &str = "__hold";
 
-/// Starts the keeper, and waits until it has the lock.
-fn start_keeper(fd: u32) -> Result<u8, Failure> {
+/// Starts the stand-in, and waits until it has the lock.
+fn start_stand_in(fd: u32) -> Result<u8, Failure> {
     let failed = |error: std::io::Error| Failure::because("cannot start the process that holds the lock", error);
     let about = std::fs::metadata(format!("/dev/fd/{fd}")).map_err(|error| {
         Failure::own(format!("descriptor {fd}: {error}; open a file first, as in `exec {fd}>/tmp/my.lock`"))
@@ -112,25 +112,25 @@ fn start_keeper(fd: u32) -> Result<u8, Failure> {
         return Err(Failure::own(format!("descriptor {fd} is no file: open one, as in `exec {fd}>/tmp/my.lock`")));
     }
     let script = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-    // A shell makes the descriptor the keeper's stdin and closes the original: in Rust neither is safe code.
+    // A shell makes the descriptor the stand-in's stdin and closes the original: in Rust neither is safe code.
     let move_descriptor = format!("exec \"$0\" \"$@\" <&{fd} {fd}<&-");
-    let mut keeper = Command::new("/bin/sh");
-    keeper.args(["-c", &move_descriptor]).arg(std::env::current_exe().map_err(failed)?);
-    keeper.arg(WORD).arg(script.to_string()).args(std::env::args_os().skip(1));
-    let mut keeper = keeper.stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let mut stand_in = Command::new("/bin/sh");
+    stand_in.args(["-c", &move_descriptor]).arg(std::env::current_exe().map_err(failed)?);
+    stand_in.arg(WORD).arg(script.to_string()).args(std::env::args_os().skip(1));
+    let mut stand_in = stand_in.stdout(Stdio::piped()).spawn().map_err(failed)?;
     let mut token = String::new();
-    if let Some(stdout) = keeper.stdout.take() {
+    if let Some(stdout) = stand_in.stdout.take() {
         BufReader::new(stdout).read_line(&mut token).map_err(failed)?;
     }
     if token.ends_with('\n') {
         return output::write(&token).map(|()| 0);
     }
-    let status = keeper.wait().map_err(failed)?;
+    let status = stand_in.wait().map_err(failed)?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.unwrap_or_else(|| status.signal().map_or(exit::OWN_FAILURE, exit::by_signal)))
 }
 
-/// The keeper's process; `script` is the process id of the script, in words.
+/// The stand-in's process; `script` is the process id of the script, in words.
 pub(crate) fn keep_for(script: Option<OsString>, server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let script = script.and_then(|word| word.to_str()?.parse().ok()).and_then(Pid::from_raw);
     warnings::show();
@@ -227,7 +227,7 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure
     started.map(drop).map_err(|error| Failure::because("cannot start a thread", error))
 }
 
-/// The script for which a keeper holds its locks.
+/// The script for which a stand-in holds its locks.
 struct Script {
     pid: Pid,
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -276,7 +276,7 @@ impl Script {
         let again = again.map_err(failed)?;
         rustix::stdio::dup2_stdout(&null).map_err(|error| failed(error.into()))?;
         start("descriptor", move || {
-            // Another keeper on this file that is about to end still has it locked.
+            // Another stand-in on this file that is about to end still has it locked.
             let _ = rustix::io::retry_on_intr(|| flock(std::io::stdin(), FlockOperation::LockExclusive));
             let _ = rustix::stdio::dup2_stdin(&null);
             let _ = rustix::io::retry_on_intr(|| flock(&again, FlockOperation::LockExclusive));

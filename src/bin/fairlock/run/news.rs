@@ -12,6 +12,7 @@ use super::journal::Journal;
 use super::progress;
 use super::systemd::Systemd;
 use super::view::View;
+use crate::duration::shown;
 use crate::exit::{Failure, say};
 use crate::process::terminal::Terminal;
 use crate::text::{milliseconds, printable, seconds};
@@ -93,7 +94,7 @@ impl News {
 
     /// A look at the queue showed something new.
     pub(crate) fn seen(&mut self, name: &str, view: &View) {
-        let View::Place { position, waiting, holder, .. } = view else { return };
+        let View::Place { position, waiting, holder, expected, .. } = view else { return };
         let topic = view.topic(true).map(|topic| (name.to_owned(), topic));
         if self.seen == topic {
             return;
@@ -105,7 +106,9 @@ impl News {
             }
             json!({ "label": holder.label, "token": holder.token, "held_for_ms": milliseconds(holder.held_for()) })
         });
-        self.write("position", name, json!({ "position": position, "waiting": waiting, "holder": holder }));
+        let expected = expected.map(|at| milliseconds(at.saturating_duration_since(tokio::time::Instant::now())));
+        let place = json!({ "position": position, "waiting": waiting, "holder": holder, "expected_ms": expected });
+        self.write("position", name, place);
     }
 
     /// Shows the wait as it is now.
@@ -133,7 +136,7 @@ impl News {
         let listed: Vec<String> = tokens.iter().map(|(_, token)| token.to_string()).collect();
         let (names, listed) = (&self.names, listed.join(", "));
         if self.verbose || self.has_spoken {
-            say(format_args!("got {names} after {} (token {listed})", seconds(waited)));
+            say(format_args!("got {names} after {} (token {listed})", shown(waited)));
         }
         if let Some(systemd) = &self.systemd {
             systemd.granted(&format!("holds {names} (token {listed})"));
@@ -201,7 +204,7 @@ impl News {
             self.write("released", name, json!({ "token": token, "held_ms": milliseconds(held), "exit_code": code }));
         }
         if self.verbose {
-            let (names, waited, held) = (&self.names, seconds(waited), seconds(held));
+            let (names, waited, held) = (&self.names, shown(waited), shown(held));
             say(format_args!("released {names}: waited {waited}{}, held {held}", self.behind_whom()));
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct Request<'a> {
     /// Instead of 122 and 124.
     pub(crate) conflict_code: Option<u8>,
     pub(crate) quiet: bool,
+    /// What to do if the server does not answer.
+    pub(crate) tip: Option<&'static str>,
     pub(crate) ancestors: &'a Ancestors,
 }
 

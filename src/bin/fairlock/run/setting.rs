@@ -27,6 +27,7 @@ pub(crate) struct Setting<'a> {
     names: Vec<&'a str>,
     label: String,
     pub(crate) server: Server,
+    tip: Option<&'static str>,
     client: ClientBuilder,
     options: LockOptions,
     pub(crate) ancestors: Ancestors,
@@ -80,6 +81,7 @@ impl<'a> Setting<'a> {
             label: wait.label.clone().unwrap_or_else(label),
             client: place.client(),
             server: place,
+            tip: server.tip(),
             options,
             ancestors: Ancestors::of_this_process(),
             timing,
@@ -104,6 +106,7 @@ impl<'a> Setting<'a> {
             no_wait,
             conflict_code: self.wait.conflict_exit_code,
             quiet: self.wait.quiet,
+            tip: self.tip,
             ancestors: &self.ancestors,
         };
         loop {

@@ -117,7 +117,7 @@ async fn wait(
         enqueue = enqueue.timeout(all.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
     }
     let failed = |error: AcquireError| request.not_granted(lock.name(), &error);
-    let mut waiting = queue(enqueue, lock, news).await.map_err(failed)?;
+    let mut waiting = queue(enqueue, lock, request.tip, news).await.map_err(failed)?;
     if let Some(granted) = (&mut waiting).now_or_never() {
         return granted.map_err(failed);
     }
@@ -130,11 +130,16 @@ async fn wait(
 async fn connect(request: &Request<'_>) -> Result<Client, Failure> {
     let client = request.client.clone();
     let client = if request.no_wait { client.connect().await } else { client.connect_lazy() };
-    client.map_err(|error| Failure::own(error.to_string()))
+    client.map_err(|error| Failure { tip: request.tip.map(str::to_owned), ..Failure::own(error.to_string()) })
 }
 
 /// Waits for a place in the queue. Reports what prevents it: once, and again when the cause changes.
-async fn queue(enqueue: Enqueue, lock: &Lock, news: &mut News) -> Result<Waiting, AcquireError> {
+async fn queue(
+    enqueue: Enqueue,
+    lock: &Lock,
+    tip: Option<&'static str>,
+    news: &mut News,
+) -> Result<Waiting, AcquireError> {
     let mut enqueue = pin!(enqueue.into_future());
     let mut said = None;
     let patience = Instant::now() + Duration::from_secs(2);
@@ -149,6 +154,9 @@ async fn queue(enqueue: Enqueue, lock: &Lock, news: &mut News) -> Result<Waiting
         let trouble = trouble(lock).await.or_else(silent).filter(|trouble| said.as_ref() != Some(trouble));
         if let Some(trouble) = trouble {
             news.mention(format_args!("{trouble}; trying again"));
+            if let (Some(tip), None) = (tip, &said) {
+                news.mention(format_args!("tip: {tip}"));
+            }
             said = Some(trouble);
         }
         pause = Duration::from_millis(500);

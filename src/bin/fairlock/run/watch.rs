@@ -3,12 +3,12 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{Fault, Guard, Lock, Waiting};
+use fairlock::{Fault, Guard, Holder, Lock, Waiting};
 use tokio::time::{Instant, sleep_until};
 
 use super::news::News;
 use super::request::{Request, describe, trouble};
-use super::view::{Before, View};
+use super::view::{Before, View, expected_wait};
 use crate::exit::Failure;
 use crate::process::terminal::Terminal;
 use crate::text::printable;
@@ -83,6 +83,7 @@ async fn look_at(when: Instant, position: impl Future<Output = Result<u64, Fault
         Ok(position) if position == known => Seen::Unchanged,
         Ok(position) => match lock.inspect().await {
             Ok(state) => Seen::New(View::Place {
+                expected: expected(lock, position, state.holder.as_ref()).await.map(|wait| Instant::now() + wait),
                 position,
                 waiting: state.waiting,
                 holder: state.holder.map(|holder| Before {
@@ -96,6 +97,14 @@ async fn look_at(when: Instant, position: impl Future<Output = Result<u64, Fault
         },
         Err(_) => no_answer(lock).await,
     }
+}
+
+/// The wait that the lock's history lets expect, where one is recorded.
+async fn expected(lock: &Lock, position: u64, holder: Option<&Holder>) -> Option<Duration> {
+    const RECENT: u32 = 20;
+    let history = lock.history(RECENT).await.ok()?;
+    let mut held: Vec<Duration> = history.grants.iter().map(|grant| grant.held).collect();
+    expected_wait(position, holder?.held_for, &mut held)
 }
 
 async fn no_answer(lock: &Lock) -> Seen {

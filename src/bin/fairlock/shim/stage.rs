@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 use rustix::process::Pid;
 
 use crate::exit::{NOT_EXECUTABLE, NOT_FOUND, OWN_FAILURE, say};
+use crate::hidden;
 use crate::process::signals::Mask;
 use crate::process::terminal;
 use crate::text::printable;
@@ -37,7 +38,7 @@ pub(crate) fn become_command(arguments: impl Iterator<Item = OsString>) -> ExitC
         say(format_args!("cannot restore the signal mask: {error}"));
         return ExitCode::from(OWN_FAILURE);
     }
-    let error = Command::new(&program).arg0(&name).args(arguments).exec();
+    let error = Command::new(&program).arg0(&name).args(arguments).env_remove(hidden::VARIABLE).exec();
     say(format_args!("{}: {error}", printable(&name.to_string_lossy())));
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
 }

@@ -1,6 +1,6 @@
 //! The screens of `fairlock watch`. They use no colours: what is chosen is reversed, what is old is dim.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fairlock::operator::Seen;
 use ratatui::Frame;
@@ -11,9 +11,10 @@ use ratatui::widgets::{Block, Clear, Padding, Paragraph, Row, Table, TableState,
 use unicode_width::UnicodeWidthStr as _;
 
 use super::app::{App, Mode};
-use super::cells::{ago, fit, sparkline, words};
+use super::sparkline::sparkline;
+use crate::duration::short;
 use crate::output::wrap;
-use crate::text::printable;
+use crate::text::{cut, printable};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
@@ -40,7 +41,7 @@ fn title(app: &App, server: &str) -> String {
     let locks = match (&app.trouble, &app.locks) {
         (Some(trouble), None) => return printable(trouble),
         (Some(trouble), Some(_)) => {
-            return format!("seen {} ago · {}", ago(app.seen_at, Instant::now()), printable(trouble));
+            return format!("seen {} ago · {}", short(app.seen_at.elapsed()), printable(trouble));
         }
         (None, None) => return format!("looking at {server}"),
         (None, Some(locks)) => locks,
@@ -96,7 +97,7 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) {
     let row = |name: &String| {
         let Some(seen) = app.lock(name) else { return Row::default() };
         let held = seen.state.holder.as_ref();
-        let span = |span: Option<Duration>| span.map_or_else(String::new, words);
+        let span = |span: Option<Duration>| span.map_or_else(String::new, short);
         let queue = if seen.state.waiting == 0 { String::new() } else { seen.state.waiting.to_string() };
         let mut cells = vec![fit(&printable(name), lock), fit(&holder_of(seen), holder)];
         cells.push(format!("{:>7}", span(held.map(|holder| holder.held_for))));
@@ -129,7 +130,7 @@ fn holder_of(seen: &Seen) -> String {
     match (&seen.state.holder, seen.state.recovering_for) {
         (Some(holder), _) if holder.broken => format!("broken: {}", printable(&holder.label)),
         (Some(holder), _) => printable(&holder.label),
-        (None, Some(left)) => format!("recovering, {} left", words(left)),
+        (None, Some(left)) => format!("recovering, {} left", short(left)),
         (None, None) if seen.state.waiting > 0 => "none; the first waiter is next".to_owned(),
         (None, None) => "free".to_owned(),
     }
@@ -146,9 +147,9 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
         if !holder.owner.is_empty() {
             lines.push(("owner", printable(&holder.owner)));
         }
-        lines.push(("held", words(holder.held_for)));
+        lines.push(("held", short(holder.held_for)));
         let end = if holder.broken { "it is broken and not renewed" } else { "unless renewed" };
-        lines.push(("lease", format!("{} left, {end}", words(holder.remaining))));
+        lines.push(("lease", format!("{} left, {end}", short(holder.remaining))));
         lines.push(("token", holder.token.to_string()));
     }
     let bars = sparkline(app.rates.steps(name), usize::from(area.width.saturating_sub(24)).min(60));
@@ -165,7 +166,7 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
     let rows: Vec<Line<'_>> = waiters
         .map(|(index, waiter)| {
             let silent = if waiter.alive { "" } else { " silent" };
-            let end = format!("{:>8}{silent}", words(waiter.waited));
+            let end = format!("{:>8}{silent}", short(waiter.waited));
             let room = below.width.saturating_sub(8 + end.width() as u16);
             let label = fit(&printable(if waiter.label.is_empty() { &waiter.id } else { &waiter.label }), room);
             let gap = " ".repeat(usize::from(room).saturating_sub(label.width()));
@@ -196,4 +197,8 @@ fn confirm(frame: &mut Frame<'_>, name: &str, holder: &str, token: u64, force: b
     let middle = Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
     frame.render_widget(Clear, middle);
     frame.render_widget(Paragraph::new(text).block(Block::bordered().padding(Padding::horizontal(1))), middle);
+}
+
+fn fit(text: &str, columns: u16) -> String {
+    cut(text, columns.into())
 }

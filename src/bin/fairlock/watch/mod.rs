@@ -6,9 +6,9 @@
 
 mod app;
 mod args;
-mod cells;
 mod draw;
 mod rates;
+mod sparkline;
 mod worker;
 
 use std::io::IsTerminal as _;

@@ -245,7 +245,7 @@ fn a_try_that_stopped_at_its_batch_limit_goes_on() {
     let (mut machine, spec) = start(LockOptions::new());
     acquire_in(&mut machine, 0.0, &spec, 1, Mode::Try, None);
     let (request, call) = one_sent(&mut machine, 0.0);
-    assert!(matches!(call, Request::Acquire(AcquireRequest { wait: false, .. })), "{call:?}");
+    assert!(matches!(call, Request::Acquire(AcquireRequest { room: 0, .. })), "{call:?}");
     answer(&mut machine, 0.1, request, Answer { again: true, ..lease(Word::Busy, Duration::ZERO) });
     let (request, call) = one_sent(&mut machine, 0.1);
     assert!(matches!(call, Request::Acquire(AcquireRequest { .. })), "{call:?}");

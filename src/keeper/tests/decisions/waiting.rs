@@ -7,7 +7,7 @@ use crate::error::Fault;
 use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
 use crate::protocol::{
-    AcquireRequest, Epoch, HeartbeatRequest, InspectRequest, LeaveRequest, Refusal, RenewRequest, Request,
+    AcquireRequest, Epoch, HeartbeatRequest, InspectRequest, LeaveRequest, Refusal, RenewRequest, Request, UNBOUNDED,
 };
 
 // ---- heartbeats ----
@@ -47,12 +47,12 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
     }
     // The last to call was the first to arrive.
     for (request, call) in sent(&mut machine, 0.0) {
-        let Request::Acquire(AcquireRequest { id, liveness, buffer, heartbeat, wait, as_claim, ticket, .. }) = call
+        let Request::Acquire(AcquireRequest { id, liveness, buffer, heartbeat, room, as_claim, ticket, .. }) = call
         else {
             panic!("{call:?}")
         };
         assert_eq!((liveness, buffer, heartbeat), (seconds(9.0), seconds(4.0), seconds(3.0)));
-        assert_eq!((wait, as_claim, ticket), (true, false, None));
+        assert_eq!((room, as_claim, ticket), (UNBOUNDED, false, None));
         let number: u64 = id.as_str().strip_prefix("client.").unwrap().parse().unwrap();
         let placed = Answer { ticket: 100 - number, ..queued(30 - number, seconds(30.0)) };
         answer(&mut machine, 0.1, request, placed);
@@ -362,4 +362,23 @@ fn a_waiter_that_never_heard_of_its_place_re_enters_there_after_a_lost_grant() {
         _ => None,
     });
     assert_eq!(names, Some((token(7), ticket(6))));
+}
+
+#[test]
+fn a_newcomer_to_a_full_queue_is_told_so_and_leaves() {
+    let (mut machine, spec) = start(LockOptions::new().max_waiting(3));
+    acquire(&mut machine, 0.0, &spec, 1);
+    let (request, call) = one_sent(&mut machine, 0.0);
+    assert!(matches!(call, Request::Acquire(AcquireRequest { room: 3, .. })), "{call:?}");
+    answer(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::Busy, seconds(20.0)) });
+    let effects = machine.effects(at(0.1));
+    assert!(matches!(not_granted(&effects), Some(NotGranted::QueueFull { waiting: 3 })), "{effects:?}");
+    // An earlier request of the same acquire may be executed late, and take a place for nobody.
+    let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Leave(_), .. });
+    assert!(effects.iter().any(leaves), "{effects:?}");
+
+    // A try joins no queue, whatever its bound.
+    acquire_in(&mut machine, 1.0, &spec, 2, Mode::Try, None);
+    let calls = sent(&mut machine, 1.0);
+    assert!(matches!(&calls[..], [(_, Request::Acquire(AcquireRequest { room: 0, .. }))]), "{calls:?}");
 }

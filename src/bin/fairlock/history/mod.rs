@@ -1,0 +1,82 @@
+//! `fairlock history`: who had a lock lately, who waited for it how long, and how each lease ended.
+
+mod args;
+mod page;
+mod text;
+mod timeline;
+
+use std::time::SystemTime;
+
+use fairlock::{History, LockOptions, LockState};
+use serde_json::{Value, json};
+
+pub(crate) use args::Args;
+use timeline::{Grant, Timeline};
+
+use crate::exit::{Failure, say};
+use crate::text::{iso, milliseconds, printable, printable_json};
+use crate::{connect, output};
+
+/// Nothing is recorded.
+const NOTHING: u8 = 1;
+
+pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
+    let own = |error: &dyn std::fmt::Display| Failure::own(error.to_string());
+    LockOptions::new().check(&args.name).map_err(|error| own(&error))?;
+    let client = connect::client(server)?.connect().blocking().map_err(|error| own(&error))?;
+    let lock = client.lock(&args.name).map_err(|error| own(&error))?;
+    let name = printable(&args.name);
+    if args.on || args.off {
+        lock.record_history(args.on).blocking().map_err(|error| own(&error))?;
+        say(if args.on {
+            format!("the grants of {name} are recorded from now on")
+        } else {
+            format!("the grants of {name} are recorded no more, and its history is dropped")
+        });
+        return Ok(0);
+    }
+    let past = lock.history(args.count).blocking().map_err(|error| own(&error))?;
+    let state = lock.inspect().blocking().map_err(|error| own(&error))?;
+    let grants = grants(&past, &state);
+    if args.json {
+        output::write(&(printable_json(&document(&args.name, &past, &grants).to_string()) + "\n"))?;
+        return Ok(if past.recorded { 0 } else { NOTHING });
+    }
+    if !past.recorded {
+        say(format_args!("no grants of {name} are recorded; to record them: fairlock history {name} --on"));
+        return Ok(NOTHING);
+    }
+    let Some(timeline) = Timeline::new(&args.name, grants) else {
+        say(format_args!("{name} was not granted since its grants are recorded"));
+        return Ok(0);
+    };
+    match &args.out {
+        None => output::write(&text::show(&timeline, output::width()))?,
+        Some(path) if path.as_os_str() == "-" => output::write(&page::page(&timeline))?,
+        Some(path) => std::fs::write(path, page::page(&timeline))
+            .map_err(|error| Failure::because(&format!("cannot write {}", path.display()), error))?,
+    }
+    Ok(0)
+}
+
+/// Those of the past, and the present one.
+fn grants(past: &History, state: &LockState) -> Vec<Grant> {
+    let present = state.holder.as_ref().filter(|_| past.recorded).map(Grant::present);
+    // It may have ended between the two questions.
+    let present = present.filter(|present| past.grants.iter().all(|grant| grant.token != present.token));
+    past.grants.iter().map(Grant::past).chain(present).collect()
+}
+
+/// The latest grant first.
+fn document(name: &str, past: &History, grants: &[Grant]) -> Value {
+    let mut grants: Vec<&Grant> = grants.iter().collect();
+    grants.sort_by_key(|grant| std::cmp::Reverse(grant.granted_at));
+    let grant = |grant: &&Grant| {
+        json!({
+            "token": grant.token, "label": grant.label, "owner": grant.owner, "granted_at": iso(grant.granted_at),
+            "waited_ms": milliseconds(grant.waited), "held_ms": milliseconds(grant.held), "end": grant.end.word(),
+        })
+    };
+    let grants: Vec<Value> = grants.iter().map(grant).collect();
+    json!({"name": name, "at": iso(SystemTime::now()), "recorded": past.recorded, "grants": grants})
+}

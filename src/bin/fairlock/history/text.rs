@@ -1,0 +1,112 @@
+//! The timeline in a terminal.
+
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
+use super::timeline::{Grant, Timeline, span};
+use crate::duration::short;
+use crate::output::wrap;
+use crate::text::{columns, cut, printable};
+
+/// A terminal with fewer columns shows no bars.
+const NARROW: usize = 60;
+
+pub(crate) fn show(timeline: &Timeline, width: usize) -> String {
+    let mut text = String::new();
+    let name = cut(&printable(&timeline.name), width / 2);
+    let count = timeline.grants.len();
+    let summary = format!(
+        "{name}: {count} grant{} in {}, held {:.0} % of the time",
+        if count == 1 { "" } else { "s" },
+        short(timeline.span()),
+        timeline.busy() * 100.0
+    );
+    let _ = writeln!(text, "{}", wrap(&summary, width).join("\n"));
+    for (word, of) in [("waited", (|grant| grant.waited) as fn(&Grant) -> _), ("held", |grant| grant.held)] {
+        let _ = writeln!(text, "{word:6} median {}, longest {}", span(timeline.median(of)), span(timeline.longest(of)));
+    }
+    text.push('\n');
+    let bars = if width < NARROW { 0 } else { (width - 40) / 2 };
+    let fixed = 8 + 8 + 8 + 9 + if bars > 0 { bars + 1 } else { 0 };
+    let room = width.saturating_sub(fixed + 1).max(4);
+    let head = format!("{:8} {}{:>8}{:>8} {:8}", "GRANTED", pad("LABEL", room), "WAITED", "HELD", "ENDED");
+    let _ = writeln!(text, "{}", head.trim_end());
+    for grant in &timeline.grants {
+        let label = pad(&cut(&printable(&grant.label), room), room);
+        let waited = grant.waited().map(span).unwrap_or_default();
+        let line = format!(
+            "{} {label}{waited:>8}{:>8} {:8} {}",
+            clock(grant.granted_at),
+            span(grant.held),
+            grant.end.word(),
+            bar(timeline, grant, bars)
+        );
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    let _ = write!(text, "\nTimes are UTC, by the server's clock.");
+    if bars > 0 {
+        let _ = write!(text, " ░ waited  █ held");
+    }
+    text + "\n"
+}
+
+fn pad(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(columns(text))))
+}
+
+/// `12:01:07` of a moment.
+pub(crate) fn clock(moment: SystemTime) -> String {
+    let iso = humantime::format_rfc3339_seconds(moment).to_string();
+    iso.get(11..19).unwrap_or_default().to_owned()
+}
+
+fn bar(timeline: &Timeline, grant: &Grant, width: usize) -> String {
+    if width == 0 {
+        return String::new();
+    }
+    let column = |moment| ((timeline.at(moment) * width as f64) as usize).min(width - 1);
+    let (queued, granted, ended) = (column(grant.queued_at()), column(grant.granted_at), column(grant.ended_at()));
+    // However short it was held, it is seen.
+    format!("{}{}{}", " ".repeat(queued), "░".repeat(granted - queued), "█".repeat(ended - granted + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::super::timeline::{End, Grant, Timeline};
+    use super::show;
+
+    fn grant(label: &str, at: u64, waited: u64, held: u64, end: End) -> Grant {
+        let granted_at = SystemTime::UNIX_EPOCH + Duration::from_secs(43_200 + at);
+        let (waited, held) = (Duration::from_secs(waited), Duration::from_secs(held));
+        Grant { label: label.to_owned(), owner: String::new(), token: at, granted_at, waited, held, end }
+    }
+
+    #[test]
+    fn grants_are_bars_on_one_axis() {
+        let grants = vec![
+            grant("日本語 b", 60, 50, 540, End::Expired),
+            grant("a", 0, 0, 60, End::Released),
+            grant("c \u{1b}[2J", 600, 300, 0, End::Held),
+        ];
+        let timeline = Timeline::new("deploy", grants).unwrap();
+        assert_eq!(
+            show(&timeline, 80),
+            "\
+deploy: 3 grants in 10m 00s, held 100 % of the time
+waited median 50s, longest 5m 00s
+held   median 1m 00s, longest 9m 00s
+
+GRANTED  LABEL                      WAITED    HELD ENDED
+12:00:00 a                                  1m 00s released ███
+12:01:00 日本語 b                      50s  9m 00s expired  ░░██████████████████
+12:10:00 c \\u{1b}[2J                5m 00s     0ms held               ░░░░░░░░░█
+
+Times are UTC, by the server's clock. ░ waited  █ held
+"
+        );
+        let narrow = show(&timeline, 40);
+        assert!(narrow.lines().all(|line| crate::text::columns(line) <= 40) && !narrow.contains('█'), "{narrow}");
+    }
+}

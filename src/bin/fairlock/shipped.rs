@@ -1,0 +1,133 @@
+//! What a package ships besides the program: completions for shells, and man pages. Both are made from the arguments.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Command;
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+
+use crate::exit::Failure;
+use crate::output;
+
+const HELP: &str = "\
+Examples:
+  fairlock completions bash
+
+For all sessions, in their places of a distribution:
+  fairlock completions bash > /usr/share/bash-completion/completions/fairlock
+  fairlock completions zsh > /usr/share/zsh/vendor-completions/_fairlock
+  fairlock completions fish > /usr/share/fish/vendor_completions.d/fairlock.fish";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Completions {
+    /// The shell
+    shell: Known,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Known {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ManPages {
+    /// The folder that they are written to
+    folder: PathBuf,
+}
+
+/// Prints the completions of this command.
+pub(crate) fn completions(mut command: Command, args: &Completions) -> Result<u8, Failure> {
+    let shell = match args.shell {
+        Known::Bash => Shell::Bash,
+        Known::Zsh => Shell::Zsh,
+        Known::Fish => Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "fairlock", &mut script);
+    output::write(&String::from_utf8_lossy(&script)).map(|()| 0)
+}
+
+/// Writes a page for the command, and one for each of its subcommands.
+pub(crate) fn man_pages(command: Command, args: &ManPages) -> Result<u8, Failure> {
+    let mut command = told_in_full(command);
+    command.build();
+    let subcommands = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let pages = subcommands.map(|one| (format!("fairlock-{}", one.get_name()), one.clone()));
+    for (name, page) in pages.chain([("fairlock".to_owned(), command.clone())]) {
+        write(&args.folder, &name, page.display_name(&name)).map_err(|error| {
+            Failure::because(&format!("cannot write the page {name}.1 to {}", args.folder.display()), error)
+        })?;
+    }
+    Ok(0)
+}
+
+/// An option that the short help leaves out has its only help in a page, too.
+fn told_in_full(command: Command) -> Command {
+    let command = command.mut_args(|arg| match (arg.get_long_help(), arg.get_help().cloned()) {
+        (None, Some(help)) => arg.long_help(help),
+        _ => arg,
+    });
+    command.mut_subcommands(told_in_full)
+}
+
+fn write(folder: &Path, name: &str, command: Command) -> std::io::Result<()> {
+    let mut file = std::fs::File::create(folder.join(format!("{name}.1")))?;
+    let more = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
+    let has_subcommands = command.has_subcommands();
+    let man = Man::new(command).title(name.to_uppercase()).section("1").source(env!("CARGO_PKG_VERSION"));
+    man.render_title(&mut file)?;
+    man.render_name_section(&mut file)?;
+    man.render_synopsis_section(&mut file)?;
+    man.render_description_section(&mut file)?;
+    man.render_options_section(&mut file)?;
+    if has_subcommands {
+        man.render_subcommands_section(&mut file)?;
+    }
+    sections(&more.unwrap_or_default()).to_writer(&mut file)?;
+    file.flush()
+}
+
+/// The text below a help. A line that ends with a colon is the heading of what follows; one with columns stays as it is.
+fn sections(text: &str) -> Roff {
+    let mut page = Roff::new();
+    let mut headed = false;
+    for line in text.lines() {
+        let content = line.trim();
+        if let Some(heading) = line.strip_suffix(':').filter(|heading| !heading.starts_with(' ')) {
+            headed = true;
+            page.control("SH", [heading.to_uppercase().as_str()]);
+        } else if content.is_empty() {
+            page.control("PP", []);
+        } else {
+            if !headed {
+                headed = true;
+                page.control("SH", ["NOTES"]);
+            }
+            if content.contains("  ") || (line.starts_with("  ") && content.starts_with("fairlock ")) {
+                page.control("nf", []).text([roman(line)]).control("fi", []);
+            } else {
+                page.text([roman(content)]);
+            }
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sections;
+
+    #[test]
+    fn headings_columns_and_paragraphs_are_told_apart() {
+        let text = "Examples:\n  fairlock run x\n\nExit codes:\n  0    fine\n\nA long\n.text";
+        let page = sections(text).to_roff();
+        let expected = ".SH EXAMPLES\n.nf\n  fairlock run x\n.fi\n.PP\n.SH \"EXIT CODES\"\n.nf\n  0    fine\n.fi\n.PP\nA long\n\\&.text\n";
+        assert_eq!(page, expected);
+        assert!(sections("Only text.").to_roff().starts_with(".SH NOTES\n"));
+    }
+}

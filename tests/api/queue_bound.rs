@@ -1,0 +1,128 @@
+//! A bound on the length of a queue: exact, for newcomers only, and told by an error of its own.
+
+use std::time::Duration;
+
+use fairlock::{AcquireError, Client, Lock, LockOptions, TryAcquireError};
+use futures_util::future::join_all;
+use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left, quiet, soon};
+
+fn bounded(client: &Client, most: u32) -> Lock {
+    client.lock_with("lock", quiet().max_waiting(most)).unwrap()
+}
+
+async fn waiting(lock: &Lock) -> u64 {
+    lock.inspect().await.unwrap().waiting
+}
+
+#[tokio::test]
+async fn a_full_queue_admits_no_newcomer() {
+    let server = RedisServer::start();
+    let lock = bounded(&connect(&server).await, 2);
+    let guard = soon(lock.acquire()).await.unwrap();
+    let (first, second) = (soon(lock.enqueue()).await.unwrap(), soon(lock.enqueue()).await.unwrap());
+    let full = soon(lock.acquire()).await.unwrap_err();
+    assert!(matches!(full, AcquireError::QueueFull { waiting: 2, .. }), "{full:?}");
+    assert_eq!(full.to_string(), "the queue is full, 2 waiting: try again later, or allow more by `max_waiting`");
+    let full = soon(lock.enqueue().timeout(SOON)).await.unwrap_err();
+    assert!(matches!(full, AcquireError::QueueFull { .. }), "{full:?}");
+    // A try and an acquire without time join no queue, so they are as before.
+    assert!(matches!(soon(lock.try_acquire()).await, Err(TryAcquireError::Busy { holder: Some(_), waiting: 2, .. })));
+    assert!(matches!(soon(lock.acquire().timeout(Duration::ZERO)).await, Err(AcquireError::Timeout { .. })));
+    assert_eq!(waiting(&lock).await, 2);
+
+    // As soon as one has moved up there is room for another.
+    guard.release().await.unwrap();
+    let guard = soon(first).await.unwrap();
+    let third = soon(lock.enqueue()).await.unwrap();
+    drop(guard);
+    drop(soon(second).await.unwrap());
+    drop(soon(third).await.unwrap());
+    keys_left(&server);
+}
+
+/// However many come at once, and from wherever.
+#[tokio::test]
+async fn the_bound_is_exact() {
+    const MOST: u32 = 5;
+    let server = RedisServer::start();
+    let locks = join_all((0..4).map(|_| connect(&server))).await.iter().map(|it| bounded(it, MOST)).collect::<Vec<_>>();
+    let guard = soon(locks[0].acquire()).await.unwrap();
+    let came = soon(join_all((0..40).map(|n| locks[n % 4].enqueue()))).await;
+    let (places, refused): (Vec<_>, Vec<_>) = came.into_iter().partition(Result::is_ok);
+    assert_eq!((places.len(), refused.len()), (MOST as usize, 40 - MOST as usize));
+    let full = |error| matches!(error, Some(AcquireError::QueueFull { waiting, .. }) if waiting == u64::from(MOST));
+    assert!(refused.into_iter().all(|it| full(it.err())));
+    assert_eq!(waiting(&locks[0]).await, u64::from(MOST));
+    drop((guard, places));
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn a_bound_of_zero_never_waits_and_a_free_lock_is_granted() {
+    let server = RedisServer::start();
+    let lock = bounded(&connect(&server).await, 0);
+    let guard = soon(lock.acquire()).await.unwrap();
+    assert!(matches!(soon(lock.acquire()).await, Err(AcquireError::QueueFull { waiting: 0, .. })));
+    drop(guard);
+    keys_left(&server);
+}
+
+/// Each acquire goes by its own bound.
+#[tokio::test]
+async fn those_without_a_bound_wait_in_a_queue_of_any_length() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let (lock, patient) = (bounded(&client, 1), client.lock_with("lock", quiet()).unwrap());
+    let guard = soon(lock.acquire()).await.unwrap();
+    let places = soon(join_all((0..4).map(|_| patient.enqueue()))).await;
+    assert!(places.iter().all(Result::is_ok));
+    assert!(matches!(soon(lock.acquire()).await, Err(AcquireError::QueueFull { waiting: 4, .. })));
+    drop((guard, places));
+    keys_left(&server);
+}
+
+/// Waiters that return are no newcomers, although the queue is full without them.
+#[tokio::test]
+async fn a_place_is_kept_over_lost_connections_and_lost_data() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server);
+    let options = || LockOptions::new().lease(100 * SOON).liveness(Duration::from_secs(2));
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let lock = client.lock_with("lock", options().max_waiting(2)).unwrap();
+    let other = connect(&server).await.lock_with("lock", options()).unwrap();
+    let guard = soon(other.acquire()).await.unwrap();
+    let (first, second) = (soon(lock.enqueue()).await.unwrap(), soon(lock.enqueue()).await.unwrap());
+    let others = soon(join_all((0..2).map(|_| other.enqueue()))).await;
+
+    proxy.refuse();
+    proxy.cut();
+    server.flush();
+    eventually_async("the others are back", SOON, async || waiting(&other).await == 2).await;
+    proxy.heal();
+    eventually_async("all are back", SOON, async || waiting(&other).await == 4).await;
+    assert_eq!((first.position().await.unwrap(), second.position().await.unwrap()), (1, 2));
+    guard.release().await.unwrap();
+    soon(first).await.unwrap().release().await.unwrap();
+    soon(second).await.unwrap().release().await.unwrap();
+    drop(others);
+    keys_left(&server);
+}
+
+/// It fills the queue itself, and does not hear of it.
+#[tokio::test]
+async fn a_lost_reply_turns_nobody_away() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server);
+    let lock = bounded(&connect(&server).await, 1);
+    let unlucky = bounded(&Client::connect(&proxy.url()).await.unwrap(), 1);
+    // So that its scripts are loaded.
+    drop(soon(unlucky.acquire()).await.unwrap());
+    let guard = soon(lock.acquire()).await.unwrap();
+    let fault = proxy.fault_times(1, Target::reply("evalsha"), Act::Cut(0));
+    let place = soon(unlucky.enqueue()).await.unwrap();
+    fault.await_struck();
+    assert_eq!(waiting(&lock).await, 1);
+    guard.release().await.unwrap();
+    drop(soon(place).await.unwrap());
+    keys_left(&server);
+}

@@ -1,0 +1,87 @@
+//! Completions, man pages and the version: what a package ships besides the program.
+// A test reports its failure by a panic.
+use std::process::{Command, Stdio};
+
+use crate::shared::fairlock;
+
+fn printed(words: &[&str]) -> String {
+    let output = fairlock().args(words).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a shell prints for this script. None, after a message, if the shell is not installed.
+fn told_by(shell: &[&str], script: &str) -> Option<String> {
+    let command = Command::new(shell[0]).args(&shell[1..]).arg(script).stdin(Stdio::null()).output();
+    let Ok(output) = command else {
+        testkit::say(format_args!("SKIPPED: no completions for {}, which is not installed", shell[0]));
+        return None;
+    };
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn shells_complete_subcommands_and_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |shell: &str| {
+        let path = folder.path().join(format!("_{shell}"));
+        std::fs::write(&path, printed(&["completions", shell])).unwrap();
+        path.display().to_string()
+    };
+    let bash = format!(
+        "source {}; complete -p fairlock >/dev/null || exit 1
+        COMP_WORDS=(fairlock st); COMP_CWORD=1; _fairlock fairlock st fairlock; echo ${{COMPREPLY[@]}}
+        COMP_WORDS=(fairlock run --no); COMP_CWORD=2; _fairlock fairlock --no run; echo ${{COMPREPLY[@]}}",
+        file("bash")
+    );
+    assert_eq!(told_by(&["bash", "--norc", "-c"], &bash).unwrap(), "status\n--no-wait\n");
+    let fish = format!("source {}; complete -C 'fairlock sta'; complete -C 'fairlock run --no-w'", file("fish"));
+    if let Some(told) = told_by(&["fish", "--no-config", "-c"], &fish) {
+        assert!(told.contains("status\tShow who holds a lock") && told.contains("--no-wait\t"), "{told}");
+    }
+    // Its completion needs a terminal: here only whether it can be read.
+    let zsh = format!(
+        "autoload -U compinit; compinit -D -d {}/dump; source {}; echo ${{_comps[fairlock]}}",
+        folder.path().display(),
+        file("zsh")
+    );
+    if let Some(told) = told_by(&["zsh", "-f", "-c"], &zsh) {
+        assert_eq!(told, "_fairlock\n");
+    }
+}
+
+#[test]
+fn each_subcommand_has_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    printed(&["man-pages", folder.path().to_str().unwrap()]);
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(format!("{name}.1"))).unwrap();
+    let main = page("fairlock");
+    let listed = main.lines().filter_map(|line| line.strip_suffix("(1)")).map(|name| name.replace("\\-", "-"));
+    let listed: Vec<String> = listed.filter(|name| name.starts_with("fairlock-")).collect();
+    assert!(listed.iter().any(|name| name == "fairlock-run"), "{main}");
+    for name in &listed {
+        let page = page(name);
+        assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{page}");
+        assert!(page.contains("Trust only this certificate authority"), "what the short help leaves out: {page}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), listed.len() + 1);
+    let run = page("fairlock-run");
+    assert!(run.contains(".SH EXAMPLES\n.nf\n") && run.contains(".SH \"EXIT CODES\""), "{run}");
+    for name in listed.iter().map(String::as_str).chain(["fairlock"]) {
+        let path = folder.path().join(format!("{name}.1"));
+        let Ok(checked) = Command::new("man").args(["--warnings", "-E", "UTF-8", "-l"]).arg(path).output() else {
+            return testkit::say("SKIPPED: no man to read the pages");
+        };
+        assert!(checked.status.success() && checked.stderr.is_empty(), "{name}: {checked:?}");
+    }
+}
+
+#[test]
+fn the_long_version_tells_features_and_the_short_one_is_one_line() {
+    let long = printed(&["--version"]);
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(long.starts_with(&format!("fairlock {version}\nfeatures: cli, tls")), "{long}");
+    assert!(long.contains("Redis 6.0 or newer") && long.contains(std::env::consts::ARCH), "{long}");
+    assert_eq!(printed(&["-V"]), format!("fairlock {version}\n"));
+}

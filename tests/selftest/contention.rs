@@ -1,0 +1,131 @@
+//! The analyser of `make bench-peers`: histories that it must reject, and what it must find in others.
+
+use testkit::contention::{Contention, Turn, judge, turns};
+
+/// Milliseconds: called, got, released.
+fn turn(called: u64, got: u64, released: u64) -> Turn {
+    Turn { called: called * 1_000_000, got: got * 1_000_000, released: released * 1_000_000 }
+}
+
+/// Three processes that take turns in the order of their calls, each hold 10 ms, each hand-off 2 ms.
+fn fair() -> Vec<Vec<Turn>> {
+    (0..3_u64)
+        .map(|process| {
+            (0..20_u64)
+                .map(|round| {
+                    let got = 100 + (round * 3 + process) * 12;
+                    let called = if round == 0 { process * 3 } else { got - 25 };
+                    turn(called, got, got + 10)
+                })
+                .collect()
+        })
+        .collect()
+}
+
+fn judged(processes: &[Vec<Turn>]) -> Contention {
+    judge(processes).unwrap()
+}
+
+#[test]
+fn lines_that_are_no_turns_are_rejected() {
+    assert_eq!(turns("called 1\ngot 2\nreleased 3\n"), Ok(vec![Turn { called: 1, got: 2, released: 3 }]));
+    for (text, why) in [
+        ("", "no whole number"),
+        ("called 1\ngot 2\n", "no whole number"),
+        ("called 1\nreleased 2\ngot 3\n", "not `got NS`"),
+        ("called 1\ngot 2\nreleased 3\ngot 4\n", "not `called NS`"),
+        ("called 1\ngot 2\nreleased\n", "not `released NS`"),
+        ("called 1\ngot 2\nreleased soon\n", "no time"),
+        ("called 1\ngot -2\nreleased 3\n", "no time"),
+        ("called 3\ngot 2\nreleased 4\n", "goes back"),
+        ("called 1\ngot 2\nreleased 3\ncalled 2\ngot 4\nreleased 5\n", "goes back"),
+        ("panic: connection refused\n", "not `called NS`"),
+    ] {
+        let error = turns(text).unwrap_err();
+        assert!(error.contains(why), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn processes_that_do_not_contend_are_rejected() {
+    let fair = fair();
+    judge(&fair[..1]).unwrap_err();
+    judge(&[]).unwrap_err();
+    judge(&[fair[0].clone(), Vec::new()]).unwrap_err();
+    // One of them gave up.
+    judge(&[fair[0].clone(), fair[1][..19].to_vec()]).unwrap_err();
+    // One after the other.
+    let later = |turns: &[Turn]| {
+        turns
+            .iter()
+            .map(|turn| Turn {
+                called: turn.called + 1e10 as u64,
+                got: turn.got + 1e10 as u64,
+                released: turn.released + 1e10 as u64,
+            })
+            .collect()
+    };
+    judge(&[fair[0].clone(), later(&fair[1])]).unwrap_err();
+}
+
+#[test]
+fn a_fair_contention_is_found_fair() {
+    let found = judged(&fair());
+    assert_eq!((found.overlaps, found.out_of_order), (0, 0.0), "{found:?}");
+    assert_eq!(found.hand_off_ms, Some((2.0, 2.0)));
+    assert!((found.grants_per_second - 1000.0 / 12.0).abs() < 0.1, "{found:?}");
+    assert_eq!(found.longest_wait_ms, 118.0);
+    assert!(found.first_to_last > 0.95 && found.first_to_last < 1.0, "{found:?}");
+}
+
+#[test]
+fn two_holders_at_once_are_counted() {
+    let mut broken = fair();
+    // It gives the lock back later than the next one gets it.
+    broken[1][5].released += 3_000_000;
+    assert_eq!(judged(&broken).overlaps, 1);
+    // Two others begin and end within its hold.
+    broken[1][5].released += 20_000_000;
+    assert_eq!(judged(&broken).overlaps, 2);
+}
+
+#[test]
+fn a_caller_who_overtakes_is_counted() {
+    let mut unfair = fair();
+    let turns_in_all = judged(&unfair).grants as f64;
+    // Called after the others, and served before them.
+    let late = unfair[0][6];
+    unfair[0][6].called = late.got - 2_000_000;
+    assert_eq!(judged(&unfair).out_of_order, 1.0 / turns_in_all);
+    // At the same time as the one behind it, as far as anybody can tell.
+    unfair[0][6].called = unfair[1][6].called + 500_000;
+    assert_eq!(judged(&unfair).out_of_order, 0.0);
+}
+
+#[test]
+fn a_slow_hand_off_shows_and_a_lock_that_lies_free_is_none() {
+    let mut slow = fair();
+    slow[2][10].got += 1_500_000;
+    slow[2][11].got += 1_500_000;
+    assert_eq!(judged(&slow).hand_off_ms, Some((2.0, 3.5)));
+    // Nobody had called when it became free, but in the first round.
+    let mut free = fair();
+    for turns in &mut free {
+        turns.iter_mut().skip(1).for_each(|turn| turn.called = turn.got - 1_000_000);
+    }
+    let found = judged(&free);
+    assert_eq!((found.hand_off_ms, found.longest_wait_ms), (None, 118.0));
+}
+
+#[test]
+fn a_process_that_is_left_behind_shows() {
+    let mut starved = fair();
+    starved[2].iter_mut().skip(1).for_each(|turn| {
+        turn.got += 700_000_000;
+        turn.released += 700_000_000;
+        turn.called += 700_000_000;
+    });
+    starved[2][1].called -= 700_000_000;
+    let found = judged(&starved);
+    assert!(found.first_to_last < 0.55 && found.longest_wait_ms > 700.0, "{found:?}");
+}
