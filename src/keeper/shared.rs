@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_not_renewed() {
+    fn a_lost_lease_is_not_renewed() {
         let later = |seconds| Time::now() + Duration::from_secs(seconds);
         let shared = lease_until(later(60));
         shared.prolong(later(120), None);

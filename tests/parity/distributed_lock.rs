@@ -263,7 +263,7 @@ async fn a_function_holds_the_lock_of_its_own_name() {
 
     // A closure has no name of its own, but can be given one.
     let error = client.locked(async |(): ()| ()).unwrap_err();
-    assert!(matches!(error, InvalidOption::Brace { .. }), "{error}");
+    assert!(matches!(error, InvalidOption::Closure { .. }), "{error}");
     let named = client.lock("named").unwrap().locked(async |(a, b): (u32, u32)| a + b);
     assert_eq!(named.call((2, 3)).await.unwrap(), 5);
     keys_left(&server);
