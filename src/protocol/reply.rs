@@ -123,6 +123,8 @@ pub(crate) enum ReleaseVerdict {
 /// Who holds the lock, and one page of its queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Inspected {
+    /// How often the lock was granted since the server knows it.
+    pub(crate) grants: u64,
     pub(crate) holder: Option<Box<Holder>>,
     pub(crate) queue: Vec<QueuedWaiter>,
 }
@@ -186,7 +188,8 @@ impl Verb {
             }),
             Verb::Leave => (word == b"left").then_some(Verdict::Leave)?,
             Verb::Inspect if word == b"state" => {
-                Verdict::Inspect(Inspected { holder: fields.holder()?, queue: fields.page.take()? })
+                let grants = fields.grants.unwrap_or(0);
+                Verdict::Inspect(Inspected { grants, holder: fields.holder()?, queue: fields.page.take()? })
             }
             Verb::Inspect => return None,
             Verb::History if word == b"history" => {
@@ -271,6 +274,7 @@ struct Fields {
     held_owner: Option<String>,
     held_for: Option<Duration>,
     held_broken: bool,
+    grants: Option<u64>,
     page: Option<Vec<QueuedWaiter>>,
     recorded: Option<bool>,
     past: Option<Vec<PastGrant>>,
@@ -304,6 +308,7 @@ impl Fields {
                 b"held_label" => read.held_label = Some(text(value)?),
                 b"held_owner" => read.held_owner = Some(text(value)?),
                 b"held_us" => read.held_for = Some(span(value)?),
+                b"grants" => read.grants = Some(number(value)?),
                 b"held_broken" => read.held_broken = number(value)? == 1,
                 b"page" => read.page = Some(page(value)?),
                 b"recorded" => read.recorded = Some(number(value)? == 1),
@@ -489,6 +494,7 @@ mod tests {
             ("held_owner", "twenty-six"),
             ("held_us", "27"),
             ("held_broken", "1"),
+            ("grants", "41"),
             ("recorded", "1"),
         ];
         let page = ("page", Plain::List(vec![row("c.30", "1"), row("c.33", "0")]));
@@ -552,7 +558,7 @@ mod tests {
         assert_eq!(verdict(Verb::Renew, "renewed"), Verdict::Renew(RenewVerdict::Renewed { left: us(19) }));
         assert_eq!(verdict(Verb::Break, "told"), Verdict::Break(BreakVerdict::Told { left: us(19) }));
         let queue = vec![queued("c.30", true), queued("c.33", false)];
-        let state = Inspected { holder: Some(Box::new(held)), queue };
+        let state = Inspected { grants: 41, holder: Some(Box::new(held)), queue };
         assert_eq!(verdict(Verb::Inspect, "state"), Verdict::Inspect(state));
         let grants = vec![PastGrant {
             id: "c.35".into(),
