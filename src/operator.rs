@@ -78,6 +78,8 @@ pub struct Seen {
     pub state: LockState,
     /// The last token that was granted.
     pub token: u64,
+    /// How often it was granted since the server knows it.
+    pub grants: u64,
     /// It changes when the server lost data.
     pub epoch: u64,
 }
@@ -151,14 +153,15 @@ impl Line {
 impl Seen {
     fn read(answer: &Answer) -> Result<Self, LookError> {
         let Answer::Text(packed) = answer else { return Err(LookError::of(answer)) };
-        let Some(Reply { common, verdict: Verdict::Inspect(Inspected { holder, queue }) }) =
+        let Some(Reply { common, verdict: Verdict::Inspect(Inspected { grants, holder, queue }) }) =
             Reply::unpack(Verb::Inspect, packed)
         else {
             return Err(LookError::of(answer));
         };
         let (waiting, recovering_for) = (common.waiting, common.recovering_for());
         let state = LockState { holder: holder.map(|holder| *holder), waiting, queue, recovering_for };
-        Ok(Self { state, token: Token::on_wire(common.token), epoch: Epoch::on_wire(common.epoch) })
+        let (token, epoch) = (Token::on_wire(common.token), Epoch::on_wire(common.epoch));
+        Ok(Self { state, token, grants, epoch })
     }
 }
 

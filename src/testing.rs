@@ -84,7 +84,7 @@ pub fn read_reply(script: &str, packed: &[u8]) -> Option<ReadReply> {
     };
     let (holder, page) = match verdict {
         Verdict::Acquire(AcquireVerdict::Busy(holder)) => (holder, vec![]),
-        Verdict::Inspect(Inspected { holder, queue }) => (holder, queue),
+        Verdict::Inspect(Inspected { holder, queue, .. }) => (holder, queue),
         _ => (None, vec![]),
     };
     Some(ReadReply {

@@ -2,7 +2,7 @@
 -- KEYS: lock waiters
 -- ARGV: after count
 --   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
--- REPLY: state [held_id held_token held_label held_owner held_us held_broken] page {id, ticket, label, owner, waited_us, alive}...
+-- REPLY: state grants [held_id held_token held_label held_owner held_us held_broken] page {id, ticket, label, owner, waited_us, alive}...
 local after, count = ARGV[1], ARGV[2]
 -- keys: the keys of one lock, in the order in which every script declares them, and the form of its fields.
 -- SETS: call max min lock waiters CLIENT_OF BAD_ID SESSION LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS
@@ -93,6 +93,7 @@ if waiting > 0 and not lost then
   end
 end
 told[#told + 1], told[#told + 2] = 'page', page
+told[#told + 1], told[#told + 2] = 'grants', grants
 local again = false
 -- answer: a reply is a word, then names and values. Every waiter learns from it when to ask next. The reply is one string
 -- with a MessagePack array: for Redis an array of its own costs as much as the rest of a script.

@@ -126,6 +126,8 @@ pub(crate) enum ReleaseVerdict {
 /// Who holds the lock, and one page of its queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Inspected {
+    /// How often the lock was granted since the server knows it.
+    pub(crate) grants: u64,
     pub(crate) holder: Option<Box<Holder>>,
     pub(crate) queue: Vec<QueuedWaiter>,
 }
@@ -189,7 +191,8 @@ impl Verb {
             }),
             Verb::Leave => (word == b"left").then_some(Verdict::Leave)?,
             Verb::Inspect if word == b"state" => {
-                Verdict::Inspect(Inspected { holder: fields.holder()?, queue: fields.page.take()? })
+                let grants = fields.grants?;
+                Verdict::Inspect(Inspected { grants, holder: fields.holder()?, queue: fields.page.take()? })
             }
             Verb::Inspect => return None,
             Verb::History if word == b"history" => {
@@ -284,6 +287,7 @@ struct Fields {
     held_owner: Option<String>,
     held_for: Option<Duration>,
     held_broken: bool,
+    grants: Option<u64>,
     page: Option<Vec<QueuedWaiter>>,
     recorded: Option<bool>,
     past: Option<Vec<PastGrant>>,
@@ -317,6 +321,7 @@ impl Fields {
                 b"held_label" => read.held_label = Some(text(value)?),
                 b"held_owner" => read.held_owner = Some(text(value)?),
                 b"held_us" => read.held_for = Some(span(value)?),
+                b"grants" => read.grants = Some(number(value)?),
                 b"held_broken" => read.held_broken = number(value)? == 1,
                 b"page" => read.page = Some(page(value)?),
                 b"recorded" => read.recorded = Some(number(value)? == 1),

@@ -120,6 +120,7 @@ fn holders_queues_and_recoveries_are_scraped() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
     let granted = scrape.of("last_grant_timestamp_seconds", "deploy");
     assert!((granted - (now - hold)).abs() < PATIENCE.as_secs_f64(), "{granted} {now}");
+    assert_eq!(scrape.of("grants_total", "deploy"), 1.0, "{scrape:#?}");
     assert_eq!(["breaking", "recovering", "recoveries_total"].map(|metric| scrape.of(metric, "deploy")), [0.0; 3]);
     assert!(!scrape.0.iter().any(|(name, _)| name.contains("holder_info")), "only with --holders");
 

@@ -814,6 +814,7 @@ impl Turn {
     fn inspect(&mut self, after: u64, count: usize) -> Option<Answer> {
         let mut answer = self.answer("state", "", &[]);
         answer.fields.insert("waiting".into(), self.lock.state.waiting.to_string());
+        answer.fields.insert("grants".into(), self.lock.state.grants.to_string());
         self.tell_held(&mut answer);
         if let Some((_, _, held)) = self.lock.held() {
             let broken = u8::from(held.broken);

@@ -66,7 +66,7 @@ impl Machine {
     }
 
     pub(super) fn on_inspected(&mut self, question: QuestionId, common: &Common, seen: Inspected) {
-        let Inspected { holder, queue } = seen;
+        let Inspected { holder, queue, .. } = seen;
         let (waiting, recovering_for) = (common.waiting, common.recovering_for());
         let page = Page { holder: holder.map(|holder| *holder), waiting, recovering_for, queue };
         if self.end_question(question).is_some() {

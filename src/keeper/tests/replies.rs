@@ -97,7 +97,8 @@ impl Answer {
             (Verb::Release, Word::Unknown) => Verdict::Release(ReleaseVerdict::Unknown),
             (Verb::Leave, Word::Left) => Verdict::Leave,
             (Verb::Inspect, Word::State) => {
-                Verdict::Inspect(Inspected { holder: self.held.clone(), queue: self.page.clone() })
+                let (holder, queue) = (self.held.clone(), self.page.clone());
+                Verdict::Inspect(Inspected { grants: 0, holder, queue })
             }
             (Verb::Break, Word::Told) => Verdict::Break(BreakVerdict::Told { left }),
             (Verb::Break, Word::Ended) => Verdict::Break(BreakVerdict::Ended),

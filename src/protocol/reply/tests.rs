@@ -46,6 +46,7 @@ fn every_field() -> Vec<(&'static str, Plain)> {
         ("held_owner", "twenty-six"),
         ("held_us", "27"),
         ("held_broken", "1"),
+        ("grants", "41"),
         ("recorded", "1"),
     ];
     let page = ("page", Plain::List(vec![row("c.30", "1"), row("c.33", "0")]));
@@ -107,7 +108,7 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     assert_eq!(verdict(Verb::Renew, "renewed"), Verdict::Renew(RenewVerdict::Renewed { left: us(19) }));
     assert_eq!(verdict(Verb::Break, "told"), Verdict::Break(BreakVerdict::Told { left: us(19) }));
     let queue = vec![queued("c.30", true), queued("c.33", false)];
-    let state = Inspected { holder: Some(Box::new(held)), queue };
+    let state = Inspected { grants: 41, holder: Some(Box::new(held)), queue };
     assert_eq!(verdict(Verb::Inspect, "state"), Verdict::Inspect(state));
     let grants = vec![PastGrant {
         id: "c.35".into(),
@@ -140,7 +141,7 @@ fn a_reply_is_read_as_a_whole_or_refused() {
         (Verb::Release, "left", ""),
         (Verb::Release, "unknown", ""),
         (Verb::Leave, "left", ""),
-        (Verb::Inspect, "state", "held_token held_label held_owner held_us page"),
+        (Verb::Inspect, "state", "held_token held_label held_owner held_us grants page"),
         (Verb::Break, "told", "left_us"),
         (Verb::Break, "ended", ""),
         (Verb::Break, "unknown", ""),

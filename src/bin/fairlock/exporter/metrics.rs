@@ -23,7 +23,7 @@ pub(crate) struct Metrics {
 /// A metric of each lock: name, kind, meaning, and its value.
 type Metric = (&'static str, &'static str, &'static str, fn(&Seen) -> f64);
 
-const OF_EACH: [Metric; 8] = [
+const OF_EACH: [Metric; 9] = [
     ("held", "gauge", "Whether the lock has a holder.", |seen| yes(seen.state.holder.is_some())),
     ("hold_seconds", "gauge", "For how long the holder has held it; 0 without one.", |seen| {
         seconds(seen.state.holder.as_ref().map(|holder| holder.held_for))
@@ -41,6 +41,7 @@ const OF_EACH: [Metric; 8] = [
     ("recovering", "gauge", "Whether nothing is granted because the server lost data.", |seen| {
         yes(seen.state.recovering_for.is_some())
     }),
+    ("grants_total", "counter", "How often it was granted since the server knows it.", |seen| seen.grants as f64),
     // A token is the time of its grant in microseconds, unless the server's clock was set back since.
     ("last_grant_timestamp_seconds", "gauge", "When the lock was last granted; 0 if never.", |seen| {
         seen.token as f64 / 1e6

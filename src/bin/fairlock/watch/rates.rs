@@ -17,8 +17,8 @@ pub(crate) struct Rates {
 
 #[derive(Default)]
 struct Rate {
-    /// The last token that was seen.
-    token: Option<u64>,
+    /// The grants of the lock at the last look.
+    counted: Option<u64>,
     /// Grants in each step, newest first.
     steps: VecDeque<u64>,
 }
@@ -28,7 +28,7 @@ impl Rates {
         Self { step: now, of: BTreeMap::new() }
     }
 
-    /// Another token is a grant. Of several grants between two looks one is seen.
+    /// The server counts the grants of a lock, and begins anew where it lost its data or forgot an idle lock.
     pub(crate) fn take(&mut self, now: Instant, locks: &BTreeMap<String, Seen>) {
         while now.duration_since(self.step) >= STEP {
             self.step += STEP;
@@ -43,9 +43,8 @@ impl Rates {
             if rate.steps.is_empty() {
                 rate.steps.push_front(0);
             }
-            let granted = rate.token.is_some_and(|token| token != seen.token);
-            rate.steps[0] += u64::from(granted);
-            rate.token = Some(seen.token);
+            let before = rate.counted.replace(seen.grants).unwrap_or(seen.grants);
+            rate.steps[0] += seen.grants.checked_sub(before).unwrap_or(seen.grants);
         }
     }
 
@@ -66,19 +65,20 @@ mod tests {
     use fairlock::LockState;
 
     #[test]
-    fn another_token_is_a_grant_and_steps_move_on() {
+    fn grants_are_counted_and_steps_move_on() {
         let start = Instant::now();
         let mut rates = Rates::new(start);
-        let mut look = |after: u64, token: u64| {
-            let seen = Seen { state: LockState::default(), token, epoch: 1 };
+        let mut look = |after: u64, grants: u64| {
+            let seen = Seen { state: LockState::default(), token: 1, grants, epoch: 1 };
             rates.take(start + Duration::from_secs(after), &BTreeMap::from([("x".to_owned(), seen)]));
             (rates.steps("x").collect::<Vec<_>>(), rates.a_minute("x"))
         };
         assert_eq!(look(0, 7), (vec![0], 0), "the first look shows no grant");
         assert_eq!(look(1, 7), (vec![0], 0));
         assert_eq!(look(2, 8), (vec![1], 1));
-        assert_eq!(look(9, 9), (vec![2], 2));
-        assert_eq!(look(31, 10), (vec![1, 0, 0, 2], 3));
-        assert_eq!(look(61, 10), (vec![0, 0, 0, 1, 0, 0, 2], 1), "the last is older than a minute");
+        assert_eq!(look(9, 12), (vec![5], 5));
+        assert_eq!(look(31, 13), (vec![1, 0, 0, 5], 6));
+        assert_eq!(look(61, 13), (vec![0, 0, 0, 1, 0, 0, 5], 1), "the first are older than a minute");
+        assert_eq!(look(62, 2), (vec![2, 0, 0, 1, 0, 0, 5], 3), "the server began anew");
     }
 }
