@@ -27,7 +27,7 @@ RUSTC_BOOTSTRAP=1 cargo "+$oldest" rustdoc --lib --features tls,metrics --target
     -Z unstable-options --output-format json --cap-lints allow
 found=target/platforms/public-api.txt
 "$tool" public-api --omit blanket-impls,auto-trait-impls,auto-derived-impls \
-    --rustdoc-json target/platforms/doc/fairlock.json >"$found"
+    --rustdoc-json target/platforms/doc/fairlock.json | LC_ALL=C sort -u >"$found" # whatever file a method is in
 
 if [ "${1:-}" = --write ]; then
     cp "$found" "$snapshot"

@@ -10,7 +10,7 @@ use crate::error::{ConnectError, InvalidOption};
 use crate::keeper::{self, Handle};
 use crate::lock::Lock;
 use crate::operation::Operation;
-use crate::options::{LockOptions, check_braces, check_name, check_text};
+use crate::options::{LockOptions, check_name, check_prefix, check_text};
 use crate::protocol::{ClientId, LockKeys};
 use crate::server::Target;
 
@@ -82,15 +82,15 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// The lock of this name, from 1 to 512 bytes without braces, with the usual options. No round trip.
+    /// The lock of this name, from 1 to 512 bytes that do not begin with `}`, with the usual options. No round trip.
     ///
     /// # Errors
-    /// [`InvalidOption`] if the name is empty, longer than 512 bytes or contains a brace.
+    /// [`InvalidOption`] if the name is empty, longer than 512 bytes or begins with `}`.
     pub fn lock(&self, name: &str) -> Result<Lock, InvalidOption> {
         self.lock_with(name, LockOptions::default())
     }
 
-    /// The lock of this name, from 1 to 512 bytes without braces, with these options. No round trip.
+    /// The lock of this name, from 1 to 512 bytes that do not begin with `}`, with these options. No round trip.
     ///
     /// # Errors
     /// [`InvalidOption`] if the name or an option cannot work.
@@ -335,7 +335,7 @@ impl ClientBuilder {
 
     fn start(self, first: Option<oneshot::Sender<Result<(), ConnectError>>>) -> Result<Client, ConnectError> {
         check_text("the prefix", &self.prefix)?;
-        check_braces("the prefix", &self.prefix)?;
+        check_prefix(&self.prefix)?;
         let label = self.label.clone().unwrap_or_else(|| {
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
             format!("{host}:{}", std::process::id())

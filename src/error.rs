@@ -28,17 +28,32 @@ pub enum InvalidOption {
     /// There is no name of a lock in a list of names.
     #[error("no lock was named: give at least one name")]
     NoNames,
-    /// The name or the prefix contains a brace, which would change the hash slot of its keys in a cluster.
+    /// The function is a closure, which has no name of its own.
+    #[error("{name} has no name of its own: name a lock, and use its `locked`")]
+    #[non_exhaustive]
+    Closure {
+        /// How the compiler calls it.
+        name: String,
+    },
+    /// The name of the lock begins with `}`. In a cluster its keys would be in different hash slots.
     #[error(
-        "{what} {value:?} contains a brace: `{{` and `}}` mark the hash tag of the keys in a cluster; leave them out, or \
-         write others for them, such as %7B and %7D"
+        "the lock's name {name:?} begins with `}}`, which would leave the hash tag of its keys in a cluster empty: put \
+         another character first, or write %7D"
+    )]
+    #[non_exhaustive]
+    LeadingBrace {
+        /// The name.
+        name: String,
+    },
+    /// The prefix contains a brace, which would put all locks into one hash slot of a cluster.
+    #[error(
+        "the prefix {prefix:?} contains a brace: `{{` and `}}` mark the hash tag of the keys in a cluster; leave them \
+         out, or write others for them, such as %7B and %7D"
     )]
     #[non_exhaustive]
     Brace {
-        /// Which text: "the lock's name" or "the prefix".
-        what: &'static str,
-        /// The text.
-        value: String,
+        /// The prefix.
+        prefix: String,
     },
     /// A duration is zero, too short, or too long.
     #[error("{option} is {}: it must be between {least:?} and {}", in_days(.value), in_days(.most))]

@@ -76,7 +76,12 @@ impl Client {
     /// # }
     /// ```
     pub fn locked<F>(&self, function: F) -> Result<Locked<F>, InvalidOption> {
-        Ok(self.lock(type_name::<F>())?.locked(function))
+        let name = type_name::<F>();
+        // All closures of a function have the same.
+        if name.contains("{closure") {
+            return Err(InvalidOption::Closure { name: name.into() });
+        }
+        Ok(self.lock(name)?.locked(function))
     }
 }
 

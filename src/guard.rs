@@ -139,7 +139,7 @@ impl Guard {
         Operation::relayed(&shared.wakers, async { shared.lost_with(shared.ended().await) })
     }
 
-    /// Resolves at the next renewal of the lease, with the remaining time after it. No round trip.
+    /// Resolves at the next renewal that prolongs the lease, with the remaining time after it. No round trip.
     ///
     /// # Errors
     /// [`Lost`] when the lease is lost.

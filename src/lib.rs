@@ -6,6 +6,7 @@ mod cancel;
 mod client;
 mod clock;
 mod error;
+mod fork;
 mod function;
 mod guard;
 mod history;

@@ -123,7 +123,7 @@ impl Line {
         within: Duration,
     ) -> Result<Vec<Result<Seen, LookError>>, LookError> {
         let script = &SCRIPTS[Verb::Inspect as usize];
-        let digest = redis::Script::new(script.text).get_hash().to_owned();
+        let digest = crate::server::digest(script);
         let count = waiters.to_string();
         let any = |answers: &[Answer], codes: &[&str]| {
             answers.iter().filter_map(Answer::error).any(|error| codes.iter().any(|code| error.starts_with(code)))

@@ -323,12 +323,17 @@ pub(crate) fn check_name(name: &str) -> Result<(), InvalidOption> {
     if name.len() > MOST_NAME {
         return Err(InvalidOption::NameTooLong { length: name.len() });
     }
-    check_braces("the lock's name", name)
+    // An empty hash tag counts as none, and the keys of the lock would be in different slots.
+    if name.starts_with('}') {
+        return Err(InvalidOption::LeadingBrace { name: name.into() });
+    }
+    Ok(())
 }
 
-pub(crate) fn check_braces(what: &'static str, value: &str) -> Result<(), InvalidOption> {
-    if value.contains(['{', '}']) {
-        return Err(InvalidOption::Brace { what, value: value.into() });
+/// A brace in the prefix would be the hash tag of all locks.
+pub(crate) fn check_prefix(prefix: &str) -> Result<(), InvalidOption> {
+    if prefix.contains(['{', '}']) {
+        return Err(InvalidOption::Brace { prefix: prefix.into() });
     }
     Ok(())
 }
@@ -439,9 +444,11 @@ mod tests {
         check_name(&"x".repeat(512)).unwrap();
         assert!(matches!(check_name(&"x".repeat(513)), Err(InvalidOption::NameTooLong { length: 513 })));
         assert!(matches!(check_name(""), Err(InvalidOption::EmptyName)));
-        for braces in ["{", "}", "a{b}c"] {
-            assert!(matches!(check_name(braces), Err(InvalidOption::Brace { .. })), "{braces:?}");
+        for braces in ["{", "{}", "a{b}c", "a}"] {
+            check_name(braces).unwrap();
+            assert!(matches!(check_prefix(braces), Err(InvalidOption::Brace { .. })), "{braces:?}");
         }
+        assert!(matches!(check_name("}a"), Err(InvalidOption::LeadingBrace { .. })));
         check_text("the label", "{}").unwrap();
         check_text("the label", &"x".repeat(4096)).unwrap();
         assert!(matches!(check_text("the label", &"x".repeat(4097)), Err(InvalidOption::TooLong { length: 4097, .. })));

@@ -17,7 +17,7 @@ pub fn local_clock_ns() -> u64 {
 /// The digest by which a script of this name is called.
 pub fn digest(name: &str) -> String {
     let script = SCRIPTS.iter().find(|script| script.name == name);
-    script.map(|script| redis::Script::new(script.text).get_hash().to_owned()).unwrap_or_default()
+    script.map(crate::server::digest).unwrap_or_default()
 }
 
 /// Name and text of every script, with another reading of the clock, `local raw = …`, in the place of the server's.

@@ -161,6 +161,8 @@ impl Wakers {
         match state.doing {
             Doing::Waits => {
                 state.doing = Doing::Comes;
+                // Otherwise it wakes while the mutex is still held, and has to sleep again.
+                drop(state);
                 self.due.notify_one();
             }
             Doing::Comes => {}

@@ -205,8 +205,10 @@ class Lock:
     """A lock by its name. It connects when it is first used."""
 
     def __init__(self, url, name, *, prefix="fairlock", lease=30, liveness=10, buffer=2, notice=None, push=True):
-        if not 1 <= len(name.encode()) <= 512 or any(brace in prefix + name for brace in "{}"):
-            raise ValueError("a lock's name has 1 to 512 bytes and no braces")
+        if not 1 <= len(name.encode()) <= 512 or name.startswith("}"):
+            raise ValueError("a lock's name has 1 to 512 bytes, and does not begin with a closing brace")
+        if "{" in prefix or "}" in prefix:
+            raise ValueError("a prefix has no braces")
         if not 0.05 <= min(lease, liveness) <= max(lease, liveness, buffer) <= 30 * 86400 or buffer < 0:
             raise ValueError("lease and liveness are from 50 ms to 30 days, the buffer is at most 30 days")
         self._url, self._prefix, self._push = url, prefix, push

@@ -16,10 +16,11 @@ use super::questions::Ask;
 use super::shared::{Armed, Shared};
 use crate::clock::Time;
 use crate::error::Fault;
+use crate::fork::Process;
 use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::options::Spec;
-use crate::protocol::{About, ClientId, LockKeys, Ticket, Token};
+use crate::protocol::{About, ClientId, LockKeys, Names, Ticket, Token};
 use crate::wakers::Wakers;
 
 /// How long the last handle waits for pending releases.
@@ -65,7 +66,7 @@ pub(crate) enum Message {
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) client: ClientId,
-    pub(crate) process: u32,
+    pub(crate) process: Process,
     pub(crate) label: Arc<str>,
     pub(crate) owner: Arc<str>,
     pub(crate) called: Time,
@@ -104,8 +105,10 @@ pub(crate) struct Handle {
     client: ClientId,
     pub(crate) prefix: Arc<str>,
     keeper: ThreadId,
-    process: u32,
+    process: Process,
     next: AtomicU64,
+    /// For the secrets of acquires.
+    pub(crate) names: Names,
     end: Arc<End>,
 }
 
@@ -122,10 +125,11 @@ impl Handle {
         client: ClientId,
         prefix: Arc<str>,
         keeper: ThreadId,
+        process: Process,
         end: Arc<End>,
     ) -> Self {
-        let (process, next) = (std::process::id(), AtomicU64::new(1));
-        Self { messages, wakers, client, prefix, keeper, process, next, end }
+        let (next, names) = (AtomicU64::new(1), Names::default());
+        Self { messages, wakers, client, prefix, keeper, process, next, names, end }
     }
 
     pub(crate) fn client_id(&self) -> &ClientId {
@@ -133,7 +137,7 @@ impl Handle {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        self.process.is_forked()
     }
 
     pub(crate) fn send(&self, message: Message) -> Result<(), Fault> {
@@ -224,7 +228,7 @@ impl Handle {
         let (resolved, result) = oneshot::channel();
         let (client, label, owner) = (self.client.clone(), about.label.clone(), about.owner.clone());
         let called = Time::now();
-        let origin = Origin { client, process: self.process, label, owner, called };
+        let origin = Origin { client, process: self.process.clone(), label, owner, called };
         let caller = Caller { spec: spec.clone(), origin, queued, resolved };
         let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
         self.send(Message::Acquire { id, spec, about, mode, timeout, called, caller })?;

@@ -1,15 +1,14 @@
-//! The keeper's messages. The keeper sleeps in `poll`, so a message alone does not wake it: a sender also rings a bell,
-//! a file descriptor that `poll` watches, but only while the keeper sleeps. A message to a keeper that is awake costs
-//! no system call.
+//! The keeper's messages. A message alone does not wake a keeper that sleeps (`sleep/`): its sender also rings a bell, but
+//! only while the keeper sleeps. A message to a keeper that is awake costs no system call.
 //!
 //! The sender queues its message, then checks whether the keeper sleeps. The keeper announces that it sleeps, then
 //! checks the queue once more. The fences between these steps make sure that at least one of them sees the other.
 
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use super::sleep::Bell;
 
 /// The keeper's end.
 pub(super) struct Inbox<T> {
@@ -25,6 +24,8 @@ struct Shared<T> {
     /// None when the keeper has ended. The keeper never waits for this lock: a sender may lose its processor while it holds
     /// the lock, for seconds if its priority is low, and renewals must go out meanwhile (I12).
     queue: Mutex<Option<VecDeque<T>>>,
+    /// The keeper sleeps, or is about to, and nobody has rung the bell yet.
+    sleeps: AtomicBool,
     bell: Bell,
 }
 
@@ -40,29 +41,23 @@ impl<T> Clone for Outbox<T> {
     }
 }
 
-#[derive(Debug)]
-struct Bell {
-    sleeps: AtomicBool,
-    sound: sound::Sound,
-}
-
-pub(super) fn inbox<T>() -> io::Result<(Outbox<T>, Inbox<T>)> {
-    let bell = Bell { sleeps: AtomicBool::new(false), sound: sound::Sound::new()? };
-    let shared = Arc::new(Shared { queue: Mutex::new(Some(VecDeque::new())), bell });
-    Ok((Outbox(shared.clone()), Inbox { shared, taken: VecDeque::new() }))
+pub(super) fn inbox<T>(bell: Bell) -> (Outbox<T>, Inbox<T>) {
+    let (queue, sleeps) = (Mutex::new(Some(VecDeque::new())), AtomicBool::new(false));
+    let shared = Arc::new(Shared { queue, sleeps, bell });
+    (Outbox(shared.clone()), Inbox { shared, taken: VecDeque::new() })
 }
 
 impl<T> Outbox<T> {
     /// Fails if the keeper has ended, which drops the message.
     pub(crate) fn send(&self, message: T) -> Result<(), ()> {
-        let Shared { queue, bell } = &*self.0;
+        let Shared { queue, sleeps, bell } = &*self.0;
         match &mut *queue.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(queue) => queue.push_back(message),
             None => return Err(()),
         }
         fence(Ordering::SeqCst);
-        if bell.sleeps.load(Ordering::Relaxed) && bell.sleeps.swap(false, Ordering::Relaxed) {
-            bell.sound.ring();
+        if sleeps.load(Ordering::Relaxed) && sleeps.swap(false, Ordering::Relaxed) {
+            bell.ring();
         }
         Ok(())
     }
@@ -87,21 +82,16 @@ impl<T> Inbox<T> {
 
     /// From now on senders ring the bell. False if there is a message already.
     pub(super) fn fall_asleep(&mut self) -> bool {
-        let Bell { sleeps, .. } = &self.shared.bell;
-        sleeps.store(true, Ordering::Relaxed);
+        self.shared.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let Some(message) = self.next() else { return true };
         self.taken.push_front(message);
-        self.shared.bell.sleeps.store(false, Ordering::Relaxed);
+        self.shared.sleeps.store(false, Ordering::Relaxed);
         false
     }
 
-    /// `rung`: the bell has rung and can be read.
-    pub(super) fn wake_up(&self, rung: bool) {
-        self.shared.bell.sleeps.store(false, Ordering::Relaxed);
-        if rung {
-            self.shared.bell.sound.silence();
-        }
+    pub(super) fn wake_up(&self) {
+        self.shared.sleeps.store(false, Ordering::Relaxed);
     }
 }
 
@@ -112,96 +102,37 @@ impl<T> Drop for Inbox<T> {
     }
 }
 
-impl<T> AsFd for Inbox<T> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.bell.sound.as_fd()
-    }
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod sound {
-    use std::io;
-    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-    use rustix::event::{EventfdFlags, eventfd};
-
-    #[derive(Debug)]
-    pub(super) struct Sound(OwnedFd);
-
-    impl Sound {
-        pub(super) fn new() -> io::Result<Self> {
-            Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
-        }
-
-        pub(super) fn ring(&self) {
-            // It fails only if the bell was rung 2^64 times.
-            let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-        }
-
-        pub(super) fn silence(&self) {
-            let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
-        }
-
-        pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-            self.0.as_fd()
-        }
-    }
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-mod sound {
-    use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
-    use std::os::fd::{AsFd, BorrowedFd};
-
-    /// It rings once for each sleep, so the pipe is never full, and it is read only when it has rung.
-    #[derive(Debug)]
-    pub(super) struct Sound(PipeReader, PipeWriter);
-
-    impl Sound {
-        pub(super) fn new() -> io::Result<Self> {
-            let (reader, writer) = io::pipe()?;
-            Ok(Self(reader, writer))
-        }
-
-        pub(super) fn ring(&self) {
-            let _ = (&self.1).write(&[1]);
-        }
-
-        pub(super) fn silence(&self) {
-            let _ = (&self.0).read(&mut [0; 64]);
-        }
-
-        pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-            self.0.as_fd()
-        }
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
 
-    use std::sync::mpsc::channel;
-
+    use super::super::sleep::{Lookout, Watched, lookout};
     use super::*;
 
     /// Sleeps until the bell rings. False if it did not ring in time.
-    fn sleep<T>(inbox: &mut Inbox<T>, longest: Duration) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    fn sleep<T>(inbox: &mut Inbox<T>, lookout: &mut Lookout, longest: Duration) -> bool {
         if !inbox.fall_asleep() {
             return true;
         }
-        let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
-        let rung = poll(&mut [PollFd::new(inbox, PollFlags::IN)], Some(&longest)).unwrap() > 0;
-        inbox.wake_up(rung);
-        rung
+        let start = Instant::now();
+        lookout.sleep(std::iter::empty::<Watched<UnixStream>>(), longest).unwrap();
+        inbox.wake_up();
+        start.elapsed() < longest
+    }
+
+    fn pair<T>() -> (Outbox<T>, Inbox<T>, Lookout) {
+        let (bell, lookout) = lookout().unwrap();
+        let (outbox, inbox) = inbox(bell);
+        (outbox, inbox, lookout)
     }
 
     #[test]
     fn no_message_leaves_the_keeper_asleep() {
         const ROUNDS: u64 = 30_000;
-        let (outbox, mut inbox) = inbox();
+        let (outbox, mut inbox, mut lookout) = pair::<u64>();
         let (answer, answers) = channel();
         let sender = std::thread::spawn(move || {
             for round in 0..ROUNDS {
@@ -219,19 +150,17 @@ mod tests {
                     next += 1;
                     answer.send(()).unwrap();
                 }
-                None => assert!(sleep(&mut inbox, Duration::from_secs(20)), "round {next} was not heard of"),
+                None => {
+                    assert!(sleep(&mut inbox, &mut lookout, Duration::from_secs(20)), "round {next} was not heard of")
+                }
             }
         }
         sender.join().unwrap();
-
-        fn inbox() -> (Outbox<u64>, Inbox<u64>) {
-            super::inbox().unwrap()
-        }
     }
 
     #[test]
     fn keeper_never_waits_for_a_sender() {
-        let (outbox, mut inbox) = inbox().unwrap();
+        let (outbox, mut inbox, _lookout) = pair();
         outbox.send(1).unwrap();
         // A sender that lost its processor with the lock in its hand.
         let held = outbox.0.queue.lock().unwrap();
@@ -239,29 +168,29 @@ mod tests {
         assert!(inbox.fall_asleep());
         drop(held);
         outbox.send(2).unwrap();
-        inbox.wake_up(true);
+        inbox.wake_up();
         assert_eq!([inbox.next(), inbox.next(), inbox.next()], [Some(1), Some(2), None]);
     }
 
     #[test]
     fn bell_rings_once_for_each_sleep_and_not_while_the_keeper_is_awake() {
-        let (outbox, mut inbox) = inbox().unwrap();
+        let (outbox, mut inbox, mut lookout) = pair();
         let soon = Duration::from_millis(20);
         outbox.send(1).unwrap();
         assert!(!inbox.fall_asleep(), "there is a message");
         assert_eq!(inbox.next(), Some(1));
-        assert!(!sleep(&mut inbox, soon), "it was sent to a keeper that was awake");
+        assert!(!sleep(&mut inbox, &mut lookout, soon), "it was sent to a keeper that was awake");
         assert!(inbox.fall_asleep());
         (2..5).for_each(|number| outbox.send(number).unwrap());
-        inbox.wake_up(true);
+        lookout.sleep(std::iter::empty::<Watched<UnixStream>>(), Duration::from_secs(20)).unwrap();
+        inbox.wake_up();
         assert_eq!(std::iter::from_fn(|| inbox.next()).collect::<Vec<_>>(), [2, 3, 4]);
-        let start = Instant::now();
-        assert!(!sleep(&mut inbox, soon) && start.elapsed() >= soon, "the bell rings on");
+        assert!(!sleep(&mut inbox, &mut lookout, soon), "the bell rings on");
     }
 
     #[test]
     fn keeper_that_has_ended_drops_messages() {
-        let (outbox, keeper) = inbox().unwrap();
+        let (outbox, keeper, _lookout) = pair();
         let message = Arc::new(());
         outbox.send(message.clone()).unwrap();
         drop(keeper);

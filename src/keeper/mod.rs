@@ -23,7 +23,7 @@
 //! In a machine each lock has a state of its own, which owns its waiters, leases and pending releases
 //! (`machine/lock.rs`); the phases of a waiter are a table in `machine/waiter.rs`.
 //!
-//! **The thread.** The keeper is a plain thread that sleeps in `poll`. In each round it takes in what sockets and handles
+//! **The thread.** The keeper is a plain thread that sleeps in `epoll`, or `poll` (`sleep/`). In each round it takes in what sockets and handles
 //! have sent, in the order of each, then the timers that are due; it carries out the effects; and it writes with one
 //! system call for each server. Everything that blocks (name look-ups, connecting, logging in) is done on short-lived
 //! threads, which end by a deadline and send their result. A message wakes the keeper only if it sleeps (`inbox.rs`).
@@ -64,13 +64,13 @@ mod observe;
 mod questions;
 mod routes;
 mod shared;
+mod sleep;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
 mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::AsFd as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -89,8 +89,10 @@ use self::machine::{Effect, Event, Id, Machine, QuestionId};
 use self::network::{Network, SetUp};
 use self::questions::Questions;
 use self::routes::Routes;
+use self::sleep::{Lookout, lookout};
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
+use crate::fork::Process;
 use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
 use crate::wakers::Wakers;
@@ -119,14 +121,16 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
     observe::describe();
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
-    let (messages, inbox) = inbox().map_err(thread_error)?;
+    let (bell, lookout) = lookout().map_err(thread_error)?;
+    let (messages, inbox) = inbox(bell);
+    let process = Process::this().map_err(thread_error)?;
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
     let thread = {
         let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
             let leases = Leases::default();
-            let run = || Keeper::new(start, messages, wakers, leases.clone(), end.clone()).run(inbox);
+            let run = || Keeper::new(start, lookout, messages, wakers, leases.clone(), end.clone()).run(inbox);
             // A panic here must not leave a holder believing in a lease that is not renewed any more. Waiting callers
             // see their channels closed.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -138,7 +142,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
         })
     };
     let keeper = thread.map_err(thread_error)?.thread().id();
-    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, end)))
+    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, process, end)))
 }
 
 /// How long the loop sleeps if nothing happens.
@@ -180,18 +184,26 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(start: Start, messages: Outbox<Message>, wakers: Arc<Wakers>, leases: Leases, end: Arc<End>) -> Self {
+    fn new(
+        start: Start,
+        lookout: Lookout,
+        messages: Outbox<Message>,
+        wakers: Arc<Wakers>,
+        leases: Leases,
+        end: Arc<End>,
+    ) -> Self {
         let (client, prefix) = (start.client, start.prefix);
+        let network = Network::new(start.target, lookout, messages.clone());
         Self {
             routes: Routes::new(
                 Time::now(),
-                Network::shape(&start.target),
+                network.shape(),
                 client.clone(),
                 prefix.clone(),
                 fastrand::u64(..),
                 start.first.is_some(),
             ),
-            network: Network::new(start.target, messages.clone()),
+            network,
             client,
             prefix,
             first: start.first,
@@ -220,8 +232,8 @@ impl Keeper {
             }
             let due = self.due.first().map(|&(due, _)| due).into_iter().chain(self.routes.next_due()).min();
             let longest = if inbox.fall_asleep() { nap(Time::now(), due) } else { Duration::ZERO };
-            let rung = self.network.sleep(inbox.as_fd(), longest);
-            inbox.wake_up(rung);
+            self.network.sleep(longest);
+            inbox.wake_up();
             self.hear();
             for message in std::iter::from_fn(|| inbox.next()).take(BATCH) {
                 self.message(message);

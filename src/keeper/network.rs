@@ -1,15 +1,13 @@
 //! Carries out the decisions of routes: it connects and asks on separate threads, sends, and reports the results.
 
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
-
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::handle::Message;
 use super::inbox::Outbox;
 use super::machine::RequestId;
 use super::routes::{Effect, Event, Facts, Found, Line, Shape};
+use super::sleep::{Lookout, Watched};
 use crate::error::ConnectError;
 use crate::server::{Connected, Endpoint, Node, Said, Slot, Target, Wire};
 
@@ -28,6 +26,7 @@ enum Outcome {
 pub(super) struct Network {
     target: Target,
     wires: BTreeMap<Line, Wire>,
+    lookout: Lookout,
     /// For the results of threads.
     outbox: Outbox<Message>,
     /// Reports of wires that the routes have not taken yet.
@@ -36,13 +35,13 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(target: Target, outbox: Outbox<Message>) -> Self {
-        Self { target, wires: BTreeMap::new(), outbox, events: Vec::new(), said: Vec::new() }
+    pub(super) fn new(target: Target, lookout: Lookout, outbox: Outbox<Message>) -> Self {
+        Self { target, wires: BTreeMap::new(), lookout, outbox, events: Vec::new(), said: Vec::new() }
     }
 
     /// How the servers of this target are found.
-    pub(super) fn shape(target: &Target) -> Shape {
-        match target {
+    pub(super) fn shape(&self) -> Shape {
+        match &self.target {
             Target::Server(server) => Shape::Server(server.to_string()),
             Target::Sentinel(sentinels) => Shape::Sentinels(sentinels.nodes()),
             Target::Cluster(seeds) => Shape::Cluster(seeds.iter().filter_map(Endpoint::node).collect()),
@@ -91,7 +90,11 @@ impl Network {
                     wire.wait_replicas(0, &keys, replicas, within);
                 }
             }
-            Effect::Drop { line } => drop(self.wires.remove(&line)),
+            Effect::Drop { line } => {
+                if let Some(wire) = self.wires.remove(&line) {
+                    self.lookout.forget(line, &wire);
+                }
+            }
             Effect::Tell { .. } | Effect::First(_) | Effect::Note(_) => {}
         }
     }
@@ -138,25 +141,14 @@ impl Network {
     }
 
     /// Sleeps until a connection can be read, or written if it has something to send, the bell rings, or the time is
-    /// over. True if the bell has rung.
-    pub(super) fn sleep(&mut self, bell: BorrowedFd<'_>, longest: Duration) -> bool {
-        let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
-        let wanted = |wire: &Wire| if wire.wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let mut polled = Vec::with_capacity(1 + self.wires.len());
-        polled.push(PollFd::from_borrowed_fd(bell, PollFlags::IN));
-        polled.extend(self.wires.values().map(|wire| PollFd::new(wire, wanted(wire))));
-        // If a signal has interrupted it, nothing is ready.
-        let ready = poll(&mut polled, Some(&longest)).unwrap_or(0);
-        if ready == 0 {
-            return false;
+    /// over. Connections that can only be written to are written to at the end of the round.
+    pub(super) fn sleep(&mut self, longest: Duration) {
+        let wires = self.wires.iter();
+        let wires = wires.map(|(line, wire)| Watched { line: *line, socket: wire, wants_write: wire.wants_write() });
+        match self.lookout.sleep(wires, longest) {
+            Ok(readable) => readable.into_iter().for_each(|line| self.receive(line)),
+            Err((line, error)) => self.events.push(Event::Ended { line, cause: error.to_string().into() }),
         }
-        let rung = !polled[0].revents().is_empty();
-        // Connections that can only be written to are written to at the end of the round.
-        let readable = |polled: &PollFd<'_>| polled.revents().intersects(!PollFlags::OUT);
-        let lines = self.wires.keys().zip(&polled[1..]).filter(|(_, polled)| readable(polled));
-        let lines: Vec<Line> = lines.map(|(line, _)| *line).collect();
-        lines.into_iter().for_each(|line| self.receive(line));
-        rung
     }
 
     /// Takes in the data of a connection, and reports it in the order in which it came: a message is judged by the

@@ -126,7 +126,7 @@ impl Shared {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.origin.process
+        self.origin.process.is_forked()
     }
 
     /// When it was granted, by the wall clock.
@@ -255,6 +255,7 @@ impl Drop for Armed {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::fork::Process;
     use crate::options::LockOptions;
     use crate::protocol::{ClientId, LockKeys};
 
@@ -262,7 +263,7 @@ mod tests {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
         let (token, ticket) = (Token::new(7).unwrap(), Ticket::new(6).unwrap());
         let (client, label, owner) = (ClientId::new("client").unwrap(), "".into(), "".into());
-        let origin = Origin { client, process: std::process::id(), label, owner, called: Time::now() };
+        let origin = Origin { client, process: Process::this().unwrap(), label, owner, called: Time::now() };
         Shared::new(spec, Id(1), token, ticket, origin, deadline, Wakers::of_this_process().unwrap())
     }
 
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_not_renewed() {
+    fn a_lost_lease_is_not_renewed() {
         let later = |seconds| Time::now() + Duration::from_secs(seconds);
         let shared = lease_until(later(60));
         shared.prolong(later(120), None);

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::names::{Names, random_name};
+
 /// A client's random id. It has letters and digits only, so a dot ends it in an id and a space in a push.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClientId(Arc<str>);
@@ -97,8 +99,8 @@ impl WireId {
 pub(crate) struct Secret(Arc<str>);
 
 impl Secret {
-    pub(crate) fn random() -> Self {
-        Self(random_name().into())
+    pub(crate) fn random(names: &Names) -> Self {
+        Self(names.next().into())
     }
 
     /// As a message repeats it.
@@ -118,30 +120,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A unique name that cannot be guessed: 122 random bits. The server keeps it many times over, so it is short.
-fn random_name() -> String {
-    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    const LENGTH: usize = 22; // 62 to the power of 22 is more than 2 to the power of 128
-    let mut rest = uuid::Uuid::new_v4().as_u128();
-    let mut name = String::with_capacity(LENGTH);
-    for _ in 0..LENGTH {
-        name.push(char::from(DIGITS[(rest % 62) as usize]));
-        rest /= 62;
-    }
-    name
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn random_names_differ_and_can_be_part_of_an_id() {
-        let names: std::collections::HashSet<String> = (0..1000).map(|_| random_name()).collect();
-        assert_eq!(names.len(), 1000);
-        assert!(names.iter().all(|name| name.len() == 22 && ClientId::new(name).is_some()));
-    }
 
     #[test]
     fn a_client_knows_its_own_ids() {

@@ -59,7 +59,7 @@ fn a_part_sets_what_its_header_says_and_nothing_else() {
 
 /// In the order in which a script includes them.
 #[test]
-fn what_a_part_needs_is_declared_before_it() {
+fn a_part_comes_after_the_variables_that_it_needs() {
     for (script, _) in FILES.into_iter().filter(|(name, _)| !name.contains('/')) {
         let marked = assemble(script, &|name, text| format!("-- PART {name}\n{text}"));
         let (mut outside, mut anywhere, mut part) = (BTreeSet::new(), BTreeSet::new(), String::new());

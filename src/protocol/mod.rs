@@ -5,6 +5,7 @@ mod ids;
 mod keys;
 #[cfg(test)]
 mod lint;
+mod names;
 mod push;
 mod refusal;
 mod reply;
@@ -14,6 +15,7 @@ mod stamps;
 
 pub(crate) use ids::{ClientId, Id, Secret, WireId};
 pub(crate) use keys::LockKeys;
+pub(crate) use names::Names;
 pub(crate) use push::{Push, PushKind};
 pub(crate) use refusal::Refusal;
 #[cfg(test)]

@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use rmpv::ValueRef;
+use rmpv::decode::read_value_ref_with_max_depth;
+
 use super::ids::WireId;
 use super::request::Verb;
 use super::stamps::{Epoch, Stamp, Ticket, Token};
@@ -206,17 +209,27 @@ impl Verb {
     }
 }
 
-impl Value for rmpv::Value {
+impl Value for ValueRef<'_> {
     fn bytes(&self) -> Option<&[u8]> {
-        self.as_slice()
+        match self {
+            Self::String(text) => Some(text.as_bytes()),
+            Self::Binary(bytes) => Some(bytes),
+            _ => None,
+        }
     }
 
     fn int(&self) -> Option<i64> {
-        self.as_i64()
+        match self {
+            Self::Integer(number) => number.as_i64(),
+            _ => None,
+        }
     }
 
     fn list(&self) -> Option<&[Self]> {
-        self.as_array().map(Vec::as_slice)
+        match self {
+            Self::Array(items) => Some(items),
+            _ => None,
+        }
     }
 }
 
@@ -226,7 +239,7 @@ const DEPTH: usize = 32;
 impl Reply {
     /// The reply to a request of this verb as the scripts pack it: one MessagePack array.
     pub(crate) fn unpack(verb: Verb, mut packed: &[u8]) -> Option<Self> {
-        let value = rmpv::decode::read_value_with_max_depth(&mut packed, DEPTH).ok()?;
+        let value = read_value_ref_with_max_depth(&mut packed, DEPTH).ok()?;
         Self::parse(verb, &value).filter(|_| packed.is_empty())
     }
 
@@ -447,207 +460,4 @@ impl Value for Plain {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    const VERBS: [Verb; 8] = [
-        Verb::Acquire,
-        Verb::Heartbeat,
-        Verb::Renew,
-        Verb::Release,
-        Verb::Leave,
-        Verb::Inspect,
-        Verb::Break,
-        Verb::History,
-    ];
-
-    fn bulk(text: &str) -> Plain {
-        Plain::Text(text.into())
-    }
-
-    /// Each value is another, so that none can stand in the place of another.
-    fn every_field() -> Vec<(&'static str, Plain)> {
-        let row = |id: &str, alive: &str| {
-            Plain::List(vec![bulk(id), Plain::Int(31), bulk("l"), bulk("o"), bulk("32"), bulk(alive)])
-        };
-        let texts = [
-            ("epoch", "11"),
-            ("stamp", "12"),
-            ("token", "13"),
-            ("waiting", "14"),
-            ("lease_left_us", "15"),
-            ("recover_left_us", "16"),
-            ("pace_us", "28"),
-            ("longest_us", "29"),
-            ("holder", "c.17"),
-            ("holder_token", "18"),
-            ("holder_ticket", "34"),
-            ("again", "1"),
-            ("holder_claim", "1"),
-            ("left_us", "19"),
-            ("granted_token", "20"),
-            ("ticket", "21"),
-            ("rank", "22"),
-            ("held_id", "c.23"),
-            ("held_token", "24"),
-            ("held_label", "twenty-five"),
-            ("held_owner", "twenty-six"),
-            ("held_us", "27"),
-            ("held_broken", "1"),
-            ("grants", "41"),
-            ("recorded", "1"),
-        ];
-        let page = ("page", Plain::List(vec![row("c.30", "1"), row("c.33", "0")]));
-        let grant = ["c.35", "36", "thirty-seven", "thirty-eight", "39", "40", "broken"].map(bulk);
-        let past = ("past", Plain::List(vec![Plain::List(grant.into())]));
-        texts.into_iter().map(|(name, value)| (name, bulk(value))).chain([page, past]).collect()
-    }
-
-    fn reply(word: &str, fields: Vec<(&str, Plain)>) -> Plain {
-        Plain::List(
-            [bulk(word)].into_iter().chain(fields.into_iter().flat_map(|(name, it)| [bulk(name), it])).collect(),
-        )
-    }
-
-    fn verdict(verb: Verb, word: &str) -> Verdict {
-        Reply::parse(verb, &reply(word, every_field())).unwrap().verdict
-    }
-
-    #[test]
-    fn every_field_of_a_reply_arrives_where_it_belongs() {
-        let us = Duration::from_micros;
-        let common = Reply::parse(Verb::Leave, &reply("left", every_field())).unwrap().common;
-        let token = |number| Token::new(number).unwrap();
-        let ticket = |number| Ticket::new(number).unwrap();
-        let id = WireId::parse("c.17").unwrap();
-        let own = OwnLease { id, token: token(18), ticket: ticket(34), claim: true };
-        let (lease_left, recover_left, pace, longest) = (us(15), us(16), us(28), us(29));
-        let (epoch, stamp, waiting, again) = (Epoch::new(11), Stamp::new(12), 14, true);
-        let (token_of_lock, own) = (Token::new(13), Some(own));
-        let expected =
-            Common { epoch, stamp, token: token_of_lock, waiting, lease_left, recover_left, pace, longest, own, again };
-        assert_eq!(common, expected);
-        assert_eq!(common.recovering_for(), Some(us(16)));
-
-        let held = Holder {
-            id: "c.23".into(),
-            token: 24,
-            label: "twenty-five".into(),
-            owner: "twenty-six".into(),
-            remaining: us(15),
-            held_for: us(27),
-            broken: true,
-        };
-        let queued = |id: &str, alive| QueuedWaiter {
-            id: id.into(),
-            ticket: 31,
-            label: "l".into(),
-            owner: "o".into(),
-            waited: us(32),
-            alive,
-        };
-        let acquire = |word| verdict(Verb::Acquire, word);
-        assert_eq!(
-            acquire("granted"),
-            Verdict::Acquire(AcquireVerdict::Granted { token: token(20), left: us(19), claim: true })
-        );
-        assert_eq!(acquire("queued"), Verdict::Acquire(AcquireVerdict::Queued { ticket: ticket(21), rank: 22 }));
-        assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(Some(Box::new(held.clone())))));
-        let alive = HeartbeatVerdict::Alive { rank: Some(22) };
-        assert_eq!(verdict(Verb::Heartbeat, "alive"), Verdict::Heartbeat(alive));
-        assert_eq!(verdict(Verb::Renew, "renewed"), Verdict::Renew(RenewVerdict::Renewed { left: us(19) }));
-        assert_eq!(verdict(Verb::Break, "told"), Verdict::Break(BreakVerdict::Told { left: us(19) }));
-        let queue = vec![queued("c.30", true), queued("c.33", false)];
-        let state = Inspected { grants: 41, holder: Some(Box::new(held)), queue };
-        assert_eq!(verdict(Verb::Inspect, "state"), Verdict::Inspect(state));
-        let grants = vec![PastGrant {
-            id: "c.35".into(),
-            token: 36,
-            label: "thirty-seven".into(),
-            owner: "thirty-eight".into(),
-            waited: us(39),
-            held: us(40),
-            ended: EndedAs::Broken,
-        }];
-        assert_eq!(verdict(Verb::History, "history"), Verdict::History(History { recorded: true, grants }));
-    }
-
-    #[test]
-    fn a_reply_is_read_as_a_whole_or_refused() {
-        let always =
-            "epoch stamp token waiting lease_left_us recover_left_us pace_us longest_us holder_token holder_ticket";
-        for (verb, word, needed) in [
-            (Verb::Acquire, "granted", "left_us granted_token"),
-            (Verb::Acquire, "queued", "ticket rank"),
-            (Verb::Acquire, "busy", "held_token held_label held_owner held_us"),
-            (Verb::Acquire, "disbelieved", ""),
-            (Verb::Heartbeat, "alive", ""),
-            (Verb::Heartbeat, "unknown", ""),
-            (Verb::Renew, "renewed", "left_us"),
-            (Verb::Renew, "broken", ""),
-            (Verb::Renew, "lost", ""),
-            (Verb::Release, "released", ""),
-            (Verb::Release, "expired", ""),
-            (Verb::Release, "left", ""),
-            (Verb::Release, "unknown", ""),
-            (Verb::Leave, "left", ""),
-            (Verb::Inspect, "state", "held_token held_label held_owner held_us page"),
-            (Verb::Break, "told", "left_us"),
-            (Verb::Break, "ended", ""),
-            (Verb::Break, "unknown", ""),
-            (Verb::History, "history", "recorded past"),
-        ] {
-            let needed: Vec<&str> = always.split(' ').chain(needed.split_whitespace()).collect();
-            for (name, _) in every_field() {
-                let mut fields = every_field();
-                fields.retain(|(other, _)| *other != name);
-                let read = Reply::parse(verb, &reply(word, fields));
-                assert_eq!(read.is_none(), needed.contains(&name), "{verb:?} {word} without {name}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_word_belongs_to_its_verbs() {
-        let words: Vec<&str> = VERBS.iter().flat_map(|verb| verb.words()).chain(&["gift", ""]).copied().collect();
-        for verb in VERBS {
-            for word in &words {
-                let read = Reply::parse(verb, &reply(word, every_field()));
-                assert_eq!(read.is_some(), verb.words().contains(word), "{verb:?} {word:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_strange_field_is_passed_over_and_a_strange_value_is_not() {
-        let with = |name: &'static str, value| {
-            let mut fields = every_field();
-            fields.retain(|(other, _)| *other != name);
-            fields.push((name, value));
-            Reply::parse(Verb::Acquire, &reply("granted", fields))
-        };
-        assert!(with("new", bulk("x")).is_some());
-        assert!(with("left_us", bulk("1500000")).is_some());
-        for number in ["-1", "x", "", "9007199254740993"] {
-            assert!(with("left_us", bulk(number)).is_none(), "{number:?}");
-        }
-        for (name, value) in [("granted_token", "0"), ("holder_token", "0"), ("holder_ticket", "0"), ("holder", "c17")]
-        {
-            assert!(with(name, bulk(value)).is_none(), "{name} {value}");
-        }
-        assert!(with("page", Plain::List(vec![Plain::List(vec![])])).is_none());
-
-        // What only a part of the replies tells may be away.
-        let mut fields = every_field();
-        fields.retain(|(name, _)| !name.starts_with("held_") && !name.starts_with("holder") && *name != "again");
-        let Reply { common, verdict } = Reply::parse(Verb::Acquire, &reply("busy", fields)).unwrap();
-        assert!(!common.again && common.own.is_none());
-        assert_eq!(verdict, Verdict::Acquire(AcquireVerdict::Busy(None)));
-
-        let Plain::List(mut odd) = reply("granted", every_field()) else { unreachable!() };
-        odd.push(bulk("again"));
-        assert!(Reply::parse(Verb::Acquire, &Plain::List(odd)).is_none());
-        assert!(Reply::parse(Verb::Acquire, &Plain::List(vec![])).is_none());
-        assert!(Reply::parse(Verb::Acquire, &Plain::Nil).is_none());
-    }
-}
+mod tests;

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::target::{Endpoint, Node};
+use super::endpoint::{Endpoint, Node};
 
-/// All keys of a lock are in one slot of a cluster: that of the name between the braces.
+/// All keys of a lock are in one slot of a cluster: that of the hash tag, which is the name between the braces.
 pub(crate) type Slot = u16;
 
+/// A brace in the name ends the tag there, for all keys of the lock and for its channel alike.
 pub(crate) fn slot_of(name: &str) -> Slot {
-    crc16::State::<crc16::XMODEM>::calculate(name.as_bytes()) % 16384
+    let tag = name.split('}').next().unwrap_or(name);
+    crc16::State::<crc16::XMODEM>::calculate(tag.as_bytes()) % 16384
 }
 
 /// Which node serves which slots.
@@ -65,6 +67,7 @@ mod tests {
     fn slots_are_those_of_the_servers() {
         // CLUSTER KEYSLOT of these names.
         assert_eq!((slot_of("123456789"), slot_of("foo")), (12739, 12182));
+        assert_eq!(slot_of("foo}bar}"), slot_of("foo"));
     }
 
     #[test]

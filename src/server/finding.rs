@@ -2,8 +2,9 @@
 //! asks one of them; the keeper's routes decide how many are asked at once and which answer counts.
 
 use super::discovery::SlotMap;
+use super::endpoint::{Endpoint, Node};
 use super::resp::Value;
-use super::target::{Endpoint, Node, Sentinels};
+use super::target::Sentinels;
 use crate::clock::Time;
 use crate::error::ConnectError;
 

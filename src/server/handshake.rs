@@ -11,10 +11,10 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use socket2::Socket;
 
+use super::endpoint::{Address, Endpoint};
 use super::refusals::{Meaning, meaning_of};
 use super::socket::await_any;
 use super::stream::{Broken, Stream};
-use super::target::{Address, Endpoint};
 use crate::clock::Time;
 #[cfg(feature = "tls")]
 use crate::error::Cause;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::endpoint::{Endpoint, Node};
 use super::resp::Value;
 use super::stream::{Broken, Stream};
-use super::target::{Endpoint, Node, Target};
+use super::target::Target;
 use crate::clock::Time;
 use crate::error::ConnectError;
 

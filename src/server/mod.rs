@@ -1,6 +1,7 @@
 //! The servers: how they are found, and connections to them. [`crate::protocol`] has the content of these connections.
 
 mod discovery;
+mod endpoint;
 mod finding;
 mod handshake;
 #[cfg(feature = "__test-hooks")]
@@ -18,10 +19,11 @@ mod values;
 mod wire;
 
 pub(crate) use discovery::{Slot, SlotMap, slot_of};
+pub(crate) use endpoint::{Endpoint, Node, digest};
 #[cfg(feature = "__test-hooks")]
 pub(crate) use hooks::{converse, read_frames, shown_frame};
 #[cfg(feature = "cli")]
 pub use line::{Answer, Line, Place, Places};
 pub(crate) use setup::{Connected, Previous};
-pub(crate) use target::{Endpoint, Node, Target};
+pub(crate) use target::Target;
 pub(crate) use wire::{Reply, Said, Wire};

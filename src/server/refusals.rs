@@ -139,7 +139,7 @@ mod tests {
 
     // A name of a lock, a channel or a prefix may hold any word.
     #[test]
-    fn what_a_server_quotes_is_not_what_it_means() {
+    fn words_that_a_server_quotes_do_not_count() {
         let quoted = "NOPERM this user has no permissions to access one of the keys: OOM WRONGTYPE";
         assert_eq!(meaning(quoted), Denied);
         assert_eq!(meaning("LATER the key BUSY WRONGTYPE"), Temporary);

@@ -6,10 +6,10 @@
 
 use std::borrow::Cow;
 
+use super::endpoint::Endpoint;
 use super::refusals::{Meaning, meaning};
 use super::resp::Value;
 use super::stream::{Broken, Stream};
-use super::target::Endpoint;
 use super::wire::Wire;
 use crate::clock::Time;
 use crate::error::{Cause, ConnectError};

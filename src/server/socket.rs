@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::target::Address;
+use super::endpoint::Address;
 use crate::clock::Time;
 
 /// How long an address may be silent before the next one is tried as well.

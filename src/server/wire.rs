@@ -12,10 +12,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::endpoint::Node;
 use super::refusals::{Meaning, meaning, refusal};
 use super::resp::{Command, Value, put};
 use super::stream::{Broken, Stream};
-use super::target::Node;
 use crate::protocol::{self, LockKeys, Push, Refusal, SCRIPTS, Value as _};
 
 /// An event of a connection.

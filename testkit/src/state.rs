@@ -2,8 +2,8 @@
 
 use redis::{ConnectionLike, cmd};
 
-/// Where the numbers begin, behind the version and three marks, and how many there are.
-const NUMBERS: usize = 4;
+/// Where the numbers begin, behind the version and four marks, and how many there are.
+const NUMBERS: usize = 5;
 const COUNT: usize = 17;
 const WAITING: usize = 10;
 const HOLDER_END: usize = 13;

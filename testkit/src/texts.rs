@@ -1,4 +1,4 @@
-//! Hostile texts. All of them can be names: none is empty, too long or has a brace.
+//! Hostile texts. All of them can be names: none is empty or too long, or begins with `}`.
 
 pub const HOSTILE: &[&str] = &[
     " ",
@@ -43,6 +43,13 @@ pub const HOSTILE: &[&str] = &[
     "\u{2028}\u{2029}\u{85}",
     "e\u{301}",
     "\u{e9}",
+    "{",
+    "{}",
+    "a}",
+    "a{b}c",
+    "a}:lock",
+    "a}:waiters",
+    "fairlock:{other}:lock",
     "日本語 🔒 नमस्ते",
     "\u{10ffff}\u{fffd}\u{fffe}",
 ];

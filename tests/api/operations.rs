@@ -194,7 +194,7 @@ fn a_lease_that_was_given_back_is_not_lost() {
 }
 
 #[test]
-fn what_is_shown_of_handles_is_what_people_look_for() {
+fn debug_output_of_handles_shows_name_token_and_remaining_time() {
     let server = RedisServer::start();
     let lock = lock(&server);
     let acquire = lock.acquire().label("job 7").timeout(Duration::from_secs(3));

@@ -1,5 +1,6 @@
 //! The options of `fairlock run` that `flock` has too, and the variables that stand for options.
 // A test reports its failure by a panic.
+use crate::pty::Terminal;
 use crate::shared::{Finished, Process, Redis, Signal, fairlock};
 
 /// `fairlock run x WORDS…`
@@ -78,6 +79,12 @@ fn a_quiet_run_says_nothing_of_waits_and_busy_locks() {
     let ended = waiter.finish();
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "ran\n", ""));
     assert!(!run(&redis, &["-q", "no-such-command"]).stderr.is_empty(), "a failure is no wait");
+    // Not at a terminal either.
+    let _holder = redis.run("x", &[], "echo; exec sleep 1000");
+    _holder.line();
+    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
+    let said = terminal.command("$F run -q -t 1.5 x true; echo code $?");
+    assert_eq!(said.trim(), "code 124");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn what_cannot_work_is_refused_before_a_server_is_asked() {
     for (arguments, says) in [
         (&["run", "", "--", "true"][..], "the lock's name is empty"),
         (&["status", ""], "the lock's name is empty"),
-        (&["run", "a{b", "--", "true"], "contains a brace"),
+        (&["run", "}a", "--", "true"], "begins with `}`"),
         (&["run", "x", "--lease", "1ns", "--", "true"], "must be between 50ms and 30 days"),
         (
             &["run", "x", "--lease", "10000y", "--", "true"],

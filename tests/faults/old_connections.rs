@@ -100,7 +100,7 @@ async fn a_connection_whose_number_is_not_known_is_not_used() {
 
 /// Where a client may not end its old connections a request may be executed late. It leaves only a claim behind.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_end_connections_gets_a_claim_first() {
+async fn a_client_that_may_not_end_connections_gets_a_claim_first() {
     let liveness = Duration::from_secs(60);
     let options = || LockOptions::new().lease(10 * liveness).liveness(liveness);
     for (rules, longest) in [("+@all", 10 * liveness), ("+@all -client +client|id", liveness)] {

@@ -160,7 +160,7 @@ impl<F: FnOnce() + Send> Wake for Instead<F> {
 /// thread, so it is held up until all answers are there, and futures are dropped while it carries out the first of
 /// them. It takes 257 answers at a time, so the following ones are taken together with the news that they are late.
 #[test]
-fn what_is_given_up_in_the_turn_of_its_grant_is_given_back() {
+fn an_acquire_dropped_while_it_is_granted_is_released() {
     const AT_A_TIME: usize = 257;
     let server = RedisServer::start();
     // A loopback port takes any amount of data; each small frame takes much of the buffer of a unix socket.

@@ -175,7 +175,7 @@ async fn a_silent_first_connection_is_given_up_as_soon_as_the_lock_needs() {
 /// reachable now and then is found in time. With a long session and a long lease they grow. A lease may be shorter than
 /// the session of its holder as a waiter.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_needs_answers_soon_tries_to_connect_more_often() {
+async fn a_client_with_short_leases_tries_to_connect_more_often() {
     let server = RedisServer::builder().alone().start();
     let ways = [Proxy::start(&server), Proxy::start(&server), Proxy::start(&server)];
     let options = [(1, 1), (10, 1), (60, 60)].map(|(liveness, lease)| {

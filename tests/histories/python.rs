@@ -62,14 +62,6 @@ fn killed(name: &'static str, of_python: bool, hits: u64) -> Fault<'static> {
     })
 }
 
-/// The scripts are forgotten: the client sends their texts again.
-fn scripts_flushed(server: &RedisServer) -> Fault<'_> {
-    Fault::new("scripts flushed", 5, |_| {
-        let () = cmd("SCRIPT").arg("FLUSH").query(&mut server.raw()).unwrap();
-        Struck::hits(1)
-    })
-}
-
 /// SIGKILL, and another start with the data of an earlier moment.
 fn rolled_back(server: &RedisServer) -> Fault<'_> {
     Fault::new("the server was rolled back", 2, move |crew| {
@@ -112,7 +104,7 @@ fn python_and_rust_processes_stand_in_one_queue() {
             crew::fault::processes_paused_briefly(3),
             crew::fault::holders_paused(1),
             connections::killed(&server, 30),
-            scripts_flushed(&server),
+            connections::scripts_flushed(&server, 10, 5),
             data::flushed(&server, 4),
             rolled_back(&server),
             silence::stopped(&server, silence::briefly, 2),

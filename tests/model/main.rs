@@ -39,7 +39,7 @@ fn compare(batch: usize) {
 }
 
 #[test]
-fn what_failed_once_does_not_fail_again() {
+fn cases_that_failed_once_do_not_fail_again() {
     let mut driver = Driver::start();
     for regression in regressions() {
         if let (_, Some(wrong)) = replay(&mut driver, &regression.case, true) {

@@ -107,6 +107,27 @@ async fn an_extension_counts_from_the_present_end_and_no_renewal_shortens_it() {
     keys_left(&server);
 }
 
+/// The holder brings the whole extension back to a server that has forgotten it.
+#[tokio::test]
+async fn an_extension_outlives_a_loss_of_data() {
+    let server = RedisServer::start();
+    let (client, other) = (connect(&server).await, connect(&server).await);
+    let (minute, lease) = (Duration::from_secs(60), Duration::from_secs(6));
+    let lock = client.lock_with("lock", LockOptions::new().lease(lease)).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    guard.extend(minute).await.unwrap();
+    let (before, asked) = (guard.remaining(), Instant::now());
+    assert!(before > minute);
+    server.flush();
+    // The next automatic renewal comes as soon as that of any lease, long before the end of the extension.
+    let theirs = other.lock("lock").unwrap();
+    eventually_async("it is back", SOON, async || theirs.is_locked_by_anyone().await.unwrap()).await;
+    let there = theirs.inspect().await.unwrap().holder.unwrap();
+    assert_eq!(there.token, guard.token());
+    assert!(there.remaining + asked.elapsed() >= before, "{:?} of {before:?}", there.remaining);
+    guard.release().await.unwrap();
+}
+
 #[tokio::test]
 async fn an_extension_has_bounds_and_an_end() {
     let server = RedisServer::start();
@@ -242,7 +263,7 @@ async fn a_function_holds_the_lock_of_its_own_name() {
 
     // A closure has no name of its own, but can be given one.
     let error = client.locked(async |(): ()| ()).unwrap_err();
-    assert!(matches!(error, InvalidOption::Brace { .. }), "{error}");
+    assert!(matches!(error, InvalidOption::Closure { .. }), "{error}");
     let named = client.lock("named").unwrap().locked(async |(a, b): (u32, u32)| a + b);
     assert_eq!(named.call((2, 3)).await.unwrap(), 5);
     keys_left(&server);

@@ -153,7 +153,7 @@ fn a_held_request_is_not_executed_until_it_is_let_go() {
 }
 
 #[test]
-fn what_is_swallowed_never_comes_nor_does_what_is_behind_it() {
+fn a_swallowed_frame_never_comes_nor_do_the_frames_behind_it() {
     let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let (mut deaf, mut mute) = (Plain::connect(&proxy), Plain::connect(&proxy));

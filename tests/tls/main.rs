@@ -140,7 +140,7 @@ async fn certificates_are_shown_to_all_nodes_of_a_cluster() {
 }
 
 #[tokio::test]
-async fn who_cannot_show_the_right_certificate_is_refused() {
+async fn a_client_without_the_right_certificate_is_refused() {
     let encrypted = Encrypted::start("127.0.0.1");
     let stranger = Authority::new();
     let own = encrypted.certificates.authority.issues("client");

@@ -141,7 +141,7 @@ async fn a_subscription_that_broke_is_made_again() {
 
 /// A client reads at the same time that it is subscribed and that its connection broke: it is not subscribed any more.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_old_subscription_confirms_does_not_count_for_the_next() {
+async fn the_confirmation_of_an_old_subscription_does_not_count_for_the_next() {
     if run::version() < (7, 0) {
         return;
     }

@@ -31,7 +31,14 @@ pub(crate) struct Args {
     #[arg(long, global = true, display_order = 901)]
     pub(crate) local: bool,
     /// The prefix of all keys and channels; runs with different prefixes use different locks
-    #[arg(long, value_name = "PREFIX", default_value = "fairlock", global = true, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        default_value = "fairlock",
+        global = true,
+        hide_short_help = true,
+        display_order = 902
+    )]
     pub(crate) prefix: String,
     /// Log in as this user [default: the one in the URL]
     #[arg(long, value_name = "NAME", global = true, hide_short_help = true, help_heading = LOGIN)]

@@ -86,7 +86,7 @@ fn a_second_loss_within_a_recovery_leaves_the_holder_its_lease() {
 }
 
 #[test]
-fn who_sends_a_heartbeat_seldom_keeps_its_place_over_a_loss() {
+fn a_waiter_with_rare_heartbeats_keeps_its_place_over_a_loss() {
     let schedule = [
         Acquire { client: 0, how: 4, timeout: 0 },
         Acquire { client: 0, how: 12, timeout: 0 },

@@ -94,7 +94,7 @@ fn bytes_that_are_no_frame_end_the_connection() {
 
 /// A server that announces much, or nests without an end, takes no memory for what it did not send.
 #[test]
-fn what_is_too_large_is_refused_at_its_first_line() {
+fn a_value_that_is_too_large_is_refused_at_its_first_line() {
     for line in ["$67108864\r\n", "$9223372036854775807\r\n", "*1048576\r\n", "%524288\r\n", "|9223372036854775807\r\n"]
     {
         assert_eq!(arrive(line.as_bytes(), &[1]), (vec![], Some(Garbage::TooLarge)), "{line:?}");

@@ -255,7 +255,7 @@ fn replicas_are_asked_after_something_was_written() {
 
 /// The socket takes a part; the rest goes when there is room again, and nothing is lost or sent twice.
 #[test]
-fn what_does_not_fit_into_the_socket_is_sent_later() {
+fn requests_that_do_not_fit_into_the_socket_are_sent_later() {
     let (mut wire, mut theirs) = pair();
     let channel: Arc<str> = "c".repeat(64 << 10).into();
     let mut requests = 0;
@@ -276,7 +276,7 @@ fn what_does_not_fit_into_the_socket_is_sent_later() {
 }
 
 #[test]
-fn what_came_before_the_end_is_told() {
+fn replies_before_the_end_of_a_connection_are_told() {
     let (mut wire, mut theirs) = pair();
     wire.send(1, leave(), &CHANNEL.into(), false);
     assert_eq!(wire.flush(), Ok(true));

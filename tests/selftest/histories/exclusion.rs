@@ -54,7 +54,7 @@ fn a_hold_may_begin_at_the_moment_in_which_another_ends() {
 }
 
 #[test]
-fn who_never_believed_in_its_grant_held_nothing() {
+fn a_member_that_never_believed_in_its_grant_held_nothing() {
     // a hears of its grant, and that it is over, while b holds.
     let late = [("12 a a.1 granted 100", ""), ("30 a a.1 released", "35 a a.1 granted 100\n35 a a.1 lost")];
     assert_eq!(good_but(&late).check(), Ok(()));
@@ -150,7 +150,7 @@ fn exclusion_excuses_strangers_alone_where_data_was_lost() {
 
 /// b was granted the lock before the data was lost, and hears of it when c has it, a stranger to the emptied server.
 #[test]
-fn who_hears_late_of_a_grant_from_before_a_loss_was_granted_first() {
+fn a_grant_from_before_a_loss_counts_first_even_if_heard_late() {
     let text = "
 999990 x - clock 1000 20
 1005000 b b.1 called
@@ -179,7 +179,7 @@ fn who_hears_late_of_a_grant_from_before_a_loss_was_granted_first() {
 /// b believes in a lease from before a loss when c is granted the lock, long after the recovery can have begun. Only a
 /// stranger can be the reason; whether d was one, its ticket tells, though it was put on record later.
 #[test]
-fn who_had_a_ticket_before_a_loss_was_no_stranger() {
+fn a_waiter_with_a_ticket_before_a_loss_was_no_stranger() {
     let text = "
 999990 x - clock 1000 20
 1005000 b b.1 called

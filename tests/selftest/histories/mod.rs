@@ -79,7 +79,7 @@ fn lines_may_come_in_any_order() {
 }
 
 #[test]
-fn what_cannot_have_happened_cannot_be_read() {
+fn an_impossible_history_cannot_be_read() {
     for (text, because) in [
         ("1 a a.1 called\n2 a a.1 called", "called twice"),
         ("1 a a.1 called\n2 a a.1 called 5", "called twice"),
@@ -111,7 +111,7 @@ fn a_line_that_is_being_written_is_read_later() {
 }
 
 #[test]
-fn what_many_threads_record_is_read_back_whole() {
+fn records_of_many_threads_are_read_back_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("history");
     std::thread::scope(|scope| {

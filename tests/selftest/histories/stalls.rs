@@ -110,7 +110,7 @@ fn only_the_time_in_which_somebody_waits_is_a_stall() {
 }
 
 #[test]
-fn who_was_forgotten_is_noticed_without_any_grant() {
+fn a_forgotten_waiter_is_noticed_without_any_grant() {
     let forgotten = [("300 b b.1 granted 203", "300 b b.1 left"), ("400 b b.1 released", "")];
     rejected(hand_off(300, &forgotten), "until it was granted to nobody");
     // And at the beginning.

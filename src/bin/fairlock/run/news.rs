@@ -12,6 +12,7 @@ use super::journal::Journal;
 use super::progress;
 use super::systemd::Systemd;
 use super::view::View;
+use crate::duration::shown;
 use crate::exit::{Failure, say};
 use crate::process::terminal::Terminal;
 use crate::text::{milliseconds, printable, seconds};
@@ -135,7 +136,7 @@ impl News {
         let listed: Vec<String> = tokens.iter().map(|(_, token)| token.to_string()).collect();
         let (names, listed) = (&self.names, listed.join(", "));
         if self.verbose || self.has_spoken {
-            say(format_args!("got {names} after {} (token {listed})", seconds(waited)));
+            say(format_args!("got {names} after {} (token {listed})", shown(waited)));
         }
         if let Some(systemd) = &self.systemd {
             systemd.granted(&format!("holds {names} (token {listed})"));
@@ -203,7 +204,7 @@ impl News {
             self.write("released", name, json!({ "token": token, "held_ms": milliseconds(held), "exit_code": code }));
         }
         if self.verbose {
-            let (names, waited, held) = (&self.names, seconds(waited), seconds(held));
+            let (names, waited, held) = (&self.names, shown(waited), shown(held));
             say(format_args!("released {names}: waited {waited}{}, held {held}", self.behind_whom()));
         }
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::alone::*;
 use crate::error::ConnectError;
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Reply, Shape};
+use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Shape};
 use crate::protocol::{self, Push, PushKind, Refusal, Secret, Ticket, Token, WireId};
-use crate::server::Node;
+use crate::server::{Node, Reply};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -36,7 +36,7 @@ fn route_opens_when_the_connection_is_set_up() {
 }
 
 #[test]
-fn what_is_asked_over_a_closed_route_is_not_sent() {
+fn request_over_a_closed_route_is_not_sent() {
     let mut alone = Alone::server();
     alone.want("x");
     assert_eq!(alone.ask(1), None);
@@ -311,7 +311,7 @@ fn slot_of_a_cluster_has_a_channel_of_its_own_before_its_route_opens() {
 }
 
 #[test]
-fn what_the_last_connection_listened_to_does_not_count_for_the_next() {
+fn channels_of_the_last_connection_do_not_count_for_the_next() {
     let (mut alone, line) = Alone::open_cluster();
     alone.handle(Event::Ended { line, cause: "gone".into() });
     alone.effects();

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::alone::{at, call, denied, facts, node, refused};
 use crate::clock::Time;
 use crate::keeper::machine::{self, RequestId};
-use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Peer, Reply, Routes, Shape};
+use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Peer, Routes, Shape};
 use crate::protocol::{self, ClientId, Refusal};
-use crate::server::{Node, Slot, SlotMap, slot_of};
+use crate::server::{Node, Reply, Slot, SlotMap, slot_of};
 
 const NAMES: [&str; 3] = ["x", "y", "z"];
 /// The most that one event may lead to, for each route and server.

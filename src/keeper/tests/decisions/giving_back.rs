@@ -64,7 +64,7 @@ fn a_release_goes_on_where_it_stopped_at_its_batch_limit() {
 }
 
 #[test]
-fn those_who_leave_together_leave_with_one_call_and_the_first_goes_on_for_all() {
+fn waiters_that_leave_together_send_one_request_and_the_first_goes_on_for_all() {
     let (mut machine, spec) = start(LockOptions::new());
     for id in 1..=150 {
         acquire(&mut machine, 0.0, &spec, id);
@@ -85,7 +85,7 @@ fn those_who_leave_together_leave_with_one_call_and_the_first_goes_on_for_all() 
 }
 
 #[test]
-fn who_never_asked_the_server_has_nothing_to_give_back() {
+fn a_waiter_that_sent_nothing_leaves_nothing_to_release() {
     let spec = start(LockOptions::new()).1;
     let mut machine = machine();
     acquire(&mut machine, 0.0, &spec, 1);
@@ -151,7 +151,7 @@ fn a_position_is_one_more_than_the_rank_and_none_for_who_holds() {
 }
 
 #[test]
-fn who_breaks_a_lease_hears_what_became_of_it() {
+fn breaking_a_lease_is_answered_with_its_outcome() {
     let (mut machine, spec) = start(LockOptions::new());
     for (call, word, expected) in [
         (9, Word::Told, BreakOutcome::Told { remaining: seconds(3.0) }),

@@ -19,7 +19,7 @@ fn gave_up(mode: Mode) -> (Machine, RequestId, RequestId) {
 }
 
 #[test]
-fn who_is_leaving_already_does_not_leave_twice() {
+fn a_leaving_waiter_does_not_leave_twice() {
     for word in [Word::Queued, Word::Granted] {
         let (mut machine, request, leave) = gave_up(Mode::Wait);
         answer(&mut machine, 0.2, request, Answer { ticket: 6, rank: Some(0), ..lease(word, seconds(30.0)) });
@@ -30,7 +30,7 @@ fn who_is_leaving_already_does_not_leave_twice() {
 }
 
 #[test]
-fn who_was_given_nothing_has_nothing_to_give_back() {
+fn a_waiter_without_place_and_lease_leaves_nothing_to_release() {
     for word in [Word::Busy, Word::Disbelieved] {
         let (mut machine, request, leave) = gave_up(Mode::Try);
         answer(&mut machine, 0.2, leave, lease(Word::Left, Duration::ZERO));

@@ -69,7 +69,7 @@ fn a_grant_is_handed_out_once_enough_have_it_and_counts_from_its_request() {
 
 /// That the lease was confirmed meanwhile does not make it ask more often.
 #[test]
-fn who_lacks_replicas_asks_again_after_a_while_that_doubles() {
+fn replicas_are_asked_again_after_pauses_that_double() {
     let (mut machine, mut request, _) = securing(two());
     let mut now = at(0.1);
     let mut last = Duration::ZERO;
@@ -91,7 +91,7 @@ fn who_lacks_replicas_asks_again_after_a_while_that_doubles() {
 }
 
 #[test]
-fn who_is_asking_replicas_does_not_ask_twice() {
+fn replicas_are_not_asked_again_while_a_question_is_under_way() {
     let (mut machine, request, _) = securing(two());
     let keys = start(two()).1.keys.clone();
     machine.handle(at(0.2), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 1 }));

@@ -64,7 +64,7 @@ fn without_a_connection_nothing_is_sent() {
 }
 
 #[test]
-fn who_leaves_as_the_connection_breaks_leaves_over_the_next() {
+fn a_waiter_that_leaves_as_the_connection_breaks_leaves_over_the_next() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(20.0));
     machine.handle(at(1.0), Event::Command(Command::Abandon { id: Id(1) }));
     disconnect(&mut machine, 1.0);
@@ -75,7 +75,7 @@ fn who_leaves_as_the_connection_breaks_leaves_over_the_next() {
 
 /// What was refused was not executed, if servers tell the truth: it is worth asking for a while. What was cut off may have been.
 #[test]
-fn who_was_refused_gives_nothing_back_for_ever() {
+fn an_acquire_that_was_only_refused_is_not_released_for_ever() {
     for cut in [false, true] {
         let (mut machine, spec) = start(LockOptions::new());
         acquire_in(&mut machine, 0.0, &spec, 1, Mode::Wait, Some(seconds(1.0)));
@@ -127,7 +127,7 @@ fn the_first_asks_anew_after_every_reconnect_before_anything_is_granted() {
 }
 
 #[test]
-fn what_was_declared_lost_is_not_renewed_again() {
+fn a_lease_that_was_declared_lost_is_not_renewed() {
     let mut machine = holding(LockOptions::new());
     pushed(&mut machine, 1.0, PushKind::Break, 1, 7);
     machine.effects(at(1.0));
@@ -187,7 +187,7 @@ fn a_key_of_another_type_ends_the_acquires_of_its_lock_alone() {
 }
 
 #[test]
-fn what_cannot_be_given_back_is_tried_until_it_is_over() {
+fn a_refused_release_is_repeated_until_the_lease_is_over() {
     let mut machine = holding(LockOptions::new());
     machine.handle(at(1.0), Event::Command(Command::Release { question: None, id: Id(1) }));
     let (request, _) = one_sent(&mut machine, 1.0);
@@ -217,7 +217,7 @@ fn many_who_are_refused_do_not_ask_again_in_step() {
 
 /// The pauses after refusals double, but not beyond what a session or a lease can spare.
 #[test]
-fn who_lives_or_holds_and_is_refused_asks_again_before_it_is_too_late() {
+fn refused_heartbeats_and_renewals_are_repeated_before_session_or_lease_ends() {
     let brief = || LockOptions::new().lease(seconds(3.0)).liveness(seconds(3.0));
     let mut waits = start(brief()).0;
     acquire(&mut waits, 0.0, &start(brief()).1, 1);
@@ -316,7 +316,7 @@ fn the_same_data_is_believed_when_a_lease_became_shorter() {
 }
 
 #[test]
-fn who_comes_to_the_front_asks_when_the_lease_ends() {
+fn a_waiter_near_the_front_asks_when_the_lease_ends() {
     let mut machine = waiting(LockOptions::new().liveness(seconds(30.0)), 9, seconds(15.0));
     assert_eq!(machine.next_due(), Some(at(10.0)));
     tick(&mut machine, 10.0);
@@ -326,7 +326,7 @@ fn who_comes_to_the_front_asks_when_the_lease_ends() {
 }
 
 #[test]
-fn who_gives_up_during_a_return_makes_room_if_it_was_under_way() {
+fn a_waiter_that_gives_up_while_it_re_enters_makes_room_for_the_next() {
     let (mut machine, open) = many_return(100);
     assert_eq!(open.len(), 64);
     for id in 90..=99 {
@@ -557,7 +557,7 @@ fn a_waiter_whose_grant_is_being_confirmed_does_not_return_to_the_queue() {
 // ---- scripts that stop at their batch limit ----
 
 #[test]
-fn who_was_stopped_at_a_batch_limit_goes_on() {
+fn a_script_that_stopped_at_its_batch_limit_is_asked_to_go_on() {
     // A heartbeat: by another at once.
     let mut machine = waiting(LockOptions::new(), 0, seconds(0.5));
     let heartbeat = (0..10).find_map(|_| {
@@ -610,7 +610,7 @@ fn who_was_stopped_at_a_batch_limit_goes_on() {
 }
 
 #[test]
-fn what_was_not_believed_is_not_said_again() {
+fn disbelieved_stamps_are_not_sent_again() {
     let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
     disconnect(&mut machine, 1.0);
     connect(&mut machine, 1.1);

@@ -76,7 +76,7 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
 }
 
 #[test]
-fn those_who_are_not_known_return_in_order_and_in_batches() {
+fn forgotten_waiters_re_enter_in_order_and_in_batches() {
     let (mut machine, mut open) = many_return(100);
     let mut tickets = Vec::new();
     assert_eq!(open.len(), 64, "at a time");
@@ -206,7 +206,7 @@ fn a_call_has_five_seconds_whatever_happens() {
 }
 
 #[test]
-fn who_is_refused_asks_again_after_a_while_that_doubles() {
+fn a_refused_acquire_is_repeated_after_pauses_that_double() {
     let (mut machine, spec) = start(LockOptions::new().lease(seconds(60.0)).liveness(seconds(60.0)));
     acquire(&mut machine, 0.0, &spec, 1);
     let mut now = 0.0;
@@ -296,7 +296,7 @@ fn silence_is_looked_at_twice_and_then_the_connection_is_given_up() {
 }
 
 #[test]
-fn who_gave_up_in_vain_is_more_patient_until_there_is_an_answer() {
+fn patience_doubles_with_each_connection_given_up_until_an_answer() {
     let (mut machine, spec) = start(LockOptions::new().liveness(seconds(3.0)));
     acquire(&mut machine, 0.0, &spec, 1);
     let mut now = 0.0;
@@ -329,7 +329,7 @@ fn returns_after_its_claim(mut machine: Machine, now: f64) -> u64 {
 }
 
 #[test]
-fn who_heard_of_its_grant_but_never_of_its_place_returns_to_it() {
+fn a_waiter_that_never_heard_of_its_place_re_enters_there_after_a_lost_grant() {
     // The grant comes by message, and the reply with the ticket never does.
     let (mut machine, spec) = start(LockOptions::new());
     acquire(&mut machine, 0.0, &spec, 1);

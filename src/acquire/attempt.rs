@@ -1,0 +1,268 @@
+//! An attempt to acquire, from its settings to its result. The builders around it say what kind it is.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use crate::blocking::block_on;
+use crate::cancel::{Cancelled, Canceller};
+use crate::error::{AcquireError, Fault, InvalidOption, TryAcquireError};
+use crate::guard::Guard;
+use crate::keeper::{Acquiring, Handle, Mode, NotGranted};
+use crate::operation::Operation;
+use crate::options::{Spec, check_text, in_bounds};
+use crate::protocol::{About, Secret, Ticket};
+use crate::wakers::poll;
+
+/// The settings of every kind of acquire.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(super) handle: Arc<Handle>,
+    pub(super) spec: Arc<Spec>,
+    pub(super) label: Arc<str>,
+    pub(super) owner: Arc<str>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) canceller: Option<Canceller>,
+}
+
+impl Plan {
+    pub(crate) fn new(handle: Arc<Handle>, spec: Arc<Spec>, label: Arc<str>, owner: Arc<str>) -> Self {
+        Self { handle, spec, label, owner, timeout: None, canceller: None }
+    }
+
+    fn start(&self, mode: Mode) -> Result<Acquiring, Failed> {
+        check_text("the label", &self.label)?;
+        check_text("the owner", &self.owner)?;
+        let about =
+            About { secret: Secret::random(&self.handle.names), label: self.label.clone(), owner: self.owner.clone() };
+        // Without time to wait it is a try, which waits only for the answer.
+        let (mode, timeout) = match (mode, self.timeout) {
+            (Mode::Wait, Some(Duration::ZERO)) => (Mode::Try, None),
+            (mode, timeout) => (mode, timeout.map(in_bounds)),
+        };
+        Ok(self.handle.acquire(self.spec.clone(), about, mode, timeout)?)
+    }
+
+    fn watch(&self) -> Option<Cancelled> {
+        self.canceller.as_ref().map(Canceller::watch)
+    }
+}
+
+/// An acquire from its creation to its result.
+pub(super) struct Attempt<F> {
+    pub(super) plan: Plan,
+    mode: Mode,
+    stage: Stage<F>,
+}
+
+enum Stage<F> {
+    Planned,
+    Running { operation: Operation<F>, cancelled: Option<Cancelled> },
+    Resolved,
+}
+
+impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt<F> {
+    pub(super) fn new(plan: Plan, mode: Mode) -> Self {
+        Self { plan, mode, stage: Stage::Planned }
+    }
+
+    /// A started one, as another kind of attempt.
+    pub(super) fn going_on(plan: Plan, mode: Mode, acquiring: Acquiring) -> Self {
+        let operation = Operation::relayed(&plan.handle.wakers, acquiring.into());
+        let stage = Stage::Running { operation, cancelled: plan.watch() };
+        Self { plan, mode, stage }
+    }
+
+    /// The acquire under way, if it is.
+    pub(super) fn running(&self) -> Option<&F> {
+        match &self.stage {
+            Stage::Running { operation, .. } => Some(&operation.future),
+            Stage::Planned | Stage::Resolved => None,
+        }
+    }
+
+    /// Polled with the waker of a caller.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.poll_by(context, |operation, context| operation.poll_unpin(context))
+    }
+
+    /// Waits on the spot. The waker only unparks the thread that is blocked here, so a keeper may call it.
+    pub(super) fn blocking(mut self) -> F::Output {
+        block_on(poll_fn(|context| self.poll_by(context, |operation, context| operation.future.poll_unpin(context))))
+    }
+
+    fn poll_by(
+        &mut self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Operation<F>, &mut Context<'_>) -> Poll<F::Output>,
+    ) -> Poll<F::Output> {
+        let polled = self.advance(context, poll);
+        if polled.is_ready() {
+            // Gives up the attempt that is under way.
+            self.stage = Stage::Resolved;
+        }
+        polled
+    }
+
+    fn advance(
+        &mut self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Operation<F>, &mut Context<'_>) -> Poll<F::Output>,
+    ) -> Poll<F::Output> {
+        // An attempt that was started before a fork is answered in the parent only.
+        if self.plan.handle.is_forked() {
+            return Poll::Ready(Err(Fault::Forked.into()));
+        }
+        if let Stage::Planned = self.stage {
+            if self.plan.canceller.as_ref().is_some_and(Canceller::is_cancelled) {
+                return Poll::Ready(Err(Failed::Cancelled));
+            }
+            let acquiring = self.plan.start(self.mode)?;
+            *self = Self::going_on(self.plan.clone(), self.mode, acquiring);
+        }
+        let Stage::Running { operation, cancelled } = &mut self.stage else {
+            panic!("the future of an acquire was polled after it had resolved");
+        };
+        // With the caller's own waker, because `cancel` is not called on a keeper.
+        if cancelled.as_mut().is_some_and(|cancelled| cancelled.poll(context).is_ready()) {
+            return Poll::Ready(Err(Failed::Cancelled));
+        }
+        poll(operation, context)
+    }
+}
+
+/// Why an attempt failed, before its kind turns that into an error.
+pub(super) enum Failed {
+    NotGranted(NotGranted),
+    NotTaken(Duration),
+    Invalid(InvalidOption),
+    Cancelled,
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Self {
+        Self::NotGranted(NotGranted::Fault(fault))
+    }
+}
+
+impl From<InvalidOption> for Failed {
+    fn from(error: InvalidOption) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+/// An attempt under way, until its result.
+pub(super) struct Resolving(pub(super) Acquiring);
+
+impl From<Acquiring> for Resolving {
+    fn from(acquiring: Acquiring) -> Self {
+        Self(acquiring)
+    }
+}
+
+impl Future for Resolving {
+    type Output = Result<Guard, Failed>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let acquiring = &mut self.0;
+        let result = match acquiring.result.as_mut() {
+            Some(result) => ready!(poll(result, context)),
+            None => return Poll::Ready(Err(Fault::Closed.into())),
+        };
+        acquiring.result = None;
+        Poll::Ready(match result {
+            Ok(Ok(armed)) => match armed.take() {
+                Ok(armed) => {
+                    acquiring.observed.granted(&armed.shared);
+                    Ok(Guard::new(armed, acquiring.handle.clone()))
+                }
+                Err(lease) => {
+                    acquiring.observed.failed(&acquiring.lock, "not_taken");
+                    Err(Failed::NotTaken(lease))
+                }
+            },
+            Ok(Err(why)) => {
+                acquiring.observed.not_granted(&acquiring.lock, &why);
+                Err(Failed::NotGranted(why))
+            }
+            Err(_) => {
+                acquiring.observed.failed(&acquiring.lock, "fault");
+                Err(Fault::KeeperPanicked.into())
+            }
+        })
+    }
+}
+
+impl From<Failed> for AcquireError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::NotGranted(NotGranted::Timeout { waited, position, cause }) => {
+                AcquireError::Timeout { waited, position, cause: cause.map(Into::into) }
+            }
+            Failed::NotGranted(NotGranted::Fault(fault)) => fault.into(),
+            Failed::NotGranted(NotGranted::QueueFull { waiting }) => AcquireError::QueueFull { waiting },
+            // A try, because it had no time to wait.
+            Failed::NotGranted(NotGranted::Busy { .. }) => {
+                AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
+            }
+            Failed::NotTaken(lease) => AcquireError::NotTaken { lease },
+            Failed::Invalid(error) => error.into(),
+            Failed::Cancelled => AcquireError::Cancelled,
+        }
+    }
+}
+
+impl From<Failed> for TryAcquireError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::NotGranted(NotGranted::Busy { holder, waiting, recovering_for }) => {
+                TryAcquireError::Busy { holder, waiting, recovering_for }
+            }
+            // A try joins no queue.
+            Failed::NotGranted(NotGranted::QueueFull { waiting }) => {
+                TryAcquireError::Busy { holder: None, waiting, recovering_for: None }
+            }
+            Failed::NotGranted(NotGranted::Timeout { waited, cause, .. }) => {
+                Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()
+            }
+            Failed::NotGranted(NotGranted::Fault(fault)) => fault.into(),
+            Failed::NotTaken(lease) => TryAcquireError::NotTaken { lease },
+            Failed::Invalid(error) => error.into(),
+            Failed::Cancelled => TryAcquireError::Cancelled,
+        }
+    }
+}
+
+/// An attempt under way, until its ticket.
+pub(super) struct Queueing(Option<Acquiring>);
+
+impl From<Acquiring> for Queueing {
+    fn from(acquiring: Acquiring) -> Self {
+        Self(Some(acquiring))
+    }
+}
+
+impl Future for Queueing {
+    type Output = Result<(Ticket, Acquiring), Failed>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let ticket = match self.0.as_mut().and_then(|acquiring| acquiring.ticket.as_mut()) {
+            Some(ticket) => ready!(poll(ticket, context)).ok(),
+            None => None,
+        };
+        let Some(mut acquiring) = self.0.take() else { return Poll::Ready(Err(Fault::Closed.into())) };
+        acquiring.ticket = None;
+        if let Some(ticket) = ticket {
+            return Poll::Ready(Ok((ticket, acquiring)));
+        }
+        // No ticket will come: the keeper has sent the reason, or is gone.
+        let mut resolving = Resolving(acquiring);
+        let Poll::Ready(result) = resolving.poll_unpin(context) else {
+            self.0 = Some(resolving.0);
+            return Poll::Pending;
+        };
+        Poll::Ready(Err(result.err().unwrap_or_else(|| Fault::Closed.into())))
+    }
+}

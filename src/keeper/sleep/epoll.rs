@@ -1,0 +1,82 @@
+//! The way of Linux. The bell is edge-triggered: each ring wakes once without being read, which saves a system call for
+//! each message.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::super::routes::Line;
+use super::{Watched, timespec};
+
+/// The most connections that are reported at once. The others are reported by the next sleep.
+const REPORTED: usize = 32;
+const BELL: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(in crate::keeper) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(in crate::keeper) fn ring(&self) {
+        // It fails only after 2^64 rings.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::keeper) struct Lookout {
+    epoll: OwnedFd,
+    /// What the kernel watches for.
+    watched: BTreeMap<Line, EventFlags>,
+}
+
+pub(in crate::keeper) fn lookout() -> io::Result<(Bell, Lookout)> {
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
+    Ok((Bell(bell), Lookout { epoll, watched: BTreeMap::new() }))
+}
+
+impl Lookout {
+    /// Returns the connections that can be read. An error names a connection that cannot be watched.
+    pub(in crate::keeper) fn sleep<F: AsFd>(
+        &mut self,
+        watched: impl IntoIterator<Item = Watched<F>>,
+        longest: Duration,
+    ) -> Result<Vec<Line>, (Line, io::Error)> {
+        for watched in watched {
+            self.watch(&watched).map_err(|error| (watched.line, error))?;
+        }
+        let mut events = [MaybeUninit::<Event>::uninit(); REPORTED];
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&timespec(longest))) else {
+            // A signal has interrupted it.
+            return Ok(Vec::new());
+        };
+        let reported = events.iter().map(|event| (event.data.u64(), event.flags));
+        let readable = reported.filter(|(line, flags)| *line != BELL && flags.intersects(!EventFlags::OUT));
+        Ok(readable.map(|(line, _)| Line(line)).collect())
+    }
+
+    fn watch<F: AsFd>(&mut self, Watched { line, socket, wants_write }: &Watched<F>) -> io::Result<()> {
+        let flags = if *wants_write { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        let data = EventData::new_u64(line.0);
+        match self.watched.insert(*line, flags) {
+            None => epoll::add(&self.epoll, socket, data, flags)?,
+            Some(before) if before != flags => epoll::modify(&self.epoll, socket, data, flags)?,
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    /// A connection will be closed. That alone does not end the kernel's watch while a forked process has a copy.
+    pub(in crate::keeper) fn forget<F: AsFd>(&mut self, line: Line, socket: &F) {
+        if self.watched.remove(&line).is_some() {
+            // It fails only for a socket that is not watched.
+            let _ = epoll::delete(&self.epoll, socket);
+        }
+    }
+}

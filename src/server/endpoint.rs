@@ -1,0 +1,152 @@
+//! One server: its address, and the login and the settings of connections to it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use redis::{ConnectionAddr, ErrorKind, IntoConnectionInfo as _};
+
+use crate::error::ConnectError;
+use crate::protocol::{SCRIPTS, Source};
+
+/// One of several servers, as the others name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Node {
+    /// Empty: the host of the server that reported it.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Node {
+    /// `host:port`, also with an IPv6 address, with or without its brackets.
+    pub(crate) fn parse(address: &str) -> Option<Self> {
+        let (host, port) = address.rsplit_once(':')?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Some(Self { host: host.to_owned(), port: port.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Where a server listens.
+#[derive(Clone)]
+pub(super) enum Address {
+    Node(Node),
+    /// A socket in the file system.
+    Path(PathBuf),
+}
+
+/// One server and its login.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    pub(super) at: Address,
+    pub(super) encrypted: bool,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    /// The file of the password, which is read at each connection and replaces that of the URL.
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) database: i64,
+    /// Without user and password, for messages.
+    pub(super) address: String,
+    /// The digests of the scripts.
+    pub(super) digests: Arc<[String]>,
+    /// Which authorities to trust and which certificate to show, if the connection is encrypted.
+    #[cfg(feature = "tls")]
+    pub(super) tls: crate::Tls,
+}
+
+impl Endpoint {
+    pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
+        let encrypts = ["rediss:", "valkeys:"].iter().any(|scheme| url.starts_with(scheme));
+        if encrypts && !cfg!(feature = "tls") {
+            return Err(bad("for connections that are encrypted fairlock must be built with its feature `tls`"));
+        }
+        if encrypts && url.contains('#') {
+            return Err(bad("no certificate goes unchecked: name the authority of the server's instead of #insecure"));
+        }
+        // The library reads URLs. It need not know how to encrypt.
+        let plain = if encrypts { url.replacen("s:", ":", 1) } else { url.to_owned() };
+        // The URL may have a password, and the library's message may quote the URL: so this has a message of its own.
+        let info = plain.into_connection_info().map_err(|error| match error.kind() {
+            ErrorKind::InvalidClientConfig => bad("its scheme or one of its parts is not known"),
+            _ => bad("it is not a URL"),
+        })?;
+        let at = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => Address::Node(Node { host: host.clone(), port: *port }),
+            ConnectionAddr::Unix(path) => Address::Path(path.clone()),
+            _ => return Err(bad("its scheme is not known")),
+        };
+        let settings = info.redis_settings();
+        Ok(Self {
+            user: settings.username().map(str::to_owned),
+            password: settings.password().map(str::to_owned),
+            database: settings.db(),
+            ..Self::of(at, encrypts, info.addr().to_string())
+        })
+    }
+
+    /// A server of this host and port, without a login.
+    pub(super) fn of_node(node: Node, encrypted: bool) -> Self {
+        let address = ConnectionAddr::Tcp(node.host.clone(), node.port).to_string();
+        Self::of(Address::Node(node), encrypted, address)
+    }
+
+    fn of(at: Address, encrypted: bool, address: String) -> Self {
+        Self {
+            at,
+            encrypted,
+            address,
+            user: None,
+            password: None,
+            database: 0,
+            digests: digests(),
+            password_file: None,
+            #[cfg(feature = "tls")]
+            tls: crate::Tls::new(),
+        }
+    }
+
+    /// The same user and settings at another address.
+    pub(crate) fn at(&self, node: &Node) -> Self {
+        Self { at: Address::Node(node.clone()), address: node.to_string(), ..self.clone() }
+    }
+
+    /// Its address, if it has a host and a port.
+    pub(crate) fn node(&self) -> Option<Node> {
+        if let Address::Node(node) = &self.at { Some(node.clone()) } else { None }
+    }
+
+    /// Its host, which a node leaves out when it names itself.
+    pub(crate) fn host(&self) -> &str {
+        if let Address::Node(node) = &self.at { &node.host } else { "127.0.0.1" }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+/// Made once: the scripts are long, and some targets have many servers.
+fn digests() -> Arc<[String]> {
+    static DIGESTS: OnceLock<Arc<[String]>> = OnceLock::new();
+    DIGESTS.get_or_init(|| SCRIPTS.iter().map(digest).collect()).clone()
+}
+
+/// The digest by which servers know a script.
+pub(crate) fn digest(script: &Source) -> String {
+    redis::Script::new(script.text).get_hash().to_owned()
+}
+
+/// A URL that names no server.
+pub(super) fn bad(reason: &str) -> ConnectError {
+    ConnectError::Url { reason: reason.into() }
+}
