@@ -48,8 +48,8 @@ impl Scripts {
     fn acquire(&self, id: &str) -> redis::Cmd {
         let minute = "60000000";
         let about = ["channel", "secret", "label", "owner"];
-        let restores = ["0"; 6];
-        self.call("acquire", &[&[id, "1", "0", minute, minute, minute, minute], &about[..], &restores[..]].concat())
+        let (restores, room) = (["0"; 6], "9007199254740992");
+        self.call("acquire", &[&[id, room, "0", minute, minute, minute, minute], &about[..], &restores[..]].concat())
     }
 
     fn holder(&mut self) -> Option<String> {

@@ -50,7 +50,7 @@ fn word() -> impl Strategy<Value = (&'static str, &'static str)> {
 
 fn field() -> impl Strategy<Value = &'static str> {
     let fields = "epoch stamp token waiting lease_left_us recover_left_us holder holder_token holder_ticket holder_claim again left_us granted_token \
-                  ticket rank pace_us longest_us held_id held_token held_label held_owner held_us held_broken page unheard_of";
+                  ticket rank pace_us longest_us held_id held_token held_label held_owner held_us held_broken grants recorded page past unheard_of";
     proptest::sample::select(fields.split_whitespace().collect::<Vec<_>>())
 }
 
@@ -164,7 +164,7 @@ fn replies_are_read_as_they_were_meant() {
                 alive,
             ])
         });
-        items.extend([bulk("page"), Value::Array(page.collect())]);
+        items.extend([bulk("grants"), numeral(n[15], as_text[12]), bulk("page"), Value::Array(page.collect())]);
         let value = Value::Array(items);
         let ReadReply { numbers, spans, again, own, told, holder, page } = read_reply(script, &value).unwrap();
         prop_assert_eq!(numbers.as_slice(), &n[..4]);

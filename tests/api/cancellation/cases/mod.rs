@@ -124,6 +124,10 @@ impl Case {
         });
         let token = ahead.as_ref().map_or(1, |(holder, _)| holder.token());
         let mut subject = Subject::prepare(self.what, &proxy.url(), &name, token);
+        if let (Wire::FarewellRequest | Wire::FarewellReply, Some(client)) = (self.wire, &subject.client) {
+            // A client that was never used forgets an acquire that is dropped at once, and has nothing to give back.
+            insist(|| client.lock("used").unwrap().inspect());
+        }
         let faults = self.faults(&proxy);
         let struck = || faults.iter().map(Fault::struck).sum::<u64>();
         let mut tokens = Vec::new();
