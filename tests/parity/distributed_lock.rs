@@ -90,7 +90,8 @@ async fn an_extension_counts_from_the_present_end_and_no_renewal_shortens_it() {
     let server = RedisServer::start();
     let lock = connect(&server).await.lock_with("lock", LockOptions::new().lease(lease)).unwrap();
     let guard = soon(lock.acquire()).await.unwrap();
-    let (minute, before, asked) = (Duration::from_secs(60), guard.remaining(), Instant::now());
+    // In this order: time may pass between the two.
+    let (minute, asked, before) = (Duration::from_secs(60), Instant::now(), guard.remaining());
     guard.extend(minute).await.unwrap();
     assert!(guard.remaining() + asked.elapsed() >= before + minute, "{:?}", guard.remaining());
     let at_the_server = lock.inspect().await.unwrap().holder.unwrap().remaining;
@@ -116,7 +117,7 @@ async fn an_extension_outlives_a_loss_of_data() {
     let lock = client.lock_with("lock", LockOptions::new().lease(lease)).unwrap();
     let guard = soon(lock.acquire()).await.unwrap();
     guard.extend(minute).await.unwrap();
-    let (before, asked) = (guard.remaining(), Instant::now());
+    let (asked, before) = (Instant::now(), guard.remaining());
     assert!(before > minute);
     server.flush();
     // The next automatic renewal comes as soon as that of any lease, long before the end of the extension.

@@ -65,7 +65,7 @@ async fn without_a_timeout_it_is_renewed_while_it_is_held() {
 async fn extend_adds_to_what_is_left() {
     let server = RedisServer::start();
     let guard = soon(with_timeout(&server, LONG).await.acquire()).await.unwrap();
-    let (before, asked) = (guard.remaining(), Instant::now());
+    let (asked, before) = (Instant::now(), guard.remaining());
     guard.extend(LONG).await.unwrap();
     assert!(guard.remaining() + asked.elapsed() >= before + LONG, "{:?}", guard.remaining());
     drop(guard);
