@@ -53,7 +53,7 @@ pub const CHANGING: [&str; 5] = ["id", "token", "epoch", "floor", "last_token"];
 /// What a client of default options brings.
 pub fn values(client: &str) -> Values {
     Values::default()
-        .set("wait", 1)
+        .set("room", 1_u64 << 53)
         .set("lease_us", LEASE_US)
         .set("liveness_us", LIVENESS_US)
         .set("buffer_us", 2_000_000)

@@ -82,7 +82,8 @@ impl<'a> Lock<'a> {
             ears.command(&["SUBSCRIBE", &member.channel()]);
         }
         let known = Values::default()
-            .set("wait", 1)
+            .set("wait", 1) // of the scripts of 575393b
+            .set("room", 1_u64 << 53)
             .set("lease_us", HOUR_US)
             .set("liveness_us", HOUR_US)
             .set("buffer_us", 2_000_000)
