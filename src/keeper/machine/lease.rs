@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::core::Core;
 use super::grant::Grant;
 use super::lock::LockState;
-use super::release::Kind;
+use super::release::{Kind, PendingRelease};
 use super::waiter::Waiter;
 use super::{ANSWER_TIMEOUT, Effect, Id, Outcome, QuestionId, Release, Renewal, RequestId, Timer, What};
 use crate::clock::Time;
@@ -38,6 +38,8 @@ pub(in crate::keeper) struct Lease {
     /// Callers of `renew` and `extend` that await an answer.
     questions: Vec<Wanted>,
     cause: Option<Arc<str>>,
+    /// Its caller has released it over the direct connection, and heard no answer.
+    pub(super) release_sent: bool,
 }
 
 /// What a caller awaits of a renewal: a whole lease, and a deadline that is no earlier than this.
@@ -48,6 +50,33 @@ struct Wanted {
 }
 
 impl Lease {
+    /// A full lease.
+    pub(super) fn new(
+        spec: Arc<Spec>,
+        about: About,
+        token: Token,
+        epoch: Option<Epoch>,
+        granted: Time,
+        term: Term,
+    ) -> Self {
+        Self {
+            confirmed: true,
+            renew_every: spec.renew_every,
+            spec,
+            about,
+            token,
+            epoch,
+            granted,
+            term,
+            lost: false,
+            request: None,
+            unsecured: None,
+            questions: Vec::new(),
+            cause: None,
+            release_sent: false,
+        }
+    }
+
     /// The local deadline, if it is not renewed.
     pub(in crate::keeper) fn deadline(&self) -> Time {
         self.term.deadline()
@@ -65,24 +94,15 @@ impl LockState {
         let deadline = term.deadline();
         let Waiter { spec, about, ticket, epoch, .. } = waiter;
         let ticket = ticket.unwrap_or(token.as_ticket());
-        core.expect_within(spec.lease / 3);
         core.timers.set(Timer::Taken(id), now + spec.lease);
         core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
-        let lease = Lease {
-            confirmed: !claim,
-            renew_every: spec.renew_every,
-            spec,
-            about,
-            token,
-            epoch,
-            granted: now,
-            term,
-            lost: false,
-            request: None,
-            unsecured: None,
-            questions: Vec::new(),
-            cause: None,
-        };
+        let lease = Lease { confirmed: !claim, ..Lease::new(spec, about, token, epoch, now, term) };
+        self.keep(core, now, id, lease);
+    }
+
+    /// From now on this lease is renewed.
+    pub(super) fn keep(&mut self, core: &mut Core, now: Time, id: Id, lease: Lease) {
+        core.expect_within(lease.spec.lease / 3);
         self.leases.insert(id, lease);
         core.locks_of.insert(id, self.name().clone());
         core.members += 1;
@@ -295,7 +315,8 @@ impl LockState {
             core.timers.set(Timer::AnswerBy(id), deadline.max(now));
         }
         let kind = Kind::Release { token: Some(lease.token), epoch: lease.epoch, liveness: lease.spec.liveness };
-        self.give_back(core, now, id, kind, question, deadline);
+        let repeated = lease.release_sent;
+        self.pend(core, now, id, PendingRelease { kind, question, request: None, repeated, until: deadline });
     }
 }
 
