@@ -45,7 +45,7 @@ fn the_protocol_page_agrees_with_the_scripts() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("docs/protocol.md")).unwrap();
     let replies = page.split("\n## ").find(|section| section.starts_with("Replies")).unwrap();
-    for verb in ["acquire", "heartbeat", "renew", "release", "leave", "inspect", "break"] {
+    for verb in ["acquire", "heartbeat", "renew", "release", "leave", "inspect", "break", "history"] {
         let script = fs::read_to_string(root.join("lua").join(verb).with_extension("lua")).unwrap();
         let header = |marker: &str| {
             let line = script.lines().find_map(|line| line.strip_prefix("-- ")?.strip_prefix(marker));
@@ -57,9 +57,30 @@ fn the_protocol_page_agrees_with_the_scripts() {
         let rows = section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
         let described: Vec<&str> = rows.flat_map(|row| row.split(" | ").nth(1).unwrap().split(", ")).collect();
         assert_eq!(described, named, "the arguments of {verb}");
+        // A row without a request belongs to the one above it.
+        let mut request = String::new();
+        let words: Vec<[String; 3]> = replies
+            .lines()
+            .filter_map(|line| {
+                let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
+                if !cells[0].is_empty() {
+                    request = cells[0].into();
+                }
+                Some([request.clone(), cells.get(1)?.trim_matches('`').into(), cells[2..].join("|")])
+            })
+            .filter(|[request, ..]| request == verb)
+            .collect();
         for reply in header("REPLY:").split('|') {
-            for word in reply.split([' ', '[', ']', '{', '}', ',', '.']).filter(|word| !word.is_empty()) {
-                assert!(replies.contains(word), "the reply {word:?} of {verb} is not described");
+            let mut names = reply.split([' ', '[', ']', '{', '}', ',', '.']).filter(|name| !name.is_empty());
+            let word = names.next().unwrap();
+            let row = words.iter().find(|[_, found, _]| found == word);
+            let [.., described] = row.unwrap_or_else(|| panic!("the reply {word:?} of {verb} is not described"));
+            let described: Vec<&str> = described.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+            for name in names {
+                assert!(
+                    described.contains(&name),
+                    "the value {name:?} of the reply {word:?} of {verb} is not described"
+                );
             }
         }
     }
