@@ -102,7 +102,7 @@ impl LockState {
             // Not at once, because a hold that ends before costs no request.
             (false, _) => Some(now + CONFIRM_AFTER.min(term.deadline().since(now) / 3)),
             // An extended lease is renewed as often as any other: that is how its holder hears of a loss of data.
-            (true, Some(every)) => Some(last.sent + last.span.min(spec.lease) - spec.lease + every),
+            (true, Some(every)) => Some(last.sent + last.span.min(spec.lease) + every - spec.lease),
             (true, None) => None,
         };
         let longest = spec.max_hold.map(|longest| lease.granted + longest);

@@ -83,6 +83,18 @@ fn an_extended_lease_that_was_re_asserted_is_renewed_as_often_as_before() {
     }
 }
 
+/// Also if the machine has run for less time than the lease lasts: its clock does not go below zero.
+#[test]
+fn a_lease_of_which_a_part_was_brought_back_is_renewed_at_once() {
+    let day = 24.0 * 3600.0;
+    let mut machine = holding(LockOptions::new().lease(seconds(30.0 * day)));
+    disconnect(&mut machine, 5.0);
+    connect(&mut machine, 5.0);
+    let (request, _) = one_sent(&mut machine, 5.0);
+    answer(&mut machine, 5.1, request, lease(Word::Renewed, seconds(day)));
+    assert_eq!(asked(&one_sent(&mut machine, 5.1).1), seconds(30.0 * day));
+}
+
 #[test]
 fn extensions_that_are_asked_for_together_add_up() {
     let mut machine = holding(LockOptions::new());
