@@ -1,5 +1,6 @@
-//! The pages: their lines are no longer than 120 characters, and the files that they name exist.
+//! The pages: their lines are no longer than 120 characters, and the files and headings that they name exist.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,8 +29,16 @@ fn complaints(root: &Path, page: &PathBuf) -> Vec<String> {
             wrong.push(format!("{name}:{}: {} characters", number + 1, line.chars().count()));
         }
     }
-    let links = text.split("](").skip(1).filter_map(|link| link.split([')', '#']).next());
-    let links = links.filter(|link| !link.is_empty() && !link.contains("://")).map(|link| page.with_file_name(link));
+    let links = text.split("](").skip(1).filter_map(|link| link.split(')').next()).filter(|link| !link.contains("://"));
+    for (file, anchor) in links.clone().filter_map(|link| link.split_once('#')) {
+        let target = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
+        let is_page = target.extension().is_some_and(|extension| extension == "md");
+        if is_page && !fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor)) {
+            wrong.push(format!("{name} names the heading {file}#{anchor}"));
+        }
+    }
+    let links = links.filter_map(|link| link.split('#').next()).filter(|link| !link.is_empty());
+    let links = links.map(|link| page.with_file_name(link));
     let folders = ["src/", "tests/", "testkit/", "lua/", "docs/", "scripts/", "benches/"];
     let named = text.split('`').skip(1).step_by(2).filter(|path| folders.iter().any(|folder| path.starts_with(folder)));
     let named = named.filter(|path| !path.contains(['*', ' ', ':'])).map(|path| root.join(path));
@@ -37,6 +46,36 @@ fn complaints(root: &Path, page: &PathBuf) -> Vec<String> {
         links.chain(named).filter(|path| !path.exists()).map(|path| format!("{name} names {}", path.display())),
     );
     wrong
+}
+
+/// By which links name the headings of a page.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
+        let heading = heading.trim_start_matches('#').trim().to_lowercase();
+        heading.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn the_guide_names_every_option_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide = fs::read_to_string(root.join("docs/guide.md")).unwrap();
+    let interface = fs::read_to_string(root.join("docs/public-api.txt")).unwrap();
+    let section = guide.split("\n## ").find(|section| section.starts_with("Options")).unwrap();
+    for of in ["LockOptions", "ClientBuilder"] {
+        let methods = interface.lines().filter_map(|line| line.strip_prefix(&format!("pub fn fairlock::{of}::")));
+        let options = methods.filter(|method| method.contains("(self") && method.ends_with(" -> Self"));
+        for option in options.map(|method| method.split(['(', '<']).next().unwrap()) {
+            let rows = section.lines().filter(|line| line.starts_with('|'));
+            let first = rows.filter(|row| row.split('|').nth(1).unwrap().contains(&format!("`{option}`"))).count();
+            let named = section.contains(&format!("`{option}`"));
+            let is_fine = if of == "LockOptions" { first == 1 } else { named };
+            assert!(is_fine, "{of}::{option} has {first} rows");
+        }
+    }
 }
 
 /// The page for clients in other languages names the arguments of each script in their order, and every word of a reply.
