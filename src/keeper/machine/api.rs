@@ -151,6 +151,7 @@ pub(crate) enum Effect {
         id: Id,
         why: NotGranted,
     },
+    /// A lease was renewed. An extended lease may have had this deadline before.
     Prolonged {
         id: Id,
         deadline: Time,

@@ -27,8 +27,10 @@ pub(in crate::keeper) struct Lease {
     granted: Time,
     /// The interval of its automatic renewals; None while they are switched off.
     renew_every: Option<Duration>,
-    /// The last term that the server has granted.
+    /// The furthest term that the server has granted.
     term: Term,
+    /// The last one. It may end earlier: a lease that is re-asserted keeps what is left of it, less a margin.
+    last: Term,
     /// Whether it is a full lease, and no claim.
     confirmed: bool,
     lost: bool,
@@ -68,6 +70,7 @@ impl Lease {
             epoch,
             granted,
             term,
+            last: term,
             lost: false,
             request: None,
             unsecured: None,
@@ -112,14 +115,14 @@ impl LockState {
     /// Sets the timers of a lease.
     fn watch(&mut self, core: &mut Core, now: Time, id: Id) {
         let Some(lease) = self.leases.get(&id) else { return };
-        let (term, spec) = (lease.term, &lease.spec);
+        let (term, last, spec) = (lease.term, lease.last, &lease.spec);
         core.timers.set(Timer::Notice(id), term.deadline() - term.notice(spec.lease, spec.notice));
         let renew_at = match (lease.confirmed, lease.renew_every) {
             // The full lease is asked for soon, also with manual renewal: a claim does not protect its holder for long.
             // Not at once, because a hold that ends before costs no request.
             (false, _) => Some(now + CONFIRM_AFTER.min(term.deadline().since(now) / 3)),
             // An extended lease is renewed as often as any other: that is how its holder hears of a loss of data.
-            (true, Some(every)) => Some(term.sent + term.span.min(spec.lease) - spec.lease + every),
+            (true, Some(every)) => Some(last.sent + last.span.min(spec.lease) + every - spec.lease),
             (true, None) => None,
         };
         let longest = spec.max_hold.map(|longest| lease.granted + longest);
@@ -201,12 +204,15 @@ impl LockState {
         let full = term.is_whole(lease.spec.lease);
         lease.confirmed |= full;
         lease.cause = None;
-        let deadline = term.deadline();
-        if deadline > lease.deadline() {
+        let moved = term.deadline() > lease.deadline();
+        lease.last = term;
+        if moved {
             lease.term = term;
-            core.effects.push(Effect::Prolonged { id, deadline, every: lease.renew_every });
         }
         let deadline = lease.deadline();
+        if moved || full {
+            core.effects.push(Effect::Prolonged { id, deadline, every: lease.renew_every });
+        }
         let (questions, open) =
             std::mem::take(&mut lease.questions).into_iter().partition(|wanted| full && wanted.until <= deadline);
         lease.questions = open;
