@@ -21,8 +21,14 @@ impl Sentinels {
 
     /// The master, as this sentinel knows it. Blocks at most until the deadline.
     pub(crate) fn ask(&self, sentinel: &Node, deadline: Time) -> Result<Node, ConnectError> {
-        let sentinel = self.sentinels.first().unwrap_or(&self.master).at(sentinel);
-        let reply = sentinel.ask_once(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.name], deadline);
+        self.sentinels.first().unwrap_or(&self.master).at(sentinel).master(&self.name, deadline)
+    }
+}
+
+impl Endpoint {
+    /// The master of this name, as this sentinel knows it. Blocks at most until the deadline.
+    pub(super) fn master(&self, name: &str, deadline: Time) -> Result<Node, ConnectError> {
+        let reply = self.ask_once(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name], deadline);
         let reply = reply.map_err(|error| match error {
             ConnectError::Refused { address, cause } => ConnectError::NotSentinel { address, cause },
             other => other,
@@ -36,12 +42,10 @@ impl Sentinels {
         };
         match node {
             Some((host, port)) => Ok(Node { host: host.into_owned(), port: port.parse().unwrap_or(0) }),
-            None => Err(ConnectError::UnknownMaster { address: sentinel.to_string(), name: self.name.clone() }),
+            None => Err(ConnectError::UnknownMaster { address: self.to_string(), name: name.to_owned() }),
         }
     }
-}
 
-impl Endpoint {
     /// Which node of its cluster serves which slots, as this node knows it. Blocks at most until the deadline.
     pub(crate) fn slots(&self, deadline: Time) -> Result<SlotMap, ConnectError> {
         let reply = self.ask_once(&["CLUSTER", "SLOTS"], deadline)?;

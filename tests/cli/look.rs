@@ -88,6 +88,19 @@ fn all_nodes_of_a_cluster_are_listed() {
     assert_eq!(listed, names, "the oldest first, whichever node has it");
 }
 
+#[test]
+fn a_server_of_another_kind_than_the_url_says_is_named() {
+    let server = testkit::RedisServer::builder().tcp().start();
+    let port = server.port();
+    for (url, said) in [
+        (format!("redis+sentinel://127.0.0.1:{port}/main"), "not a sentinel"),
+        (format!("redis+cluster://127.0.0.1:{port}"), "not a node of a cluster"),
+    ] {
+        let ended = Process::spawn(fairlock().args(["--redis", &url, "list"])).finish();
+        assert!(ended.code == 125 && ended.stderr.contains(said), "{url}: {ended:?}");
+    }
+}
+
 /// The names in the first column of a table of the page, by the heading of that column.
 fn documented(table: &str) -> BTreeSet<String> {
     let page = std::fs::read_to_string("docs/command-line.md").unwrap();
