@@ -60,17 +60,7 @@ pub struct ReadReply {
 
 /// Reads the reply of the script of this name.
 pub fn read_reply(script: &str, packed: &[u8]) -> Option<ReadReply> {
-    const VERBS: [Verb; 8] = [
-        Verb::Acquire,
-        Verb::Heartbeat,
-        Verb::Renew,
-        Verb::Release,
-        Verb::Leave,
-        Verb::Inspect,
-        Verb::Break,
-        Verb::History,
-    ];
-    let verb = VERBS.into_iter().find(|verb| SCRIPTS[*verb as usize].name == script)?;
+    let verb = Verb::ALL.into_iter().find(|verb| SCRIPTS[*verb as usize].name == script)?;
     let Reply { common, verdict } = Reply::unpack(verb, packed)?;
     let us = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     let told = match &verdict {

@@ -31,6 +31,21 @@ pub(crate) enum Verb {
     History,
 }
 
+impl Verb {
+    /// All of them, in the order of the scripts.
+    #[cfg(any(test, feature = "__test-hooks"))]
+    pub(crate) const ALL: [Verb; 8] = [
+        Verb::Acquire,
+        Verb::Heartbeat,
+        Verb::Renew,
+        Verb::Release,
+        Verb::Leave,
+        Verb::Inspect,
+        Verb::Break,
+        Verb::History,
+    ];
+}
+
 /// One request to one lock.
 #[derive(Debug, Clone, Hash)]
 pub(crate) enum Request {
