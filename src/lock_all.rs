@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::options::LockOptions;
-use crate::run::job_under;
+use crate::run::{job_under, outcome};
 
 /// An acquire of several locks, all or nothing: await it, or wait on the spot with [`blocking`](LockAll::blocking). Made
 /// by [`Client::lock_all`].
@@ -144,10 +144,7 @@ impl LockAll {
             let tokens = guard.tokens().map(|(_, token)| token).collect();
             let value = job_under(guard.lost(), job(tokens)).await?;
             guard.check()?;
-            match guard.release().await {
-                Err(ReleaseError::Lost(lost)) => Err(lost.into()),
-                _ => Ok(value),
-            }
+            Ok(outcome(value, guard.release().await)?)
         })
     }
 
