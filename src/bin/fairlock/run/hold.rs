@@ -23,13 +23,14 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Pid;
+use tokio::runtime::Builder;
 
 use super::events::Event;
 use super::setting::{Granted, Setting};
 use super::{holding, request, warning};
 use crate::exit::{self, Failure, LOST, say};
 use crate::process::signals;
-use crate::{connect, output, warnings};
+use crate::{connect, output, runtime, warnings};
 
 const SHORT: &str = "\
 Examples:
@@ -142,8 +143,7 @@ fn keep(server: &connect::Args, args: &Args, script: Option<Script>) -> Result<u
     let names = holding::in_order(&args.name, &args.and);
     let label = || request::default_label(&script.as_ref().map_or_else(|| vec!["hold".into()], Script::words));
     let mut setting = Setting::new(server, &args.wait, names, NOTICE, label)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| Failure::because("cannot start the async runtime", error))?;
+    let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {
         let Granted { client, holding, .. } = setting.take().await?;
         let granted = Instant::now();
