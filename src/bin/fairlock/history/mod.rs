@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 pub(crate) use args::Args;
 use timeline::{Grant, Timeline};
 
+use crate::duration::milliseconds;
 use crate::exit::{Failure, say};
-use crate::text::{iso, milliseconds, printable, printable_json};
+use crate::text::{iso, printable, printable_json};
 use crate::{connect, output};
 
 /// Nothing is recorded.

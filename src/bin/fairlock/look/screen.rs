@@ -7,8 +7,9 @@ use std::time::Duration;
 use fairlock::{Holder, LockState};
 
 use super::document::word;
+use crate::duration::{about, seconds};
 use crate::output;
-use crate::text::{about, columns, cut, no_grants, printable, seconds};
+use crate::text::{columns, cut, no_grants, printable};
 
 /// The most waiters that are shown; JSON has all of them.
 const MOST_WAITERS: usize = 20;
