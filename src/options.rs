@@ -1,18 +1,18 @@
-//! The options of a lock, and the checks that refuse impossible ones.
+//! The options of a lock: how they are chosen, and whether they can work together.
+
+mod limits;
+mod spec;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use limits::{LEAST, within};
+pub(crate) use limits::{LONGEST, check_name, check_prefix, check_text, in_bounds};
+pub(crate) use spec::Spec;
+
 use crate::error::InvalidOption;
 use crate::protocol::LockKeys;
 use crate::term::margin;
-
-const LEAST: Duration = Duration::from_millis(50);
-/// The longest lease, also of one that is extended.
-pub(crate) const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
-const MOST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 3600);
-const MOST_NAME: usize = 512;
-const MOST_TEXT: usize = 4096;
 
 /// How a lock is held and waited for. [`Client::lock_with`](crate::Client::lock_with) checks it, and so does
 /// [`check`](Self::check), before anything is sent.
@@ -273,78 +273,6 @@ impl LockOptions {
     }
 }
 
-/// Checked options, together with the lock that they are for.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Spec {
-    pub(crate) keys: Arc<LockKeys>,
-    pub(crate) lease: Duration,
-    pub(crate) liveness: Duration,
-    pub(crate) buffer: Duration,
-    pub(crate) notice: Duration,
-    pub(crate) renew_every: Option<Duration>,
-    pub(crate) max_hold: Option<Duration>,
-    /// How many replicas must have a grant or a renewal before it counts.
-    pub(crate) replicas: u32,
-    /// Whether only a confirmed lease is handed out.
-    pub(crate) confirm_grants: bool,
-    /// How many waiters a queue may have that this lock's acquires join, themselves included.
-    pub(crate) max_waiting: Option<u32>,
-    /// The value of the label `lock` of its metrics.
-    pub(crate) metrics_label: Option<Arc<str>>,
-}
-
-impl Spec {
-    pub(crate) fn name(&self) -> &Arc<str> {
-        &self.keys.name
-    }
-
-    /// The interval of renewals for a lease whose options name none: a third, and time for another before the notice.
-    pub(crate) fn usual_interval(&self) -> Duration {
-        (self.lease / 3).min((self.lease - self.notice) / 2)
-    }
-}
-
-fn within(option: &'static str, value: Duration, least: Duration, most: Duration) -> Result<(), InvalidOption> {
-    if value < least || value > most {
-        return Err(InvalidOption::Duration { option, value, least, most });
-    }
-    Ok(())
-}
-
-/// A timeout that timers can have: more than zero, and no longer than anybody waits.
-pub(crate) fn in_bounds(timeout: Duration) -> Duration {
-    timeout.clamp(Duration::from_millis(1), MOST_TIMEOUT)
-}
-
-pub(crate) fn check_name(name: &str) -> Result<(), InvalidOption> {
-    if name.is_empty() {
-        return Err(InvalidOption::EmptyName);
-    }
-    if name.len() > MOST_NAME {
-        return Err(InvalidOption::NameTooLong { length: name.len() });
-    }
-    // An empty hash tag counts as none, and the keys of the lock would be in different slots.
-    if name.starts_with('}') {
-        return Err(InvalidOption::LeadingBrace { name: name.into() });
-    }
-    Ok(())
-}
-
-/// A brace in the prefix would be the hash tag of all locks.
-pub(crate) fn check_prefix(prefix: &str) -> Result<(), InvalidOption> {
-    if prefix.contains(['{', '}']) {
-        return Err(InvalidOption::Brace { prefix: prefix.into() });
-    }
-    Ok(())
-}
-
-pub(crate) fn check_text(what: &'static str, text: &str) -> Result<(), InvalidOption> {
-    if text.len() > MOST_TEXT {
-        return Err(InvalidOption::TooLong { what, length: text.len() });
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -412,20 +340,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn timeouts_are_brought_within_bounds() {
-        for (given, used) in [
-            (Duration::ZERO, MS),
-            (MS / 2, MS),
-            (MS, MS),
-            (366 * DAY, 366 * DAY),
-            (366 * DAY + MS, 366 * DAY),
-            (Duration::MAX, 366 * DAY),
-        ] {
-            assert_eq!(in_bounds(given), used);
-        }
-    }
-
     // The last useful renewal is sent an interval after the one before, and must be answered before the notice.
     #[test]
     fn a_renewal_must_come_before_the_notice() {
@@ -436,21 +350,5 @@ mod tests {
         with(latest - MS).unwrap();
         assert!(matches!(with(latest), Err(InvalidOption::RenewalTooLate { .. })));
         with(latest + MS).unwrap_err();
-    }
-
-    #[test]
-    fn names_and_texts_have_bounds() {
-        check_name("x").unwrap();
-        check_name(&"x".repeat(512)).unwrap();
-        assert!(matches!(check_name(&"x".repeat(513)), Err(InvalidOption::NameTooLong { length: 513 })));
-        assert!(matches!(check_name(""), Err(InvalidOption::EmptyName)));
-        for braces in ["{", "{}", "a{b}c", "a}"] {
-            check_name(braces).unwrap();
-            assert!(matches!(check_prefix(braces), Err(InvalidOption::Brace { .. })), "{braces:?}");
-        }
-        assert!(matches!(check_name("}a"), Err(InvalidOption::LeadingBrace { .. })));
-        check_text("the label", "{}").unwrap();
-        check_text("the label", &"x".repeat(4096)).unwrap();
-        assert!(matches!(check_text("the label", &"x".repeat(4097)), Err(InvalidOption::TooLong { length: 4097, .. })));
     }
 }
