@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRunner};
 
 use super::driver::Driver;
-use super::world::{Case, Checked, World, case};
+use super::events::{Case, case};
+use super::world::{Checked, World};
 
 const REGRESSIONS: &str = "tests/model/regressions.txt";
 
