@@ -179,7 +179,7 @@ fn wait_with<F: Future + Unpin>(waker: &Waker, future: &mut F) {
 
 /// A caller hears its answers while wakers of others of the same client block, each of them for longer than a lease.
 #[tokio::test]
-async fn wakers_that_block_cost_nobody_a_lease_nor_a_wake_up() {
+async fn wakers_that_block_delay_no_lease_and_no_wake_up() {
     const BLOCKED: usize = 4;
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();

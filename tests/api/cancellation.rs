@@ -60,12 +60,12 @@ fn and_last(cases: Vec<Case>) -> Vec<Case> {
 }
 
 #[test]
-fn dropped_after_each_poll() {
+fn a_future_dropped_after_any_poll_leaves_nothing() {
     run_all(and_last(everywhere()), Crowd::after_each_poll);
 }
 
 #[test]
-fn dropped_after_each_poll_under_a_passing_error() {
+fn a_future_dropped_during_a_passing_error_leaves_nothing() {
     let cases = times(everywhere(), own_wires, |case, wire| case.wire = wire);
     let acts = [
         (Act::Delay(Duration::from_millis(20)), 1),
@@ -78,7 +78,7 @@ fn dropped_after_each_poll_under_a_passing_error() {
 }
 
 #[test]
-fn dropped_when_a_request_or_its_reply_does_not_come_through() {
+fn a_future_dropped_when_a_request_or_its_reply_is_lost_leaves_nothing() {
     let cases = times(everywhere(), own_wires, |case, wire| (case.wire, case.moment) = (wire, Moment::Struck));
     // Only a holder can release the lock.
     let cases = times(
@@ -112,7 +112,7 @@ fn releases_reach_the_server_through_each_fault() {
 }
 
 #[test]
-fn granted_and_dropped_before_it_is_taken() {
+fn a_grant_that_is_dropped_before_it_is_taken_is_given_back() {
     let takes = |case: &Case| case.what.waits() || matches!(case.what, What::Enqueue | What::Try);
     let mut cases: Vec<Case> = everywhere().into_iter().filter(takes).collect();
     for case in &mut cases {
@@ -147,7 +147,7 @@ fn requests_of_connections_that_were_given_up_are_not_executed() {
 }
 
 #[test]
-fn where_no_connection_can_be_killed_a_late_acquire_costs_a_window() {
+fn a_late_acquire_costs_a_window_where_no_connection_can_be_killed() {
     cases::a_late_acquire_costs_a_window(false);
     cases::a_late_acquire_costs_a_window(true);
 }

@@ -79,7 +79,7 @@ async fn a_server_whose_commands_are_renamed_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_busy_or_loading_is_not_called_absent() {
+async fn a_server_that_is_busy_or_loading_is_reported_as_such() {
     let server = plain();
     let mut raw = server.raw();
     let busy = std::thread::spawn(move || cmd("EVAL").arg("while true do end").arg(0).query::<()>(&mut raw));
@@ -107,7 +107,7 @@ fn eventually_busy(server: &RedisServer) {
 }
 
 #[tokio::test]
-async fn a_replica_says_so_at_once() {
+async fn a_replica_is_refused_at_once() {
     let master = RedisServer::builder().master().plain().start();
     let replica = master.replica();
     let error = assert_error!(refusal(&replica.admin_url()).await, NotReady, "read-only replica");
@@ -214,7 +214,7 @@ fn naming(ports: &[u16]) -> String {
 
 /// The wrong answer of one seed does not hide behind the silence of another.
 #[tokio::test]
-async fn of_several_sentinels_the_one_that_answers_is_heard() {
+async fn the_one_sentinel_that_answers_is_enough() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel").start();
     let url = format!("redis+sentinel://{},127.0.0.1:{}/main", silent.local_addr().unwrap(), sentinel.port());

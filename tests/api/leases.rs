@@ -190,7 +190,7 @@ async fn an_operator_who_breaks_a_lease_tells_its_holder() {
 }
 
 #[tokio::test]
-async fn everybody_sees_who_holds_and_who_waits() {
+async fn any_client_sees_the_holder_and_the_waiters() {
     let lease = Duration::from_secs(30);
     let server = RedisServer::start();
     let client = Client::builder().url(&server.url()).label("the client \"ä\" {1}").connect().await.unwrap();

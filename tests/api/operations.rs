@@ -113,7 +113,7 @@ async fn an_awaited_acquire_is_cancelled_by_another_thread() {
 }
 
 #[test]
-fn an_acquire_without_time_to_wait_is_a_try() {
+fn an_acquire_with_a_timeout_of_zero_is_a_try() {
     let server = RedisServer::start();
     let (holder, lock) = (lock(&server), lock(&server));
     let guard = lock.acquire().timeout(Duration::ZERO).blocking().unwrap();
@@ -210,7 +210,7 @@ fn debug_output_of_handles_shows_name_token_and_remaining_time() {
 
 /// As other futures do; to be pending for ever would be a riddle.
 #[tokio::test]
-async fn polled_again_after_it_has_resolved_a_future_panics() {
+async fn a_future_that_is_polled_after_it_resolved_panics() {
     fn panics<F: Future + Unpin>(mut future: F) {
         let again = catch_unwind(AssertUnwindSafe(|| (&mut future).now_or_never().is_some()));
         assert!(again.is_err());

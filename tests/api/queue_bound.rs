@@ -69,7 +69,7 @@ async fn a_bound_of_zero_never_waits_and_a_free_lock_is_granted() {
 
 /// Each acquire goes by its own bound.
 #[tokio::test]
-async fn those_without_a_bound_wait_in_a_queue_of_any_length() {
+async fn acquires_without_a_bound_wait_in_a_queue_of_any_length() {
     let server = RedisServer::start();
     let client = connect(&server).await;
     let (lock, patient) = (bounded(&client, 1), client.lock_with("lock", quiet()).unwrap());
@@ -110,7 +110,7 @@ async fn a_place_is_kept_over_lost_connections_and_lost_data() {
 
 /// It fills the queue itself, and does not hear of it.
 #[tokio::test]
-async fn a_lost_reply_turns_nobody_away() {
+async fn a_waiter_whose_reply_was_lost_keeps_its_place_in_a_full_queue() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server);
     let lock = bounded(&connect(&server).await, 1);

@@ -133,7 +133,7 @@ fn old_server(version: &'static str, knows_hello: bool) -> String {
 }
 
 #[tokio::test]
-async fn a_server_that_is_too_old() {
+async fn a_server_that_says_it_is_too_old_is_refused() {
     for (version, knows_hello) in [("5.0.10", false), ("5.0.10", true), ("6.2.0", false)] {
         let error = refused(&old_server(version, knows_hello)).await;
         assert!(matches!(error, ConnectError::TooOld { .. }), "{version} {error:?}");

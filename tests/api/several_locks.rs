@@ -51,7 +51,7 @@ async fn several_locks_are_taken_in_the_order_of_their_names_and_given_back_toge
 
 /// Each process names them in another order, as people do.
 #[tokio::test]
-async fn who_takes_several_locks_waits_for_nobody_for_ever() {
+async fn clients_that_take_several_locks_do_not_deadlock() {
     let server = RedisServer::start();
     let clients = [connect(&server).await, connect(&server).await, connect(&server).await];
     let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]];
@@ -66,7 +66,7 @@ async fn who_takes_several_locks_waits_for_nobody_for_ever() {
 }
 
 #[tokio::test]
-async fn all_or_none_by_one_timeout() {
+async fn several_locks_are_acquired_by_one_timeout_or_not_at_all() {
     let server = RedisServer::start();
     let (client, other) = (connect(&server).await, connect(&server).await);
     let guard = all(&other, &["b"]).await;
@@ -135,7 +135,7 @@ async fn a_guard_of_several_locks_is_lost_when_one_is() {
 }
 
 #[tokio::test]
-async fn a_job_under_several_locks() {
+async fn a_job_under_several_locks_ends_with_the_first_lost_lease() {
     let server = RedisServer::start();
     let client = connect(&server).await;
     let locks = || client.lock_all_with(["a", "b"], quiet()).unwrap();
@@ -223,7 +223,7 @@ async fn the_last_handle_of_a_shared_guard_gives_the_lock_back() {
 
 /// Of many that give it back at the same time exactly one is the last.
 #[test]
-fn one_handle_is_the_last() {
+fn exactly_one_handle_of_a_shared_guard_is_the_last() {
     let server = RedisServer::start();
     let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("lock", quiet()).unwrap();
     for _ in 0..20 {

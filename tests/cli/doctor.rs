@@ -1,5 +1,5 @@
 //! `fairlock doctor`: each finding is provoked at a real server.
-// A test reports its failure by a panic.
+
 use std::time::Duration;
 
 use crate::shared::fairlock;
@@ -70,7 +70,7 @@ fn a_server_that_is_fit_has_no_trouble_and_nothing_is_left_there() {
 }
 
 #[test]
-fn what_is_not_written_to_disk_is_told() {
+fn data_that_is_not_written_to_disk_is_told() {
     let server = healthy();
     set(&server, "appendfsync", "no");
     told(&doctor(&server.tcp_url(), &[]).1, "disk", "warning", "when the system likes", "appendfsync everysec");

@@ -1,5 +1,5 @@
 //! What a run tells besides its exit code: the lines of a log, `--events`, systemd.
-// A test reports its failure by a panic.
+
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -79,7 +79,7 @@ fn events_go_to_a_descriptor_and_are_appended() {
 
 /// More events than a pipe takes, from a reader that does not read.
 #[test]
-fn a_journal_that_nobody_reads_holds_up_nothing() {
+fn events_that_nobody_reads_delay_neither_run_nor_command() {
     let redis = Redis::start();
     let (reader, writer) = std::io::pipe().unwrap();
     // As small as a pipe can be.

@@ -1,5 +1,5 @@
 //! The examples of the pages about the command line are run as they stand there.
-// A test reports its failure by a panic.
+
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::{Command, Output, Stdio};
 
@@ -78,7 +78,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_scripts_of_those_who_come_from_flock_work() {
+fn the_scripts_of_the_page_about_flock_work() {
     let place = Place::new();
     let scripts = blocks("docs/coming-from-flock.md", "sh");
     for script in &scripts {
@@ -94,7 +94,7 @@ fn the_scripts_of_those_who_come_from_flock_work() {
 
 /// What flock is called with today works too, so that the page compares what there is.
 #[test]
-fn the_calls_of_flock_on_that_page_are_such() {
+fn the_flock_calls_on_that_page_work_with_flock() {
     let place = Place::new();
     let calls: Vec<String> = blocks("docs/coming-from-flock.md", "text");
     let scripts = calls.iter().filter(|call| call.contains("flock 9"));

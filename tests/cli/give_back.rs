@@ -1,5 +1,5 @@
 //! A fairlock that is killed costs the next waiter no lease: its shim gives the lock back.
-// A test reports its failure by a panic.
+
 use std::time::Instant;
 
 use crate::shared::{Process, Redis, Signal, await_death, eventually, lives, signal, witness};
@@ -42,7 +42,7 @@ fn all_locks_of_a_run_are_given_back() {
 
 /// As an operator leaves it who forced the lease of a holder that hangs.
 #[test]
-fn another_holder_keeps_its_lease() {
+fn the_shim_does_not_end_the_lease_of_another_holder() {
     let redis = Redis::start();
     let old = redis.run("x", &LONG, "echo $$; exec sleep 1000");
     let command = old.number();

@@ -1,5 +1,5 @@
 //! `fairlock hold`: a lock without a command, and `--fd` for scripts that lock in the middle.
-// A test reports its failure by a panic.
+
 use std::process::{Command, Stdio};
 
 use fairlock::Client;
@@ -42,7 +42,7 @@ impl Script {
 }
 
 #[test]
-fn it_holds_until_its_stdin_ends_or_until_a_signal() {
+fn hold_keeps_the_lock_until_stdin_ends_or_a_signal_comes() {
     let redis = Redis::start();
     for (end, code) in [(None, 0), (Some(Signal::INT), 0), (Some(Signal::TERM), 143)] {
         let mut hold = redis.fairlock();
@@ -64,7 +64,7 @@ fn it_holds_until_its_stdin_ends_or_until_a_signal() {
 }
 
 #[test]
-fn it_takes_the_options_of_run() {
+fn hold_takes_the_options_of_run() {
     let redis = Redis::start();
     let _holder = redis.run("x", &[], "echo; exec sleep 1000");
     _holder.line();
@@ -76,7 +76,7 @@ fn it_takes_the_options_of_run() {
 }
 
 #[tokio::test]
-async fn a_loss_ends_it() {
+async fn hold_ends_when_its_lease_is_lost() {
     let redis = Redis::start();
     let mut hold = redis.fairlock();
     let mut child = hold.args(["hold", "x"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -130,7 +130,7 @@ fn a_program_that_inherited_the_descriptor_keeps_the_lock() {
 
 /// Also when both use the same file, as scripts do that come from flock.
 #[test]
-fn scripts_take_turns() {
+fn scripts_that_hold_the_same_lock_take_turns() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -165,7 +165,7 @@ async fn a_script_is_sent_a_signal_when_its_lease_is_lost() {
 }
 
 #[test]
-fn a_wait_that_is_ended_leaves_the_queue() {
+fn a_hold_that_is_ended_while_it_waits_leaves_the_queue() {
     let redis = Redis::start();
     let holder = redis.run("x", &[], "echo; exec sleep 1000");
     holder.line();

@@ -1,5 +1,5 @@
 //! The command never outlives its lease, whichever process dies, hangs or is stopped.
-// A test reports its failure by a panic.
+
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use crate::shared::{
@@ -146,7 +146,7 @@ fn when_fairlock_is_cut_off_the_command_is_dead_before_the_next_grant() {
 }
 
 #[test]
-fn a_command_that_ends_well_when_its_lease_is_lost_is_lost_all_the_same() {
+fn a_command_that_exits_with_0_after_a_loss_is_reported_as_lost() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "1s"], "trap 'echo cleaned up; exit 0' TERM; echo; sleep 1000 & wait");
     holder.line();
@@ -156,7 +156,7 @@ fn a_command_that_ends_well_when_its_lease_is_lost_is_lost_all_the_same() {
 }
 
 #[test]
-fn kill_after_is_an_upper_bound() {
+fn a_command_that_ignores_term_is_killed_after_kill_after() {
     let redis = Redis::start();
     // TERM comes long before the lease ends, so that it is not the end of the lease that kills.
     let holder = redis.run("x", &["--lease", "1h", "--kill-after", "50ms"], STUBBORN);
@@ -166,7 +166,7 @@ fn kill_after_is_an_upper_bound() {
 }
 
 #[test]
-fn a_stopped_command_is_ended_too() {
+fn a_stopped_command_is_continued_and_ended_when_its_lease_is_lost() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "1s"], "trap 'echo cleaned up; exit 0' TERM; echo $$; sleep 1000 & wait");
     let command = holder.number();
@@ -225,7 +225,7 @@ fn when_fairlock_and_shim_are_killed_at_once_the_command_dies() {
 }
 
 #[test]
-fn a_stopped_shim_does_not_save_the_command() {
+fn the_command_of_a_stopped_shim_ends_with_its_lease() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "2s"], STUBBORN);
     let command = holder.number();
@@ -262,7 +262,7 @@ fn signals_do_not_end_the_shim() {
 }
 
 #[test]
-fn signals_are_passed_on() {
+fn signals_to_fairlock_reach_the_command() {
     let redis = Redis::start();
     // Not a shell: bash counts an INT as handled by its child if the child has just exited.
     let script = "$| = 1; for (qw(INT TERM HUP QUIT USR1 USR2 ALRM WINCH)) { $SIG{$_} = sub { print qq($_[0]\\n) } } \
@@ -324,7 +324,7 @@ fn a_lease_is_renewed_while_the_command_runs() {
 
 /// An upgrade during a long wait must not leave a fairlock that cannot start its shim.
 #[test]
-fn the_binary_may_be_deleted_while_it_waits() {
+fn a_run_that_waits_outlives_its_deleted_binary() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("fairlock");

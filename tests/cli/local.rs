@@ -1,5 +1,5 @@
 //! `--local`: a private server that needs no set-up, is shared by the jobs of a user, and is closed to other users.
-// A test reports its failure by a panic.
+
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
@@ -82,7 +82,7 @@ fn server_at(socket: &Path) -> Option<u32> {
 }
 
 #[test]
-fn it_works_without_any_set_up_and_many_starts_share_one_server() {
+fn jobs_that_start_together_share_one_private_server() {
     let place = Place::new();
     let runs: Vec<Process> = (0..8).map(|_| place.run("echo done")).collect();
     for run in runs {
@@ -125,7 +125,7 @@ fn the_private_server_keeps_no_descriptor_of_its_callers() {
 }
 
 #[test]
-fn stop_ends_it_but_not_under_a_running_command() {
+fn local_stop_spares_a_server_with_a_running_command_unless_forced() {
     let place = Place::new();
     let local = |arguments: &[&str]| place.local(arguments);
     assert!(local(&["status"]).stdout.starts_with("not running"));
@@ -261,7 +261,7 @@ fn waiters_and_holders_restart_the_private_server() {
 
 /// `fairlock local start --foreground` does so, too, in a systemd unit of its own.
 #[test]
-fn a_server_in_front_takes_the_place_of_one_that_ends() {
+fn a_server_in_the_foreground_replaces_one_that_ends() {
     let place = Place::new();
     assert!(place.local(&["start"]).stdout.starts_with("running: unix:///"));
     let first = place.server().unwrap();
@@ -396,7 +396,7 @@ fn a_server_that_ends_while_it_reads_its_data_is_explained() {
 }
 
 #[test]
-fn a_folder_that_depends_on_where_one_is_is_refused() {
+fn a_relative_folder_is_refused() {
     let place = Place::new();
     let mut run = place.fairlock();
     run.env("FAIRLOCK_LOCAL_DIR", "private").current_dir(place.root.path());
@@ -407,7 +407,7 @@ fn a_folder_that_depends_on_where_one_is_is_refused() {
 }
 
 #[test]
-fn nothing_is_left_in_the_home_of_another() {
+fn the_home_of_another_user_gets_no_files() {
     if !rustix::process::geteuid().is_root() {
         say("skipped: only root can make a folder that belongs to another");
         return;
@@ -445,7 +445,7 @@ fn with_home(place: &Place, home: &str) -> Option<Command> {
 }
 
 #[test]
-fn jobs_with_any_environment_meet_at_one_server() {
+fn jobs_of_one_user_meet_at_one_server_in_any_environment() {
     let mut place = Place::new();
     let (home, runtime, other) = (place.path("home"), place.path("runtime"), place.path("other"));
     for folder in [&home, &runtime, &other] {

@@ -1,5 +1,5 @@
 //! `list`, `status`, `wait` and `break`: an operator acts without knowing keys.
-// A test reports its failure by a panic.
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ fn has_fields(object: &Value, table: &str) {
 }
 
 #[test]
-fn the_documents_have_the_documented_fields() {
+fn json_has_the_documented_fields() {
     let redis = Redis::start();
     let _holder = hold(&redis, "x", "the holder");
     let _waiter = redis.run("x", &[], "true");
@@ -258,7 +258,7 @@ fn a_holder_that_does_not_answer_keeps_its_lease_to_the_end_unless_it_is_forced(
 }
 
 #[test]
-fn force_ends_the_wait_of_a_recovery() {
+fn a_forced_break_ends_a_recovery() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "1h"], "echo; exec sleep 1000");
     holder.line();
@@ -302,7 +302,7 @@ fn at_a_terminal_break_shows_the_holder_and_asks() {
 
 /// Names and labels are longer than the terminal is wide, and some of their characters take two columns.
 #[test]
-fn what_is_shown_never_wraps() {
+fn the_lines_of_list_and_status_never_wrap() {
     let redis = Redis::start();
     let names = ["prod:web:deploy", "日本語日本語日本語日本語日本語:日本語", &"n".repeat(200)];
     let _holders: Vec<Process> = names.iter().map(|name| hold(&redis, name, &"日本語 label ".repeat(60))).collect();

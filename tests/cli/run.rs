@@ -1,11 +1,11 @@
 //! `fairlock run` and `fairlock status`: exit codes, the queue, and the environment of the command.
-// A test reports its failure by a panic.
+
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::shared::{Process, Redis, Signal, eventually, fairlock, lives};
+use crate::shared::{Process, Redis, Signal, eventually, fairlock};
 use testkit::RedisServer;
 
 #[test]
@@ -46,7 +46,7 @@ fn a_command_that_died_by_a_signal_is_reported_as_shells_do() {
 }
 
 #[test]
-fn the_same_warning_is_said_once() {
+fn a_repeated_warning_appears_once() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "1h"], "echo; exec sleep 1000");
     holder.line();
@@ -66,7 +66,7 @@ fn the_same_warning_is_said_once() {
 }
 
 #[test]
-fn wrong_usage_is_125_and_help_is_not() {
+fn a_wrong_call_exits_with_125_and_help_with_0() {
     let code = |arguments: &[&str]| fairlock().args(arguments).output().unwrap().status.code().unwrap();
     for wrong in [
         &[][..],
@@ -92,7 +92,7 @@ fn wrong_usage_is_125_and_help_is_not() {
 
 /// A server that cannot be reached would be tried again and again if it were asked first.
 #[test]
-fn what_cannot_work_is_refused_before_a_server_is_asked() {
+fn impossible_options_are_refused_before_a_server_is_asked() {
     for (arguments, says) in [
         (&["run", "", "--", "true"][..], "the lock's name is empty"),
         (&["status", ""], "the lock's name is empty"),
@@ -116,7 +116,7 @@ fn what_cannot_work_is_refused_before_a_server_is_asked() {
 
 /// Such a server may drop any key of a lock.
 #[tokio::test]
-async fn what_the_library_warns_of_is_said() {
+async fn warnings_of_the_library_appear_on_stderr() {
     let server = RedisServer::builder().config("maxmemory 100mb").config("maxmemory-policy allkeys-lru").start();
     let redis = Redis::of(server);
     let warned = |said: &str| {
@@ -182,7 +182,7 @@ fn no_wait_is_busy_at_once_and_names_the_holder() {
 }
 
 #[test]
-fn a_timeout_is_124_and_leaves_the_queue() {
+fn a_run_that_times_out_exits_with_124_and_leaves_the_queue() {
     let redis = Redis::start();
     let holder = redis.run("x", &[], "echo; exec sleep 1000");
     holder.line();
@@ -192,7 +192,7 @@ fn a_timeout_is_124_and_leaves_the_queue() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached() {
+fn an_unreachable_server_is_tried_until_the_timeout() {
     let run = |options: &[&str]| {
         let mut run = fairlock();
         Process::spawn(
@@ -241,7 +241,7 @@ fn a_server_that_will_never_serve_is_not_waited_for() {
 }
 
 #[test]
-fn who_came_first_is_served_first_and_status_shows_the_queue() {
+fn runs_are_served_in_order_and_status_shows_the_queue() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -376,15 +376,4 @@ fn a_caller_that_ignores_sigchld_still_gets_the_exit_code() {
     caller.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock")).args(["-c", script]);
     let finished = Process::spawn(&mut caller).finish();
     assert_eq!(finished.code, 9, "{finished:?}");
-}
-
-#[test]
-fn what_the_command_leaves_behind_is_left_alone_and_not_waited_for() {
-    let redis = Redis::start();
-    let finished = redis.run("x", &[], "sleep 1000 > /dev/null 2>&1 & echo $!").finish();
-    let left: u32 = finished.stdout.trim().parse().unwrap();
-    assert_eq!(finished.code, 0);
-    assert!(lives(left));
-    crate::shared::signal(left, Signal::KILL);
-    eventually("it ends", || (!lives(left)).then_some(()));
 }

@@ -1,5 +1,5 @@
 //! `fairlock run NAME -a NAME2`: several locks for one command.
-// A test reports its failure by a panic.
+
 use crate::shared::{Process, Redis, Signal};
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ fn runs_that_name_the_same_locks_in_any_order_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn all_or_none() {
+fn a_run_takes_all_its_locks_or_none() {
     let redis = Redis::start();
     let holder = redis.run("b", &[], "echo; exec sleep 1000");
     holder.line();

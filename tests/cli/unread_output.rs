@@ -1,6 +1,6 @@
 //! stderr without a reader: a full pipe, a closed one, or a stopped terminal. fairlock does its work in time all the
 //! same.
-// A test reports its failure by a panic.
+
 use std::io::{PipeReader, Read as _, Write as _, pipe};
 use std::process::{Command, Stdio};
 
@@ -69,7 +69,7 @@ fn a_lost_lease_ends_the_command_and_fairlock() {
 }
 
 #[test]
-fn a_waiter_takes_its_turn() {
+fn a_waiter_whose_stderr_nobody_reads_takes_its_turn() {
     let redis = Redis::start();
     for unheard in ALL {
         let holder = redis.run("x", &[], "echo; exec sleep 1000");

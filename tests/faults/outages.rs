@@ -151,7 +151,7 @@ async fn order_outlives_a_restart() {
 }
 
 #[tokio::test]
-async fn order_outlives_a_restart_at_which_everybody_comes_back_first() {
+async fn order_outlives_a_restart_after_which_all_waiters_return_before_the_release() {
     let queue = Queue::form(RedisServer::builder().appendonly().start(), 30).await;
     queue.server.kill();
     tokio::time::sleep(OUTAGE).await;

@@ -88,7 +88,7 @@ async fn an_acquire_returns_by_its_timeout_from_a_silent_server() {
 }
 
 #[tokio::test]
-async fn calls_without_a_timeout_have_one_of_their_own() {
+async fn calls_without_a_timeout_fail_after_five_seconds() {
     let server = RedisServer::start();
     let client = connect(&server).await;
     let lock = client.lock("lock").unwrap();
@@ -216,7 +216,7 @@ async fn a_lazy_client_waits_for_its_server() {
 
 /// Anything may be sent to another task or thread, kept anywhere, and polled without pinning.
 #[test]
-fn handles_and_futures_go_anywhere() {
+fn handles_and_futures_can_go_to_other_threads() {
     fn anywhere<T: Send + Sync + Unpin + 'static>() {}
     fn sent<T: Send + 'static>(_: impl FnOnce(&'static Lock, Guard) -> T) {}
     fn shared<T: Send + Sync + 'static>(_: impl FnOnce(Guard) -> T) {}

@@ -121,7 +121,7 @@ async fn all_keys_of_a_lock_share_a_slot() {
 
 /// A brace in a name ends the hash tag early, for the keys of the lock and for the channel of its messages alike.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_with_braces_is_a_lock_in_a_cluster_too() {
+async fn a_name_with_braces_is_one_lock_in_a_cluster_too() {
     let cluster = Cluster::start();
     let client = soon(Client::connect(&cluster.url())).await.unwrap();
     let other = soon(Client::connect(&cluster.url())).await.unwrap();
@@ -141,7 +141,7 @@ fn clear(error: &impl std::fmt::Display) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_carried_is_refused() {
+async fn names_prefixes_and_labels_that_keys_cannot_have_are_refused() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
     let mega = "x".repeat(4_000_000);
@@ -208,7 +208,7 @@ async fn ids_that_could_be_taken_for_other_fields_are_refused() {
 
 /// Another client of the protocol may send any label: it is shown, and does no harm.
 #[tokio::test]
-async fn strangers_may_call_themselves_anything() {
+async fn labels_of_foreign_clients_are_shown_whatever_bytes_they_have() {
     // With a plain server, because the user with least rights has none to arbitrary channels.
     let server = RedisServer::builder().plain().start();
     let mut raw = server.raw();

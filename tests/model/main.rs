@@ -60,7 +60,7 @@ fn the_scripts_do_what_the_model_does_in_small_batches() {
 }
 
 #[test]
-fn single_cases() {
+fn the_scripts_do_what_the_model_does_in_single_cases() {
     let mut driver = Driver::start();
     for (name, case) in SINGLES {
         case(&mut driver).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));

@@ -213,8 +213,8 @@ async fn fail_to_acquire() {
 
 /// An operator who reads `info` hears of servers that went and came back, and of losses; not of the traffic.
 #[test]
-fn info_is_quiet() {
-    alone("info_is_quiet", collect_info);
+fn locks_that_work_log_nothing_at_level_info() {
+    alone("locks_that_work_log_nothing_at_level_info", collect_info);
 }
 
 #[tokio::main]

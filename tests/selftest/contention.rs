@@ -103,7 +103,7 @@ fn a_caller_who_overtakes_is_counted() {
 }
 
 #[test]
-fn a_slow_hand_off_shows_and_a_lock_that_lies_free_is_none() {
+fn a_slow_hand_off_is_measured_and_an_idle_lock_is_no_hand_off() {
     let mut slow = fair();
     slow[2][10].got += 1_500_000;
     slow[2][11].got += 1_500_000;
@@ -118,7 +118,7 @@ fn a_slow_hand_off_shows_and_a_lock_that_lies_free_is_none() {
 }
 
 #[test]
-fn a_process_that_is_left_behind_shows() {
+fn a_process_that_is_left_behind_is_counted() {
     let mut starved = fair();
     starved[2].iter_mut().skip(1).for_each(|turn| {
         turn.got += 700_000_000;

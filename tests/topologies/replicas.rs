@@ -22,7 +22,7 @@ async fn lock(server: &RedisServer, replicas: u32) -> Lock {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_is_handed_out_when_the_replica_has_it() {
+async fn a_grant_is_handed_out_once_the_replica_has_it() {
     let (master, replica) = pair();
     let lock = lock(&master, 1).await;
     let guard = soon(lock.acquire()).await.unwrap();
@@ -37,7 +37,7 @@ async fn a_grant_is_handed_out_when_the_replica_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_too_few_have_it_the_waiter_keeps_its_place_and_nobody_is_held_up() {
+async fn a_waiter_keeps_its_place_while_too_few_replicas_answer() {
     let (master, replica) = pair();
     let (strict, lax) = (lock(&master, 1).await, lock(&master, 0).await);
     replica.stop();
@@ -80,7 +80,7 @@ async fn replicas_of_another_server_at_the_same_address_do_not_count() {
 
 /// The connection to the server breaks while replicas are asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_to_replicas_that_broke_off_is_asked_again() {
+async fn replicas_are_asked_again_after_their_connection_broke() {
     let (master, replica) = pair();
     let lock = lock(&master, 1).await;
     replica.stop();

@@ -4,7 +4,7 @@ use super::*;
 use testkit::history::nothing_left;
 
 #[test]
-fn all_finished_rejects_who_did_not() {
+fn all_finished_rejects_a_member_that_did_not_finish() {
     rejected(good_but(&[("50 c c.1 released", "")]).all_finished(), "c.1");
     rejected(good_but(&[("41 c c.1 granted 204", ""), ("50 c c.1 released", "")]).all_finished(), "c.1");
     // A pause is no end, nor is a mark, nor that its caller went on without saying that it left.
@@ -74,7 +74,7 @@ fn an_acquire_with_a_timeout_is_granted_by_then_too() {
 }
 
 #[test]
-fn nobody_gives_up_before_its_timeout() {
+fn an_acquire_that_fails_before_its_timeout_is_rejected() {
     rejected(returned_at(29, &[]), "b.1 gave up before its timeout");
     // Who cancels, or hears another error, may return at any time.
     assert_eq!(returned_at(26, &[("30 b b.1 left", "25 b b.1 left")]), Ok(()));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn order_rejects_who_was_overtaken() {
+fn order_rejects_an_overtaken_waiter() {
     // c, who came second, is served first.
     let swapped = good_but(&[("b b.1 queued 201", "b b.1 queued 209")]);
     rejected(swapped.order(&calm()), "c.1 (ticket 202) waited when b.1");
@@ -15,7 +15,7 @@ fn order_rejects_who_was_overtaken() {
 }
 
 #[test]
-fn order_rejects_who_was_never_served() {
+fn order_rejects_a_waiter_that_was_never_served() {
     let starved = [("31 b b.1 granted 203", ""), ("40 b b.1 released", "")];
     rejected(good_but(&starved).order(&calm()), "b.1 (ticket 201) waited when c.1");
     // Leaving later does not excuse that it was passed over before.
@@ -25,7 +25,7 @@ fn order_rejects_who_was_never_served() {
 }
 
 #[test]
-fn order_rejects_who_barged_in() {
+fn order_rejects_a_newcomer_that_barged_in() {
     // Behind b and c.
     let barges = "30 d d.1 called\n31 d d.1 queued 203\n31 d d.1 granted 203\n31 d d.1 released\n32 b b.1 granted 204";
     let barged = good_but(&[("31 b b.1 granted 203", barges), ("41 c c.1 granted 204", "41 c c.1 granted 205")]);
@@ -37,7 +37,7 @@ fn order_rejects_who_barged_in() {
 }
 
 #[test]
-fn order_excuses_who_left_died_or_slept_before() {
+fn order_excuses_waiters_that_left_died_or_slept_before() {
     for gone in ["35 b b.1 left", "35 b - died", "35 b - paused\n60 b b.1 left", "60 b b.1 untaken"] {
         let history = good_but(&[("31 b b.1 granted 203", ""), ("40 b b.1 released", gone)]);
         assert_eq!(history.check(), Ok(()), "{gone}");
@@ -67,7 +67,7 @@ fn order_excuses_a_pause_for_as_long_as_it_takes_to_return() {
 }
 
 #[test]
-fn order_excuses_nobody_for_a_pause_before_the_call() {
+fn order_excuses_no_waiter_for_a_pause_before_its_call() {
     let paused = ("20 b b.1 called", "19 b - paused\n20 b b.1 called");
     let starved = [("31 b b.1 granted 203", ""), ("40 b b.1 released", "")];
     rejected(good_but(&[paused, starved[0], starved[1]]).order(&calm()), "b.1 (ticket 201)");

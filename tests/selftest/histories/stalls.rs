@@ -71,7 +71,7 @@ fn waiters_that_died_cost_one_window_in_all() {
 }
 
 #[test]
-fn only_the_dead_who_stood_before_are_an_excuse() {
+fn only_dead_waiters_ahead_in_the_queue_excuse_a_stall() {
     // Behind b in the queue.
     granted_by(40, &[("20 b b.1 called", "20 b b.1 called\n22 e e.1 called\n23 e e.1 queued 202\n29 e - died")]);
     // Already gone when their process died.

@@ -18,13 +18,13 @@ const TOLD: &str = "
 ";
 
 #[test]
-fn told_before_taken_accepts_who_knew_in_time() {
+fn told_before_taken_accepts_a_holder_that_knew_in_time() {
     assert_eq!(history(TOLD).told_before_taken(&calm()), Ok(()));
     assert_eq!(history(TOLD).check(), Ok(()));
 }
 
 #[test]
-fn told_before_taken_rejects_who_believed_after_the_grant() {
+fn told_before_taken_rejects_a_holder_that_believed_after_the_next_grant() {
     // Nobody noticed: exclusion sees nothing wrong.
     let late = changed(TOLD, &[("1040000 a a.1 held", "1440000 a a.1 held")]);
     assert_eq!(late.check(), Ok(()));
@@ -40,7 +40,7 @@ fn told_before_taken_rejects_who_believed_after_the_grant() {
 }
 
 #[test]
-fn told_before_taken_leaves_to_the_clocks_what_they_cannot_tell() {
+fn told_before_taken_rejects_only_what_the_clocks_prove() {
     // Within 20 ns nobody knows what the server's clock said: its marks took as long.
     let close = |held: &str| changed(TOLD, &[("1040000 a a.1 held", held)]).told_before_taken(&calm());
     assert_eq!(close("1050010 a a.1 held"), Ok(()));
@@ -62,7 +62,7 @@ fn told_before_taken_needs_the_servers_clock() {
 }
 
 #[test]
-fn told_before_taken_looks_beyond_the_very_next() {
+fn told_before_taken_looks_beyond_the_next_grant() {
     // c's grant came after b's, but a still believes when c has it.
     let text = "
 1 x - clock 1 0
@@ -84,7 +84,7 @@ fn told_before_taken_looks_beyond_the_very_next() {
 }
 
 #[test]
-fn a_clock_that_was_set_tells_what_is_certain() {
+fn told_before_taken_rejects_what_is_certain_though_a_clock_was_set() {
     let late = ("1040000 a a.1 held", "1440000 a a.1 held");
     let set = |line: &str, instead: &str| changed(TOLD, &[late, (line, instead)]).told_before_taken(&calm());
     // Before anything happened: a stamp that it had passed then was not given then.
