@@ -17,7 +17,7 @@ const FATAL: &str = "ERR the server says that it never will";
 /// Each future, alone and with others before and behind it.
 fn everywhere() -> Vec<Case> {
     let pairs = What::ALL.into_iter().flat_map(|what| [(what, Queue::Free), (what, Queue::Contended)]);
-    // To connect is no matter of locks.
+    // Connecting involves no lock for which others could wait.
     let pairs = pairs.filter(|pair| *pair != (What::Connect, Queue::Contended));
     pairs.map(|(what, queue)| Case::new(what, queue)).collect()
 }
@@ -31,7 +31,7 @@ fn own_wires(case: &Case) -> Vec<Wire> {
     case.what.sends().iter().flat_map(|word| [Wire::Request(word), Wire::Reply(word)]).collect()
 }
 
-/// Each case with each of these.
+/// Each case, once with each of these values.
 fn times<T: Clone>(cases: Vec<Case>, with: impl Fn(&Case) -> Vec<T>, change: impl Fn(&mut Case, T)) -> Vec<Case> {
     let mut all = Vec::new();
     for case in cases {
@@ -48,7 +48,7 @@ fn with_acts(cases: Vec<Case>, acts: &[(Act, u64)]) -> Vec<Case> {
     times(cases, |_| acts.to_vec(), |case, (act, times)| (case.act, case.times) = (act, times))
 }
 
-/// As they are, and with the client going too.
+/// Each case as it is, and once more with the client dropped too.
 fn and_last(cases: Vec<Case>) -> Vec<Case> {
     times(
         cases,
@@ -152,7 +152,7 @@ fn a_late_acquire_costs_a_window_where_no_connection_can_be_killed() {
     cases::a_late_acquire_costs_a_window(true);
 }
 
-/// A future that is added to the public interface is to be added here.
+/// Every future of the public interface must be listed here.
 #[test]
 fn every_public_future_is_covered() {
     let known = [
@@ -175,7 +175,7 @@ fn every_public_future_is_covered() {
         ("run.rs", "run"),
         // It asks the keeper alone: dropped or not, no server hears of it.
         ("lock.rs", "trouble"),
-        // These do nothing of their own: they await those above, and only one at a time.
+        // These only await the futures above, one at a time.
         ("client.rs", "from_env"),
         ("function.rs", "call"),
         ("function.rs", "try_call"),

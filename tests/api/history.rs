@@ -39,7 +39,7 @@ async fn a_history_tells_the_wait_the_hold_and_the_end_of_each_grant() {
     let before = SystemTime::now();
     let guard = lock.acquire().label("first").owner("ops").await.unwrap();
     let second = lock.enqueue().label("second").await.unwrap();
-    tokio::time::sleep(Duration::from_millis(20)).await; // At least so long it holds, and the second waits.
+    tokio::time::sleep(Duration::from_millis(20)).await; // The first holds the lock at least so long, and the second waits as long.
     assert!(lock.history(10).await.unwrap().grants.is_empty(), "the holder is not in the past");
     let first = guard.token();
     guard.release().await.unwrap();
@@ -92,7 +92,7 @@ async fn a_history_begins_when_it_is_switched_on_and_is_deleted_when_it_is_switc
     let Some(lock) = recorded(&server).await else { return };
     cycle(&lock).await;
     assert_eq!(lock.history(10).await.unwrap().grants.len(), 1);
-    // Switched on once more, it goes on.
+    // Switching it on once more keeps what is recorded.
     lock.record_history(true).await.unwrap();
     assert_eq!(lock.history(10).await.unwrap().grants.len(), 1);
     lock.record_history(false).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_history_outlives_the_state_of_its_lock() {
     cycle(&lock).await;
     let history = lock.history(10).await.unwrap();
     assert!(history.recorded && history.grants.len() == 2, "{history:?}");
-    // One that is deleted by hand is not begun again, without a TTL.
+    // A history that was deleted by hand does not come back as a key without a TTL.
     let _: u64 = redis::cmd("DEL").arg(KEY).query(&mut server.raw()).unwrap();
     cycle(&lock).await;
     assert_eq!(lock.history(10).await.unwrap(), Default::default());
@@ -126,7 +126,7 @@ async fn a_history_keeps_the_latest_thousand_grants_for_a_week() {
         cycle(&lock).await;
     }
     let grants = lock.history(5000).await.unwrap().grants;
-    // The server drops the oldest by the hundred.
+    // The server drops the oldest grants in blocks of a hundred.
     assert!((1000..1200).contains(&grants.len()), "{}", grants.len());
     assert!(grants.is_sorted_by(|later, earlier| later.token > earlier.token));
     let ttl: Duration = redis::cmd("PTTL").arg(KEY).query(&mut server.raw()).map(Duration::from_millis).unwrap();

@@ -76,11 +76,11 @@ async fn several_locks_are_acquired_by_one_timeout_or_not_at_all() {
     let (name, error) = failed_at(late);
     assert!(matches!(error, AcquireError::Timeout { .. }), "{error}");
     assert!(name == "b" && called.elapsed() >= bound);
-    // The first was held meanwhile, and is given back; the last was never asked for.
+    // The first lock was held meanwhile, and is given back. The last one was never asked for.
     eventually_async("it is given back", SOON, async || !is_held(&client, "a").await).await;
     assert_eq!(waiting(&client, "b").await, 0);
 
-    // Without any time each of them is only tried.
+    // With a timeout of zero each lock is only tried.
     let (name, _) = failed_at(soon(client.lock_all(["a", "b"]).unwrap().timeout(Duration::ZERO)).await.unwrap_err());
     assert_eq!(name, "b");
     drop(guard);
@@ -88,7 +88,7 @@ async fn several_locks_are_acquired_by_one_timeout_or_not_at_all() {
     keys_left(&server);
 }
 
-/// The time that one lock took is missing for the next.
+/// The time that the first lock took is not left for the next one.
 #[tokio::test]
 async fn the_timeout_is_for_all_locks_together() {
     let server = RedisServer::start();
@@ -121,7 +121,7 @@ async fn a_guard_of_several_locks_is_lost_when_one_is() {
     soon(guard.release()).await.unwrap_err();
     eventually_async("all are free", SOON, async || !is_held(&client, "a").await && !is_held(&client, "c").await).await;
 
-    // Also while others are still waited for.
+    // A loss also ends an acquire that still waits for other locks.
     let other = all(&operator, &["b"]).await;
     let (lost, ()) = tokio::join!(soon(client.lock_all_with(["a", "b"], quiet()).unwrap()), async {
         eventually_async("it waits", SOON, async || waiting(&client, "b").await == 1).await;
@@ -206,13 +206,13 @@ async fn the_last_handle_of_a_shared_guard_gives_the_lock_back() {
     }
     assert!(is_held(&client, "lock").await);
     assert_eq!((last.handles(), last.token(), last.name()), (1, token, "lock"));
-    // All that a guard can do, but for its end.
+    // The last handle can do all that a guard can.
     last.renew().await.unwrap();
     assert!(last.is_locked_by_me().await.unwrap() && last.held().check().is_ok());
     assert!(soon(last.release()).await.unwrap());
     assert!(!is_held(&client, "lock").await);
 
-    // By dropping it, too.
+    // A drop of the last handle gives the lock back, too.
     let shared = soon(client.lock_with("lock", quiet()).unwrap().acquire()).await.unwrap().share();
     drop(shared.clone());
     shared.check().unwrap();
@@ -221,7 +221,7 @@ async fn the_last_handle_of_a_shared_guard_gives_the_lock_back() {
     keys_left(&server);
 }
 
-/// Of many that give it back at the same time exactly one is the last.
+/// Of many handles that are released at the same time, exactly one is the last.
 #[test]
 fn exactly_one_handle_of_a_shared_guard_is_the_last() {
     let server = RedisServer::start();

@@ -62,7 +62,7 @@ impl Job {
     }
 }
 
-/// Also if the test fails because they are still alive.
+/// The processes are killed even if the test fails because they are still alive.
 impl Drop for Job {
     fn drop(&mut self) {
         for pid in self.leaves.iter().chain([&self.command]).filter(|pid| lives(**pid)) {
@@ -108,7 +108,7 @@ fn descendants_end_when_fairlock_is_killed() {
     job.await_deaths();
 }
 
-/// As by `killall -9 fairlock`, `pkill -9 fairlock` or `pkill -9 -f 'fairlock run'`.
+/// This is what `killall -9 fairlock`, `pkill -9 fairlock` and `pkill -9 -f 'fairlock run'` do.
 #[test]
 fn descendants_end_when_all_processes_named_fairlock_are_killed() {
     let redis = Redis::start();
@@ -133,8 +133,8 @@ fn descendants_end_when_the_shim_is_killed() {
     assert_eq!(job.finish().code, 125);
 }
 
-/// Within another fairlock, whose shim adopts this one's. If no process of the session adopted it, the kernel would
-/// continue it in any case, as it does with every process group that becomes orphaned.
+/// The run is within another one, whose shim adopts the stopped shim. If no process of the session adopted that, the
+/// kernel would continue it in any case, as it does with every process group that becomes orphaned.
 #[test]
 fn descendants_end_when_the_shim_is_stopped_and_fairlock_killed() {
     let redis = Redis::start();

@@ -18,7 +18,7 @@ fn doctor(url: &str, options: &[&str]) -> (i32, Value) {
     (output.status.code().unwrap(), report)
 }
 
-/// All findings of this check that are no good news: level, text, risk and line.
+/// All findings of this check that are not good: level, text, risk and line.
 fn trouble(report: &Value, check: &str) -> Vec<[String; 4]> {
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap_or_default().to_owned();
     let of_check = |finding: &&Value| finding["check"] == check && finding["level"] != "good";
@@ -109,7 +109,7 @@ fn an_empty_master_empties_its_replicas() {
     assert_eq!(code, 2);
     set(&master, "min-replicas-to-write", "1");
     assert!(trouble(&doctor(&master.tcp_url(), &[]).1, "replication").is_empty());
-    // The URL of a replica, whose master is gone.
+    // This is the URL of a replica whose master is gone.
     told(&doctor(&replica.tcp_url(), &[]).1, "role", "fault", "a replica of 127.0.0.1", "redis://127.0.0.1:");
     master.kill();
     eventually("the link is down", SOON, || {
@@ -179,7 +179,7 @@ fn each_missing_right_is_told_with_the_rule_that_gives_it() {
         let comfort = ["+info", "+client|id", "+client|kill", "+client|setinfo", "+wait"].contains(lacking);
         assert_eq!(finding[0], if comfort { "note" } else { "fault" }, "{finding:?}");
     }
-    // These are all that every lock needs; what more there is, is for histories and for watching.
+    // Every lock needs these rights. The others are for histories and for watching.
     let report = as_user("least");
     let more: Vec<_> = trouble(&report, "rights").into_iter().map(|[level, found, ..]| level + " " + &found).collect();
     let more: Vec<_> = more.iter().map(|note| note.strip_prefix("note this user may not call ").unwrap()).collect();

@@ -92,7 +92,7 @@ fn the_scripts_of_the_page_about_flock_work() {
     assert!(scripts.len() >= 6 && log.lines().count() >= 7, "{log}");
 }
 
-/// What flock is called with today works too, so that the page compares what there is.
+/// The calls of flock on the page work with flock, so that the page compares real programs.
 #[test]
 fn the_flock_calls_on_that_page_work_with_flock() {
     let place = Place::new();
@@ -139,7 +139,7 @@ fn the_console_of_the_readme_works() {
     let calls: Vec<&str> = calls.into_iter().filter(|call| call.starts_with("fairlock ")).collect();
     for call in &calls {
         let output = place.run(call);
-        // A lock that is free is an answer of `status`.
+        // `status` exits with 1 for a free lock.
         let fine = output.status.success() || (call.contains(" status ") && output.status.code() == Some(1));
         assert!(fine && output.stderr.is_empty(), "{call}: {output:?}");
     }
@@ -182,7 +182,7 @@ fn the_examples_of_the_helps_work() {
         for line in examples.lines().take_while(|line| line.starts_with("  ")) {
             let example = line.trim().split("  ").next().unwrap();
             let output = place.run(example);
-            // A lock that is free is an answer.
+            // These commands exit with 1 for a free lock.
             let asks = [" status ", " break "].iter().any(|command| example.contains(command));
             let fine = output.status.success() || (asks && output.status.code() == Some(1));
             assert!(fine, "{example}: {output:?}");

@@ -229,7 +229,7 @@ fn rights_to_read_are_enough_and_no_other_right_is_listed() {
     assert!(once("reader").status.success(), "the scripts are loaded by whoever needs them");
     redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.raw()).unwrap();
     for right in &commands {
-        // Scripts that nobody has loaded, so that all commands are needed.
+        // No script is loaded, so that all commands are needed.
         redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.raw()).unwrap();
         let output = once(&right[1..]);
         assert_eq!(output.status.code(), Some(125), "{right} is not needed: {output:?}");

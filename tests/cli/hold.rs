@@ -50,7 +50,7 @@ fn hold_keeps_the_lock_until_stdin_ends_or_a_signal_comes() {
         let mut said = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut said).unwrap();
         assert_eq!(said.trim(), token(&redis, "x"));
-        // `wait` closes it otherwise.
+        // Otherwise `wait` would close the pipe.
         let stdin = child.stdin.take();
         match end {
             None => drop(stdin),
@@ -112,7 +112,7 @@ fn a_script_holds_the_lock_until_it_closes_its_descriptor() {
     let second = script.process.line();
     assert_eq!(second, token(&redis, "x"), "{label}");
     assert_eq!(script.process.line(), "again");
-    // However the script ends.
+    // The lock is given back however the script ends.
     script.process.signal(Signal::KILL);
     is_free(&redis, "x");
 }
@@ -128,7 +128,7 @@ fn a_program_that_inherited_the_descriptor_keeps_the_lock() {
     is_free(&redis, "x");
 }
 
-/// Also when both use the same file, as scripts do that come from flock.
+/// The scripts may also use the same file, as those that were written for flock do.
 #[test]
 fn scripts_that_hold_the_same_lock_take_turns() {
     let redis = Redis::start();
@@ -183,7 +183,7 @@ fn a_hold_that_is_ended_while_it_waits_leaves_the_queue() {
     terminal.keys("\x03");
     terminal.expect("PROMPT> ");
     redis.await_waiting("x", 0);
-    // Once it holds the lock, the keys of the terminal do not reach it.
+    // Once the stand-in holds the lock, the keys of the terminal do not reach it.
     holder.signal(Signal::TERM);
     terminal.enter("$F hold x --fd 9; echo code $?");
     assert_eq!(terminal.number_after("code "), 0);

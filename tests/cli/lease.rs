@@ -34,7 +34,7 @@ fn when_fairlock_is_killed_a_stubborn_command_is_killed() {
 #[test]
 fn when_fairlock_is_killed_the_command_is_dead_before_the_next_grant() {
     let redis = Redis::start();
-    // Only the end of the lease can be the reason.
+    // Only the end of the lease can be the reason for its death.
     let holder = redis.run("x", &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
     let command = holder.number();
     let witness = witness(&redis, "x", command);
@@ -64,7 +64,7 @@ fn when_the_command_is_ended_what_is_left_of_its_group_is_too() {
 #[test]
 fn when_fairlock_is_stopped_the_command_is_dead_before_the_next_grant() {
     let redis = Redis::start();
-    // Long enough that a slow machine has half a second for the kill.
+    // The lease is so long that a slow machine has half a second for the kill.
     let holder = redis.run("x", &["--lease", "10s"], STUBBORN);
     let command = holder.number();
     let witness = witness(&redis, "x", command);
@@ -76,7 +76,7 @@ fn when_fairlock_is_stopped_the_command_is_dead_before_the_next_grant() {
     assert!(finished.stderr.contains("the lease on x is lost"), "{finished:?}");
 }
 
-/// As if fairlock was stopped between the grant and the start.
+/// The shim starts late, as if fairlock had been stopped between the grant and the start.
 #[test]
 fn when_the_lease_is_over_the_shim_starts_no_command() {
     use std::io::{BufRead as _, BufReader};
@@ -188,7 +188,7 @@ fn a_paused_command_keeps_its_lease() {
     let command = holder.number();
     signal(command, Signal::STOP);
     await_state(command, "T");
-    // Without job control no shell would continue fairlock, so it must not stop. Longer than a lease:
+    // Without job control no shell would continue fairlock, so it must not stop. The pause is longer than a lease.
     std::thread::sleep(std::time::Duration::from_secs(4));
     assert_ne!(stat(holder.id()).unwrap()[0], "T");
     assert_eq!(stat(command).unwrap()[0], "T");
@@ -216,7 +216,7 @@ fn when_fairlock_and_shim_are_killed_at_once_the_command_dies() {
     let holder = redis.run("x", &[], STUBBORN);
     let command = holder.number();
     let shim = parent(command);
-    // Stopped first, so that neither can act on the other's death.
+    // Both are stopped first, so that neither can act on the other's death.
     signal(shim, Signal::STOP);
     holder.signal(Signal::STOP);
     holder.signal(Signal::KILL);
@@ -235,7 +235,7 @@ fn the_command_of_a_stopped_shim_ends_with_its_lease() {
     assert_eq!(holder.finish().code, 123);
 }
 
-/// Also what a service manager does at its stop: it signals every process of the service.
+/// A service manager that stops a service signals all its processes, the shim included.
 #[test]
 fn signals_do_not_end_the_shim() {
     let redis = Redis::start();
@@ -264,7 +264,7 @@ fn signals_do_not_end_the_shim() {
 #[test]
 fn signals_to_fairlock_reach_the_command() {
     let redis = Redis::start();
-    // Not a shell: bash counts an INT as handled by its child if the child has just exited.
+    // The command is no shell: bash counts an INT as handled by its child if the child has just exited.
     let script = "$| = 1; for (qw(INT TERM HUP QUIT USR1 USR2 ALRM WINCH)) { $SIG{$_} = sub { print qq($_[0]\\n) } } \
                   print qq(ready\\n); sleep 1000 while 1;";
     let mut run = redis.fairlock();

@@ -10,10 +10,10 @@ use std::{env, fs, thread};
 use crate::shared::{Process, Signal, ask, await_death, eventually, fairlock, lives, signal, stat};
 use testkit::{say, server::redis_server};
 
-/// A folder for a private server, which is ended with it.
+/// A folder for a private server. The server ends with it.
 struct Place {
     root: tempfile::TempDir,
-    /// Servers that the folder does not lead to any more.
+    /// Servers whose folder was removed.
     strays: Vec<u32>,
 }
 
@@ -90,11 +90,11 @@ fn jobs_that_start_together_share_one_private_server() {
         assert_eq!((finished.code, finished.stdout.as_str()), (0, "done\n"), "{finished:?}");
     }
     let server = place.server().expect("it goes on running");
-    // Each server announces itself in the log, which they would share.
+    // Each server that starts announces itself in the log, and several servers would share the log.
     let log = std::fs::read_to_string(place.folder().join("redis.log")).unwrap();
     assert_eq!(log.matches("Redis is starting").count(), 1, "{log}");
 
-    // A second one does not wait for the end of the first either.
+    // No second server waits for the end of the first either.
     let folder = place.folder().to_str().unwrap().to_owned();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let of_folder = processes.filter(|process| {
@@ -112,7 +112,7 @@ fn jobs_that_start_together_share_one_private_server() {
     assert_eq!(stat(server).unwrap()[3], server.to_string(), "its own session: no terminal can reach it");
 }
 
-/// Each of these would otherwise wait for the end of the server.
+/// A descriptor that the server kept would make its reader wait for the end of the server.
 #[test]
 fn the_private_server_keeps_no_descriptor_of_its_callers() {
     let place = Place::new();
@@ -143,7 +143,7 @@ fn local_stop_spares_a_server_with_a_running_command_unless_forced() {
     eventually("it stops", || (local(&["stop"]).code == 0).then_some(()));
     await_death(server);
 
-    // Long enough that a holder that started the server again, after a second, would keep its lease.
+    // The lease is so long that a holder that restarted the server after a second would keep it.
     let mut holder = place.fairlock();
     let holder =
         Process::spawn(holder.args(["run", "--local", "x", "--lease", "6s", "--", "sh", "-c", "echo; sleep 1000"]));
@@ -157,7 +157,7 @@ fn local_stop_spares_a_server_with_a_running_command_unless_forced() {
     assert_eq!(place.run("true").finish().code, 0, "who comes later starts it");
 }
 
-/// Two servers would write the same journal.
+/// A second server would write to the same journal.
 #[test]
 fn a_server_that_hangs_is_not_replaced() {
     let place = Place::new();
@@ -205,7 +205,7 @@ fn a_server_whose_folder_is_gone_is_not_joined_by_a_second() {
         fs::write(&go, "").unwrap();
         let finished = holder.finish();
         assert_eq!((finished.code, finished.stdout.as_str()), (0, "done\n"), "{finished:?}");
-        // The server has no holders any more, so the next job makes room.
+        // The server has no holders any more, so the next job ends it and starts another.
         eventually("there is room", || (place.run("echo now").finish().stdout == "now\n").then_some(()));
         assert!(!lives(server) && place.server().is_some());
     }
@@ -246,7 +246,7 @@ fn waiters_and_holders_restart_the_private_server() {
         let server = place.server().unwrap();
         signal(server, how);
         await_death(server);
-        // No other job is there to do it.
+        // There is no other job that could start it.
         let again = eventually("it runs again", || place.server());
         assert_ne!(again, server);
         eventually("all is as before", || (queue() == (Some(token), Some(1))).then_some(()));
@@ -259,7 +259,7 @@ fn waiters_and_holders_restart_the_private_server() {
     assert!(finished.stdout.trim().parse::<u64>().unwrap() > token);
 }
 
-/// `fairlock local start --foreground` does so, too, in a systemd unit of its own.
+/// `fairlock local start --foreground` is what a unit of systemd starts.
 #[test]
 fn a_server_in_the_foreground_replaces_one_that_ends() {
     let place = Place::new();
@@ -271,7 +271,7 @@ fn a_server_in_the_foreground_replaces_one_that_ends() {
     holder.line();
     signal(first, Signal::TERM);
     await_death(first);
-    // The holder may be first, and then the next one ends too.
+    // The holder may start a server first. Then that server ends, too.
     eventually("it takes the place", || {
         let server = place.server()?;
         if server != front.id() {
@@ -379,7 +379,7 @@ fn a_server_that_ends_while_it_reads_its_data_is_explained() {
     fs::set_permissions(place.folder(), fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(journal.join("appendonly.aof.manifest"), "file appendonly.aof.1.incr.aof seq 1 type i\n").unwrap();
     fs::write(journal.join("appendonly.aof.1.incr.aof"), "no journal at all\r\n").unwrap();
-    // A server that takes its time, and ends.
+    // This listener stands for a server that reads for a while, and then ends.
     let reading = UnixListener::bind(place.folder().join("redis.sock")).unwrap();
     let asked = thread::spawn(move || {
         let (mut caller, _) = reading.accept().unwrap();

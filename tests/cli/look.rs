@@ -46,7 +46,7 @@ fn locks_are_listed_with_the_oldest_hold_first() {
     };
     assert_eq!(names(&listed(&[])), ["z", "ci:b", "ci:a*"]);
     assert_eq!(names(&listed(&["--all"])), ["z", "ci:b", "ci:a*", "over"]);
-    // A part of a name, and patterns for whole names.
+    // An argument is a part of names, or a pattern for whole names.
     for (pattern, found) in [
         ("i:", &["ci:b", "ci:a*"][..]),
         ("ci:*", &["ci:b", "ci:a*"]),
@@ -76,7 +76,7 @@ fn all_nodes_of_a_cluster_are_listed() {
     let cluster = testkit::Cluster::start();
     let client = Client::connect(&cluster.url()).blocking().unwrap();
     let names: Vec<String> = (0..20).map(|n| format!("lock {n}")).collect();
-    // Longer apart than the looks at two nodes may be.
+    // The grants are further apart in time than the looks at two nodes may be.
     let hold = |name: &String| {
         std::thread::sleep(Duration::from_millis(50));
         client.lock(name).unwrap().acquire().blocking().unwrap()

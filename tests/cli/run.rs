@@ -21,7 +21,7 @@ fn the_command_gets_name_and_token_and_its_exit_code_is_passed_on() {
     assert_eq!(redis.state("a name")["holder"], serde_json::Value::Null, "the lock was given back");
 }
 
-/// It does not wait for a server that will never do, and says what to use instead.
+/// A run does not wait for a server that can never serve it, and says what to use instead.
 #[test]
 fn a_server_that_is_too_old_is_refused() {
     let Some(server) = RedisServer::too_old() else { return };
@@ -114,7 +114,7 @@ fn impossible_options_are_refused_before_a_server_is_asked() {
     assert_eq!(redis.run("x", &["--timeout", "366d"], "true").finish().code, 0);
 }
 
-/// Such a server may drop any key of a lock.
+/// The server of this test may evict any key of a lock, which the library warns of.
 #[tokio::test]
 async fn warnings_of_the_library_appear_on_stderr() {
     let server = RedisServer::builder().config("maxmemory 100mb").config("maxmemory-policy allkeys-lru").start();
@@ -210,7 +210,7 @@ fn an_unreachable_server_is_tried_until_the_timeout() {
     );
 }
 
-/// As at a boot, where the server is slower than cron.
+/// At a boot the server may be slower than cron.
 #[test]
 fn a_server_that_starts_late_is_waited_for_and_that_is_said_once() {
     let server = RedisServer::start();
@@ -218,7 +218,7 @@ fn a_server_that_starts_late_is_waited_for_and_that_is_said_once() {
     let redis = Redis::of(server);
     let waiter = redis.run("x", &["--timeout", "10m"], "echo it ran");
     assert!(waiter.complaint().contains("trying again"));
-    // Longer than a call without a timeout waits for an answer.
+    // The server is away for longer than a call without a timeout waits for an answer.
     std::thread::sleep(Duration::from_secs(6));
     redis.restart();
     let finished = waiter.finish();
@@ -281,7 +281,7 @@ fn a_signal_ends_the_wait_and_leaves_the_queue() {
         waiter.signal(signal);
         let finished = waiter.finish();
         assert_eq!((finished.code, finished.stdout.as_str()), (code, ""));
-        // Not only eventually: the place is given up before fairlock ends.
+        // The place is given up before fairlock ends, and not some time later.
         assert_eq!(redis.state("x")["waiting"], 0);
     }
 }
@@ -301,7 +301,7 @@ fn a_signal_that_the_caller_ignores_does_not_end_the_wait() {
     assert_eq!(waiter.finish().stdout, "survived\n", "and the command ignores it as well");
 }
 
-/// The label without how long it has held.
+/// The line without the time for which the lock has been held.
 fn shortened(said: &str) -> String {
     let (before, label) = said.split_once(" by ").unwrap_or((said, ""));
     format!("{} by {label}", before.split(", held").next().unwrap_or_default())
@@ -318,11 +318,11 @@ fn a_log_gets_a_line_when_the_wait_begins_and_one_at_the_grant() {
     assert_eq!(shortened(&third.complaint()), "fairlock: waiting for x: 2nd of 2 by one");
     let fourth = redis.run("x", &["-v"], "true");
     assert_eq!(shortened(&fourth.complaint()), "fairlock: waiting for x: 3rd of 3 by one");
-    // Long enough for several looks at a queue that does not change.
+    // The pause is long enough for several looks at a queue that does not change.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     holder.signal(Signal::TERM);
     second.line();
-    // A verbose one hears of each place.
+    // A verbose run tells of each place.
     assert_eq!(shortened(&fourth.complaint()), "fairlock: waiting for x: 2nd of 2 by two");
     second.signal(Signal::TERM);
     let third = third.finish();

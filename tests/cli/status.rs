@@ -61,7 +61,7 @@ async fn a_lease_that_is_being_broken_is_told() {
     let guard = lock.acquire().label("the holder").await.unwrap();
     lock.break_lease(guard.token()).await.unwrap();
     soon(guard.lost()).await;
-    // The holder is told, and does not let go.
+    // The holder is told, and does not release.
     let redis = Redis::of(server);
     let (state, text, busy) = told(&redis, "x");
     assert_eq!((&state["state"], &state["holder"]["broken"]), (&"breaking".into(), &true.into()), "{state}");

@@ -92,7 +92,7 @@ fn recent_holds_tell_how_long_the_wait_may_last() {
         std::thread::sleep(std::time::Duration::from_millis(time));
         guard.release().blocking().unwrap();
     };
-    // Too few tell nothing.
+    // Too few holds tell nothing of the next ones.
     let _holder = {
         hold(10);
         let holder = self::hold(&redis, "x", "the holder");

@@ -161,7 +161,7 @@ fn grants_are_counted() {
     terminal.await_screen(|screen| screen.contains("No lock was used"));
     assert_eq!(redis.run("x", &[], "true").finish().code, 0);
     terminal.await_screen(|screen| screen.contains("0 ▁▁▁▁▁▁▁▁▁▁▁"));
-    // Many between two looks.
+    // There are many grants between two looks.
     let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
     for _ in 0..50 {
         client.lock("x").unwrap().acquire().blocking().unwrap().release().blocking().unwrap();
@@ -191,7 +191,7 @@ fn a_lease_is_broken_after_a_question() {
     quit(&mut terminal, "q");
 }
 
-/// A holder that is told and does not let go.
+/// The holder was told that its lease is broken, and has not released.
 #[test]
 fn a_lease_that_was_broken_before_is_ended_by_force() {
     let redis = Redis::start();

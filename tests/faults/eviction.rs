@@ -36,7 +36,7 @@ async fn connect_and_be_evicted() {
     // The server knows of no lease any more.
     let other = soon(stranger.lock("lock").unwrap().acquire()).await.unwrap();
     assert!(other.token() > guard.token());
-    // At its next automatic renewal, and not at its deadline.
+    // The holder hears of it at its next automatic renewal, and not at its deadline.
     assert_eq!(soon(guard.lost()).await.reason, LostReason::Ended);
     assert!(matches!(soon(guard.renew()).await, Err(RenewError::Lost(_))));
     other.check().unwrap();

@@ -146,7 +146,7 @@ async fn a_network_that_is_slow_to_connect_is_given_longer() {
     let proxy = Proxy::start(&server);
     let client = soon(Client::connect(&proxy.url())).await.unwrap();
     let guard = soon(connect(&server).await.lock("lock").unwrap().acquire()).await.unwrap();
-    // While it waits it needs answers soon.
+    // A client that waits needs answers soon.
     let waiting = soon(client.lock_with("lock", often()).unwrap().enqueue()).await.unwrap();
     let delay = proxy.fault(Target::request("hello").command(), Act::Delay(Duration::from_millis(1500)));
     proxy.cut();
@@ -214,7 +214,7 @@ async fn a_lazy_client_waits_for_its_server() {
     keys_left(&server);
 }
 
-/// Anything may be sent to another task or thread, kept anywhere, and polled without pinning.
+/// Every handle and future can be sent to another task or thread, kept anywhere, and polled without pinning.
 #[test]
 fn handles_and_futures_can_go_to_other_threads() {
     fn anywhere<T: Send + Sync + Unpin + 'static>() {}

@@ -26,7 +26,7 @@ async fn wait_and_hold() {
     told.has("lock", "jobs");
     told.has("ticket", waiting.ticket());
     told.has("position", 1);
-    // So long that it shows in milliseconds.
+    // The hold is so long that it shows in milliseconds.
     eventually("time passes", SOON, || first.granted_at().elapsed().unwrap() > Duration::from_millis(20));
     first.release().await.unwrap();
     let guard = waiting.await.unwrap();

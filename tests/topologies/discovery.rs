@@ -70,7 +70,7 @@ fn listeners(node: &RedisServer) -> BTreeSet<u64> {
     connections(node, "pubsub")
 }
 
-/// Up to Redis 6 nothing but the redirection of a request shows that the slot has gone; from 7 on the node says so first.
+/// Up to Redis 6 only the redirection of a request shows that the slot has moved. From 7 on the node says so first.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redirected_call_is_made_at_the_node_of_its_slot() {
     let cluster = cluster();
@@ -88,7 +88,7 @@ async fn a_waiter_in_a_migrating_slot_is_found_at_its_destination() {
     // With a waiter all keys exist. Otherwise both nodes would answer TRYAGAIN.
     let (guard, waiting) = pair(&cluster.url(), "x").await;
     let slot = cluster.slot("x");
-    // To the node without a connection so far: clients begin with the owner of the first slot.
+    // The slot moves to a node without connections of clients. Clients begin with the owner of the first slot.
     let known = [cluster.owner(0).port(), cluster.owner(slot).port()];
     let to = cluster.nodes().iter().find(|node| !known.contains(&node.port())).unwrap();
     let mut migration = cluster.migrate(slot, to);
@@ -351,7 +351,7 @@ async fn lock_by(sentinels: &[String]) -> Lock {
     soon(builder.connect()).await.unwrap().lock_with("x", quiet()).unwrap()
 }
 
-/// Its words for that are others.
+/// This master refuses with other words than one that only takes no writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_refuses_all_commands_is_left_for_the_one_that_sentinels_name() {
     let [old, new] =
@@ -359,7 +359,7 @@ async fn a_master_that_refuses_all_commands_is_left_for_the_one_that_sentinels_n
     let sentinel = Named::sentinel();
     sentinel.names(&old);
     let guard = soon(lock_by(&[format!("127.0.0.1:{}", sentinel.0.port())]).await.acquire()).await.unwrap();
-    // It must follow a server that does not exist.
+    // It is told to follow a server that does not exist.
     let () = cmd("REPLICAOF").arg("127.0.0.1").arg(1).query(&mut old.raw()).unwrap();
     sentinel.names(&new);
     soon(guard.renew()).await.unwrap();
