@@ -1,4 +1,5 @@
-//! The examples that need only Redis, each run on a private server. Those that need more are tested in `examples/more/`.
+//! The examples that need only Redis, each run on a private server. Those that need more are tested in
+//! `examples/more/`.
 
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]

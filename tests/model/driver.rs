@@ -14,7 +14,7 @@ use testkit::{RedisServer, SOON};
 const CLOCK: &str = "local raw = tonumber(redis.call('GET', 'test-clock'))\n";
 const KINDS: [&str; 2] = ["lock", "waiters"];
 const NAME: &str = "m";
-/// What is answered where the server's memory is full.
+/// The answer of a server whose memory is full.
 pub const NO_MEMORY: &str = "OOM";
 
 /// All data under the lock's keys, with their TTLs.
@@ -45,7 +45,7 @@ return {redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'), sessions, entries, s
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub lock: Lock,
-    /// By the last part of the key, in ms; keys that exist only. -1 is for ever.
+    /// The TTL in ms of each key that exists, by the last part of the key. -1 is for ever.
     pub ttls: BTreeMap<&'static str, i64>,
 }
 
@@ -64,7 +64,7 @@ pub struct Driver {
     stream: UnixStream,
     reader: BufReader<UnixStream>,
     keys: Vec<String>,
-    /// For each batch limit the scripts by name: text and digest.
+    /// Text and digest of each script, by batch limit and name.
     scripts: BTreeMap<(usize, &'static str), (String, String)>,
     dump: String,
     messages: Vec<Message>,
@@ -75,7 +75,7 @@ impl Driver {
         Self::with(|_, text| text.to_owned())
     }
 
-    /// With scripts whose files were changed on purpose.
+    /// Starts with scripts whose files were changed on purpose.
     pub fn with(change: impl Fn(&str, &str) -> String) -> Self {
         let server = RedisServer::start();
         let stream = UnixStream::connect(server.socket()).expect("the server's socket");
@@ -144,7 +144,8 @@ impl Driver {
         }
     }
 
-    /// The script's reply and the dump after it, with the first half of these commands before them, the others after them.
+    /// The script's reply and the dump after it, with the first half of these commands before them, the others after
+    /// them.
     fn call(&mut self, around: &[Cmd], time: u64, batch: usize, request: &Request) -> (Value, Value) {
         let (name, arguments) = encode(request);
         let (source, digest) = &self.scripts[&(batch, name)];
@@ -226,7 +227,7 @@ impl Driver {
         self.ask(&asked);
     }
 
-    /// Those of the lock, and that of its history.
+    /// The keys of the lock, and that of its history.
     fn all_keys(&self) -> impl Iterator<Item = String> + use<'_> {
         self.keys.iter().cloned().chain([format!("fairlock:{{{NAME}}}:history")])
     }

@@ -27,12 +27,12 @@ pub enum Op {
         what: What,
         fate: Fate,
     },
-    /// An earlier request arrives (again), counted from the latest.
+    /// An earlier request arrives (again). Requests are counted back from the latest.
     Late(usize),
     Pass(Pass),
     /// The server's clock is set.
     Step(i64),
-    /// A client asks for leases, and for a liveness, as another does.
+    /// A client takes over lease and liveness of another.
     Reconsider {
         who: usize,
         like: usize,
@@ -43,7 +43,7 @@ pub enum Op {
     Die(usize),
     /// A process stops to be heard of, and one that had stopped goes on in its place.
     Pause(usize),
-    /// Everybody who is up does what is to be done.
+    /// Every client that is up does what is to be done.
     Settle,
     Delete(usize),
     FlushScripts,
@@ -92,7 +92,7 @@ pub enum Fate {
     Answered,
     Twice,
     ReplyLost,
-    /// Reply and pushes.
+    /// The reply and the pushes are lost.
     AllLost,
 }
 
@@ -100,12 +100,12 @@ pub enum Fate {
 pub enum Pass {
     Micros(u64),
     Heartbeats(u64),
-    /// To a moment that matters, or a little beside it.
+    /// Time passes until a moment that matters, or a little beside it.
     To(Moment, i64),
     Outage(u64),
 }
 
-/// The end of …
+/// What ends at a moment that matters.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[allow(clippy::enum_variant_names)] // Each is an end of something else.
 pub enum Moment {

@@ -11,7 +11,7 @@
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-// By their paths, because the keeper's tests include this file from another folder.
+// The parts are named by path, because the keeper's tests include this file from another folder.
 #[path = "lock/answer.rs"]
 mod answer;
 #[path = "lock/queue.rs"]
@@ -81,7 +81,7 @@ pub struct Entry {
     pub owner: String,
     /// A holder's.
     pub token: u64,
-    /// A holder's: where it stood in the queue, or the token of one that never did.
+    /// A holder's: its ticket, or its token if it never queued.
     pub ticket: u64,
     /// An operator wants it to end.
     pub broken: bool,
@@ -101,7 +101,7 @@ pub struct State {
     /// The lock clock at the last turn.
     pub seen: u64,
     pub skew: i64,
-    /// The longest heartbeat among those who wait, and until when its session stands.
+    /// The longest heartbeat interval among the waiters, and when the session of that waiter ends.
     pub pace: u64,
     pub pace_until: u64,
     pub recover_until: u64,
@@ -109,11 +109,11 @@ pub struct State {
     pub recover_for: u64,
     /// How often the lock was granted: one that was granted once is soon forgotten.
     pub grants: u64,
-    /// The longest lease that anybody here may be granted, or hold.
+    /// The longest lease that any client of the lock may be granted, or hold.
     pub longest: u64,
-    /// How many wait, as they were counted. If the queue has another length, data was lost.
+    /// The number of waiters as it was counted. If the queue has another length, data was lost.
     pub waiting: u64,
-    /// Until when somebody counts as alive who waits, or did since somebody waits.
+    /// The latest end that any session had since the queue was empty.
     pub live_until: u64,
     /// Until when the keys live, on the server's clock.
     pub ttl_until: u64,
@@ -122,7 +122,7 @@ pub struct State {
 }
 
 impl Lock {
-    /// What the promises are about.
+    /// The lock without what the promises do not cover.
     pub fn without_history(&self) -> Lock {
         Lock { history: None, state: State { recorded: false, ..self.state.clone() }, ..self.clone() }
     }
@@ -144,7 +144,7 @@ impl Lock {
         self.lease.as_ref().is_some_and(|(holder, _)| holder == id)
     }
 
-    /// Whether its lease is not one from before data was lost.
+    /// Whether it holds a lease that is not cut.
     fn sure_holder(&self, id: &str) -> bool {
         self.holds(id) && self.held().is_none_or(|(_, _, held)| !held.cut)
     }

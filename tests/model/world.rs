@@ -23,9 +23,9 @@ pub struct World<'a> {
     saved: Vec<(Saved, Lock)>,
     /// When the server's clock comes to the end of each key's time.
     ends: BTreeMap<&'static str, u64>,
-    /// The clock of those who wait. Nobody sets it.
+    /// True time, which no event sets.
     now: u64,
-    /// Of the server's clock against it.
+    /// The offset of the server's clock from true time.
     offset: i64,
     batch: usize,
     full: bool,
@@ -40,12 +40,12 @@ pub struct World<'a> {
 #[derive(Debug)]
 enum Event {
     Fault(Op),
-    /// Keys went because their time was over.
+    /// Keys expired.
     Expired,
     Asked(Request, Option<Answer>),
 }
 
-/// When the time of each key is over, by the clock that the test sets: the lock says it. Where it is lost, in days.
+/// When each key expires, by the clock that the test sets, as the state of the lock says; in days if the state is lost.
 fn ends(found: &Found, time: u64) -> BTreeMap<&'static str, u64> {
     let until = match found.lock.state.ttl_until {
         0 => time + 48 * HOUR,
@@ -136,7 +136,7 @@ impl<'a> World<'a> {
             Op::Save => self.saved.push((self.driver.save(), self.model.clone())),
             Op::Delete(kind) => {
                 self.driver.delete(*kind);
-                // With the garbage, about which the model says nothing, and which may count without a clock.
+                // The model takes over the garbage as well, about which it says nothing.
                 self.model = self.driver.found().lock;
                 self.data_lost();
             }
@@ -201,7 +201,7 @@ impl<'a> World<'a> {
                 client.give_back(&client.farewells[which % client.farewells.len()])
             }
             What::Break { current, force } => {
-                // Where nothing is held, token 0 ends a recovery.
+                // If no lease is held, token 0 ends a recovery.
                 let held = self.model.entries.values().find(|entry| entry.token > 0);
                 let token = if current { held.map_or(0, |held| held.token) } else { self.model.state.stamp };
                 Request::Break { token, force }
@@ -247,7 +247,7 @@ impl<'a> World<'a> {
         Ok(outcome.answer)
     }
 
-    /// Keys whose time is over by the server's clock go, as they would if it were not the test that sets it.
+    /// Deletes the keys that have expired by the clock that the test sets, as a server does by its own clock.
     fn expire(&mut self, time: u64) {
         let over: Vec<&str> = self.ends.iter().filter(|(_, end)| **end <= time).map(|(key, _)| *key).collect();
         if over.is_empty() {
@@ -263,7 +263,7 @@ impl<'a> World<'a> {
         self.witness.expired(time, found);
     }
 
-    /// What the model answers. A server whose memory is full takes nobody in and gives up nothing that it has.
+    /// What the model answers. A server whose memory is full admits no waiter, and keeps all that it has.
     fn turn(&mut self, time: u64, request: &Request) -> (Answer, Vec<Message>) {
         let mut after = self.model.clone();
         let (answer, messages) = after.turn(time, request, self.batch, self.driver.queue());
@@ -334,7 +334,7 @@ impl<'a> World<'a> {
         Ok(outcome)
     }
 
-    /// This client does what is to be done: gives back, renews, re-enters, says that it is alive.
+    /// The client does what is to be done: it releases, renews, re-enters and sends heartbeats.
     fn settle(&mut self, who: usize) -> Checked {
         for farewell in self.clients[who].farewells.clone() {
             let request = self.clients[who].give_back(&farewell);
@@ -357,7 +357,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Sends the acquire of this waiter, if it still waits and its ticket is such.
+    /// Sends the acquire of this waiter, if it still waits and its ticket satisfies the condition.
     fn enter(&mut self, who: usize, id: &str, such: impl Fn(u64) -> bool) -> Checked {
         let client = &self.clients[who];
         let Some(index) = client.waiters.iter().position(|waiter| waiter.id == id && such(waiter.ticket)) else {
@@ -367,7 +367,8 @@ impl<'a> World<'a> {
         self.ask(who, request, Fate::Answered).map(|_| ())
     }
 
-    /// No more faults: everybody who is up gives back what it has and waits for the rest, and gets it in time (I5).
+    /// There are no more faults. Every client that is up releases what it has, waits for the rest, and gets it in time
+    /// (I5).
     fn drain(&mut self) -> Checked {
         self.full = false;
         let longest = |of: fn(&Terms) -> u64| self.terms.iter().map(of).max().unwrap();
@@ -379,12 +380,12 @@ impl<'a> World<'a> {
         let turns = heartbeat * waiters as u64;
         let limit = |recover: u64| lease.max(recover) + window + slack + turns;
         let busy = |client: &Client| !client.waiters.is_empty() || !client.holds.is_empty();
-        // Whoever was told of a lease that ends in hours opens a recovery for as long. That is not watched to its end.
+        // A client that was told of a lease of hours opens a recovery as long, whose end is not awaited.
         let patience = 2 * limit(0);
         while self.clients.iter().any(busy) && self.now - start < patience {
             for who in 0..CLIENTS {
                 for id in self.clients[who].waiting() {
-                    // What was never answered is asked again.
+                    // Acquires that were never answered are sent again.
                     self.enter(who, &id, |ticket| ticket == 0)?;
                 }
                 while !self.clients[who].holds.is_empty() {

@@ -81,7 +81,8 @@ fn every_case_that_failed_once_shows_its_mutant() {
     assert!(stale.is_empty(), "these pass though it is there, or fail without it: {stale:#?}");
 }
 
-/// For mutants of scripts that walks seldom meet: `ONLY='name' STEPS=1000000 cargo test --test mutants find_a_case -- --ignored`.
+/// For mutants of scripts that walks seldom meet: `ONLY='name' STEPS=1000000 cargo test --test mutants find_a_case --
+/// --ignored`.
 #[test]
 #[ignore = "adds to the list of cases that failed once"]
 fn find_a_case_for_each() {

@@ -39,7 +39,8 @@ fn complaints(root: &Path, page: &PathBuf) -> Vec<String> {
     wrong
 }
 
-/// The page for clients in other languages names the arguments of each script in their order, and every word of a reply.
+/// The page for clients in other languages names the arguments of each script in their order, and every word of a
+/// reply.
 #[test]
 fn the_protocol_page_agrees_with_the_scripts() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -143,7 +143,8 @@ impl Setup {
         self
     }
 
-    /// Every other process is this command. It finds the orders of a member in the environment, and writes the same history.
+    /// Every other process is this command. It finds the orders of a member in the environment, and writes the same
+    /// history.
     pub fn every_other_is(mut self, command: &[&str]) -> Setup {
         self.foreign = command.iter().map(|&word| word.to_owned()).collect();
         self

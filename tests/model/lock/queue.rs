@@ -20,14 +20,14 @@ impl Turn {
         }
     }
 
-    /// Whoever comes with this token, or a lower one, is not restored any more.
+    /// A client that brings this token, or a lower one, is not restored any more.
     pub(super) fn pass_over(&mut self, token: u64) {
         let state = &mut self.lock.state;
         state.token = state.token.max(token + 1);
         state.stamp = state.stamp.max(state.token);
     }
 
-    /// `place` is where it stood in the queue, or would stand.
+    /// `place` is its ticket, or the one that it would have.
     pub(super) fn grant(&mut self, id: &str, entry: Entry, place: u64, end: u64) -> u64 {
         let token = self.next_stamp();
         let ticket = place.min(token);

@@ -6,7 +6,7 @@ use super::{DAY, Lock, Memory};
 /// Stamps further ahead of the server's clock are absurd.
 const ABSURD: u64 = DAY;
 
-/// What somebody who returns had been given.
+/// What a client that returns had been given.
 pub(super) enum Brought {
     Ticket(u64),
     Token(u64),
@@ -66,7 +66,7 @@ impl Turn {
         }
         let returns = !rolled_back && !made_anew && (1..state.epoch).contains(&epoch);
         if returns && self.now < state.recover_until && left > state.recover_for {
-            // Another opened the recovery, and knew of shorter leases.
+            // Another client opened the recovery, and knew of shorter leases.
             state.recover_until += left - state.recover_for;
             state.recover_for = left;
         }
@@ -99,7 +99,7 @@ impl Turn {
 
     pub(super) fn operator_ends_recovery(&mut self) {
         self.end_recovery_by(self.now + 3 * self.lock.state.pace);
-        // Nobody who returns prolongs it.
+        // No client that returns prolongs it.
         self.lock.state.recover_for = 30 * ABSURD;
     }
 }

@@ -23,7 +23,7 @@ impl fmt::Debug for Terms {
 /// What a client brings to get its place or lease back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Under which its ticket or token was last confirmed; 0 if it has neither.
+    /// The epoch under which its ticket or token was last confirmed; 0 if it has neither.
     pub epoch: u64,
     /// The highest stamp that it saw.
     pub floor: u64,
@@ -31,7 +31,7 @@ pub struct Memory {
     pub left: u64,
     /// The last grant that it heard of.
     pub last_token: u64,
-    /// The longest heartbeat interval among those who wait.
+    /// The longest heartbeat interval among the waiters.
     pub pace: u64,
 }
 
@@ -40,7 +40,7 @@ pub const UNBOUNDED: u64 = 1 << 53;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// `room`: how many waiters there must not be yet for a newcomer to wait; 0 for a try.
+    /// `room`: a newcomer waits if the queue has fewer waiters than this; 0 for a try.
     Acquire {
         id: String,
         room: u64,
@@ -84,7 +84,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Who asks; nobody, where an operator does.
+    /// The client that asks; empty if it is an operator.
     pub fn client(&self) -> &str {
         match self {
             Request::Acquire { id, .. } | Request::Renew { id, .. } | Request::Release { id, .. } => client_of(id),

@@ -7,11 +7,11 @@ pub(super) struct Turn {
     pub(super) lock: Lock,
     pub(super) time: u64,
     pub(super) now: u64,
-    /// Whose lease this turn found to be over.
+    /// The holder whose lease this turn found to be over.
     pub(super) lapsed: Option<String>,
     /// How the lease ended that this turn ends before its time.
     pub(super) ended_as: &'static str,
-    /// The batch limit was reached before somebody alive was found.
+    /// The batch limit was reached before a live waiter was found.
     pub(super) again: bool,
     pub(super) batch: usize,
     pub(super) messages: Vec<Message>,
@@ -72,8 +72,8 @@ impl Lock {
 }
 
 impl Turn {
-    /// The lock clock follows the server's clock, never backwards, and while somebody waits by two heartbeats at most:
-    /// a longer silence is an outage or a jump, and no evidence that anybody died.
+    /// The lock clock follows the server's clock, never backwards, and while there are waiters by two heartbeats at
+    /// most: a longer silence is an outage or a jump, and no evidence that a client died.
     pub(super) fn tell_time(&mut self) {
         let state = &mut self.lock.state;
         let mut now = self.time.checked_add_signed(state.skew).expect("clocks do not run below zero");
@@ -118,7 +118,7 @@ impl Turn {
         if self.lock.stands() || self.lock.state.epoch > 0 {
             self.lock.state.seen = self.now;
         } else {
-            // Nobody ever acquired it: there is nothing to keep a clock for.
+            // The lock was never acquired, so there is nothing to keep a clock for.
             self.lock.state = before.state.clone();
         }
         self.lock
@@ -142,8 +142,8 @@ impl Turn {
         history.add(vec![id, token, held.label, held.owner, waited, held_for, how.to_owned()]);
     }
 
-    /// Keys in use live a day beyond whatever is still to come; an idle lock as long, or an hour if it was granted once.
-    /// A time that is long enough, and not much longer, is left as it is.
+    /// Keys in use live a day beyond whatever is still to come; an idle lock as long, or an hour if it was granted
+    /// once. A time that is long enough, and not much longer, is left as it is.
     pub(super) fn keep_for_long(&mut self, before: &Lock) {
         let Lock { lease, state, .. } = &self.lock;
         let mut rest = state.recover_until.saturating_sub(self.now).max(state.stamp.saturating_sub(self.time));

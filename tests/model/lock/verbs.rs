@@ -25,8 +25,8 @@ impl Turn {
         let entry = Entry { lease: terms.lease, liveness: terms.liveness, ..about(id) };
         let lease = if claim { terms.lease.min(terms.liveness) } else { terms.lease };
 
-        // A grant from before the loss, of which nobody knows what came after: the waiter returns to its place. So it
-        // does if nothing is left of what was granted but the name.
+        // A cut lease is from before the loss, and later grants may be forgotten: the waiter returns to its place. It
+        // does so, too, if nothing is left of the grant but the id.
         let doubtful = self.lock.held().is_none_or(|(_, _, held)| held.cut);
         if self.lock.holds(id) && doubtful {
             self.lock.end_lease();
@@ -51,7 +51,7 @@ impl Turn {
                 None => self.next_stamp(),
             };
             if !self.lock.queue.is_empty() {
-                // Its client is alive, and so are the others of it that wait.
+                // The client is alive, and so are its other waiters.
                 self.refresh(client, terms);
             }
             if self.promote(place) {
@@ -143,7 +143,7 @@ impl Turn {
         let newest = token > 0 && token >= self.lock.state.token;
         let mut word = self.give_up(id);
         if believed && newest && self.recovering() {
-            // The recovery waited for this lease. What remains is for those who wait to return.
+            // The recovery waited for this lease. What remains of it gives the waiters time to return.
             self.pass_over(token);
             let state = &self.lock.state;
             let needed = terms.liveness.max(3 * memory.pace.max(state.pace));
@@ -175,7 +175,7 @@ impl Turn {
         } else if self.lapsed.as_deref() == Some(id) {
             "expired"
         } else if let Some(rank) = self.rank(id) {
-            // Whoever leaves from among the first has been looked at.
+            // A waiter that leaves from among the first counts as one that was looked at.
             self.batch -= usize::from(rank < self.batch as u64);
             self.lock.remove_waiter(id);
             "left"
@@ -218,7 +218,7 @@ impl Turn {
             let broken = u8::from(held.broken);
             answer.fields.insert("held_broken".into(), broken.to_string());
         }
-        // Of a queue that is not the one that was counted, nothing is known.
+        // A queue of another length than was counted tells nothing.
         let queue = Some(&self.lock.queue).filter(|_| !self.lock.is_partial());
         let page = queue.into_iter().flatten().filter(|(ticket, _)| *ticket > after).take(count);
         let rows = page
