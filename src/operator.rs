@@ -22,7 +22,7 @@ impl ClientBuilder {
     }
 }
 
-/// One lock as an observer sees it who asks for many.
+/// One of many locks, as an observer sees it.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// Holder and waiters, as many of these as were asked for.
@@ -61,8 +61,8 @@ impl Line {
         }
     }
 
-    /// Holder and first waiters of these locks, in their order. One round trip, or a few
-    /// more if the server does not know the script. It needs rights to read only; from Redis 7 on also with rights to read keys only (`%R~`).
+    /// Holder and first waiters of these locks, in their order. One round trip, or a few more if the server does not
+    /// know the script. It needs rights to read only; from Redis 7 on also with rights to read keys only (`%R~`).
     ///
     /// # Errors
     /// [`LookError`] for all of them if the connection broke, and for each that cannot be read.

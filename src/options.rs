@@ -98,8 +98,8 @@ impl LockOptions {
         self
     }
 
-    /// How long a waiting process counts as alive without a heartbeat (default 10 s, from 50 ms to 30 days). It sends one
-    /// every third of this.
+    /// How long a waiting process counts as alive without a heartbeat (default 10 s, from 50 ms to 30 days). It sends
+    /// one every third of this.
     pub fn liveness(mut self, liveness: Duration) -> Self {
         self.liveness = liveness;
         self
@@ -111,8 +111,8 @@ impl LockOptions {
         self
     }
 
-    /// How long before its deadline a lease that cannot be renewed is declared lost (default a tenth of the lease, at least
-    /// a millisecond). Together with the interval of renewals it must stay below the lease.
+    /// How long before its deadline a lease that cannot be renewed is declared lost (default a tenth of the lease, at
+    /// least a millisecond). Together with the interval of renewals it must stay below the lease.
     pub fn notice(mut self, notice: Duration) -> Self {
         self.notice = Some(notice);
         self
@@ -130,8 +130,8 @@ impl LockOptions {
         self
     }
 
-    /// Stop renewing after this time (default never, from 50 ms to 30 days): the lease is then lost when its last renewal
-    /// runs out.
+    /// Stop renewing after this time (default never, from 50 ms to 30 days): the lease is then lost when its last
+    /// renewal runs out.
     pub fn max_hold(mut self, longest: Duration) -> Self {
         self.max_hold = Some(longest);
         self
@@ -154,8 +154,8 @@ impl LockOptions {
     /// Redis replicates asynchronously: without this option a failover can forget a grant, and two processes hold the
     /// lock until the older holder is told. With the number of all replicas, any promoted replica knows every grant
     /// that was handed out; with fewer, a replica that lacks the last grants may be promoted. It costs one more script
-    /// and a WAIT, two round trips, for each grant and each renewal, shared by those that come together. They use a
-    /// separate connection, so that they delay no renewals. While too few replicas answer, a waiter keeps its place,
+    /// and a WAIT, two round trips, for each grant and each renewal, shared by all that come together. WAIT has a
+    /// connection of its own, so that it delays no renewals. While too few replicas answer, a waiter keeps its place,
     /// even as the first; its error at its timeout says so.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
@@ -165,9 +165,9 @@ impl LockOptions {
     /// Do not join a queue that has this many waiters (default: any number). An acquire then fails with
     /// [`AcquireError::QueueFull`](crate::AcquireError::QueueFull) instead of waiting; with zero it never waits.
     ///
-    /// For callers that would rather hear soon that they are too many. Each acquire goes by the bound of its own options,
-    /// so all users of a lock should have the same. The server decides, so the bound is exact. Waiters that died count
-    /// until their turn. A waiter that has a place keeps it, also over a loss of data.
+    /// For callers that would rather hear soon that they are too many. Each acquire goes by the bound of its own
+    /// options, so all users of a lock should have the same. The server decides, so the bound is exact. Waiters that
+    /// died count until their turn. A waiter that has a place keeps it, also over a loss of data.
     pub fn max_waiting(mut self, most: u32) -> Self {
         self.max_waiting = Some(most);
         self
@@ -193,8 +193,8 @@ impl LockOptions {
         self
     }
 
-    /// For whom the acquires of this lock are made, unless they name another [owner](crate::Acquire::owner): at most 4096
-    /// bytes (default empty). The name of a worker, for instance, that its next process uses again.
+    /// For whom the acquires of this lock are made, unless they name another [owner](crate::Acquire::owner): at most
+    /// 4096 bytes (default empty). The name of a worker, for instance, that its next process uses again.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = Some(owner.into());
         self

@@ -123,8 +123,8 @@ impl Lock {
         self.try_acquire().run(job)
     }
 
-    /// Acquires the lock on the spot, runs the job on this thread while holding it, and releases it; no async runtime is
-    /// needed. To set a timeout or a label use [`Acquire::run_blocking`].
+    /// Acquires the lock on the spot, runs the job on this thread while holding it, and releases it; no async runtime
+    /// is needed. To set a timeout or a label use [`Acquire::run_blocking`].
     ///
     /// A job that is no future cannot be ended from outside: a long one calls [`Held::check`] before what matters.
     ///

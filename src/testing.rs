@@ -50,7 +50,8 @@ pub struct ReadReply {
     pub again: bool,
     /// The client's own lease, with token and ticket.
     pub own: Option<(String, [u64; 2])>,
-    /// What else its word tells in numbers: `granted` token, left_us and whether it is a claim, `queued` ticket and rank, `alive` rank, `renewed` and `told` left_us.
+    /// What else its word tells in numbers: `granted` token, left_us and whether it is a claim, `queued` ticket and
+    /// rank, `alive` rank, `renewed` and `told` left_us.
     pub told: Vec<u64>,
     /// The holder as people see it.
     pub holder: Option<Holder>,

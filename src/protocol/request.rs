@@ -87,8 +87,8 @@ impl Request {
         }
     }
 
-    /// The arguments in the order in which the script names them, each under that name. A grant on behalf of this client
-    /// is published to `channel`.
+    /// The arguments in the order in which the script names them, each under that name. A grant on behalf of this
+    /// client is published to `channel`.
     pub(crate) fn arguments(&self, channel: &str, put: impl FnMut(&'static str, &[u8])) {
         let mut arguments = Arguments { put, digits: itoa::Buffer::new() };
         match self {

@@ -1,4 +1,4 @@
-//! Finding the server: sentinels know the master, the nodes of a cluster know which of them serves which slot.
+//! Which node of a cluster serves which slot.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Finding the server: sentinels know the master, the nodes of a cluster know which of them serves which slot. This
-//! asks one of them; the keeper's routes decide how many are asked at once and which answer counts.
+//! Finding the server: sentinels know the master, the nodes of a cluster know which of them serves which slot. Here
+//! one server is asked. The keeper's routes decide how many are asked at once, and which answer counts.
 
 use super::discovery::SlotMap;
 use super::endpoint::{Endpoint, Node};

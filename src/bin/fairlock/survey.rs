@@ -1,4 +1,4 @@
-//! Many locks at once: those whose names match patterns, at all servers, for those who look and change nothing.
+//! The state of all locks whose names match patterns, at all servers. A survey changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

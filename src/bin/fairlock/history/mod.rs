@@ -60,7 +60,7 @@ pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure
     Ok(0)
 }
 
-/// Those of the past, and the present one.
+/// The past grants, and the present one.
 fn grants(past: &History, state: &LockState) -> Vec<Grant> {
     let present = state.holder.as_ref().filter(|_| past.recorded).map(Grant::present);
     // It may have ended between the two questions.

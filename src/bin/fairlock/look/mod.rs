@@ -21,7 +21,7 @@ pub(crate) const HELD: u8 = 0;
 /// The lock is free, or there was nothing to do.
 pub(crate) const FREE: u8 = 1;
 
-/// How often a lock is looked at, by somebody who waits for a change.
+/// How often a lock is looked at while its change is awaited.
 const LOOK: Duration = Duration::from_millis(200);
 
 fn own(error: impl Display) -> Failure {

@@ -77,7 +77,7 @@ fn queue(text: &mut String, state: &LockState, width: usize) {
     }
 }
 
-/// One line for each lock: what is alike stands in one column.
+/// One line for each lock, in aligned columns.
 pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
     const HEAD: [&str; 4] = ["NAME", "STATE", "WAITING", "HOLDER"];
     let rows: Vec<[String; 4]> = locks

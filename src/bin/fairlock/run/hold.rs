@@ -9,9 +9,9 @@
 //!   └─ stand-in          holds the lock, in a session of its own, until the script has closed its descriptor
 //! ```
 //!
-//! The stand-in locks the script's open file with flock(2), closes its own copy, and waits for a lock on the file through
-//! another descriptor. The kernel grants that when the last copy of the script's descriptor is closed, however the
-//! script ends.
+//! The stand-in locks the script's open file with flock(2), closes its own copy, and waits for a lock on the file
+//! through another descriptor. The kernel grants that when the last copy of the script's descriptor is closed, however
+//! the script ends.
 
 use std::ffi::OsString;
 use std::fs::File;

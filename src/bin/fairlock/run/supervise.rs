@@ -124,8 +124,8 @@ impl<'a> Supervisor<'a> {
         result.map(|ended| Ended { interrupted: ended.interrupted.filter(|_| had), ..ended })
     }
 
-    /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one. Returns after how long
-    /// it is to be called again, unless there is news before.
+    /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one. Returns after how
+    /// long it is to be called again, unless there is news before.
     fn tell_shim(&mut self) -> Duration {
         let (term_at, kill_at) = self.timing.of(&self.leases);
         let mut knows = true;
