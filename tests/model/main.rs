@@ -61,7 +61,7 @@ fn the_scripts_do_what_the_model_does_in_small_batches() {
 }
 
 #[test]
-fn the_scripts_do_what_the_model_does_in_single_cases() {
+fn single_cases_agree_with_the_model() {
     let mut driver = Driver::start();
     for (name, case) in SINGLES {
         case(&mut driver).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_as_people_say_them() {
+    fn ordinals_read_as_people_say_them() {
         let said: Vec<String> = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111].into_iter().map(ordinal).collect();
         assert_eq!(said, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"]);
     }
