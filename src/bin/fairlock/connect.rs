@@ -63,7 +63,7 @@ pub(crate) struct Args {
 const LOGIN: &str = "Login";
 const ENCRYPTION: &str = "Encryption (for URLs that begin with rediss)";
 
-/// For a user who named no server, and has none at this address.
+/// The tip for a user who named no server, if none answers at the default address.
 const NO_SERVER: &str = "this address is the default: --redis URL or REDIS_URL names a server, and --local needs none";
 
 impl Args {

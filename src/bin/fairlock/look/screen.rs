@@ -7,8 +7,9 @@ use std::time::Duration;
 use fairlock::{Holder, LockState};
 
 use super::document::word;
+use crate::duration::{about, seconds};
 use crate::output;
-use crate::text::{about, columns, cut, no_grants, printable, seconds};
+use crate::text::{columns, cut, no_grants, printable};
 
 /// The most waiters that are shown; JSON has all of them.
 const MOST_WAITERS: usize = 20;
@@ -76,7 +77,7 @@ fn queue(text: &mut String, state: &LockState, width: usize) {
     }
 }
 
-/// One line for each lock: what is alike stands in one column.
+/// One line for each lock, in aligned columns.
 pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
     const HEAD: [&str; 4] = ["NAME", "STATE", "WAITING", "HOLDER"];
     let rows: Vec<[String; 4]> = locks
