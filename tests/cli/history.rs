@@ -2,6 +2,7 @@
 // A test reports its failure by a panic.
 use std::process::Output;
 
+use crate::pty::Terminal;
 use crate::shared::{Redis, Signal};
 
 fn history(redis: &Redis, words: &[&str]) -> Output {
@@ -110,4 +111,15 @@ fn what_is_not_recorded_is_told_and_can_be_switched_off() {
     assert_eq!(history(&redis, &["x"]).status.code(), Some(1));
     let full = history(&redis, &["x", "--on", "--off"]);
     assert_eq!(full.status.code(), Some(125));
+}
+
+#[test]
+fn a_narrow_terminal_shows_each_grant_in_two_lines() {
+    let (redis, _holder) = eventful();
+    let mut terminal = Terminal::open_with(40, &[("REDIS_URL", &redis.url())]);
+    let printed = terminal.command("$F history 'deploy <1>'");
+    let rows: Vec<&str> = printed.lines().map(str::trim_end).collect();
+    assert!(rows.iter().all(|row| row.chars().count() <= 40) && !printed.contains('█'), "{printed}");
+    let at = rows.iter().position(|row| row.ends_with(" <script>alert(1)</script>")).expect(&printed);
+    assert!(rows[at + 1].starts_with("  waited ") && rows[at + 1].ends_with(", released"), "{printed}");
 }

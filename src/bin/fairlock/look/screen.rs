@@ -8,7 +8,7 @@ use fairlock::{Holder, LockState};
 
 use super::document::word;
 use crate::output;
-use crate::text::{about, columns, cut, no_grants, printable, seconds};
+use crate::text::{about, columns, no_grants, printable, seconds, shorten};
 
 /// The most waiters that are shown; JSON has all of them.
 const MOST_WAITERS: usize = 20;
@@ -25,11 +25,11 @@ pub(crate) fn width() -> usize {
 /// Holder, lease and queue of one lock.
 pub(crate) fn lock(name: &str, state: &LockState, width: usize) -> String {
     let mut text = String::new();
-    let name = cut(&printable(name), (width / 2).max(LEAST));
+    let name = shorten(&printable(name), (width / 2).max(LEAST));
     match (&state.holder, state.recovering_for) {
         (Some(holder), recovering) => {
             let before = format!("{name}  held {} by ", seconds(holder.held_for));
-            let who = cut(&who(holder), width.saturating_sub(columns(&before)).max(LEAST));
+            let who = shorten(&who(holder), width.saturating_sub(columns(&before)).max(LEAST));
             let _ = writeln!(text, "{before}{who}");
             let _ = writeln!(text, "  token {}; {}", holder.token, lease(holder));
             if let Some(longest) = recovering {
@@ -67,7 +67,7 @@ fn queue(text: &mut String, state: &LockState, width: usize) {
         let before = format!("  {:>2}.  waits {waited:>longest$}  ", index + 1);
         let silent = if waiter.alive { "" } else { "  silent" };
         let room = width.saturating_sub(columns(&before) + silent.len()).max(LEAST);
-        let label = cut(&described(&waiter.label, &waiter.owner, &waiter.id), room);
+        let label = shorten(&described(&waiter.label, &waiter.owner, &waiter.id), room);
         let _ = writeln!(text, "{before}{label}{silent}");
     }
     let more = state.waiting.saturating_sub(shown.len() as u64);
@@ -87,7 +87,7 @@ pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
                 Some(holder) => format!("held {}", about(holder.held_for)),
                 None => word(state).to_owned(),
             };
-            let name = cut(&printable(name), (width * 2 / 5).max(LEAST));
+            let name = shorten(&printable(name), (width * 2 / 5).max(LEAST));
             [name, held, state.waiting.to_string(), state.holder.as_ref().map(who).unwrap_or_default()]
         })
         .collect();
@@ -103,7 +103,7 @@ pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
             line.push_str(cell);
             line.push_str(&" ".repeat(width.saturating_sub(columns(cell)) + 2));
         }
-        line.push_str(&cut(&row[3], room));
+        line.push_str(&shorten(&row[3], room));
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
