@@ -110,7 +110,7 @@ fn recent_holds_tell_how_long_the_wait_may_last() {
     let waiter = redis.run("x", &[], "true");
     let said = waiter.complaint();
     // The first waiter and what is left of the holder.
-    let about = |seconds: u64| said.contains(&format!("2nd of 2, about {seconds}s, held "));
+    let about = |seconds: u64| said.contains(&format!("2nd of 2 (about {seconds}s), held "));
     assert!((3..=6).any(about), "{said}");
 }
 

@@ -21,7 +21,7 @@ For all sessions, in their places of a distribution:
   fairlock completions fish > /usr/share/fish/vendor_completions.d/fairlock.fish";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, override_usage = "fairlock completions SHELL")]
 pub(crate) struct Completions {
     /// The shell
     shell: Known,

@@ -39,8 +39,7 @@ fn with_client<T>(
     let client = connect::client(server)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
-    let unreachable = |error| Failure { tip: server.tip().map(str::to_owned), ..own(error) };
-    runtime.block_on(async { work(client.connect().await.map_err(unreachable)?).await })
+    runtime.block_on(async { work(client.connect().await.map_err(|error| server.failed(error))?).await })
 }
 
 fn lock(client: &Client, name: &str) -> Result<Lock, Failure> {
