@@ -72,6 +72,9 @@ fn a_timeline_a_page_and_a_document_tell_the_same_grants() {
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !page.contains("<script"), "{page}");
     assert!(!page.contains("http") && !page.contains("src="), "it needs nothing else: {page}");
     assert!(page.contains("class=\"bad\"") && page.contains("class=\"waited\""), "{page}");
+    assert!(page.contains("(UTC)") && !page.contains(">owner<"), "no run names an owner: {page}");
+    let ticks = page.split("text-anchor=\"middle\">").skip(1).map(|tick| tick.split('<').next().unwrap().len());
+    assert!(ticks.eq([8; 3]), "a time of a day says no date: {page}");
     assert_well_formed(&page);
     assert_eq!(printed(&history(&redis, &["deploy <1>", "--out", "-", "--count", "1"])).matches("<g>").count(), 2);
 }
