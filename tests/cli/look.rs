@@ -300,21 +300,25 @@ fn what_is_shown_never_wraps() {
     let _holders: Vec<Process> = names.iter().map(|name| hold(&redis, name, &"日本語 label ".repeat(60))).collect();
     let _waiter = redis.run(names[0], &["--label", &"é☎\u{fe0f}".repeat(60)], "true");
     redis.await_waiting(names[0], 1);
-    for columns in [80, 40] {
+    // A heading, and a row for each lock and for each holder; or two rows for each.
+    for (columns, heading, each) in [(80, 1, 1), (40, 0, 2)] {
         let mut terminal = Terminal::open_with(columns, &[("REDIS_URL", &redis.url())]);
         terminal.enter("clear; $F list; echo END");
         let screen = terminal.await_screen(|screen| screen.contains("END"));
         let rows: Vec<&str> = screen.lines().collect();
-        assert!(rows.len() >= 5 && rows[4].starts_with("END"), "a row for each lock and a heading:\n{screen}");
-        for (row, begin) in rows[1..4].iter().zip(["prod:web:dep", "日本語", "nnn"]) {
-            assert!(row.starts_with(begin) && row.contains("held ") && row.contains('日'), "{screen}");
+        let (locks, after) = rows[heading..].split_at(3 * each);
+        assert!(after[0].starts_with("END"), "{screen}");
+        for (lock, begin) in locks.chunks(each).map(<[&str]>::concat).zip(["prod:web:dep", "日本語", "nnn"]) {
+            assert!(lock.starts_with(begin) && lock.contains("held ") && lock.contains("日本語 label"), "{screen}");
         }
         terminal.enter(&format!("clear; $F status {}; echo DONE", names[0]));
         let screen = terminal.await_screen(|screen| screen.contains("DONE"));
         let rows: Vec<&str> = screen.lines().collect();
         assert!(rows.len() >= 3 && rows[0].starts_with("prod:web:deploy  held"), "{screen}");
         let token = rows.iter().position(|row| row.contains("token ")).unwrap();
-        assert_eq!(token, 1, "the holder takes one row:\n{screen}");
+        assert_eq!(token, each, "{screen}");
+        let lease = rows[token..].iter().take_while(|row| !row.contains("waits ")).copied().collect::<String>();
+        assert!(lease.contains("if the") && rows[token..].iter().all(|row| !row.starts_with(" i")), "{screen}");
         let end = rows.iter().position(|row| row.starts_with("DONE")).unwrap();
         assert!(rows[end - 1].contains("waits "), "the waiter takes one row:\n{screen}");
     }

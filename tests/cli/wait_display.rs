@@ -141,6 +141,25 @@ fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
     }
 }
 
+#[test]
+fn a_long_name_leaves_room_for_the_holder() {
+    let redis = Redis::start();
+    let name = "ci:a-very-long-name:of-a-lock:reports:2026:nightly";
+    let _holder = hold(&redis, name, "me");
+    for (columns, lines) in
+        [(80, ["1st of 1 for ci:a-very-…6:nightly · held ", " by me"]), (40, ["ci:a-…htly · h", ""])]
+    {
+        for call in ["run", "wait"] {
+            let mut terminal = open(&redis, columns);
+            let command = if call == "run" { " true" } else { "" };
+            terminal.enter(&format!("clear; $F {call} {name}{command}"));
+            let parts = if call == "run" { lines } else { ["ly is held", ""] };
+            terminal.await_screen(|screen| parts.iter().all(|part| screen.contains(part)));
+            terminal.keys("\x03");
+        }
+    }
+}
+
 /// The terminal shows `^C` behind the line, which must not push a part of the line out of reach.
 #[test]
 fn nothing_of_a_full_line_is_left_behind() {
