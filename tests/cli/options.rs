@@ -94,6 +94,8 @@ fn an_option_may_come_from_the_environment() {
     assert_eq!(code(&[("FAIRLOCK_NO_WAIT", "1")], &["true"]), 122);
     assert_eq!(code(&[("FAIRLOCK_TIMEOUT", "300ms"), ("FAIRLOCK_NO_WAIT", "")], &["true"]), 124);
     assert_eq!(code(&[("FAIRLOCK_TIMEOUT", "300ms"), ("FAIRLOCK_CONFLICT_EXIT_CODE", "9")], &["true"]), 9);
+    let empty = [("FAIRLOCK_TIMEOUT", ""), ("FAIRLOCK_LEASE", ""), ("FAIRLOCK_CONFLICT_EXIT_CODE", "")];
+    assert_eq!(code(&empty, &["-n", "true"]), 122, "a crontab cannot unset a variable");
     assert_eq!(code(&[("FAIRLOCK_PREFIX", "other")], &["true"]), 0, "another prefix, another lock");
     // The command line counts more.
     assert_eq!(code(&[("FAIRLOCK_NO_WAIT", "1")], &["-t", "300ms", "true"]), 124);

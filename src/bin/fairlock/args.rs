@@ -30,8 +30,9 @@ Examples:
   fairlock --local run build make  without a server of your own
   fairlock status deploy           who holds it, and who waits
 
-Options before the command are those that every command has: --redis URL, --local, --prefix PREFIX, --tls-ca FILE, \
---tls-cert FILE and --tls-key FILE, which `fairlock run --help` explains; and --version.";
+Options before the command are those that every command has: --redis URL, --local, --prefix PREFIX, --user NAME, \
+--password-file FILE, --tls-ca FILE, --tls-cert FILE and --tls-key FILE, which `fairlock run --help` explains; and \
+--version.";
 
 /// What a bug report needs: which build this is, and which servers and other versions it works with.
 fn long_version() -> String {
