@@ -99,7 +99,7 @@ impl KeyedMutex {
         Self { space: self.space.clone(), timeout: Some(timeout) }
     }
 
-    /// The lock of this key, to do with it whatever a lock can do. What is acquired through it is not released by key.
+    /// The lock of this key, with all that a lock can do. A lease that is acquired through it is not released by key.
     ///
     /// In its name `{`, `}` and `%` are written as in URLs, `%7B`, `%7D` and `%25`.
     ///
@@ -188,8 +188,8 @@ impl KeyedMutex {
         })
     }
 
-    /// Releases the lock of this key, whatever part of this process acquired it through this mutex. False if no part has,
-    /// or if its lease was lost some time ago. One round trip.
+    /// Releases the lock of this key, whatever part of this process acquired it through this mutex. False if no part
+    /// has, or if its lease was lost some time ago. One round trip.
     ///
     /// # Errors
     /// As [`Guard::release`].
@@ -209,8 +209,8 @@ impl KeyedMutex {
         })
     }
 
-    /// Releases all keys that are held through this mutex, and tells how many there were. It goes on: acquires under way
-    /// are not touched, and later ones are as before. One round trip for all together.
+    /// Releases all keys that are held through this mutex, and tells how many there were. It goes on: acquires under
+    /// way are not touched, and later ones are as before. One round trip for all together.
     ///
     /// # Errors
     /// The first of [`ReleaseError`], see [`Guard::release`]. Nothing need be done: all keys are released in any case.

@@ -17,14 +17,14 @@ use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::options::LockOptions;
-use crate::run::job_under;
+use crate::run::{job_under, outcome};
 
-/// An acquire of several locks, all or nothing: await it, or wait on the spot with [`blocking`](LockAll::blocking). Made
-/// by [`Client::lock_all`].
+/// An acquire of several locks, all or nothing: await it, or wait on the spot with [`blocking`](LockAll::blocking).
+/// Made by [`Client::lock_all`].
 ///
-/// The locks are taken one after the other, in the order of the bytes of their names, whatever order they were given in.
-/// So two of these cannot wait for each other, nor for one that takes single locks in this order. Each lock is held while
-/// the next one is waited for.
+/// The locks are taken one after the other, in the order of the bytes of their names, whatever order they were given
+/// in. So two of these cannot wait for each other, nor for one that takes single locks in this order. Each lock is held
+/// while the next one is waited for.
 ///
 /// # Errors
 /// [`LockAllError`]: a lock was not acquired, or the lease of one was lost while others were waited for. Those that were
@@ -146,10 +146,7 @@ impl LockAll {
             let tokens = guard.tokens().map(|(_, token)| token).collect();
             let value = job_under(guard.lost(), job(tokens).instrument(guard.span())).await?;
             guard.check()?;
-            match guard.release().await {
-                Err(ReleaseError::Lost(lost)) => Err(lost.into()),
-                _ => Ok(value),
-            }
+            Ok(outcome(value, guard.release().await)?)
         })
     }
 

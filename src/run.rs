@@ -125,8 +125,8 @@ impl Lock {
         self.try_acquire().run(job)
     }
 
-    /// Acquires the lock on the spot, runs the job on this thread while holding it, and releases it; no async runtime is
-    /// needed. To set a timeout or a label use [`Acquire::run_blocking`].
+    /// Acquires the lock on the spot, runs the job on this thread while holding it, and releases it; no async runtime
+    /// is needed. To set a timeout or a label use [`Acquire::run_blocking`].
     ///
     /// A job that is no future cannot be ended from outside: a long one calls [`Held::check`] before what matters.
     ///
@@ -183,10 +183,11 @@ fn run_blocking<T>(guard: Guard, job: impl FnOnce(Held) -> T) -> Result<T, Lost>
     outcome(value, guard.release().blocking())
 }
 
-fn outcome<T>(value: T, released: Result<(), ReleaseError>) -> Result<T, Lost> {
+/// The result of a job that ended under its lease, unless the release says that the lease was lost before.
+pub(crate) fn outcome<T>(value: T, released: Result<(), ReleaseError>) -> Result<T, Lost> {
     match released {
         Err(ReleaseError::Lost(lost)) => Err(lost),
-        // The job ended under its lease. The keeper sees to it that the server hears of the release.
+        // The keeper sees to it that the server hears of the release.
         _ => Ok(value),
     }
 }

@@ -106,7 +106,7 @@ impl WireId {
     }
 }
 
-/// Random bytes that an acquire names, and that the messages about it repeat: nobody else can make one up.
+/// Random bytes that an acquire names, and that the messages about it repeat. No other client can guess them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Secret(Arc<str>);
 

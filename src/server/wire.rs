@@ -74,8 +74,8 @@ impl Wire {
         Self { stream, pairing: Pairing::new(digests) }
     }
 
-    /// Queues a request. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot that is only on its
-    /// way there.
+    /// Queues a request. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot that is only on
+    /// its way there.
     pub(crate) fn send(&mut self, tag: u64, call: protocol::Request, channel: &Arc<str>, asking: bool) {
         let request = Request { call, channel: channel.clone(), asking };
         self.pairing.request(For::Tag(tag), request, false, &mut self.stream.out);
@@ -90,8 +90,8 @@ impl Wire {
     /// Asks how many replicas have all earlier writes, once there are enough or the time is over. This connection
     /// blocks at the server meanwhile.
     pub(crate) fn wait_replicas(&mut self, tag: u64, keys: &Arc<LockKeys>, replicas: u32, within: Duration) {
-        // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the queue
-        // on nobody's behalf prolongs the life of the keys, and is replicated.
+        // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the
+        // queue on nobody's behalf prolongs the life of the keys, and is replicated.
         let leave = protocol::LeaveRequest { keys: keys.clone(), ids: vec![protocol::WireId::of_nobody()] };
         let call = protocol::Request::Leave(leave);
         let request = Request { call, channel: "".into(), asking: false };

@@ -1,5 +1,5 @@
 //! The progress line of `fairlock run`: rewritten in place, whatever the names are and whatever the server does.
-// A test reports its failure by a panic.
+
 use std::collections::BTreeSet;
 
 use crate::pty::Terminal;
@@ -92,7 +92,7 @@ fn recent_holds_tell_how_long_the_wait_may_last() {
         std::thread::sleep(std::time::Duration::from_millis(time));
         guard.release().blocking().unwrap();
     };
-    // Too few tell nothing.
+    // Too few holds tell nothing of the next ones.
     let _holder = {
         hold(10);
         let holder = self::hold(&redis, "x", "the holder");
@@ -110,7 +110,7 @@ fn recent_holds_tell_how_long_the_wait_may_last() {
     let waiter = redis.run("x", &[], "true");
     let said = waiter.complaint();
     // The first waiter and what is left of the holder.
-    let about = |seconds: u64| said.contains(&format!("2nd of 2, about {seconds}s, held "));
+    let about = |seconds: u64| said.contains(&format!("2nd of 2 (about {seconds}s), held "));
     assert!((3..=6).any(about), "{said}");
 }
 
@@ -141,9 +141,28 @@ fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
     }
 }
 
+#[test]
+fn a_long_name_leaves_room_for_the_holder() {
+    let redis = Redis::start();
+    let name = "ci:a-very-long-name:of-a-lock:reports:2026:nightly";
+    let _holder = hold(&redis, name, "me");
+    for (columns, lines) in
+        [(80, ["1st of 1 for ci:a-very-…6:nightly · held ", " by me"]), (40, ["ci:a-…htly · h", ""])]
+    {
+        for call in ["run", "wait"] {
+            let mut terminal = open(&redis, columns);
+            let command = if call == "run" { " true" } else { "" };
+            terminal.enter(&format!("clear; $F {call} {name}{command}"));
+            let parts = if call == "run" { lines } else { ["ly is held", ""] };
+            terminal.await_screen(|screen| parts.iter().all(|part| screen.contains(part)));
+            terminal.keys("\x03");
+        }
+    }
+}
+
 /// The terminal shows `^C` behind the line, which must not push a part of the line out of reach.
 #[test]
-fn nothing_of_a_full_line_is_left_behind() {
+fn a_line_as_wide_as_the_terminal_is_erased_whole() {
     let redis = Redis::start();
     for columns in [80, 40] {
         for (key, then) in [("\x03", "SIGINT while"), ("\x1a", "Stopped")] {

@@ -58,7 +58,7 @@ async fn a_recovery_waits_for_the_holder_however_often_data_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_gives_back_ends_the_wait_for_it() {
+async fn a_holder_that_gives_back_ends_the_recovery_that_waits_for_it() {
     let server = RedisServer::start();
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
     let token = guard.token();
@@ -99,7 +99,7 @@ async fn an_extended_lease_that_was_re_asserted_is_renewed_as_often_as_before() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_ends_the_wait_for_a_holder_that_is_no_more() {
+async fn an_operator_ends_a_recovery_that_waits_for_a_dead_holder() {
     let server = RedisServer::start();
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
     server.flush();
@@ -115,7 +115,7 @@ async fn an_operator_ends_the_wait_for_a_holder_that_is_no_more() {
 
 /// Waiters of other clients come back within their own heartbeats, and are not overtaken by clients that notice sooner.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_slowest_waiter_has_the_time_to_return() {
+async fn a_recovery_gives_the_slowest_waiter_time_to_return() {
     let server = RedisServer::start();
     let slow = Duration::from_secs(60);
     let lock_with = async |liveness| {

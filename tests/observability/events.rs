@@ -26,7 +26,7 @@ async fn wait_and_hold() {
     told.has("lock", "jobs");
     told.has("ticket", waiting.ticket());
     told.has("position", 1);
-    // So long that it shows in milliseconds.
+    // The hold is so long that it shows in milliseconds.
     eventually("time passes", SOON, || first.granted_at().elapsed().unwrap() > Duration::from_millis(20));
     first.release().await.unwrap();
     let guard = waiting.await.unwrap();
@@ -271,8 +271,8 @@ async fn fail_to_acquire() {
 
 /// An operator who reads `info` hears of servers that went and came back, and of losses; not of the traffic.
 #[test]
-fn info_is_quiet() {
-    alone("info_is_quiet", collect_info);
+fn locks_that_work_log_nothing_at_level_info() {
+    alone("locks_that_work_log_nothing_at_level_info", collect_info);
 }
 
 #[tokio::main]

@@ -1,5 +1,5 @@
-//! etcd `concurrency.Mutex`: a key for each waiter, in the order of their revisions, which lives as long as the lease of
-//! its session.
+//! etcd `concurrency.Mutex`: a key for each waiter, in the order of their revisions, which lives as long as the lease
+//! of its session.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn waiting(lock: &Lock) -> u64 {
     lock.inspect().await.unwrap().waiting
 }
 
-/// The revisions at which the keys of waiters were made.
+/// Tickets are what the revisions of the waiters' keys are in etcd.
 #[tokio::test]
 async fn tickets_rise_and_decide_the_order() {
     let server = RedisServer::start();
@@ -30,7 +30,7 @@ async fn tickets_rise_and_decide_the_order() {
     keys_left(&server);
 }
 
-/// `Lock(ctx)`: the context of a caller that gives up. There the entry may stay if that fails too.
+/// `Lock(ctx)` with a context that is cancelled. In etcd the key may stay if its removal fails too.
 #[tokio::test]
 async fn a_wait_that_is_dropped_leaves_the_queue() {
     let server = RedisServer::start();
@@ -45,7 +45,7 @@ async fn a_wait_that_is_dropped_leaves_the_queue() {
     keys_left(&server);
 }
 
-/// `TryLock`: `ErrLocked`.
+/// `TryLock` returns `ErrLocked`.
 #[tokio::test]
 async fn a_try_is_told_that_it_is_locked() {
     let server = RedisServer::start();
@@ -60,7 +60,7 @@ async fn a_try_is_told_that_it_is_locked() {
     keys_left(&server);
 }
 
-/// A second `Lock` of the same session returns at once there, and its `Unlock` ends both. Here an owner is told.
+/// In etcd a second `Lock` of the same session returns at once, and its `Unlock` ends both. fairlock tells the owner.
 #[tokio::test]
 async fn the_same_owner_is_told_and_gets_no_second_lease() {
     let server = RedisServer::start();
@@ -93,7 +93,7 @@ async fn a_holder_hears_of_the_end_of_its_lease_before_it_ends() {
     keys_left(&server);
 }
 
-/// One session there keeps many mutexes alive; here it is one client.
+/// In etcd one session keeps many mutexes alive; in fairlock one client does.
 #[tokio::test]
 async fn one_client_holds_many_locks() {
     let server = RedisServer::start();

@@ -40,14 +40,14 @@ async fn the_timeout_is_the_lease() {
     let server = RedisServer::start();
     let (brief, lock) = (with_timeout(&server, Duration::from_millis(500)).await, with_timeout(&server, LONG).await);
     let guard = soon(brief.acquire()).await.unwrap();
-    // Granted when the lease is over: the holder was told before.
+    // The lock is granted when the lease is over. The holder was told before that.
     let next = soon(lock.acquire()).await.unwrap();
     assert!(matches!(guard.check().unwrap_err().reason, LostReason::NotRenewed { .. } | LostReason::Ended));
     next.release().await.unwrap();
     keys_left(&server);
 }
 
-/// There it never ends, not even when its process dies.
+/// In redis-py a lock without a timeout never ends, not even when its process dies.
 #[tokio::test]
 async fn without_a_timeout_it_is_renewed_while_it_is_held() {
     let server = RedisServer::start();
@@ -136,7 +136,7 @@ async fn a_caller_names_itself_by_an_owner() {
     keys_left(&server);
 }
 
-/// There a release takes the token from the thread (`thread_local`); here from the guard.
+/// In redis-py a release takes the token from the thread (`thread_local`); in fairlock from the guard.
 #[test]
 fn a_guard_is_released_by_whichever_thread_has_it() {
     let server = RedisServer::start();
@@ -146,7 +146,7 @@ fn a_guard_is_released_by_whichever_thread_has_it() {
     keys_left(&server);
 }
 
-/// There whoever polls first is next.
+/// In redis-py the first caller that polls is next.
 #[tokio::test]
 async fn who_waits_longest_is_next() {
     let server = RedisServer::start();

@@ -30,7 +30,7 @@ async fn lock(server: &RedisServer, options: LockOptions) -> Lock {
     connect(server).await.lock_with("myLock", options).unwrap()
 }
 
-/// Five dead threads cost 25 seconds there. Here all of them together cost their liveness, the buffer and a heartbeat.
+/// In Redisson five dead threads cost 25 seconds. In fairlock all of them cost one liveness, buffer and heartbeat.
 #[tokio::test]
 async fn dead_waiters_cost_one_window_in_all() {
     let server = RedisServer::start();
@@ -59,7 +59,7 @@ async fn the_lock_is_renewed_while_its_client_lives() {
     keys_left(&server);
 }
 
-/// `lock(leaseTime, unit)`: it is unlocked by itself. There its thread is not told.
+/// `lock(leaseTime, unit)` ends by itself. Redisson does not tell its thread.
 #[tokio::test]
 async fn a_lease_time_ends_the_hold_and_its_holder_is_told() {
     let server = RedisServer::start();
@@ -105,7 +105,7 @@ fn an_interrupted_wait_leaves_the_queue() {
     keys_left(&server);
 }
 
-/// Re-entrance: whoever calls code that needs the lock hands it a handle.
+/// Instead of re-entrance, a caller hands a handle of its lease to code that needs the lock.
 #[tokio::test]
 async fn a_handle_takes_the_place_of_re_entrance() {
     async fn outer(guard: SharedGuard) -> usize {
@@ -141,7 +141,7 @@ async fn questions() {
     keys_left(&server);
 }
 
-/// `forceUnlock`. Here the former holder is told.
+/// `forceUnlock`. fairlock tells the former holder.
 #[tokio::test]
 async fn a_forced_unlock_is_told() {
     let server = RedisServer::start();
@@ -153,7 +153,7 @@ async fn a_forced_unlock_is_told() {
     keys_left(&server);
 }
 
-/// There a lock with fencing tokens is another one, which is not fair.
+/// In Redisson a lock with fencing tokens is another class, which is not fair.
 #[tokio::test]
 async fn each_grant_of_the_fair_lock_has_a_token() {
     let server = RedisServer::start();

@@ -78,7 +78,8 @@ fn the_guide_names_every_option_once() {
     }
 }
 
-/// The page for clients in other languages names the arguments of each script in their order, and every word of a reply.
+/// The page for clients in other languages names the arguments of each script in their order, and every word of a
+/// reply.
 #[test]
 fn the_protocol_page_agrees_with_the_scripts() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
