@@ -285,10 +285,10 @@ pub enum TryRunError {
     Lost(#[from] Lost),
 }
 
-/// A duration for people, without nanoseconds.
+/// A duration for people, without nanoseconds. A millisecond at least, because "0ns" reads like an error.
 pub(crate) fn brief(duration: &Duration) -> String {
     let rounded = match duration {
-        short if short.as_secs() == 0 => Duration::from_millis(short.as_millis().try_into().unwrap_or(0)),
+        short if short.as_secs() == 0 => Duration::from_millis(short.subsec_millis().max(1).into()),
         middling if middling.as_secs() < 10 => {
             Duration::from_millis((middling.as_millis() / 100 * 100).try_into().unwrap_or(0))
         }

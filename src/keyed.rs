@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tracing::Instrument as _;
 
 use crate::acquire::{Acquire, TryAcquire};
 use crate::client::Client;
@@ -149,12 +150,12 @@ impl KeyedMutex {
         let acquire = self.waiting(key);
         let space = self.space.clone();
         boxed(async move {
-            let held = space.keep(acquire?.await?);
-            Ok(KeyGuard { space, held })
+            let guard = acquire?.await?;
+            Ok(KeyGuard::new(space, guard))
         })
     }
 
-    /// Acquires the lock of this key, runs the job while holding it, and releases it, see [`Lock::run`]. If the key is
+    /// Acquires the lock of this key, runs the job while holding it, and releases it, see [`Acquire::run`]. If the key is
     /// released meanwhile, the job is dropped, as if its lease were lost. Two round trips if the lock is free.
     ///
     /// # Errors
@@ -172,10 +173,13 @@ impl KeyedMutex {
         F: FnOnce(Held) -> Fut,
         Fut: Future<Output = T>,
     {
-        let locked = self.locked(key);
+        let acquire = self.waiting(key);
+        let space = self.space.clone();
         Operation::of_others(async move {
-            let guard = locked.await?;
-            let value = job_under(guard.held.ended(), job(guard.held().clone())).await?;
+            let guard = acquire.map_err(AcquireError::from)?.await?;
+            let span = guard.span().clone();
+            let guard = KeyGuard::new(space, guard);
+            let value = job_under(guard.held.ended(), job(guard.held().clone()).instrument(span)).await?;
             guard.held.check()?;
             match guard.release().await {
                 Err(ReleaseError::Lost(lost)) => Err(lost.into()),
@@ -288,6 +292,11 @@ pub struct KeyGuard {
 }
 
 impl KeyGuard {
+    fn new(space: Arc<Space>, guard: Guard) -> Self {
+        let held = space.keep(guard);
+        Self { space, held }
+    }
+
     /// A view of the lease.
     pub fn held(&self) -> &Held {
         &self.held

@@ -4,6 +4,8 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
+use tracing::Instrument as _;
+
 use crate::acquire::{Acquire, TryAcquire};
 use crate::error::{Lost, ReleaseError, RunError, TryRunError};
 use crate::guard::{Guard, Held};
@@ -158,9 +160,8 @@ where
     F: FnOnce(Held) -> Fut,
     Fut: Future<Output = T>,
 {
-    let mut job = pin!(job(guard.held()));
-    let in_span = poll_fn(|context| guard.span().in_scope(|| job.as_mut().poll(context)));
-    let value = job_under(guard.lost(), in_span).await?;
+    let job = job(guard.held()).instrument(guard.span().clone());
+    let value = job_under(guard.lost(), job).await?;
     // The clock decides, not the order in which tasks were woken.
     guard.check()?;
     outcome(value, guard.release().await)

@@ -121,13 +121,14 @@ async fn several_locks_are_one_entity() {
     keys_left(&server);
 }
 
-/// Re-entrance, and `isAcquiredInThisProcess`.
+/// Re-entrance, `isAcquiredInThisProcess` and `isOwnedByCurrentThread`.
 #[tokio::test]
 async fn handles_of_one_lease_are_counted() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
     let outer = soon(lock.acquire()).await.unwrap().share();
     let inner = outer.clone();
+    inner.check().unwrap();
     assert!(!inner.release().await.unwrap() && lock.is_locked_by_me().await.unwrap());
     assert!(soon(outer.release()).await.unwrap());
     eventually_async("it is free", SOON, async || !lock.is_locked_by_me().await.unwrap()).await;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fairlock::{Client, Lock, LockOptions, Ownership, TryAcquireError};
+use fairlock::{Client, Lock, LockOptions, LostReason, Ownership, TryAcquireError};
 use futures_util::FutureExt as _;
 use testkit::{Proxy, RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon};
 
@@ -102,6 +102,34 @@ async fn one_client_holds_many_locks() {
     let guards = futures_util::future::try_join_all(locks.iter().map(Lock::acquire)).await.unwrap();
     assert!(guards.iter().all(|guard| guard.check().is_ok()));
     drop(guards);
+    keys_left(&server);
+}
+
+/// `Session.Close()`.
+#[tokio::test]
+async fn a_client_that_is_closed_gives_everything_back() {
+    let server = RedisServer::start();
+    let (client, other) = (connect(&server).await, lock(&server).await);
+    let guard = soon(client.lock_with("/my-lock", quiet()).unwrap().acquire()).await.unwrap();
+    let _second = soon(client.lock_with("/another", quiet()).unwrap().acquire()).await.unwrap();
+    soon(client.close()).await;
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::Closed);
+    assert!(!other.is_locked_by_anyone().await.unwrap());
+    keys_left(&server);
+}
+
+/// `Session.Orphan()`: nothing is kept alive any more, and nothing is given back.
+#[tokio::test]
+async fn a_lease_that_is_left_alone_ends_by_itself() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let lock = client.lock_with("/my-lock", LockOptions::new().lease(Duration::from_millis(500))).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    soon(guard.renewed()).await.unwrap();
+    guard.set_automatic_renewal(false);
+    soon(guard.lost()).await;
+    eventually_async("it has ended", SOON, async || !lock.is_locked_by_anyone().await.unwrap()).await;
+    drop(guard);
     keys_left(&server);
 }
 

@@ -219,6 +219,20 @@ async fn renewal_stops_with_the_hold() {
     keys_left(&server);
 }
 
+/// `auto_renewal=False`: it expires after `expire`.
+#[tokio::test]
+async fn without_renewal_the_lock_expires() {
+    let server = RedisServer::start();
+    let options = LockOptions::new().lease(Duration::from_millis(500)).manual_renewal();
+    let brief = connect(&server).await.lock_with("lock", options).unwrap();
+    let guard = soon(brief.acquire()).await.unwrap();
+    let next = soon(lock(&server).await.acquire()).await.unwrap();
+    assert!(next.token() > guard.token());
+    guard.check().unwrap_err();
+    drop((guard, next));
+    keys_left(&server);
+}
+
 /// RedisFairLock has the same buffer, after which dead waiters are cleaned up.
 #[tokio::test]
 async fn zombies_are_cleaned_up_after_their_liveness_and_a_buffer() {

@@ -110,6 +110,32 @@ async fn the_end_of_a_lease_is_an_error_of_extend_renew_and_release() {
     keys_left(&server);
 }
 
+/// `raise_on_release_error=False`.
+#[tokio::test]
+async fn a_scope_that_outlives_its_lease_raises_nothing() {
+    let server = RedisServer::start();
+    let (brief, lock) = (with_timeout(&server, Duration::from_millis(300)).await, with_timeout(&server, LONG).await);
+    let next = {
+        let _guard = soon(brief.acquire()).await.unwrap();
+        soon(lock.acquire()).await.unwrap()
+    };
+    // The end of the scope has not released what another one holds.
+    assert!(next.is_locked_by_me().await.unwrap());
+    next.release().await.unwrap();
+    keys_left(&server);
+}
+
+/// `acquire(token=…)`: a text that the caller chooses.
+#[tokio::test]
+async fn a_caller_names_itself_by_an_owner() {
+    let server = RedisServer::start();
+    let (one, two) = (with_timeout(&server, LONG).await, with_timeout(&server, LONG).await);
+    let guard = soon(one.acquire().owner("worker-3")).await.unwrap();
+    assert_eq!(two.inspect().await.unwrap().holder.map(|holder| holder.owner), Some("worker-3".into()));
+    drop(guard);
+    keys_left(&server);
+}
+
 /// In redis-py a release takes the token from the thread (`thread_local`); in fairlock from the guard.
 #[test]
 fn a_guard_is_released_by_whichever_thread_has_it() {

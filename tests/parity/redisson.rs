@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, BreakOutcome, Client, Lock, LockOptions, LostReason, SharedGuard};
-use testkit::{Child, RedisServer, SOON, child, connect, eventually_async, keys_left, quiet, soon};
+use fairlock::{AcquireError, BreakOutcome, Canceller, Client, Lock, LockOptions, LostReason, SharedGuard};
+use testkit::{Child, RedisServer, SOON, child, connect, eventually, eventually_async, keys_left, quiet, soon};
 
 const LIVENESS: Duration = Duration::from_secs(2);
 
@@ -84,6 +84,27 @@ async fn a_try_with_a_time_to_wait() {
     keys_left(&server);
 }
 
+/// `lockInterruptibly`: of a thread. What is awaited is dropped instead.
+#[test]
+fn an_interrupted_wait_leaves_the_queue() {
+    let server = RedisServer::start();
+    let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("myLock", quiet()).unwrap();
+    let guard = lock.acquire().blocking().unwrap();
+    let canceller = Canceller::new();
+    let interrupted = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| lock.acquire().cancelled_by(&canceller).blocking());
+        let waiting = || lock.inspect().blocking().unwrap().waiting;
+        eventually("it waits", SOON, || waiting() == 1);
+        canceller.cancel();
+        let interrupted = waits.join().unwrap();
+        eventually("it has left", SOON, || waiting() == 0);
+        interrupted
+    });
+    assert!(matches!(interrupted, Err(AcquireError::Cancelled)), "{interrupted:?}");
+    guard.release().blocking().unwrap();
+    keys_left(&server);
+}
+
 /// Instead of re-entrance, a caller hands a handle of its lease to code that needs the lock.
 #[tokio::test]
 async fn a_handle_takes_the_place_of_re_entrance() {
@@ -104,7 +125,7 @@ async fn a_handle_takes_the_place_of_re_entrance() {
     keys_left(&server);
 }
 
-/// `isLocked`, `isHeldByCurrentThread`, `remainTimeToLive`, `getHoldCount`.
+/// `isLocked`, `isHeldByCurrentThread`, `isHeldByThread`, `remainTimeToLive`.
 #[tokio::test]
 async fn questions() {
     let server = RedisServer::start();
@@ -113,7 +134,9 @@ async fn questions() {
     let guard = soon(one.acquire()).await.unwrap();
     assert!(two.is_locked_by_anyone().await.unwrap());
     assert!(guard.is_locked_by_me().await.unwrap() && !two.is_locked_by_me().await.unwrap());
-    assert!(two.inspect().await.unwrap().holder.unwrap().remaining > SOON);
+    let holder = two.inspect().await.unwrap().holder.unwrap();
+    assert!(holder.remaining > SOON && guard.remaining() > SOON);
+    assert_eq!((holder.id, &*holder.label), (guard.id(), guard.label()));
     drop(guard);
     keys_left(&server);
 }

@@ -53,6 +53,22 @@ async fn a_dropped_guard_releases_and_blocks_no_runtime() {
     keys_left(&server);
 }
 
+/// `acquire_no_guard`: what is locked outlives the scope, and is unlocked elsewhere.
+#[tokio::test]
+async fn a_guard_is_kept_and_released_elsewhere() {
+    let server = RedisServer::start();
+    let lock = lock(&server, TTL).await;
+    let mut kept = std::collections::HashMap::new();
+    {
+        let guard = soon(lock.acquire()).await.unwrap();
+        kept.insert(guard.name().to_owned(), guard);
+    }
+    assert!(lock.is_locked_by_anyone().await.unwrap());
+    let guard = kept.remove("resource").unwrap();
+    soon(tokio::spawn(guard.release())).await.unwrap().unwrap();
+    keys_left(&server);
+}
+
 /// The `acquire` of rslock asks again and again until it is granted.
 #[tokio::test]
 async fn an_acquire_waits_without_asking_again() {
