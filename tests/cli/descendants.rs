@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use crate::shared::{
-    Finished, Process, Redis, Signal, await_death, await_state, eventually, lives, parent, signal, stat,
+    Finished, Process, Redis, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat,
 };
 
 /// Prints its number, and cannot be ended by TERM.
@@ -247,4 +247,17 @@ fn fairlock_can_be_the_first_process_of_a_container() {
     signal(fairlock, Signal::TERM);
     assert_eq!(holder.line(), "heard");
     assert_eq!(holder.finish().code, 6);
+}
+
+/// The kernel kills a command with its shim from the moment at which the command has asked for that.
+#[test]
+fn a_command_whose_shim_died_before_does_not_start() {
+    let stage = |parent: u32| {
+        let parent = parent.to_string();
+        Process::spawn(fairlock().args(["__command", &parent, "", "", "/bin/echo", "echo", "ran"])).finish()
+    };
+    let alive = stage(std::process::id());
+    assert_eq!((alive.code, alive.stdout.as_str()), (0, "ran\n"), "{alive:?}");
+    let orphaned = stage(u32::MAX);
+    assert_eq!((orphaned.code, orphaned.stdout.as_str()), (125, ""), "{orphaned:?}");
 }

@@ -292,6 +292,10 @@ fn all_nodes_of_a_cluster_are_visited() {
     assert!(failover.len() == 6 && failover[0][3].contains("cluster-node-timeout 5000"), "{failover:?}");
     let text = fairlock().args(["--redis", &cluster.url(), "doctor", "--samples", "1"]).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
+    // What is alike at six nodes is told once, with six lines that mend it.
+    assert_eq!(text.matches("failover: a failover begins after").count(), 1, "{text}");
+    assert_eq!(text.matches("CONFIG SET cluster-node-timeout 5000").count(), 6, "{text}");
+    assert!(text.contains("in danger if something else fails: 1 warning"), "{text}");
     let good = text.lines().filter(|line| line.starts_with("  ok      ") && line.contains(", disk, ")).count();
     assert_eq!(good, 6, "one line for what is good about a node: {text}");
     for node in cluster.nodes() {
@@ -309,6 +313,8 @@ fn slots_that_nobody_serves_are_told() {
     cmd("CLUSTER").arg("DELSLOTS").arg(0).exec(&mut node.raw()).unwrap();
     let (code, report) = doctor(&cluster.url_of(&[node]), &[]);
     told(&report, "slots", "fault", "1 of 16384 slots", "--cluster fix");
+    let replicas = trouble(&report, "replicas");
+    assert!(!replicas.is_empty() && replicas.iter().all(|one| one[3].contains("--cluster-slave")), "{replicas:?}");
     assert_eq!(code, 2);
     let alone = healthy();
     let url = format!("redis+cluster://127.0.0.1:{}/", alone.port());

@@ -81,18 +81,20 @@ fn events_go_to_a_descriptor_and_are_appended() {
 #[test]
 fn events_that_nobody_reads_delay_neither_run_nor_command() {
     let redis = Redis::start();
-    let (reader, writer) = std::io::pipe().unwrap();
-    // The pipe is as small as possible.
-    rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    // Opened for both, it waits for nobody.
+    let reader = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    // As small as a pipe can be.
+    rustix::pipe::fcntl_setpipe_size(&reader, 4096).unwrap();
     // Each lock gives two events, and together they are more than are kept for a slow reader.
     let others: Vec<String> = (0..700).map(|n| format!("y{n}")).collect();
     let and: Vec<&str> = others.iter().flat_map(|name| ["-a", name]).collect();
     let mut run = redis.fairlock();
-    run.args(["run", "y", "--events", "0", "--lease", "10m"]).args(and).args(["--", "echo", "ran"]);
-    let child = run.stdin(writer).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let output = child.wait_with_output().unwrap();
-    drop(run);
-    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"ran\n"[..]), "{output:?}");
+    run.args(["run", "y", "--lease", "10m", "--events"]).arg(&path).args(and).args(["--", "echo", "ran"]);
+    let ended = Process::spawn(&mut run).finish();
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "ran\n"), "{ended:?}");
     let first = BufReader::new(reader).lines().next().unwrap().unwrap();
     assert!(first.contains("\"event\":\"granted\""), "{first}");
 }

@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use crate::pty::Terminal;
 use crate::shared::{Redis, Signal};
 
 fn history(redis: &Redis, words: &[&str]) -> Output {
@@ -71,6 +72,9 @@ fn timeline_page_and_json_show_the_same_grants() {
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !page.contains("<script"), "{page}");
     assert!(!page.contains("http") && !page.contains("src="), "it needs nothing else: {page}");
     assert!(page.contains("class=\"bad\"") && page.contains("class=\"waited\""), "{page}");
+    assert!(page.contains("(UTC)") && !page.contains(">owner<"), "no run names an owner: {page}");
+    let ticks = page.split("text-anchor=\"middle\">").skip(1).map(|tick| tick.split('<').next().unwrap().len());
+    assert!(ticks.eq([8; 3]), "a time of a day says no date: {page}");
     assert_well_formed(&page);
     assert_eq!(printed(&history(&redis, &["deploy <1>", "--out", "-", "--count", "1"])).matches("<g>").count(), 2);
 }
@@ -110,4 +114,15 @@ fn a_lock_without_records_says_how_to_switch_them_on() {
     assert_eq!(history(&redis, &["x"]).status.code(), Some(1));
     let full = history(&redis, &["x", "--on", "--off"]);
     assert_eq!(full.status.code(), Some(125));
+}
+
+#[test]
+fn a_narrow_terminal_shows_each_grant_in_two_lines() {
+    let (redis, _holder) = eventful();
+    let mut terminal = Terminal::open_with(40, &[("REDIS_URL", &redis.url())]);
+    let printed = terminal.command("$F history 'deploy <1>'");
+    let rows: Vec<&str> = printed.lines().map(str::trim_end).collect();
+    assert!(rows.iter().all(|row| row.chars().count() <= 40) && !printed.contains('█'), "{printed}");
+    let at = rows.iter().position(|row| row.ends_with(" <script>alert(1)</script>")).expect(&printed);
+    assert!(rows[at + 1].starts_with("  waited ") && rows[at + 1].ends_with(", released"), "{printed}");
 }

@@ -128,13 +128,15 @@ fn the_private_server_keeps_no_descriptor_of_its_callers() {
 fn local_stop_spares_a_server_with_a_running_command_unless_forced() {
     let place = Place::new();
     let local = |arguments: &[&str]| place.local(arguments);
-    assert!(local(&["status"]).stdout.starts_with("not running"));
+    let status = local(&["status"]);
+    assert!(status.code == 1 && status.stdout.starts_with("not running"), "{status:?}");
     assert_eq!(local(&["stop"]).code, 0, "nothing to do");
 
     let holder = place.run("echo; exec sleep 1000");
     holder.line();
     let server = place.server().unwrap();
-    assert!(local(&["status"]).stdout.contains(place.folder().to_str().unwrap()));
+    let status = local(&["status"]);
+    assert!(status.code == 0 && status.stdout.contains(place.folder().to_str().unwrap()), "{status:?}");
     assert_eq!(local(&["stop"]).code, 125);
     assert_eq!(place.server(), Some(server));
     holder.signal(Signal::TERM);

@@ -69,7 +69,6 @@ fn all_nodes_of_a_cluster_are_listed() {
     let cluster = testkit::Cluster::start();
     let client = Client::connect(&cluster.url()).blocking().unwrap();
     let names: Vec<String> = (0..20).map(|n| format!("lock {n}")).collect();
-    // The grants are further apart in time than the looks at two nodes may be.
     let hold = |name: &String| {
         std::thread::sleep(Duration::from_millis(50));
         client.lock(name).unwrap().acquire().blocking().unwrap()
@@ -78,7 +77,11 @@ fn all_nodes_of_a_cluster_are_listed() {
     let ended = Process::spawn(fairlock().args(["--redis", &cluster.url(), "list", "--json"])).finish();
     let listed: Vec<String> =
         objects(&ended.stdout).iter().map(|lock| lock["name"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(listed, names, "the oldest first, whichever node has it");
+    assert_eq!(listed.iter().collect::<BTreeSet<_>>(), names.iter().collect(), "each of them once: {listed:?}");
+    // The nodes are looked at one after the other, so locks of nearly one age may change places.
+    let place = |name: &String| listed.iter().position(|listed| listed == name);
+    let in_order = names.iter().zip(&names[10..]).all(|(old, new)| place(old) < place(new));
+    assert!(in_order, "the oldest first, whichever node has it: {listed:?}");
 }
 
 #[test]
@@ -167,15 +170,17 @@ fn a_monitor_gets_one_line_and_its_own_exit_codes() {
     for (options, code, says) in [
         (&[][..], 0, "OK - x: held "),
         (&["--max-held", "1h", "--max-wait", "1h", "--max-waiting", "1"], 0, "OK - x: held "),
-        (&["--max-held", "50ms"], 2, "CRITICAL - x: held 0s, more than 0s | held="),
-        (&["--max-wait", "50ms"], 2, "CRITICAL - x: longest wait 0s, more than 0s |"),
-        (&["--max-waiting", "0"], 2, "CRITICAL - x: 1 waiting, more than 0 |"),
+        (&["--max-held", "50ms"], 2, "CRITICAL - x: held Ns, more than Ns | held="),
+        (&["--max-wait", "50ms"], 2, "CRITICAL - x: longest wait Ns, more than Ns |"),
+        (&["--max-waiting", "0"], 2, "CRITICAL - x: N waiting, more than N |"),
     ] {
         let ended = call(&redis, &[&["status", "--check", "x", "free"], options].concat());
         assert_eq!(ended.code, code, "{options:?}: {ended:?}");
         let lines: Vec<&str> = ended.stdout.lines().collect();
         assert_eq!((lines.len(), lines[1]), (2, "OK - free: free | held=0s wait=0s waiting=0"));
-        let line = lines[0].replace("1s", "0s");
+        // However long the machine takes.
+        let line = lines[0].split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty());
+        let line = line.collect::<Vec<_>>().join("N");
         assert!(line.starts_with(says) && line.matches('|').count() == 1, "{line}");
     }
     // The holder cannot end the recovery.
@@ -301,21 +306,25 @@ fn the_lines_of_list_and_status_never_wrap() {
     let _holders: Vec<Process> = names.iter().map(|name| hold(&redis, name, &"日本語 label ".repeat(60))).collect();
     let _waiter = redis.run(names[0], &["--label", &"é☎\u{fe0f}".repeat(60)], "true");
     redis.await_waiting(names[0], 1);
-    for columns in [80, 40] {
+    // A heading, and a row for each lock and for each holder; or two rows for each.
+    for (columns, heading, each) in [(80, 1, 1), (40, 0, 2)] {
         let mut terminal = Terminal::open_with(columns, &[("REDIS_URL", &redis.url())]);
         terminal.enter("clear; $F list; echo END");
         let screen = terminal.await_screen(|screen| screen.contains("END"));
         let rows: Vec<&str> = screen.lines().collect();
-        assert!(rows.len() >= 5 && rows[4].starts_with("END"), "a row for each lock and a heading:\n{screen}");
-        for (row, begin) in rows[1..4].iter().zip(["prod:web:dep", "日本語", "nnn"]) {
-            assert!(row.starts_with(begin) && row.contains("held ") && row.contains('日'), "{screen}");
+        let (locks, after) = rows[heading..].split_at(3 * each);
+        assert!(after[0].starts_with("END"), "{screen}");
+        for (lock, begin) in locks.chunks(each).map(<[&str]>::concat).zip(["prod:web:dep", "日本語", "nnn"]) {
+            assert!(lock.starts_with(begin) && lock.contains("held ") && lock.contains("日本語 label"), "{screen}");
         }
         terminal.enter(&format!("clear; $F status {}; echo DONE", names[0]));
         let screen = terminal.await_screen(|screen| screen.contains("DONE"));
         let rows: Vec<&str> = screen.lines().collect();
         assert!(rows.len() >= 3 && rows[0].starts_with("prod:web:deploy  held"), "{screen}");
         let token = rows.iter().position(|row| row.contains("token ")).unwrap();
-        assert_eq!(token, 1, "the holder takes one row:\n{screen}");
+        assert_eq!(token, each, "{screen}");
+        let lease = rows[token..].iter().take_while(|row| !row.contains("waits ")).copied().collect::<String>();
+        assert!(lease.contains("if the") && rows[token..].iter().all(|row| !row.starts_with(" i")), "{screen}");
         let end = rows.iter().position(|row| row.starts_with("DONE")).unwrap();
         assert!(rows[end - 1].contains("waits "), "the waiter takes one row:\n{screen}");
     }

@@ -103,7 +103,7 @@ fn recent_holds_tell_how_long_the_wait_may_last() {
     let waiter = redis.run("x", &[], "true");
     let said = waiter.complaint();
     // The first waiter and what is left of the holder.
-    let about = |seconds: u64| said.contains(&format!("2nd of 2, about {seconds}s, held "));
+    let about = |seconds: u64| said.contains(&format!("2nd of 2 (about {seconds}s), held "));
     assert!((3..=6).any(about), "{said}");
 }
 
@@ -131,6 +131,25 @@ fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
         }
         holder.signal(Signal::TERM);
         holder.finish();
+    }
+}
+
+#[test]
+fn a_long_name_leaves_room_for_the_holder() {
+    let redis = Redis::start();
+    let name = "ci:a-very-long-name:of-a-lock:reports:2026:nightly";
+    let _holder = hold(&redis, name, "me");
+    for (columns, lines) in
+        [(80, ["1st of 1 for ci:a-very-…6:nightly · held ", " by me"]), (40, ["ci:a-…htly · h", ""])]
+    {
+        for call in ["run", "wait"] {
+            let mut terminal = open(&redis, columns);
+            let command = if call == "run" { " true" } else { "" };
+            terminal.enter(&format!("clear; $F {call} {name}{command}"));
+            let parts = if call == "run" { lines } else { ["ly is held", ""] };
+            terminal.await_screen(|screen| parts.iter().all(|part| screen.contains(part)));
+            terminal.keys("\x03");
+        }
     }
 }
 

@@ -68,10 +68,10 @@ fn locks_are_shown_at_80_and_at_40_columns() {
     let lines: Vec<&str> = screen.lines().collect();
     let expected = "\
 N locks, N held, N waiting
-LOCK             HOLDER                       HELD  LEASE QUEUE GRANTS A MINUTE
-prod:web:deploy  ip-N-N-N-N.eu-central…  Ns  Ns  N  N ▁▁▁▁▁▁▁▁▁▁▁
-日本語日本語日…  長い名前長い名前長い名前…  Ns  Ns  N ▁▁▁▁▁▁▁▁▁▁▁
-idle             free  N ▁▁▁▁▁▁▁▁▁▁▁";
+LOCK                  HOLDER                  HELD  LEASE QUEUE GRANTS A MINUTE
+prod:web:deploy       ip-N-N-N…deploy.sh  Ns  Ns  N  N ▁▁▁▁▁▁▁▁▁▁▁
+日本語日本…本語日本語 長い名前長…長い名前  Ns  Ns  N ▁▁▁▁▁▁▁▁▁▁▁
+idle                  free  N ▁▁▁▁▁▁▁▁▁▁▁";
     assert_eq!(shape(&lines[..5].join("\n")), expected, "{screen}");
     assert_eq!(lines[23].trim(), "↑↓ choose   ⏎ open   s sort: held   / filter   b break   q quit");
     quit(&mut wide, "q");
@@ -80,10 +80,10 @@ idle             free  N ▁▁▁▁▁▁▁▁▁▁▁";
     let lines: Vec<&str> = screen.lines().collect();
     let expected = "\
 N locks, N held, N waiting
-LOCK       HOLDER             HELD QUEUE
-prod:web:… ip-N-N-N-N.…  Ns  N
-日本語日…  長い名前長い名…  Ns
-idle       free";
+LOCK          HOLDER          HELD QUEUE
+prod:w…deploy ip-N-…oy.sh  Ns  N
+日本語…日本語 長い名…名前  Ns
+idle          free";
     assert_eq!(shape(&lines[..5].join("\n")), expected, "{screen}");
     assert_eq!(lines[23].trim(), "⏎ open s held / filter b break q quit");
 
@@ -92,7 +92,7 @@ idle       free";
     let lines: Vec<&str> = screen.lines().collect();
     let expected = "\
 lock    prod:web:deploy
-holder  ip-N-N-N-N.eu-central-N.comp…
+holder  ip-N-N-N-N.eu…N deploy.sh
 held  Ns
 lease  Ns left, unless renewed
 token  N
@@ -129,7 +129,7 @@ fn keys_choose_sort_filter_and_open() {
     terminal.keys("/Se");
     terminal.await_screen(|screen| screen.contains("/Se_") && names(screen) == ["second"]);
     terminal.keys("\r");
-    terminal.await_screen(|screen| screen.contains("/ 'Se'"));
+    terminal.await_screen(|screen| screen.contains("/ 'Se'") && screen.starts_with("1 of 3 locks, 2 held"));
     terminal.keys("\r");
     terminal.await_screen(|screen| screen.contains("lock    second") && screen.contains("1.  c"));
     terminal.keys("\x1b");
@@ -215,6 +215,7 @@ fn keys_work_while_the_server_hangs_or_is_dead() {
     redis.restart();
     terminal.await_screen(|screen| screen.starts_with("1 lock, 1 held, 0 waiting"));
     redis.stall();
+    terminal.await_screen(|screen| screen.starts_with("seen ") && screen.contains(" ago · no answer yet from "));
     terminal.keys("s");
     terminal.await_screen(|screen| screen.contains("sort: waiting"));
     quit(&mut terminal, "q");
@@ -223,6 +224,22 @@ fn keys_work_while_the_server_hangs_or_is_dead() {
     redis.kill();
     let mut terminal = watch(&redis, 80);
     terminal.await_screen(|screen| screen.contains("no Redis server answers"));
+    quit(&mut terminal, "q");
+}
+
+#[test]
+fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back() {
+    let redis = Redis::start();
+    let _holder = hold(&redis, "x", "the holder");
+    let mut terminal = Terminal::open_with(80, &[("REDIS_URL", &redis.url())]);
+    // A script around it stops with it.
+    terminal.enter("sh -c '$F watch; echo \"co\"de $?'");
+    terminal.await_screen(|screen| screen.contains("the holder"));
+    terminal.keys("\x1a");
+    terminal.await_screen(|screen| screen.contains("Stopped") && !screen.contains("the holder"));
+    assert_cooked(&mut terminal);
+    terminal.enter("fg");
+    terminal.await_screen(|screen| screen.contains("the holder"));
     quit(&mut terminal, "q");
 }
 

@@ -3,11 +3,12 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use nix::sys::signal::Signal;
 
 use crate::process::signals;
 use crate::text::printable;
-use crate::{stderr, tips};
+use crate::{args, stderr, tips};
 
 /// Another process holds the lock, and `--no-wait` was given.
 pub(crate) const BUSY: u8 = 122;
@@ -100,6 +101,11 @@ pub(crate) fn say(message: impl Display) {
 
 /// Writes what is wrong with the arguments. The message quotes them, so it is escaped as well.
 pub(crate) fn say_wrong_call(mut error: clap::Error) {
+    if let (ErrorKind::MissingSubcommand, Some(ContextValue::String(name))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    {
+        return stderr::write(&args::short_help(name));
+    }
     let tip = tips::for_wrong_call(&mut error);
     let plain = error.render().to_string();
     let mut lines: String = plain.lines().map(|line| printable(line) + "\n").collect();

@@ -40,7 +40,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Cli, Task};
-use clap::CommandFactory as _;
 use exit::{Failure, OWN_FAILURE};
 use look::{breaking, list, status, wait};
 use shim::stage;
@@ -102,8 +101,8 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::History(args) => history::history(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
-        Task::Completions(args) => shipped::completions(Cli::command(), &args),
-        Task::ManPages(args) => shipped::man_pages(Cli::command(), &args),
+        Task::Completions(args) => shipped::completions(args::command(), &args),
+        Task::ManPages(args) => shipped::man_pages(args::command(), &args),
     };
     exit::with(result)
 }

@@ -86,6 +86,29 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     if columns(text) <= room { text.to_owned() } else { format!("{}…", head(text, room.saturating_sub(1))) }
 }
 
+/// The same for names and labels, without the middle: the beginning and the end tell more.
+pub(crate) fn shorten(text: &str, room: usize) -> String {
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let end = tail(text, room.saturating_sub(1) / 2);
+    format!("{}…{end}", head(text, room.saturating_sub(1 + columns(end))))
+}
+
+/// The end of the text that fits into this many columns. It begins with a character that has columns of its own.
+fn tail(text: &str, room: usize) -> &str {
+    let mut start = text.len();
+    for (at, c) in text.char_indices().rev() {
+        if columns(&text[at..]) > room {
+            break;
+        }
+        if c.width().unwrap_or(1) > 0 {
+            start = at;
+        }
+    }
+    &text[start..]
+}
+
 /// Describes a lock in recovery.
 pub(crate) fn no_grants(longest: Duration) -> String {
     let longest = seconds(longest.max(Duration::from_secs(1)));
@@ -94,7 +117,7 @@ pub(crate) fn no_grants(longest: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{columns, cut, head, ordinal, printable, printable_json};
+    use super::{columns, cut, head, ordinal, printable, printable_json, shorten};
 
     #[test]
     fn columns_are_counted_and_not_characters() {
@@ -115,6 +138,20 @@ mod tests {
         }
         assert_eq!((cut("日本語", 6), cut("日本語", 5)), ("日本語".to_owned(), "日本…".to_owned()));
         assert_eq!(columns(&cut("日本語", 4)), 3);
+    }
+
+    #[test]
+    fn a_short_form_keeps_beginning_and_end() {
+        for (text, room, short) in [
+            ("reports:2026:nightly", 20, "reports:2026:nightly"),
+            ("reports:2026:nightly", 10, "repor…htly"),
+            ("日本語日本語", 8, "日本…語"),
+            ("abcne\u{301}", 4, "ab…e\u{301}"),
+            ("abc", 1, "…"),
+        ] {
+            assert_eq!(shorten(text, room), short, "{text} in {room}");
+            assert!(columns(short) <= room);
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ const NOTHING: u8 = 1;
 pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let own = |error: &dyn std::fmt::Display| Failure::own(error.to_string());
     LockOptions::new().check(&args.name).map_err(|error| own(&error))?;
-    let client = connect::client(server)?.connect().blocking().map_err(|error| own(&error))?;
+    let client = connect::client(server)?.connect().blocking().map_err(|error| server.failed(error))?;
     let lock = client.lock(&args.name).map_err(|error| own(&error))?;
     let name = printable(&args.name);
     if args.on || args.off {

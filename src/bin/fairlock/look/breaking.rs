@@ -122,13 +122,9 @@ fn choose(args: &Args, state: &LockState) -> Result<Choice, Failure> {
             holder.token
         )));
     }
-    let question = format!(
-        "{} is {}.\nBreak the lease of {}, with token {}? [y/N] ",
-        printable(&args.name),
-        brief(state),
-        who(holder),
-        holder.token
-    );
+    let found = format!("{} is {}.", printable(&args.name), brief(state));
+    let question = format!("Break the lease of {}, with token {}? [y/N] ", who(holder), holder.token);
+    let question = [found, question].map(|line| output::wrap(&line, output::width()).join("\n")).join("\n");
     // Written at once, since the user answers it.
     let _ = std::io::stderr().write_all(question.as_bytes());
     let mut answer = String::new();

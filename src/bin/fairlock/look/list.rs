@@ -49,7 +49,8 @@ pub(crate) fn list(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         Some(part) => format!("*{part}*"),
     };
     let places = connect::client(server)?.places().map_err(own)?;
-    let found = Survey::new(places, &server.prefix, &[pattern], Duration::MAX).look(WAITERS).map_err(own)?;
+    let found = Survey::new(places, &server.prefix, &[pattern], Duration::MAX).look(WAITERS);
+    let found = found.map_err(|error| server.failed(error))?;
     let locks = found.into_iter().map(|(name, seen)| (name, seen.state));
     let used = |state: &LockState| state.holder.is_some() || state.waiting > 0 || state.recovering_for.is_some();
     let mut locks: Vec<(String, LockState)> = locks.filter(|(_, state)| args.all || used(state)).collect();

@@ -39,8 +39,7 @@ fn with_client<T>(
     }
     let client = connect::client(server)?;
     let runtime = runtime::start(Builder::enable_time)?;
-    let unreachable = |error| Failure { tip: server.tip().map(str::to_owned), ..own(error) };
-    runtime.block_on(async { work(client.connect().await.map_err(unreachable)?).await })
+    runtime.block_on(async { work(client.connect().await.map_err(|error| server.failed(error))?).await })
 }
 
 fn lock(client: &Client, name: &str) -> Result<Lock, Failure> {

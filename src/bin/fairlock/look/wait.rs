@@ -64,7 +64,7 @@ pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
             }
             if !args.quiet {
                 let clock = format!("{}:{:02} · ", waited.as_secs() / 60, waited.as_secs() % 60);
-                let what = format!("{} is {}", printable(&args.name), brief(&state));
+                let what = format!("{} is {}", progress::name(&args.name), brief(&state));
                 progress::draw(terminal.as_ref(), &[(Style::Plain, clock), (Style::Plain, what)]);
             }
             let left = args.timeout.map_or(LOOK, |most| most.saturating_sub(began.elapsed()));

@@ -113,11 +113,12 @@ impl News {
 
     /// Shows the wait as it is now.
     pub(crate) fn show(&mut self, terminal: Option<&Terminal>, name: &str, view: &View) {
+        let short = progress::name(name);
         let name = printable(name);
         if let Some(systemd) = &mut self.systemd {
             systemd.waiting(&format!("waiting for {name}"));
         }
-        if self.quiet || progress::draw(terminal, &view.line(self.began.elapsed(), &name)) {
+        if self.quiet || progress::draw(terminal, &view.line(self.began.elapsed(), &short)) {
             return;
         }
         if let Some(topic) = view.topic(self.verbose)

@@ -112,7 +112,7 @@ impl View {
 /// How long is left until then, in words; nothing if it is not known, or over.
 fn estimate(expected: Option<Instant>) -> String {
     let left = expected.map(|at| at.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
-    left.map(|left| format!(", about {}", about(left))).unwrap_or_default()
+    left.map(|left| format!(" (about {})", about(left))).unwrap_or_default()
 }
 
 /// How long a waiter may have to wait: for the present holder, and for those before it in the queue, if each holds the
