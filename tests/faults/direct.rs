@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fairlock::testing::digest;
-use fairlock::{Client, Guard, Lock, LockOptions, LostReason, ReleaseError};
+use fairlock::{Canceller, Client, Guard, Lock, LockOptions, LostReason, ReleaseError};
 use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, keys_left, quiet, soon};
 
 /// A client that blocks, and a lock whose lease does not end while a test runs.
@@ -80,6 +80,16 @@ fn what_does_not_fit_asks_the_keeper() {
     let short = LockOptions::new().lease(Duration::from_secs(9));
     never_directly(&server, &client.lock_with("x", short).unwrap());
     drop(client);
+    let (client, lock) = client_of(&server.url());
+    directly(&lock).release().blocking().unwrap();
+    // Another acquire finds the connection, and it is not for a caller with less time than an answer may take.
+    let hurried = lock.acquire().timeout(Duration::from_secs(1)).blocking().unwrap();
+    assert!(!is_direct(&hurried));
+    hurried.release().blocking().unwrap();
+    let cancellable = lock.acquire().cancelled_by(&Canceller::new()).blocking().unwrap();
+    assert!(!is_direct(&cancellable));
+    cancellable.release().blocking().unwrap();
+    drop((lock, client));
     // Late requests of this user could not be ended.
     let (client, lock) = client_of(&server.url_as("locker", "pw"));
     never_directly(&server, &lock);
@@ -148,6 +158,22 @@ fn other_callers_of_the_client_see_a_lease_and_wait_for_it() {
     assert!(next.token() > token);
     drop((next, lock, client));
     keys_left(&server);
+}
+
+/// After a loss of data the server takes a client that names nothing for a stranger, and grants it the lock.
+#[test]
+fn no_caller_overtakes_a_waiter_of_its_own_client_over_the_direct_connection() {
+    let server = RedisServer::start();
+    let (holder, its) = client_of(&server.url());
+    let guard = its.acquire().blocking().unwrap();
+    let (client, lock) = client_of(&server.url());
+    let waiting = lock.enqueue().blocking().unwrap();
+    let another = client.lock_with("another", quiet()).unwrap();
+    directly(&another).release().blocking().unwrap();
+    server.flush();
+    let overtaking = lock.try_acquire().blocking();
+    assert!(overtaking.is_err(), "{overtaking:?}");
+    drop((guard, its, holder, waiting, lock, another, client));
 }
 
 /// An operator need not wait until the lease would have been renewed.
