@@ -115,8 +115,8 @@ impl Guard {
         })
     }
 
-    /// Whether this very lease holds the lock, by the server's word. One round trip, which changes nothing. A lease that
-    /// an operator has broken holds the lock until it ends.
+    /// Whether this very lease holds the lock, by the server's word. One round trip, which changes nothing. A lease
+    /// that an operator has broken holds the lock until it ends.
     ///
     /// [`check`](Self::check) needs no round trip, and is as sure while the server keeps its data.
     ///

@@ -1,5 +1,5 @@
-//! What scripts reply, in the type of the verb that was asked. A reply is read as a whole or refused: one that lacks what
-//! its word promises is no reply.
+//! What scripts reply, in the type of the verb that was asked. A reply is read as a whole or refused: one that lacks
+//! what its word promises is no reply.
 
 use std::time::Duration;
 
@@ -49,7 +49,8 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// How long nothing is granted, at the most, while the server waits for the clients that were there before it lost data.
+    /// How long nothing is granted, at the most, while the server waits for the clients that were there before it lost
+    /// data.
     pub(crate) fn recovering_for(&self) -> Option<Duration> {
         (!self.recover_left.is_zero()).then_some(self.recover_left)
     }

@@ -1,5 +1,5 @@
 //! `fairlock doctor`: each finding is provoked at a real server.
-// A test reports its failure by a panic.
+
 use std::time::Duration;
 
 use crate::shared::fairlock;
@@ -18,7 +18,7 @@ fn doctor(url: &str, options: &[&str]) -> (i32, Value) {
     (output.status.code().unwrap(), report)
 }
 
-/// All findings of this check that are no good news: level, text, risk and line.
+/// All findings of this check that are not good: level, text, risk and line.
 fn trouble(report: &Value, check: &str) -> Vec<[String; 4]> {
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap_or_default().to_owned();
     let of_check = |finding: &&Value| finding["check"] == check && finding["level"] != "good";
@@ -70,7 +70,7 @@ fn a_server_that_is_fit_has_no_trouble_and_nothing_is_left_there() {
 }
 
 #[test]
-fn what_is_not_written_to_disk_is_told() {
+fn data_that_is_not_written_to_disk_is_told() {
     let server = healthy();
     set(&server, "appendfsync", "no");
     told(&doctor(&server.tcp_url(), &[]).1, "disk", "warning", "when the system likes", "appendfsync everysec");
@@ -109,7 +109,7 @@ fn an_empty_master_empties_its_replicas() {
     assert_eq!(code, 2);
     set(&master, "min-replicas-to-write", "1");
     assert!(trouble(&doctor(&master.tcp_url(), &[]).1, "replication").is_empty());
-    // The URL of a replica, whose master is gone.
+    // This is the URL of a replica whose master is gone.
     told(&doctor(&replica.tcp_url(), &[]).1, "role", "fault", "a replica of 127.0.0.1", "redis://127.0.0.1:");
     master.kill();
     eventually("the link is down", SOON, || {
@@ -179,7 +179,7 @@ fn each_missing_right_is_told_with_the_rule_that_gives_it() {
         let comfort = ["+info", "+client|id", "+client|kill", "+client|setinfo", "+wait"].contains(lacking);
         assert_eq!(finding[0], if comfort { "note" } else { "fault" }, "{finding:?}");
     }
-    // These are all that every lock needs; what more there is, is for histories and for watching.
+    // Every lock needs these rights. The others are for histories and for watching.
     let report = as_user("least");
     let more: Vec<_> = trouble(&report, "rights").into_iter().map(|[level, found, ..]| level + " " + &found).collect();
     let more: Vec<_> = more.iter().map(|note| note.strip_prefix("note this user may not call ").unwrap()).collect();

@@ -1,5 +1,5 @@
 //! What a run tells besides its exit code: the lines of a log, `--events`, systemd.
-// A test reports its failure by a panic.
+
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -77,9 +77,9 @@ fn events_go_to_a_descriptor_and_are_appended() {
     assert!(ended.stderr.contains("cannot write events to /no/where: No such file"), "{ended:?}");
 }
 
-/// More events than a pipe takes, from a reader that does not read.
+/// There are more events than the pipe takes, and its reader does not read.
 #[test]
-fn a_journal_that_nobody_reads_holds_up_nothing() {
+fn events_that_nobody_reads_delay_neither_run_nor_command() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events");
@@ -112,7 +112,7 @@ fn a_holder_warns_before_its_lease_is_lost_and_says_why_it_is() {
     let said = |what: &str| std::iter::repeat_with(|| holder.complaint()).find(|said| said.contains(what)).unwrap();
     let warned = || assert!(said("x is ours for ").ends_with(" more"));
     warned();
-    // In time it goes on.
+    // The server goes on before the lease is lost.
     redis.resume();
     said("Redis answers again; the lease on x goes on");
     redis.stall();
@@ -146,7 +146,7 @@ fn systemd_is_told_of_the_wait_and_of_the_grant() {
     holder.line();
     let mut run = redis.fairlock();
     let waiter = Process::spawn(run.env("NOTIFY_SOCKET", &path).args(["run", "x", "--", "sleep", "1000"]));
-    // A start that lasts longer than systemd's patience is told of again and again.
+    // A start that may last longer than systemd waits is reported again and again.
     for _ in 0..2 {
         let waiting = hear();
         assert!(waiting.starts_with("STATUS=waiting for x\nEXTEND_TIMEOUT_USEC="), "{waiting}");

@@ -1,5 +1,5 @@
 //! Each help fits one screen, and says what a newcomer needs.
-// A test reports its failure by a panic.
+
 use crate::shared::fairlock;
 
 /// What this help prints at a terminal of 80 columns.

@@ -1,5 +1,5 @@
 //! `fairlock history`: the grants of a lock as a timeline, a page and JSON.
-// A test reports its failure by a panic.
+
 use std::process::Output;
 
 use crate::pty::Terminal;
@@ -34,7 +34,7 @@ fn eventful() -> (Redis, crate::shared::Process) {
 }
 
 #[test]
-fn a_timeline_a_page_and_a_document_tell_the_same_grants() {
+fn timeline_page_and_json_show_the_same_grants() {
     let (redis, _holder) = eventful();
     let text = printed(&history(&redis, &["deploy <1>"]));
     let rows: Vec<&str> = text.lines().skip(5).take(4).collect();
@@ -95,7 +95,7 @@ fn assert_well_formed(page: &str) {
 }
 
 #[test]
-fn what_is_not_recorded_is_told_and_can_be_switched_off() {
+fn a_lock_without_records_says_how_to_switch_them_on() {
     let redis = Redis::start();
     let none = history(&redis, &["x"]);
     assert_eq!(none.status.code(), Some(1));

@@ -1,5 +1,5 @@
 //! `list`, `status`, `wait` and `break`: an operator acts without knowing keys.
-// A test reports its failure by a panic.
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn locks_are_listed_with_the_oldest_hold_first() {
     };
     assert_eq!(names(&listed(&[])), ["z", "ci:b", "ci:a*"]);
     assert_eq!(names(&listed(&["--all"])), ["z", "ci:b", "ci:a*", "over"]);
-    // A part of a name, and patterns for whole names.
+    // An argument is a part of names, or a pattern for whole names.
     for (pattern, found) in [
         ("i:", &["ci:b", "ci:a*"][..]),
         ("ci:*", &["ci:b", "ci:a*"]),
@@ -91,6 +91,19 @@ fn all_nodes_of_a_cluster_are_listed() {
     assert!(in_order, "the oldest first, whichever node has it: {listed:?}");
 }
 
+#[test]
+fn a_server_of_another_kind_than_the_url_says_is_named() {
+    let server = testkit::RedisServer::builder().tcp().start();
+    let port = server.port();
+    for (url, said) in [
+        (format!("redis+sentinel://127.0.0.1:{port}/main"), "not a sentinel"),
+        (format!("redis+cluster://127.0.0.1:{port}"), "not a node of a cluster"),
+    ] {
+        let ended = Process::spawn(fairlock().args(["--redis", &url, "list"])).finish();
+        assert!(ended.code == 125 && ended.stderr.contains(said), "{url}: {ended:?}");
+    }
+}
+
 /// The names in the first column of a table of the page, by the heading of that column.
 fn documented(table: &str) -> BTreeSet<String> {
     let page = std::fs::read_to_string("docs/command-line.md").unwrap();
@@ -108,7 +121,7 @@ fn has_fields(object: &Value, table: &str) {
 }
 
 #[test]
-fn the_documents_have_the_documented_fields() {
+fn json_has_the_documented_fields() {
     let redis = Redis::start();
     let _holder = hold(&redis, "x", "the holder");
     let _waiter = redis.run("x", &[], "true");
@@ -250,7 +263,7 @@ fn a_holder_that_does_not_answer_keeps_its_lease_to_the_end_unless_it_is_forced(
 }
 
 #[test]
-fn force_ends_the_wait_of_a_recovery() {
+fn a_forced_break_ends_a_recovery() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "1h"], "echo; exec sleep 1000");
     holder.line();
@@ -294,7 +307,7 @@ fn at_a_terminal_break_shows_the_holder_and_asks() {
 
 /// Names and labels are longer than the terminal is wide, and some of their characters take two columns.
 #[test]
-fn what_is_shown_never_wraps() {
+fn the_lines_of_list_and_status_never_wrap() {
     let redis = Redis::start();
     let names = ["prod:web:deploy", "日本語日本語日本語日本語日本語:日本語", &"n".repeat(200)];
     let _holders: Vec<Process> = names.iter().map(|name| hold(&redis, name, &"日本語 label ".repeat(60))).collect();

@@ -1,5 +1,5 @@
 //! The options of `fairlock run` that `flock` has too, and the variables that stand for options.
-// A test reports its failure by a panic.
+
 use crate::pty::Terminal;
 use crate::shared::{Finished, Process, Redis, Signal, fairlock};
 

@@ -1,5 +1,5 @@
 //! Completions, man pages and the version: what a package ships besides the program.
-// A test reports its failure by a panic.
+
 use std::process::{Command, Stdio};
 
 use crate::pty::Terminal;

@@ -1,5 +1,5 @@
 //! The progress line of `fairlock run`: rewritten in place, whatever the names are and whatever the server does.
-// A test reports its failure by a panic.
+
 use std::collections::BTreeSet;
 
 use crate::pty::Terminal;
@@ -92,7 +92,7 @@ fn recent_holds_tell_how_long_the_wait_may_last() {
         std::thread::sleep(std::time::Duration::from_millis(time));
         guard.release().blocking().unwrap();
     };
-    // Too few tell nothing.
+    // Too few holds tell nothing of the next ones.
     let _holder = {
         hold(10);
         let holder = self::hold(&redis, "x", "the holder");
@@ -162,7 +162,7 @@ fn a_long_name_leaves_room_for_the_holder() {
 
 /// The terminal shows `^C` behind the line, which must not push a part of the line out of reach.
 #[test]
-fn nothing_of_a_full_line_is_left_behind() {
+fn a_line_as_wide_as_the_terminal_is_erased_whole() {
     let redis = Redis::start();
     for columns in [80, 40] {
         for (key, then) in [("\x03", "SIGINT while"), ("\x1a", "Stopped")] {

@@ -1,5 +1,5 @@
 //! `fairlock watch`: its screens at 80 and 40 columns, its keys, and how it ends.
-// A test reports its failure by a panic.
+
 use std::process::Stdio;
 
 use crate::pty::Terminal;
@@ -161,7 +161,7 @@ fn grants_are_counted() {
     terminal.await_screen(|screen| screen.contains("No lock was used"));
     assert_eq!(redis.run("x", &[], "true").finish().code, 0);
     terminal.await_screen(|screen| screen.contains("0 ▁▁▁▁▁▁▁▁▁▁▁"));
-    // Many between two looks.
+    // There are many grants between two looks.
     let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
     for _ in 0..50 {
         client.lock("x").unwrap().acquire().blocking().unwrap().release().blocking().unwrap();
@@ -191,7 +191,7 @@ fn a_lease_is_broken_after_a_question() {
     quit(&mut terminal, "q");
 }
 
-/// A holder that is told and does not let go.
+/// The holder was told that its lease is broken, and has not released.
 #[test]
 fn a_lease_that_was_broken_before_is_ended_by_force() {
     let redis = Redis::start();
@@ -210,7 +210,7 @@ fn a_lease_that_was_broken_before_is_ended_by_force() {
 }
 
 #[test]
-fn a_server_that_dies_or_hangs_holds_up_no_key() {
+fn keys_work_while_the_server_hangs_or_is_dead() {
     let redis = Redis::of(testkit::RedisServer::builder().plain().appendonly().start());
     let _holder = hold(&redis, "x", "the holder");
     let mut terminal = watch(&redis, 80);
@@ -262,7 +262,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn it_needs_a_terminal() {
+fn watch_needs_a_terminal() {
     let redis = Redis::start();
     let output = redis.fairlock().arg("watch").stdin(Stdio::null()).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(125), &b""[..]));

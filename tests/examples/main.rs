@@ -1,4 +1,5 @@
-//! The examples that need only Redis, each run on a private server. Those that need more are tested in `examples/more/`.
+//! The examples that need only Redis, each run on a private server. Those that need more are tested in
+//! `examples/more/`.
 
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
@@ -39,7 +40,7 @@ async fn connect(server: &RedisServer) -> Client {
     Client::connect(&server.url()).await.unwrap()
 }
 
-/// Other keys than those of locks are the example's own.
+/// `own`: the key that the example itself writes.
 fn no_lock_is_left(server: &RedisServer, own: &str) {
     let _: () = redis::cmd("DEL").arg(own).query(&mut server.raw()).unwrap();
     keys_left(server);
@@ -101,12 +102,12 @@ async fn the_next_in_line_takes_over_from_a_leader_that_resigns_or_loses_its_lea
     }
     let (first, _) = soon(elections.recv()).await.unwrap();
     assert_eq!(first, 0);
-    // It is shut down.
+    // This leader is shut down.
     nodes[0].0.close().await;
     soon(&mut nodes[0].1).await.unwrap().unwrap_err();
     let (second, token) = soon(elections.recv()).await.unwrap();
     assert_eq!(second, 1);
-    // An operator ends its term. It stands again, behind the others.
+    // An operator ends the term of this leader, which then stands again, behind the others.
     nodes[2].0.lock("leader").unwrap().break_lease(token).await.unwrap();
     let (third, later) = soon(elections.recv()).await.unwrap();
     assert!(third == 2 && later > token, "{third} with {later} after {token}");
@@ -114,7 +115,7 @@ async fn the_next_in_line_takes_over_from_a_leader_that_resigns_or_loses_its_lea
     assert_eq!(soon(elections.recv()).await.unwrap().0, 1);
     for (client, stands) in nodes {
         stands.abort();
-        // One has ended already, and has told so.
+        // One node has ended already, and has said so.
         if !stands.is_finished() {
             drop(stands.await);
         }

@@ -20,9 +20,9 @@ fn connections(server: &RedisServer) -> BTreeSet<u64> {
 
 /// A restarted server counts its connections from the start: the old connection's number belongs to another client.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_restart_nobody_elses_connection_is_ended() {
+async fn connections_of_other_clients_live_on_after_a_restart() {
     let server = RedisServer::start();
-    // So that the clients that come back first do not reach its number.
+    // These connections come first, so that clients that return early do not get the old connection's number.
     let others: Vec<_> = (0..20).map(|_| server.raw()).collect();
     let proxy = Proxy::start(&server);
     let before = connections(&server);

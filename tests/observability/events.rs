@@ -26,7 +26,7 @@ async fn wait_and_hold() {
     told.has("lock", "jobs");
     told.has("ticket", waiting.ticket());
     told.has("position", 1);
-    // So long that it shows in milliseconds.
+    // The hold is so long that it shows in milliseconds.
     eventually("time passes", SOON, || first.granted_at().elapsed().unwrap() > Duration::from_millis(20));
     first.release().await.unwrap();
     let guard = waiting.await.unwrap();
@@ -72,25 +72,53 @@ async fn run_a_job() {
     let client = Client::connect(&server.url()).await.unwrap();
     let events = Collector::start(LevelFilter::DEBUG);
     let lock = client.lock("jobs").unwrap();
-    let in_span = |token: u64| {
+    let in_span_of = |name: &str, token: u64| {
         let span = events.one("in the job").span.expect("a span");
-        assert_eq!((span.name, &*span.fields["lock"]), ("hold", "jobs"));
+        assert_eq!((span.name, &*span.fields["lock"]), ("hold", name));
         assert_eq!(span.fields["token"], token.to_string());
         // A subscriber would keep an acquire open until its children are closed.
         assert!(events.parent(&span).is_none(), "{span:?}");
         events.forget();
     };
+    let in_span = |token: u64| in_span_of("jobs", token);
     let job = async |held: fairlock::Held| {
         mark("in the job");
         held.token()
     };
     in_span(lock.run(job).await.unwrap());
     in_span(lock.try_run(job).await.unwrap());
+    in_span_of("users:anna", client.keyed("users").unwrap().run("anna", job).await.unwrap());
     let job = |held: fairlock::Held| {
         mark("in the job");
         held.token()
     };
     in_span(tokio::task::block_in_place(|| lock.run_blocking(job)).unwrap());
+    drop(client);
+    keys_left(&server);
+}
+
+#[test]
+fn a_job_under_several_locks_runs_in_the_spans_of_all_of_them() {
+    alone("a_job_under_several_locks_runs_in_the_spans_of_all_of_them", run_a_job_under_several);
+}
+
+#[tokio::main]
+async fn run_a_job_under_several() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let events = Collector::start(LevelFilter::DEBUG);
+    let job = async |tokens: Vec<u64>| {
+        mark("in the job");
+        tokens
+    };
+    let tokens = client.lock_all(["b", "a", "c"]).unwrap().run(job).await.unwrap();
+    let mut span = events.one("in the job").span;
+    for (name, token) in ["a", "b", "c"].into_iter().zip(tokens).rev() {
+        let inner = span.expect("a span");
+        assert_eq!((inner.name, &*inner.fields["lock"], &*inner.fields["token"]), ("hold", name, &*token.to_string()));
+        span = events.parent(&inner);
+    }
+    assert!(span.is_none(), "{span:?}");
     drop(client);
     keys_left(&server);
 }
@@ -213,8 +241,8 @@ async fn fail_to_acquire() {
 
 /// An operator who reads `info` hears of servers that went and came back, and of losses; not of the traffic.
 #[test]
-fn info_is_quiet() {
-    alone("info_is_quiet", collect_info);
+fn locks_that_work_log_nothing_at_level_info() {
+    alone("locks_that_work_log_nothing_at_level_info", collect_info);
 }
 
 #[tokio::main]

@@ -27,7 +27,7 @@ async fn count_waits_and_holds() {
     eventually("time passes", SOON, || first.granted_at().elapsed().unwrap() > long);
     first.release().await.unwrap();
     for waiting in waiting {
-        // Given back by a drop, which counts as much as a release.
+        // A lease that is given back by a drop counts as much as one that is released.
         drop(waiting.await.unwrap());
     }
     assert_eq!(recorded.count("fairlock_grants_total"), 3);

@@ -1,4 +1,5 @@
-//! Other locks: each module is named after one, and plays what its users rely on, as `docs/coming-from.md` describes it.
+//! Other locks: each module is named after one, and plays what its users rely on, as `docs/coming-from.md` describes
+//! it.
 
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
@@ -13,7 +14,7 @@ mod redis_py_lock;
 mod redisson;
 mod rslock;
 
-/// The page has a section for each of them.
+/// The page has a section for each module.
 #[test]
 fn each_module_has_its_section() {
     let page = include_str!("../../docs/coming-from.md");

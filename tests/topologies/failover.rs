@@ -50,7 +50,7 @@ fn replicated(master: &RedisServer, replicas: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_master_is_replaced_and_nobody_loses_anything() {
+async fn waiters_and_holders_keep_what_they_have_when_a_master_is_killed() {
     let set_up = Sentinels::start();
     let (guard, waiting) = queue(&set_up.url(), "x").await;
     let old = set_up.master();

@@ -73,7 +73,7 @@ one of their own, the URL ends with ?sentinel_user=USER&sentinel_password=PASSWO
   --redis redis+cluster://HOST[:PORT],… is a cluster of which these are some nodes. With rediss+sentinel and \
 rediss+cluster all connections are encrypted.";
 
-/// For a user who named no server, and has none at this address.
+/// The tip for a user who named no server, if none answers at the default address.
 const NO_SERVER: &str = "this address is the default: --redis URL or REDIS_URL names a server, and --local needs none";
 
 impl Args {

@@ -10,7 +10,7 @@ use crate::process::signals;
 use crate::text::printable;
 use crate::{args, stderr, tips};
 
-/// The lock is held by somebody else, and `--no-wait` was given.
+/// Another process holds the lock, and `--no-wait` was given.
 pub(crate) const BUSY: u8 = 122;
 /// The lease was lost, and the command was ended because of it.
 pub(crate) const LOST: u8 = 123;

@@ -26,6 +26,7 @@ mod look;
 mod output;
 mod process;
 mod run;
+mod runtime;
 mod shim;
 mod shipped;
 mod stderr;

@@ -101,7 +101,8 @@ fn write(folder: &Path, name: &str, command: Command) -> std::io::Result<()> {
     file.flush()
 }
 
-/// The text below a help. A line that ends with a colon is the heading of what follows; one with columns stays as it is.
+/// The text below a help. A line that ends with a colon is the heading of what follows; one with columns stays as it
+/// is.
 fn sections(text: &str) -> Roff {
     let mut page = Roff::new();
     let mut headed = false;

@@ -150,11 +150,15 @@ impl World {
 impl Client {
     /// Somebody waits for it.
     fn is_busy(&self) -> bool {
-        self.alive && !(self.acquires.is_empty() && self.questions.is_empty() && self.guards.is_empty())
+        let waits = !self.acquires.is_empty() || !self.questions.is_empty() || !self.guards.is_empty();
+        self.alive && (waits || self.is_direct_busy())
     }
 
     fn is_done(&self) -> bool {
-        self.inbox.is_empty() && self.machine.gives_back_until().is_none() && self.machine.core.requests.is_empty()
+        self.inbox.is_empty()
+            && self.direct.is_none()
+            && self.machine.gives_back_until().is_none()
+            && self.machine.core.requests.is_empty()
     }
 
     /// What the machine keeps though it has no reason to.

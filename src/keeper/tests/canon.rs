@@ -180,6 +180,7 @@ impl World {
         notes.flag(client.ending);
         notes.words.push(client.next);
         notes.words.push(client.connecting.map_or(0, |at| 1 + self.now - at));
+        assert!(client.direct.is_none(), "no explored world has direct connections");
         for (_, command) in &client.inbox {
             format!("{command:?}").hash(notes);
         }

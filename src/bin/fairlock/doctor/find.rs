@@ -9,7 +9,7 @@ use super::finding::Finding;
 use super::node::{Fields, Node, Part};
 use crate::duration::shown;
 
-/// All servers, and what is to be said of them together.
+/// All servers, and the findings that concern all of them together.
 pub(crate) struct Found {
     pub(crate) kind: &'static str,
     pub(crate) nodes: Vec<Node>,

@@ -1,4 +1,4 @@
-//! `fairlock doctor`: whether the servers are fit for locks, before it hurts.
+//! `fairlock doctor`: whether the servers are fit for locks, before jobs suffer.
 //!
 //! A finding says what was found, what it risks for locks, and which line mends it.
 

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 pub(crate) use args::Args;
 use timeline::{Grant, Timeline};
 
+use crate::duration::milliseconds;
 use crate::exit::{Failure, say};
-use crate::text::{iso, milliseconds, printable, printable_json};
+use crate::text::{iso, printable, printable_json};
 use crate::{connect, output};
 
 /// Nothing is recorded.
@@ -59,7 +60,7 @@ pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure
     Ok(0)
 }
 
-/// Those of the past, and the present one.
+/// The past grants, and the present one.
 fn grants(past: &History, state: &LockState) -> Vec<Grant> {
     let present = state.holder.as_ref().filter(|_| past.recorded).map(Grant::present);
     // It may have ended between the two questions.

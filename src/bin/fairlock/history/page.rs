@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use super::timeline::{End, Grant, Timeline, span};
-use crate::text::{iso, shorten};
+use crate::text::{iso, moment, shorten};
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --ink: #1c1f23; --paper: #ffffff; --soft: #6b7280; --line: #e3e6ea;
@@ -126,11 +126,6 @@ fn table(timeline: &Timeline) -> String {
         );
     }
     table + "</table>\n"
-}
-
-/// `2026-11-22 12:01:07`, in UTC.
-fn moment(at: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(at).to_string().replace('T', " ").replace('Z', "")
 }
 
 /// Others choose names and labels. Characters that no document may have are left out.

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use super::timeline::{End, Grant, Timeline, span};
 use crate::duration::short;
 use crate::output::wrap;
-use crate::text::{columns, printable, shorten};
+use crate::text::{columns, moment, printable, shorten};
 
 /// A terminal with fewer columns shows no bars, and each grant in two lines.
 const NARROW: usize = 60;
@@ -62,9 +62,9 @@ fn pad(text: &str, width: usize) -> String {
 }
 
 /// `12:01:07` of a moment.
-pub(crate) fn clock(moment: SystemTime) -> String {
-    let iso = humantime::format_rfc3339_seconds(moment).to_string();
-    iso.get(11..19).unwrap_or_default().to_owned()
+fn clock(granted_at: SystemTime) -> String {
+    let moment = moment(granted_at);
+    moment.split_once(' ').map_or("", |(_, clock)| clock).to_owned()
 }
 
 fn bar(timeline: &Timeline, grant: &Grant, width: usize) -> String {

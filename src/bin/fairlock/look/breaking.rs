@@ -10,8 +10,9 @@ use super::document::{self, of_lock};
 use super::screen::{brief, who};
 use super::wait::is_over;
 use super::{FREE, HELD, LOOK, lock, look, own, with_client};
+use crate::duration::{milliseconds, seconds};
 use crate::exit::{Failure, say};
-use crate::text::{milliseconds, printable, seconds};
+use crate::text::printable;
 use crate::{connect, output};
 
 const SHORT: &str = "\

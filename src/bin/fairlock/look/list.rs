@@ -9,7 +9,7 @@ use super::document;
 use super::own;
 use super::screen::{self, width};
 use crate::exit::{Failure, say};
-use crate::survey::Survey;
+use crate::survey::{Survey, is_pattern};
 use crate::{connect, output};
 
 const HELP: &str = "\
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 pub(crate) fn list(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let pattern = match args.pattern.as_deref() {
         None | Some("") => "*".to_owned(),
-        Some(pattern) if pattern.contains(['*', '?', '[', '\\']) => pattern.to_owned(),
+        Some(pattern) if is_pattern(pattern) => pattern.to_owned(),
         Some(part) => format!("*{part}*"),
     };
     let places = connect::client(server)?.places().map_err(own)?;

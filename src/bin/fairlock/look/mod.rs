@@ -13,17 +13,18 @@ use std::pin::pin;
 use std::time::Duration;
 
 use fairlock::{Client, Fault, Lock, LockOptions, LockState};
+use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
-use crate::connect;
 use crate::exit::Failure;
+use crate::{connect, runtime};
 
 /// The exit codes of these subcommands: the lock is held, or what was asked for is done.
 pub(crate) const HELD: u8 = 0;
 /// The lock is free, or there was nothing to do.
 pub(crate) const FREE: u8 = 1;
 
-/// How often a lock is looked at, by somebody who waits for a change.
+/// How often a lock is looked at while its change is awaited.
 const LOOK: Duration = Duration::from_millis(200);
 
 fn own(error: impl Display) -> Failure {
@@ -40,8 +41,7 @@ fn with_client<T>(
         LockOptions::new().check(name).map_err(own)?;
     }
     let client = connect::client(server)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
+    let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async { work(client.connect().await.map_err(|error| server.failed(error))?).await })
 }
 

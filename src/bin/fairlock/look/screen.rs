@@ -7,8 +7,9 @@ use std::time::Duration;
 use fairlock::{Holder, LockState};
 
 use super::document::word;
+use crate::duration::{about, seconds};
 use crate::output::{self, wrap};
-use crate::text::{about, columns, no_grants, printable, seconds, shorten};
+use crate::text::{columns, no_grants, printable, shorten};
 
 /// The most waiters that are shown; JSON has all of them.
 const MOST_WAITERS: usize = 20;
@@ -86,7 +87,7 @@ fn queue(text: &mut String, state: &LockState, width: usize) {
     }
 }
 
-/// One line for each lock: what is alike stands in one column.
+/// One line for each lock, in aligned columns.
 pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
     if width < NARROW {
         return locks.iter().map(|(name, state)| in_two_lines(name, state, width)).collect();

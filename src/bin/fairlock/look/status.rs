@@ -8,9 +8,9 @@ use super::document::{self, word};
 use super::list::{self, list};
 use super::screen::{self, width};
 use super::{FREE, HELD, lock, own, with_client};
-use crate::duration::any;
+use crate::duration::{about, any};
 use crate::exit::Failure;
-use crate::text::{about, printable};
+use crate::text::printable;
 use crate::{connect, output};
 
 const HELP: &str = "\

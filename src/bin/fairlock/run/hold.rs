@@ -9,9 +9,9 @@
 //!   └─ stand-in          holds the lock, in a session of its own, until the script has closed its descriptor
 //! ```
 //!
-//! The stand-in locks the script's open file with flock(2), closes its own copy, and waits for a lock on the file through
-//! another descriptor. The kernel grants that when the last copy of the script's descriptor is closed, however the
-//! script ends.
+//! The stand-in locks the script's open file with flock(2), closes its own copy, and waits for a lock on the file
+//! through another descriptor. The kernel grants that when the last copy of the script's descriptor is closed, however
+//! the script ends.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,13 +23,14 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Pid;
+use tokio::runtime::Builder;
 
 use super::events::Event;
 use super::setting::{Granted, Setting};
 use super::{holding, request, warning};
 use crate::exit::{self, Failure, LOST, say};
 use crate::process::signals;
-use crate::{connect, output, warnings};
+use crate::{connect, output, runtime, warnings};
 
 const SHORT: &str = "\
 Examples:
@@ -142,8 +143,7 @@ fn keep(server: &connect::Args, args: &Args, script: Option<Script>) -> Result<u
     let names = holding::in_order(&args.name, &args.and);
     let label = || request::default_label(&script.as_ref().map_or_else(|| vec!["hold".into()], Script::words));
     let mut setting = Setting::new(server, &args.wait, names, NOTICE, label)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| Failure::because("cannot start the async runtime", error))?;
+    let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {
         let Granted { client, holding, .. } = setting.take().await?;
         let granted = Instant::now();

@@ -12,10 +12,10 @@ use super::journal::Journal;
 use super::progress;
 use super::systemd::Systemd;
 use super::view::View;
-use crate::duration::shown;
+use crate::duration::{milliseconds, seconds, shown};
 use crate::exit::{Failure, say};
 use crate::process::terminal::Terminal;
-use crate::text::{milliseconds, printable, seconds};
+use crate::text::printable;
 
 /// How often a log is told of a wait that does not change.
 const NOW_AND_THEN: Duration = Duration::from_secs(5 * 60);

@@ -9,8 +9,9 @@ use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 
 use super::nested::Ancestors;
+use crate::duration::seconds;
 use crate::exit::{self, Failure};
-use crate::text::{no_grants, printable, seconds};
+use crate::text::{no_grants, printable};
 
 pub(crate) struct Request<'a> {
     pub(crate) client: &'a ClientBuilder,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::progress::{Part, Style};
-use crate::text::{about, ordinal, seconds};
+use crate::duration::{about, seconds};
+use crate::text::ordinal;
 
 /// What is known about the wait.
 #[derive(Debug, Clone)]
