@@ -35,6 +35,7 @@ mod text;
 mod tips;
 mod warnings;
 mod watch;
+mod wrong_call;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -74,7 +75,7 @@ fn become_what_is_asked_for() -> ExitCode {
     let cli = match Cli::of_this_process() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            exit::say_wrong_call(error);
+            wrong_call::say(error);
             return ExitCode::from(OWN_FAILURE);
         }
         // The help or the version.
