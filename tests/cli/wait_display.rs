@@ -192,6 +192,25 @@ fn the_clock_ticks_while_redis_is_dead() {
     redis.resume();
 }
 
+/// Longer than the client itself waits for an answer.
+#[test]
+fn a_wait_that_takes_nothing_outlives_a_server_that_is_away() {
+    let redis = Redis::of(testkit::RedisServer::builder().plain().appendonly().start());
+    let holder = hold(&redis, "x", "the holder");
+    let mut terminal = open(&redis, 80);
+    terminal.enter("clear; $F wait x; echo code $?");
+    terminal.await_screen(|screen| screen.contains("x is held "));
+    redis.stall();
+    terminal.await_screen(|screen| screen.contains("waiting for x · no answer from the server"));
+    let late = redis.fairlock().args(["wait", "x", "-t", "1"]).output().unwrap();
+    assert_eq!(late.status.code(), Some(125), "no server at the start: {late:?}");
+    terminal.await_screen(|screen| clock(screen) >= Some(8));
+    redis.resume();
+    terminal.await_screen(|screen| screen.contains("x is held "));
+    holder.signal(Signal::TERM);
+    assert_eq!(terminal.number_after("code "), 0);
+}
+
 #[test]
 fn a_warning_takes_the_place_of_the_line_and_the_line_goes_on_below() {
     let redis = Redis::start();

@@ -35,7 +35,6 @@ mod text;
 mod tips;
 mod warnings;
 mod watch;
-mod wrong_call;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -75,7 +74,7 @@ fn become_what_is_asked_for() -> ExitCode {
     let cli = match Cli::of_this_process() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            wrong_call::say(error);
+            args::say_wrong_call(error);
             return ExitCode::from(OWN_FAILURE);
         }
         // The help or the version.

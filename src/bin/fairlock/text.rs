@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::duration::seconds;
+use crate::duration::{about, seconds};
 
 /// Escapes characters that could control a terminal or deceive its reader. Other users of the server choose names and
 /// labels.
@@ -107,6 +107,15 @@ fn tail(text: &str, room: usize) -> &str {
         }
     }
     &text[start..]
+}
+
+/// `held 12m by ops@db1:14380 deploy.sh`
+pub(crate) fn held_by(label: &str, held_for: Duration) -> String {
+    if held_for < Duration::from_secs(1) {
+        format!("held by {label}")
+    } else {
+        format!("held {} by {label}", about(held_for))
+    }
 }
 
 /// Describes a lock in recovery.

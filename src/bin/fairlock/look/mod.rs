@@ -8,10 +8,13 @@ pub(crate) mod status;
 pub(crate) mod wait;
 
 use std::fmt::Display;
+use std::future::IntoFuture as _;
+use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{Client, Lock, LockOptions};
+use fairlock::{Client, Fault, Lock, LockOptions, LockState};
 use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
 
 use crate::exit::Failure;
 use crate::{connect, runtime};
@@ -40,6 +43,21 @@ fn with_client<T>(
     let client = connect::client(server)?;
     let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async { work(client.connect().await.map_err(|error| server.failed(error))?).await })
+}
+
+/// Looks at a lock. While the server is silent it asks again and again, and calls `silent` each second.
+async fn look(lock: &Lock, mut silent: impl FnMut()) -> Result<LockState, Failure> {
+    loop {
+        let mut looking = pin!(lock.inspect().into_future());
+        loop {
+            match timeout(Duration::from_secs(1), &mut looking).await {
+                Err(_) => silent(),
+                Ok(Err(Fault::Unavailable { .. })) => break,
+                Ok(state) => return state.map_err(own),
+            }
+        }
+        sleep(LOOK).await;
+    }
 }
 
 fn lock(client: &Client, name: &str) -> Result<Lock, Failure> {

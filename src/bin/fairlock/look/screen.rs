@@ -9,7 +9,7 @@ use fairlock::{Holder, LockState};
 use super::document::word;
 use crate::duration::{about, seconds};
 use crate::output::{self, wrap};
-use crate::text::{columns, no_grants, printable, shorten};
+use crate::text::{columns, held_by, no_grants, printable, shorten};
 
 /// The most waiters that are shown; JSON has all of them.
 const MOST_WAITERS: usize = 20;
@@ -139,7 +139,7 @@ pub(crate) fn brief(state: &LockState) -> String {
     let what = match (&state.holder, state.recovering_for) {
         (Some(holder), _) => {
             let breaking = if holder.broken { "being broken, " } else { "" };
-            format!("{breaking}held {} by {}", about(holder.held_for), who(holder))
+            format!("{breaking}{}", held_by(&who(holder), holder.held_for))
         }
         (None, Some(left)) => format!("recovering for {}", about(left.max(Duration::from_secs(1)))),
         (None, None) => "free".to_owned(),

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::progress::{Part, Style};
 use crate::duration::{about, seconds};
-use crate::text::ordinal;
+use crate::text::{held_by, ordinal};
 
 /// What is known about the wait.
 #[derive(Debug, Clone)]
@@ -39,10 +39,7 @@ impl Before {
 
     /// `held 12m by ops@db1:14380 deploy.sh`
     fn described(&self) -> String {
-        match self.held_for() {
-            short if short < Duration::from_secs(1) => format!("held by {}", self.label),
-            long => format!("held {} by {}", about(long), self.label),
-        }
+        held_by(&self.label, self.held_for())
     }
 }
 
