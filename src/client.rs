@@ -185,8 +185,8 @@ impl Default for ClientBuilder {
 
 impl ClientBuilder {
     /// A builder with the settings that the environment names: the [`url`](Self::url) in `REDIS_URL`, the
-    /// [`prefix`](Self::prefix) in `FAIRLOCK_PREFIX`, the [`label`](Self::label) in `FAIRLOCK_LABEL`. A variable that is
-    /// not set, or empty, leaves the default. The command line reads `REDIS_URL` too.
+    /// [`prefix`](Self::prefix) in `FAIRLOCK_PREFIX`, the [`label`](Self::label) in `FAIRLOCK_LABEL`. A variable that
+    /// is not set, or empty, leaves the default. The command line reads `REDIS_URL` too.
     ///
     /// # Examples
     /// ```no_run

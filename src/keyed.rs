@@ -155,8 +155,8 @@ impl KeyedMutex {
         })
     }
 
-    /// Acquires the lock of this key, runs the job while holding it, and releases it, see [`Acquire::run`]. If the key is
-    /// released meanwhile, the job is dropped, as if its lease were lost. Two round trips if the lock is free.
+    /// Acquires the lock of this key, runs the job while holding it, and releases it, see [`Acquire::run`]. If the key
+    /// is released meanwhile, the job is dropped, as if its lease were lost. Two round trips if the lock is free.
     ///
     /// # Errors
     /// [`RunError`].

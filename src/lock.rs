@@ -140,8 +140,8 @@ impl Lock {
 
     /// Whether the lock is held for the caller, by the server's word: by an acquire of this lock's
     /// [owner](crate::LockOptions::owner), from whatever client, or, if the lock has no owner, by any acquire of this
-    /// client. One round trip, which changes nothing. [`Guard::is_locked_by_me`](crate::Guard::is_locked_by_me) tells it
-    /// of one lease.
+    /// client. One round trip, which changes nothing. [`Guard::is_locked_by_me`](crate::Guard::is_locked_by_me) tells
+    /// it of one lease.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.

@@ -27,8 +27,8 @@ use crate::run::{job_under, outcome};
 /// while the next one is waited for.
 ///
 /// # Errors
-/// [`LockAllError`]: a lock was not acquired, or the lease of one was lost while others were waited for. Those that were
-/// acquired are released.
+/// [`LockAllError`]: a lock was not acquired, or the lease of one was lost while others were waited for. The locks that
+/// were acquired are released.
 ///
 /// # Cancel safety
 /// If the future is dropped, the waiter leaves its queue, and the locks that are held are released.
@@ -126,9 +126,9 @@ impl LockAll {
         block_on(self.acquire_all())
     }
 
-    /// Acquires all locks, runs the job while holding them, and releases them, see [`Acquire::run`]. The job is given the
-    /// tokens, in the order of the names, and is polled within the nested `tracing` spans of all locks. If the locks are
-    /// free, one round trip for each and one to release them.
+    /// Acquires all locks, runs the job while holding them, and releases them, see [`Acquire::run`]. The job is given
+    /// the tokens, in the order of the names, and is polled within the nested `tracing` spans of all locks. If the
+    /// locks are free, one round trip for each and one to release them.
     ///
     /// # Errors
     /// [`LockAllError::Acquire`] if a lock was not acquired, [`LockAllError::Lost`] if a lease was lost, even if the job

@@ -98,8 +98,8 @@ impl Wire {
         self.pairing.request(For::Replicas { tag, replicas, within }, request, false, &mut self.stream.out);
     }
 
-    /// Sends a request and waits for its answer, on a connection that nobody else uses. Blocks until the deadline at the
-    /// latest. The outer error means that the connection broke, and that the outcome of the request is unknown.
+    /// Sends a request and waits for its answer, on a connection that nobody else uses. Blocks until the deadline at
+    /// the latest. The outer error means that the connection broke, and that the outcome of the request is unknown.
     pub(crate) fn ask(
         &mut self,
         call: protocol::Request,

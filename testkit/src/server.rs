@@ -3,6 +3,7 @@
 mod builder;
 
 use std::{
+    collections::BTreeSet,
     env, fmt, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -155,6 +156,15 @@ impl RedisServer {
             assert!(self.port.is_some() && start.elapsed() < SOON, "{error}");
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// The ids of all connections to the server but the asking one.
+    pub fn connections(&self) -> BTreeSet<u64> {
+        let mut raw = self.raw();
+        let (me, list): (u64, String) =
+            redis::pipe().cmd("CLIENT").arg("ID").cmd("CLIENT").arg("LIST").query(&mut raw).expect("the connections");
+        let ids = list.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok());
+        ids.filter(|id| *id != me).collect()
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Process>> {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::shared::{Process, Redis, Signal, await_death, eventually, lives, signal, witness};
+use crate::shared::{Process, Redis, STUBBORN, Signal, await_death, eventually, lives, signal, witness};
 
 /// No test waits that long, so a grant is not due to the end of the lease.
 const LONG: [&str; 2] = ["--lease", "10h"];
@@ -11,8 +11,7 @@ const LONG: [&str; 2] = ["--lease", "10h"];
 fn the_next_waiter_is_granted_the_lock_as_soon_as_the_command_is_dead() {
     let redis = Redis::start();
     // The command ignores TERM, so it lives on for a while after fairlock.
-    let script = "trap '' TERM; echo $$; while :; do sleep 1; done";
-    let holder = redis.run("x", &[&LONG[..], &["--kill-after", "1s"]].concat(), script);
+    let holder = redis.run("x", &[&LONG[..], &["--kill-after", "1s"]].concat(), STUBBORN);
     let command = holder.number();
     let witness = witness(&redis, "x", command);
     holder.signal(Signal::KILL);

@@ -48,7 +48,7 @@ fn each_long_help_has_tls_and_sentinel_under_headings_of_their_own() {
 }
 
 #[test]
-fn help_is_a_word_too_and_what_a_call_without_a_subcommand_prints() {
+fn the_word_help_and_a_call_without_a_subcommand_print_the_help() {
     for (words, same) in [(&["help"][..], &["--help"][..]), (&["help", "run"], &["run", "--help"])] {
         assert_eq!(help(words), help(same));
     }

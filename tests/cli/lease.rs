@@ -3,12 +3,10 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use crate::shared::{
-    Process, Redis, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat, witness,
+    Process, Redis, STUBBORN, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat,
+    witness,
 };
 use testkit::{Act, Proxy, RedisServer, Target};
-
-/// A command that ignores TERM, and says so when it is ready.
-const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
 
 #[test]
 fn when_fairlock_is_killed_its_command_ends_with_its_group() {

@@ -7,7 +7,7 @@ use fairlock::{Client, LockOptions};
 use serde_json::Value;
 
 use crate::pty::Terminal;
-use crate::shared::{Finished, Process, Redis, Signal, fairlock};
+use crate::shared::{Finished, Process, Redis, Signal, fairlock, hold};
 
 fn call(redis: &Redis, words: &[&str]) -> Finished {
     Process::spawn(redis.fairlock().args(words)).finish()
@@ -19,13 +19,6 @@ fn objects(text: &str) -> Vec<Value> {
 
 fn names(objects: &[Value]) -> Vec<&str> {
     objects.iter().map(|object| object["name"].as_str().unwrap()).collect()
-}
-
-/// Holds the lock until it is told to end.
-fn hold(redis: &Redis, name: &str, label: &str) -> Process {
-    let holder = redis.run(name, &["--label", label], "echo; exec sleep 1000");
-    holder.line();
-    holder
 }
 
 #[test]

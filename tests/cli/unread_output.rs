@@ -5,10 +5,7 @@ use std::io::{PipeReader, Read as _, Write as _, pipe};
 use std::process::{Command, Stdio};
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, Signal, await_death, parent, signal, witness};
-
-/// A command that ignores TERM, and prints a line when it is ready.
-const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
+use crate::shared::{Process, Redis, STUBBORN, Signal, await_death, parent, signal, witness};
 
 /// The kinds of stderr without a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

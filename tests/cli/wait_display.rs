@@ -3,17 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, Signal};
+use crate::shared::{Redis, Signal, hold};
 
 fn open(redis: &Redis, columns: u16) -> Terminal {
     Terminal::open_with(columns, &[("REDIS_URL", &redis.url())])
-}
-
-/// Holds the lock until it is told to end.
-fn hold(redis: &Redis, name: &str, label: &str) -> Process {
-    let holder = redis.run(name, &["--label", label], "echo; exec sleep 1000");
-    holder.line();
-    holder
 }
 
 /// The rows of the screen that belong to the line.

@@ -3,19 +3,13 @@
 use std::process::Stdio;
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, Signal, signal};
+use crate::shared::{Process, Redis, Signal, hold, signal};
 
 /// Watches in a terminal of this many columns.
 fn watch(redis: &Redis, columns: u16) -> Terminal {
     let mut terminal = Terminal::open_with(columns, &[("REDIS_URL", &redis.url())]);
     terminal.enter("$F watch --every 200ms --find-every 0s; echo code $?");
     terminal
-}
-
-fn hold(redis: &Redis, name: &str, label: &str) -> Process {
-    let holder = redis.run(name, &["--label", label], "echo; exec sleep 1000");
-    holder.line();
-    holder
 }
 
 fn queue(redis: &Redis, name: &str, label: &str, place: u64) -> Process {

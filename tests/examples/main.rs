@@ -245,3 +245,34 @@ fn each_example_says_when_to_use_it_and_is_listed() {
         assert!(list.contains(&format!("]({name})")), "examples/README.md does not list {name}");
     }
 }
+
+/// The lines of README, but for the address of the server.
+#[tokio::test]
+async fn the_program_of_the_readme_runs() {
+    let server = RedisServer::start();
+    let program = async || -> Result<(), Box<dyn std::error::Error>> {
+        let client = fairlock::Client::connect(&server.url()).await?;
+        let lock = client.lock("reports:nightly")?;
+
+        // Waits its turn, for 30 seconds at most.
+        let guard = lock.acquire().timeout(Duration::from_secs(30)).label("job 7").await?;
+        println!("granted with fencing token {}", guard.token());
+        guard.check()?; // before what matters: is the lease still ours?
+        guard.release().await?; // or drop it
+
+        // Runs a job while holding the lock; the job is cancelled if the lease is lost.
+        lock.run(|held| async move {
+            println!("write to the store with token {}", held.token());
+        })
+        .await?;
+        Ok(())
+    };
+    soon(program()).await.unwrap();
+    keys_left(&server);
+
+    let readme = include_str!("../../README.md");
+    let body = readme.split("async fn main()").nth(1).unwrap().split("```").next().unwrap();
+    let here = include_str!("main.rs").split("fn the_program_of_the_readme_runs").nth(1).unwrap();
+    let missing = body.lines().skip(1).find(|line| !line.contains("Client::connect(") && !here.contains(line.trim()));
+    assert_eq!(missing, None, "README has another program");
+}

@@ -1,11 +1,10 @@
-//! The direct connection, over which blocking callers acquire and release locks that are free: what the keeper takes over,
-//! and what becomes of requests whose answers do not come.
+//! The direct connection, over which blocking callers acquire and release locks that are free: what the keeper takes
+//! over, and what becomes of requests whose answers do not come.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fairlock::testing::digest;
-use fairlock::{Client, Guard, Lock, LockOptions, LostReason, ReleaseError};
+use fairlock::{Canceller, Client, Guard, Lock, LockOptions, LostReason, ReleaseError};
 use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, keys_left, quiet, soon};
 
 /// A client that blocks, and a lock whose lease does not end while a test runs.
@@ -36,15 +35,7 @@ fn directly(lock: &Lock) -> Guard {
     direct.unwrap()
 }
 
-fn connections(server: &RedisServer) -> BTreeSet<u64> {
-    let mut raw = server.raw();
-    let (me, list): (u64, String) =
-        redis::pipe().cmd("CLIENT").arg("ID").cmd("CLIENT").arg("LIST").query(&mut raw).unwrap();
-    let ids = list.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok());
-    ids.filter(|id| *id != me).collect()
-}
-
-/// Makes as many acquires as would open the connection, twice over, and none of them used it.
+/// Makes twice as many acquires as would open the connection, and asserts that none of them uses it.
 #[track_caller]
 fn never_directly(server: &RedisServer, lock: &Lock) {
     for _ in 0..20 {
@@ -52,7 +43,7 @@ fn never_directly(server: &RedisServer, lock: &Lock) {
         assert!(!is_direct(&guard));
         guard.release().blocking().unwrap();
     }
-    assert_eq!(connections(server).len(), 1);
+    assert_eq!(server.connections().len(), 1);
 }
 
 #[test]
@@ -65,7 +56,7 @@ fn blocking_callers_that_cycle_get_one_more_connection() {
         assert!(is_direct(&guard));
         guard.release().blocking().unwrap();
     }
-    assert_eq!(connections(&server).len(), 2);
+    assert_eq!(server.connections().len(), 2);
     let guard = directly(&lock);
     let busy = lock.try_acquire().blocking();
     assert!(matches!(busy, Err(fairlock::TryAcquireError::Busy { .. })), "{busy:?}");
@@ -74,19 +65,29 @@ fn blocking_callers_that_cycle_get_one_more_connection() {
 }
 
 #[test]
-fn what_does_not_fit_asks_the_keeper() {
+fn short_leases_timeouts_and_cancellable_acquires_go_to_the_keeper() {
     let server = RedisServer::builder().user("locker", "on >pw ~* &* +@all -client +client|id").start();
     let client = Client::connect(&server.url()).blocking().unwrap();
     let short = LockOptions::new().lease(Duration::from_secs(9));
     never_directly(&server, &client.lock_with("x", short).unwrap());
     drop(client);
-    // Late requests of this user could not be ended.
+    let (client, lock) = client_of(&server.url());
+    directly(&lock).release().blocking().unwrap();
+    // The connection is open, but not for a caller whose timeout is shorter than an answer may take.
+    let hurried = lock.acquire().timeout(Duration::from_secs(1)).blocking().unwrap();
+    assert!(!is_direct(&hurried));
+    hurried.release().blocking().unwrap();
+    let cancellable = lock.acquire().cancelled_by(&Canceller::new()).blocking().unwrap();
+    assert!(!is_direct(&cancellable));
+    cancellable.release().blocking().unwrap();
+    drop((lock, client));
+    // The connections of this user cannot be ended, and their late requests would be executed.
     let (client, lock) = client_of(&server.url_as("locker", "pw"));
     never_directly(&server, &lock);
     drop((lock, client));
 }
 
-/// Before that it has a deadline, and no renewal.
+/// Until the keeper takes the lease over, nothing renews it.
 #[test]
 fn the_keeper_renews_a_lease_that_lasts() {
     let server = RedisServer::start();
@@ -100,9 +101,9 @@ fn the_keeper_renews_a_lease_that_lasts() {
     keys_left(&server);
 }
 
-/// Each speaks of a lease that the keeper does not know.
+/// Each call is about a lease that the keeper does not know yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_goes_to_the_keeper_with_the_first_word_about_it() {
+async fn the_keeper_takes_over_a_lease_with_the_first_call_about_it() {
     let server = RedisServer::start();
     tokio::task::block_in_place(|| {
         let (client, lock) = client_of(&server.url());
@@ -118,7 +119,7 @@ async fn a_lease_goes_to_the_keeper_with_the_first_word_about_it() {
         guard.set_automatic_renewal(false);
         guard.release().blocking().unwrap();
 
-        // A drop, and a release that does not block.
+        // A drop of the guard, and a release that is awaited, are such calls, too.
         drop(held());
         let guard = held();
         tokio::runtime::Handle::current().block_on(async { soon(guard.release()).await.unwrap() });
@@ -150,6 +151,22 @@ fn other_callers_of_the_client_see_a_lease_and_wait_for_it() {
     keys_left(&server);
 }
 
+/// After a loss of data the server takes a client that names nothing for a stranger, and grants it the lock.
+#[test]
+fn no_caller_overtakes_a_waiter_of_its_own_client_over_the_direct_connection() {
+    let server = RedisServer::start();
+    let (holder, its) = client_of(&server.url());
+    let guard = its.acquire().blocking().unwrap();
+    let (client, lock) = client_of(&server.url());
+    let waiting = lock.enqueue().blocking().unwrap();
+    let another = client.lock_with("another", quiet()).unwrap();
+    directly(&another).release().blocking().unwrap();
+    server.flush();
+    let overtaking = lock.try_acquire().blocking();
+    assert!(overtaking.is_err(), "{overtaking:?}");
+    drop((guard, its, holder, waiting, lock, another, client));
+}
+
 /// An operator need not wait until the lease would have been renewed.
 #[test]
 fn a_holder_hears_soon_that_its_lease_was_broken() {
@@ -165,8 +182,8 @@ fn a_holder_hears_soon_that_its_lease_was_broken() {
     keys_left(&server);
 }
 
-/// Whether it was executed or not, and whatever breaks: the caller has the lock much sooner than a lease lasts, or has
-/// given it back; and no request of the old connections is executed later (I10).
+/// Whether the request was executed or not, and whatever breaks, the caller has the lock much sooner than a lease
+/// lasts, or has given it back. No request of the old connections is executed later (I10).
 #[test]
 fn a_request_without_an_answer_is_given_back_or_repeated() {
     let server = RedisServer::start();
@@ -174,7 +191,7 @@ fn a_request_without_an_answer_is_given_back_or_repeated() {
     let (client, lock) = client_of(&proxy.url());
     for (side, verb) in [("request", "acquire"), ("reply", "acquire"), ("request", "release"), ("reply", "release")] {
         let mut guard = directly(&lock);
-        let old = connections(&server);
+        let old = server.connections();
         assert_eq!(old.len(), 2, "{old:?}");
         let target = match side {
             "request" => Target::request(digest(verb)),
@@ -191,7 +208,7 @@ fn a_request_without_an_answer_is_given_back_or_repeated() {
         };
         guard.release().blocking().unwrap_or_else(|error| panic!("{side} of {verb}: {error}"));
         assert_eq!(lost.struck(), 1, "{side} of {verb}");
-        eventually("the old connections are gone", SOON, || connections(&server).is_disjoint(&old));
+        eventually("the old connections are gone", SOON, || server.connections().is_disjoint(&old));
     }
     drop((lock, client));
     keys_left(&server);
@@ -219,9 +236,9 @@ fn a_late_request_is_not_executed() {
     keys_left(&server);
 }
 
-/// A server that refuses was asked over both connections, and the caller waits on.
+/// A refusal passes: the keeper asks again over its own connection, and the caller waits on.
 #[test]
-fn a_refusal_is_the_keepers_matter() {
+fn a_refused_direct_request_is_repeated_by_the_keeper() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server);
     let (client, lock) = client_of(&proxy.url());
@@ -242,7 +259,7 @@ fn a_refusal_is_the_keepers_matter() {
     keys_left(&server);
 }
 
-/// The direct connection is of no more use than the keeper's, which tells it that the server is gone.
+/// The keeper hears on its own connection that the server is gone, and closes the direct one with it.
 #[test]
 fn after_a_restart_of_the_server_callers_get_a_new_connection() {
     let server = RedisServer::start();
@@ -264,8 +281,8 @@ fn a_connection_that_nobody_uses_is_closed() {
     let server = RedisServer::start();
     let (client, lock) = client_of(&server.url());
     directly(&lock).release().blocking().unwrap();
-    assert_eq!(connections(&server).len(), 2);
-    eventually("the connection is closed", SOON, || connections(&server).len() == 1);
+    assert_eq!(server.connections().len(), 2);
+    eventually("the connection is closed", SOON, || server.connections().len() == 1);
     directly(&lock).release().blocking().unwrap();
     drop((lock, client));
     keys_left(&server);
@@ -282,7 +299,7 @@ fn a_keeper_that_panics_takes_the_lease_along() {
     drop((guard, lock, client));
 }
 
-/// Many threads at a few locks: some of them find the direct connection free, and the others ask the keeper.
+/// Many threads use a few locks. Some of them find the direct connection free, and the others ask the keeper.
 #[test]
 fn holders_over_either_connection_exclude_each_other() {
     const THREADS: usize = 6;

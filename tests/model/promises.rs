@@ -362,7 +362,7 @@ impl Witness {
         Ok(())
     }
 
-    /// I5: a turn that may grant leaves no free lock with a queue, whoever is dead.
+    /// I5: a turn that may grant leaves no free lock with a queue, however many waiters are dead.
     fn progress(&self, turn: &Turn) -> Result<(), String> {
         let Lock { lease, queue, state, .. } = &turn.outcome.found.lock;
         let stuck = lease.is_none() && !queue.is_empty() && state.seen >= state.recover_until;

@@ -52,6 +52,7 @@ pub(crate) const REAL: Stage = Stage {
         ("hostile::names", &[]),
         ("api::panic_and_fork", &[]),
         ("faults::old_connections", &[]),
+        ("faults::direct", &[]),
         ("api::operations", &[]),
         ("topologies::many_slots", &[]),
         ("api::arrival_order", &[]),

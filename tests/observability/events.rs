@@ -123,6 +123,36 @@ async fn run_a_job_under_several() {
     keys_left(&server);
 }
 
+/// A blocking caller that cycles has a connection of its own, over which no keeper hears of its grants.
+#[test]
+fn the_cycles_of_a_blocking_caller_are_told_like_any_other() {
+    alone("the_cycles_of_a_blocking_caller_are_told_like_any_other", cycle_blocking);
+}
+
+fn cycle_blocking() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).blocking().unwrap();
+    let lock = client.lock("jobs").unwrap();
+    let is_direct = |guard: &fairlock::Guard| guard.id().rsplit('.').next().unwrap().parse::<u64>().unwrap() >= 1 << 40;
+    let events = Collector::start(LevelFilter::DEBUG);
+    let cycle = |end: &dyn Fn(fairlock::Guard)| {
+        let guard = lock.acquire().label("job 7").blocking().unwrap();
+        let (direct, token) = (is_direct(&guard), guard.token());
+        let told = events.one("granted");
+        told.has("token", token);
+        assert_eq!(told.span.expect("a span").fields["label"], "job 7");
+        end(guard);
+        events.one("released").has("token", token);
+        events.forget();
+        direct
+    };
+    let release = |guard: fairlock::Guard| guard.release().blocking().unwrap();
+    eventually("the caller has a connection of its own", SOON, || cycle(&release));
+    assert!(cycle(&release) && cycle(&drop));
+    drop((lock, client));
+    keys_left(&server);
+}
+
 #[test]
 fn the_release_of_a_dropped_guard_is_told() {
     alone("the_release_of_a_dropped_guard_is_told", drop_guards);

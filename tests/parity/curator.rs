@@ -138,12 +138,13 @@ async fn handles_of_one_lease_are_counted() {
 /// The example of `docs/coming-from.md`.
 #[test]
 fn the_ported_example() {
+    fn work() {}
     let server = RedisServer::start();
     let run = || -> Result<(), Box<dyn std::error::Error>> {
         let client = Client::connect(&server.url()).blocking()?;
         let lock = client.lock("locks/one")?;
         if let Ok(guard) = lock.acquire().timeout(Duration::from_secs(10)).blocking() {
-            guard.check()?;
+            work();
             guard.release().blocking()?;
         }
         Ok(())

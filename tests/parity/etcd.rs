@@ -163,6 +163,7 @@ async fn the_server_says_whether_the_lease_is_held() {
 /// The example of `docs/coming-from.md`.
 #[tokio::test]
 async fn the_ported_example() {
+    async fn work() {}
     let server = RedisServer::start();
     let run = async || -> Result<(), Box<dyn std::error::Error>> {
         let client = Client::connect(&server.url()).await?;
@@ -170,7 +171,7 @@ async fn the_ported_example() {
         let guard = lock.acquire().timeout(Duration::from_secs(10)).await?;
         tokio::select! {
             lost = guard.lost() => return Err(lost.into()),
-            () = async { println!("revision {}", guard.token()) } => {}
+            () = work() => {}
         }
         guard.release().await?;
         client.close().await;

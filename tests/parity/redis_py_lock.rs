@@ -163,11 +163,13 @@ async fn who_waits_longest_is_next() {
 /// The example of `docs/coming-from.md`.
 #[test]
 fn the_ported_example() {
+    fn work() {}
     let server = RedisServer::start();
     let run = || -> Result<(), Box<dyn std::error::Error>> {
         let client = Client::connect(&server.url()).blocking()?;
         let lock = client.lock_with("reports", LockOptions::new().lease(Duration::from_secs(60)).manual_renewal())?;
         let guard = lock.acquire().timeout(Duration::from_secs(5)).blocking()?;
+        work();
         guard.extend(Duration::from_secs(30)).blocking()?;
         guard.release().blocking()?;
         Ok(())

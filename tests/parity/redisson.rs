@@ -182,13 +182,17 @@ async fn several_locks_as_one() {
 /// The example of `docs/coming-from.md`.
 #[tokio::test]
 async fn the_ported_example() {
+    async fn work() {}
     let server = RedisServer::start();
     let run = async || -> Result<(), Box<dyn std::error::Error>> {
         let client = Client::connect(&server.url()).await?;
         let options = LockOptions::new().lease(Duration::from_secs(10)).manual_renewal();
         match client.lock_with("myLock", options)?.acquire().timeout(Duration::from_secs(100)).await {
-            Ok(guard) => guard.release().await?,
-            Err(AcquireError::Timeout { .. }) => println!("somebody else has it"),
+            Ok(guard) => {
+                work().await;
+                guard.release().await?;
+            }
+            Err(AcquireError::Timeout { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())

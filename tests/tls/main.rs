@@ -261,7 +261,7 @@ async fn certificates_in_files_are_read_again_at_each_connection() {
         let mut raw = encrypted.server.raw();
         let _: u32 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut raw).unwrap();
     };
-    // The file is damaged while somebody writes it: whoever waits goes on to wait, and is back when it is whole.
+    // The file is damaged while it is being written: the waiter waits on, and is back when the file is whole.
     let guard = soon(lock.acquire().into_future()).await.unwrap();
     let waiting = soon(lock.enqueue().into_future()).await.unwrap();
     write(&Authority::new().issues("client"));

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 
 use clap::builder::FalseyValueParser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::look::{breaking, list, status, wait};
 use crate::run::hold;
-use crate::{bench, connect, doctor, exporter, history, local, run, shipped, watch};
+use crate::text::printable;
+use crate::{bench, connect, doctor, exporter, history, local, run, shipped, stderr, tips, watch};
 
 const TEMPLATE: &str = "\
 {about-with-newline}
@@ -208,4 +209,22 @@ impl Cli {
 
 fn on_the_line(matches: &ArgMatches, id: &str) -> bool {
     matches!(matches.try_contains_id(id), Ok(true)) && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// Writes what is wrong with the arguments. The message quotes them, so it is escaped as well.
+pub(crate) fn say_wrong_call(mut error: clap::Error) {
+    if let (ErrorKind::MissingSubcommand, Some(ContextValue::String(name))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    {
+        return stderr::write(&short_help(name));
+    }
+    let tip = tips::for_wrong_call(&mut error);
+    let plain = error.render().to_string();
+    let mut lines: String = plain.lines().map(|line| printable(line) + "\n").collect();
+    if let Some(tip) = tip {
+        // clap's own tips stand there too.
+        let at = lines.find("\n\n").unwrap_or(lines.len());
+        lines.insert_str(at, &format!("\n\n  tip: {tip}"));
+    }
+    stderr::write(&lines);
 }

@@ -3,12 +3,11 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use nix::sys::signal::Signal;
 
 use crate::process::signals;
+use crate::stderr;
 use crate::text::printable;
-use crate::{args, stderr, tips};
 
 /// Another process holds the lock, and `--no-wait` was given.
 pub(crate) const BUSY: u8 = 122;
@@ -97,22 +96,4 @@ pub(crate) fn with(result: Result<u8, Failure>) -> ExitCode {
 /// may come from a server.
 pub(crate) fn say(message: impl Display) {
     stderr::write(&format!("fairlock: {}\n", printable(&message.to_string())));
-}
-
-/// Writes what is wrong with the arguments. The message quotes them, so it is escaped as well.
-pub(crate) fn say_wrong_call(mut error: clap::Error) {
-    if let (ErrorKind::MissingSubcommand, Some(ContextValue::String(name))) =
-        (error.kind(), error.get(ContextKind::InvalidSubcommand))
-    {
-        return stderr::write(&args::short_help(name));
-    }
-    let tip = tips::for_wrong_call(&mut error);
-    let plain = error.render().to_string();
-    let mut lines: String = plain.lines().map(|line| printable(line) + "\n").collect();
-    if let Some(tip) = tip {
-        // clap's own tips stand there too.
-        let at = lines.find("\n\n").unwrap_or(lines.len());
-        lines.insert_str(at, &format!("\n\n  tip: {tip}"));
-    }
-    stderr::write(&lines);
 }

@@ -74,7 +74,7 @@ fn become_what_is_asked_for() -> ExitCode {
     let cli = match Cli::of_this_process() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            exit::say_wrong_call(error);
+            args::say_wrong_call(error);
             return ExitCode::from(OWN_FAILURE);
         }
         // The help or the version.

@@ -1,6 +1,7 @@
 //! Replies are read as a whole or refused.
 
 use super::*;
+use crate::history::{EndedAs, PastGrant};
 
 fn bulk(text: &str) -> Plain {
     Plain::Text(text.into())

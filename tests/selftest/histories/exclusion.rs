@@ -113,12 +113,12 @@ fn exclusion_excuses_strangers_alone_where_data_was_lost() {
     let lost = |to| in_trouble(Trouble::LostData, 35, to);
     let history = good_but(&[OVERLAP]);
     rejected(history.exclusion(&lost(36)), "two hold at once: b.1");
-    // Nobody had told c of its place; or c had given it up, and comes anew while d, of the same process, waits.
+    // c had not heard of its place; or it had given the place up, and comes anew while d, of the same process, waits.
     let stranger = ("23 c c.1 queued 202", "37 c c.1 queued 202");
     assert_eq!(good_but(&[OVERLAP, stranger]).exclusion(&lost(36)), Ok(()));
     let another = ("23 c c.1 queued 202", "24 c d.1 called\n25 c d.1 queued 201\n37 c c.1 queued 202\n90 c d.1 left");
     rejected(good_but(&[OVERLAP, another]).exclusion(&lost(36)), "two hold at once: b.1");
-    // After a liveness window everybody has had the time to be back, and b was there all the time.
+    // After a liveness window all clients have had the time to return, and b was there all the time.
     let later = |granted: u64, changes: &[(&str, &str)]| {
         let at = format!("{granted} c c.1 granted 204\n99 c c.1");
         good_but(&[&[OVERLAP, ("41 c c.1 granted 204\n50 c c.1", &at)], changes].concat())

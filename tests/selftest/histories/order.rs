@@ -111,7 +111,7 @@ fn order_goes_by_the_servers_clock_where_a_process_notices_its_grant_late() {
 
 #[test]
 fn order_excuses_strangers_who_come_first_to_an_emptied_server() {
-    // b waits when the data is lost, and d, of whom nobody knew, is granted the lock before b is back.
+    // b waits when the data is lost, and d, a stranger, is granted the lock before b is back.
     let text = "
 10 a a.1 called
 12 a a.1 granted 100

@@ -18,9 +18,10 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Pid;
 use tokio::runtime::Builder;
@@ -90,8 +91,6 @@ fn signal(name: &str) -> Result<Signal, String> {
 
 /// How long before the end of the lease a loss is told.
 const NOTICE: Duration = Duration::from_secs(5);
-/// A stdin that ends so soon was at its end from the start.
-const AT_ONCE: Duration = Duration::from_millis(100);
 
 pub(crate) fn hold(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     match args.fd {
@@ -146,7 +145,7 @@ fn keep(server: &connect::Args, args: &Args, script: Option<Script>) -> Result<u
     let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {
         let Granted { client, holding, .. } = setting.take().await?;
-        let granted = Instant::now();
+        let was_at_its_end = script.is_none() && stdin_is_at_its_end();
         if let Some(script) = &script {
             script.detach();
         }
@@ -161,7 +160,7 @@ fn keep(server: &connect::Args, args: &Args, script: Option<Script>) -> Result<u
             Ok(()) => until_closed(&mut setting, &holding.leases()).await,
             Err(failure) => End::Failed(failure),
         };
-        if let (End::Closed, None, true) = (&end, &script, granted.elapsed() < AT_ONCE) {
+        if was_at_its_end && matches!(end, End::Closed) {
             say("stdin was at its end already, so the lock is given back: give it a pipe, or use --fd");
         }
         let lost = matches!(end, End::Lost);
@@ -210,6 +209,14 @@ async fn until_closed(setting: &mut Setting<'_>, leases: &holding::Leases) -> En
             () = tokio::time::sleep(next_look.min(setting.timing.warning)) => {}
         }
     }
+}
+
+/// Whether a read would give nothing, and at once.
+fn stdin_is_at_its_end() -> bool {
+    let stdin = std::io::stdin();
+    let ready =
+        poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+    ready && rustix::io::ioctl_fionread(&stdin).unwrap_or(0) == 0
 }
 
 fn watch_stdin(closed: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
