@@ -22,7 +22,7 @@ use crate::protocol::{
 use crate::term::Term;
 
 /// An acquire over the direct connection.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct DirectAcquire {
     pub(crate) id: Id,
     pub(crate) spec: Arc<Spec>,
@@ -43,7 +43,7 @@ pub(crate) enum Heard {
 }
 
 /// What a caller does with its lease when the machine takes it over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum LeaseState {
     Held,
     /// The release of this lease comes next.
@@ -53,7 +53,7 @@ pub(crate) enum LeaseState {
 }
 
 /// A lease that the machine does not know.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct DirectLease {
     pub(crate) id: Id,
     pub(crate) spec: Arc<Spec>,

@@ -55,6 +55,7 @@ impl World {
         for client in &mut self.clients {
             let local = client.clock(now);
             client.connecting = client.connecting.map(|_| now);
+            client.direct_since().into_iter().for_each(|at| *at = now);
             client.guards.values_mut().for_each(|guard| guard.granted = local);
             if let Some(link) = &mut client.link {
                 link.out.iter_mut().for_each(|(at, ..)| *at = now);

@@ -1,28 +1,28 @@
 //! The direct connection of a client in a world: what `keeper/direct.rs` does with it, by the caller's hand and by the keeper's.
 
 use super::clients::{Client, Guard, Taken, tell_by};
-use super::losses::Basis;
+use super::server::Reply;
 use super::world::{LATENCY, World};
 use crate::clock::Time;
 use crate::keeper::machine::{
-    Command, DirectAcquire, DirectLease, Event, Heard, Id, LeaseState, Mode, NotGranted, QuestionId,
+    Command, DirectAcquire, DirectLease, Event, Heard, Id, LeaseState, Mode, NotGranted, QuestionId, RequestId,
 };
-use crate::protocol::{self, About, Refusal, Request, Secret, WireId};
+use crate::protocol::{About, Request, Secret, WireId};
 
 /// The connection, from the acquire of a caller to its release, or until the keeper has its lease.
 #[derive(Clone, Debug)]
 pub(super) struct Direct {
-    lock: usize,
+    pub(super) lock: usize,
     /// The keeper's connection is the one from which this began.
-    usable: bool,
+    pub(super) usable: bool,
     /// The server's side is gone: nothing more is executed.
-    dead: bool,
-    stage: Stage,
+    pub(super) dead: bool,
+    pub(super) stage: Stage,
 }
 
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)] // There is one for each client.
-enum Stage {
+pub(super) enum Stage {
     /// A request is under way, since this true time.
     Asked {
         at: u64,
@@ -33,14 +33,13 @@ enum Stage {
         at: u64,
         sent: Time,
         about: Ask,
-        result: Result<protocol::Reply, Refusal>,
-        basis: Basis,
+        reply: Reply,
     },
     Held(DirectLease),
 }
 
-#[derive(Clone, Debug)]
-enum Ask {
+#[derive(Clone, Debug, Hash)]
+pub(super) enum Ask {
     Acquire(DirectAcquire),
     Release(DirectLease),
 }
@@ -180,9 +179,10 @@ impl World {
             Some(refusal) => Err(refusal.clone()),
             None => Ok(self.run(index, &request)),
         };
-        let (at, basis) = (self.now, self.server.basis);
+        let (at, basis, lock) = (self.now, self.server.basis, request.keys().name.clone());
         if let Some(direct) = &mut self.clients[index].direct {
-            direct.stage = Stage::Answered { at, sent, about, result, basis };
+            let reply = Reply { request: RequestId(0), lock, result, basis };
+            direct.stage = Stage::Answered { at, sent, about, reply };
         }
     }
 
@@ -193,9 +193,9 @@ impl World {
         }
         let Some(Direct { lock, usable, dead, stage }) = self.clients[index].direct.take() else { return };
         match stage {
-            Stage::Answered { sent, about, result, basis, .. } => {
+            Stage::Answered { sent, about, reply, .. } => {
                 let usable = usable && !self.clients[index].closed;
-                self.directly_answered(index, (lock, usable), sent, about, result, basis);
+                self.directly_answered(index, (lock, usable), sent, about, reply);
             }
             Stage::Asked { about, .. } if dead => self.directly_broken(index, lock, usable, about),
             stage => self.clients[index].direct = Some(Direct { lock, usable, dead, stage }),
@@ -244,8 +244,7 @@ impl World {
         (lock, usable): (usize, bool),
         sent: Time,
         about: Ask,
-        result: Result<protocol::Reply, Refusal>,
-        basis: Basis,
+        Reply { result, basis, .. }: Reply,
     ) {
         let now = self.now;
         let client = &mut self.clients[index];
@@ -320,6 +319,14 @@ impl World {
 }
 
 impl Client {
+    /// Since when something is under way there.
+    pub(super) fn direct_since(&mut self) -> Option<&mut u64> {
+        match &mut self.direct.as_mut()?.stage {
+            Stage::Asked { at, .. } | Stage::Answered { at, .. } => Some(at),
+            Stage::Held(_) => None,
+        }
+    }
+
     pub(super) fn is_direct_busy(&self) -> bool {
         matches!(&self.direct, Some(Direct { stage: Stage::Asked { .. } | Stage::Answered { .. }, .. }))
     }
