@@ -282,7 +282,8 @@ impl Direct {
         if self.leased.load(Ordering::SeqCst) != id.0 {
             return Returned::AskKeeper(None);
         }
-        let mut inside = lock(&self.inside);
+        // The keeper may be taking it over, and another caller use the connection since.
+        let Some(mut inside) = self.look_inside() else { return Returned::AskKeeper(None) };
         let lease = inside.lease.as_ref().map(|handover| &handover.lease).filter(|lease| lease.id == id);
         let Some(request) = lease.map(|lease| lease.release(&self.client)) else { return Returned::AskKeeper(None) };
         let answer =
@@ -379,6 +380,15 @@ impl Direct {
 
     // ---- for both ----
 
+    /// Waits for nobody.
+    fn look_inside(&self) -> Option<MutexGuard<'_, Inside>> {
+        match self.inside.try_lock() {
+            Ok(inside) => Some(inside),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Whether the connection may be used. It is closed if not.
     fn is_usable(&self, inside: &mut Inside) -> bool {
         let line = self.line.load(Ordering::SeqCst);
@@ -392,14 +402,6 @@ impl Direct {
         let handover = inside.lease.take_if(|handover| which(&handover.lease))?;
         self.leased.store(0, Ordering::SeqCst);
         Some(handover)
-    }
-
-    fn look_inside(&self) -> Option<MutexGuard<'_, Inside>> {
-        match self.inside.try_lock() {
-            Ok(inside) => Some(inside),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 
     /// Sends a request and waits for its answer. A connection that gives none is closed.

@@ -103,6 +103,23 @@ async fn certificates_on_both_sides_are_believed() {
     keys_left(&encrypted.server);
 }
 
+#[test]
+fn blocking_callers_have_an_encrypted_connection_of_their_own() {
+    let encrypted = Encrypted::start("127.0.0.1");
+    let client =
+        Client::builder().url(&encrypted.url()).tls(encrypted.certificates.tls()).connect().blocking().unwrap();
+    let lock = client.lock_with("x", quiet()).unwrap();
+    testkit::eventually("there are two connections", SOON, || {
+        lock.acquire().blocking().unwrap().release().blocking().unwrap();
+        encrypted.server.connections().len() == 2
+    });
+    for _ in 0..20 {
+        lock.acquire().blocking().unwrap().release().blocking().unwrap();
+    }
+    drop((lock, client));
+    keys_left(&encrypted.server);
+}
+
 /// The master has another address than the URL, and its replicas are asked over a separate connection.
 #[tokio::test]
 async fn certificates_are_shown_to_sentinels_and_to_the_master_that_they_name() {

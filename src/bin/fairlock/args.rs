@@ -143,7 +143,7 @@ fn without_server(command: Command) -> Command {
 }
 
 /// The short help of this command, or of a subcommand, named as in `fairlock local`.
-pub(crate) fn short_help(name: &str) -> String {
+fn short_help(name: &str) -> String {
     let mut command = command();
     let subcommand = name.split(' ').nth(1).and_then(|word| command.find_subcommand_mut(word));
     match subcommand {
