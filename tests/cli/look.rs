@@ -324,7 +324,8 @@ fn the_lines_of_list_and_status_never_wrap() {
         let token = rows.iter().position(|row| row.contains("token ")).unwrap();
         assert_eq!(token, each, "{screen}");
         let lease = rows[token..].iter().take_while(|row| !row.contains("waits ")).copied().collect::<String>();
-        assert!(lease.contains("if the") && rows[token..].iter().all(|row| !row.starts_with(" i")), "{screen}");
+        // The terminal's own lines are joined where it had to wrap one.
+        assert!(lease.contains("if the") && rows[token].chars().count() <= usize::from(columns), "{screen}");
         let end = rows.iter().position(|row| row.starts_with("DONE")).unwrap();
         assert!(rows[end - 1].contains("waits "), "the waiter takes one row:\n{screen}");
     }
