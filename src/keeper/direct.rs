@@ -1,9 +1,9 @@
-//! The direct connection: a blocking caller writes its acquire and its release to a socket itself, and reads the answers.
-//! A cycle of a lock that is free then needs no keeper: no thread is woken but the server's.
+//! The direct connection: a blocking caller writes its acquire and its release to a socket itself, and reads the
+//! answers. A cycle of a lock that is free then needs no keeper: no thread is woken but the server's.
 //!
 //! No renewal waits for a caller (I12), because the keeper has its own connection and waits for no lock here. It takes
-//! over each lease that lasts for half a second or more, and from then on that lease is like any other; until then there is
-//! nothing to renew. So only leases of [`LEAST_LEASE`] and more are granted over the direct connection.
+//! over each lease that lasts for half a second or more, and from then on that lease is like any other; until then
+//! there is nothing to renew. So only leases of [`LEAST_LEASE`] and more are granted over the direct connection.
 //!
 //! ```text
 //!   caller: take ─▶ acquire ─▶ lease ─▶ release ─▶ give back      (`taken` from the first to the last)
@@ -14,9 +14,10 @@
 //!
 //! * One caller at a time has the connection, from its acquire to its release or until the keeper has the lease. All
 //!   others ask the keeper.
-//! * A lock is acquired over it only while the client has nothing else there. So a direct acquire is like the acquire of
-//!   a client that has forgotten the lock, and what the keeper's machine knows of the lock misses nothing.
-//! * It only tries. A caller that has to wait asks the keeper, and all acquires of that lock ask the keeper for a moment.
+//! * A lock is acquired over it only while the client has nothing else there. So a direct acquire is like the acquire
+//!   of a client that has forgotten the lock, and what the keeper's machine knows of the lock misses nothing.
+//! * It only tries. A caller that has to wait asks the keeper, and all acquires of that lock ask the keeper for a
+//!   moment.
 //! * If an answer does not come, the outcome is unknown. The keeper gives up its own connection, which ends both at the
 //!   server (I10), and gives back what the acquire may have been granted, or repeats the release.
 //! * The keeper closes it with its own connection, and when nobody has used it for some seconds.

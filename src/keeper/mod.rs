@@ -14,50 +14,54 @@
 //! ```
 //!
 //! Machines and routes decide, and the loop does what they decide. It feeds messages, answers, pushes and the time to
-//! them, and carries out their effects. Machines and routes do no I/O and read no clock, so property tests, model checkers
-//! and mutants work on the real code.
+//! them, and carries out their effects. Machines and routes do no I/O and read no clock, so property tests, model
+//! checkers and mutants work on the real code.
 //!
 //! A machine knows one server, and decides what is asked there. In a cluster each hash slot has its own machine: the
-//! failure of one server does not concern the locks of another, and a slot that moves is to its machine a connection that
-//! broke. Routes decide which server serves each slot, when to connect, and whom to ask.
-//! In a machine each lock has a state of its own, which owns its waiters, leases and pending releases
-//! (`machine/lock.rs`); the phases of a waiter are a table in `machine/waiter.rs`.
+//! failure of one server does not concern the locks of another, and a slot that moves is to its machine a connection
+//! that broke. Routes decide which server serves each slot, when to connect, and whom to ask. In a machine each lock
+//! has a state of its own, which owns its waiters, leases and pending releases (`machine/lock.rs`); the phases of a
+//! waiter are a table in `machine/waiter.rs`.
 //!
-//! **The thread.** The keeper is a plain thread that sleeps in `epoll`, or `poll` (`sleep/`). In each round it takes in what sockets and handles
-//! have sent, in the order of each, then the timers that are due; it carries out the effects; and it writes with one
-//! system call for each server. Everything that blocks (name look-ups, connecting, logging in) is done on short-lived
-//! threads, which end by a deadline and send their result. A message wakes the keeper only if it sleeps (`inbox.rs`).
+//! **The thread.** The keeper is a plain thread that sleeps in `epoll`, or `poll` (`sleep/`). In each round it takes in
+//! what sockets and handles have sent, in the order of each, then the timers that are due; it carries out the effects;
+//! and it writes with one system call for each server. Everything that blocks (name look-ups, connecting, logging in)
+//! is done on short-lived threads, which end by a deadline and send their result. A message wakes the keeper only if it
+//! sleeps (`inbox.rs`).
 //!
-//! **Joining.** An acquire is one request. The server grants the lock at once, or gives a ticket: the place in the queue
-//! (I2). A waiter keeps its ticket until its acquire is resolved, and may send its request again at any time (I7, I10).
+//! **Joining.** An acquire is one request. The server grants the lock at once, or gives a ticket: the place in the
+//! queue (I2). A waiter keeps its ticket until its acquire is resolved, and may send its request again at any time (I7,
+//! I10).
 //!
-//! **Staying.** One heartbeat per lock keeps all waiters of this client alive (I11). Its answer shows whether the server
-//! still knows them. If it does not, or if the data is not the same (another `epoch`), all waiters re-enter in the order
-//! of their tickets (I7).
+//! **Staying.** One heartbeat per lock keeps all waiters of this client alive (I11). Its answer shows whether the
+//! server still knows them. If it does not, or if the data is not the same (another `epoch`), all waiters re-enter in
+//! the order of their tickets (I7).
 //!
-//! **Hand-off.** The releaser's script makes the next waiter the holder and pushes that to its client: the waiter owns the
-//! lock when it wakes (I11). If the push is lost, the answer to the next heartbeat names the lease (I6). If the push is
-//! late, it is believed only if its token is higher than any that an answer has named; otherwise the waiter asks the
-//! server first (I4).
+//! **Hand-off.** The releaser's script makes the next waiter the holder and pushes that to its client: the waiter owns
+//! the lock when it wakes (I11). If the push is lost, the answer to the next heartbeat names the lease (I6). If the
+//! push is late, it is believed only if its token is higher than any that an answer has named; otherwise the waiter
+//! asks the server first (I4).
 //!
-//! **Holding.** The local deadline counts from before the request was sent that last prolonged the lease (I4), on a clock
-//! that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12), and for an extended
-//! lease as often as for any other, because a renewal shows whether the server still knows the lease. A lease that cannot be
-//! renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on this thread: the
-//! waker thread calls their wakers, subscribers of `tracing` and recorders of `metrics` (`wakers.rs`, `observe.rs`).
+//! **Holding.** The local deadline counts from before the request was sent that last prolonged the lease (I4), on a
+//! clock that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12), and for an
+//! extended lease as often as for any other, because a renewal shows whether the server still knows the lease. A lease
+//! that cannot be renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on
+//! this thread: the waker thread calls their wakers, subscribers of `tracing` and recorders of `metrics` (`wakers.rs`,
+//! `observe.rs`).
 //!
-//! **Releasing.** A place, a lease or a grant that its caller has given up becomes a *pending release*, which the keeper
-//! repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is released.
+//! **Releasing.** A place, a lease or a grant that its caller has given up becomes a *pending release*, which the
+//! keeper repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is
+//! released.
 //!
 //! **The direct connection.** A blocking caller may acquire and release a free lock over a connection that the keeper
 //! does not read (`direct.rs`). The keeper takes over each lease that lasts.
 //!
 //! **Trouble.** After an error of the connection the outcome of all requests under way is unknown. The keeper connects
 //! again, ends the old connection at the server so that none of its requests can be executed late (I10), and asks
-//! everything again. The first waiter of each lock re-enters before the heartbeat, because a heartbeat does not tell what
-//! the client knew: a server that was rolled back may still know the waiters, and must hear what it has forgotten before
-//! it grants anything (I7). An error of connecting that waiting does not mend ends calls and acquires at once, but a
-//! waiter keeps its place over an error that an operator mends at the server (I8, `docs/errors.md`).
+//! everything again. The first waiter of each lock re-enters before the heartbeat, because a heartbeat does not tell
+//! what the client knew: a server that was rolled back may still know the waiters, and must hear what it has forgotten
+//! before it grants anything (I7). An error of connecting that waiting does not mend ends calls and acquires at once,
+//! but a waiter keeps its place over an error that an operator mends at the server (I8, `docs/errors.md`).
 
 mod direct;
 mod handle;

@@ -1,8 +1,8 @@
 //! Connecting: everything before the first request. It blocks, on a thread of its own, and ends by a deadline.
 //!
 //! A connection takes two round trips after the socket. The first logs in and identifies the server. The second ends
-//! the previous connections, so that none of their requests are executed late (I10), loads the scripts, tests whether this
-//! user may run them, and subscribes.
+//! the previous connections, so that none of their requests are executed late (I10), loads the scripts, tests whether
+//! this user may run them, and subscribes.
 
 use std::borrow::Cow;
 
@@ -74,8 +74,8 @@ impl Endpoint {
         let version = self.check_major_version(&server)?;
         let this = Previous::of(&replies[0], &server);
 
-        // A restarted server counts ids from the start: the old connections are gone there, and their ids may be those of
-        // other clients. While a server runs no id is given twice, so nothing else need be compared.
+        // A restarted server counts ids from the start: the old connections are gone there, and their ids may be those
+        // of other clients. While a server runs no id is given twice, so nothing else need be compared.
         let is_here = |old: &&Previous| this.as_ref().is_some_and(|this| this.run_id == old.run_id);
         let mut old: Vec<String> = previous.iter().filter(is_here).map(|old| old.id.to_string()).collect();
         if old.is_empty() {

@@ -7,8 +7,8 @@ use crate::protocol::WireId;
 
 /// How long a holder works in calm times.
 const HOLD: u64 = 5 * MS;
-/// What may pass until all that is wrong has expired: the longest lease, recovery, liveness and buffer of a world, and a
-/// second for each outage of the lock clock.
+/// What may pass until all that is wrong has expired: the longest lease, recovery, liveness and buffer of a world, and
+/// a second for each outage of the lock clock.
 const HEALED: u64 = 10_000 * MS;
 
 impl World {

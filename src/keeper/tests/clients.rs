@@ -369,7 +369,8 @@ impl Client {
     }
 }
 
-/// By when the holder is told, at the latest: the notice, in proportion to what is left where that is not a whole lease.
+/// By when the holder is told, at the latest: the notice, in proportion to what is left where that is not a whole
+/// lease.
 pub(super) fn tell_by(spec: &Spec, now: Time, deadline: Time) -> Time {
     let left = deadline.since(now).as_secs_f64() / spec.lease.as_secs_f64();
     deadline - spec.notice.mul_f64(left.min(1.0)) + Duration::from_millis(1)

@@ -1,4 +1,5 @@
-//! The direct connection of a client in a world: what `keeper/direct.rs` does with it, by the caller's hand and by the keeper's.
+//! The direct connection of a client in a world: what `keeper/direct.rs` does with it, by the caller's hand and by the
+//! keeper's.
 
 use super::clients::{Client, Guard, Taken, tell_by};
 use super::server::Reply;

@@ -1,10 +1,10 @@
-//! What a loss of data leaves of the promises. A client that knew the lost data shows the server what it has forgotten, and
-//! from then on nothing is granted until all had the time to return. So
+//! What a loss of data leaves of the promises. A client that knew the lost data shows the server what it has forgotten,
+//! and from then on nothing is granted until all had the time to return. So
 //! * I1: nobody is granted a lock while another believes in a lease from before the loss,
 //! * I2 and I7: whoever waited before the loss and stayed in touch with the server is served before whoever came later.
 //!
-//! The exception is a stranger that speaks first: one that had no answer under the lost data, or only such as the server
-//! still knows. The server cannot tell that it lost anything, and grants the lock as if it were new.
+//! The exception is a stranger that speaks first: one that had no answer under the lost data, or only such as the
+//! server still knows. The server cannot tell that it lost anything, and grants the lock as if it were new.
 
 use std::sync::Arc;
 
@@ -117,7 +117,8 @@ impl World {
         })
     }
 
-    /// I2 and I7 over losses: who is not back in the queue yet, and overtaken by a grant to `id`, which stood at `place`.
+    /// I2 and I7 over losses: who is not back in the queue yet, and overtaken by a grant to `id`, which stood at
+    /// `place`.
     pub(super) fn judge_places_of_before(&self, lock: usize, id: &str, place: u64) -> Option<String> {
         let (past, basis) = (&self.server.pasts[lock], self.server.basis);
         if basis.era == 0 || past.unspoken || past.hidden == basis.era {

@@ -1,9 +1,10 @@
 //! The keeper's state machine against the model of the scripts, without any I/O.
 //!
 //! A [`World`](world::World) has a few clients, each of them a real [`Machine`](super::machine::Machine), one server
-//! (the reference model, with a clock) and a network between them that loses, delays, doubles and reorders. What happens
-//! there is a schedule: plain data, one [`Step`](steps::Step) after the other. After every step the promises are
-//! judged (`judge.rs`), by what callers were told, what the server holds, and true time; over losses of data too (`losses.rs`).
+//! (the reference model, with a clock) and a network between them that loses, delays, doubles and reorders. What
+//! happens there is a schedule: plain data, one [`Step`](steps::Step) after the other. After every step the promises
+//! are judged (`judge.rs`), by what callers were told, what the server holds, and true time; over losses of data too
+//! (`losses.rs`).
 //!
 //! * `properties.rs` runs random schedules, then lets the faults stop and expects everybody to be served, and nothing
 //!   to be left behind when the handles are dropped.

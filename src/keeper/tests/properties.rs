@@ -1,6 +1,6 @@
-//! Random schedules. `FAIRLOCK_CASES` sets how many. One that breaks a promise is made as short as it can be and printed:
-//! it goes to `regressions.rs`. With `FAIRLOCK_TRACE` set, what happens under it is printed too; with `FAIRLOCK_UNSHRUNK`
-//! it is left as long as it was found, for those who only ask whether there is one.
+//! Random schedules. `FAIRLOCK_CASES` sets how many. One that breaks a promise is made as short as it can be and
+//! printed: it goes to `regressions.rs`. With `FAIRLOCK_TRACE` set, what happens under it is printed too; with
+//! `FAIRLOCK_UNSHRUNK` it is left as long as it was found, for those who only ask whether there is one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -172,8 +172,8 @@ fn report(result: Result<(), TestError<(Plan, Vec<Step>)>>) {
     panic!("{reason}\n{plan:?}\n{schedule:?}\n{}", broken.unwrap_or_default());
 }
 
-/// I2 and I7: those who wait are served in the order of their tickets, also when the server loses everything, a part, or
-/// its connections, and whether or not messages arrive. Each client's waiters have the options of that number.
+/// I2 and I7: those who wait are served in the order of their tickets, also when the server loses everything, a part,
+/// or its connections, and whether or not messages arrive. Each client's waiters have the options of that number.
 fn served_in_order(
     waiters: &[u8],
     options: [usize; 3],

@@ -47,7 +47,8 @@ pub(super) struct Executed {
     /// The ticket with which somebody returns; the highest for one who has none.
     pub(super) brought: u64,
     pub(super) renews: bool,
-    /// Under which epoch somebody remembers the lock, and the highest stamp that it brings; none for verbs that bring none.
+    /// Under which epoch somebody remembers the lock, and the highest stamp that it brings; none for verbs that bring
+    /// none.
     pub(super) words: Option<(u64, u64)>,
     pub(super) reply: protocol::Reply,
     pub(super) pushes: Vec<(String, Push)>,
