@@ -15,6 +15,18 @@ fn client_of(url: &str) -> (Client, Lock) {
     (client, lock)
 }
 
+/// It fails instead of waiting for ever.
+fn acquire(lock: &Lock) -> Guard {
+    lock.acquire().timeout(SOON).blocking().unwrap()
+}
+
+/// Why a lease is lost, which it is soon.
+#[track_caller]
+fn lost(guard: &Guard) -> LostReason {
+    eventually("the lease is lost", SOON, || guard.check().is_err());
+    guard.check().unwrap_err().reason
+}
+
 /// The ids of acquires over the direct connection are in a range of their own.
 fn is_direct(guard: &Guard) -> bool {
     guard.id().split_once('.').is_some_and(|(_, number)| number.parse::<u64>().unwrap() >= 1 << 40)
@@ -25,7 +37,7 @@ fn is_direct(guard: &Guard) -> bool {
 fn directly(lock: &Lock) -> Guard {
     let mut direct = None;
     eventually("the client has a direct connection", SOON, || {
-        let guard = lock.acquire().blocking().unwrap();
+        let guard = acquire(lock);
         if is_direct(&guard) {
             direct = Some(guard);
         } else {
@@ -40,7 +52,7 @@ fn directly(lock: &Lock) -> Guard {
 #[track_caller]
 fn never_directly(server: &RedisServer, lock: &Lock) {
     for _ in 0..20 {
-        let guard = lock.acquire().blocking().unwrap();
+        let guard = acquire(lock);
         assert!(!is_direct(&guard));
         guard.release().blocking().unwrap();
     }
@@ -53,7 +65,7 @@ fn blocking_callers_that_cycle_get_one_more_connection() {
     let (client, lock) = client_of(&server.url());
     directly(&lock).release().blocking().unwrap();
     for _ in 0..100 {
-        let guard = lock.acquire().blocking().unwrap();
+        let guard = acquire(&lock);
         assert!(is_direct(&guard));
         guard.release().blocking().unwrap();
     }
@@ -157,7 +169,7 @@ fn other_callers_of_the_client_see_a_lease_and_wait_for_it() {
 fn no_caller_overtakes_a_waiter_of_its_own_client_over_the_direct_connection() {
     let server = RedisServer::start();
     let (holder, its) = client_of(&server.url());
-    let guard = its.acquire().blocking().unwrap();
+    let guard = acquire(&its);
     let (client, lock) = client_of(&server.url());
     let waiting = lock.enqueue().blocking().unwrap();
     let another = client.lock_with("another", quiet()).unwrap();
@@ -176,7 +188,7 @@ fn a_holder_hears_soon_that_its_lease_was_broken() {
     let guard = directly(&lock);
     let (operator, same) = client_of(&server.url());
     same.force_break_lease(guard.token()).blocking().unwrap();
-    assert_eq!(guard.lost().blocking().reason, LostReason::Broken);
+    assert_eq!(lost(&guard), LostReason::Broken);
     let released = guard.release().blocking();
     assert!(matches!(released, Err(ReleaseError::Lost(_))), "{released:?}");
     drop((lock, client, same, operator));
@@ -204,7 +216,7 @@ fn a_request_without_an_answer_is_given_back_or_repeated() {
         } else {
             guard.release().blocking().unwrap();
             let lost = lost();
-            guard = lock.acquire().blocking().unwrap();
+            guard = acquire(&lock);
             lost
         };
         guard.release().blocking().unwrap_or_else(|error| panic!("{side} of {verb}: {error}"));
@@ -224,10 +236,10 @@ fn a_late_request_is_not_executed() {
     directly(&lock).release().blocking().unwrap();
     let held = proxy.fault_times(1, Target::request(digest("acquire")), Act::Hold);
     std::thread::scope(|threads| {
-        let waiting = threads.spawn(|| lock.acquire().blocking());
+        let waiting = threads.spawn(|| acquire(&lock));
         held.await_struck();
         proxy.abandon();
-        let guard = waiting.join().unwrap().unwrap();
+        let guard = waiting.join().unwrap();
         assert!(!is_direct(&guard));
         guard.release().blocking().unwrap();
     });
@@ -249,7 +261,7 @@ fn a_refused_direct_request_is_repeated_by_the_keeper() {
         Target::request(digest("acquire")),
         Act::Answer("OOM command not allowed when used memory"),
     );
-    lock.acquire().blocking().unwrap().release().blocking().unwrap();
+    acquire(&lock).release().blocking().unwrap();
     assert_eq!(refused.struck(), 3);
     drop(refused);
     let guard = directly(&lock);
@@ -295,7 +307,7 @@ fn a_keeper_that_panics_takes_the_lease_along() {
     let (client, lock) = client_of(&server.url());
     let guard = directly(&lock);
     client.panic_keeper();
-    assert_eq!(guard.lost().blocking().reason, LostReason::KeeperPanicked);
+    assert_eq!(lost(&guard), LostReason::KeeperPanicked);
     assert!(lock.acquire().blocking().is_err());
     drop((guard, lock, client));
 }
@@ -317,7 +329,7 @@ fn holders_over_either_connection_exclude_each_other() {
                 let none = |_: &usize| direct.load(Ordering::Relaxed) == 0;
                 for round in (0..ROUNDS).chain((ROUNDS..100 * ROUNDS).take_while(none)) {
                     let at = (round / 20 + thread) % counters.len();
-                    let guard = client.lock_with(&format!("lock {at}"), quiet()).unwrap().acquire().blocking().unwrap();
+                    let guard = acquire(&client.lock_with(&format!("lock {at}"), quiet()).unwrap());
                     direct.fetch_add(usize::from(is_direct(&guard)), Ordering::Relaxed);
                     let mut counter = counters[at].try_lock().expect("nobody else holds the lock");
                     assert!(guard.token() > std::mem::replace(&mut *counter, guard.token()));
