@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Machines and routes decide, and the loop does what they decide. It feeds messages, answers, pushes and the time to
-//! them, and carries out their effects. Machines and routes do no I/O and read no clock, so property tests, model
-//! checkers and mutants work on the real code.
+//! them, and carries out their effects (`carrying_out.rs`). Machines and routes do no I/O and read no clock, so
+//! property tests, model checkers and mutants work on the real code.
 //!
 //! A machine knows one server, and decides what is asked there. In a cluster each hash slot has its own machine: the
 //! failure of one server does not concern the locks of another, and a slot that moves is to its machine a connection
@@ -63,6 +63,7 @@
 //! before it grants anything (I7). An error of connecting that waiting does not mend ends calls and acquires at once,
 //! but a waiter keeps its place over an error that an operator mends at the server (I8, `docs/errors.md`).
 
+mod carrying_out;
 mod direct;
 mod handle;
 mod inbox;
@@ -73,6 +74,7 @@ mod questions;
 mod routes;
 mod shared;
 mod sleep;
+mod taking_over;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
@@ -91,10 +93,10 @@ pub(crate) use machine::{Command, Mode, NotGranted, Release, Renewal};
 pub(crate) use observe::Hold;
 pub(crate) use shared::{Armed, Shared};
 
-use self::direct::{Broke, Direct, Handover, Trouble};
+use self::direct::Direct;
 use self::handle::End;
 use self::inbox::{Inbox, inbox};
-use self::machine::{DirectLease, Effect, Event, Id, LeaseState, Machine, QuestionId};
+use self::machine::{Event, Id, Machine, QuestionId};
 use self::network::{Network, SetUp};
 use self::questions::{Ask, Questions};
 use self::routes::Routes;
@@ -308,45 +310,7 @@ impl Keeper {
             self.routes.handle(now, routes::Event::Tick);
         }
         if self.look_at_direct.is_some_and(|due| due <= now) {
-            self.direct.lasting(now).into_iter().for_each(|handover| self.adopt(handover));
-            if let Some(line) = self.direct.idle() {
-                self.routes.handle(now, routes::Event::DirectEnded { line, broke: None });
-            }
-            self.look_at_direct = self.direct.is_in_use().then(|| now + LOOK);
-        }
-    }
-
-    /// Takes over the lease of the direct connection, if it is of this kind.
-    fn take_over(&mut self, which: impl FnOnce(&DirectLease) -> bool) {
-        self.direct.take_over(which).into_iter().for_each(|handover| self.adopt(handover));
-    }
-
-    /// The same for a lease whose release is the next thing that the machine hears of it.
-    fn take_over_released(&mut self, id: Id) {
-        if let Some(mut handover) = self.direct.take_over(|lease| lease.id == id) {
-            let state = &mut handover.lease.state;
-            *state = (*state).max(LeaseState::Released);
-            self.adopt(handover);
-        }
-    }
-
-    fn adopt(&mut self, Handover { lease, shared }: Handover) {
-        lock(&self.leases).insert(shared.id, shared.clone());
-        self.command(shared.spec.name().clone(), Command::Adopt(lease));
-    }
-
-    fn trouble(&mut self, trouble: Trouble) {
-        match trouble {
-            Trouble::Missed => self.routes.handle(Time::now(), routes::Event::DirectWanted),
-            Trouble::Disturbed => self.take_over(|_| true),
-            Trouble::Unclear { of, unlikely } => {
-                self.command(of.spec.name().clone(), Command::GiveBack { of, unlikely });
-            }
-            Trouble::Broke(Broke { line, cause }) => {
-                self.routes.handle(Time::now(), routes::Event::DirectEnded { line, broke: Some(cause) });
-                // Machines hear that nothing is connected before they ask again.
-                self.follow();
-            }
+            self.look_at_direct(now);
         }
     }
 
@@ -456,85 +420,5 @@ impl Keeper {
         let machines: Vec<Slot> = self.machines.keys().copied().collect();
         let question = self.questions.close(machines.len(), reply);
         machines.into_iter().for_each(|slot| self.feed(slot, Event::Command(Command::Close { question })));
-    }
-
-    fn carry_out(&mut self) {
-        // Carrying out effects may lead to more of them.
-        loop {
-            self.follow();
-            let Some((slot, was_due)) = self.stirred.pop_first() else {
-                self.network.flush();
-                if self.network.events_are_due() {
-                    self.hear();
-                    continue;
-                }
-                return;
-            };
-            let Some(machine) = self.machines.get_mut(&slot) else { continue };
-            let now = Time::now();
-            let effects = machine.effects(now);
-            let due = machine.next_due();
-            if due != was_due {
-                was_due.map(|due| self.due.remove(&(due, slot)));
-                due.map(|due| self.due.insert((due, slot)));
-            }
-            effects.into_iter().for_each(|effect| self.carry_out_one(slot, effect));
-            self.want(slot);
-        }
-    }
-
-    fn carry_out_one(&mut self, slot: Slot, effect: Effect) {
-        match effect {
-            Effect::Send { request, call } => {
-                self.routes.handle(Time::now(), routes::Event::Send { slot, request, call });
-            }
-            Effect::Replicate { request, keys, replicas, within } => {
-                let event = routes::Event::Replicate { slot, request, keys, replicas, within };
-                self.routes.handle(Time::now(), event);
-            }
-            Effect::Patience(patience) => self.routes.handle(Time::now(), routes::Event::Patience { slot, patience }),
-            Effect::Reconnect => self.routes.handle(Time::now(), routes::Event::GiveUp { slot }),
-            Effect::Queued { id, ticket, rank } => {
-                let Some(caller) = self.callers.get_mut(&id) else { return };
-                observe::queued(&self.wakers, &caller.spec, ticket, rank);
-                caller.queued.take().map(|queued| queued.send(ticket));
-            }
-            Effect::Granted { id, spec, token, ticket, deadline } => {
-                let wakers = self.wakers.clone();
-                let Some(Caller { origin, queued, resolved, presence, .. }) = self.callers.remove(&id) else {
-                    // No caller is left to take it.
-                    return self.feed(slot, Event::Command(Command::Release { question: None, id }));
-                };
-                let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
-                lock(&self.leases).insert(id, shared.clone());
-                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone(), presence)));
-                queued.map(|queued| queued.send(ticket));
-            }
-            Effect::NotGranted { id, why } => {
-                if let Some(caller) = self.callers.remove(&id) {
-                    let _ = caller.resolved.send(Err(why));
-                }
-            }
-            Effect::Prolonged { id, deadline, every } => {
-                self.with_lease(id, |shared| shared.prolong(deadline, every));
-            }
-            Effect::Lost { id, reason, deadline } => self.with_lease(id, |shared| shared.lose(reason, deadline)),
-            Effect::Forgotten { id } => drop(lock(&self.leases).remove(&id)),
-            Effect::CheckTaken { id } => {
-                let mut reclaimed = false;
-                self.with_lease(id, |shared| reclaimed = shared.reclaim());
-                if reclaimed {
-                    self.feed(slot, Event::NotTaken { id });
-                }
-            }
-            Effect::Answer { question, outcome } => self.questions.answer(question, outcome),
-        }
-    }
-
-    fn with_lease(&self, id: Id, act: impl FnOnce(&Shared)) {
-        let shared = lock(&self.leases).get(&id).cloned();
-        if let Some(shared) = shared {
-            act(&shared);
-        }
     }
 }

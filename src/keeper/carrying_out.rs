@@ -1,0 +1,92 @@
+//! Carries out the effects of the machines.
+
+use std::sync::Arc;
+
+use super::handle::Caller;
+use super::machine::{Command, Effect, Event, Id};
+use super::shared::{Armed, Shared};
+use super::{Keeper, lock, observe, routes};
+use crate::clock::Time;
+use crate::server::Slot;
+
+impl Keeper {
+    pub(super) fn carry_out(&mut self) {
+        // Carrying out effects may lead to more of them.
+        loop {
+            self.follow();
+            let Some((slot, was_due)) = self.stirred.pop_first() else {
+                self.network.flush();
+                if self.network.events_are_due() {
+                    self.hear();
+                    continue;
+                }
+                return;
+            };
+            let Some(machine) = self.machines.get_mut(&slot) else { continue };
+            let now = Time::now();
+            let effects = machine.effects(now);
+            let due = machine.next_due();
+            if due != was_due {
+                was_due.map(|due| self.due.remove(&(due, slot)));
+                due.map(|due| self.due.insert((due, slot)));
+            }
+            effects.into_iter().for_each(|effect| self.carry_out_one(slot, effect));
+            self.want(slot);
+        }
+    }
+
+    fn carry_out_one(&mut self, slot: Slot, effect: Effect) {
+        match effect {
+            Effect::Send { request, call } => {
+                self.routes.handle(Time::now(), routes::Event::Send { slot, request, call });
+            }
+            Effect::Replicate { request, keys, replicas, within } => {
+                let event = routes::Event::Replicate { slot, request, keys, replicas, within };
+                self.routes.handle(Time::now(), event);
+            }
+            Effect::Patience(patience) => self.routes.handle(Time::now(), routes::Event::Patience { slot, patience }),
+            Effect::Reconnect => self.routes.handle(Time::now(), routes::Event::GiveUp { slot }),
+            Effect::Queued { id, ticket, rank } => {
+                let Some(caller) = self.callers.get_mut(&id) else { return };
+                observe::queued(&self.wakers, &caller.spec, ticket, rank);
+                caller.queued.take().map(|queued| queued.send(ticket));
+            }
+            Effect::Granted { id, spec, token, ticket, deadline } => {
+                let wakers = self.wakers.clone();
+                let Some(Caller { origin, queued, resolved, presence, .. }) = self.callers.remove(&id) else {
+                    // No caller is left to take it.
+                    return self.feed(slot, Event::Command(Command::Release { question: None, id }));
+                };
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
+                lock(&self.leases).insert(id, shared.clone());
+                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone(), presence)));
+                queued.map(|queued| queued.send(ticket));
+            }
+            Effect::NotGranted { id, why } => {
+                if let Some(caller) = self.callers.remove(&id) {
+                    let _ = caller.resolved.send(Err(why));
+                }
+            }
+            Effect::Prolonged { id, deadline, every } => {
+                self.with_lease(id, |shared| shared.prolong(deadline, every));
+            }
+            Effect::Lost { id, reason, deadline } => self.with_lease(id, |shared| shared.lose(reason, deadline)),
+            Effect::Forgotten { id } => drop(lock(&self.leases).remove(&id)),
+            Effect::CheckTaken { id } => {
+                let mut reclaimed = false;
+                self.with_lease(id, |shared| reclaimed = shared.reclaim());
+                if reclaimed {
+                    self.feed(slot, Event::NotTaken { id });
+                }
+            }
+            Effect::Answer { question, outcome } => self.questions.answer(question, outcome),
+        }
+    }
+
+    fn with_lease(&self, id: Id, act: impl FnOnce(&Shared)) {
+        let shared = lock(&self.leases).get(&id).cloned();
+        if let Some(shared) = shared {
+            act(&shared);
+        }
+    }
+}
