@@ -83,9 +83,11 @@ pub struct State {
     /// The longest heartbeat among those who wait, and until when its session stands.
     pub pace: u64,
     pub pace_until: u64,
+    /// When the recovery was opened; 0 if an operator ended it, so that nobody prolongs it.
+    pub recover_from: u64,
     pub recover_until: u64,
-    /// How long the recovery was to last when it was opened.
-    pub recover_for: u64,
+    /// The longest heartbeat that anybody who spoke in the recovery knows of; 0 outside of one.
+    pub recover_pace: u64,
     /// How often the lock was granted: one that was granted once is soon forgotten.
     pub grants: u64,
     /// The longest lease that anybody here may be granted, or hold.
@@ -372,6 +374,9 @@ impl Turn {
         }
         self.now = now.max(state.seen);
         state.skew = self.now as i64 - self.time as i64;
+        if self.now >= state.recover_until {
+            state.recover_pace = 0;
+        }
     }
 
     fn begin(&mut self) {
@@ -394,12 +399,12 @@ impl Turn {
         state.stamp = self.time.max(state.stamp + 1);
         state.epoch = state.stamp;
         if numbers_left {
-            let open = state.recover_until.saturating_sub(self.now);
-            let live = state.live_until.saturating_sub(self.now);
-            state.recover_for = open.max(3 * state.pace).max(live).max(state.longest);
-            state.recover_until = self.now + state.recover_for;
+            state.recover_from = self.now;
+            state.recover_pace = state.recover_pace.max(state.pace);
+            let needed = self.now + state.longest.max(3 * state.recover_pace);
+            state.recover_until = needed.max(state.live_until);
         }
-        (state.longest, state.live_until) = (0, 0);
+        state.live_until = 0;
         self.lapsed = None;
         *lease = None;
         queue.clear();
@@ -419,7 +424,7 @@ impl Turn {
     /// The lock as this turn leaves it.
     fn end(mut self, before: &Lock) -> Lock {
         self.record(before);
-        if !self.lock.stands() {
+        if !self.lock.stands() && !self.recovering() {
             self.lock.state.longest = 0;
         }
         // A session goes with its last waiter.
@@ -566,22 +571,26 @@ impl Turn {
             // That lease is over: the lock was granted again since.
             left = 0;
         }
-        let returns = !rolled_back && !made_anew && (1..state.epoch).contains(&epoch);
-        if returns && self.now < state.recover_until && left > state.recover_for {
-            // Another opened the recovery, and knew of shorter leases.
-            state.recover_until += left - state.recover_for;
-            state.recover_for = left;
+        let returns = (1..state.epoch).contains(&epoch) && self.now < state.recover_until;
+        let opens = rolled_back || made_anew;
+        if opens {
+            state.recover_from = self.now;
+            state.recover_pace = state.recover_pace.max(state.pace).max(liveness.div_ceil(3));
         }
-        if rolled_back || made_anew {
-            let slowest = 3 * pace.max(state.pace);
+        if opens || returns {
+            // Who returns later may know of slower waiters, or of longer leases.
+            state.recover_pace = state.recover_pace.max(pace);
+            state.longest = state.longest.max(left);
+            let needed = left.max(3 * state.recover_pace);
+            state.recover_until = state.recover_until.max(state.recover_from + needed);
+        }
+        let until = state.recover_until;
+        if opens {
             self.lock.state.epoch = self.next_stamp();
-            let until = self.lock.state.recover_until.max(self.now + liveness.max(slowest).max(left));
-            self.lock.state.recover_until = until;
-            self.lock.state.recover_for = until - self.now;
-            if rolled_back && let Some((_, end)) = &mut self.lock.lease {
-                *end = until.min(*end);
-                self.lock.mark_holder(|held| held.cut = true);
-            }
+        }
+        if rolled_back && let Some((_, end)) = &mut self.lock.lease {
+            *end = until.min(*end);
+            self.lock.mark_holder(|held| held.cut = true);
         }
         true
     }
@@ -728,9 +737,7 @@ impl Turn {
         if believed && newest && self.recovering() {
             // The recovery waited for this lease. What remains is for those who wait to return.
             self.pass_over(token);
-            let state = &self.lock.state;
-            let needed = terms.liveness.max(3 * memory.pace.max(state.pace));
-            self.end_recovery_by(state.recover_until - state.recover_for + needed);
+            self.end_wait_for_leases();
             if word == "unknown" {
                 word = "released";
             }
@@ -739,10 +746,16 @@ impl Turn {
         Some(self.answer(word, client_of(id), &[]))
     }
 
-    /// The recovery ends by then at the latest, or now.
-    fn end_recovery_by(&mut self, by: u64) {
-        let until = self.lock.state.recover_until.min(by.max(self.now));
-        self.lock.state.recover_until = until;
+    /// From now on the recovery waits only for waiters that are returning.
+    fn end_wait_for_leases(&mut self) {
+        let state = &mut self.lock.state;
+        if state.recover_from > 0 {
+            state.recover_until = self.now.max(state.recover_from + 3 * state.recover_pace);
+        }
+        let until = state.recover_until;
+        if until <= self.now {
+            state.recover_pace = 0;
+        }
         let cut = self.lock.held().is_some_and(|(_, _, held)| held.cut);
         if let Some((_, end)) = self.lock.lease.as_mut().filter(|_| cut) {
             *end = until.min(*end);
@@ -753,9 +766,9 @@ impl Turn {
     }
 
     fn operator_ends_recovery(&mut self) {
-        self.end_recovery_by(self.now + 3 * self.lock.state.pace);
+        self.end_wait_for_leases();
         // Nobody who returns prolongs it.
-        self.lock.state.recover_for = 30 * ABSURD;
+        self.lock.state.recover_from = 0;
     }
 
     fn leave(&mut self, ids: &[String]) -> Option<Answer> {
@@ -862,7 +875,7 @@ impl Turn {
             ("stamp", state.stamp),
             ("token", state.token),
             ("waiting", queue.len() as u64),
-            ("pace_us", state.pace),
+            ("pace_us", state.pace.max(state.recover_pace)),
             ("longest_us", state.longest),
             ("lease_left_us", lease_end.saturating_sub(self.now)),
             ("recover_left_us", state.recover_until.saturating_sub(self.now)),

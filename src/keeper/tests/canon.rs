@@ -140,7 +140,8 @@ impl World {
         notes.flag(state.recover_until == 0);
         notes.words.push(state.recover_until.saturating_sub(seen));
         let recovering = state.recover_until > seen;
-        notes.words.extend([if recovering { state.recover_for } else { 0 }, state.longest]);
+        let recovery = if recovering { [seen - state.recover_from, state.recover_pace] } else { [0; 2] };
+        notes.words.extend(recovery.into_iter().chain([state.longest]));
         for (ticket, id) in queue {
             notes.stamp(*ticket);
             id.hash(notes);

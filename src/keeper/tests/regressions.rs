@@ -161,3 +161,19 @@ fn a_lease_that_was_renewed_by_hand_just_before_a_loss_is_waited_for() {
     ];
     holds(2, 1, &schedule);
 }
+
+/// The holder has its lease since before the slow waiter came; a third client has heard of that waiter, and opens the
+/// recovery.
+#[test]
+fn a_release_leaves_a_waiter_that_its_client_has_not_heard_of_the_time_to_return() {
+    let schedule = [
+        Acquire { client: 2, how: 16, timeout: 0 },
+        Flow(1),
+        Acquire { client: 0, how: 88, timeout: 0 },
+        Acquire { client: 1, how: 64, timeout: 0 },
+        Flow(8),
+        Flush,
+        Flow(152),
+    ];
+    holds(3, 1, &schedule);
+}
