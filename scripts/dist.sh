@@ -28,7 +28,9 @@ build() {
     "$root/usr/bin/fairlock" completions bash >"$share/bash-completion/completions/fairlock"
     "$root/usr/bin/fairlock" completions zsh >"$share/zsh/vendor-completions/_fairlock"
     "$root/usr/bin/fairlock" completions fish >"$share/fish/vendor_completions.d/fairlock.fish"
-    install -m 644 README.md docs/operating.md "$share/doc/fairlock/"
+    # The pages that helps name, and those that an operator asks for.
+    install -m 644 README.md docs/command-line.md docs/operating.md docs/guide.md docs/coming-from-flock.md "$share/doc/fairlock/"
+    cp -r docs/systemd "$share/doc/fairlock/"
     cat LICENSE-MIT LICENSE-APACHE >"$share/doc/fairlock/copyright"
     find "$root" -type d -exec chmod 755 {} +
     find "$root/usr/share" -type f -exec chmod 644 {} +
@@ -87,9 +89,13 @@ EOF
     rm -rf "$installed" && mkdir -p "$installed/var/lib/dpkg/info" "$installed/var/lib/dpkg/updates"
     : >"$installed/var/lib/dpkg/status"
     dpkg --root="$installed" --force-not-root --log=/dev/null -i "$package" >/dev/null
-    for file in bin/fairlock share/man/man1/fairlock-run.1.gz share/bash-completion/completions/fairlock \
+    local pages verb
+    pages=$("$installed/usr/bin/fairlock" -h | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p' |
+        while read -r verb; do echo "share/man/man1/fairlock-$verb.1.gz"; done)
+    [ "$(wc -l <<<"$pages")" -gt 10 ]
+    for file in bin/fairlock share/man/man1/fairlock.1.gz $pages share/bash-completion/completions/fairlock \
         share/zsh/vendor-completions/_fairlock share/fish/vendor_completions.d/fairlock.fish \
-        share/doc/fairlock/copyright; do
+        share/doc/fairlock/copyright share/doc/fairlock/command-line.md share/doc/fairlock/systemd/backup.timer; do
         [ -f "$installed/usr/$file" ] || { echo "$package has no usr/$file" >&2; exit 1; }
     done
     try "$installed/usr/bin/fairlock"

@@ -1,11 +1,37 @@
 //! Waiting for a future on the spot.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake};
 use std::thread::{Thread, current, park};
+
+thread_local! {
+    /// How many calls of [`block_on`] this thread is in.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether a future that is polled now is waited for on the spot: its thread does nothing else, so it may block.
+pub(crate) fn is_blocking() -> bool {
+    DEPTH.get() > 0
+}
+
+struct Blocking;
+
+impl Blocking {
+    fn begin() -> Self {
+        DEPTH.set(DEPTH.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
 
 /// Unparks one thread and does nothing else. A mutex with a condition variable would wake it into the mutex that the
 /// waking thread still holds, which costs both of them system calls.
@@ -29,6 +55,7 @@ impl Wake for Sleeper {
 
 /// Polls the future on this thread until it resolves.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let _blocking = Blocking::begin();
     let sleeper = Arc::new(Sleeper { thread: current(), woken: AtomicBool::new(false) });
     let waker = sleeper.clone().into();
     let mut future = pin!(future);

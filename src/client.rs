@@ -57,8 +57,8 @@ impl Client {
     }
 
     /// A client that connects in the background when it is first used, and waits for a server that is not there yet. An
-    /// acquire waits until its timeout. It fails at once with [`Fault::Connect`](crate::Fault::Connect) where waiting does
-    /// not help, such as after a wrong password. No round trip.
+    /// acquire waits until its timeout. It fails at once with [`Fault::Connect`](crate::Fault::Connect) where waiting
+    /// does not help, such as after a wrong password. No round trip.
     ///
     /// # Errors
     /// [`ConnectError::Url`] if the URL is not understood.
@@ -185,8 +185,8 @@ impl Default for ClientBuilder {
 
 impl ClientBuilder {
     /// A builder with the settings that the environment names: the [`url`](Self::url) in `REDIS_URL`, the
-    /// [`prefix`](Self::prefix) in `FAIRLOCK_PREFIX`, the [`label`](Self::label) in `FAIRLOCK_LABEL`. A variable that is
-    /// not set, or empty, leaves the default. The command line reads `REDIS_URL` too.
+    /// [`prefix`](Self::prefix) in `FAIRLOCK_PREFIX`, the [`label`](Self::label) in `FAIRLOCK_LABEL`. A variable that
+    /// is not set, or empty, leaves the default. The command line reads `REDIS_URL` too.
     ///
     /// # Examples
     /// ```no_run
@@ -245,8 +245,8 @@ impl ClientBuilder {
         self
     }
 
-    /// The same, with the password in a file, which is read at each connection: one that is changed at the server and in
-    /// the file needs no new client. A line break at its end does not count.
+    /// The same, with the password in a file, which is read at each connection: one that is changed at the server and
+    /// in the file needs no new client. A line break at its end does not count.
     pub fn login_from_file(mut self, user: &str, password_file: impl Into<PathBuf>) -> Self {
         self.login = Some((user.into(), String::new()));
         self.password_file = Some(password_file.into());
@@ -271,8 +271,9 @@ impl ClientBuilder {
         self
     }
 
-    /// What this client calls itself where others look, at most 4096 bytes. The default is `host:pid`, both as the process
-    /// sees them when it connects: in a container the host is usually the container's id, and the process often number 1.
+    /// What this client calls itself where others look, at most 4096 bytes. The default is `host:pid`, both as the
+    /// process sees them when it connects: in a container the host is usually the container's id, and the process often
+    /// number 1.
     pub fn label(mut self, label: &str) -> Self {
         self.label = Some(label.into());
         self

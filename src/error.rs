@@ -7,91 +7,11 @@ use crate::inspect::Holder;
 
 mod cause;
 mod connect;
+mod option;
 
 pub use cause::Cause;
 pub use connect::ConnectError;
-
-/// A name or an option that cannot work. Nothing was sent to the server.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidOption {
-    /// The name of the lock is empty.
-    #[error("the lock's name is empty: give it a name such as \"reports:nightly\"")]
-    EmptyName,
-    /// The name of the lock is longer than 512 bytes.
-    #[error("the lock's name has {length} bytes: use at most 512, for instance a hash of it")]
-    #[non_exhaustive]
-    NameTooLong {
-        /// How long it is, in bytes.
-        length: usize,
-    },
-    /// There is no name of a lock in a list of names.
-    #[error("no lock was named: give at least one name")]
-    NoNames,
-    /// The function is a closure, which has no name of its own.
-    #[error("{name} has no name of its own: name a lock, and use its `locked`")]
-    #[non_exhaustive]
-    Closure {
-        /// How the compiler calls it.
-        name: String,
-    },
-    /// The name of the lock begins with `}`. In a cluster its keys would be in different hash slots.
-    #[error(
-        "the lock's name {name:?} begins with `}}`, which would leave the hash tag of its keys in a cluster empty: put \
-         another character first, or write %7D"
-    )]
-    #[non_exhaustive]
-    LeadingBrace {
-        /// The name.
-        name: String,
-    },
-    /// The prefix contains a brace, which would put all locks into one hash slot of a cluster.
-    #[error(
-        "the prefix {prefix:?} contains a brace: `{{` and `}}` mark the hash tag of the keys in a cluster; leave them \
-         out, or write others for them, such as %7B and %7D"
-    )]
-    #[non_exhaustive]
-    Brace {
-        /// The prefix.
-        prefix: String,
-    },
-    /// A duration is zero, too short, or too long.
-    #[error("{option} is {}: it must be between {least:?} and {}", in_days(.value), in_days(.most))]
-    #[non_exhaustive]
-    Duration {
-        /// The option's name.
-        option: &'static str,
-        /// What was given.
-        value: Duration,
-        /// The minimum.
-        least: Duration,
-        /// The maximum.
-        most: Duration,
-    },
-    /// A renewal would come too late to be of use.
-    #[error(
-        "renewing every {every:?} with a notice of {notice:?} leaves nothing of a lease of {lease:?}: \
-         renew earlier, shorten the notice or lengthen the lease, so that both together stay below it"
-    )]
-    #[non_exhaustive]
-    RenewalTooLate {
-        /// The interval of renewals.
-        every: Duration,
-        /// The notice before the deadline.
-        notice: Duration,
-        /// The lease.
-        lease: Duration,
-    },
-    /// A label, an owner or the prefix is longer than 4096 bytes.
-    #[error("{what} has {length} bytes: use at most 4096")]
-    #[non_exhaustive]
-    TooLong {
-        /// "the label", "the owner" or "the prefix".
-        what: &'static str,
-        /// How long it is, in bytes.
-        length: usize,
-    },
-}
+pub use option::InvalidOption;
 
 /// Several locks were not acquired together, or not held together to the end of a job. None of them is held.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -365,20 +285,10 @@ pub enum TryRunError {
     Lost(#[from] Lost),
 }
 
-/// A long time in days, which are easier to read than ten digits of seconds.
-fn in_days(duration: &Duration) -> String {
-    const DAY: u64 = 24 * 3600;
-    match duration.as_secs() / DAY {
-        0 | 1 => format!("{duration:?}"),
-        days if duration.subsec_nanos() == 0 && duration.as_secs().is_multiple_of(DAY) => format!("{days} days"),
-        days => format!("more than {days} days"),
-    }
-}
-
-/// A duration for people, without nanoseconds.
+/// A duration for people, without nanoseconds. A millisecond at least, because "0ns" reads like an error.
 pub(crate) fn brief(duration: &Duration) -> String {
     let rounded = match duration {
-        short if short.as_secs() == 0 => Duration::from_millis(short.as_millis().try_into().unwrap_or(0)),
+        short if short.as_secs() == 0 => Duration::from_millis(short.subsec_millis().max(1).into()),
         middling if middling.as_secs() < 10 => {
             Duration::from_millis((middling.as_millis() / 100 * 100).try_into().unwrap_or(0))
         }

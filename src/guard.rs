@@ -139,7 +139,10 @@ impl Guard {
         Operation::relayed(&shared.wakers, async { shared.lost_with(shared.ended().await) })
     }
 
-    /// Resolves at the next renewal that prolongs the lease, with the remaining time after it. No round trip.
+    /// Resolves at the next renewal, automatic or by hand, with the remaining time after it. No round trip.
+    ///
+    /// An [extended](Guard::extend) lease is renewed as often as any other. These renewals count too, although they do
+    /// not move its end: they tell that the server has the lease.
     ///
     /// # Errors
     /// [`Lost`] when the lease is lost.
@@ -316,6 +319,6 @@ impl fmt::Debug for Held {
 
 /// The next renewal from now on.
 fn next_renewal(shared: &Arc<Shared>) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
-    let (shared, before) = (shared.clone(), shared.deadline());
+    let (shared, before) = (shared.clone(), shared.renewals());
     Operation::relayed(&shared.wakers.clone(), async move { shared.renewed(before).await })
 }

@@ -115,8 +115,8 @@ impl Guard {
         })
     }
 
-    /// Whether this very lease holds the lock, by the server's word. One round trip, which changes nothing. A lease that
-    /// an operator has broken holds the lock until it ends.
+    /// Whether this very lease holds the lock, by the server's word. One round trip, which changes nothing. A lease
+    /// that an operator has broken holds the lock until it ends.
     ///
     /// [`check`](Self::check) needs no round trip, and is as sure while the server keeps its data.
     ///
@@ -132,8 +132,8 @@ impl Guard {
     /// Switches the automatic renewal of this lease on or off, as if it had been acquired with other options. No round
     /// trip. A lease whose options name no [interval](crate::LockOptions::renew_every) is renewed every third.
     ///
-    /// Switched off, the lease ends by itself unless it is renewed by [`renew`](Self::renew), [`extend`](Self::extend) or
-    /// [`refresh`](Self::refresh); [`lost`](Self::lost) tells before it does.
+    /// Switched off, the lease ends by itself unless it is renewed by [`renew`](Self::renew), [`extend`](Self::extend)
+    /// or [`refresh`](Self::refresh); [`lost`](Self::lost) tells before it does.
     pub fn set_automatic_renewal(&self, on: bool) {
         let shared = self.shared();
         // Where there is no keeper any more, there is no lease either.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tracing::Instrument as _;
 
 use crate::acquire::{Acquire, TryAcquire};
 use crate::client::Client;
@@ -98,7 +99,7 @@ impl KeyedMutex {
         Self { space: self.space.clone(), timeout: Some(timeout) }
     }
 
-    /// The lock of this key, to do with it whatever a lock can do. What is acquired through it is not released by key.
+    /// The lock of this key, with all that a lock can do. A lease that is acquired through it is not released by key.
     ///
     /// In its name `{`, `}` and `%` are written as in URLs, `%7B`, `%7D` and `%25`.
     ///
@@ -149,13 +150,13 @@ impl KeyedMutex {
         let acquire = self.waiting(key);
         let space = self.space.clone();
         boxed(async move {
-            let held = space.keep(acquire?.await?);
-            Ok(KeyGuard { space, held })
+            let guard = acquire?.await?;
+            Ok(KeyGuard::new(space, guard))
         })
     }
 
-    /// Acquires the lock of this key, runs the job while holding it, and releases it, see [`Lock::run`]. If the key is
-    /// released meanwhile, the job is dropped, as if its lease were lost. Two round trips if the lock is free.
+    /// Acquires the lock of this key, runs the job while holding it, and releases it, see [`Acquire::run`]. If the key
+    /// is released meanwhile, the job is dropped, as if its lease were lost. Two round trips if the lock is free.
     ///
     /// # Errors
     /// [`RunError`].
@@ -172,10 +173,13 @@ impl KeyedMutex {
         F: FnOnce(Held) -> Fut,
         Fut: Future<Output = T>,
     {
-        let locked = self.locked(key);
+        let acquire = self.waiting(key);
+        let space = self.space.clone();
         Operation::of_others(async move {
-            let guard = locked.await?;
-            let value = job_under(guard.held.ended(), job(guard.held().clone())).await?;
+            let guard = acquire.map_err(AcquireError::from)?.await?;
+            let span = guard.span().clone();
+            let guard = KeyGuard::new(space, guard);
+            let value = job_under(guard.held.ended(), job(guard.held().clone()).instrument(span)).await?;
             guard.held.check()?;
             match guard.release().await {
                 Err(ReleaseError::Lost(lost)) => Err(lost.into()),
@@ -184,8 +188,8 @@ impl KeyedMutex {
         })
     }
 
-    /// Releases the lock of this key, whatever part of this process acquired it through this mutex. False if no part has,
-    /// or if its lease was lost some time ago. One round trip.
+    /// Releases the lock of this key, whatever part of this process acquired it through this mutex. False if no part
+    /// has, or if its lease was lost some time ago. One round trip.
     ///
     /// # Errors
     /// As [`Guard::release`].
@@ -205,8 +209,8 @@ impl KeyedMutex {
         })
     }
 
-    /// Releases all keys that are held through this mutex, and tells how many there were. It goes on: acquires under way
-    /// are not touched, and later ones are as before. One round trip for all together.
+    /// Releases all keys that are held through this mutex, and tells how many there were. It goes on: acquires under
+    /// way are not touched, and later ones are as before. One round trip for all together.
     ///
     /// # Errors
     /// The first of [`ReleaseError`], see [`Guard::release`]. Nothing need be done: all keys are released in any case.
@@ -288,6 +292,11 @@ pub struct KeyGuard {
 }
 
 impl KeyGuard {
+    fn new(space: Arc<Space>, guard: Guard) -> Self {
+        let held = space.keep(guard);
+        Self { space, held }
+    }
+
     /// A view of the lease.
     pub fn held(&self) -> &Held {
         &self.held

@@ -140,8 +140,8 @@ impl Lock {
 
     /// Whether the lock is held for the caller, by the server's word: by an acquire of this lock's
     /// [owner](crate::LockOptions::owner), from whatever client, or, if the lock has no owner, by any acquire of this
-    /// client. One round trip, which changes nothing. [`Guard::is_locked_by_me`](crate::Guard::is_locked_by_me) tells it
-    /// of one lease.
+    /// client. One round trip, which changes nothing. [`Guard::is_locked_by_me`](crate::Guard::is_locked_by_me) tells
+    /// it of one lease.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
@@ -178,8 +178,8 @@ impl Lock {
         Ok(self.handle.inspect(&self.spec.keys, None, 0).await?.holder)
     }
 
-    /// The latest grants of this lock, at most `count` of them, if [`record_history`](Self::record_history) has switched
-    /// the recording on. One round trip.
+    /// The latest grants of this lock, at most `count` of them, if [`record_history`](Self::record_history) has
+    /// switched the recording on. One round trip.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
@@ -203,12 +203,12 @@ impl Lock {
         Operation::relayed(&self.handle.wakers, async move { lock.handle.history(&lock.spec.keys, None, count).await })
     }
 
-    /// Has the server record the grants of this lock from now on, whoever they go to, or no longer. It keeps the latest
-    /// 1,000, for a week after the lock was last used, and for each grant executes one command more. Switching it off
-    /// drops what was recorded. One round trip.
+    /// Switches the history of this lock on or off, for all its clients. The server keeps the latest 1,000 grants, for
+    /// a week after the lock was last used, and executes one command more for each grant. Switching the history off
+    /// deletes it. One round trip.
     ///
-    /// It needs Redis 6.2, and the rights to XADD, XDEL, XREVRANGE, EXISTS and DEL. Clients without the right to XADD use
-    /// the lock as before, and what they end is not recorded.
+    /// It needs Redis 6.2, and the rights to XADD, XDEL, XREVRANGE, EXISTS and DEL. Clients without the right to XADD
+    /// use the lock as before, and leases that they end are not recorded.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.

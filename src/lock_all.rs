@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, pending, select_all};
+use tracing::{Instrument as _, Span};
 
 use crate::acquire::Acquire;
 use crate::blocking::block_on;
@@ -16,18 +17,18 @@ use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::options::LockOptions;
-use crate::run::job_under;
+use crate::run::{job_under, outcome};
 
-/// An acquire of several locks, all or nothing: await it, or wait on the spot with [`blocking`](LockAll::blocking). Made
-/// by [`Client::lock_all`].
+/// An acquire of several locks, all or nothing: await it, or wait on the spot with [`blocking`](LockAll::blocking).
+/// Made by [`Client::lock_all`].
 ///
-/// The locks are taken one after the other, in the order of the bytes of their names, whatever order they were given in.
-/// So two of these cannot wait for each other, nor for one that takes single locks in this order. Each lock is held while
-/// the next one is waited for.
+/// The locks are taken one after the other, in the order of the bytes of their names, whatever order they were given
+/// in. So two of these cannot wait for each other, nor for one that takes single locks in this order. Each lock is held
+/// while the next one is waited for.
 ///
 /// # Errors
-/// [`LockAllError`]: a lock was not acquired, or the lease of one was lost while others were waited for. Those that were
-/// acquired are released.
+/// [`LockAllError`]: a lock was not acquired, or the lease of one was lost while others were waited for. The locks that
+/// were acquired are released.
 ///
 /// # Cancel safety
 /// If the future is dropped, the waiter leaves its queue, and the locks that are held are released.
@@ -125,8 +126,9 @@ impl LockAll {
         block_on(self.acquire_all())
     }
 
-    /// Acquires all locks, runs the job while holding them, and releases them, see [`Lock::run`]. The job is given the
-    /// tokens, in the order of the names. If the locks are free, one round trip for each and one to release them.
+    /// Acquires all locks, runs the job while holding them, and releases them, see [`Acquire::run`]. The job is given
+    /// the tokens, in the order of the names, and is polled within the nested `tracing` spans of all locks. If the
+    /// locks are free, one round trip for each and one to release them.
     ///
     /// # Errors
     /// [`LockAllError::Acquire`] if a lock was not acquired, [`LockAllError::Lost`] if a lease was lost, even if the job
@@ -142,12 +144,9 @@ impl LockAll {
         Operation::of_others(async move {
             let guard = self.await?;
             let tokens = guard.tokens().map(|(_, token)| token).collect();
-            let value = job_under(guard.lost(), job(tokens)).await?;
+            let value = job_under(guard.lost(), job(tokens).instrument(guard.span())).await?;
             guard.check()?;
-            match guard.release().await {
-                Err(ReleaseError::Lost(lost)) => Err(lost.into()),
-                _ => Ok(value),
-            }
+            Ok(outcome(value, guard.release().await)?)
         })
     }
 
@@ -160,7 +159,7 @@ impl LockAll {
                 let waited = begun.elapsed();
                 return Err(failed(AcquireError::Timeout { waited, position: None, cause: None }));
             };
-            let acquired = job_under(all.lost(), acquire).await?;
+            let acquired = job_under(all.lost(), acquire.instrument(all.span())).await?;
             all.guards.push(acquired.map_err(failed)?);
         }
         all.check()?;
@@ -215,6 +214,11 @@ pub struct AllGuard {
 }
 
 impl AllGuard {
+    /// The `tracing` span of the lock that was acquired last. It is within those of the others, so it names all locks.
+    fn span(&self) -> Span {
+        self.guards.last().map_or_else(Span::none, |guard| guard.span().clone())
+    }
+
     /// The guards of the single locks, in the order of their names.
     pub fn guards(&self) -> &[Guard] {
         &self.guards

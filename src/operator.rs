@@ -22,56 +22,7 @@ impl ClientBuilder {
     }
 }
 
-impl Places {
-    /// The servers that have locks now: one, or the masters of a cluster.
-    ///
-    /// # Errors
-    /// [`ConnectError`] of the last server that was asked, if none of them knows.
-    pub fn masters(&self, within: Duration) -> Result<Vec<Place>, ConnectError> {
-        match self {
-            Places::One(place) => Ok(vec![place.clone()]),
-            Places::Sentinels { sentinels, master, login } => first(sentinels, |sentinel| {
-                let mut line = sentinel.connect(within)?;
-                let answers = line.ask(&[vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]], within)?;
-                let unknown = || ConnectError::UnknownMaster { address: sentinel.to_string(), name: master.clone() };
-                let [host, port] = answers[0].list() else { return Err(unknown()) };
-                let port = port.int().and_then(|port| u16::try_from(port).ok()).ok_or_else(unknown)?;
-                Ok(vec![login.at(&host.text().unwrap_or_default(), port)])
-            }),
-            Places::Cluster(seeds) => first(seeds, |seed| {
-                let mut line = seed.connect(within)?;
-                let answers = line.ask(&[vec!["CLUSTER", "SLOTS"]], within)?;
-                if let Some(error) = answers[0].error() {
-                    let (address, cause) = (seed.to_string(), error.to_owned().into());
-                    return Err(ConnectError::NotCluster { address, cause });
-                }
-                let masters: BTreeSet<(String, u16)> = answers[0].list().iter().filter_map(master_of).collect();
-                Ok(masters.into_iter().map(|(host, port)| seed.at(&host, port)).collect())
-            }),
-        }
-    }
-}
-
-/// The master in a range of `CLUSTER SLOTS`: `[first, last, [host, port, …], replicas…]`.
-fn master_of(range: &Answer) -> Option<(String, u16)> {
-    let [host, port, ..] = range.list().get(2)?.list() else { return None };
-    let host = host.text().filter(|host| host != "?").unwrap_or_default();
-    Some((host, port.int()?.try_into().ok()?))
-}
-
-/// The first success, or the last error.
-fn first<T>(places: &[Place], ask: impl Fn(&Place) -> Result<T, ConnectError>) -> Result<T, ConnectError> {
-    let mut last = ConnectError::Url { reason: "it names no server".into() };
-    for place in places {
-        match ask(place) {
-            Ok(found) => return Ok(found),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// One lock as an observer sees it who asks for many.
+/// One of many locks, as an observer sees it.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// Holder and waiters, as many of these as were asked for.
@@ -110,8 +61,8 @@ impl Line {
         }
     }
 
-    /// Holder and first waiters of these locks, in their order. One round trip, or a few
-    /// more if the server does not know the script. It needs rights to read only; from Redis 7 on also with rights to read keys only (`%R~`).
+    /// Holder and first waiters of these locks, in their order. One round trip, or a few more if the server does not
+    /// know the script. It needs rights to read only; from Redis 7 on also with rights to read keys only (`%R~`).
     ///
     /// # Errors
     /// [`LookError`] for all of them if the connection broke, and for each that cannot be read.

@@ -1,18 +1,18 @@
-//! The options of a lock, and the checks that refuse impossible ones.
+//! The options of a lock: how they are chosen, and whether they can work together.
+
+mod limits;
+mod spec;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use limits::{LEAST, within};
+pub(crate) use limits::{LONGEST, check_name, check_prefix, check_text, in_bounds};
+pub(crate) use spec::Spec;
+
 use crate::error::InvalidOption;
 use crate::protocol::LockKeys;
 use crate::term::margin;
-
-const LEAST: Duration = Duration::from_millis(50);
-/// The longest lease, also of one that is extended.
-pub(crate) const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
-const MOST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 3600);
-const MOST_NAME: usize = 512;
-const MOST_TEXT: usize = 4096;
 
 /// How a lock is held and waited for. [`Client::lock_with`](crate::Client::lock_with) checks it, and so does
 /// [`check`](Self::check), before anything is sent.
@@ -98,8 +98,8 @@ impl LockOptions {
         self
     }
 
-    /// How long a waiting process counts as alive without a heartbeat (default 10 s, from 50 ms to 30 days). It sends one
-    /// every third of this.
+    /// How long a waiting process counts as alive without a heartbeat (default 10 s, from 50 ms to 30 days). It sends
+    /// one every third of this.
     pub fn liveness(mut self, liveness: Duration) -> Self {
         self.liveness = liveness;
         self
@@ -111,8 +111,8 @@ impl LockOptions {
         self
     }
 
-    /// How long before its deadline a lease that cannot be renewed is declared lost (default a tenth of the lease, at least
-    /// a millisecond). Together with the interval of renewals it must stay below the lease.
+    /// How long before its deadline a lease that cannot be renewed is declared lost (default a tenth of the lease, at
+    /// least a millisecond). Together with the interval of renewals it must stay below the lease.
     pub fn notice(mut self, notice: Duration) -> Self {
         self.notice = Some(notice);
         self
@@ -130,8 +130,8 @@ impl LockOptions {
         self
     }
 
-    /// Stop renewing after this time (default never, from 50 ms to 30 days): the lease is then lost when its last renewal
-    /// runs out.
+    /// Stop renewing after this time (default never, from 50 ms to 30 days): the lease is then lost when its last
+    /// renewal runs out.
     pub fn max_hold(mut self, longest: Duration) -> Self {
         self.max_hold = Some(longest);
         self
@@ -154,8 +154,8 @@ impl LockOptions {
     /// Redis replicates asynchronously: without this option a failover can forget a grant, and two processes hold the
     /// lock until the older holder is told. With the number of all replicas, any promoted replica knows every grant
     /// that was handed out; with fewer, a replica that lacks the last grants may be promoted. It costs one more script
-    /// and a WAIT, two round trips, for each grant and each renewal, shared by those that come together. They use a
-    /// separate connection, so that they delay no renewals. While too few replicas answer, a waiter keeps its place,
+    /// and a WAIT, two round trips, for each grant and each renewal, shared by all that come together. WAIT has a
+    /// connection of its own, so that it delays no renewals. While too few replicas answer, a waiter keeps its place,
     /// even as the first; its error at its timeout says so.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
@@ -165,9 +165,9 @@ impl LockOptions {
     /// Do not join a queue that has this many waiters (default: any number). An acquire then fails with
     /// [`AcquireError::QueueFull`](crate::AcquireError::QueueFull) instead of waiting; with zero it never waits.
     ///
-    /// For callers that would rather hear soon that they are too many. Each acquire goes by the bound of its own options,
-    /// so all users of a lock should have the same. The server decides, so the bound is exact. Waiters that died count
-    /// until their turn. A waiter that has a place keeps it, also over a loss of data.
+    /// For callers that would rather hear soon that they are too many. Each acquire goes by the bound of its own
+    /// options, so all users of a lock should have the same. The server decides, so the bound is exact. Waiters that
+    /// died count until their turn. A waiter that has a place keeps it, also over a loss of data.
     pub fn max_waiting(mut self, most: u32) -> Self {
         self.max_waiting = Some(most);
         self
@@ -193,8 +193,8 @@ impl LockOptions {
         self
     }
 
-    /// For whom the acquires of this lock are made, unless they name another [owner](crate::Acquire::owner): at most 4096
-    /// bytes (default empty). The name of a worker, for instance, that its next process uses again.
+    /// For whom the acquires of this lock are made, unless they name another [owner](crate::Acquire::owner): at most
+    /// 4096 bytes (default empty). The name of a worker, for instance, that its next process uses again.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = Some(owner.into());
         self
@@ -273,78 +273,6 @@ impl LockOptions {
     }
 }
 
-/// Checked options, together with the lock that they are for.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Spec {
-    pub(crate) keys: Arc<LockKeys>,
-    pub(crate) lease: Duration,
-    pub(crate) liveness: Duration,
-    pub(crate) buffer: Duration,
-    pub(crate) notice: Duration,
-    pub(crate) renew_every: Option<Duration>,
-    pub(crate) max_hold: Option<Duration>,
-    /// How many replicas must have a grant or a renewal before it counts.
-    pub(crate) replicas: u32,
-    /// Whether only a confirmed lease is handed out.
-    pub(crate) confirm_grants: bool,
-    /// How many waiters a queue may have that this lock's acquires join, themselves included.
-    pub(crate) max_waiting: Option<u32>,
-    /// The value of the label `lock` of its metrics.
-    pub(crate) metrics_label: Option<Arc<str>>,
-}
-
-impl Spec {
-    pub(crate) fn name(&self) -> &Arc<str> {
-        &self.keys.name
-    }
-
-    /// The interval of renewals for a lease whose options name none: a third, and time for another before the notice.
-    pub(crate) fn usual_interval(&self) -> Duration {
-        (self.lease / 3).min((self.lease - self.notice) / 2)
-    }
-}
-
-fn within(option: &'static str, value: Duration, least: Duration, most: Duration) -> Result<(), InvalidOption> {
-    if value < least || value > most {
-        return Err(InvalidOption::Duration { option, value, least, most });
-    }
-    Ok(())
-}
-
-/// A timeout that timers can have: more than zero, and no longer than anybody waits.
-pub(crate) fn in_bounds(timeout: Duration) -> Duration {
-    timeout.clamp(Duration::from_millis(1), MOST_TIMEOUT)
-}
-
-pub(crate) fn check_name(name: &str) -> Result<(), InvalidOption> {
-    if name.is_empty() {
-        return Err(InvalidOption::EmptyName);
-    }
-    if name.len() > MOST_NAME {
-        return Err(InvalidOption::NameTooLong { length: name.len() });
-    }
-    // An empty hash tag counts as none, and the keys of the lock would be in different slots.
-    if name.starts_with('}') {
-        return Err(InvalidOption::LeadingBrace { name: name.into() });
-    }
-    Ok(())
-}
-
-/// A brace in the prefix would be the hash tag of all locks.
-pub(crate) fn check_prefix(prefix: &str) -> Result<(), InvalidOption> {
-    if prefix.contains(['{', '}']) {
-        return Err(InvalidOption::Brace { prefix: prefix.into() });
-    }
-    Ok(())
-}
-
-pub(crate) fn check_text(what: &'static str, text: &str) -> Result<(), InvalidOption> {
-    if text.len() > MOST_TEXT {
-        return Err(InvalidOption::TooLong { what, length: text.len() });
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -412,20 +340,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn timeouts_are_brought_within_bounds() {
-        for (given, used) in [
-            (Duration::ZERO, MS),
-            (MS / 2, MS),
-            (MS, MS),
-            (366 * DAY, 366 * DAY),
-            (366 * DAY + MS, 366 * DAY),
-            (Duration::MAX, 366 * DAY),
-        ] {
-            assert_eq!(in_bounds(given), used);
-        }
-    }
-
     // The last useful renewal is sent an interval after the one before, and must be answered before the notice.
     #[test]
     fn a_renewal_must_come_before_the_notice() {
@@ -436,21 +350,5 @@ mod tests {
         with(latest - MS).unwrap();
         assert!(matches!(with(latest), Err(InvalidOption::RenewalTooLate { .. })));
         with(latest + MS).unwrap_err();
-    }
-
-    #[test]
-    fn names_and_texts_have_bounds() {
-        check_name("x").unwrap();
-        check_name(&"x".repeat(512)).unwrap();
-        assert!(matches!(check_name(&"x".repeat(513)), Err(InvalidOption::NameTooLong { length: 513 })));
-        assert!(matches!(check_name(""), Err(InvalidOption::EmptyName)));
-        for braces in ["{", "{}", "a{b}c", "a}"] {
-            check_name(braces).unwrap();
-            assert!(matches!(check_prefix(braces), Err(InvalidOption::Brace { .. })), "{braces:?}");
-        }
-        assert!(matches!(check_name("}a"), Err(InvalidOption::LeadingBrace { .. })));
-        check_text("the label", "{}").unwrap();
-        check_text("the label", &"x".repeat(4096)).unwrap();
-        assert!(matches!(check_text("the label", &"x".repeat(4097)), Err(InvalidOption::TooLong { length: 4097, .. })));
     }
 }

@@ -40,7 +40,7 @@ impl TryAcquire {
     /// Takes the lock if it is free, and otherwise tells which [owner](Self::owner) holds it. A second try by the same
     /// owner is told so, and takes no second lease. One round trip.
     ///
-    /// An empty owner is nobody's: two tries without an owner are not by the same one.
+    /// An empty owner stands for none: two tries without an owner are not by the same one.
     ///
     /// # Errors
     /// [`TryAcquireError`]. `Busy` only means that no owner can be named: nobody holds the lock, but others wait for it,

@@ -4,6 +4,8 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
+use tracing::Instrument as _;
+
 use crate::acquire::{Acquire, TryAcquire};
 use crate::error::{Lost, ReleaseError, RunError, TryRunError};
 use crate::guard::{Guard, Held};
@@ -123,8 +125,8 @@ impl Lock {
         self.try_acquire().run(job)
     }
 
-    /// Acquires the lock on the spot, runs the job on this thread while holding it, and releases it; no async runtime is
-    /// needed. To set a timeout or a label use [`Acquire::run_blocking`].
+    /// Acquires the lock on the spot, runs the job on this thread while holding it, and releases it; no async runtime
+    /// is needed. To set a timeout or a label use [`Acquire::run_blocking`].
     ///
     /// A job that is no future cannot be ended from outside: a long one calls [`Held::check`] before what matters.
     ///
@@ -158,9 +160,8 @@ where
     F: FnOnce(Held) -> Fut,
     Fut: Future<Output = T>,
 {
-    let mut job = pin!(job(guard.held()));
-    let in_span = poll_fn(|context| guard.span().in_scope(|| job.as_mut().poll(context)));
-    let value = job_under(guard.lost(), in_span).await?;
+    let job = job(guard.held()).instrument(guard.span().clone());
+    let value = job_under(guard.lost(), job).await?;
     // The clock decides, not the order in which tasks were woken.
     guard.check()?;
     outcome(value, guard.release().await)
@@ -182,10 +183,11 @@ fn run_blocking<T>(guard: Guard, job: impl FnOnce(Held) -> T) -> Result<T, Lost>
     outcome(value, guard.release().blocking())
 }
 
-fn outcome<T>(value: T, released: Result<(), ReleaseError>) -> Result<T, Lost> {
+/// The result of a job that ended under its lease, unless the release says that the lease was lost before.
+pub(crate) fn outcome<T>(value: T, released: Result<(), ReleaseError>) -> Result<T, Lost> {
     match released {
         Err(ReleaseError::Lost(lost)) => Err(lost),
-        // The job ended under its lease. The keeper sees to it that the server hears of the release.
+        // The keeper sees to it that the server hears of the release.
         _ => Ok(value),
     }
 }

@@ -9,7 +9,8 @@ use crate::error::ReleaseError;
 use crate::guard::Guard;
 use crate::operation::Operation;
 
-/// A counted handle of one lease: the lock is released when the last of its clones is dropped. Made by [`Guard::share`].
+/// A counted handle of one lease: the lock is released when the last of its clones is dropped. Made by
+/// [`Guard::share`].
 ///
 /// It is what re-entrance is mostly used for: code that needs the lock takes a handle as its argument, and its caller
 /// keeps one. It also hands one lease to several tasks.
@@ -53,8 +54,8 @@ impl SharedGuard {
         Arc::strong_count(&self.guard)
     }
 
-    /// Drops this handle, and releases the lock if it is the last one: true then, see [`Guard::release`]. One round trip
-    /// if it is the last one. Of several that are released at the same time exactly one is the last.
+    /// Drops this handle, and releases the lock if it is the last one, see [`Guard::release`]. Returns whether it was.
+    /// One round trip if it is the last one. Of several handles that are released at the same time, exactly one is.
     ///
     /// # Errors
     /// As [`Guard::release`], if it is the last one.

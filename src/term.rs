@@ -29,8 +29,8 @@ impl Term {
     }
 }
 
-/// The span of a term that has its deadline after this time: the inverse of [`Term::deadline`]. It is rounded up, because
-/// the server counts in microseconds.
+/// The span of a term that has its deadline after this time: the inverse of [`Term::deadline`]. It is rounded up,
+/// because the server counts in microseconds.
 pub(crate) fn span_until(deadline: Duration) -> Duration {
     (deadline + Duration::from_millis(1)) * 200 / 199 + Duration::from_micros(1)
 }

@@ -50,7 +50,8 @@ pub struct ReadReply {
     pub again: bool,
     /// The client's own lease, with token and ticket.
     pub own: Option<(String, [u64; 2])>,
-    /// What else its word tells in numbers: `granted` token, left_us and whether it is a claim, `queued` ticket and rank, `alive` rank, `renewed` and `told` left_us.
+    /// What else its word tells in numbers: `granted` token, left_us and whether it is a claim, `queued` ticket and
+    /// rank, `alive` rank, `renewed` and `told` left_us.
     pub told: Vec<u64>,
     /// The holder as people see it.
     pub holder: Option<Holder>,
@@ -60,17 +61,7 @@ pub struct ReadReply {
 
 /// Reads the reply of the script of this name.
 pub fn read_reply(script: &str, packed: &[u8]) -> Option<ReadReply> {
-    const VERBS: [Verb; 8] = [
-        Verb::Acquire,
-        Verb::Heartbeat,
-        Verb::Renew,
-        Verb::Release,
-        Verb::Leave,
-        Verb::Inspect,
-        Verb::Break,
-        Verb::History,
-    ];
-    let verb = VERBS.into_iter().find(|verb| SCRIPTS[*verb as usize].name == script)?;
+    let verb = Verb::ALL.into_iter().find(|verb| SCRIPTS[*verb as usize].name == script)?;
     let Reply { common, verdict } = Reply::unpack(verb, packed)?;
     let us = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     let told = match &verdict {

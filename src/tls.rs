@@ -70,7 +70,8 @@ impl Tls {
         self
     }
 
-    /// What is missing in them. Without any authority no server would be believed, and nobody would know why.
+    /// What is missing in the certificates. Without an authority every server would be refused, and its error would not
+    /// tell why.
     pub(crate) fn missing(&self) -> Option<String> {
         let none = |pem: &Pem, says: &str| match pem.read() {
             Err(cause) => Some(cause),

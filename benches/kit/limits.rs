@@ -61,7 +61,10 @@ impl Limit {
 /// Why rows miss their limits, in a word and in full.
 pub const REASONS: &[(&str, &str)] = &[
     (SMALL, "of an uncontended acquire or release most is what any script costs; the contended verbs keep to it"),
-    (WAKE_UPS, "a request still passes through the keeper: a wake-up there, and one back"),
+    (
+        WAKE_UPS,
+        "the request of a task, and that of a caller who has to wait, passes through the keeper: a wake-up there, and one back",
+    ),
 ];
 const SMALL: &str = "a small script";
 const WAKE_UPS: &str = "wake-ups";
@@ -71,16 +74,16 @@ pub const LIMITS: &[Limit] = &[
     most("server time of a contended cycle, after idle gaps", "×", 0.7),
     most("server time of the slowest verb, pipelined", "×", 0.8).short(0.86, SMALL),
     most("server time of the slowest verb, after idle gaps", "×", 0.8).short(0.86, SMALL),
-    most("cycle, blocking caller, split", "×", 1.15).short(1.2, WAKE_UPS),
-    most("cycle, blocking caller, same core", "×", 1.25).short(1.45, WAKE_UPS),
-    most("cycle, blocking caller, free", "×", 1.15).short(1.5, WAKE_UPS),
+    most("cycle, blocking caller, split", "×", 1.15),
+    most("cycle, blocking caller, same core", "×", 1.25),
+    most("cycle, blocking caller, free", "×", 1.15),
     most("cycle, current-thread task, split", "×", 1.3).short(1.35, WAKE_UPS),
     most("cycle, current-thread task, same core", "×", 1.4).short(1.65, WAKE_UPS),
     most("cycle, current-thread task, free", "×", 1.3).short(1.6, WAKE_UPS),
     most("cycle, multi-thread task, split", "×", 1.3).short(1.45, WAKE_UPS),
     most("cycle, multi-thread task, same core", "×", 1.4).short(1.85, WAKE_UPS),
     most("cycle, multi-thread task, free", "×", 1.3).short(1.75, WAKE_UPS),
-    most("cycle beside SET NX PX + DEL, split", "×", 1.35).short(1.6, WAKE_UPS),
+    most("cycle beside SET NX PX + DEL, split", "×", 1.35),
     most("hand-off beside the same scripts, split", "×", 1.2).short(1.55, WAKE_UPS),
     most("hand-off beside PUBLISH to push, split", "×", 1.8).short(2.0, WAKE_UPS),
     most("system calls of a cycle", "", 14.0),

@@ -5,8 +5,7 @@
         print("granted with fencing token", lease.token)
         lease.check()  # before what matters: is the lease still ours?
 
-A `Lock` has one waiter or one lease at a time and is used by one thread at a time: a thread of its own takes a `Lock` of
-its own. Times of callers are seconds; times in this file are whole microseconds of a clock that counts suspended time.
+A `Lock` has one waiter or one lease at a time: whoever wants a second one takes another `Lock`. Times of callers are seconds; times in this file are whole microseconds of a clock that counts suspended time.
 """
 
 import hashlib
@@ -24,8 +23,12 @@ import msgpack
 import redis
 from redis.exceptions import AuthenticationError, NoPermissionError, NoScriptError, RedisError, ResponseError
 
-_RENDERED = pathlib.Path(__file__).resolve().parents[2] / "lua" / "rendered"
-_SCRIPTS = {path.stem: path.read_bytes() for path in _RENDERED.glob("*.lua")}
+# Of this repository, or a copy beside a copy of this file.
+_HERE = pathlib.Path(__file__).resolve().parent
+_RENDERED = [folder for folder in (_HERE / "rendered", _HERE / "../../lua/rendered") if folder.is_dir()]
+if not _RENDERED:
+    raise ImportError("there are no scripts: copy the folder lua/rendered of the repository beside fairlock.py")
+_SCRIPTS = {path.stem: path.read_bytes() for path in _RENDERED[0].glob("*.lua")}
 _DIGESTS = {verb: hashlib.sha1(text).hexdigest() for verb, text in _SCRIPTS.items()}
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PASSING = ("OOM", "MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN")
@@ -216,6 +219,7 @@ class Lock:
         self._lease, self._liveness, self._buffer = (int(span * _SECOND) for span in (lease, liveness, buffer))
         self._notice = self._lease // 10 if notice is None else int(notice * _SECOND)
         self._wire, self._numbers = None, itertools.count(1)
+        self._process, self._taken = os.getpid(), threading.Lock()
         self._forget()
 
     def acquire(self, timeout=None, label=None, owner="", on_ticket=lambda ticket: None):
@@ -227,8 +231,20 @@ class Lock:
         """Takes the lock now or raises `Busy`. `timeout` is for the server's answer."""
         return self._wait(False, timeout, label, owner, None)
 
-    def _wait(self, joins, timeout, label, owner, on_ticket):
-        if self._wire is None or self._wire.process != os.getpid():
+    def _wait(self, *request):
+        if self._process != os.getpid():
+            # After a fork the parent goes on with the connection and the client id.
+            self._wire, self._process, self._taken = None, os.getpid(), threading.Lock()
+        if not self._taken.acquire(blocking=False):
+            raise RuntimeError("this Lock has a waiter or a lease already: release the lease, or use another Lock")
+        try:
+            return self._wait_alone(*request)
+        except BaseException:
+            self._taken.release()
+            raise
+
+    def _wait_alone(self, joins, timeout, label, owner, on_ticket):
+        if self._wire is None:
             patience = min(max(min(self._lease, self._liveness) // 3, _SECOND // 10), 5 * _SECOND)
             self._wire = _Wire(self._url, self._prefix, patience, self._push)
         self._forget()
@@ -456,7 +472,10 @@ class Lease:
                 return
             self._released, lost = True, self._lost
             self._condition.notify()
-            word = self._give_back()
+            try:
+                word = self._give_back()
+            finally:
+                self._lock._taken.release()
         self._thread.join()
         if lost or word != "released":
             raise Lost(lost or "the lease had ended before the server was told of its release")

@@ -44,7 +44,8 @@ impl Plan {
             (Mode::Wait, Some(Duration::ZERO)) => (Mode::Try, None),
             (mode, timeout) => (mode, timeout.map(in_bounds)),
         };
-        Ok(self.handle.acquire(self.spec.clone(), about, mode, timeout)?)
+        let patient = self.canceller.is_none();
+        Ok(self.handle.acquire(self.spec.clone(), about, mode, timeout, patient)?)
     }
 
     fn watch(&self) -> Option<Cancelled> {

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::direct::{Call, Direct, Presence, Returned, Tried, Trouble};
 use super::inbox::Outbox;
 use super::lock;
-use super::machine::{Command, Id, Mode, NotGranted, Page, Release, Renewal};
+use super::machine::{ANSWER_TIMEOUT, Command, Id, Mode, NotGranted, Page, Release, Renewal};
 use super::network::SetUp;
 use super::observe;
 use super::questions::Ask;
 use super::shared::{Armed, Shared};
+use crate::blocking::is_blocking;
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::fork::Process;
@@ -50,6 +52,8 @@ pub(crate) enum Message {
         lock: Arc<str>,
         reply: oneshot::Sender<Option<Arc<str>>>,
     },
+    /// About the direct connection.
+    Direct(Trouble),
     /// Gives up everything that this client has at all locks.
     Close {
         reply: oneshot::Sender<()>,
@@ -78,6 +82,7 @@ pub(crate) struct Caller {
     pub(crate) origin: Origin,
     pub(crate) queued: Option<oneshot::Sender<Ticket>>,
     pub(crate) resolved: oneshot::Sender<Result<Armed, NotGranted>>,
+    pub(crate) presence: Presence,
 }
 
 /// Set when the keeper has released all that it could.
@@ -104,6 +109,7 @@ pub(crate) struct Handle {
     pub(crate) wakers: Arc<Wakers>,
     client: ClientId,
     pub(crate) prefix: Arc<str>,
+    direct: Arc<Direct>,
     keeper: ThreadId,
     process: Process,
     next: AtomicU64,
@@ -119,17 +125,19 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
+    #[allow(clippy::too_many_arguments)] // One call.
     pub(super) fn new(
         messages: Outbox<Message>,
         wakers: Arc<Wakers>,
         client: ClientId,
         prefix: Arc<str>,
+        direct: Arc<Direct>,
         keeper: ThreadId,
         process: Process,
         end: Arc<End>,
     ) -> Self {
         let (next, names) = (AtomicU64::new(1), Names::default());
-        Self { messages, wakers, client, prefix, keeper, process, next, names, end }
+        Self { messages, wakers, client, prefix, direct, keeper, process, next, names, end }
     }
 
     pub(crate) fn client_id(&self) -> &ClientId {
@@ -164,6 +172,16 @@ impl Handle {
     }
 
     pub(crate) async fn release(&self, lease: Arc<Shared>) -> Result<Release, Fault> {
+        if is_blocking() {
+            match self.direct.release(lease.id) {
+                Returned::Done(release) => {
+                    observe::released(&lease, &release);
+                    return Ok(release);
+                }
+                Returned::AskKeeper(Some(broke)) => self.send(Message::Direct(Trouble::Broke(broke)))?,
+                Returned::AskKeeper(None) => {}
+            }
+        }
         let lock = lease.spec.name().clone();
         self.ask(|reply| Message::Ask { lock, ask: Ask::Release { lease, reply: Some(reply) } }).await
     }
@@ -212,15 +230,19 @@ impl Handle {
         tokio::task::unconstrained(answer).await.map_err(|_| Fault::KeeperPanicked)
     }
 
-    /// Starts an acquire.
+    /// Starts an acquire. A caller that is `patient` waits for an answer of the server whatever happens, so if it also
+    /// blocks its thread, it may ask the server itself.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         spec: Arc<Spec>,
         about: About,
         mode: Mode,
         timeout: Option<Duration>,
+        patient: bool,
     ) -> Result<Acquiring, Fault> {
-        let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
+        if self.is_forked() {
+            return Err(Fault::Forked);
+        }
         let (queued, ticket) = match mode {
             Mode::Enqueue => Some(oneshot::channel()).unzip(),
             Mode::Wait | Mode::Try => (None, None),
@@ -229,10 +251,38 @@ impl Handle {
         let (client, label, owner) = (self.client.clone(), about.label.clone(), about.owner.clone());
         let called = Time::now();
         let origin = Origin { client, process: self.process.clone(), label, owner, called };
-        let caller = Caller { spec: spec.clone(), origin, queued, resolved };
+        let presence = self.direct.enter(spec.name());
         let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
+        let acquiring = |id| Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed };
+
+        let may_wait = timeout.is_none_or(|timeout| timeout >= ANSWER_TIMEOUT);
+        if mode != Mode::Enqueue && patient && may_wait && is_blocking() {
+            let is_try = mode == Mode::Try;
+            let call = Call { spec: &spec, about: &about, origin: &origin, presence: &presence, is_try };
+            match self.direct.acquire(&call) {
+                Tried::Granted(lease) => {
+                    let (id, disturbed) = (lease.id, presence.is_disturbed());
+                    let _ = resolved.send(Ok(Armed::new(lease, self.messages.clone(), presence)));
+                    if disturbed {
+                        self.send(Message::Direct(Trouble::Disturbed))?;
+                    }
+                    return Ok(acquiring(id));
+                }
+                Tried::NotGranted(why) => {
+                    let _ = resolved.send(Err(why));
+                    return Ok(acquiring(Id::direct(0)));
+                }
+                Tried::AskKeeper(troubles) => {
+                    for trouble in troubles {
+                        self.send(Message::Direct(trouble))?;
+                    }
+                }
+            }
+        }
+        let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
+        let caller = Caller { spec: spec.clone(), origin, queued, resolved, presence };
         self.send(Message::Acquire { id, spec, about, mode, timeout, called, caller })?;
-        Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed })
+        Ok(acquiring(id))
     }
 
     #[cfg(feature = "__test-hooks")]

@@ -1,5 +1,5 @@
-//! The keeper's messages. A message alone does not wake a keeper that sleeps (`sleep/`): its sender also rings a bell, but
-//! only while the keeper sleeps. A message to a keeper that is awake costs no system call.
+//! The keeper's messages. A message alone does not wake a keeper that sleeps (`sleep/`): its sender also rings a bell,
+//! but only while the keeper sleeps. A message to a keeper that is awake costs no system call.
 //!
 //! The sender queues its message, then checks whether the keeper sleeps. The keeper announces that it sleeps, then
 //! checks the queue once more. The fences between these steps make sure that at least one of them sees the other.
@@ -21,8 +21,8 @@ pub(super) struct Inbox<T> {
 pub(crate) struct Outbox<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
-    /// None when the keeper has ended. The keeper never waits for this lock: a sender may lose its processor while it holds
-    /// the lock, for seconds if its priority is low, and renewals must go out meanwhile (I12).
+    /// None when the keeper has ended. The keeper never waits for this lock: a sender may lose its processor while it
+    /// holds the lock, for seconds if its priority is low, and renewals must go out meanwhile (I12).
     queue: Mutex<Option<VecDeque<T>>>,
     /// The keeper sleeps, or is about to, and nobody has rung the bell yet.
     sleeps: AtomicBool,
@@ -64,8 +64,8 @@ impl<T> Outbox<T> {
 }
 
 impl<T> Inbox<T> {
-    /// None if there is no message, or while a sender holds the lock. That sender rings the bell if the keeper has gone to
-    /// sleep by then.
+    /// None if there is no message, or while a sender holds the lock. That sender rings the bell if the keeper has gone
+    /// to sleep by then.
     pub(super) fn next(&mut self) -> Option<T> {
         if self.taken.is_empty() {
             let mut queue = match self.shared.queue.try_lock() {

@@ -49,6 +49,9 @@
 //! **Releasing.** A place, a lease or a grant that its caller has given up becomes a *pending release*, which the keeper
 //! repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is released.
 //!
+//! **The direct connection.** A blocking caller may acquire and release a free lock over a connection that the keeper
+//! does not read (`direct.rs`). The keeper takes over each lease that lasts.
+//!
 //! **Trouble.** After an error of the connection the outcome of all requests under way is unknown. The keeper connects
 //! again, ends the old connection at the server so that none of its requests can be executed late (I10), and asks
 //! everything again. The first waiter of each lock re-enters before the heartbeat, because a heartbeat does not tell what
@@ -56,6 +59,7 @@
 //! it grants anything (I7). An error of connecting that waiting does not mend ends calls and acquires at once, but a
 //! waiter keeps its place over an error that an operator mends at the server (I8, `docs/errors.md`).
 
+mod direct;
 mod handle;
 mod inbox;
 mod machine;
@@ -83,11 +87,12 @@ pub(crate) use machine::{Command, Mode, NotGranted, Release, Renewal};
 pub(crate) use observe::Hold;
 pub(crate) use shared::{Armed, Shared};
 
+use self::direct::{Broke, Direct, Handover, Trouble};
 use self::handle::End;
 use self::inbox::{Inbox, inbox};
-use self::machine::{Effect, Event, Id, Machine, QuestionId};
+use self::machine::{DirectLease, Effect, Event, Id, LeaseState, Machine, QuestionId};
 use self::network::{Network, SetUp};
-use self::questions::Questions;
+use self::questions::{Ask, Questions};
 use self::routes::Routes;
 use self::sleep::{Lookout, lookout};
 use crate::clock::Time;
@@ -126,23 +131,27 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let process = Process::this().map_err(thread_error)?;
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
+    let direct = Arc::new(Direct::new(client.clone(), &prefix, wakers.clone()));
     let thread = {
-        let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
+        let (messages, end, wakers, direct) = (messages.clone(), end.clone(), wakers.clone(), direct.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
             let leases = Leases::default();
-            let run = || Keeper::new(start, lookout, messages, wakers, leases.clone(), end.clone()).run(inbox);
+            let run = || {
+                Keeper::new(start, lookout, messages, wakers, direct.clone(), leases.clone(), end.clone()).run(inbox);
+            };
             // A panic here must not leave a holder believing in a lease that is not renewed any more. Waiting callers
             // see their channels closed.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
                 for shared in lock(&leases).values() {
                     shared.end(LostReason::KeeperPanicked);
                 }
+                direct.end();
             }
             end.set();
         })
     };
     let keeper = thread.map_err(thread_error)?.thread().id();
-    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, keeper, process, end)))
+    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, direct, keeper, process, end)))
 }
 
 /// How long the loop sleeps if nothing happens.
@@ -173,6 +182,9 @@ struct Keeper {
     messages: Outbox<Message>,
     /// For callers that await the loss of a lease.
     wakers: Arc<Wakers>,
+    direct: Arc<Direct>,
+    /// When to look for a lease there that lasts.
+    look_at_direct: Option<Time>,
     callers: HashMap<Id, Caller>,
     questions: Questions,
     leases: Leases,
@@ -189,11 +201,12 @@ impl Keeper {
         lookout: Lookout,
         messages: Outbox<Message>,
         wakers: Arc<Wakers>,
+        direct: Arc<Direct>,
         leases: Leases,
         end: Arc<End>,
     ) -> Self {
         let (client, prefix) = (start.client, start.prefix);
-        let network = Network::new(start.target, lookout, messages.clone());
+        let network = Network::new(start.target, direct.clone(), lookout, messages.clone());
         Self {
             routes: Routes::new(
                 Time::now(),
@@ -213,6 +226,8 @@ impl Keeper {
             wanted: BTreeMap::new(),
             messages,
             wakers,
+            direct,
+            look_at_direct: None,
             callers: HashMap::new(),
             questions: Questions::default(),
             leases,
@@ -230,7 +245,8 @@ impl Keeper {
             if self.finished() {
                 return;
             }
-            let due = self.due.first().map(|&(due, _)| due).into_iter().chain(self.routes.next_due()).min();
+            let due = self.due.first().map(|&(due, _)| due);
+            let due = due.into_iter().chain(self.routes.next_due()).chain(self.look_at_direct).min();
             let longest = if inbox.fall_asleep() { nap(Time::now(), due) } else { Duration::ZERO };
             self.network.sleep(longest);
             inbox.wake_up();
@@ -287,11 +303,57 @@ impl Keeper {
         if self.routes.next_due().is_some_and(|due| due <= now) {
             self.routes.handle(now, routes::Event::Tick);
         }
+        if self.look_at_direct.is_some_and(|due| due <= now) {
+            self.direct.lasting(now).into_iter().for_each(|handover| self.adopt(handover));
+            if let Some(line) = self.direct.idle() {
+                self.routes.handle(now, routes::Event::DirectEnded { line, broke: None });
+            }
+            self.look_at_direct = self.direct.is_in_use().then(|| now + LOOK);
+        }
+    }
+
+    /// Takes over the lease of the direct connection, if it is of this kind.
+    fn take_over(&mut self, which: impl FnOnce(&DirectLease) -> bool) {
+        self.direct.take_over(which).into_iter().for_each(|handover| self.adopt(handover));
+    }
+
+    /// The same for a lease whose release is the next thing that the machine hears of it.
+    fn take_over_released(&mut self, id: Id) {
+        if let Some(mut handover) = self.direct.take_over(|lease| lease.id == id) {
+            let state = &mut handover.lease.state;
+            *state = (*state).max(LeaseState::Released);
+            self.adopt(handover);
+        }
+    }
+
+    fn adopt(&mut self, Handover { lease, shared }: Handover) {
+        lock(&self.leases).insert(shared.id, shared.clone());
+        self.command(shared.spec.name().clone(), Command::Adopt(lease));
+    }
+
+    fn trouble(&mut self, trouble: Trouble) {
+        match trouble {
+            Trouble::Missed => self.routes.handle(Time::now(), routes::Event::DirectWanted),
+            Trouble::Disturbed => self.take_over(|_| true),
+            Trouble::Unclear { of, unlikely } => {
+                self.command(of.spec.name().clone(), Command::GiveBack { of, unlikely });
+            }
+            Trouble::Broke(Broke { line, cause }) => {
+                self.routes.handle(Time::now(), routes::Event::DirectEnded { line, broke: Some(cause) });
+                // Machines hear that nothing is connected before they ask again.
+                self.follow();
+            }
+        }
     }
 
     /// Carries out the decisions of the routes.
     fn follow(&mut self) {
         for effect in self.routes.effects() {
+            if let routes::Effect::Tell { event: Event::Push(push), .. } = &effect
+                && let Some(id) = push.id.number_at(&self.client)
+            {
+                self.take_over(|lease| lease.id == id);
+            }
             match effect {
                 // A user with the right to publish may name any lock: no machine is made for it.
                 routes::Effect::Tell { slot, event: Event::Push(_) } if !self.machines.contains_key(&slot) => {}
@@ -303,7 +365,12 @@ impl Keeper {
                     }
                 }
                 routes::Effect::Note(note) => observe::note(&self.wakers, &self.client, note),
-                effect => self.network.carry_out(effect),
+                effect => {
+                    if matches!(effect, routes::Effect::Offer { .. }) {
+                        self.look_at_direct = Some(Time::now() + LOOK);
+                    }
+                    self.network.carry_out(effect);
+                }
             }
         }
     }
@@ -312,10 +379,22 @@ impl Keeper {
         let (lock, command) = match message {
             Message::Acquire { id, spec, about, mode, timeout, called, caller } => {
                 self.callers.insert(id, caller);
+                // The machine has to know all that this client has at the lock.
+                self.take_over(|lease| lease.spec.name() == spec.name());
                 (spec.name().clone(), Command::Acquire { id, spec, about, mode, timeout, called })
             }
-            Message::Ask { lock, ask } => (lock, self.questions.ask(ask)),
+            Message::Ask { lock, ask } => {
+                match &ask {
+                    Ask::Renew { id, .. } => self.take_over(|lease| lease.id == *id),
+                    Ask::Release { lease: of, .. } => self.take_over_released(of.id),
+                    _ => {}
+                }
+                (lock, self.questions.ask(ask))
+            }
             Message::Command { lock, command } => {
+                if let Command::Automatic { id, .. } = &command {
+                    self.take_over(|lease| lease.id == *id);
+                }
                 if let Command::Abandon { id } = &command {
                     self.callers.remove(id);
                 }
@@ -326,6 +405,7 @@ impl Keeper {
                 let _ = reply.send(machine.and_then(Machine::trouble));
                 return;
             }
+            Message::Direct(trouble) => return self.trouble(trouble),
             Message::Close { reply } => return self.close(reply),
             Message::SetUp(done) => return self.set_up(done),
             Message::End => {
@@ -335,6 +415,10 @@ impl Keeper {
             #[cfg(feature = "__test-hooks")]
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
+        self.command(lock, command);
+    }
+
+    fn command(&mut self, lock: Arc<str>, command: Command) {
         let slot = self.routes.slot(&lock);
         self.wanted.insert(slot, lock);
         self.feed(slot, Event::Command(command));
@@ -363,6 +447,8 @@ impl Keeper {
 
     fn close(&mut self, reply: oneshot::Sender<()>) {
         self.closed = true;
+        self.direct.close();
+        self.take_over(|_| true);
         let machines: Vec<Slot> = self.machines.keys().copied().collect();
         let question = self.questions.close(machines.len(), reply);
         machines.into_iter().for_each(|slot| self.feed(slot, Event::Command(Command::Close { question })));
@@ -411,13 +497,13 @@ impl Keeper {
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
                 let wakers = self.wakers.clone();
-                let Some(Caller { origin, queued, resolved, .. }) = self.callers.remove(&id) else {
+                let Some(Caller { origin, queued, resolved, presence, .. }) = self.callers.remove(&id) else {
                     // No caller is left to take it.
                     return self.feed(slot, Event::Command(Command::Release { question: None, id }));
                 };
                 let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
                 lock(&self.leases).insert(id, shared.clone());
-                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone())));
+                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone(), presence)));
                 queued.map(|queued| queued.send(ticket));
             }
             Effect::NotGranted { id, why } => {

@@ -1,8 +1,10 @@
 //! Carries out the decisions of routes: it connects and asks on separate threads, sends, and reports the results.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::direct::Direct;
 use super::handle::Message;
 use super::inbox::Outbox;
 use super::machine::RequestId;
@@ -26,6 +28,8 @@ enum Outcome {
 pub(super) struct Network {
     target: Target,
     wires: BTreeMap<Line, Wire>,
+    /// Has the connection that blocking callers use.
+    direct: Arc<Direct>,
     lookout: Lookout,
     /// For the results of threads.
     outbox: Outbox<Message>,
@@ -35,8 +39,8 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(target: Target, lookout: Lookout, outbox: Outbox<Message>) -> Self {
-        Self { target, wires: BTreeMap::new(), lookout, outbox, events: Vec::new(), said: Vec::new() }
+    pub(super) fn new(target: Target, direct: Arc<Direct>, lookout: Lookout, outbox: Outbox<Message>) -> Self {
+        Self { target, wires: BTreeMap::new(), direct, lookout, outbox, events: Vec::new(), said: Vec::new() }
     }
 
     /// How the servers of this target are found.
@@ -60,7 +64,7 @@ impl Network {
     pub(super) fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Connect { line, node, channel, previous, by } => self.on_a_thread(line, node, move |endpoint| {
-                let connected = endpoint.set_up(channel.as_deref(), previous.as_ref(), by)?;
+                let connected = endpoint.set_up(channel.as_deref(), &previous, by)?;
                 let facts = facts(endpoint, &connected);
                 Ok(Outcome::Connection(connected.wire, facts))
             }),
@@ -91,12 +95,25 @@ impl Network {
                 }
             }
             Effect::Drop { line } => {
-                if let Some(wire) = self.wires.remove(&line) {
-                    self.lookout.forget(line, &wire);
+                self.direct.withdraw(line);
+                drop(self.take(line));
+            }
+            Effect::Offer { line } => {
+                if let Some(wire) = self.take(line)
+                    && !self.direct.offer(line, wire)
+                {
+                    self.events.push(Event::Ended { line, cause: "a caller is in the way".into() });
                 }
             }
             Effect::Tell { .. } | Effect::First(_) | Effect::Note(_) => {}
         }
+    }
+
+    /// A connection that is not to be watched any more.
+    fn take(&mut self, line: Line) -> Option<Wire> {
+        let wire = self.wires.remove(&line)?;
+        self.lookout.forget(line, &wire);
+        Some(wire)
     }
 
     /// Runs blocking work on a thread, which ends by a deadline and sends its result.

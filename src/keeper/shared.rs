@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use super::direct::Presence;
 use super::handle::{Message, Origin};
 use super::inbox::Outbox;
 use super::machine::Id;
@@ -33,11 +34,13 @@ pub(crate) struct Shared {
     /// When the keeper heard of the grant.
     granted: (Time, SystemTime),
     deadline: AtomicU64,
+    /// How often it was renewed.
+    renewals: AtomicU64,
     /// When it was last renewed, or granted.
     renewed_at: AtomicU64,
     taken: AtomicU8,
     lost: OnceLock<LostReason>,
-    /// The deadline has moved, or the lease was lost.
+    /// It was renewed, or lost.
     renewed: Notify,
     /// The lease was lost or released.
     ended: Notify,
@@ -66,6 +69,7 @@ impl Shared {
             ticket,
             origin,
             granted: (now, SystemTime::now()),
+            renewals: AtomicU64::new(0),
             renewed_at: AtomicU64::new(now.0),
             deadline: AtomicU64::new(deadline.0),
             taken: AtomicU8::new(WAITING),
@@ -80,6 +84,7 @@ impl Shared {
     pub(super) fn prolong(&self, deadline: Time, every: Option<Duration>) {
         if self.lost.get().is_none() {
             self.deadline.fetch_max(deadline.0, Ordering::Release);
+            self.renewals.fetch_add(1, Ordering::Release);
             let now = Time::now();
             let before = Time(self.renewed_at.swap(now.0, Ordering::Relaxed));
             self.renewed.notify_waiters();
@@ -149,7 +154,7 @@ impl Shared {
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        Time(self.deadline()).since(Time::now())
+        Time(self.deadline.load(Ordering::Acquire)).since(Time::now())
     }
 
     pub(crate) fn check(&self) -> Result<(), Lost> {
@@ -188,17 +193,17 @@ impl Shared {
         }
     }
 
-    /// The current deadline, to be given to [`Self::renewed`].
-    pub(crate) fn deadline(&self) -> u64 {
-        self.deadline.load(Ordering::Acquire)
+    /// How often it was renewed so far, to be given to [`Self::renewed`].
+    pub(crate) fn renewals(&self) -> u64 {
+        self.renewals.load(Ordering::Acquire)
     }
 
-    /// The remaining time, once the lease lasts beyond this deadline.
+    /// The remaining time, once it was renewed more often than this.
     pub(crate) async fn renewed(&self, before: u64) -> Result<Duration, Lost> {
         loop {
             let notified = pin!(self.renewed.notified());
             self.check()?;
-            if self.deadline() > before {
+            if self.renewals() > before {
                 return Ok(self.remaining());
             }
             self.notified(notified).await;
@@ -217,12 +222,14 @@ impl Shared {
 pub(crate) struct Armed {
     pub(crate) shared: Arc<Shared>,
     messages: Outbox<Message>,
+    /// Held until its release is sent.
+    _presence: Presence,
     armed: bool,
 }
 
 impl Armed {
-    pub(crate) fn new(shared: Arc<Shared>, messages: Outbox<Message>) -> Self {
-        Self { shared, messages, armed: true }
+    pub(crate) fn new(shared: Arc<Shared>, messages: Outbox<Message>, presence: Presence) -> Self {
+        Self { shared, messages, _presence: presence, armed: true }
     }
 
     /// For the guard, unless the keeper has taken the lease back: then how long it had waited to be taken.

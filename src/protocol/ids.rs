@@ -47,7 +47,19 @@ impl fmt::Display for ClientId {
 pub(crate) struct Id(pub(crate) u64);
 
 impl Id {
-    /// An id of no acquire. Acquires count up from 1, these count down from the highest number.
+    /// The first id of an acquire over the direct connection. Other acquires count up from 1.
+    const FIRST_DIRECT: u64 = 1 << 40;
+
+    /// The id of an acquire over the direct connection, which the machine knows only when it takes the lease over.
+    pub(crate) fn direct(nth: u64) -> Self {
+        Self(Self::FIRST_DIRECT + nth)
+    }
+
+    pub(crate) fn is_direct(self) -> bool {
+        (Self::FIRST_DIRECT..u64::MAX / 2).contains(&self.0)
+    }
+
+    /// An id of no acquire. Acquires count up, these count down from the highest number.
     pub(crate) fn of_no_acquire(nth: u64) -> Self {
         Self(u64::MAX - nth)
     }
@@ -94,7 +106,7 @@ impl WireId {
     }
 }
 
-/// Random bytes that an acquire names, and that the messages about it repeat: nobody else can make one up.
+/// Random bytes that an acquire names, and that the messages about it repeat. No other client can guess them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Secret(Arc<str>);
 

@@ -1,23 +1,23 @@
-//! What scripts reply, in the type of the verb that was asked. A reply is read as a whole or refused: one that lacks what
-//! its word promises is no reply.
+//! What scripts reply, in the type of the verb that was asked. A reply is read as a whole or refused: one that lacks
+//! what its word promises is no reply.
+
+mod fields;
+mod value;
 
 use std::time::Duration;
 
-use rmpv::ValueRef;
 use rmpv::decode::read_value_ref_with_max_depth;
 
+use self::fields::Fields;
+pub(super) use self::value::MOST;
+#[cfg(test)]
+pub(crate) use self::value::Plain;
+pub(crate) use self::value::Value;
 use super::ids::WireId;
 use super::request::Verb;
 use super::stamps::{Epoch, Stamp, Ticket, Token};
-use crate::history::{EndedAs, History, PastGrant};
+use crate::history::History;
 use crate::inspect::{Holder, QueuedWaiter};
-
-/// A value of a reply, independent of the wire.
-pub(crate) trait Value: Sized {
-    fn bytes(&self) -> Option<&[u8]>;
-    fn int(&self) -> Option<i64>;
-    fn list(&self) -> Option<&[Self]>;
-}
 
 /// The reply to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,8 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// How long nothing is granted, at the most, while the server waits for the clients that were there before it lost data.
+    /// How long nothing is granted, at the most, while the server waits for the clients that were there before it lost
+    /// data.
     pub(crate) fn recovering_for(&self) -> Option<Duration> {
         (!self.recover_left.is_zero()).then_some(self.recover_left)
     }
@@ -209,30 +210,6 @@ impl Verb {
     }
 }
 
-impl Value for ValueRef<'_> {
-    fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            Self::String(text) => Some(text.as_bytes()),
-            Self::Binary(bytes) => Some(bytes),
-            _ => None,
-        }
-    }
-
-    fn int(&self) -> Option<i64> {
-        match self {
-            Self::Integer(number) => number.as_i64(),
-            _ => None,
-        }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        match self {
-            Self::Array(items) => Some(items),
-            _ => None,
-        }
-    }
-}
-
 /// The greatest depth of a reply: the rows of a page in an array, each of which the decoder counts several times.
 const DEPTH: usize = 32;
 
@@ -258,203 +235,6 @@ impl Reply {
         let mut fields = Fields::read(fields)?;
         let verdict = verb.verdict(word.bytes()?, &mut fields)?;
         Some(Self { common: fields.common()?, verdict })
-    }
-}
-
-/// All that a reply may say, as far as this one says it.
-#[derive(Default)]
-struct Fields {
-    epoch: Option<u64>,
-    stamp: Option<u64>,
-    token: Option<u64>,
-    waiting: Option<u64>,
-    lease_left: Option<Duration>,
-    recover_left: Option<Duration>,
-    pace: Option<Duration>,
-    longest: Option<Duration>,
-    own_id: Option<WireId>,
-    own_token: Option<u64>,
-    own_ticket: Option<u64>,
-    own_claim: bool,
-    again: bool,
-    left: Option<Duration>,
-    granted_token: Option<u64>,
-    ticket: Option<u64>,
-    rank: Option<u64>,
-    held_id: Option<String>,
-    held_token: Option<u64>,
-    held_label: Option<String>,
-    held_owner: Option<String>,
-    held_for: Option<Duration>,
-    held_broken: bool,
-    grants: Option<u64>,
-    page: Option<Vec<QueuedWaiter>>,
-    recorded: Option<bool>,
-    past: Option<Vec<PastGrant>>,
-}
-
-impl Fields {
-    fn read(fields: &[impl Value]) -> Option<Self> {
-        let mut read = Self::default();
-        let (pairs, []) = fields.as_chunks::<2>() else { return None };
-        for [name, value] in pairs {
-            match name.bytes()? {
-                b"epoch" => read.epoch = Some(number(value)?),
-                b"stamp" => read.stamp = Some(number(value)?),
-                b"token" => read.token = Some(number(value)?),
-                b"waiting" => read.waiting = Some(number(value)?),
-                b"lease_left_us" => read.lease_left = Some(span(value)?),
-                b"recover_left_us" => read.recover_left = Some(span(value)?),
-                b"pace_us" => read.pace = Some(span(value)?),
-                b"longest_us" => read.longest = Some(span(value)?),
-                b"holder" => read.own_id = Some(WireId::parse(&text(value)?)?),
-                b"holder_token" => read.own_token = Some(number(value)?),
-                b"holder_ticket" => read.own_ticket = Some(number(value)?),
-                b"holder_claim" => read.own_claim = true,
-                b"again" => read.again = true,
-                b"left_us" => read.left = Some(span(value)?),
-                b"granted_token" => read.granted_token = Some(number(value)?),
-                b"ticket" => read.ticket = Some(number(value)?),
-                b"rank" => read.rank = Some(number(value)?),
-                b"held_id" => read.held_id = Some(text(value)?),
-                b"held_token" => read.held_token = Some(number(value)?),
-                b"held_label" => read.held_label = Some(text(value)?),
-                b"held_owner" => read.held_owner = Some(text(value)?),
-                b"held_us" => read.held_for = Some(span(value)?),
-                b"grants" => read.grants = Some(number(value)?),
-                b"held_broken" => read.held_broken = number(value)? == 1,
-                b"page" => read.page = Some(page(value)?),
-                b"recorded" => read.recorded = Some(number(value)? == 1),
-                b"past" => read.past = Some(past(value)?),
-                // A later version of the scripts may tell more.
-                _ => {}
-            }
-        }
-        Some(read)
-    }
-
-    fn common(&mut self) -> Option<Common> {
-        let own = match self.own_id.take() {
-            None => None,
-            Some(id) => {
-                let (token, ticket) = (Token::new(self.own_token?)?, Ticket::new(self.own_ticket?)?);
-                Some(OwnLease { id, token, ticket, claim: self.own_claim })
-            }
-        };
-        Some(Common {
-            epoch: Epoch::new(self.epoch?),
-            stamp: Stamp::new(self.stamp?),
-            token: Token::new(self.token?),
-            waiting: self.waiting?,
-            lease_left: self.lease_left?,
-            recover_left: self.recover_left?,
-            pace: self.pace?,
-            longest: self.longest?,
-            own,
-            again: self.again,
-        })
-    }
-
-    /// The holder as people see it. The outer None: it is not told as a whole.
-    fn holder(&mut self) -> Option<Option<Box<Holder>>> {
-        let Some(id) = self.held_id.take() else { return Some(None) };
-        Some(Some(Box::new(Holder {
-            id,
-            token: self.held_token?,
-            label: self.held_label.take()?,
-            owner: self.held_owner.take()?,
-            remaining: self.lease_left?,
-            held_for: self.held_for?,
-            broken: self.held_broken,
-        })))
-    }
-}
-
-fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
-    value
-        .list()?
-        .iter()
-        .map(|item| {
-            let [id, ticket, label, owner, waited, alive] = item.list()? else { return None };
-            Some(QueuedWaiter {
-                id: text(id)?,
-                ticket: number(ticket)?,
-                label: text(label)?,
-                owner: text(owner)?,
-                waited: span(waited)?,
-                alive: number(alive)? == 1,
-            })
-        })
-        .collect()
-}
-
-fn past(value: &impl Value) -> Option<Vec<PastGrant>> {
-    value
-        .list()?
-        .iter()
-        .map(|item| {
-            let [id, token, label, owner, waited, held, how] = item.list()? else { return None };
-            Some(PastGrant {
-                id: text(id)?,
-                token: number(token)?,
-                label: text(label)?,
-                owner: text(owner)?,
-                waited: span(waited)?,
-                held: span(held)?,
-                ended: match how.bytes()? {
-                    b"released" => EndedAs::Released,
-                    b"expired" => EndedAs::Expired,
-                    b"broken" => EndedAs::Broken,
-                    b"lost" => EndedAs::Lost,
-                    _ => return None,
-                },
-            })
-        })
-        .collect()
-}
-
-// Labels and owners of others may be any bytes: they are for people.
-fn text(value: &impl Value) -> Option<String> {
-    Some(String::from_utf8_lossy(value.bytes()?).into_owned())
-}
-
-/// Scripts count in Lua, where whole numbers are exact up to here. A higher number is no number of theirs.
-pub(super) const MOST: u64 = 1 << 53;
-
-fn number(value: &impl Value) -> Option<u64> {
-    let number = match value.int() {
-        Some(number) => u64::try_from(number).ok(),
-        None => std::str::from_utf8(value.bytes()?).ok()?.parse().ok(),
-    };
-    number.filter(|number| *number <= MOST)
-}
-
-fn span(value: &impl Value) -> Option<Duration> {
-    number(value).map(Duration::from_micros)
-}
-
-/// A reply made up by tests.
-#[cfg(test)]
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Plain {
-    Text(String),
-    Int(i64),
-    List(Vec<Plain>),
-    Nil,
-}
-
-#[cfg(test)]
-impl Value for Plain {
-    fn bytes(&self) -> Option<&[u8]> {
-        if let Plain::Text(text) = self { Some(text.as_bytes()) } else { None }
-    }
-
-    fn int(&self) -> Option<i64> {
-        if let Plain::Int(number) = self { Some(*number) } else { None }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        if let Plain::List(items) = self { Some(items) } else { None }
     }
 }
 

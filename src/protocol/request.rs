@@ -31,6 +31,21 @@ pub(crate) enum Verb {
     History,
 }
 
+impl Verb {
+    /// All of them, in the order of the scripts.
+    #[cfg(any(test, feature = "__test-hooks"))]
+    pub(crate) const ALL: [Verb; 8] = [
+        Verb::Acquire,
+        Verb::Heartbeat,
+        Verb::Renew,
+        Verb::Release,
+        Verb::Leave,
+        Verb::Inspect,
+        Verb::Break,
+        Verb::History,
+    ];
+}
+
 /// One request to one lock.
 #[derive(Debug, Clone, Hash)]
 pub(crate) enum Request {
@@ -72,8 +87,8 @@ impl Request {
         }
     }
 
-    /// The arguments in the order in which the script names them, each under that name. A grant on behalf of this client
-    /// is published to `channel`.
+    /// The arguments in the order in which the script names them, each under that name. A grant on behalf of this
+    /// client is published to `channel`.
     pub(crate) fn arguments(&self, channel: &str, put: impl FnMut(&'static str, &[u8])) {
         let mut arguments = Arguments { put, digits: itoa::Buffer::new() };
         match self {

@@ -28,7 +28,8 @@ pub(crate) static SCRIPTS: LazyLock<[Source; 8]> = LazyLock::new(|| {
     })
 });
 
-/// The text of a script, with its parts in the places of the lines `-- include NAME`, each as `read` makes it of the file.
+/// The text of a script, with its parts in the places of the lines `-- include NAME`, each as `read` makes it of the
+/// file.
 ///
 /// Parts are text and no functions: a function would be made anew on every run, and so would a box for every variable
 /// that it shares with others.

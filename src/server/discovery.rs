@@ -1,4 +1,4 @@
-//! Finding the server: sentinels know the master, the nodes of a cluster know which of them serves which slot.
+//! Which node of a cluster serves which slot.
 
 use std::collections::BTreeMap;
 
@@ -64,14 +64,14 @@ mod tests {
     use crate::server::resp::Value;
 
     #[test]
-    fn slots_are_those_of_the_servers() {
+    fn slots_agree_with_those_of_servers() {
         // CLUSTER KEYSLOT of these names.
         assert_eq!((slot_of("123456789"), slot_of("foo")), (12739, 12182));
         assert_eq!(slot_of("foo}bar}"), slot_of("foo"));
     }
 
     #[test]
-    fn a_map_is_read_and_corrected() {
+    fn a_map_of_slots_is_read_and_corrected() {
         let bulk = |text: &str| Value::Text(text.as_bytes().to_vec().into());
         let range = |first, last, host, port| {
             Value::List(vec![

@@ -1,5 +1,5 @@
-//! Finding the server: sentinels know the master, the nodes of a cluster know which of them serves which slot. This
-//! asks one of them; the keeper's routes decide how many are asked at once and which answer counts.
+//! Finding the server: sentinels know the master, the nodes of a cluster know which of them serves which slot. Here
+//! one server is asked. The keeper's routes decide how many are asked at once, and which answer counts.
 
 use super::discovery::SlotMap;
 use super::endpoint::{Endpoint, Node};
@@ -21,8 +21,14 @@ impl Sentinels {
 
     /// The master, as this sentinel knows it. Blocks at most until the deadline.
     pub(crate) fn ask(&self, sentinel: &Node, deadline: Time) -> Result<Node, ConnectError> {
-        let sentinel = self.sentinels.first().unwrap_or(&self.master).at(sentinel);
-        let reply = sentinel.ask_once(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.name], deadline);
+        self.sentinels.first().unwrap_or(&self.master).at(sentinel).master(&self.name, deadline)
+    }
+}
+
+impl Endpoint {
+    /// The master of this name, as this sentinel knows it. Blocks at most until the deadline.
+    pub(super) fn master(&self, name: &str, deadline: Time) -> Result<Node, ConnectError> {
+        let reply = self.ask_once(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name], deadline);
         let reply = reply.map_err(|error| match error {
             ConnectError::Refused { address, cause } => ConnectError::NotSentinel { address, cause },
             other => other,
@@ -36,12 +42,10 @@ impl Sentinels {
         };
         match node {
             Some((host, port)) => Ok(Node { host: host.into_owned(), port: port.parse().unwrap_or(0) }),
-            None => Err(ConnectError::UnknownMaster { address: sentinel.to_string(), name: self.name.clone() }),
+            None => Err(ConnectError::UnknownMaster { address: self.to_string(), name: name.to_owned() }),
         }
     }
-}
 
-impl Endpoint {
     /// Which node of its cluster serves which slots, as this node knows it. Blocks at most until the deadline.
     pub(crate) fn slots(&self, deadline: Time) -> Result<SlotMap, ConnectError> {
         let reply = self.ask_once(&["CLUSTER", "SLOTS"], deadline)?;

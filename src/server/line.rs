@@ -1,5 +1,6 @@
 //! A connection for operators' tools: it sends any command, and gives each answer as it came.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::endpoint::{Endpoint, Node};
@@ -127,6 +128,39 @@ impl From<Target> for Places {
             Target::Cluster(seeds) => Places::Cluster(seeds.into_iter().map(Place).collect()),
         }
     }
+}
+
+impl Places {
+    /// The servers that have locks now: one, or the masters of a cluster. Each server that is asked may take this long.
+    ///
+    /// # Errors
+    /// [`ConnectError`] of the last server that was asked, if none of them knows.
+    pub fn masters(&self, within: Duration) -> Result<Vec<Place>, ConnectError> {
+        match self {
+            Places::One(place) => Ok(vec![place.clone()]),
+            Places::Sentinels { sentinels, master, login } => first(sentinels, |Place(sentinel)| {
+                let node = sentinel.master(master, Time::now() + within)?;
+                Ok(vec![Place(login.0.at(&node))])
+            }),
+            Places::Cluster(seeds) => first(seeds, |Place(seed)| {
+                let slots = seed.slots(Time::now() + within)?;
+                let masters: BTreeSet<&Node> = slots.nodes().collect();
+                Ok(masters.into_iter().map(|node| Place(seed.at(node))).collect())
+            }),
+        }
+    }
+}
+
+/// The first success, or the last error.
+fn first<T>(places: &[Place], ask: impl Fn(&Place) -> Result<T, ConnectError>) -> Result<T, ConnectError> {
+    let mut last = ConnectError::Url { reason: "it names no server".into() };
+    for place in places {
+        match ask(place) {
+            Ok(found) => return Ok(found),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// A connection that is logged in.

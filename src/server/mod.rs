@@ -19,7 +19,9 @@ mod values;
 mod wire;
 
 pub(crate) use discovery::{Slot, SlotMap, slot_of};
-pub(crate) use endpoint::{Endpoint, Node, digest};
+#[cfg(any(feature = "cli", feature = "__test-hooks"))]
+pub(crate) use endpoint::digest;
+pub(crate) use endpoint::{Endpoint, Node};
 #[cfg(feature = "__test-hooks")]
 pub(crate) use hooks::{converse, read_frames, shown_frame};
 #[cfg(feature = "cli")]

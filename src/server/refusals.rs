@@ -30,12 +30,12 @@ pub(super) enum Meaning {
     Permanent,
 }
 
-/// The words by which each meaning is known; the first that is found decides. A word in capitals begins the message. But up
-/// to Redis 6.2 the error of a command in a script arrives as `ERR Error running script … -OOM command not allowed`:
-/// so the words are looked for everywhere in a message that begins with `ERR`.
+/// The words by which each meaning is known; the first that is found decides. A word in capitals begins the message.
+/// But up to Redis 6.2 the error of a command in a script arrives as `ERR Error running script … -OOM command not
+/// allowed`: so the words are looked for everywhere in a message that begins with `ERR`.
 const WORDS: &[(&str, Meaning)] = &[
-    // A command that is unknown, renamed or disabled is quoted with its arguments, in which any other word may occur. Up
-    // to Redis 6.2 the command is in backquotes, from 7.0 on in apostrophes.
+    // A command that is unknown, renamed or disabled is quoted with its arguments, in which any other word may occur.
+    // Up to Redis 6.2 the command is in backquotes, from 7.0 on in apostrophes.
     ("unknown command `HELLO`", Hello),
     ("unknown command 'HELLO'", Hello),
     ("unknown command", Permanent),

@@ -1,7 +1,7 @@
 //! Connecting: everything before the first request. It blocks, on a thread of its own, and ends by a deadline.
 //!
 //! A connection takes two round trips after the socket. The first logs in and identifies the server. The second ends
-//! the previous connection, so that none of its requests are executed late (I10), loads the scripts, tests whether this
+//! the previous connections, so that none of their requests are executed late (I10), loads the scripts, tests whether this
 //! user may run them, and subscribes.
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use crate::clock::Time;
 use crate::error::{Cause, ConnectError};
 use crate::protocol::SCRIPTS;
 
-/// The previous connection: its requests must not be executed after anything is repeated.
+/// A previous connection: its requests must not be executed after anything is repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Previous {
     pub(super) run_id: String,
@@ -62,7 +62,7 @@ impl Endpoint {
     pub(crate) fn set_up(
         &self,
         channel: Option<&str>,
-        previous: Option<&Previous>,
+        previous: &[Previous],
         deadline: Time,
     ) -> Result<Connected, ConnectError> {
         let questions =
@@ -74,11 +74,16 @@ impl Endpoint {
         let version = self.check_major_version(&server)?;
         let this = Previous::of(&replies[0], &server);
 
-        // A restarted server counts ids from the start: the old connection is gone there, and its id may be another
-        // client's. While a server runs no id is given twice, so nothing else need be compared.
-        let old = previous.filter(|old| this.as_ref().is_some_and(|this| this.run_id == old.run_id));
-        let old = old.map_or(i64::MAX as u64, |old| old.id).to_string();
-        let mut commands = vec![vec!["CLIENT", "KILL", "ID", &old]];
+        // A restarted server counts ids from the start: the old connections are gone there, and their ids may be those of
+        // other clients. While a server runs no id is given twice, so nothing else need be compared.
+        let is_here = |old: &&Previous| this.as_ref().is_some_and(|this| this.run_id == old.run_id);
+        let mut old: Vec<String> = previous.iter().filter(is_here).map(|old| old.id.to_string()).collect();
+        if old.is_empty() {
+            // An id of nobody, which shows whether this user may end connections.
+            old.push(i64::MAX.to_string());
+        }
+        let mut commands: Vec<_> = old.iter().map(|id| vec!["CLIENT", "KILL", "ID", id]).collect();
+        let kills = commands.len();
         // If SCRIPT is forbidden or renamed, the first EVAL of each script loads it.
         commands.extend(SCRIPTS.iter().map(|script| vec!["SCRIPT", "LOAD", script.text]));
         // Harmless calls that show whether this user may run scripts, by text and by digest.
@@ -87,8 +92,8 @@ impl Endpoint {
         commands.extend([vec!["EVAL", "return 1", "0"], vec!["EVALSHA", &unknown, "0"]]);
         commands.extend(channel.map(|channel| vec!["SUBSCRIBE", channel]));
         let replies = self.ask(&mut stream, &commands, deadline)?;
-        let killed = &replies[0];
-        self.settled(killed)?;
+        let killed = &replies[..kills];
+        killed.iter().try_for_each(|reply| self.settled(reply))?;
         if let Some(refused) = replies.get(tries + 2).and_then(Value::error) {
             return Err(self.explain_line(&refused));
         }
@@ -101,7 +106,7 @@ impl Endpoint {
         }
         Ok(Connected {
             wire: Wire::new(stream, self.digests.clone()),
-            can_kill: killed.error().is_none() && this.is_some(),
+            can_kill: killed.iter().all(|reply| reply.error().is_none()) && this.is_some(),
             previous: this,
             is_replica: field(&replication, "role").is_some_and(|role| role != "master"),
             read_only: field(&replication, "slave_read_only") == Some("1"),

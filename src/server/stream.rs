@@ -202,7 +202,7 @@ impl Stream {
         }
     }
 
-    /// Writes and reads until `done` returns true or the deadline passes. Only for the set-up.
+    /// Writes and reads until `done` returns true or the deadline passes. It blocks: not for a keeper.
     pub(super) fn converse(
         &mut self,
         deadline: Time,

@@ -16,6 +16,7 @@ use super::endpoint::Node;
 use super::refusals::{Meaning, meaning, refusal};
 use super::resp::{Command, Value, put};
 use super::stream::{Broken, Stream};
+use crate::clock::Time;
 use crate::protocol::{self, LockKeys, Push, Refusal, SCRIPTS, Value as _};
 
 /// An event of a connection.
@@ -73,8 +74,8 @@ impl Wire {
         Self { stream, pairing: Pairing::new(digests) }
     }
 
-    /// Queues a request. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot that is only on its
-    /// way there.
+    /// Queues a request. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot that is only on
+    /// its way there.
     pub(crate) fn send(&mut self, tag: u64, call: protocol::Request, channel: &Arc<str>, asking: bool) {
         let request = Request { call, channel: channel.clone(), asking };
         self.pairing.request(For::Tag(tag), request, false, &mut self.stream.out);
@@ -89,12 +90,42 @@ impl Wire {
     /// Asks how many replicas have all earlier writes, once there are enough or the time is over. This connection
     /// blocks at the server meanwhile.
     pub(crate) fn wait_replicas(&mut self, tag: u64, keys: &Arc<LockKeys>, replicas: u32, within: Duration) {
-        // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the queue
-        // on nobody's behalf prolongs the life of the keys, and is replicated.
+        // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the
+        // queue on nobody's behalf prolongs the life of the keys, and is replicated.
         let leave = protocol::LeaveRequest { keys: keys.clone(), ids: vec![protocol::WireId::of_nobody()] };
         let call = protocol::Request::Leave(leave);
         let request = Request { call, channel: "".into(), asking: false };
         self.pairing.request(For::Replicas { tag, replicas, within }, request, false, &mut self.stream.out);
+    }
+
+    /// Sends a request and waits for its answer, on a connection that nobody else uses. Blocks until the deadline at
+    /// the latest. The outer error means that the connection broke, and that the outcome of the request is unknown.
+    pub(crate) fn ask(
+        &mut self,
+        call: protocol::Request,
+        channel: &Arc<str>,
+        deadline: Time,
+    ) -> Result<Result<protocol::Reply, Refusal>, Arc<str>> {
+        self.send(0, call, channel, false);
+        let (Self { stream, pairing }, mut answer) = (self, None);
+        let conversed = stream.converse(deadline, |stream| {
+            while let Some(value) = stream.frames.next()? {
+                if let Some(Said::Reply { reply, .. }) =
+                    pairing.take(value, &mut stream.out).map_err(Broken::OutOfStep)?
+                {
+                    answer = Some(reply);
+                }
+            }
+            // The text of a script that the server does not know.
+            stream.flush()?;
+            Ok(answer.is_some())
+        });
+        conversed.map_err(|broken| Arc::from(broken.to_string()))?;
+        Ok(match answer {
+            Some(Reply::Result(result)) => result,
+            Some(Reply::Replica(cause)) => Err(Refusal::Temporary(cause)),
+            Some(Reply::Elsewhere { .. }) | None => Err(Refusal::Temporary("its slot is elsewhere".into())),
+        })
     }
 
     /// There is something to write: the loop waits until the socket takes it.

@@ -20,8 +20,8 @@ pub struct Turn {
     pub released: u64,
 }
 
-/// Callers within this time of each other count as simultaneous: nobody can say in which order their requests reached
-/// the server.
+/// Callers within this time of each other count as simultaneous: the order in which their requests reached the
+/// server is not known.
 const SIMULTANEOUS_NS: u64 = 1_000_000;
 
 /// What can be said of a contention, while all processes took part in it.
@@ -29,12 +29,12 @@ const SIMULTANEOUS_NS: u64 = 1_000_000;
 pub struct Contention {
     pub grants: usize,
     pub grants_per_second: f64,
-    /// From the beginning of a release to the grant of somebody who was waiting by then: median and 99th percentile in
+    /// From the beginning of a release to the grant of a process that waited by then: median and 99th percentile in
     /// milliseconds. None if there were fewer than ten, whose percentiles say nothing.
     pub hand_off_ms: Option<(f64, f64)>,
     /// Grants while another process still held the lock.
     pub overlaps: usize,
-    /// The share of grants before which somebody else had been waiting for longer.
+    /// The share of grants before which another process had been waiting for longer.
     pub out_of_order: f64,
     pub longest_wait_ms: f64,
     /// How long the first process took for its turns, beside the last: 1 if all were served alike.

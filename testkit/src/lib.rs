@@ -105,8 +105,8 @@ pub async fn connect(server: &RedisServer) -> Client {
     soon(Client::connect(&server.url())).await.expect("a client of a private server")
 }
 
-/// Heartbeats, renewals and the ends of leases are far away while a test runs: a waiter that hears of its grant heard of it
-/// by a message, and what is gone was given back.
+/// Heartbeats, renewals and the ends of leases are far away while a test runs: a waiter that hears of its grant heard
+/// of it by a message, and what is gone was given back.
 pub fn quiet() -> LockOptions {
     LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
 }

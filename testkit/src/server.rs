@@ -1,10 +1,10 @@
 //! A private redis-server: on a unix socket, on request on a loopback port too, in a folder of its own.
 
+mod builder;
+
 use std::{
-    env,
-    ffi::OsString,
-    fmt, fs,
-    net::TcpListener,
+    collections::BTreeSet,
+    env, fmt, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -15,13 +15,8 @@ use redis::ErrorKind;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{
-    SOON, cluster, eventually,
-    process::Process,
-    root,
-    run::{self, Topology},
-    say,
-};
+pub use self::builder::Builder;
+use super::{SOON, eventually, process::Process, root, run::Topology, say};
 
 /// A running server. Every method takes `&self`, so that one thread can restart it while others use it.
 ///
@@ -39,147 +34,6 @@ pub struct RedisServer {
     pub(super) login: Option<(String, String)>,
     /// Where clients start to look for this server.
     pub(super) beside: Option<Box<RedisServer>>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Builder {
-    binary: Option<PathBuf>,
-    tcp: bool,
-    encrypted: bool,
-    appendonly: bool,
-    password: Option<String>,
-    config: Vec<String>,
-    arguments: Vec<String>,
-    environment: Vec<(String, OsString)>,
-    alone: bool,
-    plain: bool,
-    folder: Option<&'static str>,
-}
-
-impl Builder {
-    /// Also listens on a free port of 127.0.0.1, which it keeps over restarts.
-    pub fn tcp(mut self) -> Self {
-        self.tcp = true;
-        self
-    }
-
-    /// Its loopback port accepts only encrypted connections and demands certificates from clients, replicas, sentinels
-    /// and the other nodes of its cluster. It shows the certificate in these files itself, wherever it connects to.
-    pub fn encrypted(mut self, authority: &Path, certificate: &Path, key: &Path) -> Self {
-        self.encrypted = true;
-        self.tcp()
-            .config(&format!("tls-ca-cert-file {}", authority.display()))
-            .config(&format!("tls-cert-file {}", certificate.display()))
-            .config(&format!("tls-key-file {}", key.display()))
-            .config("tls-auth-clients yes")
-            .config("tls-replication yes")
-            .config("tls-cluster yes")
-    }
-
-    /// Writes every command to disk before it answers, so that `kill` and `restart` lose nothing.
-    pub fn appendonly(mut self) -> Self {
-        self.appendonly = true;
-        self
-    }
-
-    /// `requirepass`. The URLs of the server carry it.
-    pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.to_owned());
-        self
-    }
-
-    /// One more ACL user, e.g. `user("worker", "on >secret ~fairlock:* +@all")`; log in with `url_as`.
-    pub fn user(self, name: &str, rules: &str) -> Self {
-        let of_channels = |rule: &&str| rule.starts_with('&') || rule.ends_with("channels");
-        // Redis 6.0 has no channel permissions.
-        let rules = rules.split_whitespace().filter(|rule| run::version() >= (6, 2) || !of_channels(rule));
-        self.config(&format!("user {name} {}", rules.collect::<Vec<_>>().join(" ")))
-    }
-
-    /// One more line for redis.conf.
-    pub fn config(mut self, line: &str) -> Self {
-        self.config.push(line.to_owned());
-        self
-    }
-
-    /// Another server than the usual one: any executable that takes redis-server's arguments.
-    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
-        self.binary = Some(path.into());
-        self
-    }
-
-    /// One more argument after the configuration file.
-    pub fn argument(mut self, argument: &str) -> Self {
-        self.arguments.push(argument.to_owned());
-        self
-    }
-
-    /// One more variable in its environment.
-    pub fn environment(mut self, name: &str, value: impl Into<OsString>) -> Self {
-        self.environment.push((name.to_owned(), value.into()));
-        self
-    }
-
-    /// Its replicas are linked as soon as they ask, and their lag is checked often.
-    pub fn master(self) -> Self {
-        self.alone().tcp().config("repl-diskless-sync-delay 0").config("repl-ping-replica-period 1")
-    }
-
-    /// Whatever the environment says about the run (`testkit::run`), this server has no other beside it.
-    pub fn alone(mut self) -> Self {
-        self.alone = true;
-        self
-    }
-
-    /// Whatever the environment says about the run, it has only its own users.
-    pub fn plain(mut self) -> Self {
-        self.plain = true;
-        self.alone()
-    }
-
-    /// The beginning of the name of its folder.
-    pub fn folder(mut self, prefix: &'static str) -> Self {
-        self.folder = Some(prefix);
-        self
-    }
-
-    /// Starts the server and waits until it answers.
-    #[track_caller]
-    pub fn start(self) -> RedisServer {
-        let topology = if self.alone { Topology::Standalone } else { Topology::of_this_run() };
-        let server = topology.prepare(self);
-        match run::login().filter(|_| !server.plain && server.password.is_none()) {
-            Some((user, password)) => {
-                let in_cluster = server.config.iter().any(|line| line == cluster::ENABLED);
-                let rights = run::least_rights(password, in_cluster);
-                server.user(user, &rights).start_in(topology, Some((user, password)))
-            }
-            None => server.start_in(topology, None),
-        }
-    }
-
-    #[track_caller]
-    fn start_in(self, topology: Topology, user: Option<(&str, &str)>) -> RedisServer {
-        let prefix = self.folder.unwrap_or("fairlock-");
-        let dir = tempfile::Builder::new().prefix(prefix).tempdir().expect("a folder for redis-server");
-        let owned = |(user, password): (&str, &str)| (user.to_owned(), password.to_owned());
-        let login = user.or(self.password.as_deref().map(|password| ("default", password))).map(owned);
-        let process = Mutex::new(None);
-        let mut server = RedisServer { setup: self, port: None, dir, process, topology, login, beside: None };
-        // A port that was free a moment ago can be in use by now. Each attempt draws another one.
-        let mut attempts = if server.setup.tcp { 5 } else { 1 };
-        loop {
-            server.port = server.setup.tcp.then(free_port);
-            attempts -= 1;
-            match server.configure().and_then(|()| server.launch()) {
-                Ok(()) => break,
-                Err(error) if attempts == 0 => panic!("{error}"),
-                Err(_) => {}
-            }
-        }
-        server.beside = topology.accompany(&server, server.setup.clone()).map(Box::new);
-        server
-    }
 }
 
 impl RedisServer {
@@ -304,6 +158,15 @@ impl RedisServer {
         }
     }
 
+    /// The ids of all connections to the server but the asking one.
+    pub fn connections(&self) -> BTreeSet<u64> {
+        let mut raw = self.raw();
+        let (me, list): (u64, String) =
+            redis::pipe().cmd("CLIENT").arg("ID").cmd("CLIENT").arg("LIST").query(&mut raw).expect("the connections");
+        let ids = list.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok());
+        ids.filter(|id| *id != me).collect()
+    }
+
     fn process(&self) -> MutexGuard<'_, Option<Process>> {
         // A test that panicked within one of these methods must still be able to end its server.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
@@ -402,15 +265,4 @@ pub fn redis_server() -> PathBuf {
     named
         .or_else(|| env::split_paths(&path).map(|dir| dir.join("redis-server")).find(|file| file.is_file()))
         .unwrap_or(linked)
-}
-
-/// The difference between the port of a cluster node and that of its cluster bus. (Only Redis 7 lets one choose it.)
-const BUS: u16 = 10_000;
-
-/// A port that is free and whose bus port is free as well. Both are below the range for outgoing connections: otherwise
-/// a client could take the port of a server that is down for a moment, or even connect to itself there.
-fn free_port() -> u16 {
-    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let ports = std::iter::repeat_with(|| fastrand::u16(12_000..22_000));
-    ports.take(1000).find(|port| is_free(*port) && is_free(port + BUS)).expect("a free loopback port")
 }

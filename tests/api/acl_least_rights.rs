@@ -23,7 +23,7 @@ async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn st
     let (first, second) = (lock.enqueue().await?, lock.enqueue().await?);
     assert_eq!(lock.inspect().await?.queue.len(), 2);
     guard.renew().await?;
-    // After a new connection the first waiter re-enters where it is.
+    // After a new connection the first waiter re-enters at its own place.
     for kind in ["normal", "pubsub"] {
         let _: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg(kind).query(&mut server.raw())?;
     }
@@ -54,11 +54,11 @@ async fn the_rights_of_the_guide_are_enough() {
     keys_left(&server);
 }
 
-/// The server refuses a user that lacks one of them.
+/// The server refuses a user that lacks one of the rights.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_of_the_rights_of_the_guide_is_needed() {
     let rights = least_rights("pw", false);
-    // It asks for no replicas; and who logs in says hello before the server knows who that is.
+    // This test uses no replicas, and a client says HELLO before the server knows its user.
     let asked = |right: &&str| right.starts_with('+') && !["+wait", "+hello"].contains(right);
     let asked: Vec<&str> = rights.split_whitespace().filter(asked).collect();
     let without = |builder: Builder, right: &str| {

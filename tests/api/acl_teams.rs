@@ -23,7 +23,7 @@ async fn a_team_has_its_locks_and_no_others() {
         .fold(RedisServer::builder().plain(), |builder, team| builder.user(team, &rights_of_team(team)))
         .start();
     let (red, blue) = (client(&server, "red", "red").await, client(&server, "blue", "blue").await);
-    // The same name at both is another lock.
+    // The same name is another lock for each team.
     let guards = (red.lock("x").unwrap().acquire().await.unwrap(), blue.lock("x").unwrap().acquire().await.unwrap());
     let waiting = red.lock("x").unwrap().enqueue().await.unwrap();
     let intruder = Client::builder().url(&server.url_as("blue", "pw")).prefix("red").connect().await;
@@ -41,7 +41,7 @@ struct Hostile {
 }
 
 impl Hostile {
-    /// It knows more than it could: the channel of its victim, and its id.
+    /// It knows more than an attacker could: the channel and the id of its victim.
     fn new(server: &RedisServer, id: String) -> Self {
         let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").query(&mut server.raw()).unwrap();
         let client = id.split('.').next().unwrap();
@@ -81,8 +81,8 @@ async fn a_forged_grant_makes_nobody_a_holder() {
     let id = lock.inspect().await.unwrap().queue[0].id.clone();
     let mut hostile = Hostile::new(&server, id.clone());
     hostile.forge("grant", guard.token() + 3_600_000_000);
-    // It may also make the scripts publish, for a lock of its own and in the name of its victim: it queues as its
-    // victim behind itself, and gives back.
+    // It can also make the scripts publish: at a lock of its own it queues under the id of its victim, behind itself,
+    // and then releases.
     let keys = ["lock", "waiters"].map(|key| format!("fairlock:{{other}}:{key}"));
     let acquire = |id: &str, channel: &str| {
         let mut call = redis::cmd("EVALSHA");

@@ -12,7 +12,7 @@ const ARRIVALS: usize = 1000;
 
 const SERVERS_CLOCK: &str = include_str!("../../lua/lib/time.lua");
 
-/// The server's own clock, and a stopped one: all arrivals in the same microsecond.
+/// The server's own clock, and one that stands still, so that all arrivals have the same microsecond.
 const CLOCKS: [&str; 2] = [
     SERVERS_CLOCK,
     "local raw = 1700000000000000
@@ -155,7 +155,7 @@ async fn a_short_timeout_beside_a_long_one_costs_it_nothing() {
 
     let (short, long) = (Duration::from_secs(3), Duration::from_secs(600));
     let far_lock = far.lock_with("queue", options()).unwrap();
-    // The short ones are before and behind the long one, and belong to the same and to another client.
+    // Waiters with short timeouts stand before and behind the long one. Some belong to its client, some to another.
     let before = lock.enqueue().timeout(short).await.unwrap();
     let stays = far_lock.enqueue().timeout(long).await.unwrap();
     let behind = [

@@ -19,10 +19,10 @@ use tracing::span;
 
 /// Long enough that a keeper is given its turn on a machine whose every core is burnt by several tests.
 const LEASE: Duration = Duration::from_secs(6);
-/// Without busy threads.
+/// Enough for tests that keep no core busy.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// The helper processes of this file: what they do to themselves must not disturb the test that looks on.
+/// The helper processes of this file. What they do to themselves must not disturb the test that observes them.
 #[test]
 fn child() {
     child::main(|role, args| match (role, args) {
@@ -86,7 +86,7 @@ impl tracing::Subscriber for Slow {
 
 #[tokio::main(flavor = "current_thread")]
 async fn block_in_events(url: &str) {
-    // For all threads: if the keeper said anything, it would be the keeper that is blocked.
+    // The subscriber is set for all threads: an event of the keeper's own thread would block the keeper.
     tracing::subscriber::set_global_default(Slow { events: AtomicU32::new(0) }).unwrap();
     let client = Client::connect(url).await.unwrap();
     let guard = client.lock_with("lock", options(SHORT)).unwrap().acquire().await.unwrap();
@@ -105,7 +105,7 @@ async fn keeps_its_lease(role: &str, begins: &str, lease: Duration) {
     let before = lock.inspect().await.unwrap().holder.unwrap();
     let waiting = lock.enqueue().await.unwrap();
 
-    // Something to say for the keeper, which must not do so itself: it has a lease to renew.
+    // The keeper has news for the subscriber, and must not call it itself, because it has a lease to renew.
     let _: u64 = redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).query(&mut server.raw()).unwrap();
 
     let blocked = Instant::now();
@@ -133,7 +133,7 @@ async fn a_subscriber_that_blocks_on_the_callers_events_loses_no_lease() {
 /// A waker that blocks its caller until this is opened.
 #[derive(Default)]
 struct Gate {
-    /// How many are inside, and whether it is open.
+    /// How many callers are blocked, and whether it is open.
     state: Mutex<(u32, bool)>,
     changed: Condvar,
 }
@@ -177,9 +177,9 @@ fn wait_with<F: Future + Unpin>(waker: &Waker, future: &mut F) {
     assert!(Pin::new(future).poll(&mut Context::from_waker(waker)).is_pending());
 }
 
-/// A caller hears its answers while wakers of others of the same client block, each of them for longer than a lease.
+/// A caller hears its answers while wakers of other callers of its client block, each for longer than a lease.
 #[tokio::test]
-async fn wakers_that_block_cost_nobody_a_lease_nor_a_wake_up() {
+async fn wakers_that_block_delay_no_lease_and_no_wake_up() {
     const BLOCKED: usize = 4;
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
@@ -238,7 +238,7 @@ async fn a_waker_that_panics_harms_nobody_else() {
     wait_with(&waker, &mut acquire);
     let mut lost = Box::pin(wanted.held().lost());
     wait_with(&waker, &mut lost);
-    // Without the keeper: one task releases, and another awaits that.
+    // The keeper takes no part in this: one task drops the guard, and another awaits its end.
     drop(wanted);
     testkit::eventually("both have panicked", SOON, || panics.0.load(Ordering::Relaxed) == 2);
 
@@ -249,7 +249,7 @@ async fn a_waker_that_panics_harms_nobody_else() {
     keys_left(&server);
 }
 
-/// A keeper that ends tells it all the same.
+/// A keeper that ends tells its callers, although the waker of another caller blocks.
 #[tokio::test]
 async fn a_waker_that_blocks_keeps_no_news_of_a_dead_keeper_from_others() {
     let server = RedisServer::start();

@@ -17,7 +17,7 @@ const FATAL: &str = "ERR the server says that it never will";
 /// Each future, alone and with others before and behind it.
 fn everywhere() -> Vec<Case> {
     let pairs = What::ALL.into_iter().flat_map(|what| [(what, Queue::Free), (what, Queue::Contended)]);
-    // To connect is no matter of locks.
+    // Connecting involves no lock for which others could wait.
     let pairs = pairs.filter(|pair| *pair != (What::Connect, Queue::Contended));
     pairs.map(|(what, queue)| Case::new(what, queue)).collect()
 }
@@ -31,7 +31,7 @@ fn own_wires(case: &Case) -> Vec<Wire> {
     case.what.sends().iter().flat_map(|word| [Wire::Request(word), Wire::Reply(word)]).collect()
 }
 
-/// Each case with each of these.
+/// Each case, once with each of these values.
 fn times<T: Clone>(cases: Vec<Case>, with: impl Fn(&Case) -> Vec<T>, change: impl Fn(&mut Case, T)) -> Vec<Case> {
     let mut all = Vec::new();
     for case in cases {
@@ -48,7 +48,7 @@ fn with_acts(cases: Vec<Case>, acts: &[(Act, u64)]) -> Vec<Case> {
     times(cases, |_| acts.to_vec(), |case, (act, times)| (case.act, case.times) = (act, times))
 }
 
-/// As they are, and with the client going too.
+/// Each case as it is, and once more with the client dropped too.
 fn and_last(cases: Vec<Case>) -> Vec<Case> {
     times(
         cases,
@@ -60,12 +60,12 @@ fn and_last(cases: Vec<Case>) -> Vec<Case> {
 }
 
 #[test]
-fn dropped_after_each_poll() {
+fn a_future_dropped_after_any_poll_leaves_nothing() {
     run_all(and_last(everywhere()), Crowd::after_each_poll);
 }
 
 #[test]
-fn dropped_after_each_poll_under_a_passing_error() {
+fn a_future_dropped_during_a_passing_error_leaves_nothing() {
     let cases = times(everywhere(), own_wires, |case, wire| case.wire = wire);
     let acts = [
         (Act::Delay(Duration::from_millis(20)), 1),
@@ -78,7 +78,7 @@ fn dropped_after_each_poll_under_a_passing_error() {
 }
 
 #[test]
-fn dropped_when_a_request_or_its_reply_does_not_come_through() {
+fn a_future_dropped_when_a_request_or_its_reply_is_lost_leaves_nothing() {
     let cases = times(everywhere(), own_wires, |case, wire| (case.wire, case.moment) = (wire, Moment::Struck));
     // Only a holder can release the lock.
     let cases = times(
@@ -112,7 +112,7 @@ fn releases_reach_the_server_through_each_fault() {
 }
 
 #[test]
-fn granted_and_dropped_before_it_is_taken() {
+fn a_grant_that_is_dropped_before_it_is_taken_is_given_back() {
     let takes = |case: &Case| case.what.waits() || matches!(case.what, What::Enqueue | What::Try);
     let mut cases: Vec<Case> = everywhere().into_iter().filter(takes).collect();
     for case in &mut cases {
@@ -147,12 +147,12 @@ fn requests_of_connections_that_were_given_up_are_not_executed() {
 }
 
 #[test]
-fn where_no_connection_can_be_killed_a_late_acquire_costs_a_window() {
+fn a_late_acquire_costs_a_window_where_no_connection_can_be_killed() {
     cases::a_late_acquire_costs_a_window(false);
     cases::a_late_acquire_costs_a_window(true);
 }
 
-/// A future that is added to the public interface is to be added here.
+/// Every future of the public interface must be listed here.
 #[test]
 fn every_public_future_is_covered() {
     let known = [
@@ -175,7 +175,7 @@ fn every_public_future_is_covered() {
         ("run.rs", "run"),
         // It asks the keeper alone: dropped or not, no server hears of it.
         ("lock.rs", "trouble"),
-        // These do nothing of their own: they await those above, and only one at a time.
+        // These only await the futures above, one at a time.
         ("client.rs", "from_env"),
         ("function.rs", "call"),
         ("function.rs", "try_call"),

@@ -24,7 +24,7 @@ fn child() {
 
 /// How long the last handle waits for pending releases.
 const LAST_DROP: Duration = Duration::from_millis(250);
-/// The exit code of a process in which that was not enough.
+/// The exit code of a process for which that time was too short.
 const GAVE_UP: i32 = 3;
 
 fn hold_to_the_end(url: &str, name: &str) {
@@ -33,7 +33,7 @@ fn hold_to_the_end(url: &str, name: &str) {
         client.lock_with(name, quiet()).unwrap().acquire().await.unwrap()
     });
     let start = Instant::now();
-    // The last act, and the last handle: nothing but this drop holds the process up.
+    // This drops the last handle, as the last act of the process: nothing else delays its end.
     drop(guard);
     std::process::exit(if start.elapsed() < LAST_DROP { 0 } else { GAVE_UP });
 }
@@ -56,7 +56,7 @@ fn two_hundred_processes_that_end_with_a_drop_leave_no_lease() {
             let state = State::read(&mut raw, &name);
             let held = (state.as_ref().is_some_and(|state| state.holder().is_some()), state.is_some());
             if code == Some(GAVE_UP) {
-                // On a machine that does other things it may have had no turn in that time.
+                // On a busy machine its keeper may have had no processor time until then.
                 let () = cmd("DEL").arg(testkit::state::key(&name)).query(&mut raw).unwrap();
                 continue;
             }
@@ -70,7 +70,7 @@ fn two_hundred_processes_that_end_with_a_drop_leave_no_lease() {
     keys_left(&server);
 }
 
-/// The answer to a pending release does not come: the drop of the last handle waits for it, as long as documented.
+/// While a pending release has no answer, the drop of the last handle waits for it as long as documented.
 #[tokio::test]
 async fn the_last_handle_waits_for_what_is_given_back() {
     let server = RedisServer::start();
@@ -126,12 +126,12 @@ async fn dropped_acquires_leave_the_queue() {
     eventually_async("all dropped ones are gone", SOON, async || waiting().await == 1).await;
     assert_eq!(behind.position().await.unwrap(), 1);
 
-    // A try, on its way.
+    // A try is dropped on its way.
     let mut attempt = client.lock_with("free", quiet()).unwrap().try_acquire().into_future();
     drop(poll_once(&mut attempt));
     drop(attempt);
 
-    // Granted, and not polled since.
+    // An acquire is dropped that was granted, and not polled since.
     guard.release().await.unwrap();
     eventually_async("it is granted", SOON, async || waiting().await == 0).await;
     assert_eq!(behind.position().await.unwrap(), 0);
@@ -155,7 +155,7 @@ async fn the_last_handle_ends_the_connection() {
     };
     assert_eq!(connections(), 1);
     drop(guard);
-    // A view is no handle.
+    // A `Held` does not keep the client alive.
     eventually("the connection is closed", SOON, || connections() == 0);
     waits_for_it.check().unwrap_err();
     keys_left(&server);
@@ -192,7 +192,7 @@ async fn a_closed_client_tells_everybody_and_gives_everything_back() {
     keys_left(&server);
 }
 
-/// While the server hangs no release can have reached it: a loss that is reported now is reported before.
+/// While the server hangs no release reaches it, so a loss that is reported now is reported before the release.
 #[tokio::test]
 async fn a_closed_client_tells_its_guards_before_it_gives_back() {
     let server = RedisServer::start();
@@ -210,7 +210,7 @@ async fn a_closed_client_tells_its_guards_before_it_gives_back() {
     assert!(matches!(refused, Err(AcquireError::Fault(Fault::Closed))));
 
     server.cont();
-    // The release that could not be sent then is sent now.
+    // The client now sends the release that it could not send before.
     keys_left(&server);
     let other = connect(&server).await.lock_with("lock", quiet()).unwrap();
     assert_eq!(other.break_lease(token).await.unwrap(), BreakOutcome::Unknown);

@@ -79,7 +79,7 @@ async fn a_server_whose_commands_are_renamed_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_busy_or_loading_is_not_called_absent() {
+async fn a_server_that_is_busy_or_loading_is_reported_as_such() {
     let server = plain();
     let mut raw = server.raw();
     let busy = std::thread::spawn(move || cmd("EVAL").arg("while true do end").arg(0).query::<()>(&mut raw));
@@ -107,13 +107,13 @@ fn eventually_busy(server: &RedisServer) {
 }
 
 #[tokio::test]
-async fn a_replica_says_so_at_once() {
+async fn a_replica_is_refused_at_once() {
     let master = RedisServer::builder().master().plain().start();
     let replica = master.replica();
     let error = assert_error!(refusal(&replica.admin_url()).await, NotReady, "read-only replica");
     assert!(error.is_transient(), "it may become the master");
 
-    // It does, and an acquire has waited for that.
+    // It becomes the master, and an acquire has waited for that.
     let lock = Client::connect_lazy(&replica.admin_url()).unwrap().lock("lock").unwrap();
     let acquiring = tokio::spawn(lock.acquire().into_future());
     eventually_async("it says what it waits for", SOON, async || {
@@ -124,7 +124,7 @@ async fn a_replica_says_so_at_once() {
     soon(acquiring).await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Its words are lost where they meet a request under way: they are read over a connection of their own.
+/// The server's reason is lost if a request is under way, so the client reads it over another connection.
 #[tokio::test]
 async fn a_server_that_has_too_many_clients_is_waited_for() {
     let server = RedisServer::builder().plain().tcp().config("maxclients 3").start();
@@ -153,7 +153,7 @@ async fn a_user_without_the_rights_is_told_where_they_are_listed() {
     }
 }
 
-/// Elsewhere others wait for ever from then on, or lose their place.
+/// The user is disabled while its client waits, and enabled again.
 #[tokio::test]
 async fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     let server = RedisServer::builder().plain().user("worker", "on >pw ~* &* +@all").start();
@@ -167,7 +167,7 @@ async fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     let mut raw = server.raw();
     let () = cmd("ACL").arg("SETUSER").arg("worker").arg("off").query(&mut raw).unwrap();
     let _: u32 = cmd("CLIENT").arg("KILL").arg("USER").arg("worker").query(&mut raw).unwrap();
-    // A client that comes now has nothing to lose.
+    // A newcomer has no place that it could lose, so it fails at once.
     let newcomer = async || soon(client.lock("other").unwrap().acquire().into_future()).await.map(|_| ()).unwrap_err();
     match newcomer().await {
         AcquireError::Fault(Fault::Connect(ConnectError::Authentication { .. })) => {}
@@ -180,10 +180,10 @@ async fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     guard.release().await.unwrap();
 }
 
-/// There was one timeout for each of them, one after the other.
+/// The timeouts of silent nodes do not add up.
 #[tokio::test]
 async fn a_cluster_of_silent_nodes_takes_one_timeout() {
-    // The last of them would be tried after 6 s, and had 5 s of its own.
+    // If the nodes were tried one after another, the last would be tried after 6 s and have 5 s of its own.
     let silent: Vec<TcpListener> = (0..24).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let ports: Vec<u16> = silent.iter().map(|node| node.local_addr().unwrap().port()).collect();
     let url = naming(&ports);
@@ -191,7 +191,7 @@ async fn a_cluster_of_silent_nodes_takes_one_timeout() {
     assert_error!(refusal(&url).await, Unreachable, "no answer in time");
     assert!(start.elapsed() < Duration::from_secs(2 * 5), "{:?}", start.elapsed());
 
-    // Nor do silent nodes hold up the one that answers.
+    // Silent nodes do not delay the answer of another node.
     let answering = impostor::answering(|_| "-LOADING Redis is loading the dataset in memory\r\n".into());
     assert_error!(refusal(&naming(&[&ports[..4], &[answering.port()]].concat())).await, NotReady, "LOADING");
 }
@@ -212,9 +212,9 @@ fn naming(ports: &[u16]) -> String {
     format!("redis+cluster://{node}")
 }
 
-/// The wrong answer of one seed does not hide behind the silence of another.
+/// The silence of one seed does not hide the wrong answer of another.
 #[tokio::test]
-async fn of_several_sentinels_the_one_that_answers_is_heard() {
+async fn the_one_sentinel_that_answers_is_enough() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel").start();
     let url = format!("redis+sentinel://{},127.0.0.1:{}/main", silent.local_addr().unwrap(), sentinel.port());

@@ -33,13 +33,13 @@ async fn cycle(lock: &Lock) {
 }
 
 #[tokio::test]
-async fn it_tells_of_each_grant_how_long_it_waited_and_held_and_how_it_ended() {
+async fn a_history_tells_the_wait_the_hold_and_the_end_of_each_grant() {
     let server = RedisServer::start();
     let Some(lock) = recorded(&server).await else { return };
     let before = SystemTime::now();
     let guard = lock.acquire().label("first").owner("ops").await.unwrap();
     let second = lock.enqueue().label("second").await.unwrap();
-    tokio::time::sleep(Duration::from_millis(20)).await; // At least so long it holds, and the second waits.
+    tokio::time::sleep(Duration::from_millis(20)).await; // The first holds the lock at least so long, and the second waits as long.
     assert!(lock.history(10).await.unwrap().grants.is_empty(), "the holder is not in the past");
     let first = guard.token();
     guard.release().await.unwrap();
@@ -65,7 +65,7 @@ async fn it_tells_of_each_grant_how_long_it_waited_and_held_and_how_it_ended() {
 }
 
 #[tokio::test]
-async fn a_holder_that_died_is_in_the_history_when_its_lease_is_over() {
+async fn a_dead_holder_is_in_the_history_once_its_lease_is_over() {
     let server = RedisServer::start();
     let Some(lock) = recorded(&server).await else { return };
     let options = LockOptions::new().lease(Duration::from_millis(300)).liveness(Duration::from_millis(300));
@@ -84,7 +84,7 @@ async fn a_holder_that_died_is_in_the_history_when_its_lease_is_over() {
 }
 
 #[tokio::test]
-async fn it_is_off_until_it_is_switched_on_and_gone_when_it_is_switched_off() {
+async fn a_history_begins_when_it_is_switched_on_and_is_deleted_when_it_is_switched_off() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
     cycle(&lock).await;
@@ -92,7 +92,7 @@ async fn it_is_off_until_it_is_switched_on_and_gone_when_it_is_switched_off() {
     let Some(lock) = recorded(&server).await else { return };
     cycle(&lock).await;
     assert_eq!(lock.history(10).await.unwrap().grants.len(), 1);
-    // Switched on once more, it goes on.
+    // Switching it on once more keeps what is recorded.
     lock.record_history(true).await.unwrap();
     assert_eq!(lock.history(10).await.unwrap().grants.len(), 1);
     lock.record_history(false).await.unwrap();
@@ -103,7 +103,7 @@ async fn it_is_off_until_it_is_switched_on_and_gone_when_it_is_switched_off() {
 
 /// An idle lock is forgotten after an hour or a day, its history after a week.
 #[tokio::test]
-async fn it_goes_on_when_the_server_has_forgotten_the_lock() {
+async fn a_history_outlives_the_state_of_its_lock() {
     let server = RedisServer::start();
     let Some(lock) = recorded(&server).await else { return };
     cycle(&lock).await;
@@ -111,7 +111,7 @@ async fn it_goes_on_when_the_server_has_forgotten_the_lock() {
     cycle(&lock).await;
     let history = lock.history(10).await.unwrap();
     assert!(history.recorded && history.grants.len() == 2, "{history:?}");
-    // One that is deleted by hand is not begun again, without a TTL.
+    // A history that was deleted by hand does not come back as a key without a TTL.
     let _: u64 = redis::cmd("DEL").arg(KEY).query(&mut server.raw()).unwrap();
     cycle(&lock).await;
     assert_eq!(lock.history(10).await.unwrap(), Default::default());
@@ -119,14 +119,14 @@ async fn it_goes_on_when_the_server_has_forgotten_the_lock() {
 }
 
 #[tokio::test]
-async fn it_has_the_latest_thousand_and_lives_for_a_week() {
+async fn a_history_keeps_the_latest_thousand_grants_for_a_week() {
     let server = RedisServer::start();
     let Some(lock) = recorded(&server).await else { return };
     for _ in 0..1250 {
         cycle(&lock).await;
     }
     let grants = lock.history(5000).await.unwrap().grants;
-    // The server drops the oldest by the hundred.
+    // The server drops the oldest grants in blocks of a hundred.
     assert!((1000..1200).contains(&grants.len()), "{}", grants.len());
     assert!(grants.is_sorted_by(|later, earlier| later.token > earlier.token));
     let ttl: Duration = redis::cmd("PTTL").arg(KEY).query(&mut server.raw()).map(Duration::from_millis).unwrap();
@@ -135,7 +135,7 @@ async fn it_has_the_latest_thousand_and_lives_for_a_week() {
 }
 
 #[tokio::test]
-async fn clients_without_its_rights_use_the_lock_as_before() {
+async fn clients_without_rights_to_the_history_use_the_lock_as_before() {
     let least = least_rights("pw", false);
     let server = RedisServer::builder()
         .plain()

@@ -1,5 +1,5 @@
-//! Holding: with automatic renewal, with manual renewal, by `run`; and every way in which a hold ends but by release
-//! (I4).
+//! Holding: with automatic renewal, with manual renewal, by `run`; and every way in which a hold ends without a
+//! release (I4).
 
 use std::{
     future::pending,
@@ -35,13 +35,13 @@ async fn a_lease_that_is_not_renewed_by_hand_is_lost_before_it_is_over() {
     let lost = soon(guard.lost()).await;
     assert!(called.elapsed() >= lease / 3, "after {:?} of {lease:?}", called.elapsed());
     assert!(matches!(lost.reason, LostReason::NotRenewed { cause: None, .. }), "{lost}");
-    // The lease is over for the holder, and nobody else has the lock yet: the notice is left.
+    // The lease is over for the holder. The notice has yet to pass before another can have the lock.
     assert!(guard.check().is_err());
     let state = lock.inspect().await.unwrap();
     assert_eq!((state.holder.map(|holder| holder.token), state.waiting), (Some(token), 1));
     assert!(matches!(guard.renew().await, Err(RenewError::Lost(lost)) if lost.token == token));
 
-    // The client gives it back at its deadline, though the guard lives.
+    // The client gives the lock back at the deadline, although the guard still exists.
     let next = waiting.await.unwrap();
     assert!(guard.remaining().is_zero());
     assert!(matches!(guard.release().await, Err(ReleaseError::Lost(_))));
@@ -125,7 +125,7 @@ async fn a_job_is_cancelled_when_its_lease_is_lost() {
     }
 }
 
-/// The clock decides, also when the job never let the runtime look.
+/// The clock decides, even if the job never lets the runtime poll anything else.
 #[tokio::test]
 async fn a_job_that_ends_after_its_lease_is_lost() {
     let lease = Duration::from_millis(500);
@@ -167,7 +167,7 @@ async fn a_dropped_run_gives_the_lock_back() {
 #[tokio::test]
 async fn an_operator_who_breaks_a_lease_tells_its_holder() {
     let server = RedisServer::start();
-    // It hears of it at once, not by its next renewal.
+    // The holder hears of it at once, and not by its next renewal.
     let lease = 100 * SOON;
     let options = || LockOptions::new().lease(lease);
     let (here, there) = (lock(&server, options()).await, lock(&server, options()).await);
@@ -190,7 +190,7 @@ async fn an_operator_who_breaks_a_lease_tells_its_holder() {
 }
 
 #[tokio::test]
-async fn everybody_sees_who_holds_and_who_waits() {
+async fn any_client_sees_the_holder_and_the_waiters() {
     let lease = Duration::from_secs(30);
     let server = RedisServer::start();
     let client = Client::builder().url(&server.url()).label("the client \"ä\" {1}").connect().await.unwrap();
@@ -243,7 +243,7 @@ async fn everybody_sees_who_holds_and_who_waits() {
     keys_left(&server);
 }
 
-/// More waiters than fit on one page.
+/// There are more waiters than one page shows.
 #[tokio::test]
 async fn a_long_queue_is_shown_whole() {
     let server = RedisServer::start();

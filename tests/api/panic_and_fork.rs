@@ -89,13 +89,13 @@ fn forked(url: &str, client: Client, lock: Lock, guards: [Guard; 3], waiting: [W
     block_on(client.close());
     drop((dropped, abandoned, asked, guard, lock, client));
 
-    // It has what it makes itself.
+    // The child can use a client that it makes itself.
     let client = block_on(Client::connect(url)).unwrap();
     let own = block_on(client.lock("of the child").unwrap().acquire()).unwrap();
     block_on(own.release()).unwrap();
 }
 
-/// Waits for the end of a forked process, and makes an end if there is none.
+/// Waits for the end of a forked process, and kills it if it does not end.
 fn ends_well(pid: i32) -> bool {
     let started = Instant::now();
     loop {
@@ -131,7 +131,7 @@ fn fork_while_holding(url: &str) {
         }
         fork::Fork::Parent(pid) => {
             assert!(ends_well(pid), "the forked process failed or hung");
-            // Here everything is as before.
+            // In the parent everything is as before.
             for guard in &guards {
                 guard.check().unwrap();
                 let state = block_on(client.lock(guard.name()).unwrap().inspect()).unwrap();

@@ -25,12 +25,12 @@ async fn a_full_queue_admits_no_newcomer() {
     assert_eq!(full.to_string(), "the queue is full, 2 waiting: try again later, or allow more by `max_waiting`");
     let full = soon(lock.enqueue().timeout(SOON)).await.unwrap_err();
     assert!(matches!(full, AcquireError::QueueFull { .. }), "{full:?}");
-    // A try and an acquire without time join no queue, so they are as before.
+    // A try and an acquire with a timeout of zero join no queue, so the bound does not concern them.
     assert!(matches!(soon(lock.try_acquire()).await, Err(TryAcquireError::Busy { holder: Some(_), waiting: 2, .. })));
     assert!(matches!(soon(lock.acquire().timeout(Duration::ZERO)).await, Err(AcquireError::Timeout { .. })));
     assert_eq!(waiting(&lock).await, 2);
 
-    // As soon as one has moved up there is room for another.
+    // There is room for another waiter as soon as one is granted the lock.
     guard.release().await.unwrap();
     let guard = soon(first).await.unwrap();
     let third = soon(lock.enqueue()).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_full_queue_admits_no_newcomer() {
     keys_left(&server);
 }
 
-/// However many come at once, and from wherever.
+/// The bound holds however many acquires come at once, from however many clients.
 #[tokio::test]
 async fn the_bound_is_exact() {
     const MOST: u32 = 5;
@@ -69,7 +69,7 @@ async fn a_bound_of_zero_never_waits_and_a_free_lock_is_granted() {
 
 /// Each acquire goes by its own bound.
 #[tokio::test]
-async fn those_without_a_bound_wait_in_a_queue_of_any_length() {
+async fn acquires_without_a_bound_wait_in_a_queue_of_any_length() {
     let server = RedisServer::start();
     let client = connect(&server).await;
     let (lock, patient) = (bounded(&client, 1), client.lock_with("lock", quiet()).unwrap());
@@ -108,14 +108,14 @@ async fn a_place_is_kept_over_lost_connections_and_lost_data() {
     keys_left(&server);
 }
 
-/// It fills the queue itself, and does not hear of it.
+/// The waiter itself fills the queue, and the reply that says so is lost.
 #[tokio::test]
-async fn a_lost_reply_turns_nobody_away() {
+async fn a_waiter_whose_reply_was_lost_keeps_its_place_in_a_full_queue() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server);
     let lock = bounded(&connect(&server).await, 1);
     let unlucky = bounded(&Client::connect(&proxy.url()).await.unwrap(), 1);
-    // So that its scripts are loaded.
+    // This loads the scripts.
     drop(soon(unlucky.acquire()).await.unwrap());
     let guard = soon(lock.acquire()).await.unwrap();
     let fault = proxy.fault_times(1, Target::reply("evalsha"), Act::Cut(0));

@@ -106,7 +106,7 @@ async fn a_server_or_user_without_scripts_is_refused() {
     }
 }
 
-/// SCRIPT saves a round trip, no more.
+/// The right to load scripts saves round trips. Nothing else depends on it.
 #[tokio::test]
 async fn scripts_are_sent_whole_where_they_cannot_be_loaded() {
     let server = RedisServer::builder().config("rename-command SCRIPT \"\"").start();
@@ -133,7 +133,7 @@ fn old_server(version: &'static str, knows_hello: bool) -> String {
 }
 
 #[tokio::test]
-async fn a_server_that_is_too_old() {
+async fn a_server_that_says_it_is_too_old_is_refused() {
     for (version, knows_hello) in [("5.0.10", false), ("5.0.10", true), ("6.2.0", false)] {
         let error = refused(&old_server(version, knows_hello)).await;
         assert!(matches!(error, ConnectError::TooOld { .. }), "{version} {error:?}");
@@ -202,7 +202,7 @@ async fn durations_that_cannot_work_are_refused() {
     }
     let (said, _) = refused(LockOptions::new().buffer(Duration::MAX));
     assert!(said.starts_with("the buffer"), "{said}");
-    // The buffer alone may be nothing.
+    // Only the buffer may be zero.
     client.lock_with("lock", LockOptions::new().buffer(Duration::ZERO)).unwrap();
 
     let lease = || LockOptions::new().lease(3 * second);
@@ -257,7 +257,7 @@ async fn a_key_of_another_type_is_an_error_that_names_the_lock() {
         assert_eq!(keys, std::slice::from_ref(&key), "something was written before the error");
         assert_eq!(cmd("GET").arg(&key).query::<String>(&mut raw).unwrap(), "somebody's");
         let () = cmd("DEL").arg(&key).query(&mut raw).unwrap();
-        // The way is free again, for the same client too.
+        // Now the same client can acquire the lock.
         soon(lock.acquire().into_future()).await.unwrap().release().await.unwrap();
     }
     keys_left(&server);

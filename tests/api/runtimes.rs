@@ -96,7 +96,7 @@ fn a_task_may_block_a_thousand_times_in_one_turn() {
     let (done, all_done) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        // One turn: nothing in here is awaited.
+        // Nothing in here is awaited, so all of it is one turn.
         runtime.block_on(async {
             let mut last = 0;
             for _ in 0..CYCLES {

@@ -24,7 +24,7 @@ async fn an_uncontended_cycle_is_two_calls() {
         let sent = sent(&lines);
         assert!(sent.len() == 2 * cycles && sent.iter().all(|line| line.contains("\"EVALSHA\"")), "{sent:#?}");
     }
-    // Dropped, the release is not awaited; it is no more than that either.
+    // The release of a guard that is dropped is not awaited, and costs no more.
     drop(lock.acquire().await.unwrap());
     keys_left(&server);
     assert_eq!(sent(&monitor.lines()).iter().filter(|line| line.contains("\"EVALSHA\"")).count(), 8);
@@ -79,7 +79,7 @@ async fn a_thousand_idle_waiters_cost_one_call_per_heartbeat() {
     let evalsha = |counter: &mut Counter| counter.so_far().get("evalsha").copied().unwrap_or(0);
     eventually_async("several heartbeats", SOON, async || evalsha(&mut counter) >= 5).await;
     let (heartbeats, counted) = (start.elapsed().as_secs_f64() / HEARTBEAT.as_secs_f64(), evalsha(&mut counter));
-    // The first may come at once, and the last count a moment after the time was taken.
+    // The first heartbeat may come at once, and the last one just after the time was taken.
     assert!(counted as f64 <= heartbeats + 2.0, "{counted} calls in the time of {heartbeats:.1} heartbeats");
 
     drop(waiters);

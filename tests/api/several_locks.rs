@@ -51,7 +51,7 @@ async fn several_locks_are_taken_in_the_order_of_their_names_and_given_back_toge
 
 /// Each process names them in another order, as people do.
 #[tokio::test]
-async fn who_takes_several_locks_waits_for_nobody_for_ever() {
+async fn clients_that_take_several_locks_do_not_deadlock() {
     let server = RedisServer::start();
     let clients = [connect(&server).await, connect(&server).await, connect(&server).await];
     let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]];
@@ -66,7 +66,7 @@ async fn who_takes_several_locks_waits_for_nobody_for_ever() {
 }
 
 #[tokio::test]
-async fn all_or_none_by_one_timeout() {
+async fn several_locks_are_acquired_by_one_timeout_or_not_at_all() {
     let server = RedisServer::start();
     let (client, other) = (connect(&server).await, connect(&server).await);
     let guard = all(&other, &["b"]).await;
@@ -76,11 +76,11 @@ async fn all_or_none_by_one_timeout() {
     let (name, error) = failed_at(late);
     assert!(matches!(error, AcquireError::Timeout { .. }), "{error}");
     assert!(name == "b" && called.elapsed() >= bound);
-    // The first was held meanwhile, and is given back; the last was never asked for.
+    // The first lock was held meanwhile, and is given back. The last one was never asked for.
     eventually_async("it is given back", SOON, async || !is_held(&client, "a").await).await;
     assert_eq!(waiting(&client, "b").await, 0);
 
-    // Without any time each of them is only tried.
+    // With a timeout of zero each lock is only tried.
     let (name, _) = failed_at(soon(client.lock_all(["a", "b"]).unwrap().timeout(Duration::ZERO)).await.unwrap_err());
     assert_eq!(name, "b");
     drop(guard);
@@ -88,7 +88,7 @@ async fn all_or_none_by_one_timeout() {
     keys_left(&server);
 }
 
-/// The time that one lock took is missing for the next.
+/// The time that the first lock took is not left for the next one.
 #[tokio::test]
 async fn the_timeout_is_for_all_locks_together() {
     let server = RedisServer::start();
@@ -121,7 +121,7 @@ async fn a_guard_of_several_locks_is_lost_when_one_is() {
     soon(guard.release()).await.unwrap_err();
     eventually_async("all are free", SOON, async || !is_held(&client, "a").await && !is_held(&client, "c").await).await;
 
-    // Also while others are still waited for.
+    // A loss also ends an acquire that still waits for other locks.
     let other = all(&operator, &["b"]).await;
     let (lost, ()) = tokio::join!(soon(client.lock_all_with(["a", "b"], quiet()).unwrap()), async {
         eventually_async("it waits", SOON, async || waiting(&client, "b").await == 1).await;
@@ -135,7 +135,7 @@ async fn a_guard_of_several_locks_is_lost_when_one_is() {
 }
 
 #[tokio::test]
-async fn a_job_under_several_locks() {
+async fn a_job_under_several_locks_ends_with_the_first_lost_lease() {
     let server = RedisServer::start();
     let client = connect(&server).await;
     let locks = || client.lock_all_with(["a", "b"], quiet()).unwrap();
@@ -206,13 +206,13 @@ async fn the_last_handle_of_a_shared_guard_gives_the_lock_back() {
     }
     assert!(is_held(&client, "lock").await);
     assert_eq!((last.handles(), last.token(), last.name()), (1, token, "lock"));
-    // All that a guard can do, but for its end.
+    // The last handle can do all that a guard can.
     last.renew().await.unwrap();
     assert!(last.is_locked_by_me().await.unwrap() && last.held().check().is_ok());
     assert!(soon(last.release()).await.unwrap());
     assert!(!is_held(&client, "lock").await);
 
-    // By dropping it, too.
+    // A drop of the last handle gives the lock back, too.
     let shared = soon(client.lock_with("lock", quiet()).unwrap().acquire()).await.unwrap().share();
     drop(shared.clone());
     shared.check().unwrap();
@@ -221,9 +221,9 @@ async fn the_last_handle_of_a_shared_guard_gives_the_lock_back() {
     keys_left(&server);
 }
 
-/// Of many that give it back at the same time exactly one is the last.
+/// Of many handles that are released at the same time, exactly one is the last.
 #[test]
-fn one_handle_is_the_last() {
+fn exactly_one_handle_of_a_shared_guard_is_the_last() {
     let server = RedisServer::start();
     let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("lock", quiet()).unwrap();
     for _ in 0..20 {

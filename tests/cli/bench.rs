@@ -1,5 +1,5 @@
 //! `fairlock bench`: it measures at any kind of server, and leaves nothing behind.
-// A test reports its failure by a panic.
+
 use crate::shared::{Process, Signal, fairlock};
 use redis::cmd;
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn cycle_hand_off_and_contention_are_measured_beside_their_floors() {
 }
 
 #[test]
-fn the_rights_of_locks_are_enough() {
+fn bench_needs_no_more_rights_than_locks() {
     let server = RedisServer::builder().plain().user("least", &run::least_rights("pw", false)).start();
     assert_eq!(rows(&server.url_as("least", "pw"))[0]["floor"], "two round trips");
     is_empty(&server);
@@ -55,7 +55,7 @@ fn a_cluster_is_measured_where_the_lock_is() {
 }
 
 #[test]
-fn a_signal_ends_it_and_nothing_is_left_behind() {
+fn a_signal_ends_bench_and_leaves_no_keys() {
     let server = RedisServer::builder().plain().tcp().start();
     let mut command = fairlock();
     let bench = Process::spawn(command.args(["--redis", &server.tcp_url(), "bench", "--rounds", "100000"]));

@@ -1,10 +1,10 @@
 //! All descendants of the command end with its lease, including those that left its process group. When the command
 //! exits by itself, its descendants may go on.
-// A test reports its failure by a panic.
+
 use std::process::Command;
 
 use crate::shared::{
-    Finished, Process, Redis, Signal, await_death, await_state, eventually, lives, parent, signal, stat,
+    Finished, Process, Redis, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat,
 };
 
 /// Prints its number, and cannot be ended by TERM.
@@ -62,7 +62,7 @@ impl Job {
     }
 }
 
-/// Also if the test fails because they are still alive.
+/// The processes are killed even if the test fails because they are still alive.
 impl Drop for Job {
     fn drop(&mut self) {
         for pid in self.leaves.iter().chain([&self.command]).filter(|pid| lives(**pid)) {
@@ -81,7 +81,7 @@ fn name(pid: u32) -> String {
 }
 
 #[test]
-fn when_the_lease_is_lost() {
+fn descendants_end_when_the_lease_is_lost() {
     let redis = Redis::start();
     let job = Job::start(&redis, &["--lease", "3s"]);
     redis.stall();
@@ -90,7 +90,7 @@ fn when_the_lease_is_lost() {
 }
 
 #[test]
-fn when_the_lease_is_lost_those_that_heed_term_are_asked_first() {
+fn descendants_get_term_before_they_are_killed() {
     let redis = Redis::start();
     // No lease ends within the patience of the test.
     let script = "setsid sh -c 'trap \"echo asked; exit\" TERM; echo; sleep 1000 & wait' & wait; sleep 1000";
@@ -101,16 +101,16 @@ fn when_the_lease_is_lost_those_that_heed_term_are_asked_first() {
 }
 
 #[test]
-fn when_fairlock_is_killed() {
+fn descendants_end_when_fairlock_is_killed() {
     let redis = Redis::start();
     let job = Job::start(&redis, &["--kill-after", "100ms"]);
     job.holder().signal(Signal::KILL);
     job.await_deaths();
 }
 
-/// As by `killall -9 fairlock`, `pkill -9 fairlock` or `pkill -9 -f 'fairlock run'`.
+/// This is what `killall -9 fairlock`, `pkill -9 fairlock` and `pkill -9 -f 'fairlock run'` do.
 #[test]
-fn when_everything_called_fairlock_is_killed() {
+fn descendants_end_when_all_processes_named_fairlock_are_killed() {
     let redis = Redis::start();
     let job = Job::start(&redis, &["--kill-after", "100ms"]);
     let shim = job.shim();
@@ -125,7 +125,7 @@ fn when_everything_called_fairlock_is_killed() {
 }
 
 #[test]
-fn when_the_shim_is_killed() {
+fn descendants_end_when_the_shim_is_killed() {
     let redis = Redis::start();
     let job = Job::start(&redis, &[]);
     signal(job.shim(), Signal::KILL);
@@ -133,10 +133,10 @@ fn when_the_shim_is_killed() {
     assert_eq!(job.finish().code, 125);
 }
 
-/// Within another fairlock, whose shim adopts this one's. If no process of the session adopted it, the kernel would
-/// continue it in any case, as it does with every process group that becomes orphaned.
+/// The run is within another one, whose shim adopts the stopped shim. If no process of the session adopted that, the
+/// kernel would continue it in any case, as it does with every process group that becomes orphaned.
 #[test]
-fn when_the_shim_is_stopped_and_fairlock_killed() {
+fn descendants_end_when_the_shim_is_stopped_and_fairlock_killed() {
     let redis = Redis::start();
     let script = format!("$F run y --kill-after 100ms -- {LEAF}; echo killed; exec sleep 1000");
     let mut run = redis.fairlock();
@@ -154,7 +154,7 @@ fn when_the_shim_is_stopped_and_fairlock_killed() {
 }
 
 #[test]
-fn when_the_shim_is_stopped_and_the_lease_lost() {
+fn descendants_end_when_the_shim_is_stopped_and_the_lease_lost() {
     let redis = Redis::start();
     let job = Job::start(&redis, &["--lease", "3s"]);
     signal(job.shim(), Signal::STOP);
@@ -167,7 +167,7 @@ fn when_the_shim_is_stopped_and_the_lease_lost() {
 
 /// A shell that becomes fairlock by `exec` leaves its children to it.
 #[test]
-fn children_that_fairlock_was_started_with_are_not_the_commands() {
+fn children_that_fairlock_inherits_by_exec_live_on() {
     let redis = Redis::start();
     let script = "sleep 1000 > /dev/null 2>&1 & echo $!; exec $F run x -- sh -c 'echo $$; exec sleep 1000'";
     let mut shell = Command::new("sh");
@@ -183,7 +183,7 @@ fn children_that_fairlock_was_started_with_are_not_the_commands() {
 }
 
 #[test]
-fn what_the_command_leaves_behind_is_left_alone_and_not_waited_for() {
+fn descendants_of_a_command_that_exits_live_on_and_delay_nothing() {
     let redis = Redis::start();
     for start in ["sleep 1000", "setsid sleep 1000", "timeout 1h sleep 1000"] {
         let finished = redis.run("x", &[], &format!("{start} > /dev/null 2>&1 & echo $!")).finish();
@@ -214,7 +214,7 @@ fn shim_of_or_gone(pid: u32, holder: &Process) -> bool {
 
 /// `unshare` gives fairlock the number 1, as a container does, and a /proc of its own.
 #[test]
-fn as_the_first_process_of_a_container() {
+fn fairlock_can_be_the_first_process_of_a_container() {
     let namespace = ["--pid", "--fork", "--mount-proc", "--kill-child"];
     let allowed = Command::new("unshare").args(namespace).arg("true").output();
     if !allowed.as_ref().is_ok_and(|output| output.status.success()) {
@@ -247,4 +247,17 @@ fn as_the_first_process_of_a_container() {
     signal(fairlock, Signal::TERM);
     assert_eq!(holder.line(), "heard");
     assert_eq!(holder.finish().code, 6);
+}
+
+/// The kernel kills a command with its shim from the moment at which the command has asked for that.
+#[test]
+fn a_command_whose_shim_died_before_does_not_start() {
+    let stage = |parent: u32| {
+        let parent = parent.to_string();
+        Process::spawn(fairlock().args(["__command", &parent, "", "", "/bin/echo", "echo", "ran"])).finish()
+    };
+    let alive = stage(std::process::id());
+    assert_eq!((alive.code, alive.stdout.as_str()), (0, "ran\n"), "{alive:?}");
+    let orphaned = stage(u32::MAX);
+    assert_eq!((orphaned.code, orphaned.stdout.as_str()), (125, ""), "{orphaned:?}");
 }

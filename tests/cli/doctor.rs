@@ -1,5 +1,5 @@
 //! `fairlock doctor`: each finding is provoked at a real server.
-// A test reports its failure by a panic.
+
 use std::time::Duration;
 
 use crate::shared::fairlock;
@@ -18,7 +18,7 @@ fn doctor(url: &str, options: &[&str]) -> (i32, Value) {
     (output.status.code().unwrap(), report)
 }
 
-/// All findings of this check that are no good news: level, text, risk and line.
+/// All findings of this check that are not good: level, text, risk and line.
 fn trouble(report: &Value, check: &str) -> Vec<[String; 4]> {
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap_or_default().to_owned();
     let of_check = |finding: &&Value| finding["check"] == check && finding["level"] != "good";
@@ -70,7 +70,7 @@ fn a_server_that_is_fit_has_no_trouble_and_nothing_is_left_there() {
 }
 
 #[test]
-fn what_is_not_written_to_disk_is_told() {
+fn data_that_is_not_written_to_disk_is_told() {
     let server = healthy();
     set(&server, "appendfsync", "no");
     told(&doctor(&server.tcp_url(), &[]).1, "disk", "warning", "when the system likes", "appendfsync everysec");
@@ -109,7 +109,7 @@ fn an_empty_master_empties_its_replicas() {
     assert_eq!(code, 2);
     set(&master, "min-replicas-to-write", "1");
     assert!(trouble(&doctor(&master.tcp_url(), &[]).1, "replication").is_empty());
-    // The URL of a replica, whose master is gone.
+    // This is the URL of a replica whose master is gone.
     told(&doctor(&replica.tcp_url(), &[]).1, "role", "fault", "a replica of 127.0.0.1", "redis://127.0.0.1:");
     master.kill();
     eventually("the link is down", SOON, || {
@@ -179,7 +179,7 @@ fn each_missing_right_is_told_with_the_rule_that_gives_it() {
         let comfort = ["+info", "+client|id", "+client|kill", "+client|setinfo", "+wait"].contains(lacking);
         assert_eq!(finding[0], if comfort { "note" } else { "fault" }, "{finding:?}");
     }
-    // These are all that every lock needs; what more there is, is for histories and for watching.
+    // Every lock needs these rights. The others are for histories and for watching.
     let report = as_user("least");
     let more: Vec<_> = trouble(&report, "rights").into_iter().map(|[level, found, ..]| level + " " + &found).collect();
     let more: Vec<_> = more.iter().map(|note| note.strip_prefix("note this user may not call ").unwrap()).collect();
@@ -292,6 +292,10 @@ fn all_nodes_of_a_cluster_are_visited() {
     assert!(failover.len() == 6 && failover[0][3].contains("cluster-node-timeout 5000"), "{failover:?}");
     let text = fairlock().args(["--redis", &cluster.url(), "doctor", "--samples", "1"]).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
+    // What is alike at six nodes is told once, with six lines that mend it.
+    assert_eq!(text.matches("failover: a failover begins after").count(), 1, "{text}");
+    assert_eq!(text.matches("CONFIG SET cluster-node-timeout 5000").count(), 6, "{text}");
+    assert!(text.contains("in danger if something else fails: 1 warning"), "{text}");
     let good = text.lines().filter(|line| line.starts_with("  ok      ") && line.contains(", disk, ")).count();
     assert_eq!(good, 6, "one line for what is good about a node: {text}");
     for node in cluster.nodes() {
@@ -309,6 +313,8 @@ fn slots_that_nobody_serves_are_told() {
     cmd("CLUSTER").arg("DELSLOTS").arg(0).exec(&mut node.raw()).unwrap();
     let (code, report) = doctor(&cluster.url_of(&[node]), &[]);
     told(&report, "slots", "fault", "1 of 16384 slots", "--cluster fix");
+    let replicas = trouble(&report, "replicas");
+    assert!(!replicas.is_empty() && replicas.iter().all(|one| one[3].contains("--cluster-slave")), "{replicas:?}");
     assert_eq!(code, 2);
     let alone = healthy();
     let url = format!("redis+cluster://127.0.0.1:{}/", alone.port());

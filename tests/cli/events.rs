@@ -1,5 +1,5 @@
 //! What a run tells besides its exit code: the lines of a log, `--events`, systemd.
-// A test reports its failure by a panic.
+
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -77,22 +77,24 @@ fn events_go_to_a_descriptor_and_are_appended() {
     assert!(ended.stderr.contains("cannot write events to /no/where: No such file"), "{ended:?}");
 }
 
-/// More events than a pipe takes, from a reader that does not read.
+/// There are more events than the pipe takes, and its reader does not read.
 #[test]
-fn a_journal_that_nobody_reads_holds_up_nothing() {
+fn events_that_nobody_reads_delay_neither_run_nor_command() {
     let redis = Redis::start();
-    let (reader, writer) = std::io::pipe().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    // Opened for both, it waits for nobody.
+    let reader = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     // As small as a pipe can be.
-    rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+    rustix::pipe::fcntl_setpipe_size(&reader, 4096).unwrap();
     // Each lock gives two events, and together they are more than are kept for a slow reader.
     let others: Vec<String> = (0..700).map(|n| format!("y{n}")).collect();
     let and: Vec<&str> = others.iter().flat_map(|name| ["-a", name]).collect();
     let mut run = redis.fairlock();
-    run.args(["run", "y", "--events", "0", "--lease", "10m"]).args(and).args(["--", "echo", "ran"]);
-    let child = run.stdin(writer).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let output = child.wait_with_output().unwrap();
-    drop(run);
-    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"ran\n"[..]), "{output:?}");
+    run.args(["run", "y", "--lease", "10m", "--events"]).arg(&path).args(and).args(["--", "echo", "ran"]);
+    let ended = Process::spawn(&mut run).finish();
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "ran\n"), "{ended:?}");
     let first = BufReader::new(reader).lines().next().unwrap().unwrap();
     assert!(first.contains("\"event\":\"granted\""), "{first}");
 }
@@ -110,7 +112,7 @@ fn a_holder_warns_before_its_lease_is_lost_and_says_why_it_is() {
     let said = |what: &str| std::iter::repeat_with(|| holder.complaint()).find(|said| said.contains(what)).unwrap();
     let warned = || assert!(said("x is ours for ").ends_with(" more"));
     warned();
-    // In time it goes on.
+    // The server goes on before the lease is lost.
     redis.resume();
     said("Redis answers again; the lease on x goes on");
     redis.stall();
@@ -144,7 +146,7 @@ fn systemd_is_told_of_the_wait_and_of_the_grant() {
     holder.line();
     let mut run = redis.fairlock();
     let waiter = Process::spawn(run.env("NOTIFY_SOCKET", &path).args(["run", "x", "--", "sleep", "1000"]));
-    // A start that lasts longer than systemd's patience is told of again and again.
+    // A start that may last longer than systemd waits is reported again and again.
     for _ in 0..2 {
         let waiting = hear();
         assert!(waiting.starts_with("STATUS=waiting for x\nEXTEND_TIMEOUT_USEC="), "{waiting}");

@@ -1,5 +1,5 @@
 //! `fairlock exporter`: what Prometheus scrapes.
-// A test reports its failure by a panic.
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -135,7 +135,7 @@ fn holders_queues_and_recoveries_are_scraped() {
 }
 
 #[test]
-fn labels_are_escaped_and_holders_are_told_if_asked_for() {
+fn the_labels_of_holders_are_escaped() {
     let redis = Redis::start();
     let exporter = Exporter::start(&redis.url(), &["--holders"]);
     let holder = redis.run("a \"b\"\\\nc", &["--label", "日本 \"x\"\n"], "echo; exec sleep 1000");
@@ -147,7 +147,7 @@ fn labels_are_escaped_and_holders_are_told_if_asked_for() {
 }
 
 #[test]
-fn patterns_choose_locks_and_names_are_told_even_if_they_are_free() {
+fn patterns_choose_locks_and_plain_names_show_free_locks_too() {
     let redis = Redis::start();
     for name in ["deploy:one", "deploy:two", "nightly", "odd*name"] {
         assert_eq!(redis.run(name, &[], "true").finish().code, 0);
@@ -229,7 +229,7 @@ fn rights_to_read_are_enough_and_no_other_right_is_listed() {
     assert!(once("reader").status.success(), "the scripts are loaded by whoever needs them");
     redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.raw()).unwrap();
     for right in &commands {
-        // Scripts that nobody has loaded, so that all commands are needed.
+        // No script is loaded, so that all commands are needed.
         redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.raw()).unwrap();
         let output = once(&right[1..]);
         assert_eq!(output.status.code(), Some(125), "{right} is not needed: {output:?}");
@@ -240,7 +240,7 @@ fn rights_to_read_are_enough_and_no_other_right_is_listed() {
 }
 
 #[test]
-fn a_server_that_is_away_is_told_and_comes_back() {
+fn a_server_that_is_away_is_reported_until_it_is_back() {
     let redis = Redis::of(RedisServer::builder().plain().appendonly().start());
     let exporter = Exporter::start(&redis.url(), &["x"]);
     assert_eq!(exporter.scrape().get("fairlock_up"), Some(1.0));

@@ -1,8 +1,8 @@
 //! A fairlock that is killed costs the next waiter no lease: its shim gives the lock back.
-// A test reports its failure by a panic.
+
 use std::time::Instant;
 
-use crate::shared::{Process, Redis, Signal, await_death, eventually, lives, signal, witness};
+use crate::shared::{Process, Redis, STUBBORN, Signal, await_death, eventually, lives, signal, witness};
 
 /// No test waits that long, so a grant is not due to the end of the lease.
 const LONG: [&str; 2] = ["--lease", "10h"];
@@ -10,9 +10,8 @@ const LONG: [&str; 2] = ["--lease", "10h"];
 #[test]
 fn the_next_waiter_is_granted_the_lock_as_soon_as_the_command_is_dead() {
     let redis = Redis::start();
-    // It ignores TERM, so it lives on for a while after fairlock.
-    let script = "trap '' TERM; echo $$; while :; do sleep 1; done";
-    let holder = redis.run("x", &[&LONG[..], &["--kill-after", "1s"]].concat(), script);
+    // The command ignores TERM, so it lives on for a while after fairlock.
+    let holder = redis.run("x", &[&LONG[..], &["--kill-after", "1s"]].concat(), STUBBORN);
     let command = holder.number();
     let witness = witness(&redis, "x", command);
     holder.signal(Signal::KILL);
@@ -40,9 +39,9 @@ fn all_locks_of_a_run_are_given_back() {
     }
 }
 
-/// As an operator leaves it who forced the lease of a holder that hangs.
+/// An operator has ended the lease of a holder that hangs, and another process holds the lock now.
 #[test]
-fn another_holder_keeps_its_lease() {
+fn the_shim_does_not_end_the_lease_of_another_holder() {
     let redis = Redis::start();
     let old = redis.run("x", &LONG, "echo $$; exec sleep 1000");
     let command = old.number();
@@ -72,7 +71,7 @@ fn a_command_that_ended_by_itself_before_fairlock_died_is_followed_by_the_next()
     holder.signal(Signal::STOP);
     signal(command, Signal::TERM);
     await_death(command);
-    // Time enough for a shim that does not wait for fairlock.
+    // A shim that did not wait for fairlock would release the lock in this time.
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert_eq!(redis.state("x")["holder"]["token"], token, "fairlock may go on, and its lease stands");
     holder.signal(Signal::KILL);

@@ -1,5 +1,5 @@
 //! A grant after a wait gives `fairlock run` a whole lease, even if it comes late.
-// A test reports its failure by a panic.
+
 use std::time::Duration;
 
 use crate::shared::{Redis, Signal, await_state};
@@ -15,7 +15,7 @@ fn waiting(redis: &Redis, options: &[&str], script: &str) -> (crate::shared::Pro
 
 // A claim is as long as the liveness, 10 s. That is too short for a command that may need longer to end.
 #[test]
-fn a_command_that_may_take_long_to_end_runs_behind_a_queue() {
+fn a_waiter_with_a_long_kill_after_gets_the_lock_in_its_turn() {
     let redis = Redis::start();
     for (lease, kill_after) in [("10m", "1m"), ("30s", "10s"), ("1h", "20m")] {
         let options = ["--lease", lease, "--kill-after", kill_after];
@@ -30,7 +30,7 @@ fn a_command_that_may_take_long_to_end_runs_behind_a_queue() {
 }
 
 #[test]
-fn a_command_begins_with_a_whole_lease() {
+fn a_command_that_waited_begins_with_a_whole_lease() {
     let redis = Redis::start();
     let (holder, waiter) = waiting(&redis, &["--lease", "10m"], "echo begun; exec sleep 1000");
     holder.signal(Signal::TERM);
@@ -43,7 +43,7 @@ fn a_command_begins_with_a_whole_lease() {
 
 // Most of a claim, or all of it, may be over when the waiter runs again: then it waits on in its old place.
 #[test]
-fn a_grant_that_comes_late_is_used_or_waited_for_again() {
+fn a_waiter_that_was_stopped_runs_its_command_when_it_continues() {
     let redis = Redis::start();
     for stopped in [6, 12].map(Duration::from_secs) {
         let (holder, waiter) = waiting(&redis, &[], "echo ran");

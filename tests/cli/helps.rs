@@ -1,5 +1,5 @@
 //! Each help fits one screen, and says what a newcomer needs.
-// A test reports its failure by a panic.
+
 use crate::shared::fairlock;
 
 /// What this help prints at a terminal of 80 columns.
@@ -35,17 +35,36 @@ fn each_short_help_fits_one_screen() {
 }
 
 #[test]
+fn each_long_help_has_tls_and_sentinel_under_headings_of_their_own() {
+    for name in subcommands() {
+        let help = help(&[&name, "--help"]);
+        let asks_a_server = !["local", "completions"].contains(&name.as_str());
+        for part in ["\nTLS (", "\nSentinel and Cluster:\n", "sentinel_password=", "\n      --redis <URL>"] {
+            assert_eq!(help.contains(part), asks_a_server, "{part}: {help}");
+        }
+    }
+    let start = help(&["local", "start", "--help"]);
+    assert!(start.contains("--foreground") && !start.contains("--redis"), "{start}");
+}
+
+#[test]
+fn the_word_help_and_a_call_without_a_subcommand_print_the_help() {
+    for (words, same) in [(&["help"][..], &["--help"][..]), (&["help", "run"], &["run", "--help"])] {
+        assert_eq!(help(words), help(same));
+    }
+    for (words, same) in [(&[][..], &["-h"][..]), (&["local"], &["local", "-h"])] {
+        let output = fairlock().env("COLUMNS", "80").env("FAIRLOCK_LOCAL", "1").args(words).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(125), &b""[..]));
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), help(same));
+    }
+}
+
+#[test]
 fn the_long_help_of_run_has_examples_exit_codes_and_what_it_cannot_do() {
     let help = help(&["run", "--help"]);
-    for part in [
-        "Examples:",
-        "Exit codes:",
-        "Environment:",
-        "Encryption (",
-        "redis+sentinel://",
-        "FAIRLOCK_WAITED_MS",
-        "lease-shim",
-    ] {
+    for part in
+        ["Examples:", "Exit codes:", "Environment:", "TLS (", "redis+sentinel://", "FAIRLOCK_WAITED_MS", "lease-shim"]
+    {
         assert!(help.contains(part), "{part}: {help}");
     }
 }

@@ -1,7 +1,8 @@
 //! `fairlock history`: the grants of a lock as a timeline, a page and JSON.
-// A test reports its failure by a panic.
+
 use std::process::Output;
 
+use crate::pty::Terminal;
 use crate::shared::{Redis, Signal};
 
 fn history(redis: &Redis, words: &[&str]) -> Output {
@@ -33,7 +34,7 @@ fn eventful() -> (Redis, crate::shared::Process) {
 }
 
 #[test]
-fn a_timeline_a_page_and_a_document_tell_the_same_grants() {
+fn timeline_page_and_json_show_the_same_grants() {
     let (redis, _holder) = eventful();
     let text = printed(&history(&redis, &["deploy <1>"]));
     let rows: Vec<&str> = text.lines().skip(5).take(4).collect();
@@ -71,6 +72,9 @@ fn a_timeline_a_page_and_a_document_tell_the_same_grants() {
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !page.contains("<script"), "{page}");
     assert!(!page.contains("http") && !page.contains("src="), "it needs nothing else: {page}");
     assert!(page.contains("class=\"bad\"") && page.contains("class=\"waited\""), "{page}");
+    assert!(page.contains("(UTC)") && !page.contains(">owner<"), "no run names an owner: {page}");
+    let ticks = page.split("text-anchor=\"middle\">").skip(1).map(|tick| tick.split('<').next().unwrap().len());
+    assert!(ticks.eq([8; 3]), "a time of a day says no date: {page}");
     assert_well_formed(&page);
     assert_eq!(printed(&history(&redis, &["deploy <1>", "--out", "-", "--count", "1"])).matches("<g>").count(), 2);
 }
@@ -91,7 +95,7 @@ fn assert_well_formed(page: &str) {
 }
 
 #[test]
-fn what_is_not_recorded_is_told_and_can_be_switched_off() {
+fn a_lock_without_records_says_how_to_switch_them_on() {
     let redis = Redis::start();
     let none = history(&redis, &["x"]);
     assert_eq!(none.status.code(), Some(1));
@@ -110,4 +114,15 @@ fn what_is_not_recorded_is_told_and_can_be_switched_off() {
     assert_eq!(history(&redis, &["x"]).status.code(), Some(1));
     let full = history(&redis, &["x", "--on", "--off"]);
     assert_eq!(full.status.code(), Some(125));
+}
+
+#[test]
+fn a_narrow_terminal_shows_each_grant_in_two_lines() {
+    let (redis, _holder) = eventful();
+    let mut terminal = Terminal::open_with(40, &[("REDIS_URL", &redis.url())]);
+    let printed = terminal.command("$F history 'deploy <1>'");
+    let rows: Vec<&str> = printed.lines().map(str::trim_end).collect();
+    assert!(rows.iter().all(|row| row.chars().count() <= 40) && !printed.contains('█'), "{printed}");
+    let at = rows.iter().position(|row| row.ends_with(" <script>alert(1)</script>")).expect(&printed);
+    assert!(rows[at + 1].starts_with("  waited ") && rows[at + 1].ends_with(", released"), "{printed}");
 }

@@ -1,5 +1,5 @@
 //! `fairlock hold`: a lock without a command, and `--fd` for scripts that lock in the middle.
-// A test reports its failure by a panic.
+
 use std::process::{Command, Stdio};
 
 use fairlock::Client;
@@ -42,7 +42,7 @@ impl Script {
 }
 
 #[test]
-fn it_holds_until_its_stdin_ends_or_until_a_signal() {
+fn hold_keeps_the_lock_until_stdin_ends_or_a_signal_comes() {
     let redis = Redis::start();
     for (end, code) in [(None, 0), (Some(Signal::INT), 0), (Some(Signal::TERM), 143)] {
         let mut hold = redis.fairlock();
@@ -50,7 +50,7 @@ fn it_holds_until_its_stdin_ends_or_until_a_signal() {
         let mut said = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut said).unwrap();
         assert_eq!(said.trim(), token(&redis, "x"));
-        // `wait` closes it otherwise.
+        // Otherwise `wait` would close the pipe.
         let stdin = child.stdin.take();
         match end {
             None => drop(stdin),
@@ -64,7 +64,7 @@ fn it_holds_until_its_stdin_ends_or_until_a_signal() {
 }
 
 #[test]
-fn it_takes_the_options_of_run() {
+fn hold_takes_the_options_of_run() {
     let redis = Redis::start();
     let _holder = redis.run("x", &[], "echo; exec sleep 1000");
     _holder.line();
@@ -76,7 +76,7 @@ fn it_takes_the_options_of_run() {
 }
 
 #[tokio::test]
-async fn a_loss_ends_it() {
+async fn hold_ends_when_its_lease_is_lost() {
     let redis = Redis::start();
     let mut hold = redis.fairlock();
     let mut child = hold.args(["hold", "x"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -112,7 +112,7 @@ fn a_script_holds_the_lock_until_it_closes_its_descriptor() {
     let second = script.process.line();
     assert_eq!(second, token(&redis, "x"), "{label}");
     assert_eq!(script.process.line(), "again");
-    // However the script ends.
+    // The lock is given back however the script ends.
     script.process.signal(Signal::KILL);
     is_free(&redis, "x");
 }
@@ -128,9 +128,9 @@ fn a_program_that_inherited_the_descriptor_keeps_the_lock() {
     is_free(&redis, "x");
 }
 
-/// Also when both use the same file, as scripts do that come from flock.
+/// The scripts may also use the same file, as those that were written for flock do.
 #[test]
-fn scripts_take_turns() {
+fn scripts_that_hold_the_same_lock_take_turns() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -165,7 +165,7 @@ async fn a_script_is_sent_a_signal_when_its_lease_is_lost() {
 }
 
 #[test]
-fn a_wait_that_is_ended_leaves_the_queue() {
+fn a_hold_that_is_ended_while_it_waits_leaves_the_queue() {
     let redis = Redis::start();
     let holder = redis.run("x", &[], "echo; exec sleep 1000");
     holder.line();
@@ -183,7 +183,7 @@ fn a_wait_that_is_ended_leaves_the_queue() {
     terminal.keys("\x03");
     terminal.expect("PROMPT> ");
     redis.await_waiting("x", 0);
-    // Once it holds the lock, the keys of the terminal do not reach it.
+    // Once the stand-in holds the lock, the keys of the terminal do not reach it.
     holder.signal(Signal::TERM);
     terminal.enter("$F hold x --fd 9; echo code $?");
     assert_eq!(terminal.number_after("code "), 0);

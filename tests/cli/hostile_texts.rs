@@ -1,6 +1,6 @@
 //! Hostile texts on the command line: refused with a clear error or carried faithfully, and never passed to a terminal.
 //! `hostile/names.rs` has the same for the library.
-// A test reports its failure by a panic.
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Output};
@@ -9,15 +9,15 @@ use crate::pty::Terminal;
 use crate::shared::{Process, Redis, fairlock};
 use testkit::texts::HOSTILE;
 
-/// Not UTF-8, with any text in front.
+/// A text that is not UTF-8, although it begins like one.
 const INVALID: &[u8] = b"a\xff\xfe\xc3(";
 
-/// Impossible as an argument, which ends at a NUL.
+/// The hostile texts that can be arguments: a NUL would end them.
 fn arguments() -> Vec<&'static str> {
     HOSTILE.iter().copied().filter(|text| !text.contains('\0')).collect()
 }
 
-/// Impossible as a name on the command line: an option.
+/// The hostile texts that can be names on the command line: a dash would begin an option.
 fn names() -> Vec<&'static str> {
     arguments().into_iter().filter(|text| !text.starts_with('-')).collect()
 }
@@ -86,20 +86,20 @@ fn names_and_labels_reach_the_server_and_the_command_as_they_are() {
 }
 
 #[test]
-fn the_wait_shows_nothing_harmful() {
+fn the_line_of_a_wait_has_no_harmful_characters() {
     let redis = Redis::start();
-    // Short enough for one line of a terminal.
+    // The texts are short enough for one line of a terminal.
     let (name, label) = ("\u{1b}]0;", "\u{1b}[2J\r\ngone");
     let holder = redis.run(name, &["--label", label], "echo ready; exec sleep 1000");
     assert_eq!(holder.line(), "ready");
-    // Into a log.
+    // This run writes to a log.
     let waiter = redis.run(name, &["--label", label], "true");
     let said = waiter.complaint();
     harmless(said.as_bytes());
     assert!(said.contains(" by \\u{1b}[2J\\r\\ngone"), "{said:?}");
     let timed_out = run(redis.fairlock().args(["run", "--timeout", "1ms", name, "--", "true"]));
     assert_eq!(timed_out.status.code(), Some(124), "{timed_out:?}");
-    // At a terminal: nothing but the sequence that rewrites the line.
+    // At a terminal there is no control sequence but the one that rewrites the line.
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url()), ("NAME", name)]);
     terminal.enter("$F run \"$NAME\" -- true");
     let before = terminal.expect(" by \\u{1b}[2J\\r\\ngone");
@@ -109,7 +109,7 @@ fn the_wait_shows_nothing_harmful() {
 }
 
 #[test]
-fn wrong_calls_show_nothing_harmful_at_a_terminal() {
+fn the_error_of_a_wrong_call_has_no_harmful_characters_at_a_terminal() {
     let redis = Redis::start();
     let escape = "\u{1b}]0;title\u{7}\u{1b}[31mred\u{9b}2J";
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url()), ("E", escape)]);
@@ -132,7 +132,7 @@ fn wrong_calls_show_nothing_harmful_at_a_terminal() {
 }
 
 #[test]
-fn what_is_no_text_is_refused_and_what_the_command_gets_is_not() {
+fn names_that_are_not_utf8_are_refused_and_arguments_of_the_command_are_not() {
     let redis = Redis::start();
     let invalid = OsStr::from_bytes(INVALID);
     let calls: [&[&OsStr]; 4] = [
@@ -156,7 +156,7 @@ fn what_is_no_text_is_refused_and_what_the_command_gets_is_not() {
 }
 
 #[test]
-fn what_cannot_be_carried_is_refused() {
+fn names_and_labels_that_keys_cannot_have_are_refused_briefly() {
     let redis = Redis::start();
     // The longest argument, of which a terminal shows a few lines at most.
     let long = "x".repeat(100_000);

@@ -1,14 +1,12 @@
 //! The command never outlives its lease, whichever process dies, hangs or is stopped.
-// A test reports its failure by a panic.
+
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use crate::shared::{
-    Process, Redis, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat, witness,
+    Process, Redis, STUBBORN, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat,
+    witness,
 };
 use testkit::{Act, Proxy, RedisServer, Target};
-
-/// A command that ignores TERM, and says so when it is ready.
-const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
 
 #[test]
 fn when_fairlock_is_killed_its_command_ends_with_its_group() {
@@ -34,7 +32,7 @@ fn when_fairlock_is_killed_a_stubborn_command_is_killed() {
 #[test]
 fn when_fairlock_is_killed_the_command_is_dead_before_the_next_grant() {
     let redis = Redis::start();
-    // Only the end of the lease can be the reason.
+    // Only the end of the lease can be the reason for its death.
     let holder = redis.run("x", &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
     let command = holder.number();
     let witness = witness(&redis, "x", command);
@@ -64,7 +62,7 @@ fn when_the_command_is_ended_what_is_left_of_its_group_is_too() {
 #[test]
 fn when_fairlock_is_stopped_the_command_is_dead_before_the_next_grant() {
     let redis = Redis::start();
-    // Long enough that a slow machine has half a second for the kill.
+    // The lease is so long that a slow machine has half a second for the kill.
     let holder = redis.run("x", &["--lease", "10s"], STUBBORN);
     let command = holder.number();
     let witness = witness(&redis, "x", command);
@@ -76,7 +74,7 @@ fn when_fairlock_is_stopped_the_command_is_dead_before_the_next_grant() {
     assert!(finished.stderr.contains("the lease on x is lost"), "{finished:?}");
 }
 
-/// As if fairlock was stopped between the grant and the start.
+/// The shim starts late, as if fairlock had been stopped between the grant and the start.
 #[test]
 fn when_the_lease_is_over_the_shim_starts_no_command() {
     use std::io::{BufRead as _, BufReader};
@@ -146,7 +144,7 @@ fn when_fairlock_is_cut_off_the_command_is_dead_before_the_next_grant() {
 }
 
 #[test]
-fn a_command_that_ends_well_when_its_lease_is_lost_is_lost_all_the_same() {
+fn a_command_that_exits_with_0_after_a_loss_is_reported_as_lost() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "1s"], "trap 'echo cleaned up; exit 0' TERM; echo; sleep 1000 & wait");
     holder.line();
@@ -156,7 +154,7 @@ fn a_command_that_ends_well_when_its_lease_is_lost_is_lost_all_the_same() {
 }
 
 #[test]
-fn kill_after_is_an_upper_bound() {
+fn a_command_that_ignores_term_is_killed_after_kill_after() {
     let redis = Redis::start();
     // TERM comes long before the lease ends, so that it is not the end of the lease that kills.
     let holder = redis.run("x", &["--lease", "1h", "--kill-after", "50ms"], STUBBORN);
@@ -166,7 +164,7 @@ fn kill_after_is_an_upper_bound() {
 }
 
 #[test]
-fn a_stopped_command_is_ended_too() {
+fn a_stopped_command_is_continued_and_ended_when_its_lease_is_lost() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "1s"], "trap 'echo cleaned up; exit 0' TERM; echo $$; sleep 1000 & wait");
     let command = holder.number();
@@ -188,7 +186,7 @@ fn a_paused_command_keeps_its_lease() {
     let command = holder.number();
     signal(command, Signal::STOP);
     await_state(command, "T");
-    // Without job control no shell would continue fairlock, so it must not stop. Longer than a lease:
+    // Without job control no shell would continue fairlock, so it must not stop. The pause is longer than a lease.
     std::thread::sleep(std::time::Duration::from_secs(4));
     assert_ne!(stat(holder.id()).unwrap()[0], "T");
     assert_eq!(stat(command).unwrap()[0], "T");
@@ -216,7 +214,7 @@ fn when_fairlock_and_shim_are_killed_at_once_the_command_dies() {
     let holder = redis.run("x", &[], STUBBORN);
     let command = holder.number();
     let shim = parent(command);
-    // Stopped first, so that neither can act on the other's death.
+    // Both are stopped first, so that neither can act on the other's death.
     signal(shim, Signal::STOP);
     holder.signal(Signal::STOP);
     holder.signal(Signal::KILL);
@@ -225,7 +223,7 @@ fn when_fairlock_and_shim_are_killed_at_once_the_command_dies() {
 }
 
 #[test]
-fn a_stopped_shim_does_not_save_the_command() {
+fn the_command_of_a_stopped_shim_ends_with_its_lease() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "2s"], STUBBORN);
     let command = holder.number();
@@ -235,7 +233,7 @@ fn a_stopped_shim_does_not_save_the_command() {
     assert_eq!(holder.finish().code, 123);
 }
 
-/// Also what a service manager does at its stop: it signals every process of the service.
+/// A service manager that stops a service signals all its processes, the shim included.
 #[test]
 fn signals_do_not_end_the_shim() {
     let redis = Redis::start();
@@ -262,9 +260,9 @@ fn signals_do_not_end_the_shim() {
 }
 
 #[test]
-fn signals_are_passed_on() {
+fn signals_to_fairlock_reach_the_command() {
     let redis = Redis::start();
-    // Not a shell: bash counts an INT as handled by its child if the child has just exited.
+    // The command is no shell: bash counts an INT as handled by its child if the child has just exited.
     let script = "$| = 1; for (qw(INT TERM HUP QUIT USR1 USR2 ALRM WINCH)) { $SIG{$_} = sub { print qq($_[0]\\n) } } \
                   print qq(ready\\n); sleep 1000 while 1;";
     let mut run = redis.fairlock();
@@ -324,7 +322,7 @@ fn a_lease_is_renewed_while_the_command_runs() {
 
 /// An upgrade during a long wait must not leave a fairlock that cannot start its shim.
 #[test]
-fn the_binary_may_be_deleted_while_it_waits() {
+fn a_run_that_waits_outlives_its_deleted_binary() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("fairlock");

@@ -1,5 +1,5 @@
 //! `--local`: a private server that needs no set-up, is shared by the jobs of a user, and is closed to other users.
-// A test reports its failure by a panic.
+
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
@@ -10,10 +10,10 @@ use std::{env, fs, thread};
 use crate::shared::{Process, Signal, ask, await_death, eventually, fairlock, lives, signal, stat};
 use testkit::{say, server::redis_server};
 
-/// A folder for a private server, which is ended with it.
+/// A folder for a private server. The server ends with it.
 struct Place {
     root: tempfile::TempDir,
-    /// Servers that the folder does not lead to any more.
+    /// Servers whose folder was removed.
     strays: Vec<u32>,
 }
 
@@ -82,7 +82,7 @@ fn server_at(socket: &Path) -> Option<u32> {
 }
 
 #[test]
-fn it_works_without_any_set_up_and_many_starts_share_one_server() {
+fn jobs_that_start_together_share_one_private_server() {
     let place = Place::new();
     let runs: Vec<Process> = (0..8).map(|_| place.run("echo done")).collect();
     for run in runs {
@@ -90,11 +90,11 @@ fn it_works_without_any_set_up_and_many_starts_share_one_server() {
         assert_eq!((finished.code, finished.stdout.as_str()), (0, "done\n"), "{finished:?}");
     }
     let server = place.server().expect("it goes on running");
-    // Each server announces itself in the log, which they would share.
+    // Each server that starts announces itself in the log, and several servers would share the log.
     let log = std::fs::read_to_string(place.folder().join("redis.log")).unwrap();
     assert_eq!(log.matches("Redis is starting").count(), 1, "{log}");
 
-    // A second one does not wait for the end of the first either.
+    // No second server waits for the end of the first either.
     let folder = place.folder().to_str().unwrap().to_owned();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let of_folder = processes.filter(|process| {
@@ -112,7 +112,7 @@ fn it_works_without_any_set_up_and_many_starts_share_one_server() {
     assert_eq!(stat(server).unwrap()[3], server.to_string(), "its own session: no terminal can reach it");
 }
 
-/// Each of these would otherwise wait for the end of the server.
+/// A descriptor that the server kept would make its reader wait for the end of the server.
 #[test]
 fn the_private_server_keeps_no_descriptor_of_its_callers() {
     let place = Place::new();
@@ -125,16 +125,18 @@ fn the_private_server_keeps_no_descriptor_of_its_callers() {
 }
 
 #[test]
-fn stop_ends_it_but_not_under_a_running_command() {
+fn local_stop_spares_a_server_with_a_running_command_unless_forced() {
     let place = Place::new();
     let local = |arguments: &[&str]| place.local(arguments);
-    assert!(local(&["status"]).stdout.starts_with("not running"));
+    let status = local(&["status"]);
+    assert!(status.code == 1 && status.stdout.starts_with("not running"), "{status:?}");
     assert_eq!(local(&["stop"]).code, 0, "nothing to do");
 
     let holder = place.run("echo; exec sleep 1000");
     holder.line();
     let server = place.server().unwrap();
-    assert!(local(&["status"]).stdout.contains(place.folder().to_str().unwrap()));
+    let status = local(&["status"]);
+    assert!(status.code == 0 && status.stdout.contains(place.folder().to_str().unwrap()), "{status:?}");
     assert_eq!(local(&["stop"]).code, 125);
     assert_eq!(place.server(), Some(server));
     holder.signal(Signal::TERM);
@@ -143,7 +145,7 @@ fn stop_ends_it_but_not_under_a_running_command() {
     eventually("it stops", || (local(&["stop"]).code == 0).then_some(()));
     await_death(server);
 
-    // Long enough that a holder that started the server again, after a second, would keep its lease.
+    // The lease is so long that a holder that restarted the server after a second would keep it.
     let mut holder = place.fairlock();
     let holder =
         Process::spawn(holder.args(["run", "--local", "x", "--lease", "6s", "--", "sh", "-c", "echo; sleep 1000"]));
@@ -157,7 +159,7 @@ fn stop_ends_it_but_not_under_a_running_command() {
     assert_eq!(place.run("true").finish().code, 0, "who comes later starts it");
 }
 
-/// Two servers would write the same journal.
+/// A second server would write to the same journal.
 #[test]
 fn a_server_that_hangs_is_not_replaced() {
     let place = Place::new();
@@ -205,7 +207,7 @@ fn a_server_whose_folder_is_gone_is_not_joined_by_a_second() {
         fs::write(&go, "").unwrap();
         let finished = holder.finish();
         assert_eq!((finished.code, finished.stdout.as_str()), (0, "done\n"), "{finished:?}");
-        // The server has no holders any more, so the next job makes room.
+        // The server has no holders any more, so the next job ends it and starts another.
         eventually("there is room", || (place.run("echo now").finish().stdout == "now\n").then_some(()));
         assert!(!lives(server) && place.server().is_some());
     }
@@ -246,7 +248,7 @@ fn waiters_and_holders_restart_the_private_server() {
         let server = place.server().unwrap();
         signal(server, how);
         await_death(server);
-        // No other job is there to do it.
+        // There is no other job that could start it.
         let again = eventually("it runs again", || place.server());
         assert_ne!(again, server);
         eventually("all is as before", || (queue() == (Some(token), Some(1))).then_some(()));
@@ -259,9 +261,9 @@ fn waiters_and_holders_restart_the_private_server() {
     assert!(finished.stdout.trim().parse::<u64>().unwrap() > token);
 }
 
-/// `fairlock local start --foreground` does so, too, in a systemd unit of its own.
+/// `fairlock local start --foreground` is what a unit of systemd starts.
 #[test]
-fn a_server_in_front_takes_the_place_of_one_that_ends() {
+fn a_server_in_the_foreground_replaces_one_that_ends() {
     let place = Place::new();
     assert!(place.local(&["start"]).stdout.starts_with("running: unix:///"));
     let first = place.server().unwrap();
@@ -271,7 +273,7 @@ fn a_server_in_front_takes_the_place_of_one_that_ends() {
     holder.line();
     signal(first, Signal::TERM);
     await_death(first);
-    // The holder may be first, and then the next one ends too.
+    // The holder may start a server first. Then that server ends, too.
     eventually("it takes the place", || {
         let server = place.server()?;
         if server != front.id() {
@@ -379,7 +381,7 @@ fn a_server_that_ends_while_it_reads_its_data_is_explained() {
     fs::set_permissions(place.folder(), fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(journal.join("appendonly.aof.manifest"), "file appendonly.aof.1.incr.aof seq 1 type i\n").unwrap();
     fs::write(journal.join("appendonly.aof.1.incr.aof"), "no journal at all\r\n").unwrap();
-    // A server that takes its time, and ends.
+    // This listener stands for a server that reads for a while, and then ends.
     let reading = UnixListener::bind(place.folder().join("redis.sock")).unwrap();
     let asked = thread::spawn(move || {
         let (mut caller, _) = reading.accept().unwrap();
@@ -396,7 +398,7 @@ fn a_server_that_ends_while_it_reads_its_data_is_explained() {
 }
 
 #[test]
-fn a_folder_that_depends_on_where_one_is_is_refused() {
+fn a_relative_folder_is_refused() {
     let place = Place::new();
     let mut run = place.fairlock();
     run.env("FAIRLOCK_LOCAL_DIR", "private").current_dir(place.root.path());
@@ -407,7 +409,7 @@ fn a_folder_that_depends_on_where_one_is_is_refused() {
 }
 
 #[test]
-fn nothing_is_left_in_the_home_of_another() {
+fn the_home_of_another_user_gets_no_files() {
     if !rustix::process::geteuid().is_root() {
         say("skipped: only root can make a folder that belongs to another");
         return;
@@ -445,7 +447,7 @@ fn with_home(place: &Place, home: &str) -> Option<Command> {
 }
 
 #[test]
-fn jobs_with_any_environment_meet_at_one_server() {
+fn jobs_of_one_user_meet_at_one_server_in_any_environment() {
     let mut place = Place::new();
     let (home, runtime, other) = (place.path("home"), place.path("runtime"), place.path("other"));
     for folder in [&home, &runtime, &other] {

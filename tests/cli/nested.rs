@@ -1,5 +1,5 @@
 //! A job does not wait for a lock that it holds: `run` inside `run`.
-// A test reports its failure by a panic.
+
 use crate::shared::{Process, Redis, Signal};
 
 /// `fairlock run NAME -- sh -c SCRIPT`, where the script knows fairlock as `$F` and another server as `$OTHER`.
@@ -25,7 +25,7 @@ fn a_run_inside_of_a_run_of_the_same_name_is_refused_with_the_reason() {
 }
 
 #[test]
-fn all_locks_that_are_held_above_are_known_at_any_depth() {
+fn a_nested_run_knows_all_locks_held_above_it_at_any_depth() {
     let redis = Redis::start();
     // In the innermost run, the variables of the run above it name another lock.
     let inner = "$F run b -- sh -c \"$F run c -- sh -c \\\"$F run \\\\\\$LAST -- echo it ran\\\"\"";
@@ -39,7 +39,7 @@ fn all_locks_that_are_held_above_are_known_at_any_depth() {
 }
 
 #[test]
-fn any_name_is_handed_down_as_it_is() {
+fn names_of_any_kind_reach_a_nested_run_unchanged() {
     let redis = Redis::start();
     for name in testkit::texts::HOSTILE.iter().filter(|name| !name.starts_with('-') && !name.contains('\0')) {
         let ended = run(&redis, name, "$F run \"$NAME\" -- echo it ran").finish();

@@ -1,5 +1,5 @@
 //! Each example of docs/operating.md runs, and its sample looks like what is printed.
-// A test reports its failure by a panic.
+
 use std::process::Command;
 
 use crate::pty::Terminal;

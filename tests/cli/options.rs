@@ -1,5 +1,5 @@
 //! The options of `fairlock run` that `flock` has too, and the variables that stand for options.
-// A test reports its failure by a panic.
+
 use crate::pty::Terminal;
 use crate::shared::{Finished, Process, Redis, Signal, fairlock};
 
@@ -94,6 +94,8 @@ fn an_option_may_come_from_the_environment() {
     assert_eq!(code(&[("FAIRLOCK_NO_WAIT", "1")], &["true"]), 122);
     assert_eq!(code(&[("FAIRLOCK_TIMEOUT", "300ms"), ("FAIRLOCK_NO_WAIT", "")], &["true"]), 124);
     assert_eq!(code(&[("FAIRLOCK_TIMEOUT", "300ms"), ("FAIRLOCK_CONFLICT_EXIT_CODE", "9")], &["true"]), 9);
+    let empty = [("FAIRLOCK_TIMEOUT", ""), ("FAIRLOCK_LEASE", ""), ("FAIRLOCK_CONFLICT_EXIT_CODE", "")];
+    assert_eq!(code(&empty, &["-n", "true"]), 122, "a crontab cannot unset a variable");
     assert_eq!(code(&[("FAIRLOCK_PREFIX", "other")], &["true"]), 0, "another prefix, another lock");
     // The command line counts more.
     assert_eq!(code(&[("FAIRLOCK_NO_WAIT", "1")], &["-t", "300ms", "true"]), 124);
@@ -127,13 +129,22 @@ fn a_label_names_user_host_process_and_script() {
 #[test]
 fn a_user_who_named_no_server_is_told_how_to() {
     let tip = "tip: this address is the default: --redis URL or REDIS_URL names a server, and --local needs none";
-    for words in [&["run", "-t", "2", "x", "true"][..], &["run", "-n", "x", "true"], &["status", "x"]] {
+    for words in [
+        &["run", "-t", "2", "x", "true"][..],
+        &["run", "-n", "x", "true"],
+        &["status", "x"],
+        &["list"],
+        &["history", "x"],
+        &["bench"],
+    ] {
         let named = Process::spawn(fairlock().args(["--redis", "unix:///none.sock"]).args(words)).finish();
         assert!(named.code >= 124 && !named.stderr.contains("tip:"), "{named:?}");
         // A server of the machine of this test is not touched.
         if std::net::TcpStream::connect("127.0.0.1:6379").is_err() {
             let default = Process::spawn(fairlock().args(words)).finish();
             assert!(default.code >= 124 && default.stderr.contains(tip), "{default:?}");
+            let doctor = Process::spawn(fairlock().arg("doctor")).finish();
+            assert!(doctor.stdout.contains("mend: this address is the default"), "{doctor:?}");
         }
     }
 }
@@ -148,10 +159,16 @@ fn a_wrong_call_is_told_what_to_do_instead() {
         (&["run", "x", "-Z", "true"], 125, "tip: options of fairlock come before the command"),
         (&["run", "x", "--timeuot", "1", "true"], 125, "tip: a similar argument exists: '--timeout'"),
         (&["run", "x", "-c", "echo", "a"], 125, "quote the line, or leave --shell out"),
+        (&["lsit"], 125, "tip: a similar subcommand exists: 'list'"),
+        (&["local", "strat"], 125, "tip: some similar subcommands exist: 'status', 'start'"),
+        (&["list", "a", "b"], 125, "unexpected argument 'b' found\n\nUsage"),
+        (&["exporter", "--listen", "9764"], 125, "write HOST:PORT, as in 127.0.0.1:9764"),
         (&["deploy", "./x.sh"], 125, "tip: to run a command under the lock deploy: fairlock run deploy COMMAND"),
     ] {
         let ended = Process::spawn(redis.fairlock().args(words)).finish();
         assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{words:?}: {ended:?}");
         assert!(ended.stderr.contains(tip) && !ended.stderr.contains("as a value, use '--"), "{words:?}: {ended:?}");
+        let tips = ended.stderr.matches("tip:").count();
+        assert!(tips <= 1, "{words:?}: {ended:?}");
     }
 }

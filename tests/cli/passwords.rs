@@ -1,5 +1,5 @@
 //! Passwords come from a file or the environment, and are shown nowhere.
-// A test reports its failure by a panic.
+
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -6,12 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Far more time than anything takes on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+use crate::shared::PATIENCE;
 
 const ROWS: u16 = 24;
 

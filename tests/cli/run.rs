@@ -1,11 +1,11 @@
 //! `fairlock run` and `fairlock status`: exit codes, the queue, and the environment of the command.
-// A test reports its failure by a panic.
+
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::shared::{Process, Redis, Signal, eventually, fairlock, lives};
+use crate::shared::{Process, Redis, Signal, eventually, fairlock};
 use testkit::RedisServer;
 
 #[test]
@@ -21,7 +21,7 @@ fn the_command_gets_name_and_token_and_its_exit_code_is_passed_on() {
     assert_eq!(redis.state("a name")["holder"], serde_json::Value::Null, "the lock was given back");
 }
 
-/// It does not wait for a server that will never do, and says what to use instead.
+/// A run does not wait for a server that can never serve it, and says what to use instead.
 #[test]
 fn a_server_that_is_too_old_is_refused() {
     let Some(server) = RedisServer::too_old() else { return };
@@ -46,7 +46,7 @@ fn a_command_that_died_by_a_signal_is_reported_as_shells_do() {
 }
 
 #[test]
-fn the_same_warning_is_said_once() {
+fn a_repeated_warning_appears_once() {
     let redis = Redis::start();
     let holder = redis.run("x", &["--lease", "1h"], "echo; exec sleep 1000");
     holder.line();
@@ -66,7 +66,7 @@ fn the_same_warning_is_said_once() {
 }
 
 #[test]
-fn wrong_usage_is_125_and_help_is_not() {
+fn a_wrong_call_exits_with_125_and_help_with_0() {
     let code = |arguments: &[&str]| fairlock().args(arguments).output().unwrap().status.code().unwrap();
     for wrong in [
         &[][..],
@@ -92,7 +92,7 @@ fn wrong_usage_is_125_and_help_is_not() {
 
 /// A server that cannot be reached would be tried again and again if it were asked first.
 #[test]
-fn what_cannot_work_is_refused_before_a_server_is_asked() {
+fn impossible_options_are_refused_before_a_server_is_asked() {
     for (arguments, says) in [
         (&["run", "", "--", "true"][..], "the lock's name is empty"),
         (&["status", ""], "the lock's name is empty"),
@@ -114,9 +114,9 @@ fn what_cannot_work_is_refused_before_a_server_is_asked() {
     assert_eq!(redis.run("x", &["--timeout", "366d"], "true").finish().code, 0);
 }
 
-/// Such a server may drop any key of a lock.
+/// The server of this test may evict any key of a lock, which the library warns of.
 #[tokio::test]
-async fn what_the_library_warns_of_is_said() {
+async fn warnings_of_the_library_appear_on_stderr() {
     let server = RedisServer::builder().config("maxmemory 100mb").config("maxmemory-policy allkeys-lru").start();
     let redis = Redis::of(server);
     let warned = |said: &str| {
@@ -182,7 +182,7 @@ fn no_wait_is_busy_at_once_and_names_the_holder() {
 }
 
 #[test]
-fn a_timeout_is_124_and_leaves_the_queue() {
+fn a_run_that_times_out_exits_with_124_and_leaves_the_queue() {
     let redis = Redis::start();
     let holder = redis.run("x", &[], "echo; exec sleep 1000");
     holder.line();
@@ -192,7 +192,7 @@ fn a_timeout_is_124_and_leaves_the_queue() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached() {
+fn an_unreachable_server_is_tried_until_the_timeout() {
     let run = |options: &[&str]| {
         let mut run = fairlock();
         Process::spawn(
@@ -210,7 +210,7 @@ fn a_server_that_cannot_be_reached() {
     );
 }
 
-/// As at a boot, where the server is slower than cron.
+/// At a boot the server may be slower than cron.
 #[test]
 fn a_server_that_starts_late_is_waited_for_and_that_is_said_once() {
     let server = RedisServer::start();
@@ -218,7 +218,7 @@ fn a_server_that_starts_late_is_waited_for_and_that_is_said_once() {
     let redis = Redis::of(server);
     let waiter = redis.run("x", &["--timeout", "10m"], "echo it ran");
     assert!(waiter.complaint().contains("trying again"));
-    // Longer than a call without a timeout waits for an answer.
+    // The server is away for longer than a call without a timeout waits for an answer.
     std::thread::sleep(Duration::from_secs(6));
     redis.restart();
     let finished = waiter.finish();
@@ -241,7 +241,7 @@ fn a_server_that_will_never_serve_is_not_waited_for() {
 }
 
 #[test]
-fn who_came_first_is_served_first_and_status_shows_the_queue() {
+fn runs_are_served_in_order_and_status_shows_the_queue() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -281,7 +281,7 @@ fn a_signal_ends_the_wait_and_leaves_the_queue() {
         waiter.signal(signal);
         let finished = waiter.finish();
         assert_eq!((finished.code, finished.stdout.as_str()), (code, ""));
-        // Not only eventually: the place is given up before fairlock ends.
+        // The place is given up before fairlock ends, and not some time later.
         assert_eq!(redis.state("x")["waiting"], 0);
     }
 }
@@ -301,7 +301,7 @@ fn a_signal_that_the_caller_ignores_does_not_end_the_wait() {
     assert_eq!(waiter.finish().stdout, "survived\n", "and the command ignores it as well");
 }
 
-/// The label without how long it has held.
+/// The line without the time for which the lock has been held.
 fn shortened(said: &str) -> String {
     let (before, label) = said.split_once(" by ").unwrap_or((said, ""));
     format!("{} by {label}", before.split(", held").next().unwrap_or_default())
@@ -318,11 +318,11 @@ fn a_log_gets_a_line_when_the_wait_begins_and_one_at_the_grant() {
     assert_eq!(shortened(&third.complaint()), "fairlock: waiting for x: 2nd of 2 by one");
     let fourth = redis.run("x", &["-v"], "true");
     assert_eq!(shortened(&fourth.complaint()), "fairlock: waiting for x: 3rd of 3 by one");
-    // Long enough for several looks at a queue that does not change.
+    // The pause is long enough for several looks at a queue that does not change.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     holder.signal(Signal::TERM);
     second.line();
-    // A verbose one hears of each place.
+    // A verbose run tells of each place.
     assert_eq!(shortened(&fourth.complaint()), "fairlock: waiting for x: 2nd of 2 by two");
     second.signal(Signal::TERM);
     let third = third.finish();
@@ -376,15 +376,4 @@ fn a_caller_that_ignores_sigchld_still_gets_the_exit_code() {
     caller.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock")).args(["-c", script]);
     let finished = Process::spawn(&mut caller).finish();
     assert_eq!(finished.code, 9, "{finished:?}");
-}
-
-#[test]
-fn what_the_command_leaves_behind_is_left_alone_and_not_waited_for() {
-    let redis = Redis::start();
-    let finished = redis.run("x", &[], "sleep 1000 > /dev/null 2>&1 & echo $!").finish();
-    let left: u32 = finished.stdout.trim().parse().unwrap();
-    assert_eq!(finished.code, 0);
-    assert!(lives(left));
-    crate::shared::signal(left, Signal::KILL);
-    eventually("it ends", || (!lives(left)).then_some(()));
 }

@@ -1,5 +1,5 @@
 //! `fairlock run NAME -a NAME2`: several locks for one command.
-// A test reports its failure by a panic.
+
 use crate::shared::{Process, Redis, Signal};
 use serde_json::Value;
 
@@ -44,14 +44,14 @@ fn runs_that_name_the_same_locks_in_any_order_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn all_or_none() {
+fn a_run_takes_all_its_locks_or_none() {
     let redis = Redis::start();
     let holder = redis.run("b", &[], "echo; exec sleep 1000");
     holder.line();
     for (options, code) in [(&["-n"][..], 122), (&["-t", "500ms"], 124)] {
         let ended = redis.run("a", &[&["-a", "b", "-a", "c"], options].concat(), "echo it ran").finish();
         assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{ended:?}");
-        // The locks before it are given back by then.
+        // By then the run has given back the locks that it had taken before.
         for name in ["a", "c"] {
             assert_eq!(redis.state(name)["state"], "free", "{name}");
         }
@@ -71,7 +71,7 @@ async fn the_command_ends_with_the_first_lease_that_is_lost() {
     let redis = Redis::start();
     let client = fairlock::Client::connect(&redis.url()).await.unwrap();
     for lost in ["a", "b"] {
-        // The end of the lease is no reason for the end of this test.
+        // The lease is so long that its end cannot end the command.
         let holder = redis.run("a", &["-a", "b", "--lease", "10h"], "echo; exec sleep 1000");
         holder.line();
         let token = redis.state(lost)["holder"]["token"].as_u64().unwrap();

@@ -18,6 +18,9 @@ use testkit::RedisServer;
 /// Far more time than anything takes on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
+/// A command that ignores TERM, and prints its number when it is ready.
+pub(crate) const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
+
 /// Waits until `probe` returns something.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
@@ -102,6 +105,13 @@ impl Redis {
     pub(crate) fn await_waiting(&self, name: &str, waiting: u64) {
         eventually("the queue has the wanted length", || (self.state(name)["waiting"] == waiting).then_some(()));
     }
+}
+
+/// Holds the lock until it is told to end.
+pub(crate) fn hold(redis: &Redis, name: &str, label: &str) -> Process {
+    let holder = redis.run(name, &["--label", label], "echo; exec sleep 1000");
+    holder.line();
+    holder
 }
 
 /// Waits for the lock, and says whether process `pid` is alive at the moment of the grant. It is in the queue when this

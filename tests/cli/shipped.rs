@@ -1,7 +1,8 @@
 //! Completions, man pages and the version: what a package ships besides the program.
-// A test reports its failure by a panic.
+
 use std::process::{Command, Stdio};
 
+use crate::pty::Terminal;
 use crate::shared::fairlock;
 
 fn printed(words: &[&str]) -> String {
@@ -40,14 +41,32 @@ fn shells_complete_subcommands_and_options() {
     if let Some(told) = told_by(&["fish", "--no-config", "-c"], &fish) {
         assert!(told.contains("status\tShow who holds a lock") && told.contains("--no-wait\t"), "{told}");
     }
-    // Its completion needs a terminal: here only whether it can be read.
-    let zsh = format!(
-        "autoload -U compinit; compinit -D -d {}/dump; source {}; echo ${{_comps[fairlock]}}",
-        folder.path().display(),
-        file("zsh")
-    );
-    if let Some(told) = told_by(&["zsh", "-f", "-c"], &zsh) {
-        assert_eq!(told, "_fairlock\n");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(!std::fs::read_to_string(file(shell)).unwrap().contains("man-pages"), "{shell}: no help shows it");
+    }
+    if told_by(&["zsh", "-f", "-c"], "").is_none() {
+        return;
+    }
+    // Its completion needs a terminal.
+    let mut terminal = Terminal::open(&[]);
+    terminal.enter("exec zsh -f");
+    let dump = folder.path().join("dump");
+    let load = format!("autoload -U compinit; compinit -uD -d {}; source {}", dump.display(), file("zsh"));
+    terminal.enter(&format!("{load}; PS1='ZS''H> '; clear"));
+    terminal.await_screen(|screen| screen.starts_with("ZSH> "));
+    for (typed, completed) in [
+        ("fairlock sta", "status"),
+        ("fairlock run --no-w", "--no-wait"),
+        ("fairlock local sto", "stop"),
+        // As without fairlock before it.
+        ("fairlock run x xar", "xargs"),
+        ("fairlock run x xargs chmo", "chmod"),
+    ] {
+        terminal.keys(&format!("{typed}\t"));
+        let (before, _) = typed.rsplit_once(' ').unwrap();
+        terminal.await_screen(|screen| screen.contains(&format!("ZSH> {before} {completed}")));
+        // Takes the line away.
+        terminal.keys("\x15");
     }
 }
 
@@ -63,7 +82,10 @@ fn each_subcommand_has_a_page() {
     for name in &listed {
         let page = page(name);
         assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{page}");
-        assert!(page.contains("Trust only this certificate authority"), "what the short help leaves out: {page}");
+        let asks_a_server = !["fairlock-local", "fairlock-completions"].contains(&name.as_str());
+        for part in ["Trust only this certificate authority", ".SH \"SENTINEL AND CLUSTER\""] {
+            assert_eq!(page.contains(part), asks_a_server, "what the short help leaves out: {page}");
+        }
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), listed.len() + 1);
     let run = page("fairlock-run");

@@ -1,5 +1,5 @@
 //! `fairlock status` and `fairlock run --no-wait` report every state of a lock, and agree.
-// A test reports its failure by a panic.
+
 use std::fs::File;
 use std::process::Stdio;
 
@@ -17,7 +17,7 @@ fn told(redis: &Redis, name: &str) -> (serde_json::Value, String, String) {
 }
 
 #[test]
-fn a_lock_that_is_free_or_held_is_told_so() {
+fn status_tells_a_free_lock_from_a_held_one() {
     let redis = Redis::start();
     let state = redis.state("x");
     assert_eq!((&state["state"], &state["recovering_for_ms"]), (&"free".into(), &serde_json::Value::Null), "{state}");
@@ -26,7 +26,7 @@ fn a_lock_that_is_free_or_held_is_told_so() {
     let (state, text, busy) = told(&redis, "x");
     assert_eq!((&state["state"], &state["holder"]["broken"]), (&"held".into(), &false.into()), "{state}");
     assert!(text.contains(" by the holder\n") && text.contains("if the holder dies"), "{text}");
-    assert!(busy.contains("x has been held by the holder"), "{busy}");
+    assert!(busy.contains("x is held ") && busy.contains(" by the holder"), "{busy}");
 }
 
 #[test]
@@ -61,7 +61,7 @@ async fn a_lease_that_is_being_broken_is_told() {
     let guard = lock.acquire().label("the holder").await.unwrap();
     lock.break_lease(guard.token()).await.unwrap();
     soon(guard.lost()).await;
-    // The holder is told, and does not let go.
+    // The holder is told, and does not release.
     let redis = Redis::of(server);
     let (state, text, busy) = told(&redis, "x");
     assert_eq!((&state["state"], &state["holder"]["broken"]), (&"breaking".into(), &true.into()), "{state}");
@@ -70,7 +70,7 @@ async fn a_lease_that_is_being_broken_is_told() {
 }
 
 #[test]
-fn what_cannot_be_written_is_a_failure_and_a_reader_that_has_enough_is_not() {
+fn output_that_cannot_be_written_is_a_failure_and_a_closed_pipe_is_not() {
     let redis = Redis::start();
     for options in [&["status", "x"][..], &["status", "x", "--json"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();

@@ -1,5 +1,5 @@
 //! fairlock at a terminal: the command can use it, Ctrl-C and Ctrl-Z work as without fairlock, and the wait is shown.
-// A test reports its failure by a panic.
+
 use crate::pty::Terminal;
 use crate::shared::{Redis, Signal, await_death, await_state, parent, signal, stat};
 
@@ -211,7 +211,7 @@ fn ctrl_z_through_fairlock_stops_a_command_that_is_not_in_front() {
 
 /// No shell could continue an orphaned job, so it must not stay stopped.
 #[test]
-fn without_a_job_control_shell_ctrl_z_does_not_hang() {
+fn ctrl_z_without_a_job_control_shell_does_not_hang_the_run() {
     let redis = Redis::start();
     let mut terminal = open(&redis);
     // The session leader is fairlock itself, so its group is orphaned.
@@ -225,7 +225,7 @@ fn without_a_job_control_shell_ctrl_z_does_not_hang() {
 
 /// The kernel would fail the read of an orphaned job. The command's own group is not orphaned, because of the shim.
 #[test]
-fn a_command_that_needs_a_terminal_that_nobody_can_give_is_hung_up() {
+fn a_command_that_reads_a_terminal_it_cannot_get_is_hung_up() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
     let mut terminal = open(&redis);

@@ -1,14 +1,11 @@
 //! stderr without a reader: a full pipe, a closed one, or a stopped terminal. fairlock does its work in time all the
 //! same.
-// A test reports its failure by a panic.
+
 use std::io::{PipeReader, Read as _, Write as _, pipe};
 use std::process::{Command, Stdio};
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, Signal, await_death, parent, signal, witness};
-
-/// A command that ignores TERM, and prints a line when it is ready.
-const STUBBORN: &str = "trap '' TERM; echo $$; while :; do sleep 1; done";
+use crate::shared::{Process, Redis, STUBBORN, Signal, await_death, parent, signal, witness};
 
 /// The kinds of stderr without a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +39,7 @@ fn when_fairlock_is_killed_its_command_is_dead_before_the_next_grant() {
     let redis = Redis::start();
     let all = ALL.map(|unheard| {
         let name = format!("{unheard:?}");
-        // Long enough that a slow machine has half a second for the kill.
+        // The lease is so long that a slow machine has half a second for the kill.
         let (holder, pipe) = run(unheard, &redis, &name, &["--lease", "10s", "--kill-after", "1h"], STUBBORN);
         let command = holder.number();
         let witness = witness(&redis, &name, command);
@@ -69,14 +66,14 @@ fn a_lost_lease_ends_the_command_and_fairlock() {
 }
 
 #[test]
-fn a_waiter_takes_its_turn() {
+fn a_waiter_whose_stderr_nobody_reads_takes_its_turn() {
     let redis = Redis::start();
     for unheard in ALL {
         let holder = redis.run("x", &[], "echo; exec sleep 1000");
         holder.line();
         let (waiter, _pipe) = run(unheard, &redis, "x", &[], "echo granted");
         redis.await_waiting("x", 1);
-        // Long enough to report the wait.
+        // The wait is so long that it is reported.
         std::thread::sleep(std::time::Duration::from_secs(1));
         holder.signal(Signal::TERM);
         assert_eq!(waiter.line(), "granted", "{unheard:?}");

@@ -1,19 +1,12 @@
 //! The progress line of `fairlock run`: rewritten in place, whatever the names are and whatever the server does.
-// A test reports its failure by a panic.
+
 use std::collections::BTreeSet;
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, Signal};
+use crate::shared::{Redis, Signal, hold};
 
 fn open(redis: &Redis, columns: u16) -> Terminal {
     Terminal::open_with(columns, &[("REDIS_URL", &redis.url())])
-}
-
-/// Holds the lock until it is told to end.
-fn hold(redis: &Redis, name: &str, label: &str) -> Process {
-    let holder = redis.run(name, &["--label", label], "echo; exec sleep 1000");
-    holder.line();
-    holder
 }
 
 /// The rows of the screen that belong to the line.
@@ -92,7 +85,7 @@ fn recent_holds_tell_how_long_the_wait_may_last() {
         std::thread::sleep(std::time::Duration::from_millis(time));
         guard.release().blocking().unwrap();
     };
-    // Too few tell nothing.
+    // Too few holds tell nothing of the next ones.
     let _holder = {
         hold(10);
         let holder = self::hold(&redis, "x", "the holder");
@@ -110,7 +103,7 @@ fn recent_holds_tell_how_long_the_wait_may_last() {
     let waiter = redis.run("x", &[], "true");
     let said = waiter.complaint();
     // The first waiter and what is left of the holder.
-    let about = |seconds: u64| said.contains(&format!("2nd of 2, about {seconds}s, held "));
+    let about = |seconds: u64| said.contains(&format!("2nd of 2 (about {seconds}s), held "));
     assert!((3..=6).any(about), "{said}");
 }
 
@@ -141,9 +134,28 @@ fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
     }
 }
 
+#[test]
+fn a_long_name_leaves_room_for_the_holder() {
+    let redis = Redis::start();
+    let name = "ci:a-very-long-name:of-a-lock:reports:2026:nightly";
+    let _holder = hold(&redis, name, "me");
+    for (columns, lines) in
+        [(80, ["1st of 1 for ci:a-very-…6:nightly · held ", " by me"]), (40, ["ci:a-…htly · h", ""])]
+    {
+        for call in ["run", "wait"] {
+            let mut terminal = open(&redis, columns);
+            let command = if call == "run" { " true" } else { "" };
+            terminal.enter(&format!("clear; $F {call} {name}{command}"));
+            let parts = if call == "run" { lines } else { ["ly is held", ""] };
+            terminal.await_screen(|screen| parts.iter().all(|part| screen.contains(part)));
+            terminal.keys("\x03");
+        }
+    }
+}
+
 /// The terminal shows `^C` behind the line, which must not push a part of the line out of reach.
 #[test]
-fn nothing_of_a_full_line_is_left_behind() {
+fn a_line_as_wide_as_the_terminal_is_erased_whole() {
     let redis = Redis::start();
     for columns in [80, 40] {
         for (key, then) in [("\x03", "SIGINT while"), ("\x1a", "Stopped")] {
@@ -178,6 +190,25 @@ fn the_clock_ticks_while_redis_is_dead() {
     assert!(screen.contains("for x · no Redis server answers"), "{screen}");
     assert!(shown.len() > 9, "{shown:?}");
     redis.resume();
+}
+
+/// Longer than the client itself waits for an answer.
+#[test]
+fn a_wait_that_takes_nothing_outlives_a_server_that_is_away() {
+    let redis = Redis::of(testkit::RedisServer::builder().plain().appendonly().start());
+    let holder = hold(&redis, "x", "the holder");
+    let mut terminal = open(&redis, 80);
+    terminal.enter("clear; $F wait x; echo code $?");
+    terminal.await_screen(|screen| screen.contains("x is held "));
+    redis.stall();
+    terminal.await_screen(|screen| screen.contains("waiting for x · no answer from the server"));
+    let late = redis.fairlock().args(["wait", "x", "-t", "1"]).output().unwrap();
+    assert_eq!(late.status.code(), Some(125), "no server at the start: {late:?}");
+    terminal.await_screen(|screen| clock(screen) >= Some(8));
+    redis.resume();
+    terminal.await_screen(|screen| screen.contains("x is held "));
+    holder.signal(Signal::TERM);
+    assert_eq!(terminal.number_after("code "), 0);
 }
 
 #[test]

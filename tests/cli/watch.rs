@@ -1,21 +1,15 @@
 //! `fairlock watch`: its screens at 80 and 40 columns, its keys, and how it ends.
-// A test reports its failure by a panic.
+
 use std::process::Stdio;
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, Signal, signal};
+use crate::shared::{Process, Redis, Signal, hold, signal};
 
 /// Watches in a terminal of this many columns.
 fn watch(redis: &Redis, columns: u16) -> Terminal {
     let mut terminal = Terminal::open_with(columns, &[("REDIS_URL", &redis.url())]);
     terminal.enter("$F watch --every 200ms --find-every 0s; echo code $?");
     terminal
-}
-
-fn hold(redis: &Redis, name: &str, label: &str) -> Process {
-    let holder = redis.run(name, &["--label", label], "echo; exec sleep 1000");
-    holder.line();
-    holder
 }
 
 fn queue(redis: &Redis, name: &str, label: &str, place: u64) -> Process {
@@ -74,10 +68,10 @@ fn locks_are_shown_at_80_and_at_40_columns() {
     let lines: Vec<&str> = screen.lines().collect();
     let expected = "\
 N locks, N held, N waiting
-LOCK             HOLDER                       HELD  LEASE QUEUE GRANTS A MINUTE
-prod:web:deploy  ip-N-N-N-N.eu-central…  Ns  Ns  N  N ▁▁▁▁▁▁▁▁▁▁▁
-日本語日本語日…  長い名前長い名前長い名前…  Ns  Ns  N ▁▁▁▁▁▁▁▁▁▁▁
-idle             free  N ▁▁▁▁▁▁▁▁▁▁▁";
+LOCK                  HOLDER                  HELD  LEASE QUEUE GRANTS A MINUTE
+prod:web:deploy       ip-N-N-N…deploy.sh  Ns  Ns  N  N ▁▁▁▁▁▁▁▁▁▁▁
+日本語日本…本語日本語 長い名前長…長い名前  Ns  Ns  N ▁▁▁▁▁▁▁▁▁▁▁
+idle                  free  N ▁▁▁▁▁▁▁▁▁▁▁";
     assert_eq!(shape(&lines[..5].join("\n")), expected, "{screen}");
     assert_eq!(lines[23].trim(), "↑↓ choose   ⏎ open   s sort: held   / filter   b break   q quit");
     quit(&mut wide, "q");
@@ -86,10 +80,10 @@ idle             free  N ▁▁▁▁▁▁▁▁▁▁▁";
     let lines: Vec<&str> = screen.lines().collect();
     let expected = "\
 N locks, N held, N waiting
-LOCK       HOLDER             HELD QUEUE
-prod:web:… ip-N-N-N-N.…  Ns  N
-日本語日…  長い名前長い名…  Ns
-idle       free";
+LOCK          HOLDER          HELD QUEUE
+prod:w…deploy ip-N-…oy.sh  Ns  N
+日本語…日本語 長い名…名前  Ns
+idle          free";
     assert_eq!(shape(&lines[..5].join("\n")), expected, "{screen}");
     assert_eq!(lines[23].trim(), "⏎ open s held / filter b break q quit");
 
@@ -98,7 +92,7 @@ idle       free";
     let lines: Vec<&str> = screen.lines().collect();
     let expected = "\
 lock    prod:web:deploy
-holder  ip-N-N-N-N.eu-central-N.comp…
+holder  ip-N-N-N-N.eu…N deploy.sh
 held  Ns
 lease  Ns left, unless renewed
 token  N
@@ -135,7 +129,7 @@ fn keys_choose_sort_filter_and_open() {
     terminal.keys("/Se");
     terminal.await_screen(|screen| screen.contains("/Se_") && names(screen) == ["second"]);
     terminal.keys("\r");
-    terminal.await_screen(|screen| screen.contains("/ 'Se'"));
+    terminal.await_screen(|screen| screen.contains("/ 'Se'") && screen.starts_with("1 of 3 locks, 2 held"));
     terminal.keys("\r");
     terminal.await_screen(|screen| screen.contains("lock    second") && screen.contains("1.  c"));
     terminal.keys("\x1b");
@@ -161,7 +155,7 @@ fn grants_are_counted() {
     terminal.await_screen(|screen| screen.contains("No lock was used"));
     assert_eq!(redis.run("x", &[], "true").finish().code, 0);
     terminal.await_screen(|screen| screen.contains("0 ▁▁▁▁▁▁▁▁▁▁▁"));
-    // Many between two looks.
+    // There are many grants between two looks.
     let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
     for _ in 0..50 {
         client.lock("x").unwrap().acquire().blocking().unwrap().release().blocking().unwrap();
@@ -191,7 +185,7 @@ fn a_lease_is_broken_after_a_question() {
     quit(&mut terminal, "q");
 }
 
-/// A holder that is told and does not let go.
+/// The holder was told that its lease is broken, and has not released.
 #[test]
 fn a_lease_that_was_broken_before_is_ended_by_force() {
     let redis = Redis::start();
@@ -210,7 +204,7 @@ fn a_lease_that_was_broken_before_is_ended_by_force() {
 }
 
 #[test]
-fn a_server_that_dies_or_hangs_holds_up_no_key() {
+fn keys_work_while_the_server_hangs_or_is_dead() {
     let redis = Redis::of(testkit::RedisServer::builder().plain().appendonly().start());
     let _holder = hold(&redis, "x", "the holder");
     let mut terminal = watch(&redis, 80);
@@ -221,6 +215,7 @@ fn a_server_that_dies_or_hangs_holds_up_no_key() {
     redis.restart();
     terminal.await_screen(|screen| screen.starts_with("1 lock, 1 held, 0 waiting"));
     redis.stall();
+    terminal.await_screen(|screen| screen.starts_with("seen ") && screen.contains(" ago · no answer yet from "));
     terminal.keys("s");
     terminal.await_screen(|screen| screen.contains("sort: waiting"));
     quit(&mut terminal, "q");
@@ -229,6 +224,22 @@ fn a_server_that_dies_or_hangs_holds_up_no_key() {
     redis.kill();
     let mut terminal = watch(&redis, 80);
     terminal.await_screen(|screen| screen.contains("no Redis server answers"));
+    quit(&mut terminal, "q");
+}
+
+#[test]
+fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back() {
+    let redis = Redis::start();
+    let _holder = hold(&redis, "x", "the holder");
+    let mut terminal = Terminal::open_with(80, &[("REDIS_URL", &redis.url())]);
+    // A script around it stops with it.
+    terminal.enter("sh -c '$F watch; echo \"co\"de $?'");
+    terminal.await_screen(|screen| screen.contains("the holder"));
+    terminal.keys("\x1a");
+    terminal.await_screen(|screen| screen.contains("Stopped") && !screen.contains("the holder"));
+    assert_cooked(&mut terminal);
+    terminal.enter("fg");
+    terminal.await_screen(|screen| screen.contains("the holder"));
     quit(&mut terminal, "q");
 }
 
@@ -245,7 +256,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn it_needs_a_terminal() {
+fn watch_needs_a_terminal() {
     let redis = Redis::start();
     let output = redis.fairlock().arg("watch").stdin(Stdio::null()).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(125), &b""[..]));

@@ -1,4 +1,5 @@
-//! The examples that need only Redis, each run on a private server. Those that need more are tested in `examples/more/`.
+//! The examples that need only Redis, each run on a private server. Those that need more are tested in
+//! `examples/more/`.
 
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
@@ -39,7 +40,7 @@ async fn connect(server: &RedisServer) -> Client {
     Client::connect(&server.url()).await.unwrap()
 }
 
-/// Other keys than those of locks are the example's own.
+/// `own`: the key that the example itself writes.
 fn no_lock_is_left(server: &RedisServer, own: &str) {
     let _: () = redis::cmd("DEL").arg(own).query(&mut server.raw()).unwrap();
     keys_left(server);
@@ -101,12 +102,12 @@ async fn the_next_in_line_takes_over_from_a_leader_that_resigns_or_loses_its_lea
     }
     let (first, _) = soon(elections.recv()).await.unwrap();
     assert_eq!(first, 0);
-    // It is shut down.
+    // This leader is shut down.
     nodes[0].0.close().await;
     soon(&mut nodes[0].1).await.unwrap().unwrap_err();
     let (second, token) = soon(elections.recv()).await.unwrap();
     assert_eq!(second, 1);
-    // An operator ends its term. It stands again, behind the others.
+    // An operator ends the term of this leader, which then stands again, behind the others.
     nodes[2].0.lock("leader").unwrap().break_lease(token).await.unwrap();
     let (third, later) = soon(elections.recv()).await.unwrap();
     assert!(third == 2 && later > token, "{third} with {later} after {token}");
@@ -114,7 +115,7 @@ async fn the_next_in_line_takes_over_from_a_leader_that_resigns_or_loses_its_lea
     assert_eq!(soon(elections.recv()).await.unwrap().0, 1);
     for (client, stands) in nodes {
         stands.abort();
-        // One has ended already, and has told so.
+        // One node has ended already, and has said so.
         if !stands.is_finished() {
             drop(stands.await);
         }
@@ -243,4 +244,35 @@ fn each_example_says_when_to_use_it_and_is_listed() {
         assert!(text.contains("//! When you would want it:"), "{name}");
         assert!(list.contains(&format!("]({name})")), "examples/README.md does not list {name}");
     }
+}
+
+/// The lines of README, but for the address of the server.
+#[tokio::test]
+async fn the_program_of_the_readme_runs() {
+    let server = RedisServer::start();
+    let program = async || -> Result<(), Box<dyn std::error::Error>> {
+        let client = fairlock::Client::connect(&server.url()).await?;
+        let lock = client.lock("reports:nightly")?;
+
+        // Waits its turn, for 30 seconds at most.
+        let guard = lock.acquire().timeout(Duration::from_secs(30)).label("job 7").await?;
+        println!("granted with fencing token {}", guard.token());
+        guard.check()?; // before what matters: is the lease still ours?
+        guard.release().await?; // or drop it
+
+        // Runs a job while holding the lock; the job is cancelled if the lease is lost.
+        lock.run(|held| async move {
+            println!("write to the store with token {}", held.token());
+        })
+        .await?;
+        Ok(())
+    };
+    soon(program()).await.unwrap();
+    keys_left(&server);
+
+    let readme = include_str!("../../README.md");
+    let body = readme.split("async fn main()").nth(1).unwrap().split("```").next().unwrap();
+    let here = include_str!("main.rs").split("fn the_program_of_the_readme_runs").nth(1).unwrap();
+    let missing = body.lines().skip(1).find(|line| !line.contains("Client::connect(") && !here.contains(line.trim()));
+    assert_eq!(missing, None, "README has another program");
 }

@@ -1,9 +1,9 @@
 //! After a loss of data: how long a recovery lasts, what ends it, and what must not be forgotten.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlock::{BreakOutcome, Client, Guard, Lock, LockOptions};
-use testkit::{RedisServer, SOON, eventually_async, keys_left, soon};
+use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, soon, watch::Counter};
 
 /// Far longer than a recovery without anybody to wait for, and renewed only by hand: the holder is connected and sends
 /// nothing.
@@ -58,7 +58,7 @@ async fn a_recovery_waits_for_the_holder_however_often_data_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_gives_back_ends_the_wait_for_it() {
+async fn a_holder_that_gives_back_ends_the_recovery_that_waits_for_it() {
     let server = RedisServer::start();
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
     let token = guard.token();
@@ -72,8 +72,34 @@ async fn a_holder_that_gives_back_ends_the_wait_for_it() {
     keys_left(&server);
 }
 
+/// The server has it for less time than before then: what its holder was sure of. A holder that counted only what moves
+/// its deadline would hear of no renewal, and ask for the next one at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_ends_the_wait_for_a_holder_that_is_no_more() {
+async fn an_extended_lease_that_was_re_asserted_is_renewed_as_often_as_before() {
+    const OFTEN: Duration = Duration::from_millis(100);
+    let server = RedisServer::start();
+    let options = LockOptions::new().lease(Duration::from_secs(3)).renew_every(OFTEN);
+    let guard = connect(&server).await.lock_with("lock", options).unwrap().acquire().await.unwrap();
+    guard.extend(LEASE).await.unwrap();
+    server.flush();
+    // The first may have reached the server before.
+    for _ in 0..2 {
+        soon(guard.renewed()).await.unwrap();
+    }
+    let begun = Instant::now();
+    let mut counter = Counter::start(&server);
+    for _ in 0..5 {
+        assert!(soon(guard.renewed()).await.unwrap() > LEASE / 2);
+    }
+    let calls = counter.so_far()["evalsha"];
+    let most = begun.elapsed().as_millis() / OFTEN.as_millis() + 2;
+    assert!(u128::from(calls) <= most, "{calls} calls instead of {most}");
+    guard.release().await.unwrap();
+    keys_left(&server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_ends_a_recovery_that_waits_for_a_dead_holder() {
     let server = RedisServer::start();
     let (guard, lock, waiting) = held_and_waited_for(&server).await;
     server.flush();
@@ -89,7 +115,7 @@ async fn an_operator_ends_the_wait_for_a_holder_that_is_no_more() {
 
 /// Waiters of other clients come back within their own heartbeats, and are not overtaken by clients that notice sooner.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_slowest_waiter_has_the_time_to_return() {
+async fn a_recovery_gives_the_slowest_waiter_time_to_return() {
     let server = RedisServer::start();
     let slow = Duration::from_secs(60);
     let lock_with = async |liveness| {

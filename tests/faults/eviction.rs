@@ -8,8 +8,8 @@ use testkit::{RedisServer, SOON, child::alone, eventually, keys_left, log::Log, 
 
 /// Alone in its file, because a process decides once for all threads which records are collected.
 #[test]
-fn whoever_connects_is_warned_and_hears_that_its_lock_was_evicted() {
-    alone("whoever_connects_is_warned_and_hears_that_its_lock_was_evicted", connect_and_be_evicted);
+fn a_client_is_warned_of_eviction_and_told_of_an_evicted_lock() {
+    alone("a_client_is_warned_of_eviction_and_told_of_an_evicted_lock", connect_and_be_evicted);
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -36,7 +36,7 @@ async fn connect_and_be_evicted() {
     // The server knows of no lease any more.
     let other = soon(stranger.lock("lock").unwrap().acquire()).await.unwrap();
     assert!(other.token() > guard.token());
-    // At its next automatic renewal, and not at its deadline.
+    // The holder hears of it at its next automatic renewal, and not at its deadline.
     assert_eq!(soon(guard.lost()).await.reason, LostReason::Ended);
     assert!(matches!(soon(guard.renew()).await, Err(RenewError::Lost(_))));
     other.check().unwrap();

@@ -12,7 +12,7 @@ const LEASE: Duration = Duration::from_secs(2);
 const LIVENESS: Duration = Duration::from_millis(1500);
 const BUFFER: Duration = Duration::from_millis(500);
 
-/// Less than there is; 0 is no limit.
+/// Sets the limit of the server's memory. One below what it uses fills it; 0 is no limit.
 fn limit(server: &RedisServer, bytes: u64) {
     let () = cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).query(&mut server.raw()).unwrap();
 }
@@ -35,7 +35,7 @@ async fn leases_and_places_go_on_while_newcomers_are_refused() {
     guard.renew().await.unwrap();
     drop(leaving);
     eventually_async("it has left", SOON, async || holder.inspect().await.unwrap().waiting == 1).await;
-    // Longer than the lease, and than a session without heartbeats.
+    // The timeout is longer than the lease, and than a session without heartbeats.
     let timeout = 2 * LEASE.max(LIVENESS + BUFFER);
     match newcomer.acquire().timeout(timeout).await {
         Err(AcquireError::Timeout { waited, position: None, cause: Some(cause), .. }) => {

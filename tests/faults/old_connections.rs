@@ -1,7 +1,6 @@
 //! Before a client repeats a request it ends its old connection at the server, and no other (I10). That no late request
 //! is executed then is shown in `api/cancellation.rs`.
 
-use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
@@ -9,26 +8,17 @@ use fairlock::{Client, LockOptions};
 use redis::cmd;
 use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually_async, keys_left, soon};
 
-/// The ids of all connections to the server but the asking one.
-fn connections(server: &RedisServer) -> BTreeSet<u64> {
-    let mut raw = server.raw();
-    let (me, list): (u64, String) =
-        redis::pipe().cmd("CLIENT").arg("ID").cmd("CLIENT").arg("LIST").query(&mut raw).unwrap();
-    let ids = list.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok());
-    ids.filter(|id| *id != me).collect()
-}
-
 /// A restarted server counts its connections from the start: the old connection's number belongs to another client.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_restart_nobody_elses_connection_is_ended() {
+async fn connections_of_other_clients_live_on_after_a_restart() {
     let server = RedisServer::start();
-    // So that the clients that come back first do not reach its number.
+    // These connections come first, so that clients that return early do not get the old connection's number.
     let others: Vec<_> = (0..20).map(|_| server.raw()).collect();
     let proxy = Proxy::start(&server);
-    let before = connections(&server);
+    let before = server.connections();
     let client = Client::connect(&proxy.url()).await.unwrap();
     let lock = client.lock("x").unwrap();
-    let old: Vec<u64> = connections(&server).difference(&before).copied().collect();
+    let old: Vec<u64> = server.connections().difference(&before).copied().collect();
     assert_eq!(old.len(), 1, "{old:?}");
 
     proxy.refuse();
@@ -56,14 +46,14 @@ async fn an_old_connection_is_ended_whatever_the_socket_is_called() {
     let proxy = Proxy::start(&server);
     let client = Client::connect(&proxy.url()).await.unwrap();
     let lock = client.lock("x").unwrap();
-    let old = connections(&server);
+    let old = server.connections();
     assert_eq!(old.len(), 1, "{old:?}");
     let held = proxy.fault_times(1, Target::request("evalsha").command(), Act::Hold);
     let waiting = tokio::spawn(lock.acquire().into_future());
     tokio::task::block_in_place(|| held.await_struck());
     proxy.abandon();
     soon(waiting).await.unwrap().unwrap().release().await.unwrap();
-    assert!(connections(&server).is_disjoint(&old), "{old:?} is left of {:?}", connections(&server));
+    assert!(server.connections().is_disjoint(&old), "{old:?} is left of {:?}", server.connections());
 }
 
 /// A server that is busy when a connection is set up does not answer with the connection's id. Such a connection is not
@@ -83,7 +73,7 @@ async fn a_connection_whose_number_is_not_known_is_not_used() {
         }
         // Sent over the connection that was set up last.
         soon(lock.acquire().into_future()).await.unwrap().release().await.unwrap();
-        let old = connections(&server);
+        let old = server.connections();
 
         let held = proxy.fault_times(1, Target::request("evalsha").command(), Act::Hold);
         let waiting = tokio::spawn(lock.acquire().into_future());
@@ -92,7 +82,7 @@ async fn a_connection_whose_number_is_not_known_is_not_used() {
         proxy.abandon();
         soon(waiting).await.unwrap().unwrap().release().await.unwrap();
         assert!(busy.is_none_or(|busy| busy.struck() == 1), "nothing was ended");
-        assert!(connections(&server).is_disjoint(&old), "{asked}: {old:?} is left of {:?}", connections(&server));
+        assert!(server.connections().is_disjoint(&old), "{asked}: {old:?} is left of {:?}", server.connections());
         drop((lock, client));
         drop(held);
     }

@@ -151,7 +151,7 @@ async fn order_outlives_a_restart() {
 }
 
 #[tokio::test]
-async fn order_outlives_a_restart_at_which_everybody_comes_back_first() {
+async fn order_outlives_a_restart_after_which_all_waiters_return_before_the_release() {
     let queue = Queue::form(RedisServer::builder().appendonly().start(), 30).await;
     queue.server.kill();
     tokio::time::sleep(OUTAGE).await;
@@ -198,7 +198,7 @@ async fn a_snapshot_of_an_hour_ago_changes_neither_holder_nor_order() {
     data_is_lost(Queue::form(server, 9).await, back_to_the_snapshot).await;
 }
 
-/// In it, another process holds the lock and others wait, all of which are gone before any of the later ones comes.
+/// In the snapshot another process holds the lock, and others wait. All of them are gone before the queue forms.
 async fn snapshot_of_others(server: &RedisServer) {
     let client = Client::connect(&server.url()).await.unwrap();
     let lock = client.lock_with("lock", options(9)).unwrap();
@@ -240,7 +240,7 @@ async fn data_is_lost(queue: Queue, lose: impl FnOnce(&RedisServer)) {
     queue.served_in_order().await;
 }
 
-/// The worst moment: nothing is restored yet when the holder lets go.
+/// This is the worst moment: nothing is restored yet when the holder releases.
 #[tokio::test]
 async fn a_flush_just_before_the_release_changes_no_order() {
     let queue = Queue::form(RedisServer::start(), 9).await;

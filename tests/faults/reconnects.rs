@@ -18,7 +18,7 @@ use testkit::{
 /// The waiter's heartbeats are much more frequent than the holder's renewals: it is back first, and must wait for the
 /// holder.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_to_return_leaves_the_holder_its_lease() {
+async fn a_waiter_that_returns_first_leaves_the_holder_its_lease() {
     let server = RedisServer::start();
     let options = || LockOptions::new().lease(Duration::from_secs(60)).liveness(Duration::from_secs(1));
     let (holder, waiter) = (connect(&server).await, connect(&server).await);
@@ -44,7 +44,7 @@ async fn the_first_to_return_leaves_the_holder_its_lease() {
 
 /// A waiter whose place is in the snapshot knows more than the snapshot: that another was granted the lock since.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
+async fn a_waiter_known_to_the_snapshot_tells_the_server_of_later_grants() {
     let server = RedisServer::builder().alone().start();
     let proxy = testkit::Proxy::start(&server);
     let options = || LockOptions::new().lease(Duration::from_secs(9)).liveness(Duration::from_secs(2));
@@ -82,7 +82,7 @@ async fn a_waiter_whose_place_is_in_the_snapshot_tells_of_what_is_not() {
 
 /// A stranger may be granted the lock after a loss, but an earlier client is no stranger.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newcomer_of_an_old_client_does_not_overtake_what_its_client_knows() {
+async fn a_newcomer_does_not_overtake_waiters_that_its_own_client_knows() {
     let server = RedisServer::start();
     // Nothing is granted until the recovery ends, which is as long as a lease.
     let options = || LockOptions::new().lease(Duration::from_secs(3)).liveness(Duration::from_secs(3));
@@ -267,7 +267,7 @@ impl Proxy {
 /// A connection that swallows everything is noticed in time for the turn: according to the liveness, not to a fixed
 /// patience.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_connection_does_not_cost_the_turn() {
+async fn a_waiter_keeps_its_turn_over_a_silent_connection() {
     let server = RedisServer::builder().tcp().start();
     let proxy = Proxy::before(&server);
     let options = || LockOptions::new().liveness(Duration::from_secs(3)).buffer(Duration::from_secs(3));

@@ -88,7 +88,7 @@ async fn an_acquire_returns_by_its_timeout_from_a_silent_server() {
 }
 
 #[tokio::test]
-async fn calls_without_a_timeout_have_one_of_their_own() {
+async fn calls_without_a_timeout_fail_after_five_seconds() {
     let server = RedisServer::start();
     let client = connect(&server).await;
     let lock = client.lock("lock").unwrap();
@@ -146,7 +146,7 @@ async fn a_network_that_is_slow_to_connect_is_given_longer() {
     let proxy = Proxy::start(&server);
     let client = soon(Client::connect(&proxy.url())).await.unwrap();
     let guard = soon(connect(&server).await.lock("lock").unwrap().acquire()).await.unwrap();
-    // While it waits it needs answers soon.
+    // A client that waits needs answers soon.
     let waiting = soon(client.lock_with("lock", often()).unwrap().enqueue()).await.unwrap();
     let delay = proxy.fault(Target::request("hello").command(), Act::Delay(Duration::from_millis(1500)));
     proxy.cut();
@@ -214,9 +214,9 @@ async fn a_lazy_client_waits_for_its_server() {
     keys_left(&server);
 }
 
-/// Anything may be sent to another task or thread, kept anywhere, and polled without pinning.
+/// Every handle and future can be sent to another task or thread, kept anywhere, and polled without pinning.
 #[test]
-fn handles_and_futures_go_anywhere() {
+fn handles_and_futures_can_go_to_other_threads() {
     fn anywhere<T: Send + Sync + Unpin + 'static>() {}
     fn sent<T: Send + 'static>(_: impl FnOnce(&'static Lock, Guard) -> T) {}
     fn shared<T: Send + Sync + 'static>(_: impl FnOnce(Guard) -> T) {}

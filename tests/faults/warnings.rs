@@ -7,8 +7,8 @@ use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, keys_left, log
 
 /// Alone, because what is logged is decided once for all threads.
 #[test]
-fn troubles_are_logged_while_nobody_calls_the_client() {
-    alone("troubles_are_logged_while_nobody_calls_the_client", lose_connection_and_lease);
+fn troubles_of_an_idle_client_are_logged() {
+    alone("troubles_of_an_idle_client_are_logged", lose_connection_and_lease);
 }
 
 fn lose_connection_and_lease() {

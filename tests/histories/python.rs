@@ -40,6 +40,30 @@ fn python() -> Option<PathBuf> {
     Some(python)
 }
 
+#[test]
+#[ignore = "it needs python3 and packages from an index: make test-python"]
+fn a_copy_of_the_python_client_does_what_its_readme_shows() {
+    let Some(python) = python() else { return };
+    let (root, server) = (Path::new(env!("CARGO_MANIFEST_DIR")), RedisServer::start());
+    let copy = tempfile::tempdir_in(tmp()).unwrap();
+    std::fs::copy(root.join("examples/python-client/fairlock.py"), copy.path().join("fairlock.py")).unwrap();
+    let run = || {
+        let steps = root.join("tests/histories/first_steps.py");
+        let url = server.url().replace("redis+unix", "unix");
+        Command::new(&python).arg(steps).arg(url).env("PYTHONPATH", copy.path()).output().unwrap()
+    };
+    let complaint = |out: &std::process::Output| String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(complaint(&run()).contains("copy the folder lua/rendered"));
+    std::fs::create_dir(copy.path().join("rendered")).unwrap();
+    for script in std::fs::read_dir(root.join("lua/rendered")).unwrap() {
+        let script = script.unwrap();
+        std::fs::copy(script.path(), copy.path().join("rendered").join(script.file_name())).unwrap();
+    }
+    let out = run();
+    assert!(out.status.success(), "{}", complaint(&out));
+    keys_left(&server);
+}
+
 fn is_python(wait: &Wait) -> bool {
     wait.waiter.contains("-python-")
 }

@@ -66,7 +66,7 @@ fn slot(cluster: &Cluster) -> u16 {
 }
 
 #[test]
-fn a_master_that_sentinels_replace() {
+fn promises_hold_when_sentinels_replace_a_master() {
     for seed in seeds(&[30]) {
         let set_up = sentinels().alert().start();
         at_sentinels(seed, &set_up, |crew| crew, promotion::master_killed(&set_up, 1));
@@ -75,7 +75,7 @@ fn a_master_that_sentinels_replace() {
 
 #[test]
 #[ignore = "takes several elections: make test-all"]
-fn masters_that_sentinels_replace_one_after_the_other() {
+fn promises_hold_when_sentinels_replace_one_master_after_another() {
     for seed in seeds(&[31, 32]) {
         let set_up = sentinels().alert().start();
         at_sentinels(seed, &set_up, |crew| crew, promotion::master_killed(&set_up, 3));
@@ -84,7 +84,7 @@ fn masters_that_sentinels_replace_one_after_the_other() {
 
 #[test]
 #[ignore = "takes several elections: make test-all"]
-fn a_master_that_is_cut_off_and_takes_stale_writes() {
+fn promises_hold_when_a_master_that_is_cut_off_takes_writes() {
     for seed in seeds(&[33]) {
         // Without `alert`: the old master takes writes for ten seconds.
         let set_up = sentinels().start();
@@ -94,7 +94,7 @@ fn a_master_that_is_cut_off_and_takes_stale_writes() {
 
 #[test]
 #[ignore = "takes several elections: make test-all"]
-fn a_master_whose_replicas_have_all_grants() {
+fn promises_hold_when_a_master_with_all_grants_on_replicas_is_killed() {
     for seed in seeds(&[34]) {
         let set_up = sentinels().alert().start();
         let fault = promotion::master_of_all_replicas_killed(&set_up, 3);
@@ -105,7 +105,7 @@ fn a_master_whose_replicas_have_all_grants() {
 /// A grant of the old master, after its return, reaches no client.
 #[test]
 #[ignore = "takes several elections: make test-all"]
-fn a_master_that_is_cut_off_and_whose_grants_wait_for_all_replicas() {
+fn promises_hold_when_a_master_whose_grants_wait_for_replicas_is_cut_off() {
     for seed in seeds(&[38]) {
         let set_up = sentinels().start();
         let fault = promotion::master_cut_off(&set_up, Trouble::LostPlaces, 2);
@@ -115,7 +115,7 @@ fn a_master_that_is_cut_off_and_whose_grants_wait_for_all_replicas() {
 
 /// No client is told of grants of the old master after the move: the replica of the new master does not count for it.
 #[test]
-fn an_address_that_moves_to_another_master_while_connections_live() {
+fn promises_hold_when_an_address_moves_to_another_master() {
     for seed in seeds(&[42]) {
         let first = RedisServer::builder().master().start();
         let second = first.replica();
@@ -129,7 +129,7 @@ fn an_address_that_moves_to_another_master_while_connections_live() {
 
 #[test]
 #[ignore = "takes several elections: make test-all"]
-fn masters_of_a_cluster_that_are_replaced() {
+fn promises_hold_when_masters_of_a_cluster_are_replaced() {
     for seed in seeds(&[35, 36]) {
         let cluster = cluster().replicas().start();
         in_cluster(seed, &cluster, promotion::master_of_slot_killed(&cluster, slot(&cluster), 3));
@@ -137,7 +137,7 @@ fn masters_of_a_cluster_that_are_replaced() {
 }
 
 #[test]
-fn a_slot_that_moves_key_by_key() {
+fn promises_hold_while_a_slot_moves_key_by_key() {
     for seed in seeds(&[37]) {
         let cluster = cluster().start();
         in_cluster(seed, &cluster, slots::migrated(&cluster, slot(&cluster), 12));
@@ -159,7 +159,7 @@ fn on_the_way(seed: u64, url: &str, proxy: &Proxy) {
 
 #[test]
 #[ignore = "takes long: make test-all"]
-fn a_way_to_a_cluster_that_loses_and_cuts_and_delays_and_delivers_late() {
+fn promises_hold_on_a_bad_network_to_a_cluster() {
     // Before that, no node names a proxy.
     if run::version() < (7, 0) {
         return;
@@ -175,7 +175,7 @@ fn a_way_to_a_cluster_that_loses_and_cuts_and_delays_and_delivers_late() {
 
 #[test]
 #[ignore = "takes long: make test-all"]
-fn a_way_to_the_master_of_a_sentinel_that_loses_and_cuts_and_delays_and_delivers_late() {
+fn promises_hold_on_a_bad_network_to_the_master_of_sentinels() {
     for seed in seeds(&[40]) {
         let server = RedisServer::builder().plain().start();
         let proxy = Proxy::start(&server).tcp();
@@ -188,7 +188,7 @@ fn a_way_to_the_master_of_a_sentinel_that_loses_and_cuts_and_delays_and_delivers
 
 #[test]
 #[ignore = "takes long: make test-all"]
-fn a_way_to_a_sentinel_that_loses_and_cuts_and_delays() {
+fn promises_hold_on_a_bad_network_to_a_sentinel() {
     for seed in seeds(&[41]) {
         let server = RedisServer::builder().plain().tcp().start();
         let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel");

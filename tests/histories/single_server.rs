@@ -46,7 +46,7 @@ fn at_server(seed: u64, server: &RedisServer, faults: Vec<Fault<'_>>) {
 }
 
 #[test]
-fn connections_that_are_killed_all_the_time() {
+fn promises_hold_while_connections_are_killed() {
     for seed in seeds(&[10]) {
         let server = RedisServer::start();
         at_server(seed, &server, vec![connections::killed(&server, 100)]);
@@ -54,7 +54,7 @@ fn connections_that_are_killed_all_the_time() {
 }
 
 #[test]
-fn scripts_that_are_forgotten_all_the_time() {
+fn promises_hold_while_scripts_are_flushed() {
     for seed in seeds(&[11]) {
         let server = RedisServer::start();
         at_server(seed, &server, vec![connections::scripts_flushed(&server, 50, 50)]);
@@ -62,7 +62,7 @@ fn scripts_that_are_forgotten_all_the_time() {
 }
 
 #[test]
-fn a_server_that_is_stopped() {
+fn promises_hold_while_the_server_is_stopped() {
     for seed in seeds(&[12]) {
         let server = RedisServer::start();
         let faults =
@@ -72,7 +72,7 @@ fn a_server_that_is_stopped() {
 }
 
 #[test]
-fn a_server_that_is_paused() {
+fn promises_hold_while_the_server_is_paused() {
     for seed in seeds(&[13]) {
         let server = RedisServer::start();
         let faults =
@@ -82,7 +82,7 @@ fn a_server_that_is_paused() {
 }
 
 #[test]
-fn a_server_that_is_busy_with_a_script() {
+fn promises_hold_while_the_server_is_busy_with_a_script() {
     for seed in seeds(&[14]) {
         let server = RedisServer::builder().config(silence::SOON_BUSY).start();
         let faults = vec![silence::busy(&server, silence::briefly, 4), silence::busy(&server, silence::for_long, 2)];
@@ -91,7 +91,7 @@ fn a_server_that_is_busy_with_a_script() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_keeps_its_data() {
+fn promises_hold_when_a_killed_server_keeps_its_data() {
     for seed in seeds(&[15]) {
         let server = RedisServer::builder().appendonly().start();
         let faults =
@@ -101,7 +101,7 @@ fn a_server_that_is_killed_and_keeps_its_data() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_loses_its_latest_data() {
+fn promises_hold_when_a_killed_server_loses_its_latest_data() {
     for seed in seeds(&[16]) {
         let server = RedisServer::start();
         at_server(seed, &server, vec![data::rolled_back(&server, 3)]);
@@ -109,7 +109,7 @@ fn a_server_that_is_killed_and_loses_its_latest_data() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_loses_its_data() {
+fn promises_hold_when_a_killed_server_loses_its_data() {
     for seed in seeds(&[17]) {
         let server = RedisServer::start();
         at_server(seed, &server, vec![data::restarted_empty(&server, 3)]);
@@ -117,7 +117,7 @@ fn a_server_that_is_killed_and_loses_its_data() {
 }
 
 #[test]
-fn a_server_that_is_flushed() {
+fn promises_hold_when_the_server_is_flushed() {
     for seed in seeds(&[18]) {
         let server = RedisServer::start();
         at_server(seed, &server, vec![data::flushed(&server, 4)]);
@@ -127,7 +127,7 @@ fn a_server_that_is_flushed() {
 /// Leases that are long beside the liveness, so that the recovery alone would not wait for their renewals; and
 /// processes with one waiter each: a holder's own waiters would hear of the loss before it has to renew.
 #[test]
-fn a_server_that_is_flushed_again_and_again() {
+fn promises_hold_when_the_server_is_flushed_again_and_again() {
     for seed in seeds(&[24]) {
         let server = RedisServer::start();
         let short = Duration::from_millis(600);
@@ -137,7 +137,7 @@ fn a_server_that_is_flushed_again_and_again() {
 }
 
 #[test]
-fn a_publisher_that_forges_messages() {
+fn promises_hold_while_messages_are_forged() {
     for seed in seeds(&[25]) {
         let server = RedisServer::start();
         at_server(seed, &server, vec![messages::forged(&server, 100)]);
@@ -145,7 +145,7 @@ fn a_publisher_that_forges_messages() {
 }
 
 #[test]
-fn a_server_without_memory() {
+fn promises_hold_while_the_server_is_out_of_memory() {
     for seed in seeds(&[19]) {
         let server = RedisServer::start();
         at_server(seed, &server, vec![memory::out_of_memory(&server, silence::for_long, 2)]);
@@ -153,7 +153,7 @@ fn a_server_without_memory() {
 }
 
 #[test]
-fn a_way_that_loses_and_cuts_and_delays() {
+fn promises_hold_on_a_network_that_loses_cuts_and_delays() {
     for seed in seeds(&[20]) {
         let server = RedisServer::builder().alone().start();
         let proxy = Proxy::start(&server);
@@ -164,7 +164,7 @@ fn a_way_that_loses_and_cuts_and_delays() {
 
 /// The old connections are killed before anything is asked again, so no request on them is executed.
 #[test]
-fn a_way_that_delivers_late() {
+fn promises_hold_on_a_network_that_delivers_late() {
     for seed in seeds(&[21]) {
         let server = RedisServer::builder().alone().start();
         let proxy = Proxy::start(&server);
@@ -175,7 +175,7 @@ fn a_way_that_delivers_late() {
 
 /// Where clients may not kill connections, late requests are executed.
 #[test]
-fn a_way_that_delivers_late_to_a_server_that_takes_it() {
+fn promises_hold_where_late_requests_are_executed() {
     for seed in seeds(&[23]) {
         let rules = "on >secret ~* &* +@all -client +client|id";
         let server = RedisServer::builder().plain().user("worker", rules).start();
@@ -188,7 +188,7 @@ fn a_way_that_delivers_late_to_a_server_that_takes_it() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_server_whose_clock_is_set() {
+fn promises_hold_when_the_clock_of_the_server_is_set() {
     for seed in seeds(&[22]) {
         let clock = WallClock::on_time();
         let server = clock.given_to(RedisServer::builder()).start();

@@ -80,14 +80,14 @@ async fn hostile_names_labels_and_owners_are_carried_faithfully() {
 
 #[tokio::test]
 async fn hostile_prefixes_are_carried_faithfully() {
-    // With a plain server, because the user with least rights has none to keys of other prefixes.
+    // The server is plain, because the user with least rights has no rights to keys of other prefixes.
     let server = RedisServer::builder().plain().start();
     let mut held = Vec::new();
     let prefixes = HOSTILE.iter().copied().filter(|text| !text.contains(['{', '}']));
     for prefix in prefixes.chain(["", ":", "fairlock:"]) {
         let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
         let lock = client.lock_with("lock", quiet()).unwrap();
-        // Held under all the earlier prefixes, the name is free under this one.
+        // The name is held under all earlier prefixes, and free under this one.
         let guard = lock.try_acquire().await.unwrap_or_else(|error| panic!("{prefix:?}: {error}"));
         let other = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
         let waiting = other.lock_with("lock", quiet()).unwrap().enqueue().await.unwrap();
@@ -121,7 +121,7 @@ async fn all_keys_of_a_lock_share_a_slot() {
 
 /// A brace in a name ends the hash tag early, for the keys of the lock and for the channel of its messages alike.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_with_braces_is_a_lock_in_a_cluster_too() {
+async fn a_name_with_braces_is_one_lock_in_a_cluster_too() {
     let cluster = Cluster::start();
     let client = soon(Client::connect(&cluster.url())).await.unwrap();
     let other = soon(Client::connect(&cluster.url())).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_name_with_braces_is_a_lock_in_a_cluster_too() {
         let waiting = soon(other.lock_with(name, quiet()).unwrap().enqueue().into_future()).await.unwrap();
         assert_eq!(soon(client.lock(name).unwrap().inspect()).await.unwrap().waiting, 1, "{name:?}");
         guard.release().await.unwrap();
-        // Only a message wakes it in time.
+        // Only a message wakes the waiter in time.
         soon(waiting).await.unwrap_or_else(|error| panic!("{name:?}: {error}")).release().await.unwrap();
     }
 }
@@ -141,7 +141,7 @@ fn clear(error: &impl std::fmt::Display) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_carried_is_refused() {
+async fn names_prefixes_and_labels_that_keys_cannot_have_are_refused() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
     let mega = "x".repeat(4_000_000);
@@ -172,7 +172,7 @@ async fn what_cannot_be_carried_is_refused() {
     }
     let refused = Client::builder().url(&server.url()).label(&mega).connect().await.unwrap_err();
     assert!(matches!(refused, ConnectError::Option(InvalidOption::TooLong { .. })), "{refused:?}");
-    // Numbers that are no token, also where Lua's numbers would round them: no holder loses its lease.
+    // A number that is no token ends no lease, even if Lua would round it to one.
     let guard = lock.acquire().await.unwrap();
     for token in [0, 1, guard.token() - 1, guard.token() + 1, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, u64::MAX] {
         assert_eq!(lock.break_lease(token).await.unwrap(), BreakOutcome::Unknown, "{token}");
@@ -208,8 +208,8 @@ async fn ids_that_could_be_taken_for_other_fields_are_refused() {
 
 /// Another client of the protocol may send any label: it is shown, and does no harm.
 #[tokio::test]
-async fn strangers_may_call_themselves_anything() {
-    // With a plain server, because the user with least rights has none to arbitrary channels.
+async fn labels_of_foreign_clients_are_shown_whatever_bytes_they_have() {
+    // The server is plain, because the user with least rights has no rights to arbitrary channels.
     let server = RedisServer::builder().plain().start();
     let mut raw = server.raw();
     let client = Client::connect(&server.url()).await.unwrap();
@@ -275,7 +275,7 @@ fn any_name_is_refused_or_carried() {
             prop_assert_eq!(state.holder.map(|holder| holder.label), Some(label.clone()));
             prop_assert_eq!(&state.queue[0].owner, &label);
             drop(guard);
-            // By a message; a heartbeat comes too late for this.
+            // The waiter hears of its grant by a message: a heartbeat would come too late.
             let next = runtime.block_on(soon(waiting)).unwrap();
             runtime.block_on(next.release()).unwrap();
             Ok(())

@@ -83,7 +83,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Like a reply, but for some of it; and the script that it is of.
+/// A value that is a reply except for some of its parts, and the script of that reply.
 fn nearly_a_reply() -> impl Strategy<Value = (&'static str, Value)> {
     // Mostly what a field may be, because one that cannot be is the end of the reply.
     let number = || (any::<u64>(), any::<bool>()).prop_map(|(n, text)| numeral(n, text));
@@ -122,7 +122,7 @@ fn no_reply_causes_a_panic() {
     });
     check(3000, &nearly_a_reply(), |(script, value)| {
         if let Some(reply) = read_reply(script, &value) {
-            // What is read can be counted on, and with.
+            // Every number that is read is one with which the keeper can calculate.
             prop_assert!(reply.numbers.iter().chain(&reply.told).all(|number| *number <= MOST), "{reply:?}");
             prop_assert!(reply.spans.iter().all(|span| *span <= MOST.into()), "{reply:?}");
         }

@@ -1,5 +1,5 @@
-//! What a server sends is read as the redis crate reads it, whatever it is and in whatever pieces it comes: on the recorded
-//! traffic of a server that answers every request and sends every type of RESP3.
+//! What a server sends is read as the redis crate reads it, in whatever pieces it comes. The traffic is recorded from a
+//! server that answers every request and sends every type of RESP3.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use redis::{Cmd, Parser, Value, cmd};
 use testkit::RedisServer;
 use testkit::run::version;
 
-/// The answers to these commands, as they came. The last is asked to say when it is over.
+/// The answers to these commands, as they came. An ECHO marks their end.
 fn recorded(server: &RedisServer, commands: &[Cmd]) -> Vec<u8> {
     let mut socket = UnixStream::connect(server.socket()).unwrap();
     let end = "this is the end of what was recorded";
@@ -71,7 +71,7 @@ fn words(line: &str) -> Cmd {
     command
 }
 
-/// From 7.0 on a server must be told to.
+/// From 7.0 on a server takes DEBUG only if its configuration says so.
 fn server_that_takes_debug() -> RedisServer {
     let server = RedisServer::builder().alone().plain();
     if version() < (7, 0) { server.start() } else { server.config("enable-debug-command yes").start() }
@@ -105,13 +105,14 @@ fn the_traffic_of_a_server_is_read_as_the_library_reads_it() {
     for size in [1, 2, 3, 5, 7, 64, 1000, usize::MAX] {
         assert_eq!(read_frames(&bytes, size), (library.clone(), None), "in pieces of {size}");
     }
-    // What is no push is a reply, and a subscription has none. The push that was asked for comes before its command's.
+    // All frames except pushes are replies, and the two subscriptions have none.
     let replies = library.iter().filter(|frame| !frame.starts_with("push")).count();
     assert_eq!(replies, commands.len() - 2, "{library:#?}");
     assert!(!library.iter().any(|frame| frame.contains("DEBUG")), "{library:#?}");
 }
 
-/// Requests, subscriptions and questions to replicas in any order, answered by their server: each reply is the library's.
+/// A server answers requests, subscriptions and questions to replicas in any order. Each of them gets the reply that
+/// the redis crate would give it.
 #[test]
 fn replies_go_to_the_requests_that_the_library_would_give_them_to() {
     let server = RedisServer::start();

@@ -9,9 +9,9 @@ pub struct Client {
     pub terms: Terms,
     pub waiters: Vec<Waiter>,
     pub holds: Vec<Hold>,
-    /// Ids to be released, until the server has answered.
+    /// The ids that are to be released, until the server has answered.
     pub farewells: Vec<Farewell>,
-    /// The server's data is another, or it does not know a waiter: all re-enter.
+    /// The epoch has changed, or the server does not know a waiter: all waiters re-enter.
     pub uneasy: bool,
     /// Whether its newcomers name the client's epoch, as members of an earlier client.
     speaks: bool,
@@ -83,7 +83,7 @@ impl Client {
         self.enter(self.waiters.len() - 1)
     }
 
-    /// The acquire of a waiter: once more, with the ticket that it has.
+    /// The acquire of a waiter once more, with the ticket that it has.
     pub fn enter(&self, index: usize) -> Request {
         let Waiter { id, room, claim, ticket, epoch } = self.waiters[index].clone();
         let epoch = if ticket == 0 && self.speaks { self.epoch } else { epoch };

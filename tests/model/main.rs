@@ -15,13 +15,14 @@ use model::singles::SINGLES;
 use model::walks::{config, explore, paragraph, regressions, replay};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Over all tests that compare with the model.
+/// The steps of all tests together that compare with the model.
 const STEPS: usize = 240_000;
 
 fn compare(batch: usize) {
     let steps = std::env::var("STEPS").map_or(STEPS, |steps| steps.parse().expect("STEPS is a number")).div_ceil(2);
     let config = Config { max_shrink_iters: 2_000, ..config(steps) };
-    // `make test` takes the same ways each time, so that it fails for a change and not by chance; `make soak` takes new ones.
+    // `make test` takes the same ways each time, so that it fails for a change and not by chance; `make soak` takes new
+    // ones.
     let runner = match std::env::var_os("STEPS") {
         Some(_) => TestRunner::new(config),
         None => TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::XorShift, b"the usual walks.")),
@@ -53,14 +54,14 @@ fn the_scripts_do_what_the_model_does() {
     compare(100);
 }
 
-// The same where a script looks at few dead heads, so that it often stops and is called again.
+// Here a script looks at few dead heads, so that it often stops and is called again.
 #[test]
 fn the_scripts_do_what_the_model_does_in_small_batches() {
     compare(3);
 }
 
 #[test]
-fn single_cases() {
+fn single_cases_agree_with_the_model() {
     let mut driver = Driver::start();
     for (name, case) in SINGLES {
         case(&mut driver).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));

@@ -7,6 +7,7 @@
 
 pub mod clients;
 pub mod driver;
+pub mod events;
 mod lock;
 pub mod promises;
 pub mod singles;

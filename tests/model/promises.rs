@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::driver::{Found, NO_MEMORY, Outcome};
 use super::{Lock, Request, SLACK, client_of};
 
-/// Between a script and the look at what it left.
+/// The most that passes between a script and the look at what it left.
 const MOMENT_MS: i64 = 10_000;
 const DAY_MS: i64 = 86_400_000;
 const DAY_US: u64 = 86_400_000_000;
@@ -24,17 +24,17 @@ pub struct Witness {
     told_time: Option<u64>,
     /// The highest token ever granted.
     top_token: u64,
-    /// Of what came back since data was lost, the highest stamp. None while nothing was lost.
+    /// The highest stamp that clients brought back since data was lost. None while nothing was lost.
     returned: Option<u64>,
-    /// A holder, and until when by true time it was told that it holds.
+    /// A holder, and the end of its lease by true time as the holder was told.
     told: Option<(String, u64)>,
     /// The heartbeat that each client named.
     heartbeats: BTreeMap<String, u64>,
-    /// The longest of those whose sessions stood when one was last prolonged.
+    /// The longest heartbeat among the live sessions when one of them was last prolonged.
     pace: u64,
     /// Ids and tokens of leases that were given back, or that an operator ended.
     over: BTreeSet<(String, u64)>,
-    /// How often the lock was granted since its data began. None: it came back from before.
+    /// How often the lock was granted since its data began. None if the data is from before a loss.
     grants: Option<u32>,
     /// Until when each client that waited counts as alive, at least as long as the server thinks.
     heard_until: BTreeMap<String, u64>,
@@ -46,7 +46,7 @@ pub struct Witness {
 pub struct Turn<'a> {
     /// The server's clock.
     pub time: u64,
-    /// The clock of those who wait: nobody steps it.
+    /// True time, which no test steps.
     pub true_time: u64,
     pub request: &'a Request,
     pub outcome: &'a Outcome,
@@ -75,9 +75,9 @@ impl Default for Witness {
 }
 
 impl Witness {
-    /// Keys went because the server's clock came to the end of their time. What was in use counts as lost, and so does an
-    /// idle lock that was granted once at most, or was left for a day: I3 makes an exception for a clock that jumps so far
-    /// forwards and back. All others must be remembered.
+    /// Keys went because the server's clock came to the end of their time. What was in use counts as lost, and so does
+    /// an idle lock that was granted once at most, or was left for a day: I3 makes an exception for a clock that jumps
+    /// so far forwards and back. All others must be remembered.
     pub fn expired(&mut self, time: u64, found: Found) {
         let left_for_long = self.told_time.is_none_or(|told| time >= told + DAY_US);
         if self.before.lock.stands() || left_for_long || self.grants.is_some_and(|grants| grants < 2) {
@@ -102,7 +102,7 @@ impl Witness {
         self.told_time = None;
         self.told = None;
         self.returned = Some(0);
-        // It may stand again, from a time when it was not over.
+        // A lease may be back from a time at which it was not over.
         self.over.clear();
     }
 
@@ -146,7 +146,7 @@ impl Witness {
         Ok(())
     }
 
-    /// A newcomer makes no queue longer than it asked for. Whoever has a place keeps it.
+    /// A newcomer joins no queue that is full for it. A waiter that has a place keeps it.
     fn bound(&self, turn: &Turn) -> Result<(), String> {
         let Request::Acquire { id, room, ticket, .. } = turn.request else { return Ok(()) };
         let after = &turn.outcome.found.lock;
@@ -163,7 +163,7 @@ impl Witness {
         self.returned.iter_mut().for_each(|top| *top = brought.max(*top));
     }
 
-    /// The highest stamp that somebody brings, unless it is beyond belief.
+    /// The highest stamp that the request brings, unless the script disbelieves it.
     fn believed(&self, turn: &Turn) -> Option<u64> {
         let (Request::Acquire { ticket: brought, memory, .. }
         | Request::Renew { token: brought, memory, .. }
@@ -177,7 +177,7 @@ impl Witness {
         (highest <= known.max(self.before.lock.state.stamp).max(turn.time + DAY_US)).then_some(highest)
     }
 
-    /// Who was heard of sets the pace for what comes next.
+    /// The heartbeat of each client that was heard of counts for the pace from now on.
     fn beats(&mut self, turn: &Turn) {
         let (Request::Acquire { terms, .. } | Request::Heartbeat { terms, .. }) = turn.request else { return };
         let (client, after) = (turn.request.client(), &turn.outcome.found.lock);
@@ -187,20 +187,21 @@ impl Witness {
         let stands = |client: &&String| self.heard_until.get(*client).is_some_and(|end| *end > after.state.seen);
         let standing = self.heartbeats.keys().filter(stands).map(|client| self.heartbeats[client]);
         let pace = standing.max().unwrap_or_default();
-        // Who is granted the lock takes its session along: whether that was prolonged before, nobody sees.
+        // A waiter that is granted the lock takes its session along, so it is not seen whether that was prolonged
+        // before.
         let prolonged = self.before.lock.sessions.get(client) < after.sessions.get(client);
         self.pace = if prolonged { pace } else { pace.max(self.pace) };
     }
 
-    /// The lock clock never runs backwards, never faster than the server's, and while a session stands by two heartbeats
-    /// of the slowest at most.
+    /// The lock clock never runs backwards, never faster than the server's, and while a session stands by two
+    /// heartbeats of the slowest at most.
     fn the_clock(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let Some(told_time) = self.told_time.filter(|_| before.state.seen > 0) else { return Ok(()) };
         ensure!(after.state.seen >= before.state.seen, "the lock clock ran backwards");
         let step = after.state.seen - before.state.seen;
         ensure!(step <= turn.time.saturating_sub(told_time), "the lock clock ran ahead by {step}");
-        // Where the state was lost nobody knows the pace, until somebody is heard of.
+        // Where the state was lost the pace is unknown until a client is heard of.
         let known = before.state.pace > 0 || self.returned.is_none();
         let waited_for = known && before.state.live_until > before.state.seen;
         // What was lost may have been the session of the slowest.
@@ -210,7 +211,7 @@ impl Witness {
         let least = if waited_for { 2 * self.heartbeats.values().min().copied().unwrap_or_default() } else { u64::MAX };
         let follows = step >= least.min(turn.time.saturating_sub(told_time)) || before.state.seen > turn.time;
         ensure!(follows || turn.time < told_time, "the lock clock took a step of {step} only");
-        // One that is believed makes no room for the next: each turn gives three at most.
+        // A stamp that was believed leaves no room for a higher one: each turn gives three at most.
         let most = before.state.stamp.max(turn.time + DAY_US) + 3;
         ensure!((before.state.stamp..=most).contains(&after.state.stamp), "the stamp became {}", after.state.stamp);
         Ok(())
@@ -229,7 +230,7 @@ impl Witness {
         let reopened = before.state.epoch != after.state.epoch;
         let cut = reopened || held.is_none_or(|held| held.cut);
         let may_end = match turn.request {
-            // A recovery that has nobody to wait for any more takes what stands from before with it.
+            // A recovery that ends because nobody is left to wait for ends the cut lease, too.
             Request::Release { id, .. } => id == holder || cut,
             Request::Leave { ids } => ids.contains(holder),
             Request::Break { token: theirs, force } => *force && (*theirs == token || *theirs == 0 && cut),
@@ -251,7 +252,7 @@ impl Witness {
         Ok(())
     }
 
-    /// I2, I3 and I5, where somebody was granted the lock.
+    /// I2, I3 and I5: a waiter was granted the lock.
     fn grants(&mut self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let now = after.state.seen;
@@ -271,7 +272,8 @@ impl Witness {
             return Ok(());
         }
 
-        // Where all data was lost and the clock set back, tokens rise over those that have been heard of since.
+        // After a loss of all data and a clock that was set back, tokens rise over those that clients have brought
+        // since.
         let clock_lost = turn.time <= self.top_token;
         let floor = self.returned.filter(|_| clock_lost).unwrap_or(self.top_token);
         ensure!(token > floor, "token {token} after {floor}");
@@ -300,7 +302,7 @@ impl Witness {
             let session = after.sessions.get(client_of(id)).or(before.sessions.get(client_of(id)));
             let limits = [Some(now + entry.lease), Some(now + entry.liveness), session.copied()];
             let limit = limits.into_iter().flatten().min().unwrap_or(now);
-            // The last one in the queue takes its session with it; the one that it refreshed by this very request too.
+            // The last waiter of a client takes the session with it, even one that this very request has refreshed.
             let refreshed = matches!(turn.request, Request::Heartbeat { client, .. } if client == client_of(id));
             ensure!(*end <= limit || refreshed, "the claim of {id} goes beyond {limit}");
             ensure!(
@@ -311,7 +313,7 @@ impl Witness {
         Ok(())
     }
 
-    /// I7 and I8: nobody loses a place but by its own doing or its own silence, and nobody gets another.
+    /// I7 and I8: a waiter loses its place only by its own doing or its own silence, and never gets another.
     fn places(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let now = after.state.seen;
@@ -360,7 +362,7 @@ impl Witness {
         Ok(())
     }
 
-    /// I5: a turn that may grant leaves no free lock with a queue, whoever is dead.
+    /// I5: a turn that may grant leaves no free lock with a queue, however many waiters are dead.
     fn progress(&self, turn: &Turn) -> Result<(), String> {
         let Lock { lease, queue, state, .. } = &turn.outcome.found.lock;
         let stuck = lease.is_none() && !queue.is_empty() && state.seen >= state.recover_until;
@@ -368,8 +370,8 @@ impl Witness {
         Ok(())
     }
 
-    /// I7: who returns under an epoch that the server does not know opens a recovery, under a newer epoch, for long
-    /// enough; leases from before the loss end with it, and those granted after it do not.
+    /// I7: a client that returns under an epoch that the server does not know opens a recovery, under a newer epoch,
+    /// for long enough. Leases from before the loss end with the recovery; leases granted after it do not.
     fn recovery(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let (Request::Acquire { id, terms, memory, .. }
@@ -386,10 +388,10 @@ impl Witness {
                 Request::Renew { token, .. } => *token,
                 _ => memory.last_token,
             };
-            // Of a lease that is not the last one nothing is left.
+            // A lease that is not the last one is over.
             let held = before.lease.as_ref().and_then(|(holder, _)| Some(before.entries.get(holder)?.token));
             let known = before.state.token.max(held.unwrap_or_default());
-            // And the release of the last one ends the wait for it.
+            // The release of the last lease ends the wait for it.
             let gives_back =
                 matches!(turn.request, Request::Release { token, .. } if *token >= known.max(memory.last_token));
             let left = if last_token < known || gives_back { 0 } else { memory.left };
@@ -411,7 +413,7 @@ impl Witness {
         Ok(())
     }
 
-    /// Nobody is told that its lease is lost while the server has it, nor after a loss while nobody was granted since.
+    /// A holder is told that its lease is lost neither while the server has it, nor after a loss without a later grant.
     fn kept(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let Request::Renew { id, token, memory, .. } = turn.request else { return Ok(()) };
@@ -421,7 +423,8 @@ impl Witness {
         let held = after.entries.get(id).filter(|held| after.holds(id) && held.token == *token);
         ensure!(!held.is_some_and(|held| !held.broken && !held.cut), "{id} has its lease and was told that it is lost");
         let last = before.lease.as_ref().and_then(|(holder, _)| Some(before.entries.get(holder)?.token));
-        // Under the epoch that it knows, or in the recovery that another opened, who may have known of this lease.
+        // It returns under the epoch that it knows, or in a recovery that was opened by a client that may know of this
+        // lease.
         let older = memory.epoch < before.state.epoch && after.state.seen < before.state.recover_until;
         let known = before.state.token - u64::from(older && before.state.token == *token);
         let newest = *token > known && last.is_none_or(|last| *token > last);
@@ -479,7 +482,7 @@ impl Witness {
                 Request::Release { .. } | Request::Leave { .. } => named(turn.request, holder),
                 Request::Break { force, .. } => *force,
                 Request::Renew { id, .. } => id != holder && answer.word == "renewed",
-                // It brings the proof that this grant was made in a state that is older than itself.
+                // The request proves that this grant was made in a state that is older than the waiter's.
                 Request::Acquire { id, .. } => id == holder && reopened,
                 _ => false,
             };
@@ -502,8 +505,8 @@ impl Witness {
         Ok(())
     }
 
-    /// I9: every key goes by itself, those of a lock in use not within a day; and an idle lock leaves its state only, which
-    /// remembers what must not come again (I3): for a day, or for an hour if the lock was granted once.
+    /// I9: every key goes by itself, those of a lock in use not within a day; and an idle lock leaves its state only,
+    /// which remembers what must not come again (I3): for a day, or for an hour if the lock was granted once.
     fn leftovers(&self, turn: &Turn) -> Result<(), String> {
         let Found { lock, ttls, .. } = &turn.outcome.found;
         let (before, until) = (&self.before, lock.state.ttl_until);
@@ -547,7 +550,8 @@ impl Witness {
 
 /// I10: what the second of two equal requests may change is the clock, and the end of a lease that it renews.
 pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<(), String> {
-    // Who ends a recovery leaves three heartbeats of those who are heard of. When it is said again there may be fewer.
+    // The end of a recovery leaves three heartbeats of the clients that are heard of. A repetition may find fewer
+    // clients.
     let ends_recovery = matches!(request, Request::Break { token: 0, force: true });
     // A script that told a newcomer of a full queue has granted the lock to its head, or purged: there is room by now.
     let room = if let Request::Acquire { room, .. } = request { *room } else { 0 };

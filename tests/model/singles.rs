@@ -7,10 +7,10 @@ use super::{Memory, Request, Terms, UNBOUNDED};
 const TIME: u64 = 1_700_000_000_000_000;
 const TERMS: Terms = Terms { lease: 60_000_000, liveness: 10_000_000, buffer: 1_000_000, heartbeat: 3_000_000 };
 
-/// What it shows, and the case.
+/// What the case shows, and the case.
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
-/// All of them, by what they show.
+/// All single cases, by what they show.
 pub const SINGLES: [Single; 4] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
@@ -54,7 +54,7 @@ fn refused(driver: &mut Driver, request: &Request, error: &str) -> Checked {
     if driver.stored() == before { Ok(()) } else { Err(format!("{request:?} was refused and wrote something")) }
 }
 
-// Longer rows of the dead than random walks make: heads are read in pages.
+// There are more dead waiters in a row than random walks make: scripts read heads in pages.
 fn behind_the_dead(driver: &mut Driver) -> Checked {
     for dead in 0..12 {
         let mut ids = vec!["holder.1".to_owned()];
@@ -72,7 +72,7 @@ fn behind_the_dead(driver: &mut Driver) -> Checked {
     Ok(())
 }
 
-// Fields of one hash have the names of ids: any text would be taken for another field.
+// Ids are names of fields in a hash, so an id of another form could be taken for another field.
 fn ids_of_another_form(driver: &mut Driver) -> Checked {
     const BAD: &str = "an id must be CLIENT.NUMBER";
     queue(driver, &["a.1", "a.2", "b.1"])?;

@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRunner};
 
 use super::driver::Driver;
-use super::world::{Case, Checked, World, case};
+use super::events::{Case, case};
+use super::world::{Checked, World};
 
 const REGRESSIONS: &str = "tests/model/regressions.txt";
 
@@ -70,7 +71,7 @@ pub fn shrunk(mut case: Case, mut still: impl FnMut(&Case) -> bool) -> Case {
             }
             end = start;
         }
-        // One step may go only after a later one has gone.
+        // Some steps can be removed only after a later one was.
         if chunk > 1 || case.ops.len() == before {
             chunk /= 2;
         }
@@ -80,7 +81,7 @@ pub fn shrunk(mut case: Case, mut still: impl FnMut(&Case) -> bool) -> Case {
 
 pub fn config(steps: usize) -> Config {
     Config {
-        // More than enough: the number of steps decides.
+        // These are more cases than are needed: the number of steps decides.
         cases: u32::try_from(steps / 50 + 1).expect("fewer steps"),
         failure_persistence: None,
         max_shrink_iters: 0,
@@ -96,7 +97,7 @@ pub struct Failure {
     pub case: Option<Case>,
 }
 
-/// Runs cases until one fails or this many steps are taken. The steps taken, and what failed.
+/// Runs cases until one fails or this many steps are taken. Returns the steps taken, and what failed.
 pub fn explore(
     mut runner: TestRunner,
     driver: &mut Driver,

@@ -1,203 +1,16 @@
-//! The events of one lock, and a world in which they happen to the scripts and to the model alike.
+//! A world in which the events of one lock happen to the scripts and to the model alike.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use proptest::prelude::*;
-use serde::{Deserialize, Serialize};
-
 use super::clients::Client;
 use super::driver::{Driver, Found, NO_MEMORY, Outcome, Saved};
+use super::events::{CLIENTS, Case, Fate, HOUR, Moment, Op, Pass, SECOND, What};
 use super::promises::{Turn, Witness, repeated};
 use super::{Answer, Lock, Memory, Message, Request, Terms, UNBOUNDED};
 
-const SECOND: u64 = 1_000_000;
-const HOUR: u64 = 3600 * SECOND;
 /// The server's clock at the start, and how far from there it is set.
 const START: u64 = 1_700_000_000 * SECOND;
 const LARGEST_OFFSET: i64 = 60 * HOUR as i64;
-/// Clients that are up at the same time.
-const CLIENTS: usize = 5;
-
-// ---- what may happen ----
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Case {
-    terms: Vec<Terms>,
-    /// How many dead heads one script looks at. A small limit is reached often.
-    batch: usize,
-    pub ops: Vec<Op>,
-    /// Whether all who are left then get what they wait for.
-    drain: bool,
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub enum Op {
-    Ask {
-        who: usize,
-        what: What,
-        fate: Fate,
-    },
-    /// An earlier request arrives (again), counted from the latest.
-    Late(usize),
-    Pass(Pass),
-    /// The server's clock is set.
-    Step(i64),
-    /// A client asks for leases, and for a liveness, as another does.
-    Reconsider {
-        who: usize,
-        like: usize,
-    },
-    /// The server's memory is full, or is so no longer.
-    Full(bool),
-    /// A process dies, and another takes its place.
-    Die(usize),
-    /// A process stops to be heard of, and one that had stopped goes on in its place.
-    Pause(usize),
-    /// Everybody who is up does what is to be done.
-    Settle,
-    Delete(usize),
-    FlushScripts,
-    FlushAll,
-    Save,
-    Restore(usize),
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub enum What {
-    Acquire {
-        wait: bool,
-        claim: bool,
-        /// The longest queue that it joins; 0 for any.
-        #[serde(default)]
-        most: u64,
-    },
-    Enter(usize),
-    Heartbeat,
-    Renew(usize),
-    Release(usize),
-    Leave {
-        from: usize,
-        count: usize,
-        /// Whether the first is named twice.
-        twice: bool,
-    },
-    Farewell(usize),
-    Break {
-        current: bool,
-        force: bool,
-    },
-    Inspect {
-        after: usize,
-        count: usize,
-    },
-    History {
-        switch: Option<bool>,
-        count: usize,
-    },
-    Boast,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-pub enum Fate {
-    Answered,
-    Twice,
-    ReplyLost,
-    /// Reply and pushes.
-    AllLost,
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub enum Pass {
-    Micros(u64),
-    Heartbeats(u64),
-    /// To a moment that matters, or a little beside it.
-    To(Moment, i64),
-    Outage(u64),
-}
-
-/// The end of …
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-#[allow(clippy::enum_variant_names)] // Each is an end of something else.
-pub enum Moment {
-    Lease,
-    Session(usize),
-    Recovery,
-}
-
-fn what() -> impl Strategy<Value = What> {
-    prop_oneof![
-        12 => (prop::bool::weighted(0.8), prop::bool::weighted(0.2), prop_oneof![4 => Just(0), 1 => 1..4u64])
-            .prop_map(|(wait, claim, most)| What::Acquire { wait, claim, most }),
-        8 => (0..8usize).prop_map(What::Enter),
-        12 => Just(What::Heartbeat),
-        10 => (0..3usize).prop_map(What::Renew),
-        10 => (0..3usize).prop_map(What::Release),
-        3 => (0..4usize, 1..4usize, prop::bool::weighted(0.2)).prop_map(|(from, count, twice)| What::Leave { from, count, twice }),
-        5 => (0..4usize).prop_map(What::Farewell),
-        3 => any::<(bool, bool)>().prop_map(|(current, force)| What::Break { current, force }),
-        2 => (0..4usize, 1..4usize).prop_map(|(after, count)| What::Inspect { after, count }),
-        2 => (prop::option::of(prop::bool::weighted(0.8)), 0..9usize).prop_map(|(switch, count)| What::History { switch, count }),
-        1 => Just(What::Boast),
-    ]
-}
-
-fn pass() -> impl Strategy<Value = Pass> {
-    let moment = prop_oneof![
-        3 => Just(Moment::Lease),
-        3 => (0..6usize).prop_map(Moment::Session),
-        2 => Just(Moment::Recovery),
-    ];
-    prop_oneof![
-        6 => (0..3_000u64).prop_map(Pass::Micros),
-        6 => (1..3u64).prop_map(Pass::Heartbeats),
-        6 => (moment, prop_oneof![-1..=1i64, -2_000_000..2_000_000i64]).prop_map(|(moment, by)| Pass::To(moment, by)),
-        1 => (SECOND..2 * HOUR).prop_map(Pass::Outage),
-    ]
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let fate = prop_oneof![
-        12 => Just(Fate::Answered),
-        2 => Just(Fate::Twice),
-        2 => Just(Fate::ReplyLost),
-        1 => Just(Fate::AllLost),
-    ];
-    let hours = |count: i64| -count * HOUR as i64..count * HOUR as i64;
-    let step = prop_oneof![1 => hours(50), 3 => hours(2), 2 => -5_000_000..5_000_000i64, 1 => -20..20i64];
-    prop_oneof![
-        600 => (0..CLIENTS, what(), fate).prop_map(|(who, what, fate)| Op::Ask { who, what, fate }),
-        60 => prop_oneof![0..4usize, 0..200usize].prop_map(Op::Late),
-        220 => pass().prop_map(Op::Pass),
-        12 => step.prop_map(Op::Step),
-        8 => (0..CLIENTS, 0..CLIENTS).prop_map(|(who, like)| Op::Reconsider { who, like }),
-        8 => prop::bool::weighted(0.1).prop_map(Op::Full),
-        12 => (0..CLIENTS).prop_map(Op::Die),
-        12 => (0..CLIENTS).prop_map(Op::Pause),
-        20 => Just(Op::Settle),
-        10 => (0..2usize).prop_map(Op::Delete),
-        3 => Just(Op::FlushScripts),
-        3 => Just(Op::FlushAll),
-        8 => Just(Op::Save),
-        4 => (0..3usize).prop_map(Op::Restore),
-    ]
-}
-
-/// Everything that may happen to one lock, of which one script looks at `batch` dead heads.
-pub fn case(batch: usize) -> impl Strategy<Value = Case> {
-    let terms = (prop::sample::select(vec![3, 10, 30, 60]), prop::sample::select(vec![2, 4, 10]), 1..3u64).prop_map(
-        |(lease, liveness, buffer)| Terms {
-            lease: lease * SECOND,
-            liveness: liveness * SECOND,
-            buffer: buffer * SECOND,
-            heartbeat: liveness * SECOND / 3,
-        },
-    );
-    let terms = prop::collection::vec(terms, CLIENTS);
-    let ops = prop::collection::vec(op(), 1..400);
-    (terms, ops, any::<bool>()).prop_map(move |(terms, ops, drain)| Case { terms, batch, ops, drain })
-}
-
-// ---- where it happens ----
 
 pub struct World<'a> {
     driver: &'a mut Driver,
@@ -210,9 +23,9 @@ pub struct World<'a> {
     saved: Vec<(Saved, Lock)>,
     /// When the server's clock comes to the end of each key's time.
     ends: BTreeMap<&'static str, u64>,
-    /// The clock of those who wait. Nobody sets it.
+    /// True time, which no event sets.
     now: u64,
-    /// Of the server's clock against it.
+    /// The offset of the server's clock from true time.
     offset: i64,
     batch: usize,
     full: bool,
@@ -227,12 +40,12 @@ pub struct World<'a> {
 #[derive(Debug)]
 enum Event {
     Fault(Op),
-    /// Keys went because their time was over.
+    /// Keys expired.
     Expired,
     Asked(Request, Option<Answer>),
 }
 
-/// When the time of each key is over, by the clock that the test sets: the lock says it. Where it is lost, in days.
+/// When each key expires, by the clock that the test sets, as the state of the lock says; in days if the state is lost.
 fn ends(found: &Found, time: u64) -> BTreeMap<&'static str, u64> {
     let until = match found.lock.state.ttl_until {
         0 => time + 48 * HOUR,
@@ -323,7 +136,7 @@ impl<'a> World<'a> {
             Op::Save => self.saved.push((self.driver.save(), self.model.clone())),
             Op::Delete(kind) => {
                 self.driver.delete(*kind);
-                // With the garbage, about which the model says nothing, and which may count without a clock.
+                // The model takes over the garbage as well, about which it says nothing.
                 self.model = self.driver.found().lock;
                 self.data_lost();
             }
@@ -388,7 +201,7 @@ impl<'a> World<'a> {
                 client.give_back(&client.farewells[which % client.farewells.len()])
             }
             What::Break { current, force } => {
-                // Where nothing is held, token 0 ends a recovery.
+                // If no lease is held, token 0 ends a recovery.
                 let held = self.model.entries.values().find(|entry| entry.token > 0);
                 let token = if current { held.map_or(0, |held| held.token) } else { self.model.state.stamp };
                 Request::Break { token, force }
@@ -434,7 +247,7 @@ impl<'a> World<'a> {
         Ok(outcome.answer)
     }
 
-    /// Keys whose time is over by the server's clock go, as they would if it were not the test that sets it.
+    /// Deletes the keys that have expired by the clock that the test sets, as a server does by its own clock.
     fn expire(&mut self, time: u64) {
         let over: Vec<&str> = self.ends.iter().filter(|(_, end)| **end <= time).map(|(key, _)| *key).collect();
         if over.is_empty() {
@@ -450,7 +263,7 @@ impl<'a> World<'a> {
         self.witness.expired(time, found);
     }
 
-    /// What the model answers. A server whose memory is full takes nobody in and gives up nothing that it has.
+    /// What the model answers. A server whose memory is full admits no waiter, and keeps all that it has.
     fn turn(&mut self, time: u64, request: &Request) -> (Answer, Vec<Message>) {
         let mut after = self.model.clone();
         let (answer, messages) = after.turn(time, request, self.batch, self.driver.queue());
@@ -521,7 +334,7 @@ impl<'a> World<'a> {
         Ok(outcome)
     }
 
-    /// This client does what is to be done: gives back, renews, re-enters, says that it is alive.
+    /// The client does what is to be done: it releases, renews, re-enters and sends heartbeats.
     fn settle(&mut self, who: usize) -> Checked {
         for farewell in self.clients[who].farewells.clone() {
             let request = self.clients[who].give_back(&farewell);
@@ -544,7 +357,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Sends the acquire of this waiter, if it still waits and its ticket is such.
+    /// Sends the acquire of this waiter, if it still waits and its ticket satisfies the condition.
     fn enter(&mut self, who: usize, id: &str, such: impl Fn(u64) -> bool) -> Checked {
         let client = &self.clients[who];
         let Some(index) = client.waiters.iter().position(|waiter| waiter.id == id && such(waiter.ticket)) else {
@@ -554,7 +367,8 @@ impl<'a> World<'a> {
         self.ask(who, request, Fate::Answered).map(|_| ())
     }
 
-    /// No more faults: everybody who is up gives back what it has and waits for the rest, and gets it in time (I5).
+    /// There are no more faults. Every client that is up releases what it has, waits for the rest, and gets it in time
+    /// (I5).
     fn drain(&mut self) -> Checked {
         self.full = false;
         let longest = |of: fn(&Terms) -> u64| self.terms.iter().map(of).max().unwrap();
@@ -566,12 +380,12 @@ impl<'a> World<'a> {
         let turns = heartbeat * waiters as u64;
         let limit = |recover: u64| lease.max(recover) + window + slack + turns;
         let busy = |client: &Client| !client.waiters.is_empty() || !client.holds.is_empty();
-        // Whoever was told of a lease that ends in hours opens a recovery for as long. That is not watched to its end.
+        // A client that was told of a lease of hours opens a recovery as long, whose end is not awaited.
         let patience = 2 * limit(0);
         while self.clients.iter().any(busy) && self.now - start < patience {
             for who in 0..CLIENTS {
                 for id in self.clients[who].waiting() {
-                    // What was never answered is asked again.
+                    // Acquires that were never answered are sent again.
                     self.enter(who, &id, |ticket| ticket == 0)?;
                 }
                 while !self.clients[who].holds.is_empty() {

@@ -43,7 +43,7 @@ fn the_list_is_up_to_date_and_breaks_every_promise_twice() {
     let unknown: Vec<_> = mutants.iter().filter_map(|mutant| mutant.by.as_ref()).filter(|by| unknown(by)).collect();
     assert!(unknown.is_empty(), "these are in no stage: {unknown:?}");
     let missing: Vec<_> = stages().flat_map(Stage::missing).collect();
-    assert!(missing.is_empty(), "no such files of tests: {missing:?}");
+    assert!(missing.is_empty(), "no such files of tests, or tests in them: {missing:?}");
     let mut names: Vec<_> = mutants.iter().map(|mutant| &mutant.name).collect();
     names.sort();
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "two of one name: {names:#?}");
@@ -81,7 +81,8 @@ fn every_case_that_failed_once_shows_its_mutant() {
     assert!(stale.is_empty(), "these pass though it is there, or fail without it: {stale:#?}");
 }
 
-/// For mutants of scripts that walks seldom meet: `ONLY='name' STEPS=1000000 cargo test --test mutants find_a_case -- --ignored`.
+/// For mutants of scripts that walks seldom meet: `ONLY='name' STEPS=1000000 cargo test --test mutants find_a_case --
+/// --ignored`.
 #[test]
 #[ignore = "adds to the list of cases that failed once"]
 fn find_a_case_for_each() {

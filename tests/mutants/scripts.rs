@@ -4,9 +4,9 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use crate::list::Mutant;
 use crate::model::driver::Driver;
+use crate::model::events::Case;
 use crate::model::singles::SINGLES;
 use crate::model::walks::{Regression, caught, config, explore, keep, paragraph, regressions, replay, shrunk};
-use crate::model::world::Case;
 
 /// Steps against the model, and against the promises alone. A mutant that takes more steps needs a case in the list of
 /// regressions.

@@ -57,7 +57,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Of all threads of this process, from now on, up to this level.
+    /// Collects the events of all threads of this process from now on, up to this level.
     pub(crate) fn start(most: LevelFilter) -> Self {
         let collector = Self { most, spans: Arc::default(), seen: Arc::default() };
         tracing::subscriber::set_global_default(collector.clone()).expect("nobody else collects");

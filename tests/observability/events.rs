@@ -26,7 +26,7 @@ async fn wait_and_hold() {
     told.has("lock", "jobs");
     told.has("ticket", waiting.ticket());
     told.has("position", 1);
-    // So long that it shows in milliseconds.
+    // The hold is so long that it shows in milliseconds.
     eventually("time passes", SOON, || first.granted_at().elapsed().unwrap() > Duration::from_millis(20));
     first.release().await.unwrap();
     let guard = waiting.await.unwrap();
@@ -72,26 +72,84 @@ async fn run_a_job() {
     let client = Client::connect(&server.url()).await.unwrap();
     let events = Collector::start(LevelFilter::DEBUG);
     let lock = client.lock("jobs").unwrap();
-    let in_span = |token: u64| {
+    let in_span_of = |name: &str, token: u64| {
         let span = events.one("in the job").span.expect("a span");
-        assert_eq!((span.name, &*span.fields["lock"]), ("hold", "jobs"));
+        assert_eq!((span.name, &*span.fields["lock"]), ("hold", name));
         assert_eq!(span.fields["token"], token.to_string());
         // A subscriber would keep an acquire open until its children are closed.
         assert!(events.parent(&span).is_none(), "{span:?}");
         events.forget();
     };
+    let in_span = |token: u64| in_span_of("jobs", token);
     let job = async |held: fairlock::Held| {
         mark("in the job");
         held.token()
     };
     in_span(lock.run(job).await.unwrap());
     in_span(lock.try_run(job).await.unwrap());
+    in_span_of("users:anna", client.keyed("users").unwrap().run("anna", job).await.unwrap());
     let job = |held: fairlock::Held| {
         mark("in the job");
         held.token()
     };
     in_span(tokio::task::block_in_place(|| lock.run_blocking(job)).unwrap());
     drop(client);
+    keys_left(&server);
+}
+
+#[test]
+fn a_job_under_several_locks_runs_in_the_spans_of_all_of_them() {
+    alone("a_job_under_several_locks_runs_in_the_spans_of_all_of_them", run_a_job_under_several);
+}
+
+#[tokio::main]
+async fn run_a_job_under_several() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let events = Collector::start(LevelFilter::DEBUG);
+    let job = async |tokens: Vec<u64>| {
+        mark("in the job");
+        tokens
+    };
+    let tokens = client.lock_all(["b", "a", "c"]).unwrap().run(job).await.unwrap();
+    let mut span = events.one("in the job").span;
+    for (name, token) in ["a", "b", "c"].into_iter().zip(tokens).rev() {
+        let inner = span.expect("a span");
+        assert_eq!((inner.name, &*inner.fields["lock"], &*inner.fields["token"]), ("hold", name, &*token.to_string()));
+        span = events.parent(&inner);
+    }
+    assert!(span.is_none(), "{span:?}");
+    drop(client);
+    keys_left(&server);
+}
+
+/// A blocking caller that cycles has a connection of its own, over which no keeper hears of its grants.
+#[test]
+fn the_cycles_of_a_blocking_caller_are_told_like_any_other() {
+    alone("the_cycles_of_a_blocking_caller_are_told_like_any_other", cycle_blocking);
+}
+
+fn cycle_blocking() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).blocking().unwrap();
+    let lock = client.lock("jobs").unwrap();
+    let is_direct = |guard: &fairlock::Guard| guard.id().rsplit('.').next().unwrap().parse::<u64>().unwrap() >= 1 << 40;
+    let events = Collector::start(LevelFilter::DEBUG);
+    let cycle = |end: &dyn Fn(fairlock::Guard)| {
+        let guard = lock.acquire().label("job 7").blocking().unwrap();
+        let (direct, token) = (is_direct(&guard), guard.token());
+        let told = events.one("granted");
+        told.has("token", token);
+        assert_eq!(told.span.expect("a span").fields["label"], "job 7");
+        end(guard);
+        events.one("released").has("token", token);
+        events.forget();
+        direct
+    };
+    let release = |guard: fairlock::Guard| guard.release().blocking().unwrap();
+    eventually("the caller has a connection of its own", SOON, || cycle(&release));
+    assert!(cycle(&release) && cycle(&drop));
+    drop((lock, client));
     keys_left(&server);
 }
 
@@ -213,8 +271,8 @@ async fn fail_to_acquire() {
 
 /// An operator who reads `info` hears of servers that went and came back, and of losses; not of the traffic.
 #[test]
-fn info_is_quiet() {
-    alone("info_is_quiet", collect_info);
+fn locks_that_work_log_nothing_at_level_info() {
+    alone("locks_that_work_log_nothing_at_level_info", collect_info);
 }
 
 #[tokio::main]

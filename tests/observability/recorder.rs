@@ -29,7 +29,7 @@ struct Level(Mutex<f64>);
 struct Values(Mutex<Vec<f64>>);
 
 impl Recorded {
-    /// Of all threads of this process, from now on.
+    /// Records the numbers of all threads of this process from now on.
     pub(crate) fn start() -> Self {
         let recorded = Self::default();
         metrics::set_global_recorder(recorded.clone()).map_err(|_| "there is a recorder").unwrap();

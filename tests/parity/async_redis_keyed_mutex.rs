@@ -35,7 +35,7 @@ async fn a_key_is_anything_that_can_be_displayed() {
     soon(keyed.acquire(7)).await.unwrap();
     soon(keyed.acquire("alice")).await.unwrap();
     soon(keyed.acquire(Account { bank: 1, number: 2 })).await.unwrap();
-    // Braces mean something in the names of keys in a cluster; these do not collide with their replacements.
+    // Braces in keys are replaced, because they have a meaning in a cluster. No two keys become the same name.
     for (key, name) in
         [("{a}", "users:%7Ba%7D"), ("%7Ba%7D", "users:%257Ba%257D"), ("", "users:"), ("ä b", "users:ä b")]
     {
@@ -71,7 +71,7 @@ async fn locked_for_the_length_of_a_job() {
     let keyed = keyed(&server).await;
     assert_eq!(keyed.run(7, async |held| held.check().map(|()| 5)).await.unwrap(), Ok(5));
     assert!(is_free(&keyed, 7).await && keyed.held() == 0);
-    // Released from elsewhere, it is ended.
+    // A release from elsewhere in the process ends the job.
     let ended = keyed.run(7, async |_| {
         assert!(keyed.release(7).await.unwrap());
         std::future::pending::<()>().await;
@@ -114,7 +114,7 @@ async fn released_by_key_from_anywhere_in_the_process() {
     assert!(soon(released).await.unwrap().unwrap());
     assert_eq!(held.check().unwrap_err().reason, LostReason::Released);
     assert!(is_free(&keyed, "alice").await);
-    // A second release, and one of a key that was never acquired.
+    // A second release does nothing, nor does one of a key that was never acquired.
     assert!(!keyed.release("alice").await.unwrap());
     assert!(!keyed.release("bob").await.unwrap() && !keyed.release("x".repeat(600)).await.unwrap());
     // A scope that is released by its key has nothing left to release, not even the next lease of the key.
@@ -128,7 +128,7 @@ async fn released_by_key_from_anywhere_in_the_process() {
     keys_left(&server);
 }
 
-/// Another process has keys of its own.
+/// The other client stands for another process, whose keys are its own.
 #[tokio::test]
 async fn the_keys_of_others_are_not_released() {
     let server = RedisServer::start();
@@ -159,7 +159,7 @@ async fn after_release_all_it_goes_on() {
     keys_left(&server);
 }
 
-/// No timeout means: renewed while it is held.
+/// A key without a timeout is renewed while it is held.
 #[tokio::test]
 async fn without_a_timeout_a_key_is_renewed_while_it_is_held() {
     let lease = Duration::from_secs(2);
@@ -171,7 +171,7 @@ async fn without_a_timeout_a_key_is_renewed_while_it_is_held() {
         soon(held.renewed()).await.unwrap();
     }
     assert!(keyed.is_held(7) && !is_free(&keyed, 7).await);
-    // With one, it ends by itself, and a release comes too late.
+    // A key with a timeout ends by itself, and a later release says so.
     let keyed = client.keyed_with("hosts", LockOptions::new().lease(lease).manual_renewal()).unwrap();
     let held = soon(keyed.acquire(7)).await.unwrap();
     soon(held.lost()).await.unwrap();
@@ -195,7 +195,7 @@ async fn an_acquire_waits_for_as_long_as_its_timeout() {
     keys_left(&server);
 }
 
-/// In a process of its own, whose memory this measures.
+/// The test runs in a process of its own, because it measures its memory.
 #[test]
 fn thousands_of_keys_need_memory_only_while_they_are_held() {
     child::alone("thousands_of_keys_need_memory_only_while_they_are_held", || {

@@ -17,7 +17,7 @@ fn of(client: &Client, owner: &str, lease: Duration) -> Lock {
     client.lock_with("lock", LockOptions::new().lease(lease).manual_renewal().owner(owner)).unwrap()
 }
 
-/// Long enough that nothing ends while a test runs.
+/// A lease so long that it does not end while a test runs.
 const LONG: Duration = Duration::from_secs(100);
 
 async fn ownership(lock: &Lock) -> Ownership {
@@ -47,7 +47,7 @@ async fn the_same_owner_is_told_so_by_whatever_client_and_gets_no_second_lease()
         let Ownership::Mine(holder) = &answer else { panic!("{answer:?}") };
         assert_eq!((holder.token, &*holder.id, answer.owner()), (guard.token(), &*guard.id(), "worker-1"));
         assert!(answer.is_mine());
-        // Nothing of this answer renews or releases: dropping it leaves the lease alone.
+        // The answer neither renews nor releases: its drop leaves the lease alone.
         drop(answer);
         assert!(guard.is_locked_by_me().await.unwrap());
     }
@@ -106,7 +106,7 @@ async fn getters_tell_name_owner_label_lease_and_id() {
     assert!(guard.granted_at() >= called && guard.granted_at() <= std::time::SystemTime::now());
     assert!(guard.waited() < SOON && held.waited() == guard.waited() && held.granted_at() == guard.granted_at());
 
-    // An acquire may say otherwise.
+    // An acquire may name other texts.
     let waits = lock.acquire().owner("another").label("label");
     let begun = Instant::now();
     let (next, ()) = tokio::join!(soon(waits), async {

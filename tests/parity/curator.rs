@@ -9,7 +9,7 @@ async fn lock(server: &RedisServer) -> Lock {
     connect(server).await.lock_with("locks/one", quiet()).unwrap()
 }
 
-/// `acquire(time, unit)` is false after the time.
+/// `acquire(time, unit)` returns false after the time.
 #[tokio::test]
 async fn an_acquire_gives_up_after_its_time() {
     let server = RedisServer::start();
@@ -23,7 +23,7 @@ async fn an_acquire_gives_up_after_its_time() {
     keys_left(&server);
 }
 
-/// The sequence numbers of nodes.
+/// Tickets are what the sequence numbers of nodes are there.
 #[tokio::test]
 async fn participants_are_served_in_the_order_of_their_nodes() {
     let server = RedisServer::start();
@@ -58,8 +58,8 @@ async fn participants_are_listed_in_their_order_with_their_texts() {
     keys_left(&server);
 }
 
-/// `makeRevocable` and `Revoker.attemptRevoke`: the holder is asked, and gives the lock back in its own time. Here its
-/// time is what is left of its lease.
+/// `makeRevocable` and `Revoker.attemptRevoke`: the holder is asked, and gives the lock back in its own time. In
+/// fairlock this time ends with the lease.
 #[tokio::test]
 async fn a_holder_is_asked_to_give_the_lock_back() {
     let server = RedisServer::start();
@@ -76,7 +76,7 @@ async fn a_holder_is_asked_to_give_the_lock_back() {
     keys_left(&server);
 }
 
-/// SUSPENDED is no reason to stop here: the lease says until when the holder is safe.
+/// The state SUSPENDED: a holder in fairlock need not stop, because its lease says until when it is safe.
 #[tokio::test]
 async fn a_connection_that_is_back_in_time_costs_nothing() {
     let server = RedisServer::start();
@@ -92,7 +92,7 @@ async fn a_connection_that_is_back_in_time_costs_nothing() {
     keys_left(&server);
 }
 
-/// LOST: told before the lock can be granted to another.
+/// The state LOST: the holder is told before the lock can be granted to another.
 #[tokio::test]
 async fn a_lost_session_is_told() {
     let server = RedisServer::start();
@@ -121,13 +121,14 @@ async fn several_locks_are_one_entity() {
     keys_left(&server);
 }
 
-/// Re-entrance, and `isAcquiredInThisProcess`.
+/// Re-entrance, `isAcquiredInThisProcess` and `isOwnedByCurrentThread`.
 #[tokio::test]
 async fn handles_of_one_lease_are_counted() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
     let outer = soon(lock.acquire()).await.unwrap().share();
     let inner = outer.clone();
+    inner.check().unwrap();
     assert!(!inner.release().await.unwrap() && lock.is_locked_by_me().await.unwrap());
     assert!(soon(outer.release()).await.unwrap());
     eventually_async("it is free", SOON, async || !lock.is_locked_by_me().await.unwrap()).await;
@@ -137,12 +138,13 @@ async fn handles_of_one_lease_are_counted() {
 /// The example of `docs/coming-from.md`.
 #[test]
 fn the_ported_example() {
+    fn work() {}
     let server = RedisServer::start();
     let run = || -> Result<(), Box<dyn std::error::Error>> {
         let client = Client::connect(&server.url()).blocking()?;
         let lock = client.lock("locks/one")?;
         if let Ok(guard) = lock.acquire().timeout(Duration::from_secs(10)).blocking() {
-            guard.check()?;
+            work();
             guard.release().blocking()?;
         }
         Ok(())

@@ -65,13 +65,13 @@ async fn renewal_is_switched_off_and_on_while_the_lock_is_held() {
     let lock = connect(&server).await.lock_with("lock", LockOptions::new().lease(lease)).unwrap();
     let guard = soon(lock.acquire()).await.unwrap();
     soon(guard.renewed()).await.unwrap();
-    // Renewed by hand, and switched on again, it goes on as before.
+    // A lease that is renewed by hand goes on, and so it does when automatic renewal is switched on again.
     guard.set_automatic_renewal(false);
     guard.renew().await.unwrap();
     guard.set_automatic_renewal(true);
     soon(guard.renewed()).await.unwrap();
     soon(guard.renewed()).await.unwrap();
-    // Switched off, it ends.
+    // With automatic renewal switched off it ends.
     guard.set_automatic_renewal(false);
     assert!(matches!(soon(guard.lost()).await.reason, LostReason::NotRenewed { .. }));
     drop(guard);
@@ -90,17 +90,17 @@ async fn an_extension_counts_from_the_present_end_and_no_renewal_shortens_it() {
     let server = RedisServer::start();
     let lock = connect(&server).await.lock_with("lock", LockOptions::new().lease(lease)).unwrap();
     let guard = soon(lock.acquire()).await.unwrap();
-    // In this order: time may pass between the two.
+    // The order matters, because time may pass between the two.
     let (minute, asked, before) = (Duration::from_secs(60), Instant::now(), guard.remaining());
     guard.extend(minute).await.unwrap();
     assert!(guard.remaining() + asked.elapsed() >= before + minute, "{:?}", guard.remaining());
     let at_the_server = lock.inspect().await.unwrap().holder.unwrap().remaining;
     assert!(at_the_server + asked.elapsed() >= before + minute, "{at_the_server:?}");
-    // Automatic renewals go on, as does one by hand.
+    // Automatic renewals go on, and a renewal by hand works, too.
     soon(guard.renewed()).await.unwrap();
     guard.renew().await.unwrap();
     assert!(guard.remaining() + asked.elapsed() >= before + minute, "{:?}", guard.remaining());
-    // Two at the same time add up.
+    // Two extensions at the same time add up.
     let (one, two) = tokio::join!(guard.extend(minute), guard.extend(minute));
     one.and(two).unwrap();
     assert!(guard.remaining() + asked.elapsed() >= before + 3 * minute, "{:?}", guard.remaining());
@@ -162,7 +162,7 @@ async fn the_server_says_who_has_locked_it() {
     let guard = soon(mine.acquire()).await.unwrap();
     says([true, false], true).await;
     assert!(guard.is_locked_by_me().await.unwrap());
-    // The holder has not heard of it yet, or does not believe it: the server knows.
+    // The holder may not have heard of the end of its lease yet, but the server knows.
     let next = soon(theirs.enqueue()).await.unwrap();
     theirs.force_break_lease(guard.token()).await.unwrap();
     assert!(!guard.is_locked_by_me().await.unwrap());
@@ -229,7 +229,7 @@ fn a_panic_in_a_job_gives_the_lock_back() {
     keys_left(&server);
 }
 
-/// The guard is the scope.
+/// The scope of the guard is the scope of the hold.
 #[tokio::test]
 async fn a_scope_that_ends_gives_the_lock_back() {
     let server = RedisServer::start();

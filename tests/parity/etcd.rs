@@ -1,9 +1,9 @@
-//! etcd `concurrency.Mutex`: a key for each waiter, in the order of their revisions, which lives as long as the lease of
-//! its session.
+//! etcd `concurrency.Mutex`: a key for each waiter, in the order of their revisions, which lives as long as the lease
+//! of its session.
 
 use std::time::Duration;
 
-use fairlock::{Client, Lock, LockOptions, Ownership, TryAcquireError};
+use fairlock::{Client, Lock, LockOptions, LostReason, Ownership, TryAcquireError};
 use futures_util::FutureExt as _;
 use testkit::{Proxy, RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon};
 
@@ -15,7 +15,7 @@ async fn waiting(lock: &Lock) -> u64 {
     lock.inspect().await.unwrap().waiting
 }
 
-/// The revisions at which the keys of waiters were made.
+/// Tickets are what the revisions of the waiters' keys are in etcd.
 #[tokio::test]
 async fn tickets_rise_and_decide_the_order() {
     let server = RedisServer::start();
@@ -30,7 +30,7 @@ async fn tickets_rise_and_decide_the_order() {
     keys_left(&server);
 }
 
-/// `Lock(ctx)`: the context of a caller that gives up. There the entry may stay if that fails too.
+/// `Lock(ctx)` with a context that is cancelled. In etcd the key may stay if its removal fails too.
 #[tokio::test]
 async fn a_wait_that_is_dropped_leaves_the_queue() {
     let server = RedisServer::start();
@@ -45,7 +45,7 @@ async fn a_wait_that_is_dropped_leaves_the_queue() {
     keys_left(&server);
 }
 
-/// `TryLock`: `ErrLocked`.
+/// `TryLock` returns `ErrLocked`.
 #[tokio::test]
 async fn a_try_is_told_that_it_is_locked() {
     let server = RedisServer::start();
@@ -60,7 +60,7 @@ async fn a_try_is_told_that_it_is_locked() {
     keys_left(&server);
 }
 
-/// A second `Lock` of the same session returns at once there, and its `Unlock` ends both. Here an owner is told.
+/// In etcd a second `Lock` of the same session returns at once, and its `Unlock` ends both. fairlock tells the owner.
 #[tokio::test]
 async fn the_same_owner_is_told_and_gets_no_second_lease() {
     let server = RedisServer::start();
@@ -93,7 +93,7 @@ async fn a_holder_hears_of_the_end_of_its_lease_before_it_ends() {
     keys_left(&server);
 }
 
-/// One session there keeps many mutexes alive; here it is one client.
+/// In etcd one session keeps many mutexes alive; in fairlock one client does.
 #[tokio::test]
 async fn one_client_holds_many_locks() {
     let server = RedisServer::start();
@@ -102,6 +102,34 @@ async fn one_client_holds_many_locks() {
     let guards = futures_util::future::try_join_all(locks.iter().map(Lock::acquire)).await.unwrap();
     assert!(guards.iter().all(|guard| guard.check().is_ok()));
     drop(guards);
+    keys_left(&server);
+}
+
+/// `Session.Close()`.
+#[tokio::test]
+async fn a_client_that_is_closed_gives_everything_back() {
+    let server = RedisServer::start();
+    let (client, other) = (connect(&server).await, lock(&server).await);
+    let guard = soon(client.lock_with("/my-lock", quiet()).unwrap().acquire()).await.unwrap();
+    let _second = soon(client.lock_with("/another", quiet()).unwrap().acquire()).await.unwrap();
+    soon(client.close()).await;
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::Closed);
+    assert!(!other.is_locked_by_anyone().await.unwrap());
+    keys_left(&server);
+}
+
+/// `Session.Orphan()`: nothing is kept alive any more, and nothing is given back.
+#[tokio::test]
+async fn a_lease_that_is_left_alone_ends_by_itself() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let lock = client.lock_with("/my-lock", LockOptions::new().lease(Duration::from_millis(500))).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    soon(guard.renewed()).await.unwrap();
+    guard.set_automatic_renewal(false);
+    soon(guard.lost()).await;
+    eventually_async("it has ended", SOON, async || !lock.is_locked_by_anyone().await.unwrap()).await;
+    drop(guard);
     keys_left(&server);
 }
 
@@ -135,6 +163,7 @@ async fn the_server_says_whether_the_lease_is_held() {
 /// The example of `docs/coming-from.md`.
 #[tokio::test]
 async fn the_ported_example() {
+    async fn work() {}
     let server = RedisServer::start();
     let run = async || -> Result<(), Box<dyn std::error::Error>> {
         let client = Client::connect(&server.url()).await?;
@@ -142,7 +171,7 @@ async fn the_ported_example() {
         let guard = lock.acquire().timeout(Duration::from_secs(10)).await?;
         tokio::select! {
             lost = guard.lost() => return Err(lost.into()),
-            () = async { println!("revision {}", guard.token()) } => {}
+            () = work() => {}
         }
         guard.release().await?;
         client.close().await;

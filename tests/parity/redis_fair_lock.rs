@@ -1,5 +1,5 @@
-//! RedisFairLock: a queue in a sorted set, an acquire script, polling, a buffer before the dead are cleaned up, a thread
-//! that renews, a context manager. Its features, and its known defects as behaviour that must not be.
+//! RedisFairLock: a queue in a sorted set, an acquire script, polling, a buffer before the dead are cleaned up, a
+//! thread that renews, a context manager. Its features, and its known defects as behaviour that must not be.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn child() {
 const LIVENESS: Duration = Duration::from_secs(2);
 const BUFFER: Duration = Duration::from_secs(1);
 
-/// The dead are noticed soon.
+/// Options with which dead waiters are noticed soon.
 fn impatient() -> LockOptions {
     LockOptions::new().liveness(LIVENESS).buffer(BUFFER)
 }
@@ -49,7 +49,7 @@ async fn waiters_are_served_in_the_order_of_their_arrival_without_polling() {
     for turn in 0..10 {
         waiters.push(enqueue(&locks[turn % 2]).await);
     }
-    // Heartbeats and renewals are far away: a message wakes each waiter, not a look at the queue.
+    // Heartbeats and renewals are far away, so only a message can wake each waiter.
     let mut before = guard;
     for next in waiters {
         before.release().await.unwrap();
@@ -59,7 +59,7 @@ async fn waiters_are_served_in_the_order_of_their_arrival_without_polling() {
     keys_left(&server);
 }
 
-/// Its scores were whole seconds, so that those who came within one were served by their ids.
+/// The scores of RedisFairLock are whole seconds, so waiters of the same second are served in the order of their ids.
 #[tokio::test]
 async fn arrivals_within_one_second_keep_their_order() {
     let server = RedisServer::start();
@@ -77,7 +77,7 @@ async fn arrivals_within_one_second_keep_their_order() {
     keys_left(&server);
 }
 
-/// Its script cleaned up by the timeout of the caller: with zero all others were too old.
+/// RedisFairLock's script cleans up by the timeout of the caller: with zero, all others are too old.
 #[tokio::test]
 async fn a_caller_without_time_evicts_nobody() {
     let server = RedisServer::start();
@@ -119,7 +119,7 @@ async fn a_timeout_leaves_the_queue() {
     keys_left(&server);
 }
 
-/// The reply to its arrival was lost, and it arrived once more: its first entry stayed at the head, and nobody was served.
+/// In RedisFairLock a waiter whose reply is lost arrives twice. Its first entry stays at the head for ever.
 #[tokio::test]
 async fn a_lost_reply_leaves_no_ghost_in_the_queue() {
     let server = RedisServer::start();
@@ -127,7 +127,7 @@ async fn a_lost_reply_leaves_no_ghost_in_the_queue() {
     let lock = lock(&server).await;
     let client = Client::connect(&proxy.url()).await.unwrap();
     let unlucky = client.lock_with("lock", quiet()).unwrap();
-    // So that it has used the lock: its scripts are loaded.
+    // This loads the scripts.
     drop(soon(unlucky.acquire()).await.unwrap());
     let guard = soon(lock.acquire()).await.unwrap();
     let fault = proxy.fault_times(1, Target::reply("evalsha"), Act::Cut(0));
@@ -142,7 +142,7 @@ async fn a_lost_reply_leaves_no_ghost_in_the_queue() {
     keys_left(&server);
 }
 
-/// Its object had one identifier, which both threads used.
+/// A RedisFairLock has one identifier, which all threads share.
 #[test]
 fn two_threads_share_one_lock_object() {
     let server = RedisServer::start();
@@ -164,7 +164,7 @@ fn two_threads_share_one_lock_object() {
     keys_left(&server);
 }
 
-/// Its release waited for a thread that slept for a second.
+/// The release of a RedisFairLock waits for a thread that sleeps for a second.
 #[test]
 fn a_release_waits_for_no_renewal() {
     const TURNS: u32 = 30;
@@ -179,7 +179,7 @@ fn a_release_waits_for_no_renewal() {
     keys_left(&server);
 }
 
-/// Its thread ended after three errors in a row, and its user believed in the lock.
+/// The thread of a RedisFairLock ends after three errors in a row, and its user goes on believing in the lock.
 #[tokio::test]
 async fn renewal_outlives_any_number_of_errors_and_its_end_is_told() {
     let server = RedisServer::start();
@@ -219,7 +219,21 @@ async fn renewal_stops_with_the_hold() {
     keys_left(&server);
 }
 
-/// The buffer after which waiters that died are cleaned up.
+/// `auto_renewal=False`: it expires after `expire`.
+#[tokio::test]
+async fn without_renewal_the_lock_expires() {
+    let server = RedisServer::start();
+    let options = LockOptions::new().lease(Duration::from_millis(500)).manual_renewal();
+    let brief = connect(&server).await.lock_with("lock", options).unwrap();
+    let guard = soon(brief.acquire()).await.unwrap();
+    let next = soon(lock(&server).await.acquire()).await.unwrap();
+    assert!(next.token() > guard.token());
+    guard.check().unwrap_err();
+    drop((guard, next));
+    keys_left(&server);
+}
+
+/// RedisFairLock has the same buffer, after which dead waiters are cleaned up.
 #[tokio::test]
 async fn zombies_are_cleaned_up_after_their_liveness_and_a_buffer() {
     let server = RedisServer::start();
@@ -238,7 +252,7 @@ async fn zombies_are_cleaned_up_after_their_liveness_and_a_buffer() {
     keys_left(&server);
 }
 
-/// The context manager.
+/// The context manager of RedisFairLock.
 #[test]
 fn a_scope_that_panics_gives_the_lock_back() {
     let server = RedisServer::start();

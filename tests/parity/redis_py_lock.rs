@@ -40,14 +40,14 @@ async fn the_timeout_is_the_lease() {
     let server = RedisServer::start();
     let (brief, lock) = (with_timeout(&server, Duration::from_millis(500)).await, with_timeout(&server, LONG).await);
     let guard = soon(brief.acquire()).await.unwrap();
-    // Granted when the lease is over: the holder was told before.
+    // The lock is granted when the lease is over. The holder was told before that.
     let next = soon(lock.acquire()).await.unwrap();
     assert!(matches!(guard.check().unwrap_err().reason, LostReason::NotRenewed { .. } | LostReason::Ended));
     next.release().await.unwrap();
     keys_left(&server);
 }
 
-/// There it never ends, not even when its process dies.
+/// In redis-py a lock without a timeout never ends, not even when its process dies.
 #[tokio::test]
 async fn without_a_timeout_it_is_renewed_while_it_is_held() {
     let server = RedisServer::start();
@@ -110,7 +110,33 @@ async fn the_end_of_a_lease_is_an_error_of_extend_renew_and_release() {
     keys_left(&server);
 }
 
-/// There a release takes the token from the thread (`thread_local`); here from the guard.
+/// `raise_on_release_error=False`.
+#[tokio::test]
+async fn a_scope_that_outlives_its_lease_raises_nothing() {
+    let server = RedisServer::start();
+    let (brief, lock) = (with_timeout(&server, Duration::from_millis(300)).await, with_timeout(&server, LONG).await);
+    let next = {
+        let _guard = soon(brief.acquire()).await.unwrap();
+        soon(lock.acquire()).await.unwrap()
+    };
+    // The end of the scope has not released what another one holds.
+    assert!(next.is_locked_by_me().await.unwrap());
+    next.release().await.unwrap();
+    keys_left(&server);
+}
+
+/// `acquire(token=…)`: a text that the caller chooses.
+#[tokio::test]
+async fn a_caller_names_itself_by_an_owner() {
+    let server = RedisServer::start();
+    let (one, two) = (with_timeout(&server, LONG).await, with_timeout(&server, LONG).await);
+    let guard = soon(one.acquire().owner("worker-3")).await.unwrap();
+    assert_eq!(two.inspect().await.unwrap().holder.map(|holder| holder.owner), Some("worker-3".into()));
+    drop(guard);
+    keys_left(&server);
+}
+
+/// In redis-py a release takes the token from the thread (`thread_local`); in fairlock from the guard.
 #[test]
 fn a_guard_is_released_by_whichever_thread_has_it() {
     let server = RedisServer::start();
@@ -120,7 +146,7 @@ fn a_guard_is_released_by_whichever_thread_has_it() {
     keys_left(&server);
 }
 
-/// There whoever polls first is next.
+/// In redis-py the first caller that polls is next.
 #[tokio::test]
 async fn who_waits_longest_is_next() {
     let server = RedisServer::start();
@@ -137,11 +163,13 @@ async fn who_waits_longest_is_next() {
 /// The example of `docs/coming-from.md`.
 #[test]
 fn the_ported_example() {
+    fn work() {}
     let server = RedisServer::start();
     let run = || -> Result<(), Box<dyn std::error::Error>> {
         let client = Client::connect(&server.url()).blocking()?;
         let lock = client.lock_with("reports", LockOptions::new().lease(Duration::from_secs(60)).manual_renewal())?;
         let guard = lock.acquire().timeout(Duration::from_secs(5)).blocking()?;
+        work();
         guard.extend(Duration::from_secs(30)).blocking()?;
         guard.release().blocking()?;
         Ok(())

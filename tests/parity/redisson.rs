@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, BreakOutcome, Client, Lock, LockOptions, LostReason, SharedGuard};
-use testkit::{Child, RedisServer, SOON, child, connect, eventually_async, keys_left, quiet, soon};
+use fairlock::{AcquireError, BreakOutcome, Canceller, Client, Lock, LockOptions, LostReason, SharedGuard};
+use testkit::{Child, RedisServer, SOON, child, connect, eventually, eventually_async, keys_left, quiet, soon};
 
 const LIVENESS: Duration = Duration::from_secs(2);
 
@@ -30,7 +30,7 @@ async fn lock(server: &RedisServer, options: LockOptions) -> Lock {
     connect(server).await.lock_with("myLock", options).unwrap()
 }
 
-/// Five dead threads cost 25 seconds there. Here all of them together cost their liveness, the buffer and a heartbeat.
+/// In Redisson five dead threads cost 25 seconds. In fairlock all of them cost one liveness, buffer and heartbeat.
 #[tokio::test]
 async fn dead_waiters_cost_one_window_in_all() {
     let server = RedisServer::start();
@@ -59,7 +59,7 @@ async fn the_lock_is_renewed_while_its_client_lives() {
     keys_left(&server);
 }
 
-/// `lock(leaseTime, unit)`: it is unlocked by itself. There its thread is not told.
+/// `lock(leaseTime, unit)` ends by itself. Redisson does not tell its thread.
 #[tokio::test]
 async fn a_lease_time_ends_the_hold_and_its_holder_is_told() {
     let server = RedisServer::start();
@@ -84,7 +84,28 @@ async fn a_try_with_a_time_to_wait() {
     keys_left(&server);
 }
 
-/// Re-entrance: whoever calls code that needs the lock hands it a handle.
+/// `lockInterruptibly`: of a thread. What is awaited is dropped instead.
+#[test]
+fn an_interrupted_wait_leaves_the_queue() {
+    let server = RedisServer::start();
+    let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("myLock", quiet()).unwrap();
+    let guard = lock.acquire().blocking().unwrap();
+    let canceller = Canceller::new();
+    let interrupted = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| lock.acquire().cancelled_by(&canceller).blocking());
+        let waiting = || lock.inspect().blocking().unwrap().waiting;
+        eventually("it waits", SOON, || waiting() == 1);
+        canceller.cancel();
+        let interrupted = waits.join().unwrap();
+        eventually("it has left", SOON, || waiting() == 0);
+        interrupted
+    });
+    assert!(matches!(interrupted, Err(AcquireError::Cancelled)), "{interrupted:?}");
+    guard.release().blocking().unwrap();
+    keys_left(&server);
+}
+
+/// Instead of re-entrance, a caller hands a handle of its lease to code that needs the lock.
 #[tokio::test]
 async fn a_handle_takes_the_place_of_re_entrance() {
     async fn outer(guard: SharedGuard) -> usize {
@@ -104,7 +125,7 @@ async fn a_handle_takes_the_place_of_re_entrance() {
     keys_left(&server);
 }
 
-/// `isLocked`, `isHeldByCurrentThread`, `remainTimeToLive`, `getHoldCount`.
+/// `isLocked`, `isHeldByCurrentThread`, `isHeldByThread`, `remainTimeToLive`.
 #[tokio::test]
 async fn questions() {
     let server = RedisServer::start();
@@ -113,12 +134,14 @@ async fn questions() {
     let guard = soon(one.acquire()).await.unwrap();
     assert!(two.is_locked_by_anyone().await.unwrap());
     assert!(guard.is_locked_by_me().await.unwrap() && !two.is_locked_by_me().await.unwrap());
-    assert!(two.inspect().await.unwrap().holder.unwrap().remaining > SOON);
+    let holder = two.inspect().await.unwrap().holder.unwrap();
+    assert!(holder.remaining > SOON && guard.remaining() > SOON);
+    assert_eq!((holder.id, &*holder.label), (guard.id(), guard.label()));
     drop(guard);
     keys_left(&server);
 }
 
-/// `forceUnlock`. Here the former holder is told.
+/// `forceUnlock`. fairlock tells the former holder.
 #[tokio::test]
 async fn a_forced_unlock_is_told() {
     let server = RedisServer::start();
@@ -130,7 +153,7 @@ async fn a_forced_unlock_is_told() {
     keys_left(&server);
 }
 
-/// There a lock with fencing tokens is another one, which is not fair.
+/// In Redisson a lock with fencing tokens is another class, which is not fair.
 #[tokio::test]
 async fn each_grant_of_the_fair_lock_has_a_token() {
     let server = RedisServer::start();
@@ -159,13 +182,17 @@ async fn several_locks_as_one() {
 /// The example of `docs/coming-from.md`.
 #[tokio::test]
 async fn the_ported_example() {
+    async fn work() {}
     let server = RedisServer::start();
     let run = async || -> Result<(), Box<dyn std::error::Error>> {
         let client = Client::connect(&server.url()).await?;
         let options = LockOptions::new().lease(Duration::from_secs(10)).manual_renewal();
         match client.lock_with("myLock", options)?.acquire().timeout(Duration::from_secs(100)).await {
-            Ok(guard) => guard.release().await?,
-            Err(AcquireError::Timeout { .. }) => println!("somebody else has it"),
+            Ok(guard) => {
+                work().await;
+                guard.release().await?;
+            }
+            Err(AcquireError::Timeout { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())

@@ -11,7 +11,7 @@ async fn lock(server: &RedisServer, ttl: Duration) -> Lock {
     connect(server).await.lock_with("resource", LockOptions::new().lease(ttl).manual_renewal()).unwrap()
 }
 
-/// `lock`: a few tries, then `LockError::Unavailable`. The waiter has a place meanwhile.
+/// `lock` tries a few times, and then returns `LockError::Unavailable`. A waiter of fairlock has a place meanwhile.
 #[tokio::test]
 async fn a_lock_is_tried_for_a_while_and_then_unavailable() {
     let server = RedisServer::start();
@@ -25,7 +25,7 @@ async fn a_lock_is_tried_for_a_while_and_then_unavailable() {
     keys_left(&server);
 }
 
-/// `validity_time`: what is left of the lifetime, less the drift of clocks.
+/// `validity_time` is what is left of the lifetime, less the drift of clocks.
 #[tokio::test]
 async fn the_validity_is_a_little_less_than_the_lifetime() {
     let server = RedisServer::start();
@@ -35,7 +35,7 @@ async fn the_validity_is_a_little_less_than_the_lifetime() {
     keys_left(&server);
 }
 
-/// There a guard that is dropped leaves its key until its lifetime is over.
+/// In rslock a guard that is dropped leaves its key until the lifetime is over.
 #[tokio::test]
 async fn a_dropped_guard_releases_and_blocks_no_runtime() {
     let server = RedisServer::start();
@@ -43,7 +43,7 @@ async fn a_dropped_guard_releases_and_blocks_no_runtime() {
     let proxy = testkit::Proxy::start(&server);
     let client = Client::connect(&proxy.url()).await.unwrap();
     let guard = soon(client.lock_with("resource", quiet()).unwrap().acquire()).await.unwrap();
-    // The release takes its time on the way. The drop does not.
+    // The proxy holds the release back. The drop does not wait for it.
     let held = proxy.fault(testkit::Target::request("evalsha"), testkit::Act::Hold);
     drop(guard);
     held.await_struck();
@@ -53,7 +53,23 @@ async fn a_dropped_guard_releases_and_blocks_no_runtime() {
     keys_left(&server);
 }
 
-/// `acquire` there loops until it is granted: it asks again and again.
+/// `acquire_no_guard`: what is locked outlives the scope, and is unlocked elsewhere.
+#[tokio::test]
+async fn a_guard_is_kept_and_released_elsewhere() {
+    let server = RedisServer::start();
+    let lock = lock(&server, TTL).await;
+    let mut kept = std::collections::HashMap::new();
+    {
+        let guard = soon(lock.acquire()).await.unwrap();
+        kept.insert(guard.name().to_owned(), guard);
+    }
+    assert!(lock.is_locked_by_anyone().await.unwrap());
+    let guard = kept.remove("resource").unwrap();
+    soon(tokio::spawn(guard.release())).await.unwrap().unwrap();
+    keys_left(&server);
+}
+
+/// The `acquire` of rslock asks again and again until it is granted.
 #[tokio::test]
 async fn an_acquire_waits_without_asking_again() {
     let server = RedisServer::start();
@@ -97,7 +113,7 @@ async fn the_server_says_whether_a_lock_is_freed() {
     keys_left(&server);
 }
 
-/// `using`: a job that is renewed while it runs, and asks whether to abort. Here it is dropped at its next await.
+/// `using` renews while a job runs, and the job asks whether to abort. fairlock drops the job at its next await.
 #[tokio::test]
 async fn a_job_is_renewed_while_it_runs_and_ends_with_its_lease() {
     let server = RedisServer::start();

@@ -2,12 +2,12 @@
 
 use testkit::contention::{Contention, Turn, judge, turns};
 
-/// Milliseconds: called, got, released.
+/// One turn, in milliseconds: when the lock was called for, got and released.
 fn turn(called: u64, got: u64, released: u64) -> Turn {
     Turn { called: called * 1_000_000, got: got * 1_000_000, released: released * 1_000_000 }
 }
 
-/// Three processes that take turns in the order of their calls, each hold 10 ms, each hand-off 2 ms.
+/// Three processes that take turns in the order of their calls. Each hold takes 10 ms, each hand-off 2 ms.
 fn fair() -> Vec<Vec<Turn>> {
     (0..3_u64)
         .map(|process| {
@@ -52,9 +52,9 @@ fn processes_that_do_not_contend_are_rejected() {
     judge(&fair[..1]).unwrap_err();
     judge(&[]).unwrap_err();
     judge(&[fair[0].clone(), Vec::new()]).unwrap_err();
-    // One of them gave up.
+    // One process gave up.
     judge(&[fair[0].clone(), fair[1][..19].to_vec()]).unwrap_err();
-    // One after the other.
+    // These processes ran one after the other.
     let later = |turns: &[Turn]| {
         turns
             .iter()
@@ -81,7 +81,7 @@ fn a_fair_contention_is_found_fair() {
 #[test]
 fn two_holders_at_once_are_counted() {
     let mut broken = fair();
-    // It gives the lock back later than the next one gets it.
+    // The process releases the lock after the next one has got it.
     broken[1][5].released += 3_000_000;
     assert_eq!(judged(&broken).overlaps, 1);
     // Two others begin and end within its hold.
@@ -93,22 +93,22 @@ fn two_holders_at_once_are_counted() {
 fn a_caller_who_overtakes_is_counted() {
     let mut unfair = fair();
     let turns_in_all = judged(&unfair).grants as f64;
-    // Called after the others, and served before them.
+    // This call comes after the others, and is served before them.
     let late = unfair[0][6];
     unfair[0][6].called = late.got - 2_000_000;
     assert_eq!(judged(&unfair).out_of_order, 1.0 / turns_in_all);
-    // At the same time as the one behind it, as far as anybody can tell.
+    // This call and the next come at the same time, as far as the clocks can tell.
     unfair[0][6].called = unfair[1][6].called + 500_000;
     assert_eq!(judged(&unfair).out_of_order, 0.0);
 }
 
 #[test]
-fn a_slow_hand_off_shows_and_a_lock_that_lies_free_is_none() {
+fn a_slow_hand_off_is_measured_and_an_idle_lock_is_no_hand_off() {
     let mut slow = fair();
     slow[2][10].got += 1_500_000;
     slow[2][11].got += 1_500_000;
     assert_eq!(judged(&slow).hand_off_ms, Some((2.0, 3.5)));
-    // Nobody had called when it became free, but in the first round.
+    // After the first round, no process has called for the lock when it becomes free.
     let mut free = fair();
     for turns in &mut free {
         turns.iter_mut().skip(1).for_each(|turn| turn.called = turn.got - 1_000_000);
@@ -118,7 +118,7 @@ fn a_slow_hand_off_shows_and_a_lock_that_lies_free_is_none() {
 }
 
 #[test]
-fn a_process_that_is_left_behind_shows() {
+fn a_process_that_is_left_behind_is_counted() {
     let mut starved = fair();
     starved[2].iter_mut().skip(1).for_each(|turn| {
         turn.got += 700_000_000;

@@ -78,7 +78,8 @@ fn read(folder: &Path, module: &str, files: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The paths that `use` names, and those that begin with `crate::` elsewhere. (In an inner module `super` is this file.)
+/// The paths that `use` names, and those that begin with `crate::` elsewhere. (In an inner module `super` is this
+/// file.)
 fn paths(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in ["\nuse ", "\npub(crate) use "] {
@@ -120,7 +121,7 @@ fn expand(prefix: &str, tree: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The modules that import themselves by way of others.
+/// The modules that import each other in a circle.
 fn circles(graph: &Graph) -> BTreeSet<String> {
     let leads_back = |start: &&String| {
         let (mut seen, mut todo) = (BTreeSet::new(), vec![*start]);

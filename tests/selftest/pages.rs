@@ -1,5 +1,6 @@
-//! The pages: their lines are no longer than 120 characters, and the files that they name exist.
+//! The pages: their lines are no longer than 120 characters, and the files and headings that they name exist.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,8 +29,16 @@ fn complaints(root: &Path, page: &PathBuf) -> Vec<String> {
             wrong.push(format!("{name}:{}: {} characters", number + 1, line.chars().count()));
         }
     }
-    let links = text.split("](").skip(1).filter_map(|link| link.split([')', '#']).next());
-    let links = links.filter(|link| !link.is_empty() && !link.contains("://")).map(|link| page.with_file_name(link));
+    let links = text.split("](").skip(1).filter_map(|link| link.split(')').next()).filter(|link| !link.contains("://"));
+    for (file, anchor) in links.clone().filter_map(|link| link.split_once('#')) {
+        let target = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
+        let is_page = target.extension().is_some_and(|extension| extension == "md");
+        if is_page && !fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor)) {
+            wrong.push(format!("{name} names the heading {file}#{anchor}"));
+        }
+    }
+    let links = links.filter_map(|link| link.split('#').next()).filter(|link| !link.is_empty());
+    let links = links.map(|link| page.with_file_name(link));
     let folders = ["src/", "tests/", "testkit/", "lua/", "docs/", "scripts/", "benches/"];
     let named = text.split('`').skip(1).step_by(2).filter(|path| folders.iter().any(|folder| path.starts_with(folder)));
     let named = named.filter(|path| !path.contains(['*', ' ', ':'])).map(|path| root.join(path));
@@ -39,13 +48,44 @@ fn complaints(root: &Path, page: &PathBuf) -> Vec<String> {
     wrong
 }
 
-/// The page for clients in other languages names the arguments of each script in their order, and every word of a reply.
+/// By which links name the headings of a page.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
+        let heading = heading.trim_start_matches('#').trim().to_lowercase();
+        heading.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn the_guide_names_every_option_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide = fs::read_to_string(root.join("docs/guide.md")).unwrap();
+    let interface = fs::read_to_string(root.join("docs/public-api.txt")).unwrap();
+    let section = guide.split("\n## ").find(|section| section.starts_with("Options")).unwrap();
+    for of in ["LockOptions", "ClientBuilder"] {
+        let methods = interface.lines().filter_map(|line| line.strip_prefix(&format!("pub fn fairlock::{of}::")));
+        let options = methods.filter(|method| method.contains("(self") && method.ends_with(" -> Self"));
+        for option in options.map(|method| method.split(['(', '<']).next().unwrap()) {
+            let rows = section.lines().filter(|line| line.starts_with('|'));
+            let first = rows.filter(|row| row.split('|').nth(1).unwrap().contains(&format!("`{option}`"))).count();
+            let named = section.contains(&format!("`{option}`"));
+            let is_fine = if of == "LockOptions" { first == 1 } else { named };
+            assert!(is_fine, "{of}::{option} has {first} rows");
+        }
+    }
+}
+
+/// The page for clients in other languages names the arguments of each script in their order, and every word of a
+/// reply.
 #[test]
 fn the_protocol_page_agrees_with_the_scripts() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("docs/protocol.md")).unwrap();
     let replies = page.split("\n## ").find(|section| section.starts_with("Replies")).unwrap();
-    for verb in ["acquire", "heartbeat", "renew", "release", "leave", "inspect", "break"] {
+    for verb in ["acquire", "heartbeat", "renew", "release", "leave", "inspect", "break", "history"] {
         let script = fs::read_to_string(root.join("lua").join(verb).with_extension("lua")).unwrap();
         let header = |marker: &str| {
             let line = script.lines().find_map(|line| line.strip_prefix("-- ")?.strip_prefix(marker));
@@ -57,9 +97,30 @@ fn the_protocol_page_agrees_with_the_scripts() {
         let rows = section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
         let described: Vec<&str> = rows.flat_map(|row| row.split(" | ").nth(1).unwrap().split(", ")).collect();
         assert_eq!(described, named, "the arguments of {verb}");
+        // A row without a request belongs to the one above it.
+        let mut request = String::new();
+        let words: Vec<[String; 3]> = replies
+            .lines()
+            .filter_map(|line| {
+                let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
+                if !cells[0].is_empty() {
+                    request = cells[0].into();
+                }
+                Some([request.clone(), cells.get(1)?.trim_matches('`').into(), cells[2..].join("|")])
+            })
+            .filter(|[request, ..]| request == verb)
+            .collect();
         for reply in header("REPLY:").split('|') {
-            for word in reply.split([' ', '[', ']', '{', '}', ',', '.']).filter(|word| !word.is_empty()) {
-                assert!(replies.contains(word), "the reply {word:?} of {verb} is not described");
+            let mut names = reply.split([' ', '[', ']', '{', '}', ',', '.']).filter(|name| !name.is_empty());
+            let word = names.next().unwrap();
+            let row = words.iter().find(|[_, found, _]| found == word);
+            let [.., described] = row.unwrap_or_else(|| panic!("the reply {word:?} of {verb} is not described"));
+            let described: Vec<&str> = described.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+            for name in names {
+                assert!(
+                    described.contains(&name),
+                    "the value {name:?} of the reply {word:?} of {verb} is not described"
+                );
             }
         }
     }

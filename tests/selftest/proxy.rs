@@ -43,12 +43,12 @@ impl Plain {
     #[track_caller]
     fn expect_end(mut self) {
         let mut rest = Vec::new();
-        // Cut with requests unread, the end is an error.
+        // If the connection is cut while requests are unread, its end is an error.
         let _ = self.0.read_to_end(&mut rest);
         assert_eq!(String::from_utf8_lossy(&rest), "");
     }
 
-    /// No reply has come, though the request was executed.
+    /// Asserts that no reply has come, although the request was executed.
     #[track_caller]
     fn expect_nothing(&mut self) {
         self.0.set_nonblocking(true).unwrap();
@@ -141,7 +141,7 @@ fn a_held_request_is_not_executed_until_it_is_let_go() {
     let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let (mut client, mut other) = (Plain::connect(&proxy), Plain::connect(&proxy));
-    // In any case, and in the middle of a word.
+    // A target matches in upper and lower case, and in the middle of a word.
     let fault = proxy.fault(Target::request("IRs"), Act::Hold);
     client.send("INCR zeroth;INCR first;INCR second").expect(":1\r\n");
     fault.await_struck();
@@ -180,7 +180,7 @@ fn an_error_in_the_servers_place_keeps_its_turn() {
     let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let mut client = Plain::connect(&proxy);
-    // The command alone, and the whole of it.
+    // Such a target matches the command alone, and only all of it.
     let misses = [Target::request("no").command(), Target::request("INC").command(), Target::push("a").command()];
     let misses = misses.map(|target| proxy.fault(target, Act::Cut(0)));
     let command = proxy.fault_times(1, Target::request("echo").command(), Act::Answer("ERR no echo"));
@@ -215,7 +215,7 @@ fn a_connection_is_cut_in_the_middle_of_a_reply_or_request() {
         client.expect_end();
         assert_eq!(fault.struck(), 1);
     }
-    // All but the last byte is no request.
+    // A frame without its last byte is no request.
     for bytes in [0, 5, "*2\r\n$4\r\nINCR\r\n$4\r\ncuts\r\n".len() - 1] {
         proxy.fault_times(1, Target::request("cuts"), Act::Cut(bytes));
         let mut client = Plain::connect(&proxy);
@@ -267,7 +267,7 @@ fn requests_of_a_client_that_is_gone_arrive_late() {
     eventually("they were executed", SOON, || number(&server, "later") == 1);
     assert_eq!((number(&server, "late"), proxy.counts().late, proxy.counts().late_refused), (1, 2, 0));
 
-    // The proxy may also part the two by itself.
+    // The proxy may also part client and server by itself.
     let mut client = Plain::connect(&proxy);
     let fault = proxy.fault(Target::request("late"), Act::Hold);
     client.send("INCR late");
@@ -279,7 +279,7 @@ fn requests_of_a_client_that_is_gone_arrive_late() {
     quiet(&proxy);
     eventually("it was executed", SOON, || number(&server, "late") == 2);
 
-    // But not if the server has been told to end that connection.
+    // A late request is not executed if the server was told to end its connection.
     let mut client = Plain::connect(&proxy);
     proxy.fault(Target::request("late"), Act::Hold);
     client.send("CLIENT ID");

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Not for users: they are hidden, or behind a feature for this crate's own tests.
+/// These files are not for users: they are hidden, or behind a feature for this crate's own tests.
 const HIDDEN: [&str; 2] = ["testing.rs", "operator.rs"];
 
 #[test]

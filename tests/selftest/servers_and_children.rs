@@ -128,7 +128,7 @@ fn an_appendonly_server_keeps_its_data_over_kill_and_restart() {
     server.shutdown();
     server.restart();
     assert_eq!(server.raw().get::<_, u32>("kept").unwrap(), 1);
-    // Without a stop in between, and stopped.
+    // A server that is stopped (SIGSTOP) can be restarted, too.
     server.stop();
     server.restart();
     assert_eq!(server.raw().get::<_, u32>("kept").unwrap(), 1);

@@ -47,7 +47,7 @@ fn a_master_that_was_frozen_takes_writes_until_the_sentinels_catch_it() {
     old.stop();
     let new = set_up.await_failover(old);
     eventually("it takes writes", SOON, || refusal(new, "whose").is_none());
-    // Sent while it is still frozen: no sentinel can have told it anything by the time of its first answer.
+    // The write is sent while the master is frozen, so that no sentinel can have told it anything before it answers.
     raw.send_packed_command(&cmd("SET").arg("stale").arg(1).get_packed_command()).unwrap();
     old.cont();
     assert_eq!(raw.recv_response().unwrap(), redis::Value::Okay);

@@ -103,6 +103,23 @@ async fn certificates_on_both_sides_are_believed() {
     keys_left(&encrypted.server);
 }
 
+#[test]
+fn blocking_callers_have_an_encrypted_connection_of_their_own() {
+    let encrypted = Encrypted::start("127.0.0.1");
+    let client =
+        Client::builder().url(&encrypted.url()).tls(encrypted.certificates.tls()).connect().blocking().unwrap();
+    let lock = client.lock_with("x", quiet()).unwrap();
+    testkit::eventually("there are two connections", SOON, || {
+        lock.acquire().blocking().unwrap().release().blocking().unwrap();
+        encrypted.server.connections().len() == 2
+    });
+    for _ in 0..20 {
+        lock.acquire().blocking().unwrap().release().blocking().unwrap();
+    }
+    drop((lock, client));
+    keys_left(&encrypted.server);
+}
+
 /// The master has another address than the URL, and its replicas are asked over a separate connection.
 #[tokio::test]
 async fn certificates_are_shown_to_sentinels_and_to_the_master_that_they_name() {
@@ -261,7 +278,7 @@ async fn certificates_in_files_are_read_again_at_each_connection() {
         let mut raw = encrypted.server.raw();
         let _: u32 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query(&mut raw).unwrap();
     };
-    // The file is damaged while somebody writes it: whoever waits goes on to wait, and is back when it is whole.
+    // The file is damaged while it is being written: the waiter waits on, and is back when the file is whole.
     let guard = soon(lock.acquire().into_future()).await.unwrap();
     let waiting = soon(lock.enqueue().into_future()).await.unwrap();
     write(&Authority::new().issues("client"));

@@ -70,9 +70,9 @@ fn listeners(node: &RedisServer) -> BTreeSet<u64> {
     connections(node, "pubsub")
 }
 
-/// Up to Redis 6 nothing but the redirection of a request shows that the slot has gone; from 7 on the node says so first.
+/// Up to Redis 6 only the redirection of a request shows that the slot has moved. From 7 on the node says so first.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_sent_on_is_made_where_the_slot_is() {
+async fn a_redirected_call_is_made_at_the_node_of_its_slot() {
     let cluster = cluster();
     let slot = cluster.slot("x");
     let guard = soon(lock(&cluster.url(), "x").await.acquire()).await.unwrap();
@@ -83,12 +83,12 @@ async fn a_call_that_is_sent_on_is_made_where_the_slot_is() {
 
 /// The old owner has no keys of the lock any more, and the new one does not own the slot yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_on_its_way_is_asked_for_where_it_goes() {
+async fn a_waiter_in_a_migrating_slot_is_found_at_its_destination() {
     let cluster = cluster();
     // With a waiter all keys exist. Otherwise both nodes would answer TRYAGAIN.
     let (guard, waiting) = pair(&cluster.url(), "x").await;
     let slot = cluster.slot("x");
-    // To the node without a connection so far: clients begin with the owner of the first slot.
+    // The slot moves to a node without connections of clients. Clients begin with the owner of the first slot.
     let known = [cluster.owner(0).port(), cluster.owner(slot).port()];
     let to = cluster.nodes().iter().find(|node| !known.contains(&node.port())).unwrap();
     let mut migration = cluster.migrate(slot, to);
@@ -191,7 +191,7 @@ async fn a_subscription_that_fell_silent_is_made_again() {
 
 /// A lock that is new to its client is asked for where its slot was; and no node names its own host.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_leave_out_their_host_are_where_they_were_reached() {
+async fn nodes_without_a_host_in_their_answers_are_found_at_the_host_that_was_asked() {
     let cluster = cluster();
     if run::version() >= (7, 0) {
         for node in cluster.nodes() {
@@ -230,7 +230,7 @@ const TEN_DISCOVERIES: Duration = Duration::from_millis(500);
 
 /// Answers of the other nodes do not make it more urgent to ask them for the slots of a dead node.
 #[tokio::test(flavor = "multi_thread")]
-async fn while_a_node_is_away_the_others_are_not_flooded_with_questions() {
+async fn other_nodes_are_not_flooded_with_questions_while_a_node_is_away() {
     let cluster = cluster();
     let dead = cluster.owner(0);
     let alive = cluster.another_master(dead);
@@ -286,7 +286,7 @@ async fn nodes_that_name_each_other_are_not_asked_in_circles() {
 
 /// A client that is redirected to a node which does not import the slot hears of that, and asks again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_sent_on_and_back_is_made_again() {
+async fn a_call_that_two_nodes_redirect_to_each_other_is_made_again() {
     if run::version() < (7, 0) {
         return;
     }
@@ -308,7 +308,7 @@ async fn a_call_that_is_sent_on_and_back_is_made_again() {
 
 /// A client that treats a cluster node as a single server gets an error, where it would wait for ever.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_a_cluster_is_no_server_of_its_own() {
+async fn a_cluster_node_that_is_used_as_a_single_server_is_refused() {
     let cluster = cluster();
     let node = cluster.another_master(cluster.owner(cluster.slot("x")));
     let client = soon(Client::connect(&node.url())).await.unwrap();
@@ -351,15 +351,15 @@ async fn lock_by(sentinels: &[String]) -> Lock {
     soon(builder.connect()).await.unwrap().lock_with("x", quiet()).unwrap()
 }
 
-/// Its words for that are others.
+/// This master refuses with other words than one that only takes no writes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_answers_nothing_any_more_is_left_too() {
+async fn a_master_that_refuses_all_commands_is_left_for_the_one_that_sentinels_name() {
     let [old, new] =
         [(); 2].map(|()| RedisServer::builder().alone().tcp().config("replica-serve-stale-data no").start());
     let sentinel = Named::sentinel();
     sentinel.names(&old);
     let guard = soon(lock_by(&[format!("127.0.0.1:{}", sentinel.0.port())]).await.acquire()).await.unwrap();
-    // It must follow a server that does not exist.
+    // It is told to follow a server that does not exist.
     let () = cmd("REPLICAOF").arg("127.0.0.1").arg(1).query(&mut old.raw()).unwrap();
     sentinel.names(&new);
     soon(guard.renew()).await.unwrap();
@@ -367,7 +367,7 @@ async fn a_master_that_answers_nothing_any_more_is_left_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_takes_no_writes_any_more_is_left_for_the_one_that_sentinels_name() {
+async fn a_master_that_refuses_writes_is_left_for_the_one_that_sentinels_name() {
     let [old, new] = [(); 2].map(|()| RedisServer::builder().alone().tcp().start());
     let (silent, sentinel) = (RedisServer::builder().plain().tcp().start(), Named::sentinel());
     sentinel.names(&old);

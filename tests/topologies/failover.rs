@@ -50,7 +50,7 @@ fn replicated(master: &RedisServer, replicas: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_master_is_replaced_and_nobody_loses_anything() {
+async fn waiters_and_holders_keep_what_they_have_when_a_master_is_killed() {
     let set_up = Sentinels::start();
     let (guard, waiting) = queue(&set_up.url(), "x").await;
     let old = set_up.master();
@@ -76,6 +76,32 @@ async fn a_master_that_is_demoted_while_it_runs_is_left_by_its_clients() {
     soon(lock.inspect()).await.unwrap();
     assert!(counter.so_far().contains_key("evalsha"), "{:?}", counter.so_far());
     soon(guard.release()).await.unwrap();
+}
+
+/// Blocking callers have a connection of their own, which leads to the old master until the client leaves it.
+#[test]
+fn a_blocking_caller_goes_on_at_the_new_master() {
+    let is_direct = |guard: &Guard| guard.id().split_once('.').unwrap().1.parse::<u64>().unwrap() >= 1 << 40;
+    let set_up = Sentinels::start();
+    let client = Client::connect(&set_up.url()).blocking().unwrap();
+    let lock = client.lock_with("x", patient()).unwrap();
+    let cycle_directly = || {
+        eventually("a direct lease", testkit::SOON, || {
+            let guard = lock.acquire().blocking().unwrap();
+            let direct = is_direct(&guard);
+            guard.release().blocking().unwrap();
+            direct
+        });
+    };
+    cycle_directly();
+    let guard = lock.acquire().blocking().unwrap();
+    let old = set_up.master();
+    replicated(old, 2);
+    old.kill();
+    set_up.await_failover(old);
+    guard.check().unwrap();
+    guard.release().blocking().unwrap();
+    cycle_directly();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -79,6 +79,6 @@ async fn reconnect_few_and_many() {
     let (few, mut guards) = reconnect(cluster.owner(0), guards).await;
     guards.extend(together(locks[FEW..].iter().cloned().map(acquire)).await);
     let (many, guards) = reconnect(cluster.owner(0), guards).await;
-    // Squared it would be sixteen times, cubed sixty-four.
+    // Work that grows with the square would be sixteen times as much, with the cube sixty-four times.
     assert!(many < 10 * few, "{few:?} for {FEW} slots, {many:?} for {}", guards.len());
 }

@@ -22,7 +22,7 @@ async fn lock(server: &RedisServer, replicas: u32) -> Lock {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_is_handed_out_when_the_replica_has_it() {
+async fn a_grant_is_handed_out_once_the_replica_has_it() {
     let (master, replica) = pair();
     let lock = lock(&master, 1).await;
     let guard = soon(lock.acquire()).await.unwrap();
@@ -37,7 +37,7 @@ async fn a_grant_is_handed_out_when_the_replica_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_too_few_have_it_the_waiter_keeps_its_place_and_nobody_is_held_up() {
+async fn a_waiter_keeps_its_place_while_too_few_replicas_answer() {
     let (master, replica) = pair();
     let (strict, lax) = (lock(&master, 1).await, lock(&master, 0).await);
     replica.stop();
@@ -45,7 +45,7 @@ async fn while_too_few_have_it_the_waiter_keeps_its_place_and_nobody_is_held_up(
     let AcquireError::Timeout { .. } = error else { panic!("{error:?}") };
     assert!(error.to_string().contains("only 0 of the 1 replicas"), "{error}");
 
-    // It is the first, and longer than a lease.
+    // A waiter keeps the first place, for longer than a lease.
     let first = soon(strict.enqueue()).await.unwrap();
     let (ticket, mut first) = (first.ticket(), std::pin::pin!(first.into_future()));
     let second = soon(lax.enqueue()).await.unwrap();
@@ -80,7 +80,7 @@ async fn replicas_of_another_server_at_the_same_address_do_not_count() {
 
 /// The connection to the server breaks while replicas are asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_to_replicas_that_broke_off_is_asked_again() {
+async fn replicas_are_asked_again_after_their_connection_broke() {
     let (master, replica) = pair();
     let lock = lock(&master, 1).await;
     replica.stop();
@@ -112,7 +112,7 @@ async fn grants_at_the_same_time_wait_for_replicas_together() {
     let mut counter = testkit::watch::Counter::start(&master);
     let strict = tokio::spawn(lock(0).acquire().into_future());
     let all: Vec<_> = (1..=LOCKS).map(|number| tokio::spawn(lock(number).acquire().into_future())).collect();
-    // All at once, and not one each time that the server counts as silent.
+    // All are granted at once, and not one each time that the server counts as silent.
     soon(async {
         for one in all {
             one.await.unwrap().unwrap().release().await.unwrap();
@@ -172,7 +172,7 @@ async fn the_replica_that_a_cluster_promotes_knows_of_every_grant_that_was_hande
         assert_eq!(cluster.await_promotion(slot, old).port(), replica.port());
         let second = soon(lock().await.enqueue()).await.unwrap();
         assert_eq!(soon(second.position()).await.unwrap(), 1, "the first is the holder at the promoted replica");
-        // Now the lock is the other's.
+        // The other client holds the lock now.
         old.restart();
         cluster.await_replica(old);
         soon(guard.renew()).await.unwrap();
@@ -191,7 +191,7 @@ async fn a_lease_that_replicas_do_not_follow_is_lost_at_its_local_deadline() {
     let lock = lock(&master, 1).await;
     let guard = soon(lock.acquire()).await.unwrap();
     replica.stop();
-    // Having earlier writes does not count for this one.
+    // That the replica has earlier writes does not count for this renewal.
     let early = tokio::time::timeout(Duration::from_secs(1), guard.renew()).await;
     assert!(early.is_err(), "{early:?} without a replica");
     let lost = soon(guard.lost()).await;

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 
 use clap::builder::FalseyValueParser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::look::{breaking, list, status, wait};
 use crate::run::hold;
-use crate::{bench, connect, doctor, exporter, history, local, run, shipped, watch};
+use crate::text::printable;
+use crate::{bench, connect, doctor, exporter, history, local, run, shipped, stderr, tips, watch};
 
 const TEMPLATE: &str = "\
 {about-with-newline}
@@ -30,8 +31,9 @@ Examples:
   fairlock --local run build make  without a server of your own
   fairlock status deploy           who holds it, and who waits
 
-Options before the command are those that every command has: --redis URL, --local, --prefix PREFIX, --tls-ca FILE, \
---tls-cert FILE and --tls-key FILE, which `fairlock run --help` explains; and --version.";
+Options before the command are those that every command has: --redis URL, --local, --prefix PREFIX, --user NAME, \
+--password-file FILE, --tls-ca FILE, --tls-cert FILE and --tls-key FILE, which `fairlock run --help` explains; and \
+--version.";
 
 /// What a bug report needs: which build this is, and which servers and other versions it works with.
 fn long_version() -> String {
@@ -105,13 +107,59 @@ const WITHOUT_VARIABLE: [&str; 5] = ["and", "shell", "fd", "help", "version"];
 /// Of two options that exclude each other, one on the command line replaces one in the environment.
 const EXCLUSIVE: [[&str; 2]; 2] = [["timeout", "no_wait"], ["redis", "local"]];
 
-/// The command with the environment's values, for parsing; `Cli::command()` is the same without them.
+/// The subcommands that ask no server, so that their helps leave out the options of the connection.
+const WITHOUT_SERVER: [&str; 3] = ["local", "completions", "man-pages"];
+
+/// The command as helps, completions and pages show it.
+pub(crate) fn command() -> Command {
+    in_full(Cli::command())
+}
+
+/// The same with the values of the environment, for parsing.
 fn command_here() -> Command {
     let mut command = Cli::command().mut_args(or_from_environment);
     for name in WITH_VARIABLES {
         command = command.mut_subcommand(name, |command| command.mut_args(or_from_environment));
     }
-    command
+    in_full(command)
+}
+
+fn in_full(mut command: Command) -> Command {
+    // Only now each subcommand has the options of the connection.
+    command.build();
+    command.mut_subcommands(|command| {
+        if WITHOUT_SERVER.contains(&command.get_name()) {
+            return without_server(command);
+        }
+        let below = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
+        let below = format!("{}\n\n{}", below.unwrap_or_default(), connect::MORE_SERVERS);
+        command.after_long_help(below)
+    })
+}
+
+fn without_server(command: Command) -> Command {
+    let command = command.mut_args(|arg| if arg.is_global_set() { arg.hide(true) } else { arg });
+    command.mut_subcommands(without_server)
+}
+
+/// The short help of this command, or of a subcommand, named as in `fairlock local`.
+fn short_help(name: &str) -> String {
+    let mut command = command();
+    let subcommand = name.split(' ').nth(1).and_then(|word| command.find_subcommand_mut(word));
+    match subcommand {
+        Some(subcommand) => subcommand.render_help().to_string(),
+        None => command.render_help().to_string(),
+    }
+}
+
+/// `fairlock help run` is `fairlock run --help`.
+fn or_help(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
+    words
 }
 
 /// The variable of an option: `FAIRLOCK_NO_WAIT` for `--no-wait`.
@@ -137,7 +185,7 @@ impl Cli {
     /// The arguments that another process of this program was given.
     pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut command = command_here();
-        let matches = command.try_get_matches_from_mut(words)?;
+        let matches = command.try_get_matches_from_mut(or_help(words))?;
         let given = matches.subcommand().map_or(&matches, |(_, matches)| matches);
         for [one, other] in EXCLUSIVE {
             if on_the_line(given, one) && on_the_line(given, other) {
@@ -161,4 +209,22 @@ impl Cli {
 
 fn on_the_line(matches: &ArgMatches, id: &str) -> bool {
     matches!(matches.try_contains_id(id), Ok(true)) && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// Writes what is wrong with the arguments. The message quotes them, so it is escaped as well.
+pub(crate) fn say_wrong_call(mut error: clap::Error) {
+    if let (ErrorKind::MissingSubcommand, Some(ContextValue::String(name))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    {
+        return stderr::write(&short_help(name));
+    }
+    let tip = tips::for_wrong_call(&mut error);
+    let plain = error.render().to_string();
+    let mut lines: String = plain.lines().map(|line| printable(line) + "\n").collect();
+    if let Some(tip) = tip {
+        // clap's own tips stand there too.
+        let at = lines.find("\n\n").unwrap_or(lines.len());
+        lines.insert_str(at, &format!("\n\n  tip: {tip}"));
+    }
+    stderr::write(&lines);
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use fairlock::operator::LookError;
 use fairlock::{Client, ClientBuilder, Tls};
 use serde_json::{Value, json};
 
@@ -17,9 +18,8 @@ const PASSWORD: &str = "FAIRLOCK_PASSWORD";
 pub(crate) struct Args {
     /// The server [default: REDIS_URL, or 127.0.0.1]
     ///
-    /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:///SOCKET is one server; redis+sentinel://HOST[:PORT],…/MASTER
-    /// is the master that these sentinels know; redis+cluster://HOST[:PORT],… is a cluster of which these are some
-    /// nodes. With rediss instead of redis the connections are encrypted. Write @ : / in a password as %40 %3A %2F.
+    /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:///SOCKET; with rediss instead of redis the connection is
+    /// encrypted. Write @ : / in a password as %40 %3A %2F. Sentinels and clusters are explained below.
     ///
     /// A password in it is taken out of the list of processes, but shells keep histories: --password-file, REDIS_URL
     /// and FAIRLOCK_PASSWORD are better places.
@@ -50,23 +50,40 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", global = true, hide_short_help = true, help_heading = LOGIN)]
     pub(crate) password_file: Option<PathBuf>,
     /// Trust only this certificate authority (PEM file)
-    #[arg(long, value_name = "FILE", global = true, hide_short_help = true, help_heading = ENCRYPTION)]
+    #[arg(long, value_name = "FILE", global = true, hide_short_help = true, help_heading = TLS)]
     pub(crate) tls_ca: Option<PathBuf>,
     /// Show this certificate to the server (PEM file)
-    #[arg(long, value_name = "FILE", global = true, requires = "tls_key", hide_short_help = true, help_heading = ENCRYPTION)]
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_key", hide_short_help = true, help_heading = TLS)]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The key of the certificate of --tls-cert (PEM file)
-    #[arg(long, value_name = "FILE", global = true, requires = "tls_cert", hide_short_help = true, help_heading = ENCRYPTION)]
+    #[arg(long, value_name = "FILE", global = true, requires = "tls_cert", hide_short_help = true, help_heading = TLS)]
     pub(crate) tls_key: Option<PathBuf>,
 }
 
 const LOGIN: &str = "Login";
-const ENCRYPTION: &str = "Encryption (for URLs that begin with rediss)";
+const TLS: &str = "TLS (for URLs that begin with rediss)";
 
-/// For a user who named no server, and has none at this address.
+/// At the end of the help of each subcommand that asks a server.
+pub(crate) const MORE_SERVERS: &str = "\
+Sentinel and Cluster:
+  --redis redis+sentinel://HOST[:PORT],…/MASTER[/DB] is the master that these sentinels know by this name. They are \
+asked again after every loss of the connection. A login is that of the master and its replicas; if the sentinels have \
+one of their own, the URL ends with ?sentinel_user=USER&sentinel_password=PASSWORD.
+
+  --redis redis+cluster://HOST[:PORT],… is a cluster of which these are some nodes. With rediss+sentinel and \
+rediss+cluster all connections are encrypted.";
+
+/// The tip for a user who named no server, if none answers at the default address.
 const NO_SERVER: &str = "this address is the default: --redis URL or REDIS_URL names a server, and --local needs none";
 
 impl Args {
+    /// The failure of a subcommand that could not ask the server.
+    pub(crate) fn failed(&self, error: impl Into<LookError>) -> Failure {
+        let error = error.into();
+        let tip = if matches!(error, LookError::Connection(_)) { self.tip() } else { None };
+        Failure { tip: tip.map(str::to_owned), ..Failure::own(error.to_string()) }
+    }
+
     /// What to do if the server does not answer.
     pub(crate) fn tip(&self) -> Option<&'static str> {
         let named =

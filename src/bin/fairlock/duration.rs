@@ -1,4 +1,4 @@
-//! Durations in arguments.
+//! Durations, as arguments have them, and as screens and documents show them.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) fn shown(span: Duration) -> String {
         0..1_000 => format!("{us}µs"),
         1_000..10_000 => format!("{:.1}ms", span.as_secs_f64() * 1e3),
         10_000..10_000_000 => humantime::format_duration(Duration::from_millis(span.as_millis() as u64)).to_string(),
-        _ => humantime::format_duration(Duration::from_secs(span.as_secs())).to_string(),
+        _ => seconds(span),
     }
 }
 
@@ -45,11 +45,33 @@ pub(crate) fn short(span: Duration) -> String {
     }
 }
 
+/// A duration for people, in whole seconds.
+pub(crate) fn seconds(duration: Duration) -> String {
+    humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string()
+}
+
+/// A duration for people, as short as a changing line needs it: its largest unit, and hours with their minutes.
+pub(crate) fn about(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m"),
+        3600..86_400 => format!("{hours}h {minutes}m"),
+        _ => format!("{days}d {hours}h"),
+    }
+}
+
+/// For documents: whole milliseconds.
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{short, shown};
+    use super::{about, short, shown};
 
     #[test]
     fn durations_are_as_exact_as_people_can_use_them() {
@@ -85,5 +107,12 @@ mod tests {
             assert_eq!(shown, text);
             assert!(shown.len() <= 7);
         }
+    }
+
+    #[test]
+    fn a_rough_duration_is_its_largest_unit() {
+        let said: Vec<String> =
+            [0, 59, 60, 3599, 3600, 86_399, 200_000].into_iter().map(|s| about(Duration::from_secs(s))).collect();
+        assert_eq!(said, ["0s", "59s", "1m", "59m", "1h 0m", "23h 59m", "2d 7h"]);
     }
 }

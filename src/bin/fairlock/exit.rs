@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use nix::sys::signal::Signal;
 
 use crate::process::signals;
+use crate::stderr;
 use crate::text::printable;
-use crate::{stderr, tips};
 
-/// The lock is held by somebody else, and `--no-wait` was given.
+/// Another process holds the lock, and `--no-wait` was given.
 pub(crate) const BUSY: u8 = 122;
 /// The lease was lost, and the command was ended because of it.
 pub(crate) const LOST: u8 = 123;
@@ -96,17 +96,4 @@ pub(crate) fn with(result: Result<u8, Failure>) -> ExitCode {
 /// may come from a server.
 pub(crate) fn say(message: impl Display) {
     stderr::write(&format!("fairlock: {}\n", printable(&message.to_string())));
-}
-
-/// Writes what is wrong with the arguments. The message quotes them, so it is escaped as well.
-pub(crate) fn say_wrong_call(mut error: clap::Error) {
-    let tip = tips::for_wrong_call(&mut error);
-    let plain = error.render().to_string();
-    let mut lines: String = plain.lines().map(|line| printable(line) + "\n").collect();
-    if let Some(tip) = tip {
-        // clap's own tips stand there too.
-        let at = lines.find("\n\n").unwrap_or(lines.len());
-        lines.insert_str(at, &format!("\n\n  tip: {tip}"));
-    }
-    stderr::write(&lines);
 }

@@ -26,6 +26,7 @@ mod look;
 mod output;
 mod process;
 mod run;
+mod runtime;
 mod shim;
 mod shipped;
 mod stderr;
@@ -39,7 +40,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Cli, Task};
-use clap::CommandFactory as _;
 use exit::{Failure, OWN_FAILURE};
 use look::{breaking, list, status, wait};
 use shim::stage;
@@ -74,7 +74,7 @@ fn become_what_is_asked_for() -> ExitCode {
     let cli = match Cli::of_this_process() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            exit::say_wrong_call(error);
+            args::say_wrong_call(error);
             return ExitCode::from(OWN_FAILURE);
         }
         // The help or the version.
@@ -101,8 +101,8 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::History(args) => history::history(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),
         Task::Local(args) => local::local(&args),
-        Task::Completions(args) => shipped::completions(Cli::command(), &args),
-        Task::ManPages(args) => shipped::man_pages(Cli::command(), &args),
+        Task::Completions(args) => shipped::completions(args::command(), &args),
+        Task::ManPages(args) => shipped::man_pages(args::command(), &args),
     };
     exit::with(result)
 }

@@ -21,7 +21,7 @@ For all sessions, in their places of a distribution:
   fairlock completions fish > /usr/share/fish/vendor_completions.d/fairlock.fish";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, override_usage = "fairlock completions SHELL")]
 pub(crate) struct Completions {
     /// The shell
     shell: Known,
@@ -41,7 +41,14 @@ pub(crate) struct ManPages {
 }
 
 /// Prints the completions of this command.
-pub(crate) fn completions(mut command: Command, args: &Completions) -> Result<u8, Failure> {
+pub(crate) fn completions(command: Command, args: &Completions) -> Result<u8, Failure> {
+    // What helps do not show is not offered either.
+    let shown = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
+    let version = env!("CARGO_PKG_VERSION");
+    let mut command = Command::new("fairlock")
+        .version(version)
+        .args(command.get_arguments().filter(|arg| arg.is_global_set()).cloned())
+        .subcommands(shown);
     let shell = match args.shell {
         Known::Bash => Shell::Bash,
         Known::Zsh => Shell::Zsh,
@@ -49,7 +56,9 @@ pub(crate) fn completions(mut command: Command, args: &Completions) -> Result<u8
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "fairlock", &mut script);
-    output::write(&String::from_utf8_lossy(&script)).map(|()| 0)
+    // zsh completes a command as such only if the words before it are left out, which takes a third colon.
+    let script = String::from_utf8_lossy(&script).replace("'*::command -- ", "'*:::command -- ");
+    output::write(&script).map(|()| 0)
 }
 
 /// Writes a page for the command, and one for each of its subcommands.
@@ -92,7 +101,8 @@ fn write(folder: &Path, name: &str, command: Command) -> std::io::Result<()> {
     file.flush()
 }
 
-/// The text below a help. A line that ends with a colon is the heading of what follows; one with columns stays as it is.
+/// The text below a help. A line that ends with a colon is the heading of what follows; one with columns stays as it
+/// is.
 fn sections(text: &str) -> Roff {
     let mut page = Roff::new();
     let mut headed = false;

@@ -1,4 +1,4 @@
-//! Many locks at once: those whose names match patterns, at all servers, for those who look and change nothing.
+//! The state of all locks whose names match patterns, at all servers. A survey changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ impl Survey {
 
     fn find(&mut self) -> Result<(), LookError> {
         let (patterns, plain): (Vec<String>, Vec<String>) =
-            self.patterns.iter().cloned().partition(|pattern| pattern.contains(['*', '?', '[', '\\']));
+            self.patterns.iter().cloned().partition(|pattern| is_pattern(pattern));
         for (line, names) in &mut self.servers {
             let mut found = BTreeSet::new();
             for pattern in &patterns {
@@ -95,4 +95,9 @@ impl Survey {
         self.found = Some(Instant::now());
         Ok(())
     }
+}
+
+/// Whether Redis takes this for a pattern of names.
+pub(crate) fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '[', '\\'])
 }

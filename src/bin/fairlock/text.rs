@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use crate::duration::{about, seconds};
+
 /// Escapes characters that could control a terminal or deceive its reader. Other users of the server choose names and
 /// labels.
 pub(crate) fn printable(text: &str) -> String {
@@ -41,23 +43,6 @@ fn shows(c: char) -> bool {
     text.escape_debug().count() == 2
 }
 
-/// A duration for people, in whole seconds.
-pub(crate) fn seconds(duration: Duration) -> String {
-    humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string()
-}
-
-/// A duration for people, as short as a changing line needs it: its largest unit, and hours with their minutes.
-pub(crate) fn about(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{minutes}m"),
-        3600..86_400 => format!("{hours}h {minutes}m"),
-        _ => format!("{days}d {hours}h"),
-    }
-}
-
 /// A place in a queue: 1st, 2nd, 3rd, 4th.
 pub(crate) fn ordinal(number: u64) -> String {
     let ending = match (number % 10, number % 100) {
@@ -70,14 +55,14 @@ pub(crate) fn ordinal(number: u64) -> String {
     format!("{number}{ending}")
 }
 
-/// A moment for people and for programs, in UTC.
+/// A moment for programs, in UTC: `2026-11-22T12:01:07.250Z`.
 pub(crate) fn iso(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 
-/// For documents: whole milliseconds.
-pub(crate) fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+/// A moment for people, in UTC: `2026-11-22 12:01:07`.
+pub(crate) fn moment(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', "")
 }
 
 /// The columns that a terminal needs for this text. Terminals disagree about sequences: some add up the widths of the
@@ -101,6 +86,38 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     if columns(text) <= room { text.to_owned() } else { format!("{}…", head(text, room.saturating_sub(1))) }
 }
 
+/// The same for names and labels, without the middle: the beginning and the end tell more.
+pub(crate) fn shorten(text: &str, room: usize) -> String {
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let end = tail(text, room.saturating_sub(1) / 2);
+    format!("{}…{end}", head(text, room.saturating_sub(1 + columns(end))))
+}
+
+/// The end of the text that fits into this many columns. It begins with a character that has columns of its own.
+fn tail(text: &str, room: usize) -> &str {
+    let mut start = text.len();
+    for (at, c) in text.char_indices().rev() {
+        if columns(&text[at..]) > room {
+            break;
+        }
+        if c.width().unwrap_or(1) > 0 {
+            start = at;
+        }
+    }
+    &text[start..]
+}
+
+/// `held 12m by ops@db1:14380 deploy.sh`
+pub(crate) fn held_by(label: &str, held_for: Duration) -> String {
+    if held_for < Duration::from_secs(1) {
+        format!("held by {label}")
+    } else {
+        format!("held {} by {label}", about(held_for))
+    }
+}
+
 /// Describes a lock in recovery.
 pub(crate) fn no_grants(longest: Duration) -> String {
     let longest = seconds(longest.max(Duration::from_secs(1)));
@@ -109,9 +126,7 @@ pub(crate) fn no_grants(longest: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::{about, columns, cut, head, ordinal, printable, printable_json};
+    use super::{columns, cut, head, ordinal, printable, printable_json, shorten};
 
     #[test]
     fn columns_are_counted_and_not_characters() {
@@ -135,12 +150,23 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_as_people_say_them() {
+    fn a_short_form_keeps_beginning_and_end() {
+        for (text, room, short) in [
+            ("reports:2026:nightly", 20, "reports:2026:nightly"),
+            ("reports:2026:nightly", 10, "repor…htly"),
+            ("日本語日本語", 8, "日本…語"),
+            ("abcne\u{301}", 4, "ab…e\u{301}"),
+            ("abc", 1, "…"),
+        ] {
+            assert_eq!(shorten(text, room), short, "{text} in {room}");
+            assert!(columns(short) <= room);
+        }
+    }
+
+    #[test]
+    fn ordinals_read_as_people_say_them() {
         let said: Vec<String> = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111].into_iter().map(ordinal).collect();
         assert_eq!(said, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"]);
-        let said: Vec<String> =
-            [0, 59, 60, 3599, 3600, 86_399, 200_000].into_iter().map(|s| about(Duration::from_secs(s))).collect();
-        assert_eq!(said, ["0s", "59s", "1m", "59m", "1h 0m", "23h 59m", "2d 7h"]);
     }
 
     #[test]

@@ -32,14 +32,21 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error) -> Option<String> {
             "-s" | "--shared" => "every lock is exclusive: there is no shared one".to_owned(),
             "-u" | "--unlock" => "a lock is released when its command ends".to_owned(),
             "-o" | "--close" => "the command never inherits the lock: leave the option out".to_owned(),
-            _ => {
+            _ if has_command(error) => {
                 // clap would advise `-- -x`, which makes an option the command.
                 "options of fairlock come before the command, those of the command behind it".to_owned()
+            }
+            _ => {
+                error.remove(ContextKind::Suggested);
+                return None;
             }
         },
         (ErrorKind::MissingRequiredArgument, Some(missing)) if missing.contains("COMMAND") => {
             "to hold a lock without a command: fairlock hold NAME".to_owned()
         }
+        // clap knows a word that is meant, or the word is one of `fairlock local`.
+        (ErrorKind::InvalidSubcommand, _) if error.get(ContextKind::SuggestedSubcommand).is_some() => return None,
+        (ErrorKind::InvalidSubcommand, _) if usage(error).contains("fairlock local") => return None,
         (ErrorKind::InvalidSubcommand, _) => {
             let word = text(ContextKind::InvalidSubcommand).unwrap_or_default();
             format!("to run a command under the lock {0}: fairlock run {0} COMMAND", printable(&word))
@@ -54,4 +61,13 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error) -> Option<String> {
     };
     error.remove(ContextKind::Suggested);
     Some(tip)
+}
+
+fn usage(error: &clap::Error) -> String {
+    error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default()
+}
+
+/// Whether it was called wrongly before a command to run, or instead of one.
+fn has_command(error: &clap::Error) -> bool {
+    usage(error).contains("COMMAND...")
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::direct::{DirectAcquire, DirectLease};
 use super::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
@@ -51,6 +52,14 @@ pub(crate) enum Command {
     Release {
         question: Option<QuestionId>,
         id: Id,
+    },
+    /// Keep this lease, which a caller was granted over the direct connection.
+    Adopt(DirectLease),
+    /// Give back what this acquire over the direct connection may have been granted; that is `unlikely` if the server
+    /// refused it.
+    GiveBack {
+        of: DirectAcquire,
+        unlikely: bool,
     },
     Inspect {
         question: QuestionId,
@@ -142,6 +151,7 @@ pub(crate) enum Effect {
         id: Id,
         why: NotGranted,
     },
+    /// A lease was renewed. An extended lease may have had this deadline before.
     Prolonged {
         id: Id,
         deadline: Time,

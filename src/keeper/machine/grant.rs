@@ -42,6 +42,10 @@ impl LockState {
         }
         let token = push.token;
         let Some(waiter) = self.waiters.get(&id) else {
+            // A direct acquire joins no queue, and its caller may hold the lock.
+            if id.is_direct() {
+                return;
+            }
             // The client cannot tell whether it is real: it is released once.
             return self.give_back(core, now, id, Kind::LeaveBestEffort, None, now);
         };
@@ -74,6 +78,10 @@ impl LockState {
         if self.waiters.contains_key(&id) {
             self.granted_from(core, id, own.ticket);
             return self.granted(core, now, id, Grant::replied(own.token, sent, left, own.claim));
+        }
+        // The caller of a direct acquire holds it, or is about to.
+        if id.is_direct() {
+            return;
         }
         let kind = Kind::Release { token: Some(own.token), epoch: None, liveness: Duration::ZERO };
         self.give_back(core, now, id, kind, None, now + left);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::core::Core;
 use super::grant::Grant;
 use super::lock::LockState;
-use super::release::Kind;
+use super::release::{Kind, PendingRelease};
 use super::waiter::Waiter;
 use super::{ANSWER_TIMEOUT, Effect, Id, Outcome, QuestionId, Release, Renewal, RequestId, Timer, What};
 use crate::clock::Time;
@@ -27,8 +27,10 @@ pub(in crate::keeper) struct Lease {
     granted: Time,
     /// The interval of its automatic renewals; None while they are switched off.
     renew_every: Option<Duration>,
-    /// The last term that the server has granted.
+    /// The furthest term that the server has granted.
     term: Term,
+    /// The last one. It may end earlier: a lease that is re-asserted keeps what is left of it, less a margin.
+    last: Term,
     /// Whether it is a full lease, and no claim.
     confirmed: bool,
     lost: bool,
@@ -38,6 +40,8 @@ pub(in crate::keeper) struct Lease {
     /// Callers of `renew` and `extend` that await an answer.
     questions: Vec<Wanted>,
     cause: Option<Arc<str>>,
+    /// Its caller has released it over the direct connection, and heard no answer.
+    pub(super) release_sent: bool,
 }
 
 /// What a caller awaits of a renewal: a whole lease, and a deadline that is no earlier than this.
@@ -48,6 +52,34 @@ struct Wanted {
 }
 
 impl Lease {
+    /// A full lease.
+    pub(super) fn new(
+        spec: Arc<Spec>,
+        about: About,
+        token: Token,
+        epoch: Option<Epoch>,
+        granted: Time,
+        term: Term,
+    ) -> Self {
+        Self {
+            confirmed: true,
+            renew_every: spec.renew_every,
+            spec,
+            about,
+            token,
+            epoch,
+            granted,
+            term,
+            last: term,
+            lost: false,
+            request: None,
+            unsecured: None,
+            questions: Vec::new(),
+            cause: None,
+            release_sent: false,
+        }
+    }
+
     /// The local deadline, if it is not renewed.
     pub(in crate::keeper) fn deadline(&self) -> Time {
         self.term.deadline()
@@ -65,24 +97,15 @@ impl LockState {
         let deadline = term.deadline();
         let Waiter { spec, about, ticket, epoch, .. } = waiter;
         let ticket = ticket.unwrap_or(token.as_ticket());
-        core.expect_within(spec.lease / 3);
         core.timers.set(Timer::Taken(id), now + spec.lease);
         core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
-        let lease = Lease {
-            confirmed: !claim,
-            renew_every: spec.renew_every,
-            spec,
-            about,
-            token,
-            epoch,
-            granted: now,
-            term,
-            lost: false,
-            request: None,
-            unsecured: None,
-            questions: Vec::new(),
-            cause: None,
-        };
+        let lease = Lease { confirmed: !claim, ..Lease::new(spec, about, token, epoch, now, term) };
+        self.keep(core, now, id, lease);
+    }
+
+    /// From now on this lease is renewed.
+    pub(super) fn keep(&mut self, core: &mut Core, now: Time, id: Id, lease: Lease) {
+        core.expect_within(lease.spec.lease / 3);
         self.leases.insert(id, lease);
         core.locks_of.insert(id, self.name().clone());
         core.members += 1;
@@ -92,14 +115,14 @@ impl LockState {
     /// Sets the timers of a lease.
     fn watch(&mut self, core: &mut Core, now: Time, id: Id) {
         let Some(lease) = self.leases.get(&id) else { return };
-        let (term, spec) = (lease.term, &lease.spec);
+        let (term, last, spec) = (lease.term, lease.last, &lease.spec);
         core.timers.set(Timer::Notice(id), term.deadline() - term.notice(spec.lease, spec.notice));
         let renew_at = match (lease.confirmed, lease.renew_every) {
             // The full lease is asked for soon, also with manual renewal: a claim does not protect its holder for long.
             // Not at once, because a hold that ends before costs no request.
             (false, _) => Some(now + CONFIRM_AFTER.min(term.deadline().since(now) / 3)),
             // An extended lease is renewed as often as any other: that is how its holder hears of a loss of data.
-            (true, Some(every)) => Some(term.sent + term.span.min(spec.lease) - spec.lease + every),
+            (true, Some(every)) => Some(last.sent + last.span.min(spec.lease) + every - spec.lease),
             (true, None) => None,
         };
         let longest = spec.max_hold.map(|longest| lease.granted + longest);
@@ -181,12 +204,15 @@ impl LockState {
         let full = term.is_whole(lease.spec.lease);
         lease.confirmed |= full;
         lease.cause = None;
-        let deadline = term.deadline();
-        if deadline > lease.deadline() {
+        let moved = term.deadline() > lease.deadline();
+        lease.last = term;
+        if moved {
             lease.term = term;
-            core.effects.push(Effect::Prolonged { id, deadline, every: lease.renew_every });
         }
         let deadline = lease.deadline();
+        if moved || full {
+            core.effects.push(Effect::Prolonged { id, deadline, every: lease.renew_every });
+        }
         let (questions, open) =
             std::mem::take(&mut lease.questions).into_iter().partition(|wanted| full && wanted.until <= deadline);
         lease.questions = open;
@@ -295,7 +321,8 @@ impl LockState {
             core.timers.set(Timer::AnswerBy(id), deadline.max(now));
         }
         let kind = Kind::Release { token: Some(lease.token), epoch: lease.epoch, liveness: lease.spec.liveness };
-        self.give_back(core, now, id, kind, question, deadline);
+        let repeated = lease.release_sent;
+        self.pend(core, now, id, PendingRelease { kind, question, request: None, repeated, until: deadline });
     }
 }
 

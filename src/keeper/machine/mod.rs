@@ -6,6 +6,7 @@
 
 mod api;
 mod core;
+mod direct;
 mod grant;
 mod lease;
 mod lock;
@@ -23,6 +24,7 @@ pub(crate) use self::api::{
     Command, Effect, Event, NotGranted, Outcome, Page, QuestionId, Release, Renewal, RequestId,
 };
 pub(in crate::keeper) use self::core::{Core, Sent};
+pub(crate) use self::direct::{DirectAcquire, DirectLease, Heard, LeaseState};
 use self::lock::LockState;
 use self::questions::Pending;
 use self::waiter::Asked;
@@ -201,6 +203,8 @@ impl Machine {
                 lock.acquire(core, now, id, Asked { spec, about, mode, timeout, called });
             }
             Command::Abandon { id } => self.at(id, |lock, core| lock.abandon(core, now, id)),
+            Command::Adopt(lease) => self.adopt(now, lease),
+            Command::GiveBack { of, unlikely } => self.give_back_direct(now, &of, unlikely),
             Command::Release { question, id } if self.core.locks_of.contains_key(&id) => {
                 self.at(id, |lock, core| lock.release(core, now, id, question));
             }

@@ -11,11 +11,11 @@ use crate::protocol::{Common, Epoch, LeaveRequest, ReleaseRequest, ReleaseVerdic
 
 #[derive(Debug, Clone, Hash)]
 pub(in crate::keeper) struct PendingRelease {
-    kind: Kind,
-    question: Option<QuestionId>,
-    request: Option<RequestId>,
+    pub(super) kind: Kind,
+    pub(super) question: Option<QuestionId>,
+    pub(super) request: Option<RequestId>,
     /// An earlier request may have been executed.
-    repeated: bool,
+    pub(super) repeated: bool,
     /// After this the server forgets it by itself.
     pub(super) until: Time,
 }
@@ -50,8 +50,12 @@ impl LockState {
         question: Option<QuestionId>,
         until: Time,
     ) {
+        self.pend(core, now, id, PendingRelease { kind, question, request: None, repeated: false, until });
+    }
+
+    pub(super) fn pend(&mut self, core: &mut Core, now: Time, id: Id, release: PendingRelease) {
         core.locks_of.insert(id, self.name().clone());
-        self.releases.insert(id, PendingRelease { kind, question, request: None, repeated: false, until });
+        self.releases.insert(id, release);
         self.send_release(core, now, id);
     }
 

@@ -80,6 +80,13 @@ pub(crate) enum Event {
     GiveUp {
         slot: Slot,
     },
+    /// Blocking callers want a connection that they can use themselves.
+    DirectWanted,
+    /// They use it no longer: nobody needed it, or it broke for this reason while one awaited an answer.
+    DirectEnded {
+        line: Line,
+        broke: Option<Arc<str>>,
+    },
     /// The connection of this line is set up.
     Ready {
         line: Line,
@@ -135,20 +142,24 @@ pub(crate) enum Event {
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(crate) enum Effect {
-    /// Connect to this node or to the one server of the URL, end the previous connection there, and subscribe to the
+    /// Connect to this node or to the one server of the URL, end the previous connections there, and subscribe to the
     /// channel.
     Connect {
         line: Line,
         node: Option<Node>,
         channel: Option<Arc<str>>,
-        previous: Option<Previous>,
+        previous: Vec<Previous>,
         by: Time,
     },
-    /// Connect once more to the same server, for questions to its replicas.
+    /// Connect once more to the same server, for questions to its replicas or for blocking callers.
     Beside {
         line: Line,
         node: Option<Node>,
         by: Time,
+    },
+    /// Blocking callers may use this connection.
+    Offer {
+        line: Line,
     },
     /// Ask this sentinel for the master, or this node which of them serves which slots.
     Ask {

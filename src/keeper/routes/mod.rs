@@ -21,9 +21,10 @@
 //! back.
 //!
 //! `first.rs` has the first attempt to connect, whose outcome a caller awaits; `replicas.rs` the questions to replicas,
-//! which go over a second connection.
+//! which go over a second connection; `direct.rs` the connection that blocking callers use themselves.
 
 mod api;
+mod direct;
 mod first;
 mod peers;
 mod replicas;
@@ -174,6 +175,8 @@ impl Routes {
                 self.replicate(now, Question { slot, request, keys, replicas, within });
             }
             Event::GiveUp { slot } => self.give_up(now, slot),
+            Event::DirectWanted => self.open_direct(now),
+            Event::DirectEnded { line, broke } => self.direct_ended(now, line, broke),
             Event::Ready { line, facts } => self.ready(now, line, facts),
             Event::Failed { line, error } => self.failed(now, line, error),
             Event::Found { line, found } => self.found(now, line, found),
@@ -228,6 +231,11 @@ impl Routes {
         let ceiling = if attempts == 0 { 0 } else { 5_u64 << attempts.min(7) };
         Duration::from_millis(ceiling / 2 + self.random.u64(0..=ceiling / 2)).min(patience / 4)
     }
+}
+
+/// The channel of a client's hand-offs, where it is not that of a single slot.
+pub(super) fn channel_of(prefix: &str, client: &ClientId) -> Arc<str> {
+    format!("{prefix}:client:{client}").into()
 }
 
 /// Longer after each failure: the network may be slow and the server alive.

@@ -19,6 +19,8 @@ pub(super) enum Role {
     Main(Peer),
     /// Questions to the replicas.
     Beside(Peer),
+    /// Requests of blocking callers.
+    Direct(Peer),
 }
 
 /// What the keeper knows of a server.
@@ -27,11 +29,14 @@ pub(super) struct Link {
     state: State,
     /// Attempts that failed since the last answer.
     pub(super) attempts: u32,
-    /// The last connection: its requests must not be executed after anything is asked again.
-    previous: Option<Previous>,
+    /// The last connection, and the direct one beside it: their requests must not be executed after anything is asked
+    /// again.
+    pub(super) previous: Vec<Previous>,
+    connected_before: bool,
 }
 
 #[derive(Debug, Clone, Default)]
+#[allow(clippy::large_enum_variant)] // The large one is the usual one.
 enum State {
     #[default]
     Idle,
@@ -59,6 +64,8 @@ pub(super) struct Up {
     /// The subscriptions that were requested and not confirmed.
     pub(super) subscribing: BTreeSet<Arc<str>>,
     pub(super) asking: Asking,
+    /// The connection for blocking callers, and which one it is once it is set up.
+    pub(super) direct: Option<(Line, Option<Previous>)>,
 }
 
 impl Link {
@@ -164,6 +171,10 @@ impl Routes {
                 let peer = peer.clone();
                 return self.beside(now, &peer, line, facts.run);
             }
+            Some(Role::Direct(peer)) => {
+                let peer = peer.clone();
+                return self.direct_ready(&peer, line, facts.run);
+            }
             None => return self.effects.push(Effect::Drop { line }),
         };
         // In a cluster the nodes report which of them are masters.
@@ -184,8 +195,8 @@ impl Routes {
         let Some(link) = self.links.get_mut(&peer) else { return };
         let State::Connecting(_, node) = std::mem::take(&mut link.state) else { return };
         self.timers.clear(&Timer::Connect(peer.clone()));
-        let again = link.previous.is_some();
-        link.previous = facts.run.clone();
+        let again = std::mem::replace(&mut link.connected_before, true);
+        link.previous = facts.run.iter().cloned().collect();
         link.state = State::Up(Up {
             line,
             node,
@@ -196,6 +207,7 @@ impl Routes {
             subscribed,
             subscribing: BTreeSet::new(),
             asking: Asking::default(),
+            direct: None,
         });
         if again {
             self.note(Note::ConnectedAgain);
@@ -213,6 +225,7 @@ impl Routes {
                 self.not_connected(now, &peer, error, lasting);
             }
             Some(Role::Beside(peer)) => self.not_beside(now, &peer, &error),
+            Some(Role::Direct(peer)) => self.forget_direct(&peer),
             None => self.node_failed(now, line, error),
         }
     }
@@ -245,6 +258,10 @@ impl Routes {
                 self.fail(now, &peer, cause);
             }
             Some(Role::Beside(peer)) => self.beside_ended(now, &peer, cause),
+            Some(Role::Direct(peer)) => {
+                self.drop_line(line);
+                self.forget_direct(&peer);
+            }
             // During the set-up its end is noticed there.
             _ => {}
         }
@@ -260,6 +277,7 @@ impl Routes {
         self.note(Note::ConnectionLost { cause: cause.clone() });
         self.drop_line(up.line);
         self.end_questions(peer, &up.asking);
+        self.end_direct(peer, up.direct);
         self.close_all(peer, cause);
         self.connect(now, peer, ANSWER_TIMEOUT);
         if self.is_cluster() {

@@ -86,7 +86,7 @@ impl Routes {
 
     /// The channel of hand-offs that are not those of a single slot.
     pub(super) fn channel(&self) -> Arc<str> {
-        format!("{}:client:{}", self.prefix, self.client).into()
+        super::channel_of(&self.prefix, &self.client)
     }
 
     /// How soon the locks of a slot need an answer.

@@ -12,6 +12,7 @@
 use std::hash::{Hash, Hasher};
 
 use super::clients::{BOOT_NS, Client};
+use super::direct::{Direct, Stage};
 use super::losses::{Basis, Past};
 use super::model::Lock;
 use super::server::{EPOCH_US, Reply};
@@ -21,7 +22,7 @@ use crate::protocol::{self, AcquireVerdict, Push, Verdict};
 
 /// What lies further back than this has no more effect: longer than every span of an explored world.
 const LONG_AGO: u64 = 200 * MS;
-pub(super) const FIRST_REQUEST: u64 = 1 << 40;
+pub(super) const FIRST_REQUEST: u64 = 1 << 41;
 
 #[derive(Default)]
 struct Notes {
@@ -182,6 +183,22 @@ impl World {
         notes.flag(client.ending);
         notes.words.push(client.next);
         notes.words.push(client.connecting.map_or(0, |at| 1 + self.now - at));
+        notes.flag(client.direct.is_some());
+        if let Some(Direct { lock, usable, dead, stage }) = &client.direct {
+            (lock, usable, dead).hash(notes);
+            match stage {
+                Stage::Asked { at, sent, about } => {
+                    (0_u8, sent, about).hash(notes);
+                    notes.words.push(self.now - *at);
+                }
+                Stage::Answered { at, sent, about, reply } => {
+                    (1_u8, sent, about).hash(notes);
+                    self.reply(notes, reply);
+                    notes.words.push(self.now - *at);
+                }
+                Stage::Held(lease) => (2_u8, lease).hash(notes),
+            }
+        }
         for (_, command) in &client.inbox {
             format!("{command:?}").hash(notes);
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::direct::Direct;
 use super::losses::Basis;
 use super::server::Reply;
 use crate::clock::Time;
@@ -35,6 +36,7 @@ pub(super) struct Client {
     pub(super) inbox: VecDeque<(u64, Command)>,
     pub(super) connecting: Option<u64>,
     pub(super) link: Option<Link>,
+    pub(super) direct: Option<Direct>,
     /// What was under way on broken connections, and may still be executed.
     pub(super) limbo: VecDeque<Request>,
     pub(super) acquires: BTreeMap<Id, Acquire>,
@@ -143,6 +145,7 @@ impl Client {
             inbox: VecDeque::new(),
             connecting: None,
             link: None,
+            direct: None,
             limbo: VecDeque::new(),
             acquires: BTreeMap::new(),
             guards: BTreeMap::new(),
@@ -186,6 +189,7 @@ impl Client {
     }
 
     pub(super) fn unlink(&mut self) {
+        self.main_is_gone();
         if let Some(link) = self.link.take() {
             self.limbo.extend(link.out.into_iter().map(|(_, _, call)| call));
         }
@@ -215,6 +219,9 @@ impl Client {
             return;
         }
         self.guards.remove(&id);
+        if ask && self.release_directly(now, id) {
+            return;
+        }
         if ask {
             self.ask(now, |question| Command::Release { question: Some(question), id });
         } else {
@@ -366,7 +373,7 @@ impl Client {
 }
 
 /// By when the holder is told, at the latest: the notice, in proportion to what is left where that is not a whole lease.
-fn tell_by(spec: &Spec, now: Time, deadline: Time) -> Time {
+pub(super) fn tell_by(spec: &Spec, now: Time, deadline: Time) -> Time {
     let left = deadline.since(now).as_secs_f64() / spec.lease.as_secs_f64();
     deadline - spec.notice.mul_f64(left.min(1.0)) + Duration::from_millis(1)
 }

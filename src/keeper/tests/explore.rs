@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use stateright::{Checker, CheckerBuilder, Model, Property};
 
 use super::clients::Taken;
+use super::direct::Stage;
 use super::steps::Step;
 use super::world::{MS, Plan, World};
 use crate::keeper::machine::Mode;
@@ -53,6 +54,8 @@ struct Explored {
     can_kill: bool,
     /// Whether every other client has another lease, liveness and buffer.
     mixed: bool,
+    /// Whether the first client acquires over its direct connection.
+    direct: bool,
     delay: u64,
     budget: Budget,
     /// States from which everybody is served if the faults stop.
@@ -97,7 +100,15 @@ enum Action {
 
 impl Explored {
     fn new(waiters: &[u64], can_kill: bool, budget: Budget) -> Self {
-        Self { waiters: waiters.to_vec(), can_kill, mixed: false, delay: SOON, budget, good: Mutex::default() }
+        Self {
+            waiters: waiters.to_vec(),
+            can_kill,
+            mixed: false,
+            direct: false,
+            delay: SOON,
+            budget,
+            good: Mutex::default(),
+        }
     }
 }
 
@@ -179,6 +190,22 @@ impl Model for Explored {
             if client.next <= self.waiters[index] && turn {
                 actions.push(Action::Join(me));
             }
+            let may_direct = self.direct && index == 0;
+            if may_direct && client.next <= self.waiters[index] && client.link.is_some() && client.direct.is_none() {
+                actions.push(Action::Do(Step::DirectAcquire(me, 0)));
+            }
+            if let Some(direct) = &client.direct {
+                let steps = match &direct.stage {
+                    Stage::Asked { .. } if direct.dead => vec![Step::DirectAnswer(me)],
+                    Stage::Asked { .. } => vec![Step::DirectExecute(me)],
+                    Stage::Answered { .. } => vec![Step::DirectAnswer(me)],
+                    Stage::Held(_) => vec![Step::DirectLook(me), Step::Release(me, 0)],
+                };
+                actions.extend(steps.into_iter().map(Action::Do));
+                if budget.cuts > 0 && client.is_direct_busy() {
+                    actions.push(Action::Do(Step::DirectBreak(me)));
+                }
+            }
         }
         if budget.flushes > 0 {
             actions.push(Action::Do(Step::Flush));
@@ -213,7 +240,7 @@ impl Model for Explored {
             }
             Action::Do(step) => {
                 let spent = match step {
-                    Step::Cut(_) => Some(&mut budget.cuts),
+                    Step::Cut(_) | Step::DirectBreak(_) => Some(&mut budget.cuts),
                     Step::Deaf(_) => Some(&mut budget.deaf),
                     Step::LosePush(..) => Some(&mut budget.lost_pushes),
                     Step::ExecuteTwice(_) => Some(&mut budget.doubled),
@@ -256,6 +283,7 @@ impl Explored {
         world.clients.iter().filter(|client| client.alive).any(|client| {
             let link = client.link.as_ref().filter(|link| !link.dead);
             client.connecting.is_some_and(|at| since(at) >= CONNECTING)
+                || client.clone().direct_since().is_some_and(|at| since(*at) >= self.delay)
                 || link.is_some_and(|link| {
                     link.out.front().is_some_and(|(at, ..)| since(*at) >= self.delay)
                         || link.back.front().is_some_and(|(at, _)| since(*at) >= self.delay)
@@ -336,6 +364,10 @@ fn mixed(waiters: &[u64], budget: Budget) -> Explored {
     Explored { mixed: true, ..Explored::new(waiters, true, budget) }
 }
 
+fn direct(waiters: &[u64], budget: Budget) -> Explored {
+    Explored { direct: true, delay: PROMPT, ..Explored::new(waiters, true, budget) }
+}
+
 const NONE: Budget =
     Budget { cuts: 0, deaf: 0, lost_pushes: 0, doubled: 0, abandoned: 0, crashes: 0, late: 0, flushes: 0, saves: 0 };
 
@@ -351,6 +383,7 @@ fn every_state_of_small_worlds_keeps_the_promises() {
             Explored { delay: PROMPT, ..mixed(&[1, 1], Budget { flushes: 2, ..NONE }) }
         }),
         ("3 waiters of 2 clients", Explored::new(&[2, 1], true, NONE)),
+        ("a blocking caller and a waiter, a broken connection", { direct(&[1, 1], Budget { cuts: 1, ..NONE }) }),
     ];
     explore_all(worlds, CheckerBuilder::spawn_bfs);
 }
@@ -410,6 +443,10 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
         }),
         ("4 waiters of 4 clients, prompt messages", prompt(&[1, 1, 1, 1], NONE)),
         ("4 waiters of 4 clients, prompt messages, a crash", { prompt(&[1, 1, 1, 1], Budget { crashes: 1, ..NONE }) }),
+        ("a blocking caller that waits too, and a waiter", direct(&[2, 1], NONE)),
+        ("a blocking caller and a waiter, a broken connection, all data lost", {
+            direct(&[1, 1], Budget { cuts: 1, flushes: 1, ..NONE })
+        }),
         // None of these was seen to end.
         ("2 waiters, messages slower than a lease", slow(NONE)),
         ("2 waiters, messages slower than a lease, a crash", slow(Budget { crashes: 1, ..NONE })),

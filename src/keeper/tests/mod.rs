@@ -17,6 +17,7 @@ mod canon;
 mod cases;
 mod clients;
 mod decisions;
+mod direct;
 mod explore;
 mod judge;
 mod losses;

@@ -24,7 +24,8 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
 fn losses(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let steps = |[kind, client, which]: [u8; 3]| match kind % 64 {
         0..24 => vec![Step::Flow(which)],
-        24..34 => vec![Step::Acquire { client, how: which, timeout: 0 }],
+        24..32 => vec![Step::Acquire { client, how: which, timeout: 0 }],
+        32..34 => vec![Step::DirectAcquire(client, which)],
         34..40 => vec![Step::Take(client, which)],
         40..46 => vec![Step::Release(client, which)],
         46..48 => vec![Step::Drop(client, which)],
@@ -38,6 +39,41 @@ fn losses(most: usize) -> impl Strategy<Value = Vec<Step>> {
         _ => vec![Step::Flush],
     };
     vec(any::<[u8; 3]>().prop_map(steps), 1..most).prop_map(|steps| steps.concat())
+}
+
+/// Blocking callers, in a world that keeps its data.
+fn direct(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    let steps = |[kind, client, which]: [u8; 3]| match kind % 64 {
+        0..10 => Step::Flow(which),
+        10..14 => Step::Pass(which / 4),
+        14..22 => Step::DirectAcquire(client, which),
+        22..30 => Step::DirectExecute(client),
+        30..38 => Step::DirectAnswer(client),
+        38 => Step::DirectBreak(client),
+        39 => Step::DirectLook(client),
+        40..43 => Step::Acquire { client, how: which, timeout: 0 },
+        43 => Step::Take(client, which),
+        44..50 => Step::Release(client, which),
+        50 => Step::Drop(client, which),
+        51 => Step::Renew(client, which),
+        52 => Step::Inspect(client, which),
+        53 => Step::Break(client, which),
+        54 => Step::Hear(client, which),
+        55 => Step::Execute(client),
+        56 => Step::Answer(client, which),
+        57 => Step::Cut(client),
+        58 => Step::ExecuteLate(client),
+        59 => Step::Connect(client),
+        60 => Step::Refuse(which / 2),
+        61 => Step::Accept,
+        62 if which < 32 => Step::Close(client),
+        62 if which < 64 => Step::Crash(client),
+        62 if which < 160 => Step::Pause(client),
+        62 => Step::Resume(client),
+        _ if which < 64 => Step::Stop,
+        _ => Step::Start,
+    };
+    vec(any::<[u8; 3]>().prop_map(steps), 1..most)
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
@@ -94,6 +130,11 @@ fn promises_hold_whatever_happens() {
 #[test]
 fn promises_hold_over_losses() {
     hold_in("worlds that lose data", 1500, losses(60));
+}
+
+#[test]
+fn promises_hold_over_direct_connections() {
+    hold_in("worlds of blocking callers", 3000, direct(200));
 }
 
 fn hold_in(what: &str, ordinary: u32, schedules: impl Strategy<Value = Vec<Step>>) {

@@ -67,10 +67,14 @@ impl Answer {
         });
         // Nobody looks at the reply to a request that was forgotten.
         let verdict = verb.map_or(Verdict::Leave, |verb| self.verdict(verb));
+        Reply { common: self.common(), verdict }
+    }
+
+    /// What it says whatever the verb.
+    pub(super) fn common(self) -> Common {
         let (epoch, stamp, token) = (Epoch::new(self.epoch), Stamp::new(self.stamp), Token::new(self.token));
         let Self { waiting, lease_left, recover_left, pace, longest, own, again, .. } = self;
-        let common = Common { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again };
-        Reply { common, verdict }
+        Common { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again }
     }
 
     fn verdict(&self, verb: Verb) -> Verdict {

@@ -52,6 +52,9 @@ enum Next {
     Push(usize),
     Replicas(usize),
     Connect(usize),
+    DirectExecute(usize),
+    DirectAnswer(usize),
+    DirectLook(usize),
 }
 
 impl World {
@@ -96,7 +99,9 @@ impl World {
             return;
         }
         let local = client.clock(self.now);
-        for event in events {
+        // The round of the keeper that takes these in also looks for a lease that lasts.
+        let lasting = client.lasting(self.now).map(Event::Command);
+        for event in lasting.into_iter().chain(events) {
             if self.trace {
                 eprintln!("{:>10.3} ms  {} <- {event:?}", self.now as f64 / 1e6, client.name);
             }
@@ -122,6 +127,7 @@ impl World {
         for _ in 0..most {
             let Some((_, command)) = client.inbox.pop_front() else { break };
             client.pace.reasons += 1;
+            events.extend(client.before(&command).map(Event::Command));
             match &command {
                 Command::Acquire { id, .. } => {
                     if let Some(acquire) = client.acquires.get_mut(id) {
@@ -130,7 +136,12 @@ impl World {
                 }
                 Command::Abandon { id } => drop(client.acquires.remove(id)),
                 Command::Release { question: Some(question), id } => {
-                    let deadline = client.machine.lease(*id).map_or(local, |lease| lease.deadline());
+                    let handed_over = events.iter().find_map(|event| match event {
+                        Event::Command(Command::Adopt(lease)) if lease.id == *id => Some(lease.term.deadline()),
+                        _ => None,
+                    });
+                    let known = client.machine.lease(*id).map(|lease| lease.deadline());
+                    let deadline = known.or(handed_over).unwrap_or(local);
                     client.questions.insert(*question, Some(deadline.max(local)));
                 }
                 Command::Close { question } => {
@@ -143,7 +154,10 @@ impl World {
                 | Command::History { question, .. } => {
                     client.questions.insert(*question, Some(local + Duration::from_secs(5)));
                 }
-                Command::Release { question: None, .. } | Command::Automatic { .. } => {}
+                Command::Release { question: None, .. }
+                | Command::Automatic { .. }
+                | Command::Adopt(_)
+                | Command::GiveBack { .. } => {}
             }
             events.push(Event::Command(command));
         }
@@ -196,7 +210,7 @@ impl World {
         }
     }
 
-    fn run(&mut self, index: usize, call: &Request) -> protocol::Reply {
+    pub(super) fn run(&mut self, index: usize, call: &Request) -> protocol::Reply {
         self.now += self.script;
         let executed = self.server.execute(self.now, call);
         self.tell(|w| {
@@ -286,6 +300,7 @@ impl World {
         let can_kill = client.can_kill;
         if can_kill {
             client.limbo.clear();
+            client.direct_is_dead();
         }
         self.feed(index, self.server.basis, [Event::Connected { can_kill }]);
     }
@@ -327,7 +342,8 @@ impl World {
     }
 
     pub(super) fn first_due(&self) -> Option<(u64, usize)> {
-        self.clients.iter().enumerate().filter_map(|(index, client)| Some((client.due()?, index))).min()
+        let dues = |client: &Client| client.due().into_iter().chain(client.looks_at()).min();
+        self.clients.iter().enumerate().filter_map(|(index, client)| Some((dues(client)?, index))).min()
     }
 
     /// Time passes, and all goes its way: whatever was sent arrives a little later.
@@ -350,6 +366,9 @@ impl World {
             Next::Push(index) => self.push(index, 0),
             Next::Replicas(index) => self.replicas(index, true),
             Next::Connect(index) => self.connected(index),
+            Next::DirectExecute(index) => self.execute_directly(index),
+            Next::DirectAnswer(index) => self.answer_directly(index),
+            Next::DirectLook(index) => self.look_directly(index),
         }
         self.judge();
         true
@@ -376,6 +395,12 @@ impl World {
                     offer(link.questions.front().map(|(at, ..)| later(at)), Next::Replicas(index));
                 }
             }
+            match client.direct.as_ref().and_then(|direct| direct.next(self.server.up)) {
+                Some((at, true)) if client.runs() => offer(Some(at), Next::DirectAnswer(index)),
+                Some((at, false)) => offer(Some(at), Next::DirectExecute(index)),
+                _ => {}
+            }
+            offer(client.looks_at(), Next::DirectLook(index));
             if client.runs() {
                 offer(client.inbox.front().map(|(at, _)| *at), Next::Take(index));
                 if self.server.up {

@@ -1,17 +1,7 @@
 //! Replies are read as a whole or refused.
 
 use super::*;
-
-const VERBS: [Verb; 8] = [
-    Verb::Acquire,
-    Verb::Heartbeat,
-    Verb::Renew,
-    Verb::Release,
-    Verb::Leave,
-    Verb::Inspect,
-    Verb::Break,
-    Verb::History,
-];
+use crate::history::{EndedAs, PastGrant};
 
 fn bulk(text: &str) -> Plain {
     Plain::Text(text.into())
@@ -159,8 +149,8 @@ fn a_reply_is_read_as_a_whole_or_refused() {
 
 #[test]
 fn a_word_belongs_to_its_verbs() {
-    let words: Vec<&str> = VERBS.iter().flat_map(|verb| verb.words()).chain(&["gift", ""]).copied().collect();
-    for verb in VERBS {
+    let words: Vec<&str> = Verb::ALL.iter().flat_map(|verb| verb.words()).chain(&["gift", ""]).copied().collect();
+    for verb in Verb::ALL {
         for word in &words {
             let read = Reply::parse(verb, &reply(word, every_field()));
             assert_eq!(read.is_some(), verb.words().contains(word), "{verb:?} {word:?}");

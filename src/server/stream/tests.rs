@@ -1,5 +1,5 @@
-//! Encrypted, a connection does what it does without: how far the other side has read, and how the bytes were cut into
-//! records, is of no importance.
+//! An encrypted connection behaves like one without encryption, however far the other side has read, and however the
+//! bytes were cut into records.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;

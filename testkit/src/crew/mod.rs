@@ -27,13 +27,13 @@ pub mod fault;
 mod member;
 mod notes;
 mod report;
+mod setup;
 mod turn;
 mod wake;
 
 use std::{
     collections::BTreeMap,
     panic::Location,
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -45,11 +45,12 @@ pub use self::{
     fault::{Fault, Struck},
     member::member,
     report::Report,
+    setup::Setup,
 };
 use super::{
     Child, RedisServer, eventually,
     history::{Admitted, Event, History, Recorder, Terms, Wait, now_ns},
-    say, tmp,
+    say,
 };
 
 /// The role of the crew's processes, for `child::main`.
@@ -57,10 +58,6 @@ pub const ROLE: &str = "crew member";
 
 /// How long a process may take to end by itself, and a fault to hit as often as it should.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// How long after its timeout an acquire may return. Only the machine can be the reason for a delay; a process that
-/// stands still for as long as a missed heartbeat takes is excused as if it had been stopped.
-const LATENESS: Duration = Duration::from_secs(2);
 
 /// The seeds of this run. The ordinary ones are always the same; `FAIRLOCK_CASES=100` takes that many random ones
 /// instead, `FAIRLOCK_SEED=7` this one.
@@ -70,116 +67,6 @@ pub fn seeds(ordinary: &[u64]) -> Vec<u64> {
         (Some(seed), _) => vec![seed],
         (None, Some(cases)) => (0..cases).map(|_| fastrand::u64(..)).collect(),
         (None, None) => ordinary.to_vec(),
-    }
-}
-
-/// The make-up of a crew. The defaults are short enough for waiters behind dead processes to be served within a test,
-/// and long compared to the delays of a busy machine.
-pub struct Setup {
-    /// The file with the test `child`, which its processes run.
-    helpers: &'static Location<'static>,
-    orders: Orders,
-    processes: usize,
-    slack: Duration,
-    patience: Duration,
-    clock: Option<Box<dyn FnMut() -> Option<u64> + Send>>,
-    foreign: Vec<String>,
-}
-
-impl Setup {
-    pub fn seed(mut self, seed: u64) -> Setup {
-        self.orders.seed = seed;
-        self
-    }
-
-    pub fn processes(mut self, processes: usize) -> Setup {
-        self.processes = processes;
-        self
-    }
-
-    /// Per process.
-    pub fn waiters(mut self, waiters: usize) -> Setup {
-        self.orders.waiters = waiters;
-        self
-    }
-
-    pub fn lease(mut self, lease: Duration) -> Setup {
-        self.orders.lease = lease;
-        self
-    }
-
-    pub fn liveness(mut self, liveness: Duration, buffer: Duration) -> Setup {
-        (self.orders.liveness, self.orders.buffer) = (liveness, buffer);
-        self
-    }
-
-    /// How many of 200 hold the lock for longer than a lease.
-    pub fn long_of(mut self, long_of: u32) -> Setup {
-        self.orders.long_of = long_of;
-        self
-    }
-
-    /// How many replicas must have a grant before it counts; none unless this is called.
-    pub fn replicas(mut self, replicas: u32) -> Setup {
-        self.orders.replicas = replicas;
-        self
-    }
-
-    /// What the judges add to every bound in time.
-    pub fn slack(mut self, slack: Duration) -> Setup {
-        self.slack = slack;
-        self
-    }
-
-    /// How long a fault may go on missing.
-    pub fn patience(mut self, patience: Duration) -> Setup {
-        self.patience = patience;
-        self
-    }
-
-    /// The URL of its clients, if it differs: that of a proxy in front of the same server.
-    pub fn by_way_of(mut self, url: &str) -> Setup {
-        url.clone_into(&mut self.orders.url);
-        self
-    }
-
-    /// Every other process is this command. It finds the orders of a member in the environment, and writes the same history.
-    pub fn every_other_is(mut self, command: &[&str]) -> Setup {
-        self.foreign = command.iter().map(|&word| word.to_owned()).collect();
-        self
-    }
-
-    /// Where to ask for the time of the server that grants, in µs. Needed if the URL is not that of one server whose
-    /// time its user may ask for.
-    pub fn clock(mut self, ask: impl FnMut() -> Option<u64> + Send + 'static) -> Setup {
-        self.clock = Some(Box::new(ask));
-        self
-    }
-
-    #[track_caller]
-    pub fn start(self) -> Crew {
-        let Setup { helpers, mut orders, processes, slack, patience, clock, foreign } = self;
-        // Beside the build artifacts, where it is easy to find after a failure. The process id and a counter keep runs
-        // apart.
-        let file = format!("crew-{}-{}-{}.history", orders.seed, std::process::id(), now_ns());
-        orders.history = tmp().join(file);
-        let record = Recorder::open(&orders.history, "conductor").expect("a file for the history");
-        let terms = Terms {
-            lease: orders.lease,
-            liveness: orders.liveness,
-            buffer: orders.buffer,
-            shortest: orders.shortest(),
-            slack,
-            lateness: LATENESS,
-            admitted: Vec::new(),
-        };
-        record.remark(format_args!("{orders:?} {terms:?}"));
-        let clock = ClockMarks::start(&orders.history, clock.unwrap_or_else(|| clock::of_url(&orders.url)));
-        let rng = Rng::with_seed(orders.seed);
-        let (members, struck) = (Vec::new(), BTreeMap::new());
-        let mut crew = Crew { helpers, orders, terms, patience, record, clock, rng, members, struck, foreign };
-        (0..processes).for_each(|number| crew.hire(!crew.foreign.is_empty() && number % 2 == 1));
-        crew
     }
 }
 
@@ -215,28 +102,7 @@ impl Crew {
     /// The same at any URL.
     #[track_caller]
     pub fn of(url: &str) -> Setup {
-        let orders = Orders {
-            url: url.to_owned(),
-            lock: "crew".to_owned(),
-            history: PathBuf::new(),
-            number: 0,
-            seed: 0,
-            waiters: 8,
-            lease: Duration::from_secs(2),
-            liveness: Duration::from_millis(1500),
-            buffer: Duration::from_millis(1500),
-            long_of: 1,
-            replicas: 0,
-        };
-        Setup {
-            helpers: Location::caller(),
-            orders,
-            processes: 4,
-            slack: Duration::from_secs(3),
-            patience: PATIENCE,
-            clock: None,
-            foreign: Vec::new(),
-        }
+        Setup::at(url)
     }
 
     /// Lets the faults strike in random order, with random rests, until each has hit as often as it should.

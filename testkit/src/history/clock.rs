@@ -38,9 +38,9 @@ impl ServerClock {
 
     /// The latest moment at which the server can have given this stamp, where it did so between these two.
     ///
-    /// A stamp is the time of the server's clock, or more: where that was set back, stamps count on. So it was given in a run
-    /// of the clock that had not passed it yet, and before that run reached it, or ended. Between two runs the clock may
-    /// have been set more than once, and shown anything.
+    /// A stamp is the time of the server's clock, or more: where that was set back, stamps count on. So it was given in
+    /// a run of the clock that had not passed it yet, and before that run reached it, or ended. Between two runs the
+    /// clock may have been set more than once, and shown anything.
     pub(super) fn latest(&self, stamp: u64, since: u64, until: u64) -> Option<u64> {
         let concerns = |from: u64, to: u64| from <= until && since <= to;
         let last = |number: usize| self.runs.get(number)?.last();

@@ -1,4 +1,4 @@
-//! I8 and I9: everybody comes to an end, by its own timeout, and leaves nothing behind.
+//! I8 and I9: every acquire ends, by its own timeout, and leaves nothing behind.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,6 +1,6 @@
-//! What a loss of data excuses, and what not: a client that wanted the lock before it, or had it, remembers, and the
-//! first such client that the server hears shows it what it has forgotten. From then on nothing is granted until all
-//! had the time to return, and until the lease is over that was lost.
+//! What a loss of data excuses, and what it does not: a client that wanted the lock before it, or had it, remembers,
+//! and the first such client that the server hears shows it what it has forgotten. From then on nothing is granted
+//! until all had the time to return, and until the lease is over that was lost.
 //!
 //! A stranger, which remembers nothing, can be the first that the server hears: then the server grants the lock as if
 //! it were new.

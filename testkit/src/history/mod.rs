@@ -27,11 +27,11 @@
 //! called or the guard dropped; `left` before the future is dropped, or with the moment of its timeout; `died` and
 //! `paused` before the signal is sent. Then each interval on record lies within the real one, and what the judges find
 //! is certain. Only `lost` can be stamped no earlier than it is told; where there are `held` marks the last of them
-//! counts instead. Write `paused` only for a pause that is long enough to cost the place or the lease: it excuses those
-//! who overtake. A signal takes a moment to arrive, so somebody may seem to do something after it. Tickets and tokens
+//! counts instead. Write `paused` only for a pause that is long enough to cost the place or the lease: it excuses
+//! waiters that overtake. A signal takes a moment to arrive, so a process may seem to act after it. Tickets and tokens
 //! are times of the server's clock, so that `clock` marks tell when it granted what.
 //!
-//! The judges are pure functions over a history: `exclusion.rs`, `told.rs`, `tokens.rs`, `api/arrival_order.rs`,
+//! The judges are pure functions over a history: `exclusion.rs`, `told.rs`, `tokens.rs`, `order.rs`,
 //! `stalls.rs`, `ends.rs`. [`Terms`] tells them which faults the server suffered, and so which exceptions the promises
 //! make (`docs/guarantees.md`).
 

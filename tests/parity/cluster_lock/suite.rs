@@ -1,4 +1,5 @@
-//! The twenty-one scenarios of its suite. Where fairlock does something else on purpose, the test says so.
+//! The twenty-one scenarios of ClusterLock's suite, by their names there. Where fairlock does something else on
+//! purpose, the test says so.
 
 use std::sync::Arc;
 
@@ -284,7 +285,7 @@ async fn interval_calculation() {
     let all = async || futures_util::future::join_all(guards.iter().map(refreshed)).await;
     assert_eq!(all().await, [Refreshed::Verified; 6]);
     interval_passes().await;
-    // One second for the first two; three and more for the others.
+    // One second has passed for the first two; three and more for the others.
     let (first, rest) = ([Refreshed::Renewed; 2], [Refreshed::Verified; 4]);
     assert_eq!(all().await, [&first[..], &rest[..]].concat());
     assert_eq!(all().await, [Refreshed::Verified; 6]);
@@ -361,7 +362,7 @@ async fn invalid_parameters() {
 
 #[tokio::test]
 async fn construction_without_io() {
-    // Nothing listens there, and nothing is asked.
+    // No server listens at this port, and none is asked.
     let client = Client::connect_lazy("redis://127.0.0.1:1/").unwrap();
     let lock = of(&client, "worker-1", LONG);
     assert_eq!((lock.name(), lock.owner(), lock.lease()), ("lock", "worker-1", LONG));

@@ -4,10 +4,10 @@ use super::*;
 use testkit::history::nothing_left;
 
 #[test]
-fn all_finished_rejects_who_did_not() {
+fn all_finished_rejects_a_member_that_did_not_finish() {
     rejected(good_but(&[("50 c c.1 released", "")]).all_finished(), "c.1");
     rejected(good_but(&[("41 c c.1 granted 204", ""), ("50 c c.1 released", "")]).all_finished(), "c.1");
-    // A pause is no end, nor is a mark, nor that its caller went on without saying that it left.
+    // A pause is no end of an acquire, nor is a mark, nor a caller that goes on without saying that it left.
     rejected(good_but(&[("50 c c.1 released", "50 c - paused")]).all_finished(), "c.1");
     rejected(good_but(&[("50 c c.1 released", "50 c c.1 held")]).all_finished(), "c.1");
     rejected(
@@ -21,7 +21,7 @@ fn all_finished_rejects_who_did_not() {
     }
 }
 
-/// b gives up after 10, at 30.
+/// The timeout of b is 10, and it gives up at 30.
 const TIMEOUT: &str = "
 10 a a.1 called
 12 a a.1 granted 100
@@ -49,16 +49,16 @@ fn an_acquire_returns_by_its_timeout() {
     for trouble in [Trouble::Silent, Trouble::LostData] {
         rejected(history.by_their_timeouts(&in_trouble(trouble, 20, 40)), "b.1 returned");
     }
-    // A pause of its own process does, one of another or one later does not.
+    // A pause of its own process excuses it. A pause of another process does not, nor does a later one.
     assert_eq!(returned_at(50, &[("30 b b.1 left", "29 b - paused\n30 b b.1 left")]), Ok(()));
     rejected(returned_at(50, &[("30 b b.1 left", "29 a - paused\n30 b b.1 left")]), "b.1 returned");
     rejected(returned_at(50, &[("30 b b.1 left", "30 b b.1 left\n55 b - paused")]), "b.1 returned");
-    // Who called when its process was being stopped stood still with it, and who called later did not.
+    // A caller that called while its process was being stopped stood still with it. A later caller did not.
     let stopping = |until: u64| format!("19 b - paused\n{until} b - resumed\n20 b b.1 called 10");
     assert_eq!(returned_at(50, &[("20 b b.1 called 10", &stopping(49))]), Ok(()));
     rejected(returned_at(50, &[("20 b b.1 called 10", &stopping(19))]), "b.1 returned");
     assert_eq!(history.latest(), Duration::from_nanos(6));
-    // Who waits for ever may.
+    // An acquire without a timeout may return at any time.
     assert_eq!(returned_at(500, &[("called 10", "called")]), Ok(()));
 }
 
@@ -74,9 +74,9 @@ fn an_acquire_with_a_timeout_is_granted_by_then_too() {
 }
 
 #[test]
-fn nobody_gives_up_before_its_timeout() {
+fn an_acquire_that_fails_before_its_timeout_is_rejected() {
     rejected(returned_at(29, &[]), "b.1 gave up before its timeout");
-    // Who cancels, or hears another error, may return at any time.
+    // A caller that cancels, or hears of another error, may return at any time.
     assert_eq!(returned_at(26, &[("30 b b.1 left", "25 b b.1 left")]), Ok(()));
 }
 

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn exclusion_rejects_two_holders() {
     rejected(good_but(&[("30 a a.1 released", "32 a a.1 released")]).exclusion(&calm()), "two hold at once: a.1");
-    // Somebody who never says that the hold ended still holds.
+    // A member that never says that its hold ended still holds.
     rejected(good_but(&[("30 a a.1 released", "")]).exclusion(&calm()), "two hold at once: a.1");
     // One long hold over two short ones that do not touch each other.
     rejected(good_but(&[("30 a a.1 released", "45 a a.1 released")]).exclusion(&calm()), "two hold at once: a.1");
@@ -13,19 +13,19 @@ fn exclusion_rejects_two_holders() {
 
 #[test]
 fn a_hold_ends_with_the_first_of_its_reasons() {
-    // Told that it is lost, it may release whenever it likes, and may not if it is told too late.
+    // A member that heard of its loss in time may release at any later time. One that heard of it too late may not.
     let lost = ("30 a a.1 released", "30 a a.1 lost\n60 a a.1 released");
     assert_eq!(good_but(&[lost]).exclusion(&calm()), Ok(()));
     rejected(good_but(&[("30 a a.1 released", "33 a a.1 lost")]).exclusion(&calm()), "two hold at once");
     assert_eq!(good_but(&[("30 a a.1 released", "30 a - died")]).check(), Ok(()));
     assert_eq!(good_but(&[("30 a a.1 released", "30 a - paused\n60 a a.1 lost")]).check(), Ok(()));
-    // The death of another process ends nothing here.
+    // The death of another process ends no hold of this one.
     rejected(good_but(&[("30 a a.1 released", "30 d - died")]).exclusion(&calm()), "two hold at once");
 }
 
 #[test]
 fn a_hold_with_marks_ends_with_the_last_of_them() {
-    // Told late, but its own check said no in time.
+    // The member was told late, but its own check failed in time.
     let told_late = "29 a a.1 held\n45 a a.1 lost";
     assert_eq!(good_but(&[("30 a a.1 released", told_late)]).check(), Ok(()));
     rejected(good_but(&[("30 a a.1 released", "32 a a.1 held\n45 a a.1 lost")]).exclusion(&calm()), "two hold at once");
@@ -64,10 +64,10 @@ fn a_member_that_never_believed_in_its_grant_held_nothing() {
 
 #[test]
 fn a_hold_may_be_as_short_as_one_mark() {
-    // Its process was stopped as soon as it had the lock, and heard what had become of it at its end.
+    // The process was stopped as soon as it had the lock, and heard of the loss when it continued.
     let stopped = "12 a a.1 held\n11 a - paused\n90 a a.1 lost\n90 a - resumed";
     assert_eq!(good_but(&[("30 a a.1 released", stopped)]).check(), Ok(()));
-    // In the middle of another's hold one moment is too much.
+    // Even one moment is too long in the middle of another hold.
     let moment = "35 d d.1 called\n35 d d.1 granted 210\n35 d d.1 held\n36 d d.1 lost\n40 b b.1 released";
     rejected(good_but(&[("40 b b.1 released", moment)]).exclusion(&calm()), "two hold at once: b.1");
 }
@@ -81,17 +81,17 @@ fn exclusion_excuses_what_lost_data_cannot_prevent() {
     let history = good_but(&[OVERLAP, stranger]);
     rejected(history.exclusion(&terms()), "two hold at once: b.1");
     assert_eq!(history.exclusion(&in_trouble(Trouble::LostData, 35, 36)), Ok(()));
-    // Silence is no excuse.
+    // Silence of the server is no excuse.
     rejected(history.exclusion(&in_trouble(Trouble::Silent, 35, 36)), "two hold at once: b.1");
     // Nor is a failover that forgot no lease, nor another server that granted none.
     rejected(history.exclusion(&in_trouble(Trouble::LostPlaces, 35, 36)), "two hold at once: b.1");
     rejected(history.exclusion(&in_trouble(Trouble::Divided, 35, 36)), "two hold at once: b.1");
-    // A jump of the clock is one.
+    // A jump of the clock is an excuse.
     assert_eq!(history.exclusion(&in_trouble(Trouble::Jumped, 35, 36)), Ok(()));
-    // Before the one was granted, or after the other, nothing was lost that could explain it.
+    // A loss before the first grant, or after the second, does not explain the overlap.
     rejected(history.exclusion(&in_trouble(Trouble::LostData, 20, 30)), "two hold at once: b.1");
     rejected(history.exclusion(&in_trouble(Trouble::LostData, 42, 43)), "two hold at once: b.1");
-    // At its local deadline at the latest the older one knew.
+    // The older holder knew at its local deadline at the latest.
     let late = good_but(&[(OVERLAP.0, "137 b b.1 lost"), stranger]);
     rejected(late.exclusion(&in_trouble(Trouble::LostData, 35, 36)), "two hold at once: b.1");
     assert_eq!(late.exclusion(&in_trouble(Trouble::LostData, 35, 37)), Ok(()));
@@ -113,19 +113,19 @@ fn exclusion_excuses_strangers_alone_where_data_was_lost() {
     let lost = |to| in_trouble(Trouble::LostData, 35, to);
     let history = good_but(&[OVERLAP]);
     rejected(history.exclusion(&lost(36)), "two hold at once: b.1");
-    // Nobody had told c of its place; or c had given it up, and comes anew while d, of the same process, waits.
+    // c had not heard of its place; or it had given the place up, and comes anew while d, of the same process, waits.
     let stranger = ("23 c c.1 queued 202", "37 c c.1 queued 202");
     assert_eq!(good_but(&[OVERLAP, stranger]).exclusion(&lost(36)), Ok(()));
     let another = ("23 c c.1 queued 202", "24 c d.1 called\n25 c d.1 queued 201\n37 c c.1 queued 202\n90 c d.1 left");
     rejected(good_but(&[OVERLAP, another]).exclusion(&lost(36)), "two hold at once: b.1");
-    // After a liveness window everybody has had the time to be back, and b was there all the time.
+    // After a liveness window all clients have had the time to return, and b was there all the time.
     let later = |granted: u64, changes: &[(&str, &str)]| {
         let at = format!("{granted} c c.1 granted 204\n99 c c.1");
         good_but(&[&[OVERLAP, ("41 c c.1 granted 204\n50 c c.1", &at)], changes].concat())
     };
     rejected(later(65, &[]).exclusion(&lost(36)), "two hold at once: b.1");
     rejected(later(67, &[]).exclusion(&lost(36)), "two hold at once: b.1");
-    // It was not: its process stood still, or nothing came through.
+    // It was not there if its process stood still, or if no request came through.
     let paused = [("31 b b.1 granted 203", "31 b b.1 granted 203\n34 b - paused\n60 b - resumed\n99 b b.1 held")];
     assert_eq!(later(67, &paused).exclusion(&lost(36)), Ok(()));
     rejected(later(65, &paused).exclusion(&lost(36)), "two hold at once: b.1");
@@ -135,7 +135,7 @@ fn exclusion_excuses_strangers_alone_where_data_was_lost() {
     rejected(later(65, &[]).exclusion(&silent), "two hold at once: b.1");
     silent.admitted[1] = Admitted { trouble: Trouble::Silent, from_ns: 68, to_ns: 70 };
     rejected(later(67, &[]).exclusion(&silent), "two hold at once: b.1");
-    // A stranger may have been the first that the server heard, and then nobody had to wait.
+    // A stranger may have been the first client that the server heard, and then it did not have to wait.
     let stranger = |called: u64, ended: u64| format!("22 c c.1 called\n{called} d d.1 called\n{ended} d d.1 left");
     let came = |called, ended| later(67, &[("22 c c.1 called", &stranger(called, ended))]).exclusion(&lost(36));
     assert_eq!(came(40, 60), Ok(()));
@@ -170,7 +170,7 @@ fn a_grant_from_before_a_loss_counts_first_even_if_heard_late() {
     assert_eq!(history(text).exclusion(&lost), Ok(()));
     assert_eq!(history(text).tokens_rise(&lost), Ok(()));
     rejected(history(text).exclusion(&calm()), "two hold at once");
-    // Granted when the data had been lost.
+    // This grant came after the loss.
     rejected(changed(text, &[("granted 1041", "granted 1059")]).exclusion(&lost), "two hold at once");
     // c may have been granted before b.
     rejected(changed(text, &[("1060000 c", "1040000 c")]).tokens_rise(&lost), "did not rise from c.1");
@@ -200,10 +200,10 @@ fn a_waiter_with_a_ticket_before_a_loss_was_no_stranger() {
         ..in_trouble(Trouble::LostData, 1_050_000, 1_051_000)
     };
     rejected(history(text).exclusion(&lost), "two hold at once: b.1");
-    // It may not have heard of this one when the data was lost.
+    // The client may not have heard of this ticket when the data was lost.
     let late = ("queued 1013", "queued 1045");
     assert_eq!(changed(text, &[late]).exclusion(&lost), Ok(()));
-    // Whoever is the first that an emptied server hears is granted the lock at once.
+    // The first client that an emptied server hears is granted the lock at once.
     let granted =
         |token: u64| changed(text, &[late, ("1510000 d d.1 left", &format!("1500000 d d.1 granted {token}"))]);
     assert_eq!(granted(1100).exclusion(&lost), Ok(()));
@@ -225,7 +225,7 @@ fn tokens_must_rise() {
     rejected(late.tokens_rise(&both(30, 35)), "did not rise from b.1");
     rejected(late.tokens_rise(&in_trouble(Trouble::Divided, 30, 45)), "did not rise from b.1");
     rejected(late.tokens_rise(&in_trouble(Trouble::LostData, 30, 45)), "did not rise from b.1");
-    // It need not rise by one.
+    // Tokens need not rise by one.
     assert_eq!(good_but(&[("granted 204", "granted 9999")]).tokens_rise(&calm()), Ok(()));
     // Two grants under one token are two, also if one of them was never believed.
     let twice = ("31 b b.1 granted 203", "31 b b.1 granted 204\n31 b b.1 lost");

@@ -3,11 +3,11 @@
 use super::*;
 
 #[test]
-fn order_rejects_who_was_overtaken() {
-    // c, who came second, is served first.
+fn order_rejects_an_overtaken_waiter() {
+    // c came second, and is served first.
     let swapped = good_but(&[("b b.1 queued 201", "b b.1 queued 209")]);
     rejected(swapped.order(&calm()), "c.1 (ticket 202) waited when b.1");
-    // Where two servers grant, nobody knows which of them did.
+    // Where two servers grant, a history does not tell which of them did.
     assert_eq!(swapped.order(&in_trouble(Trouble::Divided, 30, 35)), Ok(()));
     rejected(swapped.order(&in_trouble(Trouble::Divided, 25, 30)), "c.1 (ticket 202) waited when b.1");
     assert_eq!(swapped.exclusion(&calm()), Ok(()));
@@ -15,36 +15,36 @@ fn order_rejects_who_was_overtaken() {
 }
 
 #[test]
-fn order_rejects_who_was_never_served() {
+fn order_rejects_a_waiter_that_was_never_served() {
     let starved = [("31 b b.1 granted 203", ""), ("40 b b.1 released", "")];
     rejected(good_but(&starved).order(&calm()), "b.1 (ticket 201) waited when c.1");
-    // Leaving later does not excuse that it was passed over before.
+    // A waiter that leaves later was passed over nevertheless.
     for too_late in ["45 b b.1 left", "45 b - died", "45 b - paused"] {
         rejected(good_but(&[starved[0], ("40 b b.1 released", too_late)]).order(&calm()), "b.1 (ticket 201)");
     }
 }
 
 #[test]
-fn order_rejects_who_barged_in() {
-    // Behind b and c.
+fn order_rejects_a_newcomer_that_barged_in() {
+    // d comes behind b and c.
     let barges = "30 d d.1 called\n31 d d.1 queued 203\n31 d d.1 granted 203\n31 d d.1 released\n32 b b.1 granted 204";
     let barged = good_but(&[("31 b b.1 granted 203", barges), ("41 c c.1 granted 204", "41 c c.1 granted 205")]);
     rejected(barged.order(&calm()), "b.1 (ticket 201)");
-    // Before anybody had a ticket, it is nobody's business; nor is what nobody put on record.
+    // The order before the first ticket does not count, nor do tickets that are not on record.
     let first = "12 a a.1 queued 100\n12 a a.1 granted 100";
     assert_eq!(good_but(&[("12 a a.1 granted 100", first)]).order(&calm()), Ok(()));
     assert_eq!(good_but(&[("12 a a.1 granted 100", "12 a a.1 granted 202")]).order(&calm()), Ok(()));
 }
 
 #[test]
-fn order_excuses_who_left_died_or_slept_before() {
+fn order_excuses_waiters_that_left_died_or_slept_before() {
     for gone in ["35 b b.1 left", "35 b - died", "35 b - paused\n60 b b.1 left", "60 b b.1 untaken"] {
         let history = good_but(&[("31 b b.1 granted 203", ""), ("40 b b.1 released", gone)]);
         assert_eq!(history.check(), Ok(()), "{gone}");
     }
 }
 
-/// Who was passed over while it stood still has its place again when it is back.
+/// A waiter that was passed over while it stood still has its place again when it is back.
 #[test]
 fn order_excuses_a_pause_for_as_long_as_it_takes_to_return() {
     let starved = ("31 b b.1 granted 203", "");
@@ -56,7 +56,7 @@ fn order_excuses_a_pause_for_as_long_as_it_takes_to_return() {
     rejected(slept_until(35).order(&calm()), "b.1 (ticket 201) waited when c.1");
     let slow = Terms { slack: Duration::from_nanos(10), ..calm() };
     assert_eq!(slept_until(35).order(&slow), Ok(()));
-    // And while the server is silent it cannot return.
+    // While the server is silent the waiter cannot return.
     let silent = |from, to| Terms {
         slack: Duration::from_nanos(2),
         admitted: in_trouble(Trouble::Silent, from, to).admitted,
@@ -67,7 +67,7 @@ fn order_excuses_a_pause_for_as_long_as_it_takes_to_return() {
 }
 
 #[test]
-fn order_excuses_nobody_for_a_pause_before_the_call() {
+fn order_excuses_no_waiter_for_a_pause_before_its_call() {
     let paused = ("20 b b.1 called", "19 b - paused\n20 b b.1 called");
     let starved = [("31 b b.1 granted 203", ""), ("40 b b.1 released", "")];
     rejected(good_but(&[paused, starved[0], starved[1]]).order(&calm()), "b.1 (ticket 201)");
@@ -105,13 +105,13 @@ fn order_goes_by_the_servers_clock_where_a_process_notices_its_grant_late() {
 ";
     rejected(history(text).order(&calm()), "b.1 (ticket 1001)");
     assert_eq!(changed(text, &[("1400000 b b.1 left", "1040000 b b.1 left")]).order(&calm()), Ok(()));
-    // Without the clock it could have left in time.
+    // Without the server's clock, b could have left in time.
     assert_eq!(changed(text, &[("999990 x - clock 1000 20", "")]).order(&calm()), Ok(()));
 }
 
 #[test]
 fn order_excuses_strangers_who_come_first_to_an_emptied_server() {
-    // b waits when the data is lost, and d, of whom nobody knew, is granted the lock before b is back.
+    // b waits when the data is lost, and d, a stranger, is granted the lock before b is back.
     let text = "
 10 a a.1 called
 12 a a.1 granted 100
@@ -130,15 +130,16 @@ fn order_excuses_strangers_who_come_first_to_an_emptied_server() {
     assert_eq!(history(text).order(&in_trouble(Trouble::LostPlaces, 26, 28)), Ok(()));
     rejected(history(text).order(&in_trouble(Trouble::Silent, 26, 28)), "b.1");
     rejected(history(text).order(&in_trouble(Trouble::Jumped, 26, 28)), "b.1");
-    // Later than a liveness window everybody had to be back.
+    // All had to be back after a liveness window.
     let late = changed(
         text,
         &[("31 d d.1 granted", "59 d d.1 granted"), ("32 d d.1", "60 d d.1"), ("40 b", "70 b"), ("41 b", "71 b")],
     );
     rejected(late.order(&in_trouble(Trouble::LostData, 26, 28)), "b.1");
-    // Before the loss there is no excuse.
+    // A grant before the loss has no excuse.
     rejected(history(text).order(&in_trouble(Trouble::LostData, 35, 36)), "b.1");
-    // If the server went on to refuse some, these had no time; if it was well, or that was long ago, they had.
+    // Waiters that the server went on to refuse had no time to return. They had it if the server was well for long
+    // enough.
     let refused = |from, to| {
         let mut terms = in_trouble(Trouble::LostData, 26, 28);
         terms.admitted.push(Admitted { trouble: Trouble::Silent, from_ns: from, to_ns: to });
@@ -158,17 +159,17 @@ fn order_excuses_strangers_who_come_first_to_an_emptied_server() {
         ],
     );
     rejected(long_after.order(&refused(29, 58)), "b.1");
-    // A process that was here before is no stranger, whatever it wants next.
+    // A process that used the lock before is no stranger, whatever it wants next.
     let known =
         changed(text, &[("30 d d.1 called", "15 d d.0 called\n16 d d.0 queued 200\n60 d d.0 left\n30 d d.1 called")]);
     rejected(known.order(&in_trouble(Trouble::LostData, 26, 28)), "waited when d.1");
-    // But one that nobody had told of its place knows no more than a stranger.
+    // But a process that had not heard of its place knows no more than a stranger.
     for queued in ["", "27 d d.0 queued 305\n"] {
         let before = format!("15 d d.0 called\n{queued}60 d d.0 left\n30 d d.1 called");
         let untold = changed(text, &[("30 d d.1 called", &before)]);
         assert_eq!(untold.order(&in_trouble(Trouble::LostData, 26, 28)), Ok(()));
     }
-    // One that has nothing left is one again, also if that ended in the middle of it: it has forgotten what it knew.
+    // A process that has nothing left is a stranger again, because it has forgotten what it knew.
     for end in [17, 27] {
         let before = format!("15 d d.0 called\n16 d d.0 queued 200\n{end} d d.0 left\n30 d d.1 called");
         let forgotten = changed(text, &[("30 d d.1 called", &before)]);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// a releases at 30; b, who waits since 20, is granted the lock at `AT`.
+/// a releases at 30; b has waited since 20, and is granted the lock at `AT`.
 const HAND_OFF: &str = "
 10 a a.1 called
 12 a a.1 granted 100
@@ -27,7 +27,7 @@ fn stall_of(at: u64, changes: &[(&str, &str)], terms: &Terms) -> Result<(), Stri
     history.no_stall(terms)
 }
 
-/// Accepted until `latest`, rejected from then on.
+/// A grant is accepted until `latest`, and rejected from then on.
 #[track_caller]
 fn granted_by(latest: u64, changes: &[(&str, &str)]) {
     assert_eq!(hand_off(latest, changes), Ok(()));
@@ -47,7 +47,7 @@ fn a_holder_that_died_costs_what_is_left_of_its_lease() {
     granted_by(130, &[("30 a a.1 released", "30 a - died")]);
     granted_by(130, &[("30 a a.1 released", "30 a a.1 lost")]);
     granted_by(130, &[("30 a a.1 released", "30 a - paused\n300 a a.1 lost")]);
-    // It believed in it until its last mark, whenever it was told.
+    // The holder believed in its lease until its last mark, whenever it was told.
     granted_by(128, &[("30 a a.1 released", "28 a a.1 held\n300 a a.1 lost")]);
 }
 
@@ -61,22 +61,22 @@ fn waiters_that_died_cost_one_window_in_all() {
     for count in [1, 9] {
         granted_by(74, &[("10 a a.1 called", &format!("10 a a.1 called\n{}", dead(count, 29)))]);
     }
-    // Their window counts from their death, not from when their turn came.
+    // The window of dead waiters counts from their death, not from their turn.
     granted_by(60, &[("10 a a.1 called", &format!("10 a a.1 called\n{}", dead(9, 15)))]);
-    // Those that died meanwhile count too.
+    // Waiters that died meanwhile count too.
     granted_by(80, &[("10 a a.1 called", &format!("10 a a.1 called\n{}", dead(1, 35)))]);
-    // A pause is a death, until it is over.
+    // A pause counts as a death until it is over.
     let paused = dead(1, 29).replace("died", "paused") + "390 e1 e1.1 left\n";
     granted_by(74, &[("10 a a.1 called", &format!("10 a a.1 called\n{paused}"))]);
 }
 
 #[test]
-fn only_the_dead_who_stood_before_are_an_excuse() {
-    // Behind b in the queue.
+fn only_dead_waiters_ahead_in_the_queue_excuse_a_stall() {
+    // e stands behind b in the queue.
     granted_by(40, &[("20 b b.1 called", "20 b b.1 called\n22 e e.1 called\n23 e e.1 queued 202\n29 e - died")]);
-    // Already gone when their process died.
+    // d had returned when its process died.
     granted_by(40, &[("17 d d.1 returned", "17 d d.1 returned\n29 d - died")]);
-    // Nobody knows the place of one who died before it heard of its ticket.
+    // The place of a waiter that died before it heard of its ticket is not known.
     granted_by(74, &[("20 b b.1 called", "19 e e.1 called\n29 e - died\n20 b b.1 called")]);
 }
 
@@ -101,10 +101,10 @@ fn only_the_time_in_which_somebody_waits_is_a_stall() {
             _ => change,
         }),
     );
-    // Who overlap are counted once.
+    // Waits that overlap are counted once.
     let together = "17 d d.1 returned\n50 e e.1 called\n59 e e.1 left\n51 f f.1 called\n59 f f.1 left";
     assert_eq!(hand_off(291, &[later[0], later[1], ("17 d d.1 returned", together)]), Ok(()));
-    // The pause of one who waits is no wait.
+    // The pause of a waiter is no wait.
     let paused = [("21 b b.1 queued 201", "21 b b.1 queued 201\n35 b - paused")];
     assert_eq!(hand_off(300, &paused), Ok(()));
 }
@@ -113,7 +113,7 @@ fn only_the_time_in_which_somebody_waits_is_a_stall() {
 fn a_forgotten_waiter_is_noticed_without_any_grant() {
     let forgotten = [("300 b b.1 granted 203", "300 b b.1 left"), ("400 b b.1 released", "")];
     rejected(hand_off(300, &forgotten), "until it was granted to nobody");
-    // And at the beginning.
+    // A stall at the beginning is noticed, too.
     rejected(
         history("1 a a.1 called\n2 a a.1 queued 5\n30 a a.1 granted 6\n31 a a.1 released").no_stall(&terms()),
         "a.1",
@@ -126,7 +126,7 @@ fn a_silence_of_the_server_costs_its_time_and_two_heartbeats() {
     let silent = |at, from, to| stall_of(at, &[], &in_trouble(Trouble::Silent, from, to));
     assert_eq!(silent(160, 30, 130), Ok(()));
     rejected(silent(161, 30, 130), "b.1");
-    // It excuses nothing where it did not strike.
+    // A silence excuses nothing at other times.
     rejected(silent(60, 100, 300), "b.1");
     // A lease that ran when the server fell silent goes on after it.
     let died = [("30 a a.1 released", "30 a - died")];

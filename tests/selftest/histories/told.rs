@@ -18,21 +18,21 @@ const TOLD: &str = "
 ";
 
 #[test]
-fn told_before_taken_accepts_who_knew_in_time() {
+fn told_before_taken_accepts_a_holder_that_knew_in_time() {
     assert_eq!(history(TOLD).told_before_taken(&calm()), Ok(()));
     assert_eq!(history(TOLD).check(), Ok(()));
 }
 
 #[test]
-fn told_before_taken_rejects_who_believed_after_the_grant() {
-    // Nobody noticed: exclusion sees nothing wrong.
+fn told_before_taken_rejects_a_holder_that_believed_after_the_next_grant() {
+    // No member noticed the overlap, so exclusion finds nothing wrong.
     let late = changed(TOLD, &[("1040000 a a.1 held", "1440000 a a.1 held")]);
     assert_eq!(late.check(), Ok(()));
     rejected(
         late.told_before_taken(&calm()),
         "a.1 (token 1000, from 1000100 to 1440000) believed in its lease 0.390 ms",
     );
-    // The same with a release, a death, and the hold of one who never said that it ended.
+    // The same holds for a release, a death, and a hold whose end is not on record.
     for end in ["1440000 a a.1 released", "1440000 a - died", ""] {
         let late = changed(TOLD, &[("1040000 a a.1 held", end), ("1460000 a a.1 lost", "")]);
         rejected(late.told_before_taken(&calm()), "a.1 (token 1000");
@@ -40,12 +40,12 @@ fn told_before_taken_rejects_who_believed_after_the_grant() {
 }
 
 #[test]
-fn told_before_taken_leaves_to_the_clocks_what_they_cannot_tell() {
-    // Within 20 ns nobody knows what the server's clock said: its marks took as long.
+fn told_before_taken_rejects_only_what_the_clocks_prove() {
+    // What the server's clock said is known to 20 ns, because its marks took as long.
     let close = |held: &str| changed(TOLD, &[("1040000 a a.1 held", held)]).told_before_taken(&calm());
     assert_eq!(close("1050010 a a.1 held"), Ok(()));
     rejected(close("1051000 a a.1 held"), "a.1");
-    // Slow answers say less: then only what the next one noticed counts.
+    // Marks that took long say less: then only what the next holder noticed counts.
     let slow = [("clock 1000 20", "clock 1000 600000"), ("clock 2000 20", "clock 2000 600000")];
     let slowly = |held: &str| {
         let changes = [slow[0], slow[1], ("1040000 a a.1 held", held)];
@@ -62,7 +62,7 @@ fn told_before_taken_needs_the_servers_clock() {
 }
 
 #[test]
-fn told_before_taken_looks_beyond_the_very_next() {
+fn told_before_taken_looks_beyond_the_next_grant() {
     // c's grant came after b's, but a still believes when c has it.
     let text = "
 1 x - clock 1 0
@@ -84,25 +84,25 @@ fn told_before_taken_looks_beyond_the_very_next() {
 }
 
 #[test]
-fn a_clock_that_was_set_tells_what_is_certain() {
+fn told_before_taken_rejects_what_is_certain_though_a_clock_was_set() {
     let late = ("1040000 a a.1 held", "1440000 a a.1 held");
     let set = |line: &str, instead: &str| changed(TOLD, &[late, (line, instead)]).told_before_taken(&calm());
-    // Before anything happened: a stamp that it had passed then was not given then.
+    // The clock was set before all this: a stamp that it had passed by then was not given then.
     for before in ["100", "5000"] {
         rejected(set("\n999990 x", &format!("\n899990 x - clock {before} 20\n999990 x")), "a.1");
     }
-    // Back, after all that: no stamp of then is as old.
+    // The clock was set back after all this: no stamp from then is as old.
     rejected(set("2000 20", "2000 20\n2099990 x - clock 1020 20"), "a.1");
-    // Back, between the call and the grant: then it said so twice, at 1050 µs and at 1170 µs.
+    // The clock was set back between the call and the grant, so it showed that time twice, at 1050 µs and at 1170 µs.
     let twice = |held: &str| {
         let back = ("1450000 b", "1020000 x - clock 900 20\n1500000 x - clock 1380 20\n1450000 b");
         changed(TOLD, &[("1040000 a a.1 held", held), back]).told_before_taken(&calm())
     };
     assert_eq!(twice("1169000 a a.1 held"), Ok(()));
     rejected(twice("1171000 a a.1 held"), "a.1");
-    // Forwards, likewise: nothing was given after that by a time of before.
+    // The clock was set forwards there: no later stamp is of a time before that.
     rejected(set("1450000 b", "1045000 x - clock 1900 20\n1500000 x - clock 2355 20\n1450000 b"), "a.1");
-    // While it is not asked it may have been set twice.
+    // Between two marks the clock may have been set twice.
     assert_eq!(set("1450000 b", "1500000 x - clock 1900 20\n1450000 b"), Ok(()));
     // Stamps that count on are ahead of the clock, and say nothing.
     let ahead = [late, ("granted 1000", "granted 5000"), ("granted 1050", "granted 5001")];
@@ -119,7 +119,7 @@ fn told_before_taken_excuses_what_lost_data_cannot_prevent() {
     let lease = |ns| Terms { lease: Duration::from_nanos(ns), ..lost.clone() };
     assert_eq!(late.told_before_taken(&lease(410_000)), Ok(()));
     rejected(late.told_before_taken(&lease(409_999)), "a.1");
-    // It had a place before.
+    // b had a place before the loss.
     rejected(changed(TOLD, &[held]).told_before_taken(&lease(410_000)), "a.1");
     let silent = Terms { lease: Duration::from_nanos(500_000), ..in_trouble(Trouble::Silent, 1_020_000, 1_030_000) };
     rejected(late.told_before_taken(&silent), "a.1");

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use fairlock::operator::{Answer, Line, Place};
 
 use super::stopped::Stopped;
+use crate::connect;
 use crate::exit::Failure;
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -21,9 +22,10 @@ pub(crate) struct Floor {
 
 impl Floor {
     /// At the first of these servers that has this lock.
-    pub(crate) fn new(masters: &[Place], prefix: &str, name: &str) -> Result<Self, Failure> {
+    pub(crate) fn new(masters: &[Place], server: &connect::Args, name: &str) -> Result<Self, Failure> {
+        let prefix = &server.prefix;
         let (key, channel) = (format!("{prefix}:{{{name}}}:floor"), format!("{prefix}:client:{name}"));
-        let own = |error: fairlock::ConnectError| Failure::own(error.to_string());
+        let own = |error: fairlock::ConnectError| server.failed(error);
         for master in masters {
             let mut line = master.connect(PATIENCE).map_err(own)?;
             // A key that is not there can be deleted; another node of a cluster names the one that has it.

@@ -71,10 +71,10 @@ pub(crate) fn bench(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
     };
     signals::listen(hear).map_err(|error| own(&error))?;
     let places = builder.places().map_err(|error| own(&error))?;
-    let masters = places.masters(Duration::from_secs(5)).map_err(|error| own(&error))?;
+    let masters = places.masters(Duration::from_secs(5)).map_err(|error| server.failed(error))?;
     // One name, so that all keys are at one server of a cluster.
     let name = format!("bench-{}", output::random_word());
-    let mut floor = Floor::new(&masters, &server.prefix, &name)?;
+    let mut floor = Floor::new(&masters, server, &name)?;
     let measured = measure(&builder, &mut floor, &name, args);
     floor.remove(&server.prefix, &[&name]);
     let rows = measured.map_err(|stopped| match stopped {

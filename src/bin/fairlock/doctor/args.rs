@@ -5,12 +5,20 @@ use std::time::Duration;
 use crate::duration;
 
 const SHORT: &str = "\
+Examples:
+  fairlock doctor --lease 2m  for jobs that run with this lease
+  fairlock doctor --json      for programs
+
 Exit code: 0 nothing that harms locks, 1 a warning, 2 a fault, 125 wrongly
 called. It changes nothing but a lock of a random name, whose keys it removes.";
 
 pub(crate) const HELP: &str = "\
 Doctor reads settings, tries each right with a call that changes nothing, measures round trips, and at last takes and \
 releases a lock of a random name, whose keys it removes. What it may not see, such as CONFIG, it says.
+
+Examples:
+  fairlock doctor --lease 2m  for jobs that run with this lease
+  fairlock doctor --json      for programs
 
 Exit codes:
   0    nothing that harms locks (notes do not count)

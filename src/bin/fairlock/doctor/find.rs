@@ -9,7 +9,7 @@ use super::finding::Finding;
 use super::node::{Fields, Node, Part};
 use crate::duration::shown;
 
-/// All servers, and what is to be said of them together.
+/// All servers, and the findings that concern all of them together.
 pub(crate) struct Found {
     pub(crate) kind: &'static str,
     pub(crate) nodes: Vec<Node>,
@@ -124,7 +124,11 @@ fn failover_after(silence: Duration, lease: Duration, mend: String) -> Finding {
     let found = format!("a failover begins after {} of silence", shown(silence));
     if silence > lease / 3 {
         Finding::warning("failover", found)
-            .risk(format!("jobs with a lease of {} may lose it before there is a new master", shown(lease)))
+            .risk(format!(
+                "jobs with a lease of {} may lose it before there is a new master, and with --lease {}s they do not",
+                shown(lease),
+                (silence * 3).as_secs()
+            ))
             .mend(mend)
     } else {
         Finding::good("failover", found)

@@ -1,4 +1,4 @@
-//! `fairlock doctor`: whether the servers are fit for locks, before it hurts.
+//! `fairlock doctor`: whether the servers are fit for locks, before jobs suffer.
 //!
 //! A finding says what was found, what it risks for locks, and which line mends it.
 
@@ -26,6 +26,10 @@ pub(crate) fn doctor(server: &connect::Args, args: &Args) -> Result<u8, Failure>
     let name = format!("doctor-{}", output::random_word());
     let mut found = find::all(&places, args.lease);
     for node in &mut found.nodes {
+        // A server that nobody named is not there.
+        if let (Some(tip), [finding]) = (server.tip(), &mut node.findings[..]) {
+            finding.mend = finding.mend.take().or_else(|| Some(tip.to_owned()));
+        }
         server::check(node, args.lease);
         rights::check(node, &server.prefix, &name, found.is_cluster);
         clocks::read(node);

@@ -1,6 +1,6 @@
-//! The rights of this user, one by one. Each is tried with a call that changes nothing: the server looks at rights
-//! before it looks at what it is asked. So no right of an administrator is needed, and a rule that forbids a key or a
-//! channel is found as well as one that forbids a command.
+//! The rights of this user, one by one. Each is tried with a call that changes nothing, because a server checks rights
+//! before anything else. So no right of an administrator is needed, and a rule that forbids a key or a channel is found
+//! as well as one that forbids a command.
 
 use fairlock::operator::Answer;
 

@@ -162,7 +162,7 @@ fn replicas(node: &Node) -> Vec<Finding> {
             findings.push(
                 Finding::warning("replicas", "it has none")
                     .risk("when it dies its locks can be neither taken nor renewed until it is back")
-                    .mend("redis-cli -h HOST -p PORT REPLICAOF (this host) (this port), at another server"),
+                    .mend(more_replicas(node)),
             );
         }
         return findings;
@@ -189,6 +189,15 @@ fn replicas(node: &Node) -> Vec<Finding> {
 }
 
 /// In `ip=…,port=…,state=online,offset=…,lag=0`.
+fn more_replicas(node: &Node) -> String {
+    // A node of a cluster refuses REPLICAOF.
+    if node.info.get("redis_mode") == Some("cluster") {
+        format!("redis-cli --cluster add-node HOST:PORT {} --cluster-slave", node.place)
+    } else {
+        "redis-cli -h HOST -p PORT REPLICAOF (this host) (this port), at another server".to_owned()
+    }
+}
+
 fn lag(replica: &str) -> Option<u64> {
     replica.split(',').find_map(|field| field.strip_prefix("lag=")?.parse().ok())
 }

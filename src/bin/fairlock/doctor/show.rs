@@ -1,5 +1,7 @@
 //! The report: for people, or as JSON.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
@@ -16,13 +18,20 @@ const INDENT: usize = 10;
 
 pub(crate) fn text(found: &Found, worst: Level, width: usize) -> String {
     let mut text = String::new();
+    let alike = alike(found);
+    if !alike.is_empty() {
+        text.push_str("several servers\n");
+        alike.values().for_each(|(nodes, findings)| write(&mut text, nodes, findings, width));
+        text.push('\n');
+    }
     for node in &found.nodes {
         let _ = writeln!(text, "{} ({})", printable(&node.place.to_string()), node.part.word());
         let (good, trouble): (Vec<&Finding>, _) =
             in_order(&node.findings).into_iter().partition(|finding| finding.level == Level::Good);
-        trouble.into_iter().for_each(|finding: &Finding| write(&mut text, finding, width));
+        let alone = trouble.into_iter().filter(|finding: &&Finding| !alike.contains_key(&gist(finding)));
+        alone.for_each(|finding| write(&mut text, &[], &[finding], width));
         if found.nodes.len() == 1 {
-            good.iter().for_each(|finding| write(&mut text, finding, width));
+            good.iter().for_each(|finding| write(&mut text, &[], &[finding], width));
         } else if !good.is_empty() {
             // Where there are many servers, what is good about each must not hide what is not.
             let mut names = Vec::new();
@@ -35,7 +44,7 @@ pub(crate) fn text(found: &Found, worst: Level, width: usize) -> String {
     }
     if !found.findings.is_empty() {
         let _ = writeln!(text, "together ({})", found.kind);
-        in_order(&found.findings).iter().for_each(|finding| write(&mut text, finding, width));
+        in_order(&found.findings).iter().for_each(|finding| write(&mut text, &[], &[finding], width));
         text.push('\n');
     }
     text + &summary(found, worst) + "\n"
@@ -47,16 +56,45 @@ fn in_order(findings: &[Finding]) -> Vec<&Finding> {
     findings
 }
 
-fn write(text: &mut String, finding: &Finding, width: usize) {
+/// What findings of different servers may have in common.
+type Gist<'a> = (Reverse<Level>, &'static str, &'a str, Option<&'a str>);
+
+fn gist(finding: &Finding) -> Gist<'_> {
+    (Reverse(finding.level), finding.check, &finding.found, finding.risk.as_deref())
+}
+
+/// What is wrong with several servers alike, the worst first. It is told once, with the line that mends each server.
+fn alike(found: &Found) -> BTreeMap<Gist<'_>, (Vec<&Node>, Vec<&Finding>)> {
+    let mut groups = BTreeMap::<_, (Vec<_>, Vec<_>)>::new();
+    for node in &found.nodes {
+        for finding in node.findings.iter().filter(|finding| finding.level != Level::Good) {
+            let (nodes, findings) = groups.entry(gist(finding)).or_default();
+            nodes.push(node);
+            findings.push(finding);
+        }
+    }
+    groups.retain(|_, (nodes, _)| nodes.len() > 1);
+    groups
+}
+
+/// Findings that have the same gist. The nodes are named unless it is clear which one is meant.
+fn write(text: &mut String, nodes: &[&Node], findings: &[&Finding], width: usize) {
+    let [finding, ..] = findings else { return };
     let word = match finding.level {
         Level::Good => "ok",
         level => level.word(),
     };
     paragraph(text, word, &format!("{}: {}", finding.check, finding.found), width);
+    if !nodes.is_empty() {
+        let places: Vec<String> = nodes.iter().map(|node| node.place.to_string()).collect();
+        paragraph(text, "", &format!("at {}", places.join(", ")), width);
+    }
     if let Some(risk) = &finding.risk {
         paragraph(text, "", &format!("risk: {risk}"), width);
     }
-    if let Some(mend) = &finding.mend {
+    let mut mends: Vec<&str> = findings.iter().filter_map(|finding| finding.mend.as_deref()).collect();
+    mends.dedup();
+    for mend in mends {
         // A line to copy is not broken.
         let _ = writeln!(text, "{:INDENT$}mend: {}", "", printable(mend));
     }
@@ -70,7 +108,8 @@ fn paragraph(out: &mut String, head: &str, text: &str, width: usize) {
 }
 
 fn summary(found: &Found, worst: Level) -> String {
-    let count = |level| all(found).filter(|finding| finding.level == level).count();
+    let different: BTreeSet<_> = all(found).map(gist).collect();
+    let count = |level| different.iter().filter(|(Reverse(one), ..)| *one == level).count();
     let counted = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let counts = [(Level::Fault, "fault"), (Level::Warning, "warning"), (Level::Note, "note")];
     let counts: Vec<String> = counts

@@ -1,6 +1,6 @@
 //! The arguments of `fairlock exporter`.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
 use crate::duration;
@@ -22,7 +22,9 @@ pub(crate) struct Args {
     #[arg(value_name = "PATTERN")]
     pub(crate) patterns: Vec<String>,
     /// Where to listen for HTTP
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9764")]
+    ///
+    /// HOST:PORT; without a host, as in :9764, at all addresses.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9764", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// How often to look for new locks
     ///
@@ -35,4 +37,11 @@ pub(crate) struct Args {
     /// Print the metrics once instead of listening
     #[arg(long, conflicts_with = "listen")]
     pub(crate) once: bool,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let host = if text.starts_with(':') { "0.0.0.0" } else { "" };
+    let wrong = |error| format!("{error}; write HOST:PORT, as in 127.0.0.1:9764");
+    let found = format!("{host}{text}").to_socket_addrs().map_err(|error| wrong(error.to_string()))?.next();
+    found.ok_or_else(|| wrong("it has no address".to_owned()))
 }

@@ -14,6 +14,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 
 pub(crate) use args::Args;
@@ -21,7 +22,7 @@ use metrics::Metrics;
 
 use crate::exit::{Failure, say};
 use crate::survey::Survey;
-use crate::{connect, output};
+use crate::{connect, output, runtime};
 
 /// More are not served at the same time.
 const CONNECTIONS: usize = 64;
@@ -41,8 +42,7 @@ pub(crate) fn exporter(server: &connect::Args, args: &Args) -> Result<u8, Failur
         let code = if text.contains("\nfairlock_up 1\n") { 0 } else { crate::exit::OWN_FAILURE };
         return output::write(&text).map(|()| code);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    let runtime = runtime.map_err(|error| Failure::because("cannot start the async runtime", error))?;
+    let runtime = runtime::start(Builder::enable_all)?;
     runtime.block_on(async {
         let cannot = |error: std::io::Error| Failure::because(&format!("cannot listen on {}", args.listen), error);
         let listener = TcpListener::bind(args.listen).await.map_err(cannot)?;

@@ -17,8 +17,8 @@ pub(crate) struct Args {
     pub(crate) name: String,
     /// Record grants from now on
     ///
-    /// The server keeps the latest 1,000, for a week after the lock was last used, whoever uses it. Each grant costs one
-    /// more command of the server. It needs Redis 6.2.
+    /// The server keeps the latest 1,000, for a week after the lock was last used, whoever uses it. Each grant costs
+    /// one more command of the server. It needs Redis 6.2.
     #[arg(long)]
     pub(crate) on: bool,
     /// Record no more, and drop what was recorded

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 pub(crate) use args::Args;
 use timeline::{Grant, Timeline};
 
+use crate::duration::milliseconds;
 use crate::exit::{Failure, say};
-use crate::text::{iso, milliseconds, printable, printable_json};
+use crate::text::{iso, printable, printable_json};
 use crate::{connect, output};
 
 /// Nothing is recorded.
@@ -23,7 +24,7 @@ const NOTHING: u8 = 1;
 pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let own = |error: &dyn std::fmt::Display| Failure::own(error.to_string());
     LockOptions::new().check(&args.name).map_err(|error| own(&error))?;
-    let client = connect::client(server)?.connect().blocking().map_err(|error| own(&error))?;
+    let client = connect::client(server)?.connect().blocking().map_err(|error| server.failed(error))?;
     let lock = client.lock(&args.name).map_err(|error| own(&error))?;
     let name = printable(&args.name);
     if args.on || args.off {
@@ -59,7 +60,7 @@ pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure
     Ok(0)
 }
 
-/// Those of the past, and the present one.
+/// The past grants, and the present one.
 fn grants(past: &History, state: &LockState) -> Vec<Grant> {
     let present = state.holder.as_ref().filter(|_| past.recorded).map(Grant::present);
     // It may have ended between the two questions.

@@ -4,28 +4,34 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use super::timeline::{End, Grant, Timeline, span};
-use crate::text::iso;
+use crate::text::{iso, moment, shorten};
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --ink: #1c1f23; --paper: #ffffff; --soft: #6b7280; --line: #e3e6ea;
   --held: #2563a8; --waited: #b9c8da; --bad: #c2410c }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #14171a; --soft: #9aa3ad; --line: #2c3238;
-  --held: #6aa9e9; --waited: #37485a; --bad: #f28a5b } }
+  --held: #6aa9e9; --waited: #4a6078; --bad: #f28a5b } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 72rem;
   margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.4rem; overflow-wrap: anywhere } p { color: var(--soft) }
-svg { width: 100%; height: auto; font: 12px system-ui, sans-serif } svg text { fill: var(--soft) }
-.label { fill: var(--ink) } .tick { stroke: var(--line) } .held { fill: var(--held) } .waited { fill: var(--waited) }
-.bad { fill: var(--bad) } table { border-collapse: collapse; width: 100%; margin-top: 2rem }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); overflow-wrap: anywhere }
-td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap } td.bad { color: var(--bad) }";
+div { overflow-x: auto } b { display: inline-block; width: .9em; height: .9em; border-radius: 2px; margin: 0 .3em 0 .8em;
+  vertical-align: -.1em } b:first-child { margin-left: 0 }
+svg { width: 100%; min-width: 40rem; height: auto; font: 12px system-ui, sans-serif } svg text { fill: var(--soft) }
+svg .label { fill: var(--ink) } .tick { stroke: var(--line) } .held { fill: var(--held); background: var(--held) }
+.waited { fill: var(--waited); background: var(--waited) } .bad { fill: var(--bad); background: var(--bad) }
+table { border-collapse: collapse; width: 100%; margin-top: 2rem }
+th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap }
+td.text { overflow-wrap: anywhere; white-space: normal; min-width: 10rem }
+.number { text-align: right; font-variant-numeric: tabular-nums } td.end { color: var(--bad) }";
 
 /// Units of the drawing: its width, the column of labels, the height of a row.
 const WIDTH: f64 = 1000.0;
 const LABELS: f64 = 220.0;
 const ROW: f64 = 22.0;
-/// A label of more characters is cut in the drawing; the table has the whole.
-const LONGEST: usize = 30;
+/// A label of more columns is shortened in the drawing; the table has the whole.
+const LONGEST: usize = 28;
+/// Ticks of a longer time have their date.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) fn page(timeline: &Timeline) -> String {
     let name = escape(&timeline.name);
@@ -35,8 +41,9 @@ pub(crate) fn page(timeline: &Timeline) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{name}: history</title>\n\
          <style>\n{STYLE}\n</style>\n</head>\n<body>\n<h1>{name}</h1>\n\
-         <p>{} grants from {} to {}, held {:.0} % of the time. Waited: median {}, longest {}. Held: median {}, longest \
-         {}.</p>\n{}{}</body>\n</html>\n",
+         <p>{} grants from {} to {} (UTC), held {:.0} % of the time. Waited: median {}, longest {}. Held: median {}, \
+         longest {}.</p>\n<p><b class=\"waited\"></b>waited<b class=\"held\"></b>held<b class=\"bad\"></b>held until it \
+         expired, was lost or broken</p>\n<div>\n{}</div>\n<div>\n{}</div>\n</body>\n</html>\n",
         timeline.grants.len(),
         moment(timeline.from),
         moment(timeline.to),
@@ -55,24 +62,20 @@ fn drawing(timeline: &Timeline) -> String {
     let bottom = height - ROW;
     let mut svg =
         format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Who held the lock, and when\">\n");
+    let within_a_day = timeline.span() < DAY;
     for tick in 0..=4 {
         let share = f64::from(tick) / 4.0;
         let x = LABELS + share * (WIDTH - LABELS - 1.0);
         let anchor = ["start", "middle", "middle", "middle", "end"][tick as usize];
-        let at = timeline.from + timeline.span().mul_f64(share);
+        let at = moment(timeline.from + timeline.span().mul_f64(share));
+        let at = if within_a_day { at.split(' ').nth(1).unwrap_or_default() } else { &at };
         let _ = writeln!(svg, "<line class=\"tick\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom}\"/>");
-        let _ = writeln!(
-            svg,
-            "<text x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"{anchor}\">{}</text>",
-            bottom + 16.0,
-            moment(at)
-        );
+        let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"{anchor}\">{at}</text>", bottom + 16.0);
     }
     for (row, grant) in timeline.grants.iter().enumerate() {
         let y = ROW * row as f64 + 4.0;
         let x = |at: SystemTime| LABELS + timeline.at(at) * (WIDTH - LABELS - 1.0);
-        let label: String = grant.label.chars().take(LONGEST).collect();
-        let label = if label.len() < grant.label.len() { label + "…" } else { label };
+        let label = shorten(&grant.label, LONGEST);
         let (queued, granted, ended) = (x(grant.queued_at()), x(grant.granted_at), x(grant.ended_at()));
         let class = if grant.end.is_bad() { "bad" } else { "held" };
         let _ = writeln!(svg, "<g><title>{}</title>", escape(&told(grant)));
@@ -101,30 +104,28 @@ fn told(grant: &Grant) -> String {
 }
 
 fn table(timeline: &Timeline) -> String {
-    let mut table = String::from(
-        "<table>\n<tr><th>granted</th><th>label</th><th>owner</th><th>waited</th><th>held</th><th>ended</th><th>token</th></tr>\n",
+    let owned = timeline.grants.iter().any(|grant| !grant.owner.is_empty());
+    let mut table = format!(
+        "<table>\n<tr><th>granted</th><th>label</th>{}<th class=\"number\">waited</th><th class=\"number\">held</th>\
+         <th>ended</th><th class=\"number\">token</th></tr>\n",
+        if owned { "<th>owner</th>" } else { "" }
     );
     for grant in timeline.grants.iter().rev() {
         let waited = grant.waited().map(span).unwrap_or_default();
+        let owner = if owned { format!("<td class=\"text\">{}</td>", escape(&grant.owner)) } else { String::new() };
         let _ = writeln!(
             table,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{waited}</td><td class=\"number\">{}</td>\
+            "<tr><td>{}</td><td class=\"text\">{}</td>{owner}<td class=\"number\">{waited}</td><td class=\"number\">{}</td>\
              <td{}>{}</td><td class=\"number\">{}</td></tr>",
             iso(grant.granted_at),
             escape(&grant.label),
-            escape(&grant.owner),
             span(grant.held),
-            if grant.end.is_bad() { " class=\"bad\"" } else { "" },
+            if grant.end.is_bad() { " class=\"end\"" } else { "" },
             grant.end.word(),
             grant.token
         );
     }
     table + "</table>\n"
-}
-
-/// `2026-11-22 12:01:07`, in UTC.
-fn moment(at: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(at).to_string().replace('T', " ").replace('Z', "")
 }
 
 /// Others choose names and labels. Characters that no document may have are left out.

@@ -3,17 +3,17 @@
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
-use super::timeline::{Grant, Timeline, span};
+use super::timeline::{End, Grant, Timeline, span};
 use crate::duration::short;
 use crate::output::wrap;
-use crate::text::{columns, cut, printable};
+use crate::text::{columns, moment, printable, shorten};
 
-/// A terminal with fewer columns shows no bars.
+/// A terminal with fewer columns shows no bars, and each grant in two lines.
 const NARROW: usize = 60;
 
 pub(crate) fn show(timeline: &Timeline, width: usize) -> String {
     let mut text = String::new();
-    let name = cut(&printable(&timeline.name), width / 2);
+    let name = shorten(&printable(&timeline.name), width / 2);
     let count = timeline.grants.len();
     let summary = format!(
         "{name}: {count} grant{} in {}, held {:.0} % of the time",
@@ -26,13 +26,17 @@ pub(crate) fn show(timeline: &Timeline, width: usize) -> String {
         let _ = writeln!(text, "{word:6} median {}, longest {}", span(timeline.median(of)), span(timeline.longest(of)));
     }
     text.push('\n');
-    let bars = if width < NARROW { 0 } else { (width - 40) / 2 };
-    let fixed = 8 + 8 + 8 + 9 + if bars > 0 { bars + 1 } else { 0 };
-    let room = width.saturating_sub(fixed + 1).max(4);
+    if width < NARROW {
+        timeline.grants.iter().for_each(|grant| text.push_str(&in_two_lines(grant, width)));
+        return text + "\nTimes are UTC, by the server's clock.\n";
+    }
+    let bars = (width - 40) / 2;
+    let fixed = 8 + 8 + 8 + 9 + bars + 1;
+    let room = width - fixed - 1;
     let head = format!("{:8} {}{:>8}{:>8} {:8}", "GRANTED", pad("LABEL", room), "WAITED", "HELD", "ENDED");
     let _ = writeln!(text, "{}", head.trim_end());
     for grant in &timeline.grants {
-        let label = pad(&cut(&printable(&grant.label), room), room);
+        let label = pad(&shorten(&printable(&grant.label), room), room);
         let waited = grant.waited().map(span).unwrap_or_default();
         let line = format!(
             "{} {label}{waited:>8}{:>8} {:8} {}",
@@ -43,11 +47,14 @@ pub(crate) fn show(timeline: &Timeline, width: usize) -> String {
         );
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    let _ = write!(text, "\nTimes are UTC, by the server's clock.");
-    if bars > 0 {
-        let _ = write!(text, " ░ waited  █ held");
-    }
-    text + "\n"
+    text + "\nTimes are UTC, by the server's clock. ░ waited  █ held\n"
+}
+
+fn in_two_lines(grant: &Grant, width: usize) -> String {
+    let label = shorten(&printable(&grant.label), width.saturating_sub(9));
+    let waited = grant.waited().map_or_else(String::new, |waited| format!("waited {}, ", span(waited)));
+    let ended = if grant.end == End::Held { String::new() } else { format!(", {}", grant.end.word()) };
+    format!("{} {label}\n  {waited}held {}{ended}\n", clock(grant.granted_at), span(grant.held))
 }
 
 fn pad(text: &str, width: usize) -> String {
@@ -55,15 +62,12 @@ fn pad(text: &str, width: usize) -> String {
 }
 
 /// `12:01:07` of a moment.
-pub(crate) fn clock(moment: SystemTime) -> String {
-    let iso = humantime::format_rfc3339_seconds(moment).to_string();
-    iso.get(11..19).unwrap_or_default().to_owned()
+fn clock(granted_at: SystemTime) -> String {
+    let moment = moment(granted_at);
+    moment.split_once(' ').map_or("", |(_, clock)| clock).to_owned()
 }
 
 fn bar(timeline: &Timeline, grant: &Grant, width: usize) -> String {
-    if width == 0 {
-        return String::new();
-    }
     let column = |moment| ((timeline.at(moment) * width as f64) as usize).min(width - 1);
     let (queued, granted, ended) = (column(grant.queued_at()), column(grant.granted_at), column(grant.ended_at()));
     // However short it was held, it is seen.
@@ -106,7 +110,23 @@ GRANTED  LABEL                      WAITED    HELD ENDED
 Times are UTC, by the server's clock. ░ waited  █ held
 "
         );
-        let narrow = show(&timeline, 40);
-        assert!(narrow.lines().all(|line| crate::text::columns(line) <= 40) && !narrow.contains('█'), "{narrow}");
+        assert_eq!(
+            show(&timeline, 40),
+            "\
+deploy: 3 grants in 10m 00s, held 100 %
+of the time
+waited median 50s, longest 5m 00s
+held   median 1m 00s, longest 9m 00s
+
+12:00:00 a
+  held 1m 00s, released
+12:01:00 日本語 b
+  waited 50s, held 9m 00s, expired
+12:10:00 c \\u{1b}[2J
+  waited 5m 00s, held 0ms
+
+Times are UTC, by the server's clock.
+"
+        );
     }
 }

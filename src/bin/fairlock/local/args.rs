@@ -4,7 +4,8 @@ use clap::Subcommand;
 
 const SHORT: &str = "\
 Jobs with --local start the server by themselves; `fairlock local --help` says
-where it is, who shares it, and how it runs as a systemd unit.";
+where it is, who shares it, and how it runs as a systemd unit.
+Exit code: 0, of status 1 if it does not run, 125 if fairlock fails.";
 
 const LONG: &str = "\
 All jobs of a user on a machine share one private server, whatever their environment (cron, a login, a systemd unit). \
@@ -20,7 +21,9 @@ again at once, and keep their places and leases. A unit of its own keeps the ser
 
   [Service]
   ExecStart=/usr/local/bin/fairlock local start --foreground
-  Restart=on-failure";
+  Restart=on-failure
+
+Exit code: 0, of status 1 if it does not run, 125 if fairlock fails.";
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -103,13 +103,14 @@ fn stop_unreachable(folder: &Folder, force: bool) -> Result<u8, Failure> {
 fn status() -> Result<u8, Failure> {
     let folder = Folder::find()?;
     let shown = folder.shown();
-    let text = match (answer(&folder)?, servers_of(&folder).first()) {
-        (Answer::Ready, _) => format!("running: {}", folder.url()),
-        (Answer::Loading, _) => format!("reading its data: {}", folder.url()),
-        (Answer::Nothing, Some(server)) => format!("process {} runs without a socket in {shown}", server.pid),
-        (Answer::Nothing, None) => format!("not running; its folder would be {shown}"),
+    let (text, code) = match (answer(&folder)?, servers_of(&folder).first()) {
+        (Answer::Ready, _) => (format!("running: {}", folder.url()), 0),
+        (Answer::Loading, _) => (format!("reading its data: {}", folder.url()), 0),
+        (Answer::Nothing, Some(server)) => (format!("process {} runs without a socket in {shown}", server.pid), 1),
+        (Answer::Nothing, None) => (format!("not running; its folder would be {shown}"), 1),
     };
-    Ok(show(&text))
+    show(&text);
+    Ok(code)
 }
 
 fn show(line: &str) -> u8 {

@@ -9,9 +9,10 @@ use serde_json::json;
 use super::document::{self, of_lock};
 use super::screen::{brief, who};
 use super::wait::is_over;
-use super::{FREE, HELD, LOOK, lock, own, with_client};
+use super::{FREE, HELD, LOOK, lock, look, own, with_client};
+use crate::duration::{milliseconds, seconds};
 use crate::exit::{Failure, say};
-use crate::text::{milliseconds, printable, seconds};
+use crate::text::printable;
 use crate::{connect, output};
 
 const SHORT: &str = "\
@@ -121,13 +122,9 @@ fn choose(args: &Args, state: &LockState) -> Result<Choice, Failure> {
             holder.token
         )));
     }
-    let question = format!(
-        "{} is {}.\nBreak the lease of {}, with token {}? [y/N] ",
-        printable(&args.name),
-        brief(state),
-        who(holder),
-        holder.token
-    );
+    let found = format!("{} is {}.", printable(&args.name), brief(state));
+    let question = format!("Break the lease of {}, with token {}? [y/N] ", who(holder), holder.token);
+    let question = [found, question].map(|line| output::wrap(&line, output::width()).join("\n")).join("\n");
     // Written at once, since the user answers it.
     let _ = std::io::stderr().write_all(question.as_bytes());
     let mut answer = String::new();
@@ -150,7 +147,8 @@ async fn ask_to_end(lock: &Lock, token: u64) -> Result<Outcome, Failure> {
         return Ok(Outcome::Unknown);
     };
     let mut said = false;
-    while !is_over(&lock.inspect().await.map_err(own)?, Some(token)) {
+    // The lease is broken and runs out, whatever becomes of the server.
+    while !is_over(&look(lock, || {}).await?, Some(token)) {
         if !std::mem::replace(&mut said, true) {
             let left = seconds(remaining.max(Duration::from_secs(1)));
             say(format_args!("the holder is told; its lease ends in {left} at the latest"));

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use fairlock::{LockState, QueuedWaiter};
 use serde_json::{Value, json};
 
-use crate::text::{iso, milliseconds, printable_json};
+use crate::duration::milliseconds;
+use crate::text::{iso, printable_json};
 
 /// The state of the lock in a word. A free lock may have waiters; the first of them is next.
 pub(crate) fn word(state: &LockState) -> &'static str {

@@ -9,7 +9,7 @@ use super::document;
 use super::own;
 use super::screen::{self, width};
 use crate::exit::{Failure, say};
-use crate::survey::Survey;
+use crate::survey::{Survey, is_pattern};
 use crate::{connect, output};
 
 const HELP: &str = "\
@@ -45,11 +45,12 @@ pub(crate) struct Args {
 pub(crate) fn list(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let pattern = match args.pattern.as_deref() {
         None | Some("") => "*".to_owned(),
-        Some(pattern) if pattern.contains(['*', '?', '[', '\\']) => pattern.to_owned(),
+        Some(pattern) if is_pattern(pattern) => pattern.to_owned(),
         Some(part) => format!("*{part}*"),
     };
     let places = connect::client(server)?.places().map_err(own)?;
-    let found = Survey::new(places, &server.prefix, &[pattern], Duration::MAX).look(WAITERS).map_err(own)?;
+    let found = Survey::new(places, &server.prefix, &[pattern], Duration::MAX).look(WAITERS);
+    let found = found.map_err(|error| server.failed(error))?;
     let locks = found.into_iter().map(|(name, seen)| (name, seen.state));
     let used = |state: &LockState| state.holder.is_some() || state.waiting > 0 || state.recovering_for.is_some();
     let mut locks: Vec<(String, LockState)> = locks.filter(|(_, state)| args.all || used(state)).collect();

@@ -8,19 +8,23 @@ pub(crate) mod status;
 pub(crate) mod wait;
 
 use std::fmt::Display;
+use std::future::IntoFuture as _;
+use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{Client, Lock, LockOptions};
+use fairlock::{Client, Fault, Lock, LockOptions, LockState};
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
 
-use crate::connect;
 use crate::exit::Failure;
+use crate::{connect, runtime};
 
 /// The exit codes of these subcommands: the lock is held, or what was asked for is done.
 pub(crate) const HELD: u8 = 0;
 /// The lock is free, or there was nothing to do.
 pub(crate) const FREE: u8 = 1;
 
-/// How often a lock is looked at, by somebody who waits for a change.
+/// How often a lock is looked at while its change is awaited.
 const LOOK: Duration = Duration::from_millis(200);
 
 fn own(error: impl Display) -> Failure {
@@ -37,10 +41,23 @@ fn with_client<T>(
         LockOptions::new().check(name).map_err(own)?;
     }
     let client = connect::client(server)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| Failure::because("cannot start", error))?;
-    let unreachable = |error| Failure { tip: server.tip().map(str::to_owned), ..own(error) };
-    runtime.block_on(async { work(client.connect().await.map_err(unreachable)?).await })
+    let runtime = runtime::start(Builder::enable_time)?;
+    runtime.block_on(async { work(client.connect().await.map_err(|error| server.failed(error))?).await })
+}
+
+/// Looks at a lock. While the server is silent it asks again and again, and calls `silent` each second.
+async fn look(lock: &Lock, mut silent: impl FnMut()) -> Result<LockState, Failure> {
+    loop {
+        let mut looking = pin!(lock.inspect().into_future());
+        loop {
+            match timeout(Duration::from_secs(1), &mut looking).await {
+                Err(_) => silent(),
+                Ok(Err(Fault::Unavailable { .. })) => break,
+                Ok(state) => return state.map_err(own),
+            }
+        }
+        sleep(LOOK).await;
+    }
 }
 
 fn lock(client: &Client, name: &str) -> Result<Lock, Failure> {

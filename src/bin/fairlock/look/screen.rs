@@ -7,15 +7,18 @@ use std::time::Duration;
 use fairlock::{Holder, LockState};
 
 use super::document::word;
-use crate::output;
-use crate::text::{about, columns, cut, no_grants, printable, seconds};
+use crate::duration::{about, seconds};
+use crate::output::{self, wrap};
+use crate::text::{columns, held_by, no_grants, printable, shorten};
 
 /// The most waiters that are shown; JSON has all of them.
 const MOST_WAITERS: usize = 20;
 /// The columns of a file or a pipe: enough for labels as people choose them, and an end to those of 4000 bytes.
 const WIDE: usize = 200;
-/// What a label always gets, however narrow the terminal is.
-const LEAST: usize = 12;
+/// A label that would get less room has a line of its own.
+const LEAST: usize = 16;
+/// A terminal with fewer columns shows each lock of a list in two lines.
+const NARROW: usize = 60;
 
 /// The columns of stdout.
 pub(crate) fn width() -> usize {
@@ -25,15 +28,17 @@ pub(crate) fn width() -> usize {
 /// Holder, lease and queue of one lock.
 pub(crate) fn lock(name: &str, state: &LockState, width: usize) -> String {
     let mut text = String::new();
-    let name = cut(&printable(name), (width / 2).max(LEAST));
+    let name = shorten(&printable(name), width / 2);
     match (&state.holder, state.recovering_for) {
         (Some(holder), recovering) => {
-            let before = format!("{name}  held {} by ", seconds(holder.held_for));
-            let who = cut(&who(holder), width.saturating_sub(columns(&before)).max(LEAST));
+            let mut before = format!("{name}  held {}", seconds(holder.held_for));
+            before += if columns(&before) + " by ".len() + LEAST > width { "\n  by " } else { " by " };
+            let used = before.lines().last().map_or(0, columns);
+            let who = shorten(&who(holder), width.saturating_sub(used));
             let _ = writeln!(text, "{before}{who}");
-            let _ = writeln!(text, "  token {}; {}", holder.token, lease(holder));
+            let _ = writeln!(text, "{}", indented(&format!("token {}; {}", holder.token, lease(holder)), width));
             if let Some(longest) = recovering {
-                let _ = writeln!(text, "  {}", no_grants(longest));
+                let _ = writeln!(text, "{}", indented(&no_grants(longest), width));
             }
         }
         (None, Some(longest)) => {
@@ -48,6 +53,12 @@ pub(crate) fn lock(name: &str, state: &LockState, width: usize) -> String {
     }
     queue(&mut text, state, width);
     text
+}
+
+/// Lines below the first.
+fn indented(text: &str, width: usize) -> String {
+    let lines = wrap(text, width - 2);
+    lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
 fn lease(holder: &Holder) -> String {
@@ -67,7 +78,7 @@ fn queue(text: &mut String, state: &LockState, width: usize) {
         let before = format!("  {:>2}.  waits {waited:>longest$}  ", index + 1);
         let silent = if waiter.alive { "" } else { "  silent" };
         let room = width.saturating_sub(columns(&before) + silent.len()).max(LEAST);
-        let label = cut(&described(&waiter.label, &waiter.owner, &waiter.id), room);
+        let label = shorten(&described(&waiter.label, &waiter.owner, &waiter.id), room);
         let _ = writeln!(text, "{before}{label}{silent}");
     }
     let more = state.waiting.saturating_sub(shown.len() as u64);
@@ -76,19 +87,17 @@ fn queue(text: &mut String, state: &LockState, width: usize) {
     }
 }
 
-/// One line for each lock: what is alike stands in one column.
+/// One line for each lock, in aligned columns.
 pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
+    if width < NARROW {
+        return locks.iter().map(|(name, state)| in_two_lines(name, state, width)).collect();
+    }
     const HEAD: [&str; 4] = ["NAME", "STATE", "WAITING", "HOLDER"];
     let rows: Vec<[String; 4]> = locks
         .iter()
         .map(|(name, state)| {
-            let held = match &state.holder {
-                Some(holder) if holder.broken => format!("breaking, {}", about(holder.held_for)),
-                Some(holder) => format!("held {}", about(holder.held_for)),
-                None => word(state).to_owned(),
-            };
-            let name = cut(&printable(name), (width * 2 / 5).max(LEAST));
-            [name, held, state.waiting.to_string(), state.holder.as_ref().map(who).unwrap_or_default()]
+            let name = shorten(&printable(name), width * 2 / 5);
+            [name, held(state), state.waiting.to_string(), state.holder.as_ref().map(who).unwrap_or_default()]
         })
         .collect();
     let widest = |column: usize| {
@@ -103,10 +112,26 @@ pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
             line.push_str(cell);
             line.push_str(&" ".repeat(width.saturating_sub(columns(cell)) + 2));
         }
-        line.push_str(&cut(&row[3], room));
+        line.push_str(&shorten(&row[3], room));
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+fn held(state: &LockState) -> String {
+    match &state.holder {
+        Some(holder) if holder.broken => format!("breaking, {}", about(holder.held_for)),
+        Some(holder) => format!("held {}", about(holder.held_for)),
+        None => word(state).to_owned(),
+    }
+}
+
+fn in_two_lines(name: &str, state: &LockState, width: usize) -> String {
+    let waiting = if state.waiting > 0 { format!(", {} waiting", state.waiting) } else { String::new() };
+    let what = held(state) + &waiting;
+    let name = shorten(&printable(name), width.saturating_sub(columns(&what) + 2));
+    let who = state.holder.as_ref().map(|holder| format!("  {}\n", shorten(&who(holder), width - 2)));
+    format!("{name}  {what}\n{}", who.unwrap_or_default())
 }
 
 /// The lock in a few words: `held 12m by ops@db1:14380 deploy.sh, 2 waiting`.
@@ -114,7 +139,7 @@ pub(crate) fn brief(state: &LockState) -> String {
     let what = match (&state.holder, state.recovering_for) {
         (Some(holder), _) => {
             let breaking = if holder.broken { "being broken, " } else { "" };
-            format!("{breaking}held {} by {}", about(holder.held_for), who(holder))
+            format!("{breaking}{}", held_by(&who(holder), holder.held_for))
         }
         (None, Some(left)) => format!("recovering for {}", about(left.max(Duration::from_secs(1)))),
         (None, None) => "free".to_owned(),

@@ -8,9 +8,9 @@ use super::document::{self, word};
 use super::list::{self, list};
 use super::screen::{self, width};
 use super::{FREE, HELD, lock, own, with_client};
-use crate::duration::any;
+use crate::duration::{about, any};
 use crate::exit::Failure;
-use crate::text::{about, printable};
+use crate::text::printable;
 use crate::{connect, output};
 
 const HELP: &str = "\
@@ -33,10 +33,12 @@ pub(crate) struct Args {
     ///
     /// docs/command-line.md describes the fields. Its `state` is
     ///   held        the lock has a holder
-    ///   breaking    the lock has a holder whose lease was broken: it is not renewed any more
-    ///   free        the lock has no holder; if `waiting` is not zero, the first waiter is next
-    ///   recovering  nothing is granted for up to `recovering_for_ms`: the server lost data, and waits for its former
-    ///               clients
+    ///   breaking    the lease of its holder was broken, and is not renewed
+    ///   free        it has no holder; if `waiting` is not zero, the
+    ///               first waiter is next
+    ///   recovering  nothing is granted for up to `recovering_for_ms`,
+    ///               because the server lost data and waits for its
+    ///               former clients
     #[arg(long, verbatim_doc_comment)]
     pub(crate) json: bool,
     /// One line per lock, and the exit codes of monitors

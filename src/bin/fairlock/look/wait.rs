@@ -1,12 +1,13 @@
 //! `fairlock wait`: until a lock is free, without taking it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fairlock::LockState;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::document::{self, word};
 use super::screen::brief;
-use super::{HELD, LOOK, lock, own, with_client};
+use super::{HELD, LOOK, lock, look, with_client};
 use crate::duration::timeout;
 use crate::exit::{Failure, TIMED_OUT};
 use crate::process::terminal::Terminal;
@@ -22,7 +23,10 @@ Examples:
 
 Another process may take the lock at the same moment: to act while no other job
 does, use `fairlock run`.
-Exit code: 0 it is free, 124 not within --timeout, 125 no answer.";
+Exit code: 0 it is free, 124 not within --timeout, 125 no server at the start.";
+
+/// How long the server may take for an answer, also at the end of the timeout.
+const ANSWER: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP, override_usage = "fairlock wait [OPTIONS] NAME")]
@@ -47,29 +51,44 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
-    let (began, terminal) = (Instant::now(), Terminal::open());
+    let terminal = Terminal::open();
+    let began = Instant::now();
     with_client(server, std::slice::from_ref(&args.name), async |client| {
         let lock = lock(&client, &args.name)?;
-        loop {
-            let state = lock.inspect().await.map_err(own)?;
-            let waited = began.elapsed();
-            let over = is_over(&state, args.token);
-            if over || args.timeout.is_some_and(|most| waited >= most) {
-                progress::erase();
-                if args.json {
-                    output::write(&document::line(&document::of_lock(&args.name, &state)))?;
-                }
-                let late = || format!("{} is {}", printable(&args.name), brief(&state));
-                return if over { Ok(HELD) } else { Err(Failure::new(TIMED_OUT, late())) };
-            }
+        let show = |what: String| {
+            let waited = began.elapsed().as_secs();
+            let clock = format!("{}:{:02} · ", waited / 60, waited % 60);
             if !args.quiet {
-                let clock = format!("{}:{:02} · ", waited.as_secs() / 60, waited.as_secs() % 60);
-                let what = format!("{} is {}", printable(&args.name), brief(&state));
                 progress::draw(terminal.as_ref(), &[(Style::Plain, clock), (Style::Plain, what)]);
             }
-            let left = args.timeout.map_or(LOOK, |most| most.saturating_sub(began.elapsed()));
-            tokio::time::sleep(LOOK.min(left)).await;
+        };
+        let end = args.timeout.map(|most| began + most);
+        let ended = loop {
+            let silent = || show(format!("waiting for {} · no answer from the server", progress::name(&args.name)));
+            let state = match end {
+                Some(end) => timeout_at(end.max(Instant::now() + ANSWER), look(&lock, silent)).await,
+                None => Ok(look(&lock, silent).await),
+            };
+            let state = match state {
+                Ok(Ok(state)) => state,
+                Ok(Err(failure)) => break Err(failure),
+                Err(_) => break Err(Failure::new(TIMED_OUT, "no answer from the server")),
+            };
+            let over = is_over(&state, args.token);
+            if over || end.is_some_and(|end| Instant::now() >= end) {
+                break Ok((state, over));
+            }
+            show(format!("{} is {}", progress::name(&args.name), brief(&state)));
+            let pause = Instant::now() + LOOK;
+            sleep_until(end.map_or(pause, |end| end.min(pause))).await;
+        };
+        progress::erase();
+        let (state, over) = ended?;
+        if args.json {
+            output::write(&document::line(&document::of_lock(&args.name, &state)))?;
         }
+        let late = || format!("{} is {}", printable(&args.name), brief(&state));
+        if over { Ok(HELD) } else { Err(Failure::new(TIMED_OUT, late())) }
     })
 }
 

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::ValueHint;
+
 use crate::duration::{any, positive, timeout};
 
 /// Shown by `-h`, which fits one screen.
@@ -87,7 +89,13 @@ pub(crate) struct Args {
     #[arg(long, value_parser = any, default_value = "5s", value_name = "TIME", hide_short_help = true)]
     pub(crate) kill_after: Duration,
     /// The command and its arguments
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND", hide_short_help = true)]
+    #[arg(
+        trailing_var_arg = true,
+        required = true,
+        value_name = "COMMAND",
+        hide_short_help = true,
+        value_hint = ValueHint::CommandWithArguments
+    )]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -137,6 +145,6 @@ pub(crate) struct Wait {
     /// Write what happens as JSON lines to this file, or to an open descriptor
     ///
     /// A number is a descriptor, as in `--events 3 3>log`. docs/command-line.md describes the events.
-    #[arg(long, value_name = "FD|FILE", hide_short_help = true)]
+    #[arg(long, value_name = "FD|FILE", hide_short_help = true, value_hint = ValueHint::FilePath)]
     pub(crate) events: Option<OsString>,
 }

@@ -9,27 +9,29 @@
 //!   └─ stand-in          holds the lock, in a session of its own, until the script has closed its descriptor
 //! ```
 //!
-//! The stand-in locks the script's open file with flock(2), closes its own copy, and waits for a lock on the file through
-//! another descriptor. The kernel grants that when the last copy of the script's descriptor is closed, however the
-//! script ends.
+//! The stand-in locks the script's open file with flock(2), closes its own copy, and waits for a lock on the file
+//! through another descriptor. The kernel grants that when the last copy of the script's descriptor is closed, however
+//! the script ends.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Pid;
+use tokio::runtime::Builder;
 
 use super::events::Event;
 use super::setting::{Granted, Setting};
 use super::{holding, request, warning};
 use crate::exit::{self, Failure, LOST, say};
 use crate::process::signals;
-use crate::{connect, output, warnings};
+use crate::{connect, output, runtime, warnings};
 
 const SHORT: &str = "\
 Examples:
@@ -89,8 +91,6 @@ fn signal(name: &str) -> Result<Signal, String> {
 
 /// How long before the end of the lease a loss is told.
 const NOTICE: Duration = Duration::from_secs(5);
-/// A stdin that ends so soon was at its end from the start.
-const AT_ONCE: Duration = Duration::from_millis(100);
 
 pub(crate) fn hold(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     match args.fd {
@@ -142,11 +142,10 @@ fn keep(server: &connect::Args, args: &Args, script: Option<Script>) -> Result<u
     let names = holding::in_order(&args.name, &args.and);
     let label = || request::default_label(&script.as_ref().map_or_else(|| vec!["hold".into()], Script::words));
     let mut setting = Setting::new(server, &args.wait, names, NOTICE, label)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| Failure::because("cannot start the async runtime", error))?;
+    let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {
         let Granted { client, holding, .. } = setting.take().await?;
-        let granted = Instant::now();
+        let was_at_its_end = script.is_none() && stdin_is_at_its_end();
         if let Some(script) = &script {
             script.detach();
         }
@@ -161,7 +160,7 @@ fn keep(server: &connect::Args, args: &Args, script: Option<Script>) -> Result<u
             Ok(()) => until_closed(&mut setting, &holding.leases()).await,
             Err(failure) => End::Failed(failure),
         };
-        if let (End::Closed, None, true) = (&end, &script, granted.elapsed() < AT_ONCE) {
+        if was_at_its_end && matches!(end, End::Closed) {
             say("stdin was at its end already, so the lock is given back: give it a pipe, or use --fd");
         }
         let lost = matches!(end, End::Lost);
@@ -210,6 +209,14 @@ async fn until_closed(setting: &mut Setting<'_>, leases: &holding::Leases) -> En
             () = tokio::time::sleep(next_look.min(setting.timing.warning)) => {}
         }
     }
+}
+
+/// Whether a read would give nothing, and at once.
+fn stdin_is_at_its_end() -> bool {
+    let stdin = std::io::stdin();
+    let ready =
+        poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+    ready && rustix::io::ioctl_fionread(&stdin).unwrap_or(0) == 0
 }
 
 fn watch_stdin(closed: impl FnOnce() + Send + 'static) -> Result<(), Failure> {

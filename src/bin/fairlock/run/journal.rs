@@ -13,8 +13,9 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde_json::{Value, json};
 
+use crate::duration::milliseconds;
 use crate::exit::Failure;
-use crate::text::{iso, milliseconds, printable, printable_json};
+use crate::text::{iso, printable, printable_json};
 
 /// The most lines that are kept for a reader that does not read.
 const BACKLOG: usize = 1000;

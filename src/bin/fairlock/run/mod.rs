@@ -22,13 +22,14 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 
 pub(crate) use args::Args;
+use tokio::runtime::Builder;
 
 use crate::exit::{self, Failure};
 use crate::process::terminal::Terminal;
 use crate::process::{lookup, signals};
 use crate::shim::give_back;
 use crate::shim::job::{Job, Plan};
-use crate::{connect, tips};
+use crate::{connect, runtime, tips};
 use events::Event;
 use setting::{Granted, Setting};
 use supervise::{Ended, Supervisor};
@@ -42,8 +43,7 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let names = holding::in_order(&args.name, &args.and);
     let label = || request::default_label(&words);
     let mut setting = Setting::new(server, &args.wait, names, args.kill_after, label)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| Failure::because("cannot start the async runtime", error))?;
+    let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {
         let Granted { client, holding, term_at, kill_at } = setting.take().await?;
         // At a plain terminal the command replaces fairlock's group in the foreground.

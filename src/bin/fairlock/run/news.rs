@@ -12,10 +12,10 @@ use super::journal::Journal;
 use super::progress;
 use super::systemd::Systemd;
 use super::view::View;
-use crate::duration::shown;
+use crate::duration::{milliseconds, seconds, shown};
 use crate::exit::{Failure, say};
 use crate::process::terminal::Terminal;
-use crate::text::{milliseconds, printable, seconds};
+use crate::text::printable;
 
 /// How often a log is told of a wait that does not change.
 const NOW_AND_THEN: Duration = Duration::from_secs(5 * 60);
@@ -113,11 +113,12 @@ impl News {
 
     /// Shows the wait as it is now.
     pub(crate) fn show(&mut self, terminal: Option<&Terminal>, name: &str, view: &View) {
+        let short = progress::name(name);
         let name = printable(name);
         if let Some(systemd) = &mut self.systemd {
             systemd.waiting(&format!("waiting for {name}"));
         }
-        if self.quiet || progress::draw(terminal, &view.line(self.began.elapsed(), &name)) {
+        if self.quiet || progress::draw(terminal, &view.line(self.began.elapsed(), &short)) {
             return;
         }
         if let Some(topic) = view.topic(self.verbose)

@@ -7,7 +7,7 @@ use rustix::termios::tcgetwinsize;
 
 use crate::process::terminal::Terminal;
 use crate::stderr;
-use crate::text::{columns, head};
+use crate::text::{columns, head, printable, shorten};
 
 /// The last columns stay free. The terminal shows `^C` behind the line, and a line that reaches the last column may
 /// wrap; its first row could not be rewritten then.
@@ -35,15 +35,25 @@ pub(crate) fn draw(terminal: Option<&Terminal>, parts: &[Part]) -> bool {
     if !screen.is_terminal() || !terminal.is_some_and(Terminal::is_ours) {
         return false;
     }
-    // A terminal that does not know its size says zero.
-    let width = tcgetwinsize(&screen).map_or(0, |size| usize::from(size.ws_col));
-    let width = if width == 0 { 80 } else { width };
+    let width = width();
     let own = (Style::Faint, "fairlock: ".to_owned());
     let own = (width >= WIDE).then_some(&own);
     let line = line(own.into_iter().chain(parts), width.saturating_sub(FREE), has_colours());
     stderr::write_if_free(&format!("\r\x1b[K{line}"));
     DRAWN.store(true, Ordering::Relaxed);
     true
+}
+
+/// The name of a lock as a part of the line that leaves room for the others.
+pub(crate) fn name(name: &str) -> String {
+    shorten(&printable(name), width() / 4)
+}
+
+/// The columns of the terminal on stderr.
+fn width() -> usize {
+    // A terminal that does not know its size says zero.
+    let width = tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    if width == 0 { 80 } else { width }
 }
 
 /// Leaves the terminal as if the line had never been there: for what is said next, or for the shell.

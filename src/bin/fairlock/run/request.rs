@@ -10,7 +10,7 @@ use nix::unistd::{User, geteuid};
 
 use super::nested::Ancestors;
 use crate::exit::{self, Failure};
-use crate::text::{no_grants, printable, seconds};
+use crate::text::{held_by, no_grants, printable};
 
 pub(crate) struct Request<'a> {
     pub(crate) client: &'a ClientBuilder,
@@ -98,7 +98,7 @@ impl Request<'_> {
                 if let Err(nested) = self.ancestors.check(name, holder.token) {
                     return nested;
                 }
-                format!("has been held by {} for {}", describe(holder), seconds(holder.held_for))
+                format!("is {}", held_by(&describe(holder), holder.held_for))
             }
             (None, Some(longest)) => format!("is {}", no_grants(*longest)),
             (None, None) => "is free, but its waiters are first".to_owned(),

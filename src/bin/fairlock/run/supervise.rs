@@ -11,13 +11,13 @@ use super::holding::Leases;
 use super::news::News;
 use super::timing::Timing;
 use super::warning;
+use crate::duration::seconds;
 use crate::exit::{self, Failure, say};
 use crate::process::clock::Moment;
 use crate::process::signals;
 use crate::process::terminal::Terminal;
 use crate::shim::job::{Job, Orphans};
 use crate::shim::protocol::{Order, Report};
-use crate::text::seconds;
 
 /// A command that uses the terminal from the background is stopped, and fairlock stops with it. If that happens more
 /// often than this without a SIGCONT in between, fairlock does not stop: its job is orphaned.
@@ -124,8 +124,8 @@ impl<'a> Supervisor<'a> {
         result.map(|ended| Ended { interrupted: ended.interrupted.filter(|_| had), ..ended })
     }
 
-    /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one. Returns after how long
-    /// it is to be called again, unless there is news before.
+    /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one. Returns after how
+    /// long it is to be called again, unless there is news before.
     fn tell_shim(&mut self) -> Duration {
         let (term_at, kill_at) = self.timing.of(&self.leases);
         let mut knows = true;

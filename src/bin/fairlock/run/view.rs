@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::progress::{Part, Style};
-use crate::text::{about, ordinal, seconds};
+use crate::duration::{about, seconds};
+use crate::text::{held_by, ordinal};
 
 /// What is known about the wait.
 #[derive(Debug, Clone)]
@@ -38,10 +39,7 @@ impl Before {
 
     /// `held 12m by ops@db1:14380 deploy.sh`
     fn described(&self) -> String {
-        match self.held_for() {
-            short if short < Duration::from_secs(1) => format!("held by {}", self.label),
-            long => format!("held {} by {}", about(long), self.label),
-        }
+        held_by(&self.label, self.held_for())
     }
 }
 
@@ -111,7 +109,7 @@ impl View {
 /// How long is left until then, in words; nothing if it is not known, or over.
 fn estimate(expected: Option<Instant>) -> String {
     let left = expected.map(|at| at.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
-    left.map(|left| format!(", about {}", about(left))).unwrap_or_default()
+    left.map(|left| format!(" (about {})", about(left))).unwrap_or_default()
 }
 
 /// How long a waiter may have to wait: for the present holder, and for those before it in the queue, if each holds the

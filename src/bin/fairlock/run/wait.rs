@@ -16,10 +16,10 @@ use super::news::News;
 use super::progress;
 use super::request::{Request, interrupted_by, trouble};
 use super::watch::{SILENT, watch};
+use crate::duration::seconds;
 use crate::exit::Failure;
 use crate::process::signals;
 use crate::process::terminal::Terminal;
-use crate::text::seconds;
 
 /// How long `--no-wait` waits for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(5);

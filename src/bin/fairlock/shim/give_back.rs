@@ -1,5 +1,5 @@
-//! A fairlock that was killed cannot release its locks, so the shim gives them back once the command has ended. Otherwise
-//! the next waiter would wait for the rest of the lease.
+//! A fairlock that was killed cannot release its locks, so the shim gives them back once the command has ended.
+//! Otherwise the next waiter would wait for the rest of the lease.
 //!
 //! The shim names each lease by its fencing token, which no other lease ever has. So it ends its own lease or none,
 //! however late it comes, and whoever holds the lock by then.

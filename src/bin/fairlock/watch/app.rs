@@ -1,7 +1,7 @@
 //! What is shown and chosen, and what keys do. It knows no terminal and no server.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use fairlock::operator::Seen;
@@ -63,6 +63,8 @@ pub(crate) struct App {
     pub(crate) opened: Option<Seen>,
     pub(crate) rates: Rates,
     pub(crate) seen_at: Instant,
+    /// Without an answer for this long, what is shown is old.
+    late: Duration,
     /// Why the locks cannot be seen now.
     pub(crate) trouble: Option<String>,
     /// The outcome of the last order.
@@ -77,6 +79,10 @@ pub(crate) struct App {
 pub(crate) enum Wish {
     Nothing,
     Quit,
+    /// The screen is drawn anew, because another program wrote to it.
+    Redraw,
+    /// Ctrl-Z.
+    Stop,
     Order(Order),
 }
 
@@ -84,7 +90,8 @@ pub(crate) enum Wish {
 const PAGE: isize = 10;
 
 impl App {
-    pub(crate) fn new(now: Instant) -> Self {
+    /// Locks are looked at this often.
+    pub(crate) fn new(now: Instant, every: Duration) -> Self {
         Self {
             mode: Mode::List,
             sort: Sort::Held,
@@ -93,6 +100,7 @@ impl App {
             opened: None,
             rates: Rates::new(now),
             seen_at: now,
+            late: every.saturating_mul(2).saturating_add(Duration::from_secs(2)),
             trouble: None,
             news: None,
             chosen: None,
@@ -136,9 +144,19 @@ impl App {
         self.locks.as_ref()?.get(name)
     }
 
+    /// Whether the locks may have changed since they were seen: there was an error, or no answer at all.
+    pub(crate) fn is_old(&self) -> bool {
+        self.trouble.is_some() || self.seen_at.elapsed() > self.late
+    }
+
     pub(crate) fn key(&mut self, key: KeyEvent) -> Wish {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return if key.code == KeyCode::Char('c') { Wish::Quit } else { Wish::Nothing };
+            return match key.code {
+                KeyCode::Char('c') => Wish::Quit,
+                KeyCode::Char('l') => Wish::Redraw,
+                KeyCode::Char('z') => Wish::Stop,
+                _ => Wish::Nothing,
+            };
         }
         match self.mode.clone() {
             Mode::List => self.key_in_list(key.code),

@@ -7,6 +7,10 @@ use crate::duration;
 const HELP: &str = "\
 Keys: ↑ ↓ choose · Enter opens, Esc goes back · s sorts · / filters names
       b breaks the lease, after a question · q quits
+
+Examples:
+  fairlock watch                all locks, the oldest hold first
+  fairlock watch 'deploy:*' db  some of them
 Exit code: 125 without a terminal.";
 
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use super::app::{App, Mode};
 use super::sparkline::sparkline;
 use crate::duration::short;
 use crate::output::wrap;
-use crate::text::{cut, printable};
+use crate::text::{columns, cut, printable, shorten};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
@@ -44,12 +44,16 @@ fn title(app: &App, server: &str) -> String {
             return format!("seen {} ago · {}", short(app.seen_at.elapsed()), printable(trouble));
         }
         (None, None) => return format!("looking at {server}"),
+        (None, Some(_)) if app.is_old() => {
+            return format!("seen {} ago · no answer yet from {server}", short(app.seen_at.elapsed()));
+        }
         (None, Some(locks)) => locks,
     };
     let held = locks.values().filter(|seen| seen.state.holder.is_some()).count();
     let waiting: u64 = locks.values().map(|seen| seen.state.waiting).sum();
-    let locks = format!("{} lock{}", locks.len(), if locks.len() == 1 { "" } else { "s" });
-    format!("{locks}, {held} held, {waiting} waiting · {server}")
+    let all = format!("{} lock{}", locks.len(), if locks.len() == 1 { "" } else { "s" });
+    let shown = if app.filter.is_empty() { String::new() } else { format!("{} of ", app.names().len()) };
+    format!("{shown}{all}, {held} held, {waiting} waiting · {server}")
 }
 
 fn keys(app: &App, width: u16) -> String {
@@ -92,14 +96,13 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) {
     };
     let gaps = titles.len() as u16 - 1;
     let room = area.width.saturating_sub(fixed + gaps);
-    let lock = room * 2 / 5;
-    let holder = room - lock;
+    let (lock, holder) = share(room, app, &names);
     let row = |name: &String| {
         let Some(seen) = app.lock(name) else { return Row::default() };
         let held = seen.state.holder.as_ref();
         let span = |span: Option<Duration>| span.map_or_else(String::new, short);
         let queue = if seen.state.waiting == 0 { String::new() } else { seen.state.waiting.to_string() };
-        let mut cells = vec![fit(&printable(name), lock), fit(&holder_of(seen), holder)];
+        let mut cells = vec![shorten(&printable(name), lock.into()), shorten(&holder_of(seen), holder.into())];
         cells.push(format!("{:>7}", span(held.map(|holder| holder.held_for))));
         if wide {
             cells.push(format!("{:>6}", span(held.map(|holder| holder.remaining))));
@@ -110,7 +113,7 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) {
             cells.push(format!("{queue:>5}"));
         }
         let is_free = held.is_none() && seen.state.waiting == 0 && seen.state.recovering_for.is_none();
-        Row::new(cells).style(if is_free || app.trouble.is_some() { DIM } else { Style::new() })
+        Row::new(cells).style(if is_free || app.is_old() { DIM } else { Style::new() })
     };
     let mut widths = vec![Constraint::Length(lock), Constraint::Length(holder), Constraint::Length(7)];
     widths.extend(if wide { vec![6, 5, 16] } else { vec![5] }.into_iter().map(Constraint::Length));
@@ -125,6 +128,15 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) {
     frame.render_stateful_widget(table.column_spacing(1).row_highlight_style(REVERSED), area, &mut state);
 }
 
+/// The columns of names and of holders. Each gets half of the room at least, if it needs so much.
+fn share(room: u16, app: &App, names: &[String]) -> (u16, u16) {
+    let widest = |texts: &mut dyn Iterator<Item = String>| texts.map(|text| columns(&text)).max().unwrap_or(0) as u16;
+    let name = widest(&mut names.iter().map(|name| printable(name))).max(4);
+    let holder = widest(&mut names.iter().filter_map(|name| app.lock(name)).map(holder_of)).max(6);
+    let name = name.min(room - holder.min(room / 2));
+    (name, room - name)
+}
+
 /// The holder, or why there is none.
 fn holder_of(seen: &Seen) -> String {
     match (&seen.state.holder, seen.state.recovering_for) {
@@ -137,7 +149,7 @@ fn holder_of(seen: &Seen) -> String {
 }
 
 fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
-    let old = if app.trouble.is_some() { DIM } else { Style::new() };
+    let old = if app.is_old() { DIM } else { Style::new() };
     let Some(seen) = app.lock(name) else {
         let gone = format!("{} is not in use any more.", printable(name));
         return frame.render_widget(Paragraph::new(gone).wrap(Wrap { trim: true }), area);
@@ -157,7 +169,7 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
     lines.push(("queue", seen.state.waiting.to_string()));
     let text: Vec<Line<'_>> = lines
         .iter()
-        .map(|(word, text)| Line::raw(format!("{word:8}{}", fit(text, area.width.saturating_sub(8)))))
+        .map(|(word, text)| Line::raw(format!("{word:8}{}", shorten(text, area.width.saturating_sub(8).into()))))
         .collect();
     let [above, below] = Layout::vertical([Constraint::Length(lines.len() as u16), Constraint::Min(0)]).areas(area);
     frame.render_widget(Paragraph::new(text).style(old), above);
@@ -168,7 +180,8 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
             let silent = if waiter.alive { "" } else { " silent" };
             let end = format!("{:>8}{silent}", short(waiter.waited));
             let room = below.width.saturating_sub(8 + end.width() as u16);
-            let label = fit(&printable(if waiter.label.is_empty() { &waiter.id } else { &waiter.label }), room);
+            let label = printable(if waiter.label.is_empty() { &waiter.id } else { &waiter.label });
+            let label = shorten(&label, room.into());
             let gap = " ".repeat(usize::from(room).saturating_sub(label.width()));
             Line::raw(format!("{:>5}.  {label}{gap}{end}", index + 1))
         })

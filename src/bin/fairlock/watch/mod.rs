@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{Event as Input, KeyEventKind};
 use nix::sys::signal::Signal;
+use ratatui::DefaultTerminal;
 
 use app::{App, Wish};
 pub(crate) use args::Args;
@@ -62,7 +63,7 @@ pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
 
     let mut terminal = ratatui::try_init().map_err(|error| cannot(&error))?;
     std::thread::spawn(move || read(&send));
-    let mut app = App::new(Instant::now());
+    let mut app = App::new(Instant::now(), args.every);
     let ended = loop {
         if let Err(error) = terminal.draw(|frame| draw::draw(frame, &app, &shown)) {
             break Err(cannot(&error));
@@ -73,6 +74,11 @@ pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
                 match app.key(key) {
                     Wish::Nothing => {}
                     Wish::Quit => break Ok(0),
+                    Wish::Redraw => drop(terminal.clear()),
+                    Wish::Stop => match stop() {
+                        Ok(anew) => terminal = anew,
+                        Err(error) => break Err(cannot(&error)),
+                    },
                     // The worker ends with this process.
                     Wish::Order(order) => drop(orders.send(order)),
                 }
@@ -81,6 +87,10 @@ pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
             Ok(Event::Signal(signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT))) => {
                 break Err(Failure::signalled(signal, format!("{signal} ended watch")));
             }
+            Ok(Event::Signal(Signal::SIGTSTP)) => match stop() {
+                Ok(anew) => terminal = anew,
+                Err(error) => break Err(cannot(&error)),
+            },
             Ok(Event::HungUp) | Err(RecvTimeoutError::Disconnected) => break Err(Failure::own("the terminal is gone")),
             // The next drawing asks for the size of the screen.
             Ok(Event::Signal(_) | Event::Input(_)) | Err(RecvTimeoutError::Timeout) => {}
@@ -88,6 +98,13 @@ pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
     };
     ratatui::restore();
     ended
+}
+
+/// Gives the terminal back to the shell, and takes it again when the shell continues this process.
+fn stop() -> std::io::Result<DefaultTerminal> {
+    ratatui::restore();
+    signals::stop_here(true);
+    ratatui::try_init()
 }
 
 fn read(send: &Sender<Event>) {

@@ -217,7 +217,11 @@ impl World {
                 self.attempts.remove(&line);
             }
             Effect::Tell { slot, event } => self.hear(slot, event),
-            Effect::Beside { .. } | Effect::Replicas { .. } | Effect::First(_) | Effect::Note(_) => {}
+            Effect::Beside { .. }
+            | Effect::Offer { .. }
+            | Effect::Replicas { .. }
+            | Effect::First(_)
+            | Effect::Note(_) => {}
         }
     }
 

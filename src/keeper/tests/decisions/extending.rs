@@ -64,6 +64,37 @@ fn an_extended_lease_is_renewed_as_often_as_before_and_never_for_less() {
     assert_eq!(machine.next_due(), Some(at(25.0)));
 }
 
+/// The server has as much of it as the holder brought, and so less than the holder was sure of by the margin for clocks
+/// that drift. That moves no deadline, for as long as the extension lasts.
+#[test]
+fn an_extended_lease_that_was_re_asserted_is_renewed_as_often_as_before() {
+    let mut machine = holding(LockOptions::new());
+    extend(&mut machine, 5.0, 9, 600.0);
+    let (request, call) = one_sent(&mut machine, 5.0);
+    answer(&mut machine, 5.0, request, lease(Word::Renewed, asked(&call)));
+    machine.effects(at(5.0));
+    for now in [15.0, 25.0] {
+        assert_eq!(machine.next_due(), Some(at(now)));
+        tick(&mut machine, now);
+        let (request, call) = one_sent(&mut machine, now);
+        answer(&mut machine, now, request, lease(Word::Renewed, asked(&call)));
+        let effects = machine.effects(at(now));
+        assert!(prolonged(&effects).is_some(), "its holder is told: {effects:?}");
+    }
+}
+
+/// Also if the machine has run for less time than the lease lasts: its clock does not go below zero.
+#[test]
+fn a_lease_of_which_a_part_was_brought_back_is_renewed_at_once() {
+    let day = 24.0 * 3600.0;
+    let mut machine = holding(LockOptions::new().lease(seconds(30.0 * day)));
+    disconnect(&mut machine, 5.0);
+    connect(&mut machine, 5.0);
+    let (request, _) = one_sent(&mut machine, 5.0);
+    answer(&mut machine, 5.1, request, lease(Word::Renewed, seconds(day)));
+    assert_eq!(asked(&one_sent(&mut machine, 5.1).1), seconds(30.0 * day));
+}
+
 #[test]
 fn extensions_that_are_asked_for_together_add_up() {
     let mut machine = holding(LockOptions::new());

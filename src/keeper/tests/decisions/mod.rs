@@ -2,6 +2,7 @@
 //! that they are kept in the way that is meant, and not in a lazier or a busier one.
 
 mod denied;
+mod direct;
 mod extending;
 mod forged;
 mod giving_back;

@@ -53,7 +53,7 @@ impl<'a, F: Future + ?Sized> Driver<'a, F> {
         self.completed
     }
 
-    /// Polls so many times, each but the very first when the one before has been asked for.
+    /// Polls so many times. Each poll but the first waits until the future has asked for it.
     #[track_caller]
     pub fn polls(&mut self, times: u32) -> bool {
         for _ in 0..times {
@@ -63,7 +63,7 @@ impl<'a, F: Future + ?Sized> Driver<'a, F> {
         self.completed
     }
 
-    /// Polls as often as asked for, until this holds.
+    /// Polls as often as the future asks for it, until this holds.
     #[track_caller]
     pub fn when(&mut self, mut holds: impl FnMut() -> bool) -> bool {
         let start = Instant::now();
@@ -76,7 +76,7 @@ impl<'a, F: Future + ?Sized> Driver<'a, F> {
         self.completed
     }
 
-    /// Polls once, unless it has been polled, and no more until this holds.
+    /// Polls once, unless the future was polled before, and then not again until this holds.
     #[track_caller]
     pub fn unpolled(&mut self, mut holds: impl FnMut() -> bool) -> bool {
         if !self.polled {
@@ -110,7 +110,7 @@ pub fn insist<F: IntoFuture<Output = Result<T, E>>, T, E: Debug>(make: impl Fn()
     }
 }
 
-/// Not ready at the first poll, and asks for a second.
+/// Is pending at the first poll, and asks for a second.
 pub async fn pause() {
     let mut paused = false;
     std::future::poll_fn(move |context| {

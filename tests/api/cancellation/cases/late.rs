@@ -41,9 +41,9 @@ impl Case {
     }
 }
 
-/// Where the client cannot kill its connections, an acquire that nobody awaits any more is executed late. In a free
-/// lock it then costs others a liveness window, not a lease. Behind others it costs nothing: its turn is told, and
-/// given back.
+/// Where the client cannot kill its connections, an acquire that nobody awaits any more is executed late. At a free
+/// lock it then costs others a liveness window, not a lease. Behind others it costs nothing: the client hears of its
+/// turn, and gives the lock back.
 pub fn a_late_acquire_costs_a_window(contended: bool) {
     let server = RedisServer::builder().alone().config("rename-command CLIENT \"\"").start();
     let proxy = Proxy::start(&server);

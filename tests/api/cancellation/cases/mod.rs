@@ -137,7 +137,7 @@ impl Case {
         if self.turn {
             let completed = driver.polls(1);
             if self.moment == Moment::Granted && !completed {
-                // Else it would be granted by a reply, and never by a message.
+                // Otherwise the lock would be granted by a reply, and never by a message.
                 eventually("it stands behind another", SOON, || waiting(&mut raw, &name) == 2);
             }
             ahead.take().into_iter().for_each(|ahead| serve(ahead, &mut tokens));
@@ -149,7 +149,7 @@ impl Case {
         };
         assert!(self.moment != Moment::Struck || struck() > 0, "complete before anything strikes");
         let enqueue = || insist(|| lock.enqueue());
-        // Dropped at once means at once.
+        // To enqueue others takes time, which a future that is dropped at once must not have.
         let at_once = matches!(self.moment, Moment::Polls(_));
         let behind = (contended && !at_once).then(enqueue);
         subject.cancel(self.moment != Moment::Polls(0), self.last);
@@ -182,8 +182,8 @@ impl Case {
     }
 }
 
-/// Who holds lets go, and so does who waits behind it when it has been served. Told that its lease is broken, a holder
-/// lets go all the same.
+/// The holder releases, and then the waiter behind it does when it is served. A holder releases even if it has heard
+/// that its lease is broken.
 fn serve((holder, before): (Guard, Waiting), tokens: &mut Vec<u64>) {
     tokens.push(holder.token());
     let _ = complete(holder.release());

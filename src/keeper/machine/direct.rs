@@ -1,0 +1,198 @@
+//! Leases that blocking callers get without the keeper, over the direct connection (`keeper/direct.rs`): the requests
+//! of such a caller, what their replies mean, and how the machine takes a lease over.
+//!
+//! A direct acquire is a try by a client that has nothing else at the lock. It names no epoch and no floor, like a
+//! machine that knows nothing of the lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::core::Core;
+use super::lease::Lease;
+use super::lock::LockState;
+use super::release::Kind;
+use super::{Id, Machine, NotGranted, Release};
+use crate::clock::Time;
+use crate::error::LostReason;
+use crate::options::Spec;
+use crate::protocol::{
+    About, AcquireRequest, AcquireVerdict, ClientId, Epoch, ReleaseRequest, ReleaseVerdict, Reply, Request, Stamp,
+    Ticket, Token, Verdict, WireId,
+};
+use crate::term::Term;
+
+/// An acquire over the direct connection.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct DirectAcquire {
+    pub(crate) id: Id,
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) about: About,
+}
+
+/// What the reply to it means.
+#[derive(Debug, Clone)]
+pub(crate) enum Heard {
+    Granted(DirectLease),
+    /// The server knows nothing of this acquire. `again`: the lock may be free all the same.
+    Busy {
+        why: NotGranted,
+        again: bool,
+    },
+    /// The server may have granted the lock: what this acquire has is to be given back.
+    Unclear,
+}
+
+/// What a caller does with its lease when the machine takes it over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum LeaseState {
+    Held,
+    /// The release of this lease comes next.
+    Released,
+    /// The same, and one was sent over the direct connection and not answered.
+    ReleaseSent,
+}
+
+/// A lease that the machine does not know.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct DirectLease {
+    pub(crate) id: Id,
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) token: Token,
+    pub(crate) ticket: Ticket,
+    pub(crate) granted: Time,
+    pub(crate) term: Term,
+    pub(crate) state: LeaseState,
+    about: About,
+    epoch: Option<Epoch>,
+    floor: Option<Stamp>,
+    pace: Duration,
+    longest: Duration,
+}
+
+impl DirectAcquire {
+    pub(crate) fn request(&self, client: &ClientId) -> Request {
+        let spec = &self.spec;
+        Request::Acquire(AcquireRequest {
+            keys: spec.keys.clone(),
+            id: WireId::new(client, self.id),
+            room: 0,
+            as_claim: false,
+            lease: spec.lease,
+            liveness: spec.liveness,
+            buffer: spec.buffer,
+            heartbeat: spec.liveness / 3,
+            about: self.about.clone(),
+            ticket: None,
+            epoch: None,
+            floor: None,
+            longest: spec.lease,
+            last_token: None,
+            pace: spec.liveness / 3,
+        })
+    }
+
+    pub(crate) fn heard(&self, now: Time, sent: Time, reply: &Reply) -> Heard {
+        let Reply { common, verdict } = reply;
+        match verdict {
+            &Verdict::Acquire(AcquireVerdict::Granted { token, left, claim: false }) => {
+                let Self { id, spec, about } = self.clone();
+                let term = Term { sent, span: left };
+                // Who is to be told at once that the lease ends gets a better one from the keeper.
+                if term.deadline() <= now + term.notice(spec.lease, spec.notice) {
+                    return Heard::Unclear;
+                }
+                let ticket = common.own.as_ref().map_or(token.as_ticket(), |own| own.ticket);
+                let (epoch, floor, pace, longest) = (common.epoch, common.stamp, common.pace, common.longest);
+                Heard::Granted(DirectLease {
+                    id,
+                    spec,
+                    token,
+                    ticket,
+                    granted: now,
+                    term,
+                    state: LeaseState::Held,
+                    about,
+                    epoch,
+                    floor,
+                    pace,
+                    longest,
+                })
+            }
+            Verdict::Acquire(AcquireVerdict::Busy(holder)) => {
+                let recovering_for = common.recovering_for();
+                let why = NotGranted::Busy { holder: holder.clone(), waiting: common.waiting, recovering_for };
+                Heard::Busy { why, again: common.again }
+            }
+            _ => Heard::Unclear,
+        }
+    }
+}
+
+impl DirectLease {
+    pub(crate) fn release(&self, client: &ClientId) -> Request {
+        Request::Release(ReleaseRequest {
+            keys: self.spec.keys.clone(),
+            id: WireId::new(client, self.id),
+            token: Some(self.token),
+            liveness: self.spec.liveness,
+            epoch: self.epoch,
+            floor: self.floor,
+            longest: self.longest.max(self.spec.lease),
+            last_token: Some(self.token),
+            pace: self.pace,
+        })
+    }
+
+    /// What the reply to its release means.
+    pub(crate) fn released(reply: &Reply) -> Option<Release> {
+        match reply.verdict {
+            // The script stopped at its batch limit: the keeper goes on with another release.
+            _ if reply.common.again => None,
+            Verdict::Release(ReleaseVerdict::Released) => Some(Release::Released),
+            Verdict::Release(_) => Some(Release::Lost(LostReason::Ended)),
+            _ => None,
+        }
+    }
+}
+
+impl Machine {
+    /// From now on the machine renews this lease.
+    pub(super) fn adopt(&mut self, now: Time, lease: DirectLease) {
+        let (id, keys) = (lease.id, lease.spec.keys.clone());
+        let closed = self.closed;
+        let (lock, core) = self.lock(&keys);
+        lock.adopt(core, now, lease);
+        if closed {
+            lock.lose(core, now, id, LostReason::Closed);
+            lock.release(core, now, id, None);
+        }
+    }
+
+    /// Gives back what an acquire may have been granted over the direct connection.
+    pub(super) fn give_back_direct(&mut self, now: Time, of: &DirectAcquire, unlikely: bool) {
+        let (lock, core) = self.lock(&of.spec.keys);
+        let (kind, until) = match unlikely {
+            true => (Kind::LeaveBestEffort, now),
+            false => (Kind::Leave, now + of.spec.lease),
+        };
+        lock.give_back(core, now, of.id, kind, None, until);
+    }
+}
+
+impl LockState {
+    fn adopt(&mut self, core: &mut Core, now: Time, lease: DirectLease) {
+        let DirectLease { id, spec, token, granted, term, state, about, epoch, floor, pace, longest, .. } = lease;
+        self.epoch = self.epoch.or(epoch);
+        self.floor = self.floor.max(floor);
+        self.last_token = self.last_token.max(Some(token));
+        self.pace = self.pace.max(pace);
+        self.longest = self.longest.max(longest).max(spec.lease);
+        let mut lease = Lease::new(spec, about, token, epoch, granted, term);
+        lease.release_sent = state == LeaseState::ReleaseSent;
+        self.keep(core, now, id, lease);
+        // It may have been broken since it was granted, or its data lost: then its holder is to hear of it now.
+        if state == LeaseState::Held {
+            self.renew(core, now, id);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Acquires over the direct connection, and leases that the machine takes over from it.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::options::Spec;
+use crate::protocol::{About, AcquireVerdict, LeaveRequest, ReleaseRequest, RenewRequest, Reply, Verdict};
+
+fn of(spec: &Arc<Spec>) -> DirectAcquire {
+    let about = About { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
+    DirectAcquire { id: Id::direct(0), spec: spec.clone(), about }
+}
+
+/// The reply to an acquire that is granted with so much left.
+fn reply(left: Duration) -> Reply {
+    let common = Answer { epoch: 5, stamp: 7, token: 7, pace: seconds(3.0), ..Answer::default() }.common();
+    let verdict = Verdict::Acquire(AcquireVerdict::Granted { token: token(7), left, claim: false });
+    Reply { common, verdict }
+}
+
+/// A lease that was granted at 0.
+fn direct_lease(spec: &Arc<Spec>, state: LeaseState) -> DirectLease {
+    match of(spec).heard(at(0.0), at(0.0), &reply(spec.lease)) {
+        Heard::Granted(mut lease) => {
+            lease.state = state;
+            lease
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn adopt(machine: &mut Machine, now: f64, lease: DirectLease) {
+    machine.handle(at(now), Event::Command(Command::Adopt(lease)));
+}
+
+#[test]
+fn the_deadline_of_a_direct_lease_counts_from_before_its_request() {
+    let (_, spec) = start(LockOptions::new());
+    let Heard::Granted(lease) = of(&spec).heard(at(2.0), at(1.0), &reply(spec.lease)) else { panic!("not granted") };
+    assert_eq!((lease.term.deadline(), lease.granted), (at(30.849), at(2.0)));
+}
+
+#[test]
+fn a_direct_grant_of_which_little_is_left_goes_back() {
+    let (_, spec) = start(LockOptions::new());
+    for (left, fine) in [(30.0, true), (1.1, false), (0.0, false)] {
+        let heard = of(&spec).heard(at(1.0), at(0.0), &reply(seconds(left)));
+        assert_eq!(matches!(heard, Heard::Granted(_)), fine, "{left}: {heard:?}");
+        assert!(fine || matches!(heard, Heard::Unclear));
+    }
+}
+
+#[test]
+fn a_lease_that_is_taken_over_is_asked_about_at_once_and_renewed_in_time() {
+    let (mut machine, spec) = start(LockOptions::new());
+    adopt(&mut machine, 1.0, direct_lease(&spec, LeaseState::Held));
+    let (request, call) = one_sent(&mut machine, 1.0);
+    let Request::Renew(RenewRequest { id, token, epoch, floor, lease: whole, .. }) = &call else { panic!("{call:?}") };
+    assert_eq!((id.number_at(&machine.core.client), token.get(), *whole), (Some(Id::direct(0)), 7, spec.lease));
+    assert!(epoch.is_some() && floor.is_some());
+    answer(&mut machine, 1.1, request, lease(Word::Renewed, spec.lease));
+    machine.effects(at(1.1));
+    assert_eq!(machine.next_due(), Some(at(11.0)));
+    tick(&mut machine, 11.0);
+    assert!(matches!(one_sent(&mut machine, 11.0).1, Request::Renew(_)));
+}
+
+#[test]
+fn a_lease_that_is_taken_over_too_late_is_lost() {
+    let (mut machine, spec) = start(LockOptions::new());
+    disconnect(&mut machine, 0.1);
+    adopt(&mut machine, 27.0, direct_lease(&spec, LeaseState::Held));
+    let effects = machine.effects(at(27.0));
+    assert!(matches!(lost(&effects), Some(LostReason::NotRenewed { .. })), "{effects:?}");
+}
+
+#[test]
+fn a_closed_machine_gives_back_a_lease_that_comes_to_it() {
+    let (mut machine, spec) = start(LockOptions::new());
+    machine.handle(at(0.0), Event::Command(Command::Close { question: QuestionId(1) }));
+    machine.effects(at(0.0));
+    adopt(&mut machine, 0.1, direct_lease(&spec, LeaseState::Held));
+    let effects = machine.effects(at(0.1));
+    assert_eq!(lost(&effects), Some(&LostReason::Closed));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Send { call: Request::Release(_), .. })));
+}
+
+/// Whether an unknown lease was released depends on whether a release was sent before.
+#[test]
+fn a_lease_that_was_released_over_the_direct_connection_is_released_once_more() {
+    for (state, released) in [(LeaseState::Released, false), (LeaseState::ReleaseSent, true)] {
+        let (mut machine, spec) = start(LockOptions::new());
+        adopt(&mut machine, 1.0, direct_lease(&spec, state));
+        machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(9)), id: Id::direct(0) }));
+        let (request, call) = one_sent(&mut machine, 1.0);
+        assert!(matches!(&call, Request::Release(ReleaseRequest { token: Some(_), .. })), "{call:?}");
+        answer(&mut machine, 1.1, request, lease(Word::Unknown, Duration::ZERO));
+        let effects = machine.effects(at(1.1));
+        let outcome = effects.iter().find_map(|effect| match effect {
+            Effect::Answer { outcome: Outcome::Release(release), .. } => Some(release == &Release::Released),
+            _ => None,
+        });
+        assert_eq!(outcome, Some(released), "{state:?}");
+    }
+}
+
+#[test]
+fn what_a_direct_acquire_may_have_been_granted_is_given_back() {
+    for (unlikely, kept) in [(false, true), (true, false)] {
+        let (mut machine, spec) = start(LockOptions::new());
+        machine.handle(at(1.0), Event::Command(Command::GiveBack { of: of(&spec), unlikely }));
+        let (request, call) = one_sent(&mut machine, 1.0);
+        let Request::Leave(LeaveRequest { ids, .. }) = &call else { panic!("{call:?}") };
+        assert_eq!(ids[0].number_at(&machine.core.client), Some(Id::direct(0)));
+        fail(&mut machine, 1.1, request, crate::protocol::Refusal::Permanent("no".into()));
+        assert_eq!(machine.gives_back_until().is_some(), kept, "unlikely: {unlikely}");
+    }
+}
+
+/// Its caller has the lease, or is about to hear of it.
+#[test]
+fn a_direct_lease_that_the_machine_does_not_know_is_left_alone() {
+    let (mut machine, spec) = start(LockOptions::new());
+    let id = WireId::new(&machine.core.client, Id::direct(0));
+    let grant = Push { id: id.clone(), ..push(PushKind::Grant, 1, 7, "s", spec.keys.keys[0].clone()) };
+    machine.handle(at(1.0), Event::Push(grant));
+    assert!(machine.effects(at(1.0)).is_empty());
+
+    machine.handle(
+        at(1.0),
+        Event::Command(Command::Inspect { question: QuestionId(1), keys: spec.keys.clone(), after: None, count: 1 }),
+    );
+    let (request, _) = one_sent(&mut machine, 1.0);
+    let own = OwnLease { id, token: token(7), ticket: ticket(6), claim: false };
+    answer(&mut machine, 1.1, request, Answer { own: Some(own), ..lease(Word::State, spec.lease) });
+    assert!(sent(&mut machine, 1.1).is_empty());
+}
+
+#[test]
+fn what_is_known_of_a_lock_grows_with_a_lease_that_is_taken_over() {
+    let (mut machine, spec) = start(LockOptions::new());
+    adopt(&mut machine, 1.0, direct_lease(&spec, LeaseState::Held));
+    machine.effects(at(1.0));
+    acquire(&mut machine, 2.0, &spec, 1);
+    let (_, call) = one_sent(&mut machine, 2.0);
+    let Request::Acquire(acquire) = &call else { panic!("{call:?}") };
+    let known = (acquire.epoch.is_some(), acquire.floor.is_some(), acquire.last_token, acquire.pace);
+    assert_eq!(known, (true, true, Some(token(7)), spec.liveness / 3));
+}

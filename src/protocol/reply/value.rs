@@ -1,0 +1,81 @@
+//! The values in a reply, however they were sent.
+
+use std::time::Duration;
+
+use rmpv::ValueRef;
+
+/// A value of a reply, independent of the wire.
+pub(crate) trait Value: Sized {
+    fn bytes(&self) -> Option<&[u8]>;
+    fn int(&self) -> Option<i64>;
+    fn list(&self) -> Option<&[Self]>;
+}
+
+impl Value for ValueRef<'_> {
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::String(text) => Some(text.as_bytes()),
+            Self::Binary(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    fn int(&self) -> Option<i64> {
+        match self {
+            Self::Integer(number) => number.as_i64(),
+            _ => None,
+        }
+    }
+
+    fn list(&self) -> Option<&[Self]> {
+        match self {
+            Self::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+}
+
+/// Labels and owners of others may be any bytes: they are for people.
+pub(super) fn text(value: &impl Value) -> Option<String> {
+    Some(String::from_utf8_lossy(value.bytes()?).into_owned())
+}
+
+/// Scripts count in Lua, where whole numbers are exact up to here. A higher number is no number of theirs.
+pub(in crate::protocol) const MOST: u64 = 1 << 53;
+
+pub(super) fn number(value: &impl Value) -> Option<u64> {
+    let number = match value.int() {
+        Some(number) => u64::try_from(number).ok(),
+        None => std::str::from_utf8(value.bytes()?).ok()?.parse().ok(),
+    };
+    number.filter(|number| *number <= MOST)
+}
+
+pub(super) fn span(value: &impl Value) -> Option<Duration> {
+    number(value).map(Duration::from_micros)
+}
+
+/// A reply made up by tests.
+#[cfg(test)]
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Plain {
+    Text(String),
+    Int(i64),
+    List(Vec<Plain>),
+    Nil,
+}
+
+#[cfg(test)]
+impl Value for Plain {
+    fn bytes(&self) -> Option<&[u8]> {
+        if let Plain::Text(text) = self { Some(text.as_bytes()) } else { None }
+    }
+
+    fn int(&self) -> Option<i64> {
+        if let Plain::Int(number) = self { Some(*number) } else { None }
+    }
+
+    fn list(&self) -> Option<&[Self]> {
+        if let Plain::List(items) = self { Some(items) } else { None }
+    }
+}

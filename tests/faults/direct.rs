@@ -1,0 +1,336 @@
+//! The direct connection, over which blocking callers acquire and release locks that are free: what the keeper takes
+//! over, and what becomes of requests whose answers do not come.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fairlock::testing::digest;
+use fairlock::{Canceller, Client, Guard, Lock, LockOptions, LostReason, ReleaseError};
+use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, keys_left, quiet, soon};
+
+/// A client that blocks, and a lock whose lease does not end while a test runs.
+fn client_of(url: &str) -> (Client, Lock) {
+    let client = Client::connect(url).blocking().unwrap();
+    let lock = client.lock_with("x", quiet()).unwrap();
+    (client, lock)
+}
+
+/// The ids of acquires over the direct connection are in a range of their own.
+fn is_direct(guard: &Guard) -> bool {
+    guard.id().split_once('.').is_some_and(|(_, number)| number.parse::<u64>().unwrap() >= 1 << 40)
+}
+
+/// A lease that was granted over the direct connection, which is made after a few acquires.
+#[track_caller]
+fn directly(lock: &Lock) -> Guard {
+    let mut direct = None;
+    eventually("the client has a direct connection", SOON, || {
+        let guard = lock.acquire().blocking().unwrap();
+        if is_direct(&guard) {
+            direct = Some(guard);
+        } else {
+            guard.release().blocking().unwrap();
+        }
+        direct.is_some()
+    });
+    direct.unwrap()
+}
+
+/// Makes twice as many acquires as would open the connection, and asserts that none of them uses it.
+#[track_caller]
+fn never_directly(server: &RedisServer, lock: &Lock) {
+    for _ in 0..20 {
+        let guard = lock.acquire().blocking().unwrap();
+        assert!(!is_direct(&guard));
+        guard.release().blocking().unwrap();
+    }
+    assert_eq!(server.connections().len(), 1);
+}
+
+#[test]
+fn blocking_callers_that_cycle_get_one_more_connection() {
+    let server = RedisServer::start();
+    let (client, lock) = client_of(&server.url());
+    directly(&lock).release().blocking().unwrap();
+    for _ in 0..100 {
+        let guard = lock.acquire().blocking().unwrap();
+        assert!(is_direct(&guard));
+        guard.release().blocking().unwrap();
+    }
+    assert_eq!(server.connections().len(), 2);
+    let guard = directly(&lock);
+    let busy = lock.try_acquire().blocking();
+    assert!(matches!(busy, Err(fairlock::TryAcquireError::Busy { .. })), "{busy:?}");
+    drop((guard, lock, client));
+    keys_left(&server);
+}
+
+#[test]
+fn short_leases_timeouts_and_cancellable_acquires_go_to_the_keeper() {
+    let server = RedisServer::builder().user("locker", "on >pw ~* &* +@all -client +client|id").start();
+    let client = Client::connect(&server.url()).blocking().unwrap();
+    let short = LockOptions::new().lease(Duration::from_secs(9));
+    never_directly(&server, &client.lock_with("x", short).unwrap());
+    drop(client);
+    let (client, lock) = client_of(&server.url());
+    directly(&lock).release().blocking().unwrap();
+    // The connection is open, but not for a caller whose timeout is shorter than an answer may take.
+    let hurried = lock.acquire().timeout(Duration::from_secs(1)).blocking().unwrap();
+    assert!(!is_direct(&hurried));
+    hurried.release().blocking().unwrap();
+    let cancellable = lock.acquire().cancelled_by(&Canceller::new()).blocking().unwrap();
+    assert!(!is_direct(&cancellable));
+    cancellable.release().blocking().unwrap();
+    drop((lock, client));
+    // The connections of this user cannot be ended, and their late requests would be executed.
+    let (client, lock) = client_of(&server.url_as("locker", "pw"));
+    never_directly(&server, &lock);
+    drop((lock, client));
+}
+
+/// Until the keeper takes the lease over, nothing renews it.
+#[test]
+fn the_keeper_renews_a_lease_that_lasts() {
+    let server = RedisServer::start();
+    let (client, lock) = client_of(&server.url());
+    let guard = directly(&lock);
+    let before = guard.remaining();
+    let renewed = guard.renewed().blocking().unwrap();
+    assert!(renewed > before - Duration::from_secs(1), "{renewed:?} after {before:?}");
+    guard.release().blocking().unwrap();
+    drop((lock, client));
+    keys_left(&server);
+}
+
+/// Each call is about a lease that the keeper does not know yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_keeper_takes_over_a_lease_with_the_first_call_about_it() {
+    let server = RedisServer::start();
+    tokio::task::block_in_place(|| {
+        let (client, lock) = client_of(&server.url());
+        let held = || directly(&lock);
+        held().renew().blocking().unwrap();
+
+        let guard = held();
+        guard.extend(SOON).blocking().unwrap();
+        assert!(guard.remaining() > 100 * SOON);
+        guard.release().blocking().unwrap();
+
+        let guard = held();
+        guard.set_automatic_renewal(false);
+        guard.release().blocking().unwrap();
+
+        // A drop of the guard, and a release that is awaited, are such calls, too.
+        drop(held());
+        let guard = held();
+        tokio::runtime::Handle::current().block_on(async { soon(guard.release()).await.unwrap() });
+
+        let guard = held();
+        client.close().blocking();
+        assert_eq!(guard.check().unwrap_err().reason, LostReason::Closed);
+        drop((guard, lock, client));
+    });
+    keys_left(&server);
+}
+
+/// An answer that names this client's lease is no reason to give it back: its caller has it.
+#[test]
+fn other_callers_of_the_client_see_a_lease_and_wait_for_it() {
+    let server = RedisServer::start();
+    let (client, lock) = client_of(&server.url());
+    let guard = directly(&lock);
+    let seen = lock.inspect().blocking().unwrap();
+    assert_eq!(seen.holder.unwrap().token, guard.token());
+    let waiting = lock.enqueue().blocking().unwrap();
+    assert_eq!(waiting.position().blocking().unwrap(), 1);
+    guard.check().unwrap();
+    let token = guard.token();
+    guard.release().blocking().unwrap();
+    let next = waiting.blocking().unwrap();
+    assert!(next.token() > token);
+    drop((next, lock, client));
+    keys_left(&server);
+}
+
+/// After a loss of data the server takes a client that names nothing for a stranger, and grants it the lock.
+#[test]
+fn no_caller_overtakes_a_waiter_of_its_own_client_over_the_direct_connection() {
+    let server = RedisServer::start();
+    let (holder, its) = client_of(&server.url());
+    let guard = its.acquire().blocking().unwrap();
+    let (client, lock) = client_of(&server.url());
+    let waiting = lock.enqueue().blocking().unwrap();
+    let another = client.lock_with("another", quiet()).unwrap();
+    directly(&another).release().blocking().unwrap();
+    server.flush();
+    let overtaking = lock.try_acquire().blocking();
+    assert!(overtaking.is_err(), "{overtaking:?}");
+    drop((guard, its, holder, waiting, lock, another, client));
+}
+
+/// An operator need not wait until the lease would have been renewed.
+#[test]
+fn a_holder_hears_soon_that_its_lease_was_broken() {
+    let server = RedisServer::start();
+    let (client, lock) = client_of(&server.url());
+    let guard = directly(&lock);
+    let (operator, same) = client_of(&server.url());
+    same.force_break_lease(guard.token()).blocking().unwrap();
+    assert_eq!(guard.lost().blocking().reason, LostReason::Broken);
+    let released = guard.release().blocking();
+    assert!(matches!(released, Err(ReleaseError::Lost(_))), "{released:?}");
+    drop((lock, client, same, operator));
+    keys_left(&server);
+}
+
+/// Whether the request was executed or not, and whatever breaks, the caller has the lock much sooner than a lease
+/// lasts, or has given it back. No request of the old connections is executed later (I10).
+#[test]
+fn a_request_without_an_answer_is_given_back_or_repeated() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server);
+    let (client, lock) = client_of(&proxy.url());
+    for (side, verb) in [("request", "acquire"), ("reply", "acquire"), ("request", "release"), ("reply", "release")] {
+        let mut guard = directly(&lock);
+        let old = server.connections();
+        assert_eq!(old.len(), 2, "{old:?}");
+        let target = match side {
+            "request" => Target::request(digest(verb)),
+            _ => Target::reply(digest(verb)),
+        };
+        let lost = || proxy.fault_times(1, target.clone(), Act::Cut(5));
+        let lost = if verb == "release" {
+            lost()
+        } else {
+            guard.release().blocking().unwrap();
+            let lost = lost();
+            guard = lock.acquire().blocking().unwrap();
+            lost
+        };
+        guard.release().blocking().unwrap_or_else(|error| panic!("{side} of {verb}: {error}"));
+        assert_eq!(lost.struck(), 1, "{side} of {verb}");
+        eventually("the old connections are gone", SOON, || server.connections().is_disjoint(&old));
+    }
+    drop((lock, client));
+    keys_left(&server);
+}
+
+/// The request waits in a proxy that goes on delivering it when both sides have given the connection up.
+#[test]
+fn a_late_request_is_not_executed() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server);
+    let (client, lock) = client_of(&proxy.url());
+    directly(&lock).release().blocking().unwrap();
+    let held = proxy.fault_times(1, Target::request(digest("acquire")), Act::Hold);
+    std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| lock.acquire().blocking());
+        held.await_struck();
+        proxy.abandon();
+        let guard = waiting.join().unwrap().unwrap();
+        assert!(!is_direct(&guard));
+        guard.release().blocking().unwrap();
+    });
+    held.lift();
+    proxy.wait("the late request was delivered", |counts| counts.late + counts.late_refused > 0);
+    drop((lock, client));
+    keys_left(&server);
+}
+
+/// A refusal passes: the keeper asks again over its own connection, and the caller waits on.
+#[test]
+fn a_refused_direct_request_is_repeated_by_the_keeper() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server);
+    let (client, lock) = client_of(&proxy.url());
+    directly(&lock).release().blocking().unwrap();
+    let refused = proxy.fault_times(
+        3,
+        Target::request(digest("acquire")),
+        Act::Answer("OOM command not allowed when used memory"),
+    );
+    lock.acquire().blocking().unwrap().release().blocking().unwrap();
+    assert_eq!(refused.struck(), 3);
+    drop(refused);
+    let guard = directly(&lock);
+    let refused = proxy.fault_times(1, Target::request(digest("release")), Act::Answer("LOADING Redis is loading"));
+    guard.release().blocking().unwrap();
+    assert_eq!(refused.struck(), 1);
+    drop((lock, client));
+    keys_left(&server);
+}
+
+/// The keeper hears on its own connection that the server is gone, and closes the direct one with it.
+#[test]
+fn after_a_restart_of_the_server_callers_get_a_new_connection() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).blocking().unwrap();
+    // A restart is followed by a recovery as long as the liveness.
+    let options = LockOptions::new().lease(Duration::from_secs(20)).liveness(Duration::from_millis(300));
+    let lock = client.lock_with("x", options).unwrap();
+    let guard = directly(&lock);
+    server.restart();
+    let released = guard.release().blocking();
+    assert!(matches!(released, Ok(()) | Err(ReleaseError::Lost(_))), "{released:?}");
+    directly(&lock).release().blocking().unwrap();
+    drop((lock, client));
+    keys_left(&server);
+}
+
+#[test]
+fn a_connection_that_nobody_uses_is_closed() {
+    let server = RedisServer::start();
+    let (client, lock) = client_of(&server.url());
+    directly(&lock).release().blocking().unwrap();
+    assert_eq!(server.connections().len(), 2);
+    eventually("the connection is closed", SOON, || server.connections().len() == 1);
+    directly(&lock).release().blocking().unwrap();
+    drop((lock, client));
+    keys_left(&server);
+}
+
+#[test]
+fn a_keeper_that_panics_takes_the_lease_along() {
+    let server = RedisServer::start();
+    let (client, lock) = client_of(&server.url());
+    let guard = directly(&lock);
+    client.panic_keeper();
+    assert_eq!(guard.lost().blocking().reason, LostReason::KeeperPanicked);
+    assert!(lock.acquire().blocking().is_err());
+    drop((guard, lock, client));
+}
+
+/// Many threads use a few locks. Some of them find the direct connection free, and the others ask the keeper.
+#[test]
+fn holders_over_either_connection_exclude_each_other() {
+    const THREADS: usize = 6;
+    const ROUNDS: usize = 200;
+    let server = RedisServer::start();
+    let clients = [client_of(&server.url()).0, client_of(&server.url()).0];
+    let counters: [std::sync::Mutex<u64>; 3] = Default::default();
+    let direct = AtomicUsize::new(0);
+    std::thread::scope(|threads| {
+        for thread in 0..THREADS {
+            let (client, counters, direct) = (&clients[thread % 2], &counters, &direct);
+            threads.spawn(move || {
+                // On a busy machine the connection may be taken each time that a lock is free, so there may be more rounds.
+                let none = |_: &usize| direct.load(Ordering::Relaxed) == 0;
+                for round in (0..ROUNDS).chain((ROUNDS..100 * ROUNDS).take_while(none)) {
+                    let at = (round / 20 + thread) % counters.len();
+                    let guard = client.lock_with(&format!("lock {at}"), quiet()).unwrap().acquire().blocking().unwrap();
+                    direct.fetch_add(usize::from(is_direct(&guard)), Ordering::Relaxed);
+                    let mut counter = counters[at].try_lock().expect("nobody else holds the lock");
+                    assert!(guard.token() > std::mem::replace(&mut *counter, guard.token()));
+                    drop(counter);
+                    match round % 3 {
+                        0 => drop(guard),
+                        _ => guard.release().blocking().unwrap(),
+                    }
+                }
+            });
+        }
+    });
+    assert!(direct.into_inner() > 0, "no lease was granted over a direct connection");
+    drop(clients);
+    keys_left(&server);
+}

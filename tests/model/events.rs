@@ -1,0 +1,188 @@
+//! What may happen to one lock and its clients, and how often a random case has each of it.
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::Terms;
+
+pub(super) const SECOND: u64 = 1_000_000;
+pub(super) const HOUR: u64 = 3600 * SECOND;
+/// Clients that are up at the same time.
+pub(super) const CLIENTS: usize = 5;
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Case {
+    pub terms: Vec<Terms>,
+    /// How many dead heads one script looks at. A small limit is reached often.
+    pub batch: usize,
+    pub ops: Vec<Op>,
+    /// Whether all who are left then get what they wait for.
+    pub drain: bool,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub enum Op {
+    Ask {
+        who: usize,
+        what: What,
+        fate: Fate,
+    },
+    /// An earlier request arrives (again). Requests are counted back from the latest.
+    Late(usize),
+    Pass(Pass),
+    /// The server's clock is set.
+    Step(i64),
+    /// A client takes over lease and liveness of another.
+    Reconsider {
+        who: usize,
+        like: usize,
+    },
+    /// The server's memory is full, or is so no longer.
+    Full(bool),
+    /// A process dies, and another takes its place.
+    Die(usize),
+    /// A process stops to be heard of, and one that had stopped goes on in its place.
+    Pause(usize),
+    /// Every client that is up does what is to be done.
+    Settle,
+    Delete(usize),
+    FlushScripts,
+    FlushAll,
+    Save,
+    Restore(usize),
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub enum What {
+    Acquire {
+        wait: bool,
+        claim: bool,
+        /// The longest queue that it joins; 0 for any.
+        #[serde(default)]
+        most: u64,
+    },
+    Enter(usize),
+    Heartbeat,
+    Renew(usize),
+    Release(usize),
+    Leave {
+        from: usize,
+        count: usize,
+        /// Whether the first is named twice.
+        twice: bool,
+    },
+    Farewell(usize),
+    Break {
+        current: bool,
+        force: bool,
+    },
+    Inspect {
+        after: usize,
+        count: usize,
+    },
+    History {
+        switch: Option<bool>,
+        count: usize,
+    },
+    Boast,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Fate {
+    Answered,
+    Twice,
+    ReplyLost,
+    /// The reply and the pushes are lost.
+    AllLost,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub enum Pass {
+    Micros(u64),
+    Heartbeats(u64),
+    /// Time passes until a moment that matters, or a little beside it.
+    To(Moment, i64),
+    Outage(u64),
+}
+
+/// What ends at a moment that matters.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[allow(clippy::enum_variant_names)] // Each is an end of something else.
+pub enum Moment {
+    Lease,
+    Session(usize),
+    Recovery,
+}
+
+fn what() -> impl Strategy<Value = What> {
+    prop_oneof![
+        12 => (prop::bool::weighted(0.8), prop::bool::weighted(0.2), prop_oneof![4 => Just(0), 1 => 1..4u64])
+            .prop_map(|(wait, claim, most)| What::Acquire { wait, claim, most }),
+        8 => (0..8usize).prop_map(What::Enter),
+        12 => Just(What::Heartbeat),
+        10 => (0..3usize).prop_map(What::Renew),
+        10 => (0..3usize).prop_map(What::Release),
+        3 => (0..4usize, 1..4usize, prop::bool::weighted(0.2)).prop_map(|(from, count, twice)| What::Leave { from, count, twice }),
+        5 => (0..4usize).prop_map(What::Farewell),
+        3 => any::<(bool, bool)>().prop_map(|(current, force)| What::Break { current, force }),
+        2 => (0..4usize, 1..4usize).prop_map(|(after, count)| What::Inspect { after, count }),
+        2 => (prop::option::of(prop::bool::weighted(0.8)), 0..9usize).prop_map(|(switch, count)| What::History { switch, count }),
+        1 => Just(What::Boast),
+    ]
+}
+
+fn pass() -> impl Strategy<Value = Pass> {
+    let moment = prop_oneof![
+        3 => Just(Moment::Lease),
+        3 => (0..6usize).prop_map(Moment::Session),
+        2 => Just(Moment::Recovery),
+    ];
+    prop_oneof![
+        6 => (0..3_000u64).prop_map(Pass::Micros),
+        6 => (1..3u64).prop_map(Pass::Heartbeats),
+        6 => (moment, prop_oneof![-1..=1i64, -2_000_000..2_000_000i64]).prop_map(|(moment, by)| Pass::To(moment, by)),
+        1 => (SECOND..2 * HOUR).prop_map(Pass::Outage),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let fate = prop_oneof![
+        12 => Just(Fate::Answered),
+        2 => Just(Fate::Twice),
+        2 => Just(Fate::ReplyLost),
+        1 => Just(Fate::AllLost),
+    ];
+    let hours = |count: i64| -count * HOUR as i64..count * HOUR as i64;
+    let step = prop_oneof![1 => hours(50), 3 => hours(2), 2 => -5_000_000..5_000_000i64, 1 => -20..20i64];
+    prop_oneof![
+        600 => (0..CLIENTS, what(), fate).prop_map(|(who, what, fate)| Op::Ask { who, what, fate }),
+        60 => prop_oneof![0..4usize, 0..200usize].prop_map(Op::Late),
+        220 => pass().prop_map(Op::Pass),
+        12 => step.prop_map(Op::Step),
+        8 => (0..CLIENTS, 0..CLIENTS).prop_map(|(who, like)| Op::Reconsider { who, like }),
+        8 => prop::bool::weighted(0.1).prop_map(Op::Full),
+        12 => (0..CLIENTS).prop_map(Op::Die),
+        12 => (0..CLIENTS).prop_map(Op::Pause),
+        20 => Just(Op::Settle),
+        10 => (0..2usize).prop_map(Op::Delete),
+        3 => Just(Op::FlushScripts),
+        3 => Just(Op::FlushAll),
+        8 => Just(Op::Save),
+        4 => (0..3usize).prop_map(Op::Restore),
+    ]
+}
+
+/// Everything that may happen to one lock, of which one script looks at `batch` dead heads.
+pub fn case(batch: usize) -> impl Strategy<Value = Case> {
+    let terms = (prop::sample::select(vec![3, 10, 30, 60]), prop::sample::select(vec![2, 4, 10]), 1..3u64).prop_map(
+        |(lease, liveness, buffer)| Terms {
+            lease: lease * SECOND,
+            liveness: liveness * SECOND,
+            buffer: buffer * SECOND,
+            heartbeat: liveness * SECOND / 3,
+        },
+    );
+    let terms = prop::collection::vec(terms, CLIENTS);
+    let ops = prop::collection::vec(op(), 1..400);
+    (terms, ops, any::<bool>()).prop_map(move |(terms, ops, drain)| Case { terms, batch, ops, drain })
+}

@@ -1,0 +1,163 @@
+//! One turn: the clock and the end of a lapsed lease come first, then the verb, then what is kept.
+
+use super::{Answer, DAY, HOUR, Lock, Message, Request, SLACK, client_of};
+
+/// One request, from the look at the clock to what is kept of the lock.
+pub(super) struct Turn {
+    pub(super) lock: Lock,
+    pub(super) time: u64,
+    pub(super) now: u64,
+    /// The holder whose lease this turn found to be over.
+    pub(super) lapsed: Option<String>,
+    /// How the lease ended that this turn ends before its time.
+    pub(super) ended_as: &'static str,
+    /// The batch limit was reached before a live waiter was found.
+    pub(super) again: bool,
+    pub(super) batch: usize,
+    pub(super) messages: Vec<Message>,
+}
+
+impl Lock {
+    /// What this request is answered, and what is published, at `time` on the server's clock. `batch` is how many heads
+    /// one turn looks at; `queue` how messages name the lock.
+    pub fn turn(&mut self, time: u64, request: &Request, batch: usize, queue: &str) -> (Answer, Vec<Message>) {
+        let mut turn = Turn {
+            lock: self.clone(),
+            time,
+            now: 0,
+            lapsed: None,
+            ended_as: "lost",
+            again: false,
+            batch,
+            messages: vec![],
+        };
+        turn.begin();
+        if self.is_partial() && !request.looks_only() {
+            turn.drop_the_rest();
+        }
+        let answer = match request {
+            Request::Acquire { id, room, claim, terms, ticket, memory } => {
+                turn.acquire(id, *room, *claim, terms, *ticket, memory)
+            }
+            Request::Heartbeat { client, terms, ids } => turn.heartbeat(client, terms, ids),
+            Request::Renew { id, token, terms, memory } => turn.renew(id, *token, terms, memory),
+            Request::Release { id, token, terms, memory } => turn.release(id, *token, terms, memory),
+            Request::Leave { ids } => turn.leave(ids),
+            Request::Inspect { after, count } => turn.inspect(*after, *count),
+            Request::Break { token, force } => turn.break_lease(*token, *force),
+            Request::History { switch, count } => turn.history(*switch, *count),
+        };
+        let Some(answer) = answer else {
+            // Nothing has changed.
+            let mut unchanged = Turn { lock: self.clone(), messages: vec![], lapsed: None, again: false, ..turn };
+            unchanged.begin();
+            if self.is_partial() {
+                unchanged.drop_the_rest();
+            }
+            return (unchanged.answer("disbelieved", request.client(), &[]), vec![]);
+        };
+        let messages = turn.messages.drain(..).map(|(to, text)| (to, format!("{text} {queue}"))).collect();
+        match request {
+            Request::Inspect { .. } => {}
+            Request::History { switch: None, .. } => {}
+            // It changes nothing else.
+            Request::History { .. } => {
+                self.history = turn.lock.history;
+                self.state.recorded = self.state.epoch > 0 && self.history.is_some();
+            }
+            _ => *self = turn.end(self),
+        }
+        (answer, messages)
+    }
+}
+
+impl Turn {
+    /// The lock clock follows the server's clock, never backwards, and while there are waiters by two heartbeats at
+    /// most: a longer silence is an outage or a jump, and no evidence that a client died.
+    pub(super) fn tell_time(&mut self) {
+        let state = &mut self.lock.state;
+        let mut now = self.time.checked_add_signed(state.skew).expect("clocks do not run below zero");
+        if state.live_until <= state.seen {
+            state.pace = 0;
+        } else if state.pace > 0 {
+            now = now.min(state.seen + 2 * state.pace);
+        }
+        self.now = now.max(state.seen);
+        state.skew = self.now as i64 - self.time as i64;
+        if self.now >= state.recover_until {
+            state.recover_pace = 0;
+        }
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.tell_time();
+        if let Some((id, end)) = self.lock.lease.clone()
+            && end <= self.now
+        {
+            self.lock.end_lease();
+            self.lapsed = Some(id);
+        }
+    }
+
+    pub(super) fn next_stamp(&mut self) -> u64 {
+        self.lock.state.stamp = self.time.max(self.lock.state.stamp + 1);
+        self.lock.state.stamp
+    }
+
+    /// The lock as this turn leaves it.
+    pub(super) fn end(mut self, before: &Lock) -> Lock {
+        self.record(before);
+        if !self.lock.stands() && !self.recovering() {
+            self.lock.state.longest = 0;
+        }
+        // A session goes with its last waiter.
+        let Lock { queue, sessions, state, .. } = &mut self.lock;
+        sessions.retain(|client, _| queue.iter().any(|(_, id)| client_of(id) == client));
+        state.waiting = queue.len() as u64;
+        if queue.is_empty() {
+            state.live_until = 0;
+        }
+        self.keep_for_long(before);
+        if self.lock.stands() || self.lock.state.epoch > 0 {
+            self.lock.state.seen = self.now;
+        } else {
+            // The lock was never acquired, so there is nothing to keep a clock for.
+            self.lock.state = before.state.clone();
+        }
+        self.lock
+    }
+
+    /// A lease that this turn has ended goes into the history.
+    pub(super) fn record(&mut self, before: &Lock) {
+        if before.state.epoch == 0 {
+            // The history may outlive the state.
+            self.lock.state.recorded = self.lock.history.is_some();
+        }
+        let Some((id, end, held)) = before.held().filter(|_| !before.is_partial()) else { return };
+        let stands = self.lock.held().is_some_and(|(holder, _, now)| holder == id && now.token == held.token);
+        let Some(history) = self.lock.history.as_mut().filter(|_| before.state.recorded && !stands) else { return };
+        let (ended, how) = match &self.lapsed {
+            Some(_) => (self.time - (self.now - end), "expired"),
+            None => (self.time, self.ended_as),
+        };
+        let (waited, held_for) = (held.token - held.ticket, ended.saturating_sub(held.token));
+        let [token, waited, held_for] = [held.token, waited, held_for].map(|number| number.to_string());
+        history.add(vec![id, token, held.label, held.owner, waited, held_for, how.to_owned()]);
+    }
+
+    /// Keys in use live a day beyond whatever is still to come; an idle lock as long, or an hour if it was granted
+    /// once. A time that is long enough, and not much longer, is left as it is.
+    pub(super) fn keep_for_long(&mut self, before: &Lock) {
+        let Lock { lease, state, .. } = &self.lock;
+        let mut rest = state.recover_until.saturating_sub(self.now).max(state.stamp.saturating_sub(self.time));
+        if let Some(end) = lease.as_ref().map(|(_, end)| *end).max(Some(state.live_until)) {
+            rest = rest.max(end.saturating_sub(self.now));
+        }
+        let long = self.lock.stands() || state.grants > 1;
+        let needed_until = self.time + if long { DAY } else { HOUR } + rest;
+        let is_new = before.state.epoch == 0 || before.is_partial();
+        if is_new || !(needed_until..=needed_until + 2 * SLACK).contains(&state.ttl_until) {
+            self.lock.state.ttl_until = needed_until + SLACK;
+        }
+    }
+}

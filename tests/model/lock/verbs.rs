@@ -1,0 +1,246 @@
+//! What each verb does.
+
+use super::recovery::Brought;
+use super::turn::Turn;
+use super::{Answer, Entry, Memory, Terms, about, client_of};
+
+impl Turn {
+    pub(super) fn acquire(
+        &mut self,
+        id: &str,
+        room: u64,
+        claim: bool,
+        terms: &Terms,
+        ticket: u64,
+        memory: &Memory,
+    ) -> Option<Answer> {
+        if !self.restore(Brought::Ticket(ticket), memory, terms.liveness) {
+            return None;
+        }
+        if self.recovering() {
+            // A lease that it knows to be older than the last grant is not restored.
+            self.lock.state.token = self.lock.state.token.max(memory.last_token);
+        }
+        let client = client_of(id);
+        let entry = Entry { lease: terms.lease, liveness: terms.liveness, ..about(id) };
+        let lease = if claim { terms.lease.min(terms.liveness) } else { terms.lease };
+
+        // A cut lease is from before the loss, and later grants may be forgotten: the waiter returns to its place. It
+        // does so, too, if nothing is left of the grant but the id.
+        let doubtful = self.lock.held().is_none_or(|(_, _, held)| held.cut);
+        if self.lock.holds(id) && doubtful {
+            self.lock.end_lease();
+        }
+        if self.lock.state.epoch == 0 {
+            self.lock.state.epoch = self.next_stamp();
+        }
+
+        let has_place = self.lock.ticket(id).is_some() || ticket > 0;
+        let wait = room > 0 && (has_place || (self.lock.queue.len() as u64) < room);
+        let mut place = 0;
+        if self.lock.holds(id) {
+            // It asks again about a lease that it has been granted.
+        } else if !wait {
+            if self.promote(u64::MAX) && self.lock.queue.is_empty() {
+                self.grant(id, entry, u64::MAX, self.now + lease);
+            }
+        } else {
+            place = match self.lock.ticket(id) {
+                Some(place) => place,
+                None if ticket > 0 => ticket,
+                None => self.next_stamp(),
+            };
+            if !self.lock.queue.is_empty() {
+                // The client is alive, and so are its other waiters.
+                self.refresh(client, terms);
+            }
+            if self.promote(place) {
+                self.grant(id, entry, place, self.now + lease);
+            } else {
+                self.refresh(client, terms);
+                self.lock.state.longest = self.lock.state.longest.max(entry.lease);
+                self.lock.queue.insert((place, id.to_owned()));
+                self.lock.entries.insert(id.to_owned(), entry);
+            }
+        }
+
+        Some(match self.lock.held() {
+            Some((holder, end, held)) if holder == id => {
+                let (left, token) = (end - self.now, held.token);
+                self.answer("granted", client, &[("left_us", left), ("granted_token", token)])
+            }
+            _ if wait => self.answer("queued", client, &[("ticket", place), ("rank", self.rank(id)?)]),
+            _ => {
+                let mut answer = self.answer("busy", client, &[]);
+                self.tell_held(&mut answer);
+                answer
+            }
+        })
+    }
+
+    pub(super) fn heartbeat(&mut self, client: &str, terms: &Terms, ids: &[String]) -> Option<Answer> {
+        let stands = |turn: &Turn, id: &String| turn.lock.ticket(id).is_some();
+        let known = |turn: &Turn, id: &String| turn.lock.entries.contains_key(id) && stands(turn, id);
+        let first = ids.iter().find(|id| stands(self, id));
+        let all_known = ids.iter().all(|id| self.lock.sure_holder(id) || known(self, id));
+        if first.is_some() {
+            self.refresh(client, terms);
+        }
+        self.promote(u64::MAX);
+        if !all_known {
+            return Some(self.answer("unknown", client, &[]));
+        }
+        Some(match first.and_then(|id| self.rank(id)) {
+            Some(rank) => self.answer("alive", client, &[("rank", rank)]),
+            None => self.answer("alive", client, &[]),
+        })
+    }
+
+    pub(super) fn renew(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
+        // A holder knows of no later grant than its own.
+        let memory = &Memory { last_token: token, ..*memory };
+        let believed = self.restore(Brought::Token(token), memory, terms.liveness);
+        let mine = self.lock.held().filter(|(holder, _, held)| holder == id && held.token == token);
+        let word = match mine {
+            Some((_, _, held)) if held.broken => "broken",
+            Some((_, end, held)) if !held.cut => {
+                self.lock.lease = Some((id.to_owned(), end.max(self.now + terms.lease)));
+                self.lock.mark_holder(|held| held.claim = false);
+                self.lock.state.longest = self.lock.state.longest.max(terms.lease);
+                "renewed"
+            }
+            _ if believed && self.recovering() && memory.left > 0 && self.newest(id, token) => {
+                self.lock.end_lease();
+                self.lock.remove_waiter(id);
+                self.lock.state.token = token;
+                self.lock.state.longest = self.lock.state.longest.max(terms.lease);
+                let entry = Entry { lease: terms.lease, liveness: terms.liveness, token, ticket: token, ..about(id) };
+                self.lock.entries.insert(id.to_owned(), entry);
+                self.lock.lease = Some((id.to_owned(), self.now + memory.left));
+                "renewed"
+            }
+            _ => "lost",
+        };
+        if word == "lost" {
+            self.promote(u64::MAX);
+            return Some(self.answer(word, client_of(id), &[]));
+        }
+        let left = self.lock.lease.as_ref().map(|(_, end)| end - self.now)?;
+        Some(self.answer(word, client_of(id), &[("left_us", left)]))
+    }
+
+    /// Whether no other lease has been granted since this one.
+    pub(super) fn newest(&self, id: &str, token: u64) -> bool {
+        let others = self.lock.held().is_some_and(|(holder, _, held)| holder != id && held.token >= token);
+        self.lock.state.token <= token && !others
+    }
+
+    pub(super) fn release(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
+        let believed = self.restore(Brought::Token(token), memory, terms.liveness);
+        if believed && self.recovering() {
+            self.lock.state.token = self.lock.state.token.max(memory.last_token);
+        }
+        let newest = token > 0 && token >= self.lock.state.token;
+        let mut word = self.give_up(id);
+        if believed && newest && self.recovering() {
+            // The recovery waited for this lease. What remains of it gives the waiters time to return.
+            self.pass_over(token);
+            self.end_wait_for_leases();
+            if word == "unknown" {
+                word = "released";
+            }
+        }
+        self.promote(u64::MAX);
+        Some(self.answer(word, client_of(id), &[]))
+    }
+
+    pub(super) fn leave(&mut self, ids: &[String]) -> Option<Answer> {
+        for id in ids {
+            self.give_up(id);
+        }
+        self.promote(u64::MAX);
+        Some(self.answer("left", client_of(&ids[0]), &[]))
+    }
+
+    pub(super) fn give_up(&mut self, id: &str) -> &'static str {
+        if let Some((_, _, held)) = self.lock.held().filter(|(holder, ..)| holder == id) {
+            if self.recovering() {
+                self.pass_over(held.token);
+            }
+            self.ended_as = if held.broken { "broken" } else { "released" };
+            self.lock.end_lease();
+            "released"
+        } else if self.lapsed.as_deref() == Some(id) {
+            "expired"
+        } else if let Some(rank) = self.rank(id) {
+            // A waiter that leaves from among the first counts as one that was looked at.
+            self.batch -= usize::from(rank < self.batch as u64);
+            self.lock.remove_waiter(id);
+            "left"
+        } else {
+            "unknown"
+        }
+    }
+
+    pub(super) fn break_lease(&mut self, token: u64, force: bool) -> Option<Answer> {
+        let Some((id, end, held)) = self.lock.held().filter(|(_, _, held)| held.token == token) else {
+            let ends_recovery = token == 0 && force && self.recovering();
+            if ends_recovery {
+                self.operator_ends_recovery();
+            }
+            self.promote(u64::MAX);
+            return Some(self.answer(if ends_recovery { "ended" } else { "unknown" }, "", &[("left_us", 0)]));
+        };
+        let left = end - self.now;
+        self.messages.push((held.channel, format!("break {id} {token} {} {left} {}", held.ticket, held.secret)));
+        if force {
+            self.ended_as = "broken";
+            self.lock.end_lease();
+        } else {
+            self.lock.mark_holder(|held| held.broken = true);
+        }
+        self.pass_over(token);
+        if force && self.recovering() {
+            self.operator_ends_recovery();
+        }
+        self.promote(u64::MAX);
+        Some(self.answer(if force { "ended" } else { "told" }, "", &[("left_us", left)]))
+    }
+
+    pub(super) fn inspect(&mut self, after: u64, count: usize) -> Option<Answer> {
+        let mut answer = self.answer("state", "", &[]);
+        answer.fields.insert("waiting".into(), self.lock.state.waiting.to_string());
+        answer.fields.insert("grants".into(), self.lock.state.grants.to_string());
+        self.tell_held(&mut answer);
+        if let Some((_, _, held)) = self.lock.held() {
+            let broken = u8::from(held.broken);
+            answer.fields.insert("held_broken".into(), broken.to_string());
+        }
+        // A queue of another length than was counted tells nothing.
+        let queue = Some(&self.lock.queue).filter(|_| !self.lock.is_partial());
+        let page = queue.into_iter().flatten().filter(|(ticket, _)| *ticket > after).take(count);
+        let rows = page
+            .map(|(ticket, id)| {
+                let entry = self.lock.entries.get(id).cloned().unwrap_or_default();
+                let alive = u8::from(self.alive(client_of(id))).to_string();
+                let waited = self.time.saturating_sub(*ticket).to_string();
+                vec![id.clone(), ticket.to_string(), entry.label, entry.owner, waited, alive]
+            })
+            .collect();
+        answer.lists.insert("page".into(), rows);
+        Some(answer)
+    }
+
+    pub(super) fn history(&mut self, switch: Option<bool>, count: usize) -> Option<Answer> {
+        match switch {
+            Some(true) => drop(self.lock.history.get_or_insert_default()),
+            Some(false) => self.lock.history = None,
+            None => {}
+        }
+        let mut answer = self.answer("history", "", &[("recorded", u64::from(self.lock.history.is_some()))]);
+        answer.fields.insert("waiting".into(), self.lock.state.waiting.to_string());
+        let latest = self.lock.history.iter().flat_map(|history| &history.latest);
+        answer.lists.insert("past".into(), latest.take(count).cloned().collect());
+        Some(answer)
+    }
+}
