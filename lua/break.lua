@@ -6,7 +6,6 @@
 -- ARGV: token force
 -- REPLY: told left_us | ended left_us | unknown left_us
 local their_token, force = tonumber(ARGV[1]), ARGV[2]
-local MOST_US = 30 * 86400000000 -- no lease is longer
 -- include keys
 local found, joining = call('HGET', lock, ''), false
 -- include begin
@@ -31,9 +30,8 @@ elseif their_token == 0 and force == '1' and now < recover_until then
 end
 if word == 'ended' and now < recover_until then
   -- From now on the recovery waits only for waiters that are returning, and no client prolongs it.
-  local ends_by = now + 3 * pace
-  recover_for = MOST_US
   -- include cut_short
+  recover_from = 0
 end
 -- include promote
 local lenient = true

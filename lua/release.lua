@@ -26,7 +26,6 @@ if believed and newest and now < recover_until then
   -- The recovery waited for this lease. What remains is the time for the waiters to return to their places.
   token = max(token, their_token + 1)
   stamp = max(stamp, token)
-  local ends_by = recover_until - recover_for + max(liveness_us, 3 * max(pace, pace_us))
   -- include cut_short
   if word == 'unknown' then word = 'released' end
 end

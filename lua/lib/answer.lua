@@ -8,5 +8,5 @@ if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
   if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', '1' end
 end
 if again then told[#told + 1], told[#told + 2] = 'again', '1' end
-return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', pace, 'longest_us', longest,
+return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', max(pace, recover_pace), 'longest_us', longest,
   'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})

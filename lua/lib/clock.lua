@@ -1,6 +1,6 @@
 -- clock: the lock clock. All times are whole µs below 2^53, exact in Lua and in scores.
--- NEEDS: raw skew seen pace live_until holder holder_end holder_token holder_ticket
--- SETS: now skew pace found_holder found_end found_token found_ticket lapsed holder holder_end
+-- NEEDS: raw skew seen pace recover_until live_until holder holder_end holder_token holder_ticket
+-- SETS: now skew pace recover_pace found_holder found_end found_token found_ticket lapsed holder holder_end
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
@@ -13,6 +13,7 @@ do
   end
   now = max(now, seen)
   skew = now - raw
+  if now >= recover_until then recover_pace = 0 end
 
   -- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
   if holder ~= '' and holder_end <= now then

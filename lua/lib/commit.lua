@@ -50,7 +50,7 @@ do
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
     local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace, pace_until,
-      recover_until, recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+      recover_from, recover_until, recover_pace, grants, (stands or now < recover_until) and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
       -- Most likely memory is short. Once a script has written anything, the server accepts its other writes.

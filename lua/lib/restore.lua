@@ -1,6 +1,6 @@
 -- restore: a request with an earlier ticket or lease shows whether the server lost data.
 -- NEEDS: brought last their_epoch floor last_token left_us pace_us liveness_us raw now
--- SETS: believed left_us stamp epoch recover_until recover_for holder_end cut
+-- SETS: believed left_us stamp epoch recover_from recover_until recover_pace longest holder_end cut
 -- `brought` is the ticket or token, `last` the last one given, `their_epoch` the epoch under which the server last
 -- confirmed it (0: never). What the client knows of the lock: `floor`, the highest stamp that it ever saw; `last_token`,
 -- the last grant that it heard of; `left_us`, how long a lease may last that was granted or renewed just before the loss
@@ -25,12 +25,13 @@ do
     if rolled_back or made_anew then
       stamp = max(raw, stamp + 1)
       epoch = stamp
-      -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace.
-      recover_until = max(recover_until, now + max(liveness_us, 3 * max(pace, pace_us), left_us))
-      recover_for = recover_until - now
-    elseif their_epoch < epoch and not nameless and now < recover_until and left_us > recover_for then
-      -- Another client opened the recovery, and knew of shorter leases.
-      recover_until, recover_for = recover_until + left_us - recover_for, left_us
+      recover_from, recover_pace = now, max(recover_pace, pace, math.ceil(liveness_us / 3))
+    end
+    if rolled_back or made_anew or their_epoch < epoch and not nameless and now < recover_until then
+      -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace. A client that returns
+      -- later may know of a slower waiter, or of a longer lease, than the one that opened the recovery.
+      recover_pace, longest = max(recover_pace, pace_us), max(longest, left_us)
+      recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
     end
     if rolled_back and holder ~= '' then
       -- A lease from before the loss may be long over. If its holder still believes in it, it re-asserts it. If the state

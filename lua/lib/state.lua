@@ -1,10 +1,10 @@
 -- state: reads the numbers and the holder of the lock.
 -- NEEDS: lock waiters found joining
--- SETS: VERSION NUMBERS broken cut claim recorded stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
+-- SETS: VERSION NUMBERS broken cut claim recorded stamp token epoch seen skew pace pace_until recover_from recover_until recover_pace grants longest
 -- SETS: waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
-local VERSION, NUMBERS = 1, '<BBBBBddddddddddddddddd' -- one field, because a number as text costs as much as a command
-local broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
-  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local VERSION, NUMBERS = 1, '<BBBBBdddddddddddddddddd' -- one field, because a number as text costs as much as a command
+local broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_from, recover_until, recover_pace, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
+  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 local found_waiting = 0
 local holder = '' -- the id of the holder, or empty
 if found then
@@ -13,7 +13,7 @@ if found then
     return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. version .. ', this client knows layout ' .. VERSION)
   end
   local size
-  version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
+  version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_from, recover_until, recover_pace, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
     struct.unpack(NUMBERS, found)
   holder, found_waiting = string.sub(found, size), waiting
 end

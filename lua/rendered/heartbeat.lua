@@ -22,11 +22,11 @@ local found, own_session = named[1], named[2]
 -- begin: the parts with which every verb that writes begins.
 -- state: reads the numbers and the holder of the lock.
 -- NEEDS: lock waiters found joining
--- SETS: VERSION NUMBERS broken cut claim recorded stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
+-- SETS: VERSION NUMBERS broken cut claim recorded stamp token epoch seen skew pace pace_until recover_from recover_until recover_pace grants longest
 -- SETS: waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
-local VERSION, NUMBERS = 1, '<BBBBBddddddddddddddddd' -- one field, because a number as text costs as much as a command
-local broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
-  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local VERSION, NUMBERS = 1, '<BBBBBdddddddddddddddddd' -- one field, because a number as text costs as much as a command
+local broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_from, recover_until, recover_pace, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
+  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 local found_waiting = 0
 local holder = '' -- the id of the holder, or empty
 if found then
@@ -35,7 +35,7 @@ if found then
     return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. version .. ', this client knows layout ' .. VERSION)
   end
   local size
-  version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
+  version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_from, recover_until, recover_pace, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
     struct.unpack(NUMBERS, found)
   holder, found_waiting = string.sub(found, size), waiting
 end
@@ -54,8 +54,8 @@ do
   raw = time[1] * 1000000 + time[2]
 end
 -- clock: the lock clock. All times are whole µs below 2^53, exact in Lua and in scores.
--- NEEDS: raw skew seen pace live_until holder holder_end holder_token holder_ticket
--- SETS: now skew pace found_holder found_end found_token found_ticket lapsed holder holder_end
+-- NEEDS: raw skew seen pace recover_until live_until holder holder_end holder_token holder_ticket
+-- SETS: now skew pace recover_pace found_holder found_end found_token found_ticket lapsed holder holder_end
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
@@ -68,6 +68,7 @@ do
   end
   now = max(now, seen)
   skew = now - raw
+  if now >= recover_until then recover_pace = 0 end
 
   -- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
   if holder ~= '' and holder_end <= now then
@@ -87,7 +88,7 @@ local ended_how, ended_entry = 'lost', nil -- how the lease ended that this scri
 -- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
 -- bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
 -- NEEDS: lost found raw now
--- SETS: stamp epoch recover_until recover_for waiting found_waiting live_until longest broken cut claim holder holder_end found_holder lapsed
+-- SETS: stamp epoch recover_from recover_until recover_pace waiting found_waiting live_until broken cut claim holder holder_end found_holder lapsed
 if lost then
   -- New stamps continue after those of the dropped queue.
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
@@ -95,10 +96,10 @@ if lost then
   epoch = stamp
   if found then
     -- No other waiter is granted the lock before the last lease is over and the slowest waiter had the time to return.
-    recover_for = max(recover_until - now, 3 * pace, live_until - now, longest)
-    recover_until = now + recover_for
+    recover_from, recover_pace = now, max(recover_pace, pace)
+    recover_until = max(now + max(3 * recover_pace, longest), live_until)
   end
-  waiting, found_waiting, live_until, longest, broken, cut, claim = 0, 0, 0, 0, 0, 0, 0
+  waiting, found_waiting, live_until, broken, cut, claim = 0, 0, 0, 0, 0, 0
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end
 
@@ -257,7 +258,7 @@ end
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
     local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace, pace_until,
-      recover_until, recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+      recover_from, recover_until, recover_pace, grants, (stands or now < recover_until) and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
       -- Most likely memory is short. Once a script has written anything, the server accepts its other writes.
@@ -306,5 +307,5 @@ if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
   if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', '1' end
 end
 if again then told[#told + 1], told[#told + 2] = 'again', '1' end
-return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', pace, 'longest_us', longest,
+return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', max(pace, recover_pace), 'longest_us', longest,
   'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})

@@ -26,11 +26,11 @@ local joining = false
 -- begin: the parts with which every verb that writes begins.
 -- state: reads the numbers and the holder of the lock.
 -- NEEDS: lock waiters found joining
--- SETS: VERSION NUMBERS broken cut claim recorded stamp token epoch seen skew pace pace_until recover_until recover_for grants longest
+-- SETS: VERSION NUMBERS broken cut claim recorded stamp token epoch seen skew pace pace_until recover_from recover_until recover_pace grants longest
 -- SETS: waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
-local VERSION, NUMBERS = 1, '<BBBBBddddddddddddddddd' -- one field, because a number as text costs as much as a command
-local broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
-  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local VERSION, NUMBERS = 1, '<BBBBBdddddddddddddddddd' -- one field, because a number as text costs as much as a command
+local broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_from, recover_until, recover_pace, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
+  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 local found_waiting = 0
 local holder = '' -- the id of the holder, or empty
 if found then
@@ -39,7 +39,7 @@ if found then
     return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. version .. ', this client knows layout ' .. VERSION)
   end
   local size
-  version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_until, recover_for, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
+  version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_from, recover_until, recover_pace, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
     struct.unpack(NUMBERS, found)
   holder, found_waiting = string.sub(found, size), waiting
 end
@@ -58,8 +58,8 @@ do
   raw = time[1] * 1000000 + time[2]
 end
 -- clock: the lock clock. All times are whole µs below 2^53, exact in Lua and in scores.
--- NEEDS: raw skew seen pace live_until holder holder_end holder_token holder_ticket
--- SETS: now skew pace found_holder found_end found_token found_ticket lapsed holder holder_end
+-- NEEDS: raw skew seen pace recover_until live_until holder holder_end holder_token holder_ticket
+-- SETS: now skew pace recover_pace found_holder found_end found_token found_ticket lapsed holder holder_end
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
@@ -72,6 +72,7 @@ do
   end
   now = max(now, seen)
   skew = now - raw
+  if now >= recover_until then recover_pace = 0 end
 
   -- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
   if holder ~= '' and holder_end <= now then
@@ -91,7 +92,7 @@ local ended_how, ended_entry = 'lost', nil -- how the lease ended that this scri
 -- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
 -- bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
 -- NEEDS: lost found raw now
--- SETS: stamp epoch recover_until recover_for waiting found_waiting live_until longest broken cut claim holder holder_end found_holder lapsed
+-- SETS: stamp epoch recover_from recover_until recover_pace waiting found_waiting live_until broken cut claim holder holder_end found_holder lapsed
 if lost then
   -- New stamps continue after those of the dropped queue.
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
@@ -99,16 +100,16 @@ if lost then
   epoch = stamp
   if found then
     -- No other waiter is granted the lock before the last lease is over and the slowest waiter had the time to return.
-    recover_for = max(recover_until - now, 3 * pace, live_until - now, longest)
-    recover_until = now + recover_for
+    recover_from, recover_pace = now, max(recover_pace, pace)
+    recover_until = max(now + max(3 * recover_pace, longest), live_until)
   end
-  waiting, found_waiting, live_until, longest, broken, cut, claim = 0, 0, 0, 0, 0, 0, 0
+  waiting, found_waiting, live_until, broken, cut, claim = 0, 0, 0, 0, 0, 0
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end
 local brought, last, left_us = their_token, token, longest_us
 -- restore: a request with an earlier ticket or lease shows whether the server lost data.
 -- NEEDS: brought last their_epoch floor last_token left_us pace_us liveness_us raw now
--- SETS: believed left_us stamp epoch recover_until recover_for holder_end cut
+-- SETS: believed left_us stamp epoch recover_from recover_until recover_pace longest holder_end cut
 -- `brought` is the ticket or token, `last` the last one given, `their_epoch` the epoch under which the server last
 -- confirmed it (0: never). What the client knows of the lock: `floor`, the highest stamp that it ever saw; `last_token`,
 -- the last grant that it heard of; `left_us`, how long a lease may last that was granted or renewed just before the loss
@@ -133,12 +134,13 @@ do
     if rolled_back or made_anew then
       stamp = max(raw, stamp + 1)
       epoch = stamp
-      -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace.
-      recover_until = max(recover_until, now + max(liveness_us, 3 * max(pace, pace_us), left_us))
-      recover_for = recover_until - now
-    elseif their_epoch < epoch and not nameless and now < recover_until and left_us > recover_for then
-      -- Another client opened the recovery, and knew of shorter leases.
-      recover_until, recover_for = recover_until + left_us - recover_for, left_us
+      recover_from, recover_pace = now, max(recover_pace, pace, math.ceil(liveness_us / 3))
+    end
+    if rolled_back or made_anew or their_epoch < epoch and not nameless and now < recover_until then
+      -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace. A client that returns
+      -- later may know of a slower waiter, or of a longer lease, than the one that opened the recovery.
+      recover_pace, longest = max(recover_pace, pace_us), max(longest, left_us)
+      recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
     end
     if rolled_back and holder ~= '' then
       -- A lease from before the loss may be long over. If its holder still believes in it, it re-asserts it. If the state
@@ -173,11 +175,12 @@ if believed and newest and now < recover_until then
   -- The recovery waited for this lease. What remains is the time for the waiters to return to their places.
   token = max(token, their_token + 1)
   stamp = max(stamp, token)
-  local ends_by = recover_until - recover_for + max(liveness_us, 3 * max(pace, pace_us))
--- cut_short: ends an open recovery by `ends_by`, and with it a lease from before the loss of data.
--- NEEDS: ends_by now
--- SETS: recover_until holder holder_end
-recover_until = min(recover_until, max(now, ends_by))
+-- cut_short: from now on an open recovery waits only for waiters that are returning. With it ends a lease from before the
+-- loss of data.
+-- NEEDS: now
+-- SETS: recover_until recover_pace holder holder_end
+if recover_from > 0 then recover_until = max(now, recover_from + 3 * recover_pace) end
+if recover_until <= now then recover_pace = 0 end
 if holder ~= '' and cut == 1 then
   holder_end = min(holder_end, recover_until)
   if holder_end <= now then holder, holder_end = '', 0 end
@@ -309,7 +312,7 @@ end
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
     local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace, pace_until,
-      recover_until, recover_for, grants, stands and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+      recover_from, recover_until, recover_pace, grants, (stands or now < recover_until) and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
       -- Most likely memory is short. Once a script has written anything, the server accepts its other writes.
@@ -355,5 +358,5 @@ if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
   if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', '1' end
 end
 if again then told[#told + 1], told[#told + 2] = 'again', '1' end
-return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', pace, 'longest_us', longest,
+return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', max(pace, recover_pace), 'longest_us', longest,
   'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})

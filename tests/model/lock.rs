@@ -104,9 +104,11 @@ pub struct State {
     /// The longest heartbeat interval among the waiters, and when the session of that waiter ends.
     pub pace: u64,
     pub pace_until: u64,
+    /// When the recovery was opened; 0 if an operator ended it, so that nobody prolongs it.
+    pub recover_from: u64,
     pub recover_until: u64,
-    /// How long the recovery was to last when it was opened.
-    pub recover_for: u64,
+    /// The longest heartbeat that a client knows of which has returned in the recovery; 0 outside of one.
+    pub recover_pace: u64,
     /// How often the lock was granted: one that was granted once is soon forgotten.
     pub grants: u64,
     /// The longest lease that any client of the lock may be granted, or hold.

@@ -94,7 +94,7 @@ impl LockState {
 
     /// The interval at which the server is to expect this client's heartbeats: the next one waits for the answer to the
     /// last.
-    pub(super) fn heartbeat_interval(&self) -> Duration {
+    pub(in crate::keeper) fn heartbeat_interval(&self) -> Duration {
         self.liveness / 3 * self.slow
     }
 

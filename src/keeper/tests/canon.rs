@@ -117,10 +117,11 @@ impl World {
         for &token in &self.server.tokens {
             notes.stamp(token);
         }
-        for Past { epoch, unspoken, hidden } in &self.server.pasts {
+        for Past { epoch, unspoken, strangers, asked } in &self.server.pasts {
             notes.stamp(if *unspoken { *epoch } else { 0 });
             notes.flag(*unspoken);
-            notes.words.push(u64::from(self.server.basis.era - hidden));
+            notes.words.extend(strangers.iter().map(|era| u64::from(self.server.basis.era - era)));
+            notes.words.push(*asked);
         }
         for client in &self.clients {
             self.client(&mut notes, client, sent);
@@ -141,7 +142,8 @@ impl World {
         notes.flag(state.recover_until == 0);
         notes.words.push(state.recover_until.saturating_sub(seen));
         let recovering = state.recover_until > seen;
-        notes.words.extend([if recovering { state.recover_for } else { 0 }, state.longest]);
+        let recovery = if recovering { [seen - state.recover_from, state.recover_pace] } else { [0; 2] };
+        notes.words.extend(recovery.into_iter().chain([state.longest]));
         for (ticket, id) in queue {
             notes.stamp(*ticket);
             id.hash(notes);
@@ -242,6 +244,7 @@ impl World {
             notes.flag(guard.tended);
             notes.words.push(guard.taken as u64);
             guard.basis.into_iter().for_each(|basis| self.basis(notes, basis));
+            notes.words.push(u64::from(self.server.basis.era - guard.era));
         }
         notes.words.push(u64::MAX);
         for of in client.kept.values() {

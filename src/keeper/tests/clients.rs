@@ -105,6 +105,8 @@ pub(super) struct Guard {
     pub(super) taken: Taken,
     /// The data on the server that it rests on. None: an operator ended it by force.
     pub(super) basis: Option<Basis>,
+    /// How many losses of data there had been when it was granted.
+    pub(super) era: u32,
 }
 
 impl Guard {
@@ -297,7 +299,7 @@ impl Client {
                 };
                 let lock = acquire.lock;
                 let tell_by = tell_by(&spec, local, deadline);
-                let (taken, basis) = (Taken::Offered, Some(basis));
+                let (taken, era, basis) = (Taken::Offered, basis.era, Some(basis));
                 let guard = Guard {
                     lock,
                     spec,
@@ -309,6 +311,7 @@ impl Client {
                     tended: true,
                     taken,
                     basis,
+                    era,
                 };
                 self.guards.insert(id, guard);
             }

@@ -265,6 +265,7 @@ impl World {
                         tended: true,
                         taken: Taken::Yes,
                         basis: Some(basis),
+                        era: basis.era,
                     };
                     client.granted.push((lease.token.get(), lease.ticket.get()));
                     client.guards.insert(lease.id, guard);

@@ -3,9 +3,13 @@
 //! * I1: nobody is granted a lock while another believes in a lease from before the loss,
 //! * I2 and I7: whoever waited before the loss and stayed in touch with the server is served before whoever came later.
 //!
-//! The exception is a stranger that speaks first: one that had no answer under the lost data, or only such as the
-//! server still knows. The server cannot tell that it lost anything, and grants the lock as if it were new.
+//! There are two exceptions.
+//! * A stranger speaks first: one that had no answer under the lost data, or only such as the server still knows. The
+//!   server cannot tell that it lost anything, and grants the lock as if it were new. After the next loss the
+//!   stranger's lease may come back, and before it the older one.
+//! * A waiter has rarer heartbeats than any client knows of that has returned: it came after their last answers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::clients::Client;
@@ -42,8 +46,10 @@ pub(super) struct Past {
     pub(super) epoch: u64,
     /// Nobody has spoken of before the last loss.
     pub(super) unspoken: bool,
-    /// The last era in which a stranger spoke first.
-    pub(super) hidden: u32,
+    /// The eras in which a stranger spoke first.
+    pub(super) strangers: BTreeSet<u32>,
+    /// How long waiters are to be given to return, by all clients that have returned themselves; in ns.
+    pub(super) asked: u64,
 }
 
 impl World {
@@ -58,6 +64,9 @@ impl World {
             past.unspoken = true;
         }
         server.locks = instead;
+        for ((_, lock), past) in server.locks.iter().zip(&mut server.pasts) {
+            past.asked = 3 * 1000 * lock.state.pace;
+        }
         let (now, well) = (self.now, self.is_well());
         self.clients.iter_mut().for_each(|client| client.in_touch = well && client.is_prompt(now));
         self.now += MS;
@@ -79,13 +88,19 @@ impl World {
 
     /// Who speaks first after a loss, and of what.
     pub(super) fn heed(&mut self, executed: &Executed) {
+        let state = &self.server.locks[executed.lock].1.state;
         let past = &mut self.server.pasts[executed.lock];
+        if let Some((_, span)) = executed.asked.filter(|(epoch, _)| *epoch <= past.epoch)
+            && state.seen < state.recover_until
+        {
+            past.asked = past.asked.max(span);
+        }
         if let Some((epoch, highest)) =
             executed.words.filter(|_| executed.reply.verdict != Verdict::Acquire(AcquireVerdict::Disbelieved))
             && std::mem::take(&mut past.unspoken)
             && (epoch != past.epoch || highest.max(epoch) <= executed.before.state.stamp)
         {
-            past.hidden = self.server.basis.era;
+            past.strangers.insert(self.server.basis.era);
         }
     }
 
@@ -106,7 +121,9 @@ impl World {
         believed.iter().find_map(|(client, id, older, before)| {
             let another = believed.iter().find(|(.., newer, since)| {
                 let same = newer.lock == older.lock && older.token < newer.token;
-                same && before.era < since.era && self.server.pasts[older.lock].hidden <= before.era
+                let strangers = &self.server.pasts[older.lock].strangers;
+                let a_stranger = older.era < newer.era && strangers.contains(&newer.era);
+                same && before.era < since.era && !a_stranger && strangers.range(before.era + 1..).next().is_none()
             });
             another.map(|(other, its, ..)| {
                 format!(
@@ -121,10 +138,15 @@ impl World {
     /// `place`.
     pub(super) fn judge_places_of_before(&self, lock: usize, id: &str, place: u64) -> Option<String> {
         let (past, basis) = (&self.server.pasts[lock], self.server.basis);
-        if basis.era == 0 || past.unspoken || past.hidden == basis.era {
+        if basis.era == 0 || past.unspoken || past.strangers.contains(&basis.era) {
             return None;
         }
-        self.clients.iter().filter(|client| client.in_touch).find_map(|client| {
+        let name = &self.server.locks[lock].0.name;
+        let is_known = |client: &&Client| {
+            let interval = client.machine.locks.get(name).map(|lock| lock.heartbeat_interval());
+            interval.is_some_and(|interval| interval.as_nanos() as u64 + SOON <= past.asked)
+        };
+        self.clients.iter().filter(|client| client.in_touch).filter(is_known).find_map(|client| {
             let overtaken = client.acquires.iter().find(|(its, acquire)| {
                 let waits = acquire.lock == lock && acquire.wanted && id != format!("{}.{its}", client.name);
                 waits && acquire.ticket.is_some_and(|ticket| ticket < place)

@@ -161,3 +161,56 @@ fn a_lease_that_was_renewed_by_hand_just_before_a_loss_is_waited_for() {
     ];
     holds(2, 1, &schedule);
 }
+
+/// The holder has its lease since before the slow waiter came; a third client has heard of that waiter, and opens the
+/// recovery.
+#[test]
+fn a_release_leaves_a_waiter_that_its_client_has_not_heard_of_the_time_to_return() {
+    let schedule = [
+        Acquire { client: 2, how: 16, timeout: 0 },
+        Flow(1),
+        Acquire { client: 0, how: 88, timeout: 0 },
+        Acquire { client: 1, how: 64, timeout: 0 },
+        Flow(8),
+        Flush,
+        Flow(152),
+    ];
+    holds(3, 1, &schedule);
+}
+
+/// The holder gives its lease back in the recovery from the third loss.
+#[test]
+fn a_waiter_with_rare_heartbeats_keeps_its_place_over_three_losses() {
+    let schedule = [
+        Acquire { client: 1, how: 0, timeout: 0 },
+        Flow(230),
+        Acquire { client: 0, how: 0, timeout: 0 },
+        Flow(178),
+        Flush,
+        Acquire { client: 1, how: 60, timeout: 0 },
+        Flow(4),
+        Acquire { client: 0, how: 0, timeout: 0 },
+        Flush,
+        Flow(25),
+        Flush,
+        Acquire { client: 0, how: 0, timeout: 0 },
+    ];
+    holds(2, 1, &schedule);
+}
+
+/// A process that was stopped tells the server that its heartbeats are far apart.
+#[test]
+fn a_waiter_that_was_stopped_before_a_loss_has_the_time_to_return() {
+    let schedule = [
+        Acquire { client: 0, how: 28, timeout: 0 },
+        Acquire { client: 0, how: 0, timeout: 0 },
+        Acquire { client: 1, how: 196, timeout: 0 },
+        Flow(13),
+        Pause(0),
+        Flow(239),
+        Resume(0),
+        Acquire { client: 0, how: 60, timeout: 0 },
+        Flush,
+    ];
+    holds(3, 1, &schedule);
+}

@@ -50,6 +50,8 @@ pub(super) struct Executed {
     /// Under which epoch somebody remembers the lock, and the highest stamp that it brings; none for verbs that bring
     /// none.
     pub(super) words: Option<(u64, u64)>,
+    /// Under which epoch a client remembers the lock, and how long it asks waiters to be given to return; in ns.
+    pub(super) asked: Option<(u64, u64)>,
     pub(super) reply: protocol::Reply,
     pub(super) pushes: Vec<(String, Push)>,
 }
@@ -114,7 +116,15 @@ impl Server {
             }
             _ => None,
         };
-        Executed { lock, before, brought, renews, words, reply: reply_of(call.verb(), answer), pushes }
+        let asked = match call {
+            protocol::Request::Acquire(AcquireRequest { epoch: Some(epoch), pace, liveness, .. })
+            | protocol::Request::Renew(RenewRequest { epoch: Some(epoch), pace, liveness, .. })
+            | protocol::Request::Release(ReleaseRequest { epoch: Some(epoch), pace, liveness, .. }) => {
+                Some((epoch.get(), 1000 * us(*liveness).max(3 * us(*pace))))
+            }
+            _ => None,
+        };
+        Executed { lock, before, brought, renews, words, asked, reply: reply_of(call.verb(), answer), pushes }
     }
 
     /// The exception of I3: tokens may fall, and with them the order in which leases replace each other.

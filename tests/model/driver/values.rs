@@ -12,7 +12,7 @@ local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
   local name, value = fields[i], fields[i + 1]
   if name == '' then
-    state = {struct.unpack('<BBBBBddddddddddddddddd', value)}
+    state = {struct.unpack('<BBBBBdddddddddddddddddd', value)}
     state[#state] = string.sub(value, state[#state])
   elseif string.sub(name, -1) == '.' then
     local session = {struct.unpack('<dd', value)}
@@ -157,8 +157,9 @@ pub(super) fn found(value: &Value) -> Found {
         skew,
         pace,
         pace_until,
+        recover_from,
         recover_until,
-        recover_for,
+        recover_pace,
         grants,
         longest,
         waiting,
@@ -189,8 +190,9 @@ pub(super) fn found(value: &Value) -> Found {
             skew: text(skew).parse().expect("a number"),
             pace: number(pace),
             pace_until: number(pace_until),
+            recover_from: number(recover_from),
             recover_until: number(recover_until),
-            recover_for: number(recover_for),
+            recover_pace: number(recover_pace),
             grants: number(grants),
             longest: number(longest),
             waiting: number(waiting),

@@ -35,7 +35,7 @@ impl Turn {
             ("stamp", state.stamp),
             ("token", state.token),
             ("waiting", queue.len() as u64),
-            ("pace_us", state.pace),
+            ("pace_us", state.pace.max(state.recover_pace)),
             ("longest_us", state.longest),
             ("lease_left_us", lease_end.saturating_sub(self.now)),
             ("recover_left_us", state.recover_until.saturating_sub(self.now)),

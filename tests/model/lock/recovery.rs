@@ -23,12 +23,12 @@ impl Turn {
         state.stamp = self.time.max(state.stamp + 1);
         state.epoch = state.stamp;
         if numbers_left {
-            let open = state.recover_until.saturating_sub(self.now);
-            let live = state.live_until.saturating_sub(self.now);
-            state.recover_for = open.max(3 * state.pace).max(live).max(state.longest);
-            state.recover_until = self.now + state.recover_for;
+            state.recover_from = self.now;
+            state.recover_pace = state.recover_pace.max(state.pace);
+            let needed = self.now + state.longest.max(3 * state.recover_pace);
+            state.recover_until = needed.max(state.live_until);
         }
-        (state.longest, state.live_until) = (0, 0);
+        state.live_until = 0;
         self.lapsed = None;
         *lease = None;
         queue.clear();
@@ -64,30 +64,40 @@ impl Turn {
             // That lease is over: the lock was granted again since.
             left = 0;
         }
-        let returns = !rolled_back && !made_anew && (1..state.epoch).contains(&epoch);
-        if returns && self.now < state.recover_until && left > state.recover_for {
-            // Another client opened the recovery, and knew of shorter leases.
-            state.recover_until += left - state.recover_for;
-            state.recover_for = left;
+        let returns = (1..state.epoch).contains(&epoch) && self.now < state.recover_until;
+        let opens = rolled_back || made_anew;
+        if opens {
+            state.recover_from = self.now;
+            state.recover_pace = state.recover_pace.max(state.pace).max(liveness.div_ceil(3));
         }
-        if rolled_back || made_anew {
-            let slowest = 3 * pace.max(state.pace);
+        if opens || returns {
+            // A client that returns later may know of slower waiters, or of longer leases.
+            state.recover_pace = state.recover_pace.max(pace);
+            state.longest = state.longest.max(left);
+            let needed = left.max(3 * state.recover_pace);
+            state.recover_until = state.recover_until.max(state.recover_from + needed);
+        }
+        let until = state.recover_until;
+        if opens {
             self.lock.state.epoch = self.next_stamp();
-            let until = self.lock.state.recover_until.max(self.now + liveness.max(slowest).max(left));
-            self.lock.state.recover_until = until;
-            self.lock.state.recover_for = until - self.now;
-            if rolled_back && let Some((_, end)) = &mut self.lock.lease {
-                *end = until.min(*end);
-                self.lock.mark_holder(|held| held.cut = true);
-            }
+        }
+        if rolled_back && let Some((_, end)) = &mut self.lock.lease {
+            *end = until.min(*end);
+            self.lock.mark_holder(|held| held.cut = true);
         }
         true
     }
 
-    /// The recovery ends by then at the latest, or now.
-    pub(super) fn end_recovery_by(&mut self, by: u64) {
-        let until = self.lock.state.recover_until.min(by.max(self.now));
-        self.lock.state.recover_until = until;
+    /// From now on the recovery waits only for waiters that are returning.
+    pub(super) fn end_wait_for_leases(&mut self) {
+        let state = &mut self.lock.state;
+        if state.recover_from > 0 {
+            state.recover_until = self.now.max(state.recover_from + 3 * state.recover_pace);
+        }
+        let until = state.recover_until;
+        if until <= self.now {
+            state.recover_pace = 0;
+        }
         let cut = self.lock.held().is_some_and(|(_, _, held)| held.cut);
         if let Some((_, end)) = self.lock.lease.as_mut().filter(|_| cut) {
             *end = until.min(*end);
@@ -98,8 +108,8 @@ impl Turn {
     }
 
     pub(super) fn operator_ends_recovery(&mut self) {
-        self.end_recovery_by(self.now + 3 * self.lock.state.pace);
+        self.end_wait_for_leases();
         // No client that returns prolongs it.
-        self.lock.state.recover_for = 30 * ABSURD;
+        self.lock.state.recover_from = 0;
     }
 }

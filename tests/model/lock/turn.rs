@@ -84,6 +84,9 @@ impl Turn {
         }
         self.now = now.max(state.seen);
         state.skew = self.now as i64 - self.time as i64;
+        if self.now >= state.recover_until {
+            state.recover_pace = 0;
+        }
     }
 
     pub(super) fn begin(&mut self) {
@@ -104,7 +107,7 @@ impl Turn {
     /// The lock as this turn leaves it.
     pub(super) fn end(mut self, before: &Lock) -> Lock {
         self.record(before);
-        if !self.lock.stands() {
+        if !self.lock.stands() && !self.recovering() {
             self.lock.state.longest = 0;
         }
         // A session goes with its last waiter.

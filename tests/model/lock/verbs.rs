@@ -145,9 +145,7 @@ impl Turn {
         if believed && newest && self.recovering() {
             // The recovery waited for this lease. What remains of it gives the waiters time to return.
             self.pass_over(token);
-            let state = &self.lock.state;
-            let needed = terms.liveness.max(3 * memory.pace.max(state.pace));
-            self.end_recovery_by(state.recover_until - state.recover_for + needed);
+            self.end_wait_for_leases();
             if word == "unknown" {
                 word = "released";
             }
