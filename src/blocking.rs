@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake};
@@ -18,18 +18,25 @@ pub(crate) fn is_blocking() -> bool {
     DEPTH.get() > 0
 }
 
-struct Blocking;
+/// Polls a future of the user's. It may await much at once, or with time limits of its own, so what it awaits must not
+/// block its thread.
+pub(crate) fn poll_job<F: Future>(job: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
+    let _awaiting = Depth::set(0);
+    job.poll(context)
+}
 
-impl Blocking {
-    fn begin() -> Self {
-        DEPTH.set(DEPTH.get() + 1);
-        Self
+/// Sets the depth back to this when it is dropped.
+struct Depth(u32);
+
+impl Depth {
+    fn set(depth: u32) -> Self {
+        Self(DEPTH.replace(depth))
     }
 }
 
-impl Drop for Blocking {
+impl Drop for Depth {
     fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
+        DEPTH.set(self.0);
     }
 }
 
@@ -55,7 +62,7 @@ impl Wake for Sleeper {
 
 /// Polls the future on this thread until it resolves.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let _blocking = Blocking::begin();
+    let _blocking = Depth::set(DEPTH.get() + 1);
     let sleeper = Arc::new(Sleeper { thread: current(), woken: AtomicBool::new(false) });
     let waker = sleeper.clone().into();
     let mut future = pin!(future);

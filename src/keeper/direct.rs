@@ -53,6 +53,8 @@ const IDLE_LOOKS: u32 = 10;
 const WORTH_IT: u32 = 8;
 /// How long the acquires of a lock that is not free ask the keeper only.
 const CONTENDED: Duration = Duration::from_millis(100);
+/// In place of the id of a lease while its caller releases it.
+const RELEASING: u64 = u64::MAX;
 /// Locks are told apart by hashes of their names. Two with the same one lose only speed.
 const SEATS: usize = 64;
 
@@ -62,7 +64,8 @@ pub(crate) struct Direct {
     wakers: Arc<Wakers>,
     /// A caller has the connection.
     taken: AtomicBool,
-    /// The id of the lease in `inside`, 0 if there is none.
+    /// The id of the lease in `inside`, 0 if there is none. Whoever takes the lease changes this first: the keeper to 0,
+    /// its caller to [`RELEASING`].
     leased: AtomicU64,
     /// The line of the connection that callers may use, 0 if there is none.
     line: AtomicU64,
@@ -129,9 +132,10 @@ impl Presence {
     }
 
     /// Whether the keeper is to take over the lease that was just granted at once: its client has something else at the
-    /// lock now, or was closed.
+    /// lock now, or was closed, or the keeper has withdrawn the connection and no longer looks.
     pub(super) fn is_disturbed(&self) -> bool {
-        !self.is_alone() || self.direct.closed.load(Ordering::SeqCst)
+        let withdrawn = self.direct.line.load(Ordering::SeqCst) == 0;
+        !self.is_alone() || withdrawn || self.direct.closed.load(Ordering::SeqCst)
     }
 }
 
@@ -224,7 +228,9 @@ impl Direct {
 
     /// Tries to acquire a lock. Blocks for one round trip, at most [`ANSWER_TIMEOUT`].
     pub(super) fn acquire(&self, call: &Call<'_>) -> Tried {
-        let fits = call.spec.lease >= LEAST_LEASE && call.spec.replicas == 0;
+        // The keeper is to have the lease long before it would tell the holder of its end.
+        let early = call.spec.lease >= LEAST_LEASE && call.spec.notice * 2 <= call.spec.lease;
+        let fits = early && call.spec.replicas == 0;
         if !fits || !call.presence.is_alone() || call.presence.is_contended() {
             return Tried::AskKeeper(vec![]);
         }
@@ -280,19 +286,22 @@ impl Direct {
 
     /// Releases a lease, if the keeper has not taken it over. Blocks for one round trip, at most [`ANSWER_TIMEOUT`].
     pub(super) fn release(&self, id: Id) -> Returned {
-        if self.leased.load(Ordering::SeqCst) != id.0 {
+        // A caller whose lease the keeper has must not even lock `inside`: the keeper might find it locked when it takes
+        // over the lease of the next caller, and would miss its release.
+        if self.leased.compare_exchange(id.0, RELEASING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             return Returned::AskKeeper(None);
         }
-        // The keeper may be taking it over, and another caller use the connection since.
-        let Some(mut inside) = self.look_inside() else { return Returned::AskKeeper(None) };
-        let lease = inside.lease.as_ref().map(|handover| &handover.lease).filter(|lease| lease.id == id);
-        let Some(request) = lease.map(|lease| lease.release(&self.client)) else { return Returned::AskKeeper(None) };
+        let mut inside = lock(&self.inside);
+        let Some(request) = inside.lease.as_ref().map(|handover| handover.lease.release(&self.client)) else {
+            return Returned::AskKeeper(None);
+        };
         let answer =
             if self.is_usable(&mut inside) { self.ask(&mut inside, request) } else { Err(Unanswered::Refused) };
         let (state, broke) = match answer {
             Ok(reply) => match DirectLease::released(&reply) {
                 Some(release) => {
-                    self.take(&mut inside, |_| true);
+                    inside.lease = None;
+                    self.leased.store(0, Ordering::SeqCst);
                     drop(inside);
                     self.taken.store(false, Ordering::Release);
                     return Returned::Done(release);
@@ -305,6 +314,7 @@ impl Direct {
         if let Some(handover) = &mut inside.lease {
             handover.lease.state = state;
         }
+        self.leased.store(id.0, Ordering::SeqCst);
         Returned::AskKeeper(broke)
     }
 
@@ -339,8 +349,8 @@ impl Direct {
         self.take_over(|lease| withdrawn || lease.granted + SHORT <= now)
     }
 
-    /// The lease, if it is of this kind. Nobody is in the way when somebody speaks of a lease: its caller has it, and
-    /// everybody else stays away.
+    /// The lease, if it is of this kind and its caller is not releasing it. Nobody is in the way when somebody speaks of
+    /// a lease: its caller has it, and everybody else stays away.
     pub(super) fn take_over(&self, which: impl FnOnce(&DirectLease) -> bool) -> Option<Handover> {
         if self.leased.load(Ordering::SeqCst) == 0 {
             return None;
@@ -352,7 +362,8 @@ impl Direct {
         Some(handover)
     }
 
-    /// The line of the connection, if nobody has used it for some looks.
+    /// Closes the connection if nobody has used it for some looks. At once: a request that a caller sent meanwhile
+    /// would have no line that ends it.
     pub(super) fn idle(&self) -> Option<Line> {
         let mut inside = self.look_inside()?;
         if inside.lease.is_some() {
@@ -360,7 +371,9 @@ impl Direct {
         }
         inside.looks_without_use += 1;
         let idle = inside.looks_without_use > IDLE_LOOKS;
-        inside.wire.as_ref().filter(|_| idle).map(|(line, _)| *line)
+        let (line, _) = inside.wire.take_if(|_| idle)?;
+        self.line.store(0, Ordering::SeqCst);
+        Some(line)
     }
 
     /// The client is closed: its callers hear that from the keeper.
@@ -400,9 +413,9 @@ impl Direct {
     }
 
     fn take(&self, inside: &mut Inside, which: impl FnOnce(&DirectLease) -> bool) -> Option<Handover> {
-        let handover = inside.lease.take_if(|handover| which(&handover.lease))?;
-        self.leased.store(0, Ordering::SeqCst);
-        Some(handover)
+        inside.lease.take_if(|Handover { lease, .. }| {
+            which(lease) && self.leased.compare_exchange(lease.id.0, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        })
     }
 
     /// Sends a request and waits for its answer. A connection that gives none is closed.
@@ -417,5 +430,23 @@ impl Direct {
                 Err(Unanswered::Broke(Broke { line, cause }))
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The keeper looks while it offers a connection, and may have looked for the last time before the lease came.
+    #[test]
+    fn a_lease_that_comes_when_the_connection_is_withdrawn_disturbs_the_keeper() {
+        let wakers = Wakers::of_this_process().unwrap();
+        let direct = Arc::new(Direct::new(ClientId::new("client").unwrap(), "fairlock", wakers));
+        let presence = direct.enter("x");
+        direct.line.store(1, Ordering::SeqCst);
+        assert!(!presence.is_disturbed());
+        direct.withdraw(Line(1));
+        assert!(presence.is_disturbed());
     }
 }

@@ -83,6 +83,10 @@ fn short_leases_timeouts_and_cancellable_acquires_go_to_the_keeper() {
     let client = Client::connect(&server.url()).blocking().unwrap();
     let short = LockOptions::new().lease(Duration::from_secs(9));
     never_directly(&server, &client.lock_with("x", short).unwrap());
+    // The keeper would take it over after its holder was to be told of its end.
+    let told_early = LockOptions::new().lease(Duration::from_secs(10)).notice(Duration::from_millis(9500));
+    let told_early = told_early.renew_every(Duration::from_millis(300));
+    never_directly(&server, &client.lock_with("y", told_early).unwrap());
     drop(client);
     let (client, lock) = client_of(&server.url());
     directly(&lock).release().blocking().unwrap();
@@ -178,6 +182,37 @@ fn no_caller_overtakes_a_waiter_of_its_own_client_over_the_direct_connection() {
     let overtaking = lock.try_acquire().blocking();
     assert!(overtaking.is_err(), "{overtaking:?}");
     drop((guard, its, holder, waiting, lock, another, client));
+}
+
+/// A job may await much at once, so nothing that it awaits may block its thread.
+#[test]
+fn what_a_job_awaits_goes_to_the_keeper() {
+    let server = RedisServer::start();
+    let (client, lock) = client_of(&server.url());
+    let another = client.lock_with("another", quiet()).unwrap();
+    directly(&another).release().blocking().unwrap();
+    let held = lock.acquire().timeout(Duration::from_secs(1));
+    let awaited = held.run(|_| async { is_direct(&another.acquire().await.unwrap()) });
+    assert!(!awaited.blocking().unwrap());
+    drop((lock, another, client));
+    keys_left(&server);
+}
+
+/// The keeper's release is on its way then, and a request over the direct connection overtakes it.
+#[test]
+fn a_try_after_a_dropped_guard_finds_the_lock_free() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server);
+    let (client, lock) = client_of(&proxy.url());
+    directly(&lock).release().blocking().unwrap();
+    let guard = lock.acquire().timeout(Duration::from_secs(1)).blocking().unwrap();
+    assert!(!is_direct(&guard));
+    let late = proxy.fault_times(1, Target::request(digest("release")), Act::Delay(Duration::from_millis(200)));
+    drop(guard);
+    late.await_struck();
+    lock.try_acquire().blocking().unwrap().release().blocking().unwrap();
+    drop((lock, client));
+    keys_left(&server);
 }
 
 /// An operator need not wait until the lease would have been renewed.

@@ -121,7 +121,8 @@ impl DirectAcquire {
             Verdict::Acquire(AcquireVerdict::Busy(holder)) => {
                 let recovering_for = common.recovering_for();
                 let why = NotGranted::Busy { holder: holder.clone(), waiting: common.waiting, recovering_for };
-                Heard::Busy { why, again: common.again }
+                // A lease of this client itself is on its way back, through the keeper.
+                Heard::Busy { why, again: common.again || common.own.is_some() }
             }
             _ => Heard::Unclear,
         }
