@@ -137,7 +137,8 @@ impl LockState {
         if !core.connected || lease.lost || lease.request.is_some() {
             return;
         }
-        let left = lease.deadline().since(now);
+        // With the margin for clocks that drift, which the deadline lacks: a server that lost its data grants this anew.
+        let left = span_until(lease.deadline().since(now));
         let held_enough = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= now);
         let automatic = lease.renew_every.is_some() && !held_enough;
         let prolongs = !lease.confirmed || automatic || !lease.questions.is_empty();

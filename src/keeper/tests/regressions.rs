@@ -214,3 +214,16 @@ fn a_waiter_that_was_stopped_before_a_loss_has_the_time_to_return() {
     ];
     holds(3, 1, &schedule);
 }
+
+#[test]
+fn an_extended_lease_that_is_brought_back_lasts_as_long_as_its_holder_believes() {
+    let schedule = [
+        Acquire { client: 53, how: 0, timeout: 0 },
+        Flow(13),
+        Renew(53, 160),
+        Flow(4),
+        Flush,
+        Acquire { client: 2, how: 0, timeout: 0 },
+    ];
+    holds(3, 1, &schedule);
+}

@@ -56,7 +56,7 @@ fn an_extended_lease_is_renewed_as_often_as_before_and_never_for_less() {
     assert_eq!(machine.next_due(), Some(at(15.0)));
     tick(&mut machine, 15.0);
     let (request, call) = one_sent(&mut machine, 15.0);
-    assert_eq!(asked(&call), deadline.since(at(15.0)), "a recovery must wait for that long");
+    assert_eq!(asked(&call), span_until(deadline.since(at(15.0))), "a recovery must wait for that long");
     // The server leaves its end where it is, and clocks can drift less in what is left.
     answer(&mut machine, 15.0, request, lease(Word::Renewed, extended - seconds(10.0)));
     let later = prolonged(&machine.effects(at(15.0))).unwrap();
@@ -123,7 +123,7 @@ fn renewal_that_is_switched_off_and_on_again() {
     disconnect(&mut machine, 6.0);
     connect(&mut machine, 6.0);
     let (request, call) = one_sent(&mut machine, 6.0);
-    assert_eq!(asked(&call), seconds(23.849));
+    assert_eq!(asked(&call), span_until(seconds(23.849)));
     answer(&mut machine, 6.0, request, lease(Word::Renewed, asked(&call)));
     machine.effects(at(6.0));
     switch(&mut machine, 20.0, true);

@@ -18,7 +18,7 @@ fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
     let (request, call) = one_sent(&mut machine, 10.0);
     let Request::Renew(RenewRequest { id, token, lease: asked, liveness, left, .. }) = call else { panic!("{call:?}") };
     assert_eq!((id, token), (wire_id(1), super::token(7)));
-    assert_eq!((asked, liveness, left), (seconds(30.0), seconds(10.0), seconds(19.849)));
+    assert_eq!((asked, liveness, left), (seconds(30.0), seconds(10.0), span_until(seconds(19.849))));
     answer(&mut machine, 10.5, request, lease(Word::Renewed, spec.lease));
     let prolonged =
         |effect: &Effect| matches!(effect, Effect::Prolonged { id: Id(1), deadline, .. } if *deadline == at(39.849));
@@ -217,7 +217,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     disconnect(&mut machine, 6.0);
     connect(&mut machine, 6.0);
     let (request, call) = one_sent(&mut machine, 6.0);
-    let left = seconds(5.0 + 29.849 - 6.0);
+    let left = span_until(seconds(5.0 + 29.849 - 6.0));
     assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == left), "{call:?}");
     machine.handle(at(6.1), Event::Command(Command::Renew { question: QuestionId(10), id: Id(1), extend: None }));
     assert!(sent(&mut machine, 6.1).is_empty());
@@ -304,7 +304,7 @@ fn a_renewal_tells_what_was_seen_and_what_is_left() {
         Request::Renew(RenewRequest { token, epoch, floor, left, .. })
             if (token.get(), epoch, floor) == (7, Epoch::new(5), Stamp::new(7)) =>
         {
-            assert_eq!(left, seconds(29.849 - 10.0))
+            assert_eq!(left, span_until(seconds(29.849 - 10.0)))
         }
         call => panic!("{call:?}"),
     }

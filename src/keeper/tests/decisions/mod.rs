@@ -21,6 +21,7 @@ use crate::error::LostReason;
 use crate::keeper::machine::*;
 use crate::options::LockOptions;
 use crate::protocol::{LockKeys, OwnLease, Push, PushKind, Request, Secret, Ticket, Token, WireId};
+use crate::term::span_until;
 
 pub(super) fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)

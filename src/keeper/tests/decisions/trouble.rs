@@ -278,7 +278,10 @@ fn other_data_is_told_at_once_what_was_here_before() {
     let told = sent(&mut machine, 4.1);
     let [(_, renewal), (_, acquire)] = &told[..] else { panic!("{told:?}") };
     let Request::Renew(RenewRequest { id, token, epoch, left, .. }) = renewal else { panic!("{renewal:?}") };
-    assert_eq!((id.as_str(), token.get(), *epoch, *left), ("client.1", 7, Epoch::new(5), seconds(29.849 - 4.1)));
+    assert_eq!(
+        (id.as_str(), token.get(), *epoch, *left),
+        ("client.1", 7, Epoch::new(5), span_until(seconds(29.849 - 4.1)))
+    );
     let Request::Acquire(AcquireRequest { id, ticket, epoch, floor, longest, .. }) = acquire else {
         panic!("{acquire:?}")
     };
