@@ -31,11 +31,9 @@ const LAST_DROP: Duration = Duration::from_millis(250);
 pub(crate) enum Message {
     Acquire {
         id: Id,
-        spec: Arc<Spec>,
         about: About,
         mode: Mode,
         timeout: Option<Duration>,
-        called: Time,
         caller: Caller,
     },
     /// About the lock of this name, as is the next.
@@ -280,8 +278,8 @@ impl Handle {
             }
         }
         let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
-        let caller = Caller { spec: spec.clone(), origin, queued, resolved, presence };
-        self.send(Message::Acquire { id, spec, about, mode, timeout, called, caller })?;
+        let caller = Caller { spec, origin, queued, resolved, presence };
+        self.send(Message::Acquire { id, about, mode, timeout, caller })?;
         Ok(acquiring(id))
     }
 

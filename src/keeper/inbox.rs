@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use super::sleep::Bell;
 
+/// The most messages for which memory is kept.
+const KEPT: usize = 1024;
+
 /// The keeper's end.
 pub(super) struct Inbox<T> {
     shared: Arc<Shared<T>>,
@@ -68,6 +71,10 @@ impl<T> Inbox<T> {
     /// to sleep by then.
     pub(super) fn next(&mut self) -> Option<T> {
         if self.taken.is_empty() {
+            // The memory of a burst of messages is given back: a hundred thousand acquires take many megabytes.
+            if self.taken.capacity() > KEPT {
+                self.taken = VecDeque::new();
+            }
             let mut queue = match self.shared.queue.try_lock() {
                 Ok(queue) => Some(queue),
                 Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -186,6 +193,17 @@ mod tests {
         inbox.wake_up();
         assert_eq!(std::iter::from_fn(|| inbox.next()).collect::<Vec<_>>(), [2, 3, 4]);
         assert!(!sleep(&mut inbox, &mut lookout, soon), "the bell rings on");
+    }
+
+    #[test]
+    fn memory_of_a_burst_is_given_back() {
+        let (outbox, mut inbox, _lookout) = pair();
+        for _ in 0..2 {
+            (0..100 * KEPT).for_each(|number| outbox.send(number).unwrap());
+            assert_eq!(std::iter::from_fn(|| inbox.next()).count(), 100 * KEPT);
+        }
+        let queue = outbox.0.queue.lock().unwrap().as_ref().unwrap().capacity();
+        assert!(queue <= KEPT && inbox.taken.capacity() <= KEPT, "{queue} and {}", inbox.taken.capacity());
     }
 
     #[test]

@@ -345,7 +345,8 @@ impl Keeper {
 
     fn message(&mut self, message: Message) {
         let (lock, command) = match message {
-            Message::Acquire { id, spec, about, mode, timeout, called, caller } => {
+            Message::Acquire { id, about, mode, timeout, caller } => {
+                let (spec, called) = (caller.spec.clone(), caller.origin.called);
                 self.callers.insert(id, caller);
                 // The machine has to know all that this client has at the lock.
                 self.take_over(|lease| lease.spec.name() == spec.name());
