@@ -7,7 +7,8 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
 cargo package --package fairlock --no-verify --allow-dirty
 unpacked=target/package/fairlock-$version
 rm -rf "$unpacked"
-tar --extract --file "$unpacked.crate" --directory target/package
+# With the present time: by the times in a package cargo would take what it built from an earlier one for fresh.
+tar --extract --touch --file "$unpacked.crate" --directory target/package
 # A workspace of its own, and not a part of the one around it.
 printf '\n[workspace]\n' >>"$unpacked/Cargo.toml"
 cd "$unpacked"
