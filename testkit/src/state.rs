@@ -4,9 +4,9 @@ use redis::{ConnectionLike, cmd};
 
 /// Where the numbers begin, behind the version and four marks, and how many there are.
 const NUMBERS: usize = 5;
-const COUNT: usize = 17;
-const WAITING: usize = 10;
-const HOLDER_END: usize = 13;
+const COUNT: usize = 18;
+const WAITING: usize = 12;
+const HOLDER_END: usize = 15;
 
 /// The packed state of a lock.
 #[derive(Clone, Debug, PartialEq)]
