@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::peers::Role;
+use super::peers::{Role, Up};
 use super::{Effect, LEAST_PATIENCE, Line, Peer, Routes};
 use crate::clock::Time;
 use crate::server::Previous;
@@ -15,8 +15,7 @@ impl Routes {
     /// Opens it, where late requests can be ended. In a cluster it would be one for each node.
     pub(super) fn open_direct(&mut self, now: Time) {
         let (line, peer) = (self.new_line(), Peer::Only);
-        let up = self.links.get_mut(&peer).and_then(|link| link.up_mut());
-        let Some(up) = up.filter(|up| up.direct.is_none() && up.can_kill) else { return };
+        let Some(up) = self.up_at(&peer).filter(|up| up.direct.is_none() && up.can_kill) else { return };
         up.direct = Some((line, None));
         let (node, by) = (up.node.clone(), now + LEAST_PATIENCE);
         self.lines.insert(line, Role::Direct(peer));
@@ -25,24 +24,29 @@ impl Routes {
 
     /// It is set up.
     pub(super) fn direct_ready(&mut self, peer: &Peer, line: Line, run: Option<Previous>) {
-        let up = self.links.get_mut(peer).and_then(|link| link.up_mut());
-        let Some(up) = up.filter(|up| up.direct.as_ref().is_some_and(|(its, _)| *its == line)) else { return };
+        let is_this = |up: &&mut Up| up.direct.as_ref().is_some_and(|(its, _)| *its == line);
+        let Some(up) = self.up_at(peer).filter(is_this) else { return };
         let same_run = run.as_ref().is_some_and(|run| up.run.as_ref().is_some_and(|up| up.run_id() == run.run_id()));
         if same_run {
             up.direct = Some((line, run));
             self.effects.push(Effect::Offer { line });
         } else {
             // It leads to another server: the main connection will break too, if that one is gone.
-            self.drop_line(line);
-            self.forget_direct(peer);
+            self.close_direct(peer, line);
         }
     }
 
-    /// It could not be made, or nobody awaits anything over it.
+    /// It could not be made.
     pub(super) fn forget_direct(&mut self, peer: &Peer) {
-        if let Some(up) = self.links.get_mut(peer).and_then(|link| link.up_mut()) {
+        if let Some(up) = self.up_at(peer) {
             up.direct = None;
         }
+    }
+
+    /// Nobody awaits anything over it.
+    pub(super) fn close_direct(&mut self, peer: &Peer, line: Line) {
+        self.drop_line(line);
+        self.forget_direct(peer);
     }
 
     /// Callers use it no longer.
@@ -50,10 +54,7 @@ impl Routes {
         let Some(Role::Direct(peer)) = self.lines.get(&line).cloned() else { return };
         match broke {
             Some(cause) => self.fail(now, &peer, &cause),
-            None => {
-                self.drop_line(line);
-                self.forget_direct(&peer);
-            }
+            None => self.close_direct(&peer, line),
         }
     }
 

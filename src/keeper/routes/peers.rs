@@ -258,10 +258,7 @@ impl Routes {
                 self.fail(now, &peer, cause);
             }
             Some(Role::Beside(peer)) => self.beside_ended(now, &peer, cause),
-            Some(Role::Direct(peer)) => {
-                self.drop_line(line);
-                self.forget_direct(&peer);
-            }
+            Some(Role::Direct(peer)) => self.close_direct(&peer, line),
             // During the set-up its end is noticed there.
             _ => {}
         }

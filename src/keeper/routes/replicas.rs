@@ -46,7 +46,7 @@ impl Routes {
         }
     }
 
-    fn up_at(&mut self, peer: &Peer) -> Option<&mut Up> {
+    pub(super) fn up_at(&mut self, peer: &Peer) -> Option<&mut Up> {
         self.links.get_mut(peer)?.up_mut()
     }
 
