@@ -38,7 +38,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fairlock::{Client, LockOptions};
+use fairlock::{Client, Guard, LockOptions};
 
 pub use self::{
     child::Child,
@@ -109,6 +109,13 @@ pub async fn connect(server: &RedisServer) -> Client {
 /// of it by a message, and what is gone was given back.
 pub fn quiet() -> LockOptions {
     LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
+}
+
+/// Whether the lease was granted over the direct connection: the ids of its acquires are in a range of their own.
+pub fn is_direct(guard: &Guard) -> bool {
+    let id = guard.id();
+    let (_, number) = id.split_once('.').expect("CLIENT.N");
+    number.parse::<u64>().expect("a number") >= 1 << 40
 }
 
 /// Polls a future once, and drops the wake-up.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fairlock::testing::digest;
 use fairlock::{Canceller, Client, Guard, Lock, LockOptions, LostReason, ReleaseError};
-use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, keys_left, quiet, soon};
+use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, is_direct, keys_left, quiet, soon};
 
 /// A client that blocks, and a lock whose lease does not end while a test runs.
 fn client_of(url: &str) -> (Client, Lock) {
@@ -25,11 +25,6 @@ fn acquire(lock: &Lock) -> Guard {
 fn lost(guard: &Guard) -> LostReason {
     eventually("the lease is lost", SOON, || guard.check().is_err());
     guard.check().unwrap_err().reason
-}
-
-/// The ids of acquires over the direct connection are in a range of their own.
-fn is_direct(guard: &Guard) -> bool {
-    guard.id().split_once('.').is_some_and(|(_, number)| number.parse::<u64>().unwrap() >= 1 << 40)
 }
 
 /// A lease that was granted over the direct connection, which is made after a few acquires.

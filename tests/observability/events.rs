@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use fairlock::{Client, LockOptions};
-use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, keys_left, soon};
+use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, is_direct, keys_left, soon};
 use tracing::{Level, level_filters::LevelFilter};
 
 use crate::collector::{Collector, mark};
@@ -133,7 +133,6 @@ fn cycle_blocking() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).blocking().unwrap();
     let lock = client.lock("jobs").unwrap();
-    let is_direct = |guard: &fairlock::Guard| guard.id().rsplit('.').next().unwrap().parse::<u64>().unwrap() >= 1 << 40;
     let events = Collector::start(LevelFilter::DEBUG);
     let cycle = |end: &dyn Fn(fairlock::Guard)| {
         let guard = lock.acquire().label("job 7").blocking().unwrap();

@@ -5,7 +5,7 @@ use fairlock::{Client, Guard, LockOptions, Waiting};
 use testkit::cluster::Cluster;
 use testkit::sentinel::{MASTER, Sentinels};
 use testkit::watch::Counter;
-use testkit::{RedisServer, eventually, soon};
+use testkit::{RedisServer, eventually, is_direct, soon};
 
 /// The lease outlives an election on a slow machine. Heartbeats are so rare that only pushes can have served the queue.
 fn patient() -> LockOptions {
@@ -81,7 +81,6 @@ async fn a_master_that_is_demoted_while_it_runs_is_left_by_its_clients() {
 /// Blocking callers have a connection of their own, which leads to the old master until the client leaves it.
 #[test]
 fn a_blocking_caller_goes_on_at_the_new_master() {
-    let is_direct = |guard: &Guard| guard.id().split_once('.').unwrap().1.parse::<u64>().unwrap() >= 1 << 40;
     let set_up = Sentinels::start();
     let client = Client::connect(&set_up.url()).blocking().unwrap();
     let lock = client.lock_with("x", patient()).unwrap();
