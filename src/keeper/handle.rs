@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::direct::{Call, Direct, Presence, Returned, Tried, Trouble};
+use super::direct::{Call, Direct, Presence, Releasing, Returned, Tried, Trouble};
 use super::inbox::Outbox;
 use super::lock;
 use super::machine::{ANSWER_TIMEOUT, Command, Id, Mode, NotGranted, Page, Release, Renewal};
@@ -29,13 +29,7 @@ use crate::wakers::Wakers;
 const LAST_DROP: Duration = Duration::from_millis(250);
 
 pub(crate) enum Message {
-    Acquire {
-        id: Id,
-        about: About,
-        mode: Mode,
-        timeout: Option<Duration>,
-        caller: Caller,
-    },
+    Acquire(NewAcquire),
     /// About the lock of this name, as is the next.
     Ask {
         lock: Arc<str>,
@@ -62,6 +56,15 @@ pub(crate) enum Message {
     End,
     #[cfg(feature = "__test-hooks")]
     Panic,
+}
+
+/// An acquire, for the keeper.
+pub(crate) struct NewAcquire {
+    pub(crate) id: Id,
+    pub(crate) about: About,
+    pub(crate) mode: Mode,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) caller: Caller,
 }
 
 /// The client and its process, for whom it asked for a lease, and when.
@@ -180,8 +183,13 @@ impl Handle {
                 Returned::AskKeeper(None) => {}
             }
         }
-        let lock = lease.spec.name().clone();
-        self.ask(|reply| Message::Ask { lock, ask: Ask::Release { lease, reply: Some(reply) } }).await
+        let (reply, answer) = oneshot::channel();
+        let releasing = Releasing { lease, reply };
+        let by_keeper = if is_blocking() { Err(releasing) } else { self.direct.start_release(releasing) };
+        if let Err(releasing) = by_keeper {
+            self.send(releasing.message())?;
+        }
+        answered(answer).await
     }
 
     /// This many waiters after the ticket `after`, and the holder.
@@ -225,7 +233,7 @@ impl Handle {
     async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Fault> {
         let (reply, answer) = oneshot::channel();
         self.send(message(reply))?;
-        tokio::task::unconstrained(answer).await.map_err(|_| Fault::KeeperPanicked)
+        answered(answer).await
     }
 
     /// Starts an acquire. A caller that is `patient` waits for an answer of the server whatever happens, so if it also
@@ -253,8 +261,9 @@ impl Handle {
         let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
         let acquiring = |id| Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed };
 
-        let may_wait = timeout.is_none_or(|timeout| timeout >= ANSWER_TIMEOUT);
-        if mode != Mode::Enqueue && patient && may_wait && is_blocking() {
+        let may_wait = mode != Mode::Enqueue && timeout.is_none_or(|timeout| timeout >= ANSWER_TIMEOUT);
+        let blocks = is_blocking();
+        if may_wait && patient && blocks {
             let is_try = mode == Mode::Try;
             let call = Call { spec: &spec, about: &about, origin: &origin, presence: &presence, is_try };
             match self.direct.acquire(&call) {
@@ -279,7 +288,15 @@ impl Handle {
         }
         let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
         let caller = Caller { spec, origin, queued, resolved, presence };
-        self.send(Message::Acquire { id, about, mode, timeout, caller })?;
+        let acquire = NewAcquire { id, about, mode, timeout, caller };
+        let by_keeper =
+            if may_wait && !blocks { self.direct.start_acquire(acquire) } else { Err((acquire, None)) };
+        if let Err((acquire, trouble)) = by_keeper {
+            if let Some(trouble) = trouble {
+                self.send(Message::Direct(trouble))?;
+            }
+            self.send(Message::Acquire(acquire))?;
+        }
         Ok(acquiring(id))
     }
 
@@ -287,6 +304,10 @@ impl Handle {
     pub(crate) fn panic(&self) {
         let _ = self.messages.send(Message::Panic);
     }
+}
+
+async fn answered<T>(answer: oneshot::Receiver<T>) -> Result<T, Fault> {
+    tokio::task::unconstrained(answer).await.map_err(|_| Fault::KeeperPanicked)
 }
 
 impl Drop for Handle {

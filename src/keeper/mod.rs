@@ -94,7 +94,7 @@ pub(crate) use observe::Hold;
 pub(crate) use shared::{Armed, Shared};
 
 use self::direct::Direct;
-use self::handle::End;
+use self::handle::{End, NewAcquire};
 use self::inbox::{Inbox, inbox};
 use self::machine::{Event, Id, Machine, QuestionId};
 use self::network::{Network, SetUp};
@@ -137,7 +137,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let process = Process::this().map_err(thread_error)?;
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
-    let direct = Arc::new(Direct::new(client.clone(), &prefix, wakers.clone()));
+    let direct = Direct::start(client.clone(), &prefix, wakers.clone(), messages.clone());
     let thread = {
         let (messages, end, wakers, direct) = (messages.clone(), end.clone(), wakers.clone(), direct.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
@@ -278,7 +278,7 @@ impl Keeper {
             return true;
         }
         // A lease that its caller did not take is on its way back through the inbox.
-        if !self.ending || !lock(&self.leases).is_empty() {
+        if !self.ending || self.direct.is_taken() || !lock(&self.leases).is_empty() {
             return false;
         }
         let until = self.machines.values().filter_map(Machine::gives_back_until).max();
@@ -345,7 +345,9 @@ impl Keeper {
 
     fn message(&mut self, message: Message) {
         let (lock, command) = match message {
-            Message::Acquire { id, about, mode, timeout, caller } => {
+            // Its caller gave up while it was under way over the direct connection.
+            Message::Acquire(acquire) if acquire.caller.resolved.is_closed() => return,
+            Message::Acquire(NewAcquire { id, about, mode, timeout, caller }) => {
                 let (spec, called) = (caller.spec.clone(), caller.origin.called);
                 self.callers.insert(id, caller);
                 // The machine has to know all that this client has at the lock.

@@ -6,8 +6,10 @@ use super::{Keeper, LOOK, lock, routes};
 use crate::clock::Time;
 
 impl Keeper {
-    /// Looks for a lease that lasts, and closes a connection that nobody uses.
+    /// Looks for a lease that lasts and for a request without an answer, and closes a connection that nobody uses.
     pub(super) fn look_at_direct(&mut self, now: Time) {
+        self.direct.give_up(now);
+        self.wakers.look();
         self.direct.lasting(now).into_iter().for_each(|handover| self.adopt(handover));
         if let Some(line) = self.direct.idle() {
             self.routes.handle(now, routes::Event::DirectEnded { line, broke: None });

@@ -121,11 +121,33 @@ impl Wire {
             Ok(answer.is_some())
         });
         conversed.map_err(|broken| Arc::from(broken.to_string()))?;
-        Ok(match answer {
-            Some(Reply::Result(result)) => result,
-            Some(Reply::Replica(cause)) => Err(Refusal::Temporary(cause)),
-            Some(Reply::Elsewhere { .. }) | None => Err(Refusal::Temporary("its slot is elsewhere".into())),
-        })
+        Ok(answer.map_or_else(|| Err(Refusal::Temporary("no answer".into())), Reply::alone))
+    }
+
+    /// Sends a request on a connection that nobody else uses, without waiting. After an error its outcome is unknown.
+    pub(crate) fn start(&mut self, call: protocol::Request, channel: &Arc<str>) -> Result<(), Arc<str>> {
+        self.send(0, call, channel, false);
+        self.flush_all()
+    }
+
+    /// The answer to it, if it has come. An error means that the connection broke.
+    pub(crate) fn answer(&mut self) -> Result<Option<Result<protocol::Reply, Refusal>>, Arc<str>> {
+        let mut said = Vec::new();
+        let received = self.receive(&mut said);
+        let answer = said.into_iter().find_map(|said| match said {
+            Said::Reply { reply, .. } => Some(reply.alone()),
+            _ => None,
+        });
+        if answer.is_none() {
+            received?;
+            // The text of a script that the server does not know.
+            self.flush_all()?;
+        }
+        Ok(answer)
+    }
+
+    fn flush_all(&mut self) -> Result<(), Arc<str>> {
+        if self.flush()? { Ok(()) } else { Err("the server takes no requests".into()) }
     }
 
     /// There is something to write: the loop waits until the socket takes it.
@@ -316,6 +338,15 @@ impl Pairing {
 }
 
 impl Reply {
+    /// What it means on a connection to a server that serves all slots.
+    fn alone(self) -> Result<protocol::Reply, Refusal> {
+        match self {
+            Reply::Result(result) => result,
+            Reply::Replica(cause) => Err(Refusal::Temporary(cause)),
+            Reply::Elsewhere { .. } => Err(Refusal::Temporary("its slot is elsewhere".into())),
+        }
+    }
+
     /// The meaning of an error, by the server's words.
     fn of(error: &str) -> Self {
         let mut words = error.split(' ');

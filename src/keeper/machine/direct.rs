@@ -1,5 +1,5 @@
-//! Leases that blocking callers get without the keeper, over the direct connection (`keeper/direct.rs`): the requests
-//! of such a caller, what their replies mean, and how the machine takes a lease over.
+//! Leases that callers get without the keeper, over the direct connection (`keeper/direct/`): the requests of such a
+//! caller, what their replies mean, and how the machine takes a lease over.
 //!
 //! A direct acquire is a try by a client that has nothing else at the lock. It names no epoch and no floor, like a
 //! machine that knows nothing of the lock.
@@ -11,7 +11,7 @@ use super::core::Core;
 use super::lease::Lease;
 use super::lock::LockState;
 use super::release::Kind;
-use super::{Id, Machine, NotGranted, Release};
+use super::{Id, Machine, NotGranted, Release, Timer};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::Spec;
@@ -190,6 +190,8 @@ impl LockState {
         self.longest = self.longest.max(longest).max(spec.lease);
         let mut lease = Lease::new(spec, about, token, epoch, granted, term);
         lease.release_sent = state == LeaseState::ReleaseSent;
+        // A task may never be polled again.
+        core.timers.set(Timer::Taken(id), granted + lease.spec.lease);
         self.keep(core, now, id, lease);
         // It may have been broken since it was granted, or its data lost: then its holder is to hear of it now.
         if state == LeaseState::Held {

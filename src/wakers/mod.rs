@@ -6,6 +6,9 @@
 //! that panics ends nothing. While a waker blocks, the others wait for [`PATIENCE`]; then a second thread takes over
 //! the queue, and the first one ends when its waker returns.
 //!
+//! The waker thread also reads the answers to tasks that have sent their requests themselves (`keeper/direct/`): it
+//! would have to wake these tasks anyway.
+//!
 //! A subscriber of `tracing` and a recorder of `metrics` are the caller's code too. What a keeper has to tell them goes
 //! through the same queue (`keeper/observe.rs`).
 //!
@@ -15,27 +18,44 @@
 //! `blocking()` polls without this. Its waker wakes the thread that blocks and does nothing else, so a keeper may call
 //! it.
 
-use std::collections::VecDeque;
+mod nap;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::os::fd::AsFd;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 
+use self::nap::Nap;
+
 /// How long a waker may take while others wait, doubled for each thread that is blocked in one: a thousand wakers that
 /// all wait for one mutex must not make a thousand threads.
 const PATIENCE: Duration = Duration::from_millis(5);
 
+/// What reads answers, on the waker thread. It waits for nobody and calls no code of callers.
+pub(crate) trait Readable: Send + Sync {
+    /// The socket that was to be watched can be read.
+    fn readable(&self);
+}
+
+/// The name of a [`Readable`].
+#[derive(Debug)]
+pub(crate) struct Reader(u64);
+
 /// The wakers that are to be called, and the threads that call them.
-#[derive(Default)]
 pub(crate) struct Wakers {
     state: Mutex<State>,
-    /// For the current thread: a waker is due.
-    due: Condvar,
+    /// How the current thread sleeps: until a waker is due, or a socket can be read.
+    nap: Nap,
+    /// Answers that the current thread is to read. Callers change this, so it is outside of the mutex, for which a
+    /// keeper may wait.
+    awaited: AtomicU32,
     /// For the watching thread: a waker is due while another is being called.
     behind: Condvar,
 }
@@ -43,6 +63,9 @@ pub(crate) struct Wakers {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Due>,
+    /// A reader that is gone is forgotten when the next one comes.
+    readers: BTreeMap<u64, Weak<dyn Readable>>,
+    last_reader: u64,
     /// How many entries of the queue are for subscribers and recorders.
     words: usize,
     /// What the current thread does.
@@ -91,13 +114,6 @@ enum Watch {
     Looks,
 }
 
-impl State {
-    /// A waker is due while another is being called.
-    fn is_behind(&self) -> bool {
-        self.doing == Doing::Calls && !self.queue.is_empty()
-    }
-}
-
 impl std::fmt::Debug for Wakers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Wakers").finish_non_exhaustive()
@@ -105,6 +121,9 @@ impl std::fmt::Debug for Wakers {
 }
 
 impl Wakers {
+    /// Whether the waker thread can watch sockets.
+    pub(crate) const WATCH_SOCKETS: bool = Nap::WATCHES;
+
     /// The wakers of this process; the first client starts the thread.
     pub(crate) fn of_this_process() -> std::io::Result<Arc<Self>> {
         static SHARED: Mutex<Option<Arc<Wakers>>> = Mutex::new(None);
@@ -122,7 +141,8 @@ impl Wakers {
     }
 
     fn start() -> std::io::Result<Arc<Self>> {
-        let wakers = Arc::<Self>::default();
+        let (state, awaited, behind) = (Mutex::default(), AtomicU32::new(0), Condvar::new());
+        let wakers = Arc::new(Self { state, nap: Nap::new()?, awaited, behind });
         wakers.spawn(|wakers| wakers.call_in_turn(0))?;
         Ok(wakers)
     }
@@ -147,6 +167,42 @@ impl Wakers {
         }
     }
 
+    pub(crate) fn reader(&self, readable: Weak<dyn Readable>) -> Reader {
+        let mut state = self.lock();
+        state.readers.retain(|_, readable| readable.strong_count() > 0);
+        state.last_reader += 1;
+        let name = state.last_reader;
+        state.readers.insert(name, readable);
+        Reader(name)
+    }
+
+    /// Calls the reader once, when this socket can be read. An answer must be expected.
+    pub(crate) fn watch(&self, reader: &Reader, socket: &impl AsFd) -> std::io::Result<()> {
+        self.nap.watch(socket, reader.0)
+    }
+
+    /// Until it is [`answered`](Self::answered), no waker that blocks delays the answer for long.
+    pub(crate) fn expect_answer(&self) {
+        self.awaited.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn answered(&self) {
+        self.awaited.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Called by keepers now and then: a waker may block since before an answer was expected.
+    pub(crate) fn look(self: &Arc<Self>) {
+        let mut state = self.lock();
+        if self.is_behind(&state) {
+            self.see_to_it(&mut state);
+        }
+    }
+
+    /// The current thread is to do something while it calls a waker.
+    fn is_behind(&self, state: &State) -> bool {
+        state.doing == Doing::Calls && (!state.queue.is_empty() || self.awaited.load(Ordering::SeqCst) > 0)
+    }
+
     fn spawn(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> std::io::Result<()> {
         let wakers = self.clone();
         std::thread::Builder::new().name("fairlock-wakers".into()).spawn(move || work(&wakers)).map(drop)
@@ -163,10 +219,10 @@ impl Wakers {
                 state.doing = Doing::Comes;
                 // Otherwise it wakes while the mutex is still held, and has to sleep again.
                 drop(state);
-                self.due.notify_one();
+                self.nap.ring();
             }
             Doing::Comes => {}
-            Doing::Calls => self.watch(&mut state),
+            Doing::Calls => self.see_to_it(&mut state),
         }
     }
 
@@ -176,14 +232,16 @@ impl Wakers {
         loop {
             let Some(due) = state.queue.pop_front() else {
                 state.doing = Doing::Waits;
-                state = self.due.wait(state).unwrap_or_else(PoisonError::into_inner);
+                drop(state);
+                let readable = self.nap.sleep();
+                state = self.read(readable);
                 continue;
             };
             state.doing = Doing::Calls;
             state.calls += 1;
             state.words -= usize::from(matches!(due, Due::Words(_)));
-            if state.is_behind() {
-                self.watch(&mut state);
+            if self.is_behind(&state) {
+                self.see_to_it(&mut state);
             }
             drop(state);
             due.call();
@@ -195,8 +253,23 @@ impl Wakers {
         }
     }
 
+    /// The current thread, awake again.
+    fn read(&self, readable: Vec<u64>) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        // What is pushed meanwhile needs no ring.
+        state.doing = Doing::Comes;
+        let readers = readable.iter().filter_map(|name| state.readers.get(name)?.upgrade());
+        let readers: Vec<_> = readers.collect();
+        if readers.is_empty() {
+            return state;
+        }
+        drop(state);
+        readers.into_iter().for_each(|reader| reader.readable());
+        self.lock()
+    }
+
     /// Makes sure that the current thread is watched.
-    fn watch(self: &Arc<Self>, state: &mut State) {
+    fn see_to_it(self: &Arc<Self>, state: &mut State) {
         match state.watch {
             Watch::Looks => {}
             Watch::Sleeps => {
@@ -220,7 +293,7 @@ impl Wakers {
             drop(state);
             std::thread::sleep(patience);
             state = self.lock();
-            if !state.is_behind() {
+            if !self.is_behind(&state) {
                 state.watch = Watch::Sleeps;
                 state = self.behind.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.watch = Watch::Looks;
@@ -303,7 +376,8 @@ mod tests {
     // Another thread would replace one that such a waker ends, but more slowly each time.
     #[test]
     fn a_waker_that_panics_does_not_end_the_thread_that_calls_it() {
-        let relay = Arc::new(Relay { wakers: Arc::default(), caller: AtomicWaker::new() });
+        let wakers = Wakers::of_this_process().unwrap();
+        let relay = Arc::new(Relay { wakers, caller: AtomicWaker::new() });
         relay.caller.register(&Arc::new(Panics).into());
         Due::Waker(relay).call();
     }

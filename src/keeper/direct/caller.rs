@@ -1,0 +1,84 @@
+//! Callers that block until the answer comes.
+
+use std::sync::Arc;
+
+use super::super::handle::Origin;
+use super::super::machine::{ANSWER_TIMEOUT, Id, NotGranted, Release};
+use super::super::shared::Shared;
+use super::{Broke, Direct, Inside, Presence, Trouble, Unanswered};
+use crate::clock::Time;
+use crate::options::Spec;
+use crate::protocol::{About, Reply, Request};
+
+/// An acquire of a caller.
+pub(in crate::keeper) struct Call<'a> {
+    pub(in crate::keeper) spec: &'a Arc<Spec>,
+    pub(in crate::keeper) about: &'a About,
+    pub(in crate::keeper) origin: &'a Origin,
+    pub(in crate::keeper) presence: &'a Presence,
+    pub(in crate::keeper) is_try: bool,
+}
+
+/// Its outcome over the direct connection.
+pub(in crate::keeper) enum Tried {
+    Granted(Arc<Shared>),
+    NotGranted(NotGranted),
+    /// The keeper is to be asked. These come first.
+    AskKeeper(Vec<Trouble>),
+}
+
+/// The outcome of a release over the direct connection.
+pub(in crate::keeper) enum Returned {
+    Done(Release),
+    /// The keeper has the lease, or takes it over when it is asked to release it. The connection may have broken.
+    AskKeeper(Option<Broke>),
+}
+
+impl Direct {
+    /// Tries to acquire a lock. Blocks for one round trip, at most [`ANSWER_TIMEOUT`].
+    pub(in crate::keeper) fn acquire(&self, call: &Call<'_>) -> Tried {
+        if let Err(trouble) = self.admit(call.spec, call.presence) {
+            return Tried::AskKeeper(Vec::from_iter(trouble));
+        }
+        let tried = self.inside(|inside| {
+            if !self.is_usable(inside) {
+                return Tried::AskKeeper(vec![]);
+            }
+            let (of, sent) = (self.new_acquire(inside, call), Time::now());
+            let answer = self.ask(inside, of.request(&self.client));
+            self.acquired(inside, call, of, sent, answer)
+        });
+        if !matches!(tried, Tried::Granted(_)) {
+            self.leave();
+        }
+        tried
+    }
+
+    /// Releases a lease, if the keeper has not taken it over. Blocks for one round trip, at most [`ANSWER_TIMEOUT`].
+    pub(in crate::keeper) fn release(&self, id: Id) -> Returned {
+        if !self.may_release(id) {
+            return Returned::AskKeeper(None);
+        }
+        let returned = self.inside(|inside| {
+            let request = inside.lease.as_ref().map(|handover| handover.lease.release(&self.client));
+            let answer = match request {
+                Some(request) if self.is_usable(inside) => self.ask(inside, request),
+                _ => Err(Unanswered::Refused),
+            };
+            self.released(inside, id, answer)
+        });
+        if let Returned::Done(_) = returned {
+            self.leave();
+        }
+        returned
+    }
+
+    /// Sends a request and waits for its answer. A connection that gives none is closed.
+    fn ask(&self, inside: &mut Inside, request: Request) -> Result<Reply, Unanswered> {
+        let Some((_, wire)) = &mut inside.wire else { return Err(Unanswered::Refused) };
+        match wire.ask(request, &self.channel, Time::now() + ANSWER_TIMEOUT) {
+            Ok(answer) => answer.map_err(|_| Unanswered::Refused),
+            Err(cause) => Err(inside.broke(cause)),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The keeper's side of the direct connection. It waits for no caller.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::super::lock;
+use super::super::machine::DirectLease;
+use super::super::routes::Line;
+use super::task::PATIENCE;
+use super::{Direct, Handover, Unanswered};
+use crate::clock::Time;
+use crate::error::LostReason;
+use crate::server::Wire;
+
+/// The keeper takes over leases of this age.
+const SHORT: Duration = Duration::from_millis(500);
+/// After this many looks of the keeper without a use the connection is closed.
+const IDLE_LOOKS: u32 = 10;
+
+impl Direct {
+    /// From now on callers may use this connection. If a caller is in the way, it is dropped.
+    pub(in crate::keeper) fn offer(&self, line: Line, wire: Wire) -> bool {
+        let offered = self.look_inside(|inside| {
+            let is_free = inside.awaited.is_none();
+            if is_free {
+                inside.wire = Some((line, wire));
+                inside.looks_without_use = 0;
+                self.line.store(line.0, Ordering::SeqCst);
+            }
+            is_free
+        });
+        offered == Some(true)
+    }
+
+    /// From now on callers may not use this connection.
+    pub(in crate::keeper) fn withdraw(&self, line: Line) {
+        if self.line.compare_exchange(line.0, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            self.give_up(Time::now());
+        }
+    }
+
+    /// Whether it is worth a look.
+    pub(in crate::keeper) fn is_in_use(&self) -> bool {
+        self.line.load(Ordering::SeqCst) != 0 || self.is_taken()
+    }
+
+    /// Whether a caller has the connection, or did not live to see its lease.
+    pub(in crate::keeper) fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::SeqCst)
+    }
+
+    /// A lease that has lasted for a while, or whose connection is gone.
+    pub(in crate::keeper) fn lasting(&self, now: Time) -> Option<Handover> {
+        let withdrawn = self.line.load(Ordering::SeqCst) == 0;
+        self.take_over(|lease| withdrawn || lease.granted + SHORT <= now)
+    }
+
+    /// The lease, if it is of this kind and its caller is not releasing it. Nobody is in the way when somebody speaks of
+    /// a lease: its caller has it, and everybody else stays away.
+    pub(in crate::keeper) fn take_over(&self, which: impl FnOnce(&DirectLease) -> bool) -> Option<Handover> {
+        if self.leased.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let handover = self.look_inside(|inside| self.take(inside, which))??;
+        self.leave();
+        Some(handover)
+    }
+
+    /// Ends the wait for an answer to a task that does not come in time, or whose connection was withdrawn.
+    pub(in crate::keeper) fn give_up(&self, now: Time) {
+        let settled = self.look_inside(|inside| {
+            let unanswered = if !self.is_connected(inside) {
+                Unanswered::Gone
+            } else if inside.awaited.as_ref()?.sent + PATIENCE <= now {
+                inside.broke("the server does not answer".into())
+            } else {
+                return None;
+            };
+            self.settle(inside, Err(unanswered))
+        });
+        self.tell(settled.flatten());
+    }
+
+    /// Closes the connection if nobody has used it for some looks. At once: a request that a caller sent meanwhile
+    /// would have no line that ends it.
+    pub(in crate::keeper) fn idle(&self) -> Option<Line> {
+        self.look_inside(|inside| {
+            if inside.lease.is_some() || inside.awaited.is_some() {
+                return None;
+            }
+            inside.looks_without_use += 1;
+            let idle = inside.looks_without_use > IDLE_LOOKS;
+            let (line, _) = inside.wire.take_if(|_| idle)?;
+            self.line.store(0, Ordering::SeqCst);
+            Some(line)
+        })?
+    }
+
+    /// The client is closed: its callers hear that from the keeper.
+    pub(in crate::keeper) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// The keeper has panicked: nobody renews a lease any more.
+    pub(in crate::keeper) fn end(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        // A keeper that has nothing else to do may wait.
+        let mut inside = lock(&self.inside);
+        if let Some(handover) = self.take(&mut inside, |_| true) {
+            handover.shared.end(LostReason::KeeperPanicked);
+        }
+        inside.wire = None;
+        // Its caller sees its channel closed.
+        if inside.awaited.take().is_some() {
+            self.wakers.answered();
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The direct connection: a caller writes its acquire and its release to a socket itself. A caller that blocks reads the
+//! answer itself (`caller.rs`); the answer to a task is read by the waker thread, which would have to wake the task
+//! anyway (`task.rs`). A cycle of a lock that is free then needs no keeper.
+//!
+//! No renewal waits for a caller (I12), because the keeper has its own connection and waits for no lock here. It takes
+//! over each lease that lasts for half a second or more, and from then on that lease is like any other; until then
+//! there is nothing to renew. So only leases of [`LEAST_LEASE`] and more are granted over the direct connection.
+//!
+//! ```text
+//!   caller: take ─▶ acquire ─▶ lease ─▶ release ─▶ give back      (`taken` from the first to the last)
+//!                                 │ the keeper looks (once a second), or is asked for anything at the lock
+//!                                 ▼
+//!   keeper:                     Adopt ─▶ renewals, release …
+//! ```
+//!
+//! * One caller at a time has the connection, from its acquire to its release or until the keeper has the lease. All
+//!   others ask the keeper.
+//! * A lock is acquired over it only while the client has nothing else there (`presence.rs`). So a direct acquire is
+//!   like the acquire of a client that has forgotten the lock, and what the keeper's machine knows of the lock misses
+//!   nothing.
+//! * It only tries. A caller that has to wait asks the keeper, and all acquires of that lock ask the keeper for a
+//!   moment.
+//! * If an answer does not come, the outcome is unknown. The keeper gives up its own connection, which ends both at the
+//!   server (I10), and gives back what the acquire may have been granted, or repeats the release.
+//! * The keeper closes it with its own connection, and when nobody has used it for some seconds (`looks.rs`).
+//!
+//! It needs the right to CLIENT KILL, and a server that is no cluster. The decisions are in `machine/direct.rs` and in
+//! `routes/direct.rs`.
+
+mod caller;
+mod looks;
+mod presence;
+mod task;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::time::Duration;
+
+pub(super) use self::caller::{Call, Returned, Tried};
+pub(crate) use self::presence::Presence;
+pub(super) use self::task::Releasing;
+use self::presence::Seats;
+use self::task::Awaited;
+use super::handle::Message;
+use super::inbox::Outbox;
+use super::lock;
+use super::machine::{DirectAcquire, DirectLease, Heard, Id, LeaseState};
+use super::routes::{Line, channel_of};
+use super::shared::Shared;
+use crate::clock::Time;
+use crate::options::Spec;
+use crate::protocol::{ClientId, Reply};
+use crate::server::Wire;
+use crate::wakers::{Reader, Wakers};
+
+/// The shortest lease that is granted over it: long beside the time until the keeper takes it over.
+const LEAST_LEASE: Duration = Duration::from_secs(10);
+/// So many acquires ask the keeper before it opens the connection: most programs acquire once, and hold.
+const WORTH_IT: u32 = 8;
+/// In place of the id of a lease while its caller releases it.
+const RELEASING: u64 = u64::MAX;
+
+pub(crate) struct Direct {
+    client: ClientId,
+    channel: Arc<str>,
+    wakers: Arc<Wakers>,
+    messages: Outbox<Message>,
+    /// By which the waker thread reads the answers to tasks.
+    reader: Reader,
+    /// A caller has the connection.
+    taken: AtomicBool,
+    /// The id of the lease in `inside`, 0 if there is none. Whoever takes the lease changes this first: the keeper to 0,
+    /// its caller to [`RELEASING`].
+    leased: AtomicU64,
+    /// The line of the connection that callers may use, 0 if there is none.
+    line: AtomicU64,
+    /// The client is closed, or its keeper has panicked.
+    closed: AtomicBool,
+    /// Acquires that would have used the connection.
+    missed: AtomicU32,
+    next: AtomicU64,
+    seats: Seats,
+    /// Locked by the caller that has the connection, and by others if it is free at that moment.
+    inside: Mutex<Inside>,
+    /// An answer may have come while `inside` was locked: whoever unlocks it reads.
+    knocked: AtomicBool,
+}
+
+#[derive(Default)]
+struct Inside {
+    wire: Option<(Line, Wire)>,
+    lease: Option<Handover>,
+    /// The request of a task, while its answer is awaited.
+    awaited: Option<Awaited>,
+    looks_without_use: u32,
+}
+
+/// A lease that the keeper does not know, for the keeper.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    pub(crate) lease: DirectLease,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What the keeper has to hear of.
+pub(crate) enum Trouble {
+    /// Callers miss a connection.
+    Missed,
+    /// The lease is not the only thing that its client has at the lock.
+    Disturbed,
+    /// The server may have granted this; that is `unlikely` if the server refused it.
+    Unclear {
+        of: DirectAcquire,
+        unlikely: bool,
+    },
+    Broke(Broke),
+}
+
+/// The connection of this line broke while an answer was awaited.
+#[derive(Debug)]
+pub(crate) struct Broke {
+    pub(crate) line: Line,
+    pub(crate) cause: Arc<str>,
+}
+
+/// Why a request has no answer.
+enum Unanswered {
+    /// The server refused it, or nothing was sent.
+    Refused,
+    /// It may have been executed.
+    Broke(Broke),
+    /// The same, and the keeper knows that the connection is gone.
+    Gone,
+}
+
+impl Direct {
+    pub(super) fn start(client: ClientId, prefix: &str, wakers: Arc<Wakers>, messages: Outbox<Message>) -> Arc<Self> {
+        Arc::new_cyclic(|this: &Weak<Self>| Self {
+            channel: channel_of(prefix, &client),
+            client,
+            messages,
+            reader: wakers.reader(this.clone()),
+            wakers,
+            taken: AtomicBool::new(false),
+            leased: AtomicU64::new(0),
+            line: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            missed: AtomicU32::new(0),
+            next: AtomicU64::new(0),
+            seats: Seats::default(),
+            inside: Mutex::default(),
+            knocked: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether a caller may acquire over the connection: it has it then.
+    fn admit(&self, spec: &Spec, presence: &Presence) -> Result<(), Option<Trouble>> {
+        // The keeper is to have the lease long before it would tell the holder of its end.
+        let early = spec.lease >= LEAST_LEASE && spec.notice * 2 <= spec.lease;
+        if !early || spec.replicas > 0 || !presence.is_alone() || presence.is_contended() {
+            return Err(None);
+        }
+        if self.line.load(Ordering::SeqCst) == 0 {
+            let missed = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
+            return Err(missed.is_multiple_of(WORTH_IT).then_some(Trouble::Missed));
+        }
+        if self.taken.swap(true, Ordering::SeqCst) { Err(None) } else { Ok(()) }
+    }
+
+    /// Its caller has got nothing, or has given it back.
+    fn leave(&self) {
+        self.taken.store(false, Ordering::SeqCst);
+    }
+
+    fn new_acquire(&self, inside: &mut Inside, call: &Call<'_>) -> DirectAcquire {
+        inside.looks_without_use = 0;
+        let id = Id::direct(self.next.fetch_add(1, Ordering::Relaxed));
+        DirectAcquire { id, spec: call.spec.clone(), about: call.about.clone() }
+    }
+
+    /// What the answer to an acquire means. A lease stays inside.
+    fn acquired(
+        &self,
+        inside: &mut Inside,
+        call: &Call<'_>,
+        of: DirectAcquire,
+        sent: Time,
+        answer: Result<Reply, Unanswered>,
+    ) -> Tried {
+        let reply = match answer {
+            Ok(reply) => reply,
+            Err(Unanswered::Refused) => {
+                call.presence.contend();
+                return Tried::AskKeeper(vec![Trouble::Unclear { of, unlikely: true }]);
+            }
+            Err(Unanswered::Broke(broke)) => {
+                return Tried::AskKeeper(vec![Trouble::Broke(broke), Trouble::Unclear { of, unlikely: false }]);
+            }
+            Err(Unanswered::Gone) => return Tried::AskKeeper(vec![Trouble::Unclear { of, unlikely: false }]),
+        };
+        match of.heard(Time::now(), sent, &reply) {
+            Heard::Granted(lease) if self.is_usable(inside) => {
+                let (id, token, ticket, deadline) = (lease.id, lease.token, lease.ticket, lease.term.deadline());
+                let (spec, origin, wakers) = (call.spec.clone(), call.origin.clone(), self.wakers.clone());
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
+                inside.lease = Some(Handover { lease, shared: shared.clone() });
+                self.leased.store(id.0, Ordering::SeqCst);
+                Tried::Granted(shared)
+            }
+            // The keeper gave up the server meanwhile, or was closed.
+            Heard::Granted(_) | Heard::Unclear => Tried::AskKeeper(vec![Trouble::Unclear { of, unlikely: false }]),
+            Heard::Busy { why, again } => {
+                call.presence.contend();
+                if call.is_try && !again { Tried::NotGranted(why) } else { Tried::AskKeeper(vec![]) }
+            }
+        }
+    }
+
+    /// Whether the caller of this lease may release it: not if the keeper has taken it over. Such a caller must not even
+    /// lock `inside`: the keeper might find it locked when it takes over the lease of the next caller, and would miss
+    /// its release.
+    fn may_release(&self, id: Id) -> bool {
+        self.leased.compare_exchange(id.0, RELEASING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// What the answer to a release means. Unless the lease is over, it is for the keeper.
+    fn released(&self, inside: &mut Inside, id: Id, answer: Result<Reply, Unanswered>) -> Returned {
+        let (state, broke) = match answer {
+            Ok(reply) => match DirectLease::released(&reply) {
+                Some(release) => {
+                    inside.lease = None;
+                    self.leased.store(0, Ordering::SeqCst);
+                    return Returned::Done(release);
+                }
+                None => (LeaseState::ReleaseSent, None),
+            },
+            Err(Unanswered::Refused) => (LeaseState::Released, None),
+            Err(Unanswered::Broke(broke)) => (LeaseState::ReleaseSent, Some(broke)),
+            Err(Unanswered::Gone) => (LeaseState::ReleaseSent, None),
+        };
+        if let Some(handover) = &mut inside.lease {
+            handover.lease.state = state;
+        }
+        self.leased.store(id.0, Ordering::SeqCst);
+        Returned::AskKeeper(broke)
+    }
+
+    /// For the caller that has the connection.
+    fn inside<T>(&self, act: impl FnOnce(&mut Inside) -> T) -> T {
+        let result = act(&mut lock(&self.inside));
+        self.after_unlocking();
+        result
+    }
+
+    /// For all others, who wait for nobody: None if it is locked.
+    fn look_inside<T>(&self, act: impl FnOnce(&mut Inside) -> T) -> Option<T> {
+        let result = match self.inside.try_lock() {
+            Ok(mut inside) => act(&mut inside),
+            Err(TryLockError::Poisoned(poisoned)) => act(&mut poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        self.after_unlocking();
+        Some(result)
+    }
+
+    fn after_unlocking(&self) {
+        if self.knocked.load(Ordering::SeqCst) {
+            self.read();
+        }
+    }
+
+    /// Whether the connection may be used. It is closed if not.
+    fn is_usable(&self, inside: &mut Inside) -> bool {
+        if self.closed.load(Ordering::SeqCst) {
+            inside.wire = None;
+        }
+        self.is_connected(inside)
+    }
+
+    /// Whether the keeper has not withdrawn the connection. It is closed if so.
+    fn is_connected(&self, inside: &mut Inside) -> bool {
+        let line = self.line.load(Ordering::SeqCst);
+        inside.wire.take_if(|(its, _)| its.0 != line);
+        inside.wire.is_some()
+    }
+
+    fn take(&self, inside: &mut Inside, which: impl FnOnce(&DirectLease) -> bool) -> Option<Handover> {
+        inside.lease.take_if(|Handover { lease, .. }| {
+            which(lease) && self.leased.compare_exchange(lease.id.0, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        })
+    }
+}
+
+impl Inside {
+    /// The connection gave no answer.
+    fn broke(&mut self, cause: Arc<str>) -> Unanswered {
+        match self.wire.take() {
+            Some((line, _)) => Unanswered::Broke(Broke { line, cause }),
+            None => Unanswered::Gone,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Tasks, which must not block. The waker thread reads the answer, whatever becomes of the task meanwhile: if nobody
+//! wants the lease any more, it goes back. So a future may be dropped at any time, and be polled by any executor.
+//!
+//! Whoever settles a request (the waker thread, the keeper that gives it up, or the task itself) takes it out of
+//! `inside` first, and tells the others when that is unlocked.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::super::handle::{Message, NewAcquire};
+use super::super::machine::{ANSWER_TIMEOUT, DirectAcquire, Mode, Release};
+use super::super::questions::Ask;
+use super::super::shared::{Armed, Shared};
+use super::super::{LOOK, observe};
+use super::{Call, Direct, Inside, Returned, Tried, Trouble, Unanswered};
+use crate::clock::Time;
+use crate::protocol::{Reply, Request};
+use crate::wakers::{Readable, Wakers};
+
+/// How long an answer is awaited, until the next look of the keeper: the caller waits for [`ANSWER_TIMEOUT`] at most.
+pub(super) const PATIENCE: Duration = ANSWER_TIMEOUT.saturating_sub(LOOK);
+
+/// A request whose answer is awaited.
+pub(super) struct Awaited {
+    pub(super) sent: Time,
+    what: What,
+}
+
+enum What {
+    Acquire { of: DirectAcquire, acquire: Box<NewAcquire> },
+    Release(Releasing),
+}
+
+/// A release, and where its outcome goes.
+pub(in crate::keeper) struct Releasing {
+    pub(in crate::keeper) lease: Arc<Shared>,
+    pub(in crate::keeper) reply: oneshot::Sender<Release>,
+}
+
+impl Releasing {
+    /// The same by the keeper.
+    pub(in crate::keeper) fn message(self) -> Message {
+        let Self { lease, reply } = self;
+        Message::Ask { lock: lease.spec.name().clone(), ask: Ask::Release { lease, reply: Some(reply) } }
+    }
+}
+
+/// The outcome of a request, which is to be told.
+pub(super) enum Settled {
+    Acquire { tried: Tried, acquire: Box<NewAcquire> },
+    Release { returned: Returned, releasing: Releasing },
+}
+
+impl NewAcquire {
+    fn call(&self) -> Call<'_> {
+        let Self { about, mode, caller, .. } = self;
+        let is_try = *mode == Mode::Try;
+        Call { spec: &caller.spec, about, origin: &caller.origin, presence: &caller.presence, is_try }
+    }
+}
+
+impl Direct {
+    /// Sends the acquire of a task. If nothing was sent, the keeper is to be asked.
+    pub(in crate::keeper) fn start_acquire(&self, acquire: NewAcquire) -> Result<(), (NewAcquire, Option<Trouble>)> {
+        if !Wakers::WATCH_SOCKETS {
+            return Err((acquire, None));
+        }
+        if let Err(trouble) = self.admit(&acquire.caller.spec, &acquire.caller.presence) {
+            return Err((acquire, trouble));
+        }
+        let started = self.inside(|inside| {
+            if !self.is_usable(inside) {
+                return Err((acquire, None));
+            }
+            let of = self.new_acquire(inside, &acquire.call());
+            let request = of.request(&self.client);
+            Ok(self.send(inside, What::Acquire { of, acquire: Box::new(acquire) }, request))
+        });
+        match started {
+            Ok(settled) => {
+                self.tell(settled);
+                Ok(())
+            }
+            Err(refused) => {
+                self.leave();
+                Err(refused)
+            }
+        }
+    }
+
+    /// Sends the release of a task. If nothing was sent, the keeper is to be asked.
+    pub(in crate::keeper) fn start_release(&self, releasing: Releasing) -> Result<(), Releasing> {
+        let id = releasing.lease.id;
+        if !self.may_release(id) {
+            return Err(releasing);
+        }
+        let settled = self.inside(|inside| {
+            let request = inside.lease.as_ref().map(|handover| handover.lease.release(&self.client));
+            match request {
+                Some(request) if self.is_usable(inside) => Ok(self.send(inside, What::Release(releasing), request)),
+                _ => {
+                    self.leased.store(id.0, Ordering::SeqCst);
+                    Err(releasing)
+                }
+            }
+        })?;
+        self.tell(settled);
+        Ok(())
+    }
+
+    /// Settled at once if that fails.
+    fn send(&self, inside: &mut Inside, what: What, request: Request) -> Option<Settled> {
+        self.wakers.expect_answer();
+        inside.awaited = Some(Awaited { sent: Time::now(), what });
+        let (_, wire) = inside.wire.as_mut()?;
+        // First, because the answer may come before this thread goes on.
+        let unanswered = match self.wakers.watch(&self.reader, wire) {
+            Ok(()) => match wire.start(request, &self.channel) {
+                Ok(()) => return None,
+                Err(cause) => inside.broke(cause),
+            },
+            Err(_) => Unanswered::Refused,
+        };
+        self.settle(inside, Err(unanswered))
+    }
+
+    /// Takes in the answer that has come, unless somebody is inside: they do it then.
+    pub(super) fn read(&self) {
+        self.knocked.store(true, Ordering::SeqCst);
+        let settled = self.look_inside(|inside| {
+            self.knocked.store(false, Ordering::SeqCst);
+            inside.awaited.as_ref()?;
+            let answer = self.answer(inside).transpose()?;
+            self.settle(inside, answer)
+        });
+        self.tell(settled.flatten());
+    }
+
+    /// None if it has not come yet.
+    fn answer(&self, inside: &mut Inside) -> Result<Option<Reply>, Unanswered> {
+        if !self.is_connected(inside) {
+            return Err(Unanswered::Gone);
+        }
+        let Some((_, wire)) = &mut inside.wire else { return Err(Unanswered::Gone) };
+        let read = match wire.answer() {
+            Ok(None) => self.wakers.watch(&self.reader, wire).map_err(|error| error.to_string().into()),
+            Ok(Some(answer)) => return answer.map(Some).map_err(|_| Unanswered::Refused),
+            Err(cause) => Err(cause),
+        };
+        read.map(|()| None).map_err(|cause| inside.broke(cause))
+    }
+
+    /// Takes the request out. What it has led to is to be told.
+    pub(super) fn settle(&self, inside: &mut Inside, answer: Result<Reply, Unanswered>) -> Option<Settled> {
+        let Awaited { sent, what } = inside.awaited.take()?;
+        self.wakers.answered();
+        Some(match what {
+            What::Acquire { of, acquire } => {
+                let tried = self.acquired(inside, &acquire.call(), of, sent, answer);
+                Settled::Acquire { tried, acquire }
+            }
+            What::Release(releasing) => {
+                let returned = self.released(inside, releasing.lease.id, answer);
+                Settled::Release { returned, releasing }
+            }
+        })
+    }
+
+    pub(super) fn tell(&self, settled: Option<Settled>) {
+        match settled {
+            None => {}
+            Some(Settled::Acquire { tried, acquire }) => self.tell_acquire(tried, *acquire),
+            Some(Settled::Release { returned: Returned::Done(release), releasing: Releasing { lease, reply } }) => {
+                self.leave();
+                observe::released(&lease, &release);
+                let _ = reply.send(release);
+            }
+            Some(Settled::Release { returned: Returned::AskKeeper(broke), releasing }) => {
+                broke.into_iter().for_each(|broke| self.say(Message::Direct(Trouble::Broke(broke))));
+                self.say(releasing.message());
+            }
+        }
+    }
+
+    fn tell_acquire(&self, tried: Tried, acquire: NewAcquire) {
+        match tried {
+            Tried::Granted(lease) => {
+                let disturbed = acquire.caller.presence.is_disturbed();
+                let armed = Armed::new(lease, self.messages.clone(), acquire.caller.presence);
+                // If nobody wants it any more, it is dropped and thereby released.
+                let _ = acquire.caller.resolved.send(Ok(armed));
+                if disturbed {
+                    self.say(Message::Direct(Trouble::Disturbed));
+                }
+            }
+            Tried::NotGranted(why) => {
+                self.leave();
+                let _ = acquire.caller.resolved.send(Err(why));
+            }
+            Tried::AskKeeper(troubles) => {
+                self.leave();
+                troubles.into_iter().for_each(|trouble| self.say(Message::Direct(trouble)));
+                self.say(Message::Acquire(acquire));
+            }
+        }
+    }
+
+    /// If the keeper has ended, callers see their channels closed.
+    fn say(&self, message: Message) {
+        let _ = self.messages.send(message);
+    }
+}
+
+impl Readable for Direct {
+    fn readable(&self) {
+        self.read();
+    }
+}

@@ -1,0 +1,98 @@
+//! How the waker thread sleeps: until it is rung, or a socket that somebody watches can be read. All threads may use it
+//! at the same time.
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) use epoll::Nap;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) use rung::Nap;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod epoll {
+    use std::io;
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::io::Errno;
+
+    /// The most sockets that are reported at once.
+    const REPORTED: usize = 32;
+    const BELL: u64 = 0;
+
+    pub(in super::super) struct Nap {
+        epoll: OwnedFd,
+        bell: OwnedFd,
+    }
+
+    impl Nap {
+        pub(in super::super) const WATCHES: bool = true;
+
+        pub(in super::super) fn new() -> io::Result<Self> {
+            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+            epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
+            Ok(Self { epoll, bell })
+        }
+
+        pub(in super::super) fn ring(&self) {
+            // It fails only after 2^64 rings.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+
+        /// Ends one sleep as soon as this socket can be read. The kernel forgets a socket that is closed.
+        pub(in super::super) fn watch(&self, socket: &impl AsFd, name: u64) -> io::Result<()> {
+            let (data, flags) = (EventData::new_u64(name), EventFlags::IN | EventFlags::ONESHOT);
+            match epoll::modify(&self.epoll, socket, data, flags) {
+                Err(Errno::NOENT) => Ok(epoll::add(&self.epoll, socket, data, flags)?),
+                watched => Ok(watched?),
+            }
+        }
+
+        /// Returns the names of sockets that can be read.
+        pub(in super::super) fn sleep(&self) -> Vec<u64> {
+            let mut events = [MaybeUninit::<Event>::uninit(); REPORTED];
+            // A signal may interrupt it.
+            let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, None) else { return Vec::new() };
+            events.iter().map(|event| event.data.u64()).filter(|name| *name != BELL).collect()
+        }
+    }
+}
+
+/// Where there is no `epoll`, tasks ask their keepers.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod rung {
+    use std::io;
+    use std::os::fd::AsFd;
+    use std::sync::{Condvar, Mutex, PoisonError};
+
+    #[derive(Default)]
+    pub(in super::super) struct Nap {
+        rung: Mutex<bool>,
+        rings: Condvar,
+    }
+
+    impl Nap {
+        pub(in super::super) const WATCHES: bool = false;
+
+        pub(in super::super) fn new() -> io::Result<Self> {
+            Ok(Self::default())
+        }
+
+        pub(in super::super) fn ring(&self) {
+            *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            self.rings.notify_one();
+        }
+
+        pub(in super::super) fn watch(&self, _socket: &impl AsFd, _name: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(in super::super) fn sleep(&self) -> Vec<u64> {
+            let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+            let rung = self.rings.wait_while(rung, |rung| !*rung);
+            *rung.unwrap_or_else(PoisonError::into_inner) = false;
+            Vec::new()
+        }
+    }
+}
