@@ -30,6 +30,8 @@ const LAST_DROP: Duration = Duration::from_millis(250);
 
 pub(crate) enum Message {
     Acquire(NewAcquire),
+    /// One that came to nothing over the direct connection.
+    AcquireAfterAll(NewAcquire),
     /// About the lock of this name, as is the next.
     Ask {
         lock: Arc<str>,
@@ -289,8 +291,7 @@ impl Handle {
         let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
         let caller = Caller { spec, origin, queued, resolved, presence };
         let acquire = NewAcquire { id, about, mode, timeout, caller };
-        let by_keeper =
-            if may_wait && !blocks { self.direct.start_acquire(acquire) } else { Err((acquire, None)) };
+        let by_keeper = if may_wait && !blocks { self.direct.start_acquire(acquire) } else { Err((acquire, None)) };
         if let Err((acquire, trouble)) = by_keeper {
             if let Some(trouble) = trouble {
                 self.send(Message::Direct(trouble))?;

@@ -38,9 +38,9 @@ use std::time::Duration;
 
 pub(super) use self::caller::{Call, Returned, Tried};
 pub(crate) use self::presence::Presence;
-pub(super) use self::task::Releasing;
 use self::presence::Seats;
 use self::task::Awaited;
+pub(super) use self::task::Releasing;
 use super::handle::Message;
 use super::inbox::Outbox;
 use super::lock;

@@ -107,4 +107,3 @@ mod tests {
         assert!(presence.is_disturbed());
     }
 }
-

@@ -203,7 +203,7 @@ impl Direct {
             Tried::AskKeeper(troubles) => {
                 self.leave();
                 troubles.into_iter().for_each(|trouble| self.say(Message::Direct(trouble)));
-                self.say(Message::Acquire(acquire));
+                self.say(Message::AcquireAfterAll(acquire));
             }
         }
     }
