@@ -29,9 +29,9 @@ use crate::wakers::Wakers;
 const LAST_DROP: Duration = Duration::from_millis(250);
 
 pub(crate) enum Message {
-    Acquire(NewAcquire),
+    Acquire(Box<NewAcquire>),
     /// One that came to nothing over the direct connection.
-    AcquireAfterAll(NewAcquire),
+    AcquireAfterAll(Box<NewAcquire>),
     /// About the lock of this name, as is the next.
     Ask {
         lock: Arc<str>,
@@ -290,7 +290,7 @@ impl Handle {
         }
         let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
         let caller = Caller { spec, origin, queued, resolved, presence };
-        let acquire = NewAcquire { id, about, mode, timeout, caller };
+        let acquire = Box::new(NewAcquire { id, about, mode, timeout, caller });
         let by_keeper = if may_wait && !blocks { self.direct.start_acquire(acquire) } else { Err((acquire, None)) };
         if let Err((acquire, trouble)) = by_keeper {
             if let Some(trouble) = trouble {

@@ -348,7 +348,7 @@ impl Keeper {
             // Its caller gave up while it was under way over the direct connection.
             Message::AcquireAfterAll(acquire) if acquire.caller.resolved.is_closed() => return,
             Message::Acquire(acquire) | Message::AcquireAfterAll(acquire) => {
-                let NewAcquire { id, about, mode, timeout, caller } = acquire;
+                let NewAcquire { id, about, mode, timeout, caller } = *acquire;
                 let (spec, called) = (caller.spec.clone(), caller.origin.called);
                 self.callers.insert(id, caller);
                 // The machine has to know all that this client has at the lock.

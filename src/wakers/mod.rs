@@ -25,7 +25,7 @@ use std::future::Future;
 use std::os::fd::AsFd;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -56,6 +56,8 @@ pub(crate) struct Wakers {
     /// Answers that the current thread is to read. Callers change this, so it is outside of the mutex, for which a
     /// keeper may wait.
     awaited: AtomicU32,
+    /// One that is gone is forgotten when the next one comes. No keeper locks this.
+    readers: Mutex<BTreeMap<u64, Weak<dyn Readable>>>,
     /// For the watching thread: a waker is due while another is being called.
     behind: Condvar,
 }
@@ -63,9 +65,6 @@ pub(crate) struct Wakers {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Due>,
-    /// A reader that is gone is forgotten when the next one comes.
-    readers: BTreeMap<u64, Weak<dyn Readable>>,
-    last_reader: u64,
     /// How many entries of the queue are for subscribers and recorders.
     words: usize,
     /// What the current thread does.
@@ -141,8 +140,8 @@ impl Wakers {
     }
 
     fn start() -> std::io::Result<Arc<Self>> {
-        let (state, awaited, behind) = (Mutex::default(), AtomicU32::new(0), Condvar::new());
-        let wakers = Arc::new(Self { state, nap: Nap::new()?, awaited, behind });
+        let (nap, awaited, behind) = (Nap::new()?, AtomicU32::new(0), Condvar::new());
+        let wakers = Arc::new(Self { state: Mutex::default(), nap, awaited, readers: Mutex::default(), behind });
         wakers.spawn(|wakers| wakers.call_in_turn(0))?;
         Ok(wakers)
     }
@@ -168,11 +167,11 @@ impl Wakers {
     }
 
     pub(crate) fn reader(&self, readable: Weak<dyn Readable>) -> Reader {
-        let mut state = self.lock();
-        state.readers.retain(|_, readable| readable.strong_count() > 0);
-        state.last_reader += 1;
-        let name = state.last_reader;
-        state.readers.insert(name, readable);
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let name = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.retain(|_, readable| readable.strong_count() > 0);
+        readers.insert(name, readable);
         Reader(name)
     }
 
@@ -233,8 +232,8 @@ impl Wakers {
             let Some(due) = state.queue.pop_front() else {
                 state.doing = Doing::Waits;
                 drop(state);
-                let readable = self.nap.sleep();
-                state = self.read(readable);
+                self.read(&self.nap.sleep());
+                state = self.lock();
                 continue;
             };
             state.doing = Doing::Calls;
@@ -253,19 +252,16 @@ impl Wakers {
         }
     }
 
-    /// The current thread, awake again.
-    fn read(&self, readable: Vec<u64>) -> MutexGuard<'_, State> {
-        let mut state = self.lock();
+    /// The current thread is awake again, and has these sockets to read.
+    fn read(&self, readable: &[u64]) {
         // What is pushed meanwhile needs no ring.
-        state.doing = Doing::Comes;
-        let readers = readable.iter().filter_map(|name| state.readers.get(name)?.upgrade());
-        let readers: Vec<_> = readers.collect();
-        if readers.is_empty() {
-            return state;
+        self.lock().doing = Doing::Comes;
+        for name in readable {
+            let reader = self.readers.lock().unwrap_or_else(PoisonError::into_inner).get(name).and_then(Weak::upgrade);
+            if let Some(reader) = reader {
+                reader.readable();
+            }
         }
-        drop(state);
-        readers.into_iter().for_each(|reader| reader.readable());
-        self.lock()
     }
 
     /// Makes sure that the current thread is watched.

@@ -448,6 +448,27 @@ fn a_future_that_was_dropped_joins_no_queue() {
     drop((lock, another, client));
 }
 
+/// The acquire is executed after the client was closed.
+#[test]
+fn a_lease_that_a_task_is_granted_when_its_client_is_closed_goes_back() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server);
+    let (client, lock) = client_of(&proxy.url());
+    By::Task.release(By::Task.directly(&lock)).unwrap();
+    let request = proxy.fault_times(1, Target::request(digest("acquire")), Act::Hold);
+    let mut future = lock.acquire();
+    assert!(poll_once(&mut future).is_pending());
+    request.await_struck();
+    client.close().blocking();
+    request.lift();
+    let failed = pollster::block_on(future);
+    assert!(matches!(failed, Err(fairlock::AcquireError::Fault(fairlock::Fault::Closed))), "{failed:?}");
+    let (other, its) = client_of(&server.url());
+    By::Task.release(By::Task.acquire(&its)).unwrap();
+    drop((lock, client, its, other));
+    keys_left(&server);
+}
+
 /// Nobody blocks until the answer comes, so it is the keeper that notices.
 #[test]
 fn a_task_whose_answer_never_comes_is_served_by_the_keeper() {

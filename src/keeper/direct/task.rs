@@ -64,7 +64,10 @@ impl NewAcquire {
 
 impl Direct {
     /// Sends the acquire of a task. If nothing was sent, the keeper is to be asked.
-    pub(in crate::keeper) fn start_acquire(&self, acquire: NewAcquire) -> Result<(), (NewAcquire, Option<Trouble>)> {
+    pub(in crate::keeper) fn start_acquire(
+        &self,
+        acquire: Box<NewAcquire>,
+    ) -> Result<(), (Box<NewAcquire>, Option<Trouble>)> {
         if !Wakers::WATCH_SOCKETS {
             return Err((acquire, None));
         }
@@ -77,7 +80,7 @@ impl Direct {
             }
             let of = self.new_acquire(inside, &acquire.call());
             let request = of.request(&self.client);
-            Ok(self.send(inside, What::Acquire { of, acquire: Box::new(acquire) }, request))
+            Ok(self.send(inside, What::Acquire { of, acquire }, request))
         });
         match started {
             Ok(settled) => {
@@ -172,7 +175,7 @@ impl Direct {
     pub(super) fn tell(&self, settled: Option<Settled>) {
         match settled {
             None => {}
-            Some(Settled::Acquire { tried, acquire }) => self.tell_acquire(tried, *acquire),
+            Some(Settled::Acquire { tried, acquire }) => self.tell_acquire(tried, acquire),
             Some(Settled::Release { returned: Returned::Done(release), releasing: Releasing { lease, reply } }) => {
                 self.leave();
                 observe::released(&lease, &release);
@@ -185,7 +188,7 @@ impl Direct {
         }
     }
 
-    fn tell_acquire(&self, tried: Tried, acquire: NewAcquire) {
+    fn tell_acquire(&self, tried: Tried, acquire: Box<NewAcquire>) {
         match tried {
             Tried::Granted(lease) => {
                 let disturbed = acquire.caller.presence.is_disturbed();

@@ -65,6 +65,22 @@ fn a_lease_that_is_taken_over_is_asked_about_at_once_and_renewed_in_time() {
     assert!(matches!(one_sent(&mut machine, 11.0).1, Request::Renew(_)));
 }
 
+/// The task to which it was granted may never be polled again.
+#[test]
+fn a_direct_lease_that_is_not_taken_within_its_time_is_asked_about() {
+    let (mut machine, spec) = start(LockOptions::new());
+    adopt(&mut machine, 1.0, direct_lease(&spec, LeaseState::Held));
+    for now in [1.0, 11.0, 21.0] {
+        tick(&mut machine, now);
+        let (request, _) = one_sent(&mut machine, now);
+        answer(&mut machine, now, request, lease(Word::Renewed, spec.lease));
+        machine.effects(at(now));
+    }
+    tick(&mut machine, 30.0);
+    let effects = machine.effects(at(30.0));
+    assert!(matches!(effects[..], [Effect::CheckTaken { id }] if id == Id::direct(0)), "{effects:?}");
+}
+
 #[test]
 fn a_lease_that_is_taken_over_too_late_is_lost() {
     let (mut machine, spec) = start(LockOptions::new());
