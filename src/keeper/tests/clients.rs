@@ -235,6 +235,7 @@ impl Client {
         guards.into_iter().for_each(|id| self.let_go(now, id, false));
         let wanted: Vec<Id> = self.acquires.iter().filter(|(_, a)| a.wanted).map(|(id, _)| *id).collect();
         wanted.into_iter().for_each(|id| self.drop_future(now, id));
+        self.drop_direct_future();
         self.ending = true;
     }
 

@@ -1,4 +1,4 @@
-//! The direct connection of a client in a world: what `keeper/direct.rs` does with it, by the caller's hand and by the
+//! The direct connection of a client in a world: what `keeper/direct/` does with it, by the caller's hand and by the
 //! keeper's.
 
 use super::clients::{Client, Guard, Taken, tell_by};
@@ -18,6 +18,8 @@ pub(super) struct Direct {
     pub(super) usable: bool,
     /// The server's side is gone: nothing more is executed.
     pub(super) dead: bool,
+    /// The future of a task was dropped while its request was under way.
+    pub(super) dropped: bool,
     pub(super) stage: Stage,
 }
 
@@ -55,6 +57,10 @@ impl Ask {
 }
 
 impl Direct {
+    fn held(lock: usize, usable: bool, lease: DirectLease) -> Self {
+        Self { lock, usable, dead: false, dropped: false, stage: Stage::Held(lease) }
+    }
+
     /// When the next thing happens to it by itself, and whether the caller is the one to hear of it.
     pub(super) fn next(&self, up: bool) -> Option<(u64, bool)> {
         match &self.stage {
@@ -123,6 +129,22 @@ impl Client {
         Some(Command::Adopt(lease))
     }
 
+    /// The caller asks the keeper, unless its future was dropped.
+    fn start_after_all(&mut self, now: u64, lock: usize, of: &DirectAcquire, dropped: bool) {
+        if !dropped {
+            self.start(now, lock, of.spec.clone(), Mode::Wait, None);
+        }
+    }
+
+    /// The future of a task whose request is under way is dropped.
+    pub(super) fn drop_direct_future(&mut self) {
+        if let Some(direct) = &mut self.direct
+            && !matches!(direct.stage, Stage::Held(_))
+        {
+            direct.dropped = true;
+        }
+    }
+
     pub(super) fn main_is_gone(&mut self) {
         if let Some(direct) = &mut self.direct {
             direct.usable = false;
@@ -164,7 +186,7 @@ impl World {
         let secret = Secret::repeated(&super::model::about(wire.as_str()).secret);
         let of = DirectAcquire { id, spec, about: About { secret, label: "".into(), owner: "".into() } };
         let stage = Stage::Asked { at: now, sent: client.clock(now), about: Ask::Acquire(of) };
-        client.direct = Some(Direct { lock, usable: true, dead: false, stage });
+        client.direct = Some(Direct { lock, usable: true, dead: false, dropped: false, stage });
     }
 
     pub(super) fn execute_directly(&mut self, index: usize) {
@@ -192,14 +214,15 @@ impl World {
         if !self.clients[index].runs() {
             return;
         }
-        let Some(Direct { lock, usable, dead, stage }) = self.clients[index].direct.take() else { return };
-        match stage {
-            Stage::Answered { sent, about, reply, .. } => {
-                let usable = usable && !self.clients[index].closed;
-                self.directly_answered(index, (lock, usable), sent, about, reply);
+        let Some(mut direct) = self.clients[index].direct.take() else { return };
+        match direct.stage {
+            Stage::Answered { sent, ref about, ref reply, .. } => {
+                let (about, reply) = (about.clone(), reply.clone());
+                direct.usable &= !self.clients[index].closed;
+                self.directly_answered(index, &direct, sent, about, reply);
             }
-            Stage::Asked { about, .. } if dead => self.directly_broken(index, lock, usable, about),
-            stage => self.clients[index].direct = Some(Direct { lock, usable, dead, stage }),
+            Stage::Asked { ref about, .. } if direct.dead => self.directly_broken(index, &direct, about.clone()),
+            _ => self.clients[index].direct = Some(direct),
         }
     }
 
@@ -208,19 +231,18 @@ impl World {
         if !self.clients[index].runs() {
             return;
         }
-        match self.clients[index].direct.take() {
-            Some(Direct { lock, usable, dead, stage: Stage::Asked { about, .. } }) => {
-                if !dead {
+        let Some(direct) = self.clients[index].direct.take() else { return };
+        match &direct.stage {
+            Stage::Asked { about, .. } => {
+                if !direct.dead {
                     let request = about.request(&self.clients[index]);
                     self.clients[index].limbo.push_back(request);
                 }
-                self.directly_broken(index, lock, usable, about);
+                self.directly_broken(index, &direct, about.clone());
             }
-            Some(Direct { lock, usable, stage: Stage::Answered { about, .. }, .. }) => {
-                self.directly_broken(index, lock, usable, about);
-            }
+            Stage::Answered { about, .. } => self.directly_broken(index, &direct, about.clone()),
             // It is noticed when the lease is released.
-            direct => self.clients[index].direct = direct,
+            Stage::Held(_) => self.clients[index].direct = Some(direct),
         }
     }
 
@@ -242,7 +264,7 @@ impl World {
     fn directly_answered(
         &mut self,
         index: usize,
-        (lock, usable): (usize, bool),
+        &Direct { lock, usable, dropped, .. }: &Direct,
         sent: Time,
         about: Ask,
         Reply { result, basis, .. }: Reply,
@@ -252,6 +274,10 @@ impl World {
         let local = client.clock(now);
         match (about, result) {
             (Ask::Acquire(of), Ok(reply)) => match of.heard(local, sent, &reply) {
+                // Nobody wants it any more.
+                Heard::Granted(lease) if usable && dropped => {
+                    self.release_later(index, lock, lease, LeaseState::Released);
+                }
                 Heard::Granted(lease) if usable => {
                     let deadline = lease.term.deadline();
                     let guard = Guard {
@@ -270,7 +296,7 @@ impl World {
                     };
                     client.granted.push((lease.token.get(), lease.ticket.get()));
                     client.guards.insert(lease.id, guard);
-                    client.direct = Some(Direct { lock, usable, dead: false, stage: Stage::Held(lease) });
+                    client.direct = Some(Direct::held(lock, usable, lease));
                     // The keeper hears that it is not alone there.
                     if client.acquires.values().any(|acquire| acquire.lock == lock) {
                         self.look_directly(index);
@@ -278,14 +304,14 @@ impl World {
                 }
                 Heard::Granted(_) | Heard::Unclear => {
                     client.say(now, Command::GiveBack { of: of.clone(), unlikely: false });
-                    client.start(now, lock, of.spec, Mode::Wait, None);
+                    client.start_after_all(now, lock, &of, dropped);
                 }
                 Heard::Busy { why: NotGranted::Busy { .. }, again: false } if of.id.0 % 2 == 0 => {}
-                Heard::Busy { .. } => drop(client.start(now, lock, of.spec, Mode::Wait, None)),
+                Heard::Busy { .. } => client.start_after_all(now, lock, &of, dropped),
             },
             (Ask::Acquire(of), Err(_)) => {
                 client.say(now, Command::GiveBack { of: of.clone(), unlikely: true });
-                client.start(now, lock, of.spec, Mode::Wait, None);
+                client.start_after_all(now, lock, &of, dropped);
             }
             (Ask::Release(lease), Ok(reply)) => {
                 if DirectLease::released(&reply).is_none() {
@@ -296,7 +322,7 @@ impl World {
         }
     }
 
-    fn directly_broken(&mut self, index: usize, lock: usize, usable: bool, about: Ask) {
+    fn directly_broken(&mut self, index: usize, &Direct { lock, usable, dropped, .. }: &Direct, about: Ask) {
         if usable {
             self.disconnected(index);
         }
@@ -305,7 +331,7 @@ impl World {
         match about {
             Ask::Acquire(of) => {
                 client.say(now, Command::GiveBack { of: of.clone(), unlikely: false });
-                client.start(now, lock, of.spec, Mode::Wait, None);
+                client.start_after_all(now, lock, &of, dropped);
             }
             Ask::Release(lease) => self.release_later(index, lock, lease, LeaseState::ReleaseSent),
         }
@@ -316,7 +342,7 @@ impl World {
         lease.state = state;
         let (now, id) = (self.now, lease.id);
         let client = &mut self.clients[index];
-        client.direct = Some(Direct { lock, usable: false, dead: false, stage: Stage::Held(lease) });
+        client.direct = Some(Direct::held(lock, false, lease));
         client.ask(now, |question: QuestionId| Command::Release { question: Some(question), id });
     }
 }

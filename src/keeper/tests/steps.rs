@@ -177,8 +177,9 @@ impl World {
             Step::DirectLook(client) => self.look_directly(index(client)),
             Step::Abandon(client, which) => {
                 let client = &mut self.clients[index(client)];
-                if let Some(id) = nth(client.acquires.iter().filter(|(_, a)| a.wanted).map(|(id, _)| *id), which) {
-                    client.drop_future(now, id);
+                match nth(client.acquires.iter().filter(|(_, a)| a.wanted).map(|(id, _)| *id), which) {
+                    Some(id) => client.drop_future(now, id),
+                    None => client.drop_direct_future(),
                 }
             }
             Step::Take(client, which) => self.take(index(client), which),
@@ -224,8 +225,6 @@ impl World {
                 client.closed = true;
                 client.ask(now, |question| Command::Close { question });
             }
-            // A caller that is in the direct connection has a handle.
-            Step::DropHandles(client) if self.clients[index(client)].is_direct_busy() => {}
             Step::DropHandles(client) => self.clients[index(client)].drop_handles(now),
 
             Step::Hear(client, which) => self.take_in(index(client), 1 + usize::from(which / 64)),
