@@ -53,8 +53,8 @@
 //! keeper repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is
 //! released.
 //!
-//! **The direct connection.** A blocking caller may acquire and release a free lock over a connection that the keeper
-//! does not read (`direct.rs`). The keeper takes over each lease that lasts.
+//! **The direct connection.** A caller may acquire and release a free lock over a connection that the keeper does not
+//! read (`direct/`). The keeper takes over each lease that lasts.
 //!
 //! **Trouble.** After an error of the connection the outcome of all requests under way is unknown. The keeper connects
 //! again, ends the old connection at the server so that none of its requests can be executed late (I10), and asks

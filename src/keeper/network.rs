@@ -28,7 +28,7 @@ enum Outcome {
 pub(super) struct Network {
     target: Target,
     wires: BTreeMap<Line, Wire>,
-    /// Has the connection that blocking callers use.
+    /// Has the connection that callers use.
     direct: Arc<Direct>,
     lookout: Lookout,
     /// For the results of threads.

@@ -1,4 +1,4 @@
-//! Leases of the direct connection (`direct.rs`), as the keeper takes them over.
+//! Leases of the direct connection (`direct/`), as the keeper takes them over.
 
 use super::direct::{Broke, Handover, Trouble};
 use super::machine::{Command, DirectLease, Id, LeaseState};

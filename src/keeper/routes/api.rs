@@ -80,7 +80,7 @@ pub(crate) enum Event {
     GiveUp {
         slot: Slot,
     },
-    /// Blocking callers want a connection that they can use themselves.
+    /// Callers want a connection that they can use themselves.
     DirectWanted,
     /// They use it no longer: nobody needed it, or it broke for this reason while one awaited an answer.
     DirectEnded {
@@ -151,13 +151,13 @@ pub(crate) enum Effect {
         previous: Vec<Previous>,
         by: Time,
     },
-    /// Connect once more to the same server, for questions to its replicas or for blocking callers.
+    /// Connect once more to the same server, for questions to its replicas or for callers.
     Beside {
         line: Line,
         node: Option<Node>,
         by: Time,
     },
-    /// Blocking callers may use this connection.
+    /// Callers may use this connection.
     Offer {
         line: Line,
     },

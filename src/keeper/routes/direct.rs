@@ -1,4 +1,4 @@
-//! The connection that blocking callers use themselves (`keeper/direct.rs`).
+//! The connection that callers use themselves (`keeper/direct/`).
 //!
 //! It belongs to the main connection: it leads to the same run of the same server, it ends with it, and what is asked
 //! over either of them is ended before anything is asked again. So if it breaks while an answer is awaited, the main

@@ -21,7 +21,7 @@
 //! back.
 //!
 //! `first.rs` has the first attempt to connect, whose outcome a caller awaits; `replicas.rs` the questions to replicas,
-//! which go over a second connection; `direct.rs` the connection that blocking callers use themselves.
+//! which go over a second connection; `direct.rs` the connection that callers use themselves.
 
 mod api;
 mod direct;

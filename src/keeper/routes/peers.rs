@@ -19,7 +19,7 @@ pub(super) enum Role {
     Main(Peer),
     /// Questions to the replicas.
     Beside(Peer),
-    /// Requests of blocking callers.
+    /// Requests of callers.
     Direct(Peer),
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Up {
     /// The subscriptions that were requested and not confirmed.
     pub(super) subscribing: BTreeSet<Arc<str>>,
     pub(super) asking: Asking,
-    /// The connection for blocking callers, and which one it is once it is set up.
+    /// The connection for callers, and which one it is once it is set up.
     pub(super) direct: Option<(Line, Option<Previous>)>,
 }
 

@@ -1,4 +1,4 @@
-//! The connection for blocking callers: when it is made, and that it ends with the main one.
+//! The connection for callers: when it is made, and that it ends with the main one.
 
 use super::alone::{Alone, facts, told};
 use crate::keeper::routes::{Effect, Event, Facts, Line};
