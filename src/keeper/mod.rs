@@ -46,7 +46,7 @@
 //! clock that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12), and for an
 //! extended lease as often as for any other, because a renewal shows whether the server still knows the lease. A lease
 //! that cannot be renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on
-//! this thread: the waker thread calls their wakers, subscribers of `tracing` and recorders of `metrics` (`wakers.rs`,
+//! this thread: the waker thread calls their wakers, subscribers of `tracing` and recorders of `metrics` (`wakers/`,
 //! `observe.rs`).
 //!
 //! **Releasing.** A place, a lease or a grant that its caller has given up becomes a *pending release*, which the

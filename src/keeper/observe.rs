@@ -1,7 +1,7 @@
 //! What the caller's `tracing` subscriber and `metrics` recorder are told. docs/observability.md lists all of it.
 //!
 //! Both are code of the caller. So a function here that a keeper calls only puts a record into the queue of the waker
-//! thread (`wakers.rs`), which writes it. The functions for callers call subscriber and recorder on the spot, outside
+//! thread (`wakers/`), which writes it. The functions for callers call subscriber and recorder on the spot, outside
 //! of every lock.
 
 use std::sync::Arc;

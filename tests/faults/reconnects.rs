@@ -140,7 +140,7 @@ fn a_client_that_ends_as_it_is_granted_leaves_nothing() {
     keys_left(&server);
 }
 
-/// Wakes no task: it does this in the keeper's thread when the keeper has an outcome.
+/// Wakes no task: it does this in the waker thread when the keeper has an outcome.
 struct Instead<F: FnOnce() + Send>(Mutex<Option<F>>);
 
 impl<F: FnOnce() + Send + 'static> Instead<F> {
@@ -156,9 +156,8 @@ impl<F: FnOnce() + Send> Wake for Instead<F> {
     }
 }
 
-/// The keeper receives a grant and, before it can pass it on, the news that its caller has given up. Wakers run in its
-/// thread, so it is held up until all answers are there, and futures are dropped while it carries out the first of
-/// them. It takes 257 answers at a time, so the following ones are taken together with the news that they are late.
+/// Many answers come at once, those of five futures among them, and a waker drops these futures at that moment. The
+/// waker thread is held up until then, so the drops and the grants meet in the keeper in any order.
 #[test]
 fn an_acquire_dropped_while_it_is_granted_is_released() {
     const AT_A_TIME: usize = 257;
