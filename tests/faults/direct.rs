@@ -145,7 +145,8 @@ fn the_keeper_renews_a_lease_that_lasts() {
         let (client, lock) = client_of(&server.url());
         let guard = by.directly(&lock);
         let before = guard.remaining();
-        let renewed = guard.renewed().blocking().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let renewed = runtime.block_on(async { soon(guard.renewed()).await.unwrap() });
         assert!(renewed > before - Duration::from_secs(1), "{renewed:?} after {before:?}");
         by.release(guard).unwrap();
         drop((lock, client));
