@@ -60,7 +60,7 @@ const WORDS: &[(&str, Meaning)] = &[
     ("NOAUTH", Login),
     ("WRONGPASS", Login),
     ("NOPERM", Denied),
-    // From a script: Redis 7.0 and Valkey 9 leave NOPERM out.
+    // From a script: Redis 7.0, Redis 8 and Valkey 9 leave NOPERM out.
     ("The user executing the script", Denied),
     ("ACL failure in script", Denied),
     ("DB index is out of range", Database),
