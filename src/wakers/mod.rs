@@ -48,6 +48,13 @@ pub(crate) trait Readable: Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Reader(u64);
 
+impl Reader {
+    pub(crate) fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
 /// The wakers that are to be called, and the threads that call them.
 pub(crate) struct Wakers {
     state: Mutex<State>,
@@ -166,13 +173,17 @@ impl Wakers {
         }
     }
 
-    pub(crate) fn reader(&self, readable: Weak<dyn Readable>) -> Reader {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let name = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    /// From now on this is called by its name. It must be whole: one that is still being made counts as gone.
+    pub(crate) fn register(&self, reader: &Reader, readable: Weak<dyn Readable>) {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         readers.retain(|_, readable| readable.strong_count() > 0);
-        readers.insert(name, readable);
-        Reader(name)
+        readers.insert(reader.0, readable);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn knows(&self, reader: &Reader) -> bool {
+        let readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.get(&reader.0).is_some_and(|readable| readable.strong_count() > 0)
     }
 
     /// Calls the reader once, when this socket can be read. An answer must be expected.

@@ -100,14 +100,11 @@ impl Direct {
         if !self.may_release(id) {
             return Err(releasing);
         }
-        let settled = self.inside(|inside| {
-            let request = inside.lease.as_ref().map(|handover| handover.lease.release(&self.client));
-            match request {
-                Some(request) if self.is_usable(inside) => Ok(self.send(inside, What::Release(releasing), request)),
-                _ => {
-                    self.leased.store(id.0, Ordering::SeqCst);
-                    Err(releasing)
-                }
+        let settled = self.inside(|inside| match self.release_request() {
+            Some(request) if self.is_usable(inside) => Ok(self.send(inside, What::Release(releasing), request)),
+            _ => {
+                self.leased.store(id.0, Ordering::SeqCst);
+                Err(releasing)
             }
         })?;
         self.tell(settled);
@@ -166,7 +163,7 @@ impl Direct {
                 Settled::Acquire { tried, acquire }
             }
             What::Release(releasing) => {
-                let returned = self.released(inside, releasing.lease.id, answer);
+                let returned = self.released(releasing.lease.id, answer);
                 Settled::Release { returned, releasing }
             }
         })
