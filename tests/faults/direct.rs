@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
-use std::task::{Context, Wake};
+use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
 use fairlock::testing::digest;
@@ -568,5 +568,40 @@ fn holders_over_either_connection_exclude_each_other() {
     });
     assert!(direct.into_inner() > 0, "no lease was granted over a direct connection");
     drop(clients);
+    keys_left(&server);
+}
+
+/// The first of them has its request under way over the direct connection when the others go to the keeper.
+#[test]
+fn tasks_of_one_client_are_served_in_the_order_of_their_acquires() {
+    let server = RedisServer::start();
+    let (_other, its) = client_of(&server.url());
+    for is_free in [false, true] {
+        let proxy = Proxy::start(&server);
+        let (client, lock) = client_of(&proxy.url());
+        let another = client.lock_with("another", quiet()).unwrap();
+        By::Task.release(By::Task.directly(&another)).unwrap();
+        let held = (!is_free).then(|| By::Task.acquire(&its));
+        let reply = proxy.fault_times(1, Target::reply(digest("acquire")), Act::Hold);
+        let mut first = lock.acquire();
+        assert!(poll_once(&mut first).is_pending());
+        reply.await_struck();
+        let mut second = lock.acquire();
+        assert!(poll_once(&mut second).is_pending());
+        eventually("both are in the queue", SOON, || its.inspect().blocking().unwrap().waiting == 2);
+        reply.lift();
+        held.into_iter().for_each(|held| By::Task.release(held).unwrap());
+        for mut next in [first, second] {
+            let mut guard = None;
+            eventually("it is served", SOON, || {
+                if let Poll::Ready(acquired) = poll_once(&mut next) {
+                    guard = Some(acquired.unwrap());
+                }
+                guard.is_some()
+            });
+            drop(guard);
+        }
+        drop((lock, another, client));
+    }
     keys_left(&server);
 }

@@ -35,7 +35,7 @@ mod task;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError, Weak};
 use std::time::Duration;
 
@@ -87,6 +87,9 @@ pub(crate) struct Direct {
     seats: Seats,
     /// Locked by the caller that has the connection, and by others if it is free at that moment.
     inside: Mutex<Inside>,
+    /// The seat of a task's acquire that waits for its turn, from before it is sent until it is settled; 0 if there is
+    /// none, and they count from 1.
+    ahead: AtomicUsize,
     /// An answer may have come while `inside` was locked: whoever unlocks it reads.
     knocked: AtomicBool,
 }
@@ -154,6 +157,7 @@ impl Direct {
             next: AtomicU64::new(0),
             seats: Seats::default(),
             inside: Mutex::default(),
+            ahead: AtomicUsize::new(0),
             knocked: AtomicBool::new(false),
         });
         let this: Weak<Self> = Arc::downgrade(&direct);

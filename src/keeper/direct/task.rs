@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::super::handle::{Message, NewAcquire};
-use super::super::machine::{ANSWER_TIMEOUT, DirectAcquire, Mode, Release};
+use super::super::machine::{ANSWER_TIMEOUT, DirectAcquire, Heard, Mode, NotGranted, Release};
 use super::super::questions::Ask;
 use super::super::shared::{Armed, Shared};
 use super::super::{LOOK, observe};
-use super::{Call, Direct, Inside, Returned, Tried, Trouble, Unanswered};
+use super::{Call, Direct, Inside, Presence, Returned, Tried, Trouble, Unanswered};
 use crate::clock::Time;
 use crate::protocol::{Reply, Request};
 use crate::wakers::{Readable, Wakers};
@@ -30,7 +30,11 @@ pub(super) struct Awaited {
 }
 
 enum What {
-    Acquire { of: DirectAcquire, acquire: Box<NewAcquire> },
+    /// Without the latter, the keeper has that already: what this is granted goes back.
+    Acquire {
+        of: DirectAcquire,
+        acquire: Option<Box<NewAcquire>>,
+    },
     Release(Releasing),
 }
 
@@ -50,7 +54,8 @@ impl Releasing {
 
 /// The outcome of a request, which is to be told.
 pub(super) enum Settled {
-    Acquire { tried: Tried, acquire: Box<NewAcquire> },
+    Granted { lease: Arc<Shared>, acquire: Box<NewAcquire> },
+    NotGranted { why: NotGranted, acquire: Box<NewAcquire> },
     Release { returned: Returned, releasing: Releasing },
 }
 
@@ -80,7 +85,10 @@ impl Direct {
             }
             let of = self.new_acquire(inside, &acquire.call());
             let request = of.request(&self.client);
-            Ok(self.send(inside, What::Acquire { of, acquire }, request))
+            if acquire.mode == Mode::Wait {
+                self.ahead.store(acquire.caller.presence.number(), Ordering::SeqCst);
+            }
+            Ok(self.send(inside, What::Acquire { of, acquire: Some(acquire) }, request))
         });
         match started {
             Ok(settled) => {
@@ -92,6 +100,25 @@ impl Direct {
                 Err(refused)
             }
         }
+    }
+
+    /// An acquire is about to go to the keeper. If one of this client at the same lock is under way here, that one goes
+    /// first, so that both are served in the order in which they were called (I2).
+    pub(in crate::keeper) fn let_pass(&self, presence: &Presence) {
+        if self.ahead.load(Ordering::SeqCst) != presence.number() {
+            return;
+        }
+        self.inside(|inside| {
+            // It may have been settled, and others may be under way.
+            let ahead = self.ahead.load(Ordering::SeqCst) == presence.number();
+            if let Some(Awaited { what: What::Acquire { acquire, .. }, .. }) = inside.awaited.as_mut().filter(|_| ahead)
+                && let Some(acquire) = acquire.take()
+            {
+                self.ahead.store(0, Ordering::SeqCst);
+                acquire.caller.presence.contend();
+                self.say(Message::AcquireAfterAll(acquire));
+            }
+        });
     }
 
     /// Sends the release of a task. If nothing was sent, the keeper is to be asked.
@@ -153,26 +180,58 @@ impl Direct {
         read.map(|()| None).map_err(|cause| inside.broke(cause))
     }
 
+    /// The connection is free again.
+    fn ask_keeper(&self, troubles: Vec<Trouble>) {
+        self.leave();
+        troubles.into_iter().for_each(|trouble| self.say(Message::Direct(trouble)));
+    }
+
     /// Takes the request out. What it has led to is to be told.
     pub(super) fn settle(&self, inside: &mut Inside, answer: Result<Reply, Unanswered>) -> Option<Settled> {
         let Awaited { sent, what } = inside.awaited.take()?;
         self.wakers.answered();
-        Some(match what {
-            What::Acquire { of, acquire } => {
-                let tried = self.acquired(inside, &acquire.call(), of, sent, answer);
-                Settled::Acquire { tried, acquire }
+        match what {
+            What::Acquire { of, acquire: Some(acquire) } => {
+                let settled = match self.acquired(inside, &acquire.call(), of, sent, answer) {
+                    Tried::Granted(lease) => Some(Settled::Granted { lease, acquire }),
+                    Tried::NotGranted(why) => Some(Settled::NotGranted { why, acquire }),
+                    // At once, while `inside` is locked: no acquire that was called later may come to the keeper first.
+                    Tried::AskKeeper(troubles) => {
+                        self.ask_keeper(troubles);
+                        self.say(Message::AcquireAfterAll(acquire));
+                        None
+                    }
+                };
+                self.ahead.store(0, Ordering::SeqCst);
+                settled
+            }
+            What::Acquire { of, acquire: None } => {
+                self.ask_keeper(unwanted(of, sent, answer));
+                None
             }
             What::Release(releasing) => {
                 let returned = self.released(releasing.lease.id, answer);
-                Settled::Release { returned, releasing }
+                Some(Settled::Release { returned, releasing })
             }
-        })
+        }
     }
 
     pub(super) fn tell(&self, settled: Option<Settled>) {
         match settled {
             None => {}
-            Some(Settled::Acquire { tried, acquire }) => self.tell_acquire(tried, acquire),
+            Some(Settled::Granted { lease, acquire }) => {
+                let disturbed = acquire.caller.presence.is_disturbed();
+                let armed = Armed::new(lease, self.messages.clone(), acquire.caller.presence);
+                // If nobody wants it any more, it is dropped and thereby released.
+                let _ = acquire.caller.resolved.send(Ok(armed));
+                if disturbed {
+                    self.say(Message::Direct(Trouble::Disturbed));
+                }
+            }
+            Some(Settled::NotGranted { why, acquire }) => {
+                self.leave();
+                let _ = acquire.caller.resolved.send(Err(why));
+            }
             Some(Settled::Release { returned: Returned::Done(release), releasing: Releasing { lease, reply } }) => {
                 self.leave();
                 observe::released(&lease, &release);
@@ -185,33 +244,21 @@ impl Direct {
         }
     }
 
-    fn tell_acquire(&self, tried: Tried, acquire: Box<NewAcquire>) {
-        match tried {
-            Tried::Granted(lease) => {
-                let disturbed = acquire.caller.presence.is_disturbed();
-                let armed = Armed::new(lease, self.messages.clone(), acquire.caller.presence);
-                // If nobody wants it any more, it is dropped and thereby released.
-                let _ = acquire.caller.resolved.send(Ok(armed));
-                if disturbed {
-                    self.say(Message::Direct(Trouble::Disturbed));
-                }
-            }
-            Tried::NotGranted(why) => {
-                self.leave();
-                let _ = acquire.caller.resolved.send(Err(why));
-            }
-            Tried::AskKeeper(troubles) => {
-                self.leave();
-                troubles.into_iter().for_each(|trouble| self.say(Message::Direct(trouble)));
-                self.say(Message::AcquireAfterAll(acquire));
-            }
-        }
-    }
-
     /// If the keeper has ended, callers see their channels closed.
     fn say(&self, message: Message) {
         let _ = self.messages.send(message);
     }
+}
+
+/// What the keeper has to hear of an acquire that is its own by now.
+fn unwanted(of: DirectAcquire, sent: Time, answer: Result<Reply, Unanswered>) -> Vec<Trouble> {
+    let unlikely = matches!(answer, Err(Unanswered::Refused));
+    let broke = match answer {
+        Ok(reply) if matches!(of.heard(Time::now(), sent, &reply), Heard::Busy { .. }) => return vec![],
+        Err(Unanswered::Broke(broke)) => Some(Trouble::Broke(broke)),
+        Ok(_) | Err(Unanswered::Refused | Unanswered::Gone) => None,
+    };
+    broke.into_iter().chain([Trouble::Unclear { of, unlikely }]).collect()
 }
 
 impl Readable for Direct {
