@@ -38,6 +38,9 @@ use self::nap::Nap;
 /// all wait for one mutex must not make a thousand threads.
 const PATIENCE: Duration = Duration::from_millis(5);
 
+/// After so many calls of wakers in a row, answers that have come are read.
+const BETWEEN_LOOKS: u64 = 8;
+
 /// What reads answers, on the waker thread. It waits for nobody and calls no code of callers.
 pub(crate) trait Readable: Send + Sync {
     /// The socket that was to be watched can be read.
@@ -260,6 +263,12 @@ impl Wakers {
                 state.stuck -= 1;
                 return;
             }
+            // The queue may never be empty.
+            if state.calls.is_multiple_of(BETWEEN_LOOKS) && self.awaited.load(Ordering::SeqCst) > 0 {
+                drop(state);
+                self.read(&self.nap.look());
+                state = self.lock();
+            }
         }
     }
 
@@ -378,6 +387,39 @@ mod tests {
         fn wake(self: Arc<Self>) {
             panic!("this is the caller's waker");
         }
+    }
+
+    struct Reads(std::sync::mpsc::Sender<()>);
+
+    impl Readable for Reads {
+        fn readable(&self) {
+            self.0.send(()).unwrap();
+        }
+    }
+
+    fn say_again(wakers: Arc<Wakers>, on: Weak<()>) {
+        wakers.clone().say(move || {
+            std::thread::sleep(Duration::from_micros(100));
+            if on.strong_count() > 0 {
+                say_again(wakers, on);
+            }
+        });
+    }
+
+    #[test]
+    fn answers_are_read_though_there_is_always_a_waker_to_call() {
+        let (wakers, on) = (Wakers::start().unwrap(), Arc::new(()));
+        // So many that some of them are due whenever one blocks.
+        (0..20).for_each(|_| say_again(wakers.clone(), Arc::downgrade(&on)));
+        let (mut server, socket) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (read, was_read) = std::sync::mpsc::channel();
+        let (reader, reads) = (Reader::new(), Arc::new(Reads(read)));
+        wakers.register(&reader, Arc::downgrade(&reads) as Weak<dyn Readable>);
+        wakers.expect_answer();
+        wakers.watch(&reader, &socket).unwrap();
+        std::io::Write::write_all(&mut server, b"x").unwrap();
+        was_read.recv_timeout(Duration::from_secs(20)).unwrap();
+        wakers.answered();
     }
 
     // Another thread would replace one that such a waker ends, but more slowly each time.
