@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlock::testing::digest;
 use fairlock::{Canceller, Client, Guard, Lock, LockOptions, LostReason, ReleaseError};
@@ -603,5 +603,29 @@ fn tasks_of_one_client_are_served_in_the_order_of_their_acquires() {
         }
         drop((lock, another, client));
     }
+    keys_left(&server);
+}
+
+/// The keeper looks only once a second for itself.
+#[test]
+fn a_client_ends_with_the_answer_to_a_release_that_nobody_awaits() {
+    let server = RedisServer::start();
+    let mut took = Duration::ZERO;
+    for _ in 0..5 {
+        let proxy = Proxy::start(&server);
+        let (client, lock) = client_of(&proxy.url());
+        let guard = By::Task.directly(&lock);
+        let reply = proxy.fault_times(1, Target::reply(digest("release")), Act::Hold);
+        let mut release = Box::pin(guard.release().into_future());
+        assert!(poll_once(&mut release).is_pending());
+        reply.await_struck();
+        // It waits for a while, and leaves the rest to the keeper.
+        drop((release, lock, client));
+        let start = Instant::now();
+        reply.lift();
+        eventually("the connections are closed", SOON, || server.connections().is_empty());
+        took += start.elapsed();
+    }
+    assert!(took < Duration::from_secs(1), "{took:?}");
     keys_left(&server);
 }

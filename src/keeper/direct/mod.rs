@@ -35,7 +35,7 @@ mod task;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, TryLockError, Weak};
 use std::time::Duration;
 
@@ -113,6 +113,8 @@ pub(crate) struct Handover {
 pub(crate) enum Trouble {
     /// Callers miss a connection.
     Missed,
+    /// The connection is free, and no caller heard so: the keeper may only have waited for that to end.
+    Unheard,
     /// The lease is not the only thing that its client has at the lock.
     Disturbed,
     /// The server may have granted this; that is `unlikely` if the server refused it.
@@ -283,6 +285,8 @@ impl Direct {
     }
 
     fn after_unlocking(&self) {
+        // With the one in `read`: either this sees the knock, or whoever knocks finds `inside` unlocked.
+        fence(Ordering::SeqCst);
         if self.knocked.load(Ordering::SeqCst) {
             self.read();
         }

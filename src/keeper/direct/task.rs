@@ -5,7 +5,7 @@
 //! `inside` first, and tells the others when that is unlocked.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -157,6 +157,7 @@ impl Direct {
     /// Takes in the answer that has come, unless somebody is inside: they do it then.
     pub(super) fn read(&self) {
         self.knocked.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         let settled = self.look_inside(|inside| {
             self.knocked.store(false, Ordering::SeqCst);
             inside.awaited.as_ref()?;
@@ -230,17 +231,23 @@ impl Direct {
             }
             Some(Settled::NotGranted { why, acquire }) => {
                 self.leave();
-                let _ = acquire.caller.resolved.send(Err(why));
+                self.heard(acquire.caller.resolved.send(Err(why)).is_ok());
             }
             Some(Settled::Release { returned: Returned::Done(release), releasing: Releasing { lease, reply } }) => {
                 self.leave();
                 observe::released(&lease, &release);
-                let _ = reply.send(release);
+                self.heard(reply.send(release).is_ok());
             }
             Some(Settled::Release { returned: Returned::AskKeeper(broke), releasing }) => {
                 broke.into_iter().for_each(|broke| self.say(Message::Direct(Trouble::Broke(broke))));
                 self.say(releasing.message());
             }
+        }
+    }
+
+    fn heard(&self, by_caller: bool) {
+        if !by_caller {
+            self.say(Message::Direct(Trouble::Unheard));
         }
     }
 
@@ -254,7 +261,9 @@ impl Direct {
 fn unwanted(of: DirectAcquire, sent: Time, answer: Result<Reply, Unanswered>) -> Vec<Trouble> {
     let unlikely = matches!(answer, Err(Unanswered::Refused));
     let broke = match answer {
-        Ok(reply) if matches!(of.heard(Time::now(), sent, &reply), Heard::Busy { .. }) => return vec![],
+        Ok(reply) if matches!(of.heard(Time::now(), sent, &reply), Heard::Busy { .. }) => {
+            return vec![Trouble::Unheard];
+        }
         Err(Unanswered::Broke(broke)) => Some(Trouble::Broke(broke)),
         Ok(_) | Err(Unanswered::Refused | Unanswered::Gone) => None,
     };
