@@ -61,10 +61,7 @@ impl Limit {
 /// Why rows miss their limits, in a word and in full.
 pub const REASONS: &[(&str, &str)] = &[
     (SMALL, "of an uncontended acquire or release most is what any script costs; the contended verbs keep to it"),
-    (
-        WAKE_UPS,
-        "the request of a task, and that of a caller who has to wait, passes through the keeper: a wake-up there, and one back",
-    ),
+    (WAKE_UPS, "the request of a caller that has to wait passes through the keeper: a wake-up there, and one back"),
     (PLACES, "the kernel puts one series on one core and the next on two"),
     (SCRIPTS, "a lock with a queue costs the server more than SET and DEL, and so does its floor"),
 ];
@@ -82,11 +79,11 @@ pub const LIMITS: &[Limit] = &[
     most("cycle, blocking caller, same core", "×", 1.25),
     most("cycle, blocking caller, free", "×", 1.15).short(1.22, PLACES),
     most("cycle, current-thread task, split", "×", 1.3),
-    most("cycle, current-thread task, same core", "×", 1.4).short(1.65, WAKE_UPS),
-    most("cycle, current-thread task, free", "×", 1.3).short(1.75, WAKE_UPS),
-    most("cycle, multi-thread task, split", "×", 1.3).short(1.4, WAKE_UPS),
-    most("cycle, multi-thread task, same core", "×", 1.4).short(1.85, WAKE_UPS),
-    most("cycle, multi-thread task, free", "×", 1.3).short(2.05, WAKE_UPS),
+    most("cycle, current-thread task, same core", "×", 1.4),
+    most("cycle, current-thread task, free", "×", 1.3),
+    most("cycle, multi-thread task, split", "×", 1.3),
+    most("cycle, multi-thread task, same core", "×", 1.4),
+    most("cycle, multi-thread task, free", "×", 1.3),
     most("cycle beside SET NX PX + DEL, split", "×", 1.35),
     most("hand-off beside the same scripts, split", "×", 1.2),
     most("hand-off beside PUBLISH to push, split", "×", 1.8).short(1.9, WAKE_UPS),

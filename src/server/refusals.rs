@@ -60,8 +60,9 @@ const WORDS: &[(&str, Meaning)] = &[
     ("NOAUTH", Login),
     ("WRONGPASS", Login),
     ("NOPERM", Denied),
-    // From a script: in 7.0 alone without NOPERM.
+    // From a script: Redis 7.0 and Valkey 9 leave NOPERM out.
     ("The user executing the script", Denied),
+    ("ACL failure in script", Denied),
     ("DB index is out of range", Database),
     ("SELECT is not allowed in cluster mode", Database),
     ("cluster support disabled", NotCluster),
@@ -129,6 +130,7 @@ mod tests {
             ("ERR Error running script: @user_script:1: -NOPERM The user executing the script can't run this", Denied), // 6
             ("ERR The user executing the script can't run this command or subcommand script: 0a", Denied), // 7.0
             ("NOPERM ACL failure in script: User w has no permissions to run the 'zadd' command", Denied), // 7.2
+            ("ERR ACL failure in script: User w has no permissions to run the 'hset' command", Denied),    // Valkey 9
             ("ERR DB index is out of range", Database),
             ("ERR SELECT is not allowed in cluster mode", Database),
             ("ERR This instance has cluster support disabled", NotCluster),

@@ -378,7 +378,12 @@ pub(crate) fn poll<F: Future + Unpin>(future: &mut F, context: &mut Context<'_>)
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+    use std::sync::{Barrier, mpsc};
+
     use super::*;
 
     struct Panics;
@@ -429,5 +434,56 @@ mod tests {
         let relay = Arc::new(Relay { wakers, caller: AtomicWaker::new() });
         relay.caller.register(&Arc::new(Panics).into());
         Due::Waker(relay).call();
+    }
+
+    struct Blocks(Barrier, Barrier);
+
+    impl Wake for Blocks {
+        fn wake(self: Arc<Self>) {
+            self.0.wait();
+            self.1.wait();
+        }
+    }
+
+    struct Reads(mpsc::Sender<()>);
+
+    impl Readable for Reads {
+        fn readable(&self) {
+            self.0.send(()).unwrap();
+        }
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[test]
+    fn an_answer_is_read_once_for_each_watch_and_though_a_waker_blocks() {
+        const SOON: Duration = Duration::from_secs(20);
+        let wakers = Wakers::start().unwrap();
+        let (send, reads) = mpsc::channel();
+        let readable: Arc<dyn Readable> = Arc::new(Reads(send));
+        let reader = wakers.reader(Arc::downgrade(&readable));
+        let (socket, mut server) = UnixStream::pair().unwrap();
+        wakers.expect_answer();
+        wakers.watch(&reader, &socket).unwrap();
+        server.write_all(b"answer").unwrap();
+        reads.recv_timeout(SOON).unwrap();
+        wakers.answered();
+        for _ in 0..2 {
+            let (called, calls) = mpsc::channel();
+            wakers.say(move || called.send(()).unwrap());
+            calls.recv_timeout(SOON).unwrap();
+        }
+        reads.try_recv().unwrap_err();
+
+        let waker = Arc::new(Blocks(Barrier::new(2), Barrier::new(2)));
+        let mut way = Way::new(wakers.clone());
+        way.waker(&waker.clone().into()).wake_by_ref();
+        waker.0.wait();
+        wakers.expect_answer();
+        // The data is still there.
+        wakers.watch(&reader, &socket).unwrap();
+        wakers.look();
+        reads.recv_timeout(SOON).unwrap();
+        wakers.answered();
+        waker.1.wait();
     }
 }

@@ -89,7 +89,11 @@ pub fn login() -> Option<(&'static str, &'static str)> {
 
 const LEAST: (&str, &str) = ("least", "of-all");
 
-/// The ACL SETUSER rules for a user with this password and exactly the rights that docs/guide.md lists.
+/// What a user needs besides, to record and read a history of grants.
+pub const HISTORY_RIGHTS: &str = " +xadd +xdel +xrevrange";
+
+/// The ACL SETUSER rules for a user with this password and exactly the rights that docs/guide.md lists, but for those
+/// that a history needs.
 pub fn least_rights(password: &str, in_cluster: bool) -> String {
     let guide = include_str!("../../docs/guide.md");
     let start = guide.find("~fairlock:*").expect("the guide names the least rights");
@@ -101,8 +105,7 @@ pub fn least_rights(password: &str, in_cluster: bool) -> String {
         "+client|setinfo" => takes_setinfo(),
         // This right is for sentinels.
         "+sentinel|get-master-addr-by-name" => false,
-        // And these for a history of grants.
-        "+xadd" | "+xdel" | "+xrevrange" => false,
+        right if HISTORY_RIGHTS.split(' ').any(|of_history| right == of_history) => false,
         "+ssubscribe" | "+spublish" => in_cluster && version() >= (7, 0),
         _ => in_cluster,
     });

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use fairlock::{Client, EndedAs, Fault, Lock, LockOptions, PastGrant};
 use testkit::{
     RedisServer, SOON, eventually_async, keys_left,
-    run::{least_rights, version},
+    run::{HISTORY_RIGHTS, least_rights, version},
     soon,
 };
 
@@ -141,7 +141,7 @@ async fn clients_without_rights_to_the_history_use_the_lock_as_before() {
         .plain()
         .user("locker", &least)
         .user("reader", &format!("{least} +xrevrange"))
-        .user("switcher", &format!("{least} +xrevrange +xadd +xdel"))
+        .user("switcher", &format!("{least}{HISTORY_RIGHTS}"))
         .start();
     let lock = async |user: &str| {
         let client = Client::connect(&server.url_as(user, "pw")).await.unwrap();

@@ -288,7 +288,8 @@ async fn a_function_can_name_itself() {
 
 #[test]
 fn the_environment_says_where_the_server_is() {
-    let server = RedisServer::start();
+    // Another user has no rights to this prefix.
+    let server = RedisServer::builder().plain().start();
     let url = server.url();
     let variables = [&*format!("REDIS_URL={url}"), "FAIRLOCK_PREFIX=team", "FAIRLOCK_LABEL=job"];
     let mut job = Child::spawn_under(&[&["env"], &variables[..]].concat(), "by environment", &[]);

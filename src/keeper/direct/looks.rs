@@ -67,10 +67,13 @@ impl Direct {
         let settled = self.look_inside(|inside| {
             let unanswered = if !self.is_connected(inside) {
                 Unanswered::Gone
-            } else if inside.awaited.as_ref()?.sent + PATIENCE <= now {
-                inside.broke("the server does not answer".into())
-            } else {
+            } else if inside.awaited.as_ref()?.sent + PATIENCE > now {
                 return None;
+            } else if let Some(answer) = self.answer(inside).transpose() {
+                // The machine was suspended, or the waker thread did not run.
+                return self.settle(inside, answer);
+            } else {
+                inside.broke("the server does not answer".into())
             };
             self.settle(inside, Err(unanswered))
         });

@@ -168,7 +168,7 @@ impl Direct {
     }
 
     /// None if it has not come yet.
-    fn answer(&self, inside: &mut Inside) -> Result<Option<Reply>, Unanswered> {
+    pub(super) fn answer(&self, inside: &mut Inside) -> Result<Option<Reply>, Unanswered> {
         if !self.is_connected(inside) {
             return Err(Unanswered::Gone);
         }

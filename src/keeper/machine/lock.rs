@@ -40,7 +40,7 @@ pub(in crate::keeper) struct LockState {
     pub(super) buffer: Duration,
     pub(super) epoch: Option<Epoch>,
     /// The highest stamp seen.
-    pub(super) floor: Option<Stamp>,
+    pub(in crate::keeper) floor: Option<Stamp>,
     /// The highest token that an answer named.
     pub(super) last_token: Option<Token>,
     lease_until: Time,

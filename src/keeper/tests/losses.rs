@@ -6,7 +6,8 @@
 //! There are two exceptions.
 //! * A stranger speaks first: one that had no answer under the lost data, or only such as the server still knows. The
 //!   server cannot tell that it lost anything, and grants the lock as if it were new. After the next loss the
-//!   stranger's lease may come back, and before it the older one.
+//!   stranger's lease may come back, and before it the older one. A waiter whose place the server still knows may be
+//!   such a stranger: its heartbeat tells nothing, and is granted the lock where a lost renewal would have kept it.
 //! * A waiter has rarer heartbeats than any client knows of that has returned: it came after their last answers.
 
 use std::collections::BTreeSet;
@@ -87,9 +88,11 @@ impl World {
     }
 
     /// Who speaks first after a loss, and of what.
-    pub(super) fn heed(&mut self, executed: &Executed) {
-        let state = &self.server.locks[executed.lock].1.state;
+    pub(super) fn heed(&mut self, index: usize, executed: &Executed) {
+        let (keys, lock) = &self.server.locks[executed.lock];
+        let (state, before) = (&lock.state, &executed.before.state);
         let past = &mut self.server.pasts[executed.lock];
+        let is_new_to_server = |stamp: u64| stamp > before.stamp;
         if let Some((_, span)) = executed.asked.filter(|(epoch, _)| *epoch <= past.epoch)
             && state.seen < state.recover_until
         {
@@ -98,8 +101,14 @@ impl World {
         if let Some((epoch, highest)) =
             executed.words.filter(|_| executed.reply.verdict != Verdict::Acquire(AcquireVerdict::Disbelieved))
             && std::mem::take(&mut past.unspoken)
-            && (epoch != past.epoch || highest.max(epoch) <= executed.before.state.stamp)
+            && (epoch != past.epoch || !is_new_to_server(highest.max(epoch)))
         {
+            past.strangers.insert(self.server.basis.era);
+        }
+        // Other verbs bring less than their clients know, so it counts what those know.
+        let known = self.clients[index].machine.locks.get(&keys.name).and_then(|lock| lock.floor);
+        let knows_more = known.is_some_and(|stamp| is_new_to_server(stamp.get()));
+        if past.unspoken && state.grants > before.grants && !knows_more {
             past.strangers.insert(self.server.basis.era);
         }
     }

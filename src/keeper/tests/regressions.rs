@@ -227,3 +227,21 @@ fn an_extended_lease_that_is_brought_back_lasts_as_long_as_its_holder_believes()
     ];
     holds(3, 1, &schedule);
 }
+
+/// No promise is broken here, though a judge said so once. The server has forgotten a renewal and nothing else, which no
+/// client can show it, because a renewal gives no stamp. The holder stands still, so the waiter is heard first.
+#[test]
+fn a_waiter_may_have_a_lease_whose_last_renewal_the_server_forgot() {
+    let schedule = [
+        Acquire { client: 1, how: 0, timeout: 0 },
+        Flow(8),
+        Acquire { client: 0, how: 0, timeout: 0 },
+        Flow(225),
+        Save,
+        Flow(225),
+        Rollback,
+        Pause(1),
+        Flow(232),
+    ];
+    holds(2, 1, &schedule);
+}

@@ -217,7 +217,7 @@ impl World {
             let name = &w.clients[index].name;
             format!("server, for {name}: {call:?}\n  = {:?}\n  {:?}", executed.reply, w.server.locks[executed.lock].1)
         });
-        self.heed(&executed);
+        self.heed(index, &executed);
         self.judge_script(&executed);
         let Executed { reply, pushes, .. } = executed;
         for (name, push) in pushes {

@@ -123,7 +123,7 @@ impl Builder {
         match run::login().filter(|_| !server.plain && server.password.is_none()) {
             Some((user, password)) => {
                 let in_cluster = server.config.iter().any(|line| line == cluster::ENABLED);
-                let rights = run::least_rights(password, in_cluster);
+                let rights = run::least_rights(password, in_cluster) + run::HISTORY_RIGHTS;
                 server.user(user, &rights).start_in(topology, Some((user, password)))
             }
             None => server.start_in(topology, None),
