@@ -386,45 +386,14 @@ mod tests {
 
     use super::*;
 
+    const SOON: Duration = Duration::from_secs(20);
+
     struct Panics;
 
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {
             panic!("this is the caller's waker");
         }
-    }
-
-    struct Reads(std::sync::mpsc::Sender<()>);
-
-    impl Readable for Reads {
-        fn readable(&self) {
-            self.0.send(()).unwrap();
-        }
-    }
-
-    fn say_again(wakers: Arc<Wakers>, on: Weak<()>) {
-        wakers.clone().say(move || {
-            std::thread::sleep(Duration::from_micros(100));
-            if on.strong_count() > 0 {
-                say_again(wakers, on);
-            }
-        });
-    }
-
-    #[test]
-    fn answers_are_read_though_there_is_always_a_waker_to_call() {
-        let (wakers, on) = (Wakers::start().unwrap(), Arc::new(()));
-        // So many that some of them are due whenever one blocks.
-        (0..20).for_each(|_| say_again(wakers.clone(), Arc::downgrade(&on)));
-        let (mut server, socket) = std::os::unix::net::UnixStream::pair().unwrap();
-        let (read, was_read) = std::sync::mpsc::channel();
-        let (reader, reads) = (Reader::new(), Arc::new(Reads(read)));
-        wakers.register(&reader, Arc::downgrade(&reads) as Weak<dyn Readable>);
-        wakers.expect_answer();
-        wakers.watch(&reader, &socket).unwrap();
-        std::io::Write::write_all(&mut server, b"x").unwrap();
-        was_read.recv_timeout(Duration::from_secs(20)).unwrap();
-        wakers.answered();
     }
 
     // Another thread would replace one that such a waker ends, but more slowly each time.
@@ -456,11 +425,10 @@ mod tests {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[test]
     fn an_answer_is_read_once_for_each_watch_and_though_a_waker_blocks() {
-        const SOON: Duration = Duration::from_secs(20);
         let wakers = Wakers::start().unwrap();
         let (send, reads) = mpsc::channel();
-        let readable: Arc<dyn Readable> = Arc::new(Reads(send));
-        let reader = wakers.reader(Arc::downgrade(&readable));
+        let (reader, readable) = (Reader::new(), Arc::new(Reads(send)));
+        wakers.register(&reader, Arc::downgrade(&readable) as Weak<dyn Readable>);
         let (socket, mut server) = UnixStream::pair().unwrap();
         wakers.expect_answer();
         wakers.watch(&reader, &socket).unwrap();
@@ -485,5 +453,31 @@ mod tests {
         reads.recv_timeout(SOON).unwrap();
         wakers.answered();
         waker.1.wait();
+    }
+
+    fn say_again(wakers: Arc<Wakers>, on: Weak<()>) {
+        wakers.clone().say(move || {
+            std::thread::sleep(Duration::from_micros(100));
+            if on.strong_count() > 0 {
+                say_again(wakers, on);
+            }
+        });
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[test]
+    fn answers_are_read_though_there_is_always_a_waker_to_call() {
+        let (wakers, on) = (Wakers::start().unwrap(), Arc::new(()));
+        // So many that some of them are due whenever one blocks.
+        (0..20).for_each(|_| say_again(wakers.clone(), Arc::downgrade(&on)));
+        let (send, reads) = mpsc::channel();
+        let (reader, readable) = (Reader::new(), Arc::new(Reads(send)));
+        wakers.register(&reader, Arc::downgrade(&readable) as Weak<dyn Readable>);
+        let (socket, mut server) = UnixStream::pair().unwrap();
+        wakers.expect_answer();
+        wakers.watch(&reader, &socket).unwrap();
+        server.write_all(b"answer").unwrap();
+        reads.recv_timeout(SOON).unwrap();
+        wakers.answered();
     }
 }
