@@ -296,6 +296,7 @@ impl Handle {
             if let Some(trouble) = trouble {
                 self.send(Message::Direct(trouble))?;
             }
+            self.direct.let_pass(&acquire.caller.presence);
             self.send(Message::Acquire(acquire))?;
         }
         Ok(acquiring(id))

@@ -38,6 +38,7 @@ impl Keeper {
 
     pub(super) fn trouble(&mut self, trouble: Trouble) {
         match trouble {
+            Trouble::Unheard => {}
             Trouble::Missed => self.routes.handle(Time::now(), routes::Event::DirectWanted),
             Trouble::Disturbed => self.take_over(|_| true),
             Trouble::Unclear { of, unlikely } => {

@@ -38,6 +38,9 @@ use self::nap::Nap;
 /// all wait for one mutex must not make a thousand threads.
 const PATIENCE: Duration = Duration::from_millis(5);
 
+/// After so many calls of wakers in a row, answers that have come are read.
+const BETWEEN_LOOKS: u64 = 8;
+
 /// What reads answers, on the waker thread. It waits for nobody and calls no code of callers.
 pub(crate) trait Readable: Send + Sync {
     /// The socket that was to be watched can be read.
@@ -47,6 +50,13 @@ pub(crate) trait Readable: Send + Sync {
 /// The name of a [`Readable`].
 #[derive(Debug)]
 pub(crate) struct Reader(u64);
+
+impl Reader {
+    pub(crate) fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
 
 /// The wakers that are to be called, and the threads that call them.
 pub(crate) struct Wakers {
@@ -166,13 +176,17 @@ impl Wakers {
         }
     }
 
-    pub(crate) fn reader(&self, readable: Weak<dyn Readable>) -> Reader {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let name = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    /// From now on this is called by its name. It must be whole: one that is still being made counts as gone.
+    pub(crate) fn register(&self, reader: &Reader, readable: Weak<dyn Readable>) {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         readers.retain(|_, readable| readable.strong_count() > 0);
-        readers.insert(name, readable);
-        Reader(name)
+        readers.insert(reader.0, readable);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn knows(&self, reader: &Reader) -> bool {
+        let readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.get(&reader.0).is_some_and(|readable| readable.strong_count() > 0)
     }
 
     /// Calls the reader once, when this socket can be read. An answer must be expected.
@@ -248,6 +262,12 @@ impl Wakers {
             if state.turn != turn {
                 state.stuck -= 1;
                 return;
+            }
+            // The queue may never be empty.
+            if state.calls.is_multiple_of(BETWEEN_LOOKS) && self.awaited.load(Ordering::SeqCst) > 0 {
+                drop(state);
+                self.read(&self.nap.look());
+                state = self.lock();
             }
         }
     }
@@ -366,6 +386,8 @@ mod tests {
 
     use super::*;
 
+    const SOON: Duration = Duration::from_secs(20);
+
     struct Panics;
 
     impl Wake for Panics {
@@ -403,11 +425,10 @@ mod tests {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[test]
     fn an_answer_is_read_once_for_each_watch_and_though_a_waker_blocks() {
-        const SOON: Duration = Duration::from_secs(20);
         let wakers = Wakers::start().unwrap();
         let (send, reads) = mpsc::channel();
-        let readable: Arc<dyn Readable> = Arc::new(Reads(send));
-        let reader = wakers.reader(Arc::downgrade(&readable));
+        let (reader, readable) = (Reader::new(), Arc::new(Reads(send)));
+        wakers.register(&reader, Arc::downgrade(&readable) as Weak<dyn Readable>);
         let (socket, mut server) = UnixStream::pair().unwrap();
         wakers.expect_answer();
         wakers.watch(&reader, &socket).unwrap();
@@ -432,5 +453,31 @@ mod tests {
         reads.recv_timeout(SOON).unwrap();
         wakers.answered();
         waker.1.wait();
+    }
+
+    fn say_again(wakers: Arc<Wakers>, on: Weak<()>) {
+        wakers.clone().say(move || {
+            std::thread::sleep(Duration::from_micros(100));
+            if on.strong_count() > 0 {
+                say_again(wakers, on);
+            }
+        });
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[test]
+    fn answers_are_read_though_there_is_always_a_waker_to_call() {
+        let (wakers, on) = (Wakers::start().unwrap(), Arc::new(()));
+        // So many that some of them are due whenever one blocks.
+        (0..20).for_each(|_| say_again(wakers.clone(), Arc::downgrade(&on)));
+        let (send, reads) = mpsc::channel();
+        let (reader, readable) = (Reader::new(), Arc::new(Reads(send)));
+        wakers.register(&reader, Arc::downgrade(&readable) as Weak<dyn Readable>);
+        let (socket, mut server) = UnixStream::pair().unwrap();
+        wakers.expect_answer();
+        wakers.watch(&reader, &socket).unwrap();
+        server.write_all(b"answer").unwrap();
+        reads.recv_timeout(SOON).unwrap();
+        wakers.answered();
     }
 }

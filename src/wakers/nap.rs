@@ -13,7 +13,7 @@ mod epoll {
     use std::os::fd::{AsFd, OwnedFd};
 
     use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::event::{EventfdFlags, Timespec, eventfd};
     use rustix::io::Errno;
 
     /// The most sockets that are reported at once.
@@ -51,9 +51,18 @@ mod epoll {
 
         /// Returns the names of sockets that can be read.
         pub(in super::super) fn sleep(&self) -> Vec<u64> {
+            self.readable(None)
+        }
+
+        /// The same without sleeping.
+        pub(in super::super) fn look(&self) -> Vec<u64> {
+            self.readable(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+        }
+
+        fn readable(&self, longest: Option<&Timespec>) -> Vec<u64> {
             let mut events = [MaybeUninit::<Event>::uninit(); REPORTED];
             // A signal may interrupt it.
-            let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, None) else { return Vec::new() };
+            let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, longest) else { return Vec::new() };
             events.iter().map(|event| event.data.u64()).filter(|name| *name != BELL).collect()
         }
     }
@@ -86,6 +95,10 @@ mod rung {
 
         pub(in super::super) fn watch(&self, _socket: &impl AsFd, _name: u64) -> io::Result<()> {
             Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(in super::super) fn look(&self) -> Vec<u64> {
+            Vec::new()
         }
 
         pub(in super::super) fn sleep(&self) -> Vec<u64> {

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
-use std::task::{Context, Wake};
-use std::time::Duration;
+use std::task::{Context, Poll, Wake};
+use std::time::{Duration, Instant};
 
 use fairlock::testing::digest;
 use fairlock::{Canceller, Client, Guard, Lock, LockOptions, LostReason, ReleaseError};
@@ -576,5 +576,64 @@ fn holders_over_either_connection_exclude_each_other() {
     });
     assert!(direct.into_inner() > 0, "no lease was granted over a direct connection");
     drop(clients);
+    keys_left(&server);
+}
+
+/// The first of them has its request under way over the direct connection when the others go to the keeper.
+#[test]
+fn tasks_of_one_client_are_served_in_the_order_of_their_acquires() {
+    let server = RedisServer::start();
+    let (_other, its) = client_of(&server.url());
+    for is_free in [false, true] {
+        let proxy = Proxy::start(&server);
+        let (client, lock) = client_of(&proxy.url());
+        let another = client.lock_with("another", quiet()).unwrap();
+        By::Task.release(By::Task.directly(&another)).unwrap();
+        let held = (!is_free).then(|| By::Task.acquire(&its));
+        let reply = proxy.fault_times(1, Target::reply(digest("acquire")), Act::Hold);
+        let mut first = lock.acquire();
+        assert!(poll_once(&mut first).is_pending());
+        reply.await_struck();
+        let mut second = lock.acquire();
+        assert!(poll_once(&mut second).is_pending());
+        eventually("both are in the queue", SOON, || its.inspect().blocking().unwrap().waiting == 2);
+        reply.lift();
+        held.into_iter().for_each(|held| By::Task.release(held).unwrap());
+        for mut next in [first, second] {
+            let mut guard = None;
+            eventually("it is served", SOON, || {
+                if let Poll::Ready(acquired) = poll_once(&mut next) {
+                    guard = Some(acquired.unwrap());
+                }
+                guard.is_some()
+            });
+            drop(guard);
+        }
+        drop((lock, another, client));
+    }
+    keys_left(&server);
+}
+
+/// The keeper looks only once a second for itself.
+#[test]
+fn a_client_ends_with_the_answer_to_a_release_that_nobody_awaits() {
+    let server = RedisServer::start();
+    let mut took = Duration::ZERO;
+    for _ in 0..5 {
+        let proxy = Proxy::start(&server);
+        let (client, lock) = client_of(&proxy.url());
+        let guard = By::Task.directly(&lock);
+        let reply = proxy.fault_times(1, Target::reply(digest("release")), Act::Hold);
+        let mut release = Box::pin(guard.release().into_future());
+        assert!(poll_once(&mut release).is_pending());
+        reply.await_struck();
+        // It waits for a while, and leaves the rest to the keeper.
+        drop((release, lock, client));
+        let start = Instant::now();
+        reply.lift();
+        eventually("the connections are closed", SOON, || server.connections().is_empty());
+        took += start.elapsed();
+    }
+    assert!(took < Duration::from_secs(1), "{took:?}");
     keys_left(&server);
 }

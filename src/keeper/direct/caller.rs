@@ -60,12 +60,11 @@ impl Direct {
             return Returned::AskKeeper(None);
         }
         let returned = self.inside(|inside| {
-            let request = inside.lease.as_ref().map(|handover| handover.lease.release(&self.client));
-            let answer = match request {
+            let answer = match self.release_request() {
                 Some(request) if self.is_usable(inside) => self.ask(inside, request),
                 _ => Err(Unanswered::Refused),
             };
-            self.released(inside, id, answer)
+            self.released(id, answer)
         });
         if let Returned::Done(_) = returned {
             self.leave();

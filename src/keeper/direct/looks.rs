@@ -55,13 +55,9 @@ impl Direct {
         self.take_over(|lease| withdrawn || lease.granted + SHORT <= now)
     }
 
-    /// The lease, if it is of this kind and its caller is not releasing it. Nobody is in the way when somebody speaks of
-    /// a lease: its caller has it, and everybody else stays away.
+    /// The lease, if it is of this kind and its caller is not releasing it.
     pub(in crate::keeper) fn take_over(&self, which: impl FnOnce(&DirectLease) -> bool) -> Option<Handover> {
-        if self.leased.load(Ordering::SeqCst) == 0 {
-            return None;
-        }
-        let handover = self.look_inside(|inside| self.take(inside, which))??;
+        let handover = self.take(which)?;
         self.leave();
         Some(handover)
     }
@@ -88,7 +84,7 @@ impl Direct {
     /// would have no line that ends it.
     pub(in crate::keeper) fn idle(&self) -> Option<Line> {
         self.look_inside(|inside| {
-            if inside.lease.is_some() || inside.awaited.is_some() {
+            if self.leased.load(Ordering::SeqCst) != 0 || inside.awaited.is_some() {
                 return None;
             }
             inside.looks_without_use += 1;
@@ -109,7 +105,7 @@ impl Direct {
         self.closed.store(true, Ordering::SeqCst);
         // A keeper that has nothing else to do may wait.
         let mut inside = lock(&self.inside);
-        if let Some(handover) = self.take(&mut inside, |_| true) {
+        if let Some(handover) = self.take(|_| true) {
             handover.shared.end(LostReason::KeeperPanicked);
         }
         inside.wire = None;

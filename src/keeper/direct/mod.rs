@@ -31,8 +31,11 @@ mod caller;
 mod looks;
 mod presence;
 mod task;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, TryLockError, Weak};
 use std::time::Duration;
 
@@ -49,7 +52,7 @@ use super::routes::{Line, channel_of};
 use super::shared::Shared;
 use crate::clock::Time;
 use crate::options::Spec;
-use crate::protocol::{ClientId, Reply};
+use crate::protocol::{ClientId, Reply, Request};
 use crate::server::Wire;
 use crate::wakers::{Reader, Wakers};
 
@@ -57,8 +60,8 @@ use crate::wakers::{Reader, Wakers};
 const LEAST_LEASE: Duration = Duration::from_secs(10);
 /// So many acquires ask the keeper before it opens the connection: most programs acquire once, and hold.
 const WORTH_IT: u32 = 8;
-/// In place of the id of a lease while its caller releases it.
-const RELEASING: u64 = u64::MAX;
+/// In place of the id of a lease while its caller releases it, or the keeper looks at it.
+const CLAIMED: u64 = u64::MAX;
 
 pub(crate) struct Direct {
     client: ClientId,
@@ -69,9 +72,11 @@ pub(crate) struct Direct {
     reader: Reader,
     /// A caller has the connection.
     taken: AtomicBool,
-    /// The id of the lease in `inside`, 0 if there is none. Whoever takes the lease changes this first: the keeper to 0,
-    /// its caller to [`RELEASING`].
+    /// The id of the lease, 0 if there is none.
     leased: AtomicU64,
+    /// Locked only by whoever has changed `leased` from its id to [`CLAIMED`], and before its id is there. So nobody waits
+    /// for it, and the keeper misses no lease, whoever is `inside`: the waker thread may be there at any time.
+    lease: Mutex<Option<Handover>>,
     /// The line of the connection that callers may use, 0 if there is none.
     line: AtomicU64,
     /// The client is closed, or its keeper has panicked.
@@ -82,6 +87,9 @@ pub(crate) struct Direct {
     seats: Seats,
     /// Locked by the caller that has the connection, and by others if it is free at that moment.
     inside: Mutex<Inside>,
+    /// The seat of a task's acquire that waits for its turn, from before it is sent until it is settled; 0 if there is
+    /// none, and they count from 1.
+    ahead: AtomicUsize,
     /// An answer may have come while `inside` was locked: whoever unlocks it reads.
     knocked: AtomicBool,
 }
@@ -89,7 +97,6 @@ pub(crate) struct Direct {
 #[derive(Default)]
 struct Inside {
     wire: Option<(Line, Wire)>,
-    lease: Option<Handover>,
     /// The request of a task, while its answer is awaited.
     awaited: Option<Awaited>,
     looks_without_use: u32,
@@ -106,6 +113,8 @@ pub(crate) struct Handover {
 pub(crate) enum Trouble {
     /// Callers miss a connection.
     Missed,
+    /// The connection is free, and no caller heard so: the keeper may only have waited for that to end.
+    Unheard,
     /// The lease is not the only thing that its client has at the lock.
     Disturbed,
     /// The server may have granted this; that is `unlikely` if the server refused it.
@@ -135,22 +144,27 @@ enum Unanswered {
 
 impl Direct {
     pub(super) fn start(client: ClientId, prefix: &str, wakers: Arc<Wakers>, messages: Outbox<Message>) -> Arc<Self> {
-        Arc::new_cyclic(|this: &Weak<Self>| Self {
+        let direct = Arc::new(Self {
             channel: channel_of(prefix, &client),
             client,
             messages,
-            reader: wakers.reader(this.clone()),
+            reader: Reader::new(),
             wakers,
             taken: AtomicBool::new(false),
             leased: AtomicU64::new(0),
+            lease: Mutex::default(),
             line: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             missed: AtomicU32::new(0),
             next: AtomicU64::new(0),
             seats: Seats::default(),
             inside: Mutex::default(),
+            ahead: AtomicUsize::new(0),
             knocked: AtomicBool::new(false),
-        })
+        });
+        let this: Weak<Self> = Arc::downgrade(&direct);
+        direct.wakers.register(&direct.reader, this);
+        direct
     }
 
     /// Whether a caller may acquire over the connection: it has it then.
@@ -203,7 +217,7 @@ impl Direct {
                 let (id, token, ticket, deadline) = (lease.id, lease.token, lease.ticket, lease.term.deadline());
                 let (spec, origin, wakers) = (call.spec.clone(), call.origin.clone(), self.wakers.clone());
                 let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
-                inside.lease = Some(Handover { lease, shared: shared.clone() });
+                *lock(&self.lease) = Some(Handover { lease, shared: shared.clone() });
                 self.leased.store(id.0, Ordering::SeqCst);
                 Tried::Granted(shared)
             }
@@ -216,19 +230,26 @@ impl Direct {
         }
     }
 
-    /// Whether the caller of this lease may release it: not if the keeper has taken it over. Such a caller must not even
-    /// lock `inside`: the keeper might find it locked when it takes over the lease of the next caller, and would miss
-    /// its release.
+    /// Whether the caller of this lease may release it: not if the keeper has taken it over.
     fn may_release(&self, id: Id) -> bool {
-        self.leased.compare_exchange(id.0, RELEASING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        self.claim(id.0)
+    }
+
+    fn claim(&self, id: u64) -> bool {
+        self.leased.compare_exchange(id, CLAIMED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// The request that releases the lease.
+    fn release_request(&self) -> Option<Request> {
+        lock(&self.lease).as_ref().map(|handover| handover.lease.release(&self.client))
     }
 
     /// What the answer to a release means. Unless the lease is over, it is for the keeper.
-    fn released(&self, inside: &mut Inside, id: Id, answer: Result<Reply, Unanswered>) -> Returned {
+    fn released(&self, id: Id, answer: Result<Reply, Unanswered>) -> Returned {
         let (state, broke) = match answer {
             Ok(reply) => match DirectLease::released(&reply) {
                 Some(release) => {
-                    inside.lease = None;
+                    *lock(&self.lease) = None;
                     self.leased.store(0, Ordering::SeqCst);
                     return Returned::Done(release);
                 }
@@ -238,7 +259,7 @@ impl Direct {
             Err(Unanswered::Broke(broke)) => (LeaseState::ReleaseSent, Some(broke)),
             Err(Unanswered::Gone) => (LeaseState::ReleaseSent, None),
         };
-        if let Some(handover) = &mut inside.lease {
+        if let Some(handover) = &mut *lock(&self.lease) {
             handover.lease.state = state;
         }
         self.leased.store(id.0, Ordering::SeqCst);
@@ -264,6 +285,8 @@ impl Direct {
     }
 
     fn after_unlocking(&self) {
+        // With the one in `read`: either this sees the knock, or whoever knocks finds `inside` unlocked.
+        fence(Ordering::SeqCst);
         if self.knocked.load(Ordering::SeqCst) {
             self.read();
         }
@@ -284,10 +307,15 @@ impl Direct {
         inside.wire.is_some()
     }
 
-    fn take(&self, inside: &mut Inside, which: impl FnOnce(&DirectLease) -> bool) -> Option<Handover> {
-        inside.lease.take_if(|Handover { lease, .. }| {
-            which(lease) && self.leased.compare_exchange(lease.id.0, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        })
+    /// The lease, if it is of this kind and its caller is not releasing it.
+    fn take(&self, which: impl FnOnce(&DirectLease) -> bool) -> Option<Handover> {
+        let id = self.leased.load(Ordering::SeqCst);
+        if matches!(id, 0 | CLAIMED) || !self.claim(id) {
+            return None;
+        }
+        let handover = lock(&self.lease).take_if(|handover| which(&handover.lease));
+        self.leased.store(if handover.is_some() { 0 } else { id }, Ordering::SeqCst);
+        handover
     }
 }
 

@@ -60,6 +60,11 @@ impl Presence {
         &self.direct.seats.0[self.seat]
     }
 
+    /// Counted from 1.
+    pub(super) fn number(&self) -> usize {
+        self.seat + 1
+    }
+
     pub(super) fn is_alone(&self) -> bool {
         self.seat().present.load(Ordering::SeqCst) == 1
     }

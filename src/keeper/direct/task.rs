@@ -5,17 +5,17 @@
 //! `inside` first, and tells the others when that is unlocked.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::super::handle::{Message, NewAcquire};
-use super::super::machine::{ANSWER_TIMEOUT, DirectAcquire, Mode, Release};
+use super::super::machine::{ANSWER_TIMEOUT, DirectAcquire, Heard, Mode, NotGranted, Release};
 use super::super::questions::Ask;
 use super::super::shared::{Armed, Shared};
 use super::super::{LOOK, observe};
-use super::{Call, Direct, Inside, Returned, Tried, Trouble, Unanswered};
+use super::{Call, Direct, Inside, Presence, Returned, Tried, Trouble, Unanswered};
 use crate::clock::Time;
 use crate::protocol::{Reply, Request};
 use crate::wakers::{Readable, Wakers};
@@ -30,7 +30,11 @@ pub(super) struct Awaited {
 }
 
 enum What {
-    Acquire { of: DirectAcquire, acquire: Box<NewAcquire> },
+    /// Without the latter, the keeper has that already: what this is granted goes back.
+    Acquire {
+        of: DirectAcquire,
+        acquire: Option<Box<NewAcquire>>,
+    },
     Release(Releasing),
 }
 
@@ -50,7 +54,8 @@ impl Releasing {
 
 /// The outcome of a request, which is to be told.
 pub(super) enum Settled {
-    Acquire { tried: Tried, acquire: Box<NewAcquire> },
+    Granted { lease: Arc<Shared>, acquire: Box<NewAcquire> },
+    NotGranted { why: NotGranted, acquire: Box<NewAcquire> },
     Release { returned: Returned, releasing: Releasing },
 }
 
@@ -80,7 +85,10 @@ impl Direct {
             }
             let of = self.new_acquire(inside, &acquire.call());
             let request = of.request(&self.client);
-            Ok(self.send(inside, What::Acquire { of, acquire }, request))
+            if acquire.mode == Mode::Wait {
+                self.ahead.store(acquire.caller.presence.number(), Ordering::SeqCst);
+            }
+            Ok(self.send(inside, What::Acquire { of, acquire: Some(acquire) }, request))
         });
         match started {
             Ok(settled) => {
@@ -94,20 +102,36 @@ impl Direct {
         }
     }
 
+    /// An acquire is about to go to the keeper. If one of this client at the same lock is under way here, that one goes
+    /// first, so that both are served in the order in which they were called (I2).
+    pub(in crate::keeper) fn let_pass(&self, presence: &Presence) {
+        if self.ahead.load(Ordering::SeqCst) != presence.number() {
+            return;
+        }
+        self.inside(|inside| {
+            // It may have been settled, and others may be under way.
+            let ahead = self.ahead.load(Ordering::SeqCst) == presence.number();
+            if let Some(Awaited { what: What::Acquire { acquire, .. }, .. }) = inside.awaited.as_mut().filter(|_| ahead)
+                && let Some(acquire) = acquire.take()
+            {
+                self.ahead.store(0, Ordering::SeqCst);
+                acquire.caller.presence.contend();
+                self.say(Message::AcquireAfterAll(acquire));
+            }
+        });
+    }
+
     /// Sends the release of a task. If nothing was sent, the keeper is to be asked.
     pub(in crate::keeper) fn start_release(&self, releasing: Releasing) -> Result<(), Releasing> {
         let id = releasing.lease.id;
         if !self.may_release(id) {
             return Err(releasing);
         }
-        let settled = self.inside(|inside| {
-            let request = inside.lease.as_ref().map(|handover| handover.lease.release(&self.client));
-            match request {
-                Some(request) if self.is_usable(inside) => Ok(self.send(inside, What::Release(releasing), request)),
-                _ => {
-                    self.leased.store(id.0, Ordering::SeqCst);
-                    Err(releasing)
-                }
+        let settled = self.inside(|inside| match self.release_request() {
+            Some(request) if self.is_usable(inside) => Ok(self.send(inside, What::Release(releasing), request)),
+            _ => {
+                self.leased.store(id.0, Ordering::SeqCst);
+                Err(releasing)
             }
         })?;
         self.tell(settled);
@@ -133,6 +157,7 @@ impl Direct {
     /// Takes in the answer that has come, unless somebody is inside: they do it then.
     pub(super) fn read(&self) {
         self.knocked.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         let settled = self.look_inside(|inside| {
             self.knocked.store(false, Ordering::SeqCst);
             inside.awaited.as_ref()?;
@@ -156,41 +181,46 @@ impl Direct {
         read.map(|()| None).map_err(|cause| inside.broke(cause))
     }
 
+    /// The connection is free again.
+    fn ask_keeper(&self, troubles: Vec<Trouble>) {
+        self.leave();
+        troubles.into_iter().for_each(|trouble| self.say(Message::Direct(trouble)));
+    }
+
     /// Takes the request out. What it has led to is to be told.
     pub(super) fn settle(&self, inside: &mut Inside, answer: Result<Reply, Unanswered>) -> Option<Settled> {
         let Awaited { sent, what } = inside.awaited.take()?;
         self.wakers.answered();
-        Some(match what {
-            What::Acquire { of, acquire } => {
-                let tried = self.acquired(inside, &acquire.call(), of, sent, answer);
-                Settled::Acquire { tried, acquire }
+        match what {
+            What::Acquire { of, acquire: Some(acquire) } => {
+                let settled = match self.acquired(inside, &acquire.call(), of, sent, answer) {
+                    Tried::Granted(lease) => Some(Settled::Granted { lease, acquire }),
+                    Tried::NotGranted(why) => Some(Settled::NotGranted { why, acquire }),
+                    // At once, while `inside` is locked: no acquire that was called later may come to the keeper first.
+                    Tried::AskKeeper(troubles) => {
+                        self.ask_keeper(troubles);
+                        self.say(Message::AcquireAfterAll(acquire));
+                        None
+                    }
+                };
+                self.ahead.store(0, Ordering::SeqCst);
+                settled
+            }
+            What::Acquire { of, acquire: None } => {
+                self.ask_keeper(unwanted(of, sent, answer));
+                None
             }
             What::Release(releasing) => {
-                let returned = self.released(inside, releasing.lease.id, answer);
-                Settled::Release { returned, releasing }
+                let returned = self.released(releasing.lease.id, answer);
+                Some(Settled::Release { returned, releasing })
             }
-        })
+        }
     }
 
     pub(super) fn tell(&self, settled: Option<Settled>) {
         match settled {
             None => {}
-            Some(Settled::Acquire { tried, acquire }) => self.tell_acquire(tried, acquire),
-            Some(Settled::Release { returned: Returned::Done(release), releasing: Releasing { lease, reply } }) => {
-                self.leave();
-                observe::released(&lease, &release);
-                let _ = reply.send(release);
-            }
-            Some(Settled::Release { returned: Returned::AskKeeper(broke), releasing }) => {
-                broke.into_iter().for_each(|broke| self.say(Message::Direct(Trouble::Broke(broke))));
-                self.say(releasing.message());
-            }
-        }
-    }
-
-    fn tell_acquire(&self, tried: Tried, acquire: Box<NewAcquire>) {
-        match tried {
-            Tried::Granted(lease) => {
+            Some(Settled::Granted { lease, acquire }) => {
                 let disturbed = acquire.caller.presence.is_disturbed();
                 let armed = Armed::new(lease, self.messages.clone(), acquire.caller.presence);
                 // If nobody wants it any more, it is dropped and thereby released.
@@ -199,15 +229,25 @@ impl Direct {
                     self.say(Message::Direct(Trouble::Disturbed));
                 }
             }
-            Tried::NotGranted(why) => {
+            Some(Settled::NotGranted { why, acquire }) => {
                 self.leave();
-                let _ = acquire.caller.resolved.send(Err(why));
+                self.heard(acquire.caller.resolved.send(Err(why)).is_ok());
             }
-            Tried::AskKeeper(troubles) => {
+            Some(Settled::Release { returned: Returned::Done(release), releasing: Releasing { lease, reply } }) => {
                 self.leave();
-                troubles.into_iter().for_each(|trouble| self.say(Message::Direct(trouble)));
-                self.say(Message::AcquireAfterAll(acquire));
+                observe::released(&lease, &release);
+                self.heard(reply.send(release).is_ok());
             }
+            Some(Settled::Release { returned: Returned::AskKeeper(broke), releasing }) => {
+                broke.into_iter().for_each(|broke| self.say(Message::Direct(Trouble::Broke(broke))));
+                self.say(releasing.message());
+            }
+        }
+    }
+
+    fn heard(&self, by_caller: bool) {
+        if !by_caller {
+            self.say(Message::Direct(Trouble::Unheard));
         }
     }
 
@@ -215,6 +255,19 @@ impl Direct {
     fn say(&self, message: Message) {
         let _ = self.messages.send(message);
     }
+}
+
+/// What the keeper has to hear of an acquire that is its own by now.
+fn unwanted(of: DirectAcquire, sent: Time, answer: Result<Reply, Unanswered>) -> Vec<Trouble> {
+    let unlikely = matches!(answer, Err(Unanswered::Refused));
+    let broke = match answer {
+        Ok(reply) if matches!(of.heard(Time::now(), sent, &reply), Heard::Busy { .. }) => {
+            return vec![Trouble::Unheard];
+        }
+        Err(Unanswered::Broke(broke)) => Some(Trouble::Broke(broke)),
+        Ok(_) | Err(Unanswered::Refused | Unanswered::Gone) => None,
+    };
+    broke.into_iter().chain([Trouble::Unclear { of, unlikely }]).collect()
 }
 
 impl Readable for Direct {

@@ -1,0 +1,91 @@
+use std::sync::Barrier;
+
+use super::super::handle::Origin;
+use super::super::machine::Heard;
+use super::super::{inbox::inbox, sleep::lookout};
+use super::*;
+use crate::fork::Process;
+use crate::options::LockOptions;
+use crate::protocol::{About, AcquireVerdict, Common, LockKeys, Secret, Token, Verdict};
+
+fn client() -> Arc<Direct> {
+    let (outbox, _inbox) = inbox(lookout().unwrap().0);
+    let wakers = Wakers::of_this_process().unwrap();
+    Direct::start(ClientId::new("client").unwrap(), "fairlock", wakers, outbox)
+}
+
+impl Direct {
+    /// The lease that a caller was granted just now.
+    fn granted(&self) -> Arc<Shared> {
+        let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
+        let about = About { secret: Secret::repeated("s"), label: "".into(), owner: "".into() };
+        let of = DirectAcquire { id: Id::direct(0), spec: spec.clone(), about };
+        let token = Token::new(7).unwrap();
+        let common = Common {
+            epoch: None,
+            stamp: None,
+            token: Some(token),
+            waiting: 0,
+            lease_left: Duration::ZERO,
+            recover_left: Duration::ZERO,
+            pace: Duration::ZERO,
+            longest: Duration::ZERO,
+            own: None,
+            again: false,
+        };
+        let verdict = Verdict::Acquire(AcquireVerdict::Granted { token, left: spec.lease, claim: false });
+        let (now, reply) = (Time::now(), Reply { common, verdict });
+        let Heard::Granted(lease) = of.heard(now, now, &reply) else { panic!("not granted") };
+        let (client, process) = (self.client.clone(), Process::this().unwrap());
+        let origin = Origin { client, process, label: "".into(), owner: "".into(), called: now };
+        let (ticket, deadline) = (lease.ticket, lease.term.deadline());
+        let shared = Shared::new(spec, lease.id, token, ticket, origin, deadline, self.wakers.clone());
+        let shared = Arc::new(shared);
+        self.taken.store(true, Ordering::SeqCst);
+        *lock(&self.lease) = Some(Handover { lease, shared: shared.clone() });
+        self.leased.store(shared.id.0, Ordering::SeqCst);
+        shared
+    }
+}
+
+/// The waker thread may be inside when the answer for which it comes has been read by the task. A keeper that would miss
+/// the lease then would not release it, but renew it for ever.
+#[test]
+fn the_keeper_takes_a_lease_over_though_somebody_is_inside() {
+    let direct = client();
+    let lease = direct.granted();
+    let _late = lock(&direct.inside);
+    assert!(direct.take_over(|_| false).is_none());
+    assert!(direct.is_taken());
+    let handover = direct.take_over(|its| its.id == lease.id).unwrap();
+    assert!(Arc::ptr_eq(&handover.shared, &lease));
+    assert!(!direct.is_taken());
+    assert!(direct.take_over(|_| true).is_none());
+}
+
+#[test]
+fn the_keeper_takes_no_lease_that_its_caller_releases() {
+    let direct = client();
+    let lease = direct.granted();
+    assert!(direct.may_release(lease.id));
+    assert!(direct.take_over(|_| true).is_none());
+    assert!(direct.is_taken());
+}
+
+/// Otherwise nobody reads the answers to the tasks of a client.
+#[test]
+fn the_waker_thread_knows_clients_that_are_made_at_the_same_time() {
+    const CLIENTS: usize = 2000;
+    let together = Barrier::new(2);
+    std::thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                together.wait();
+                for _ in 0..CLIENTS {
+                    let direct = client();
+                    assert!(direct.wakers.knows(&direct.reader));
+                }
+            });
+        }
+    });
+}
