@@ -12,6 +12,11 @@ use fairlock::testing::digest;
 use fairlock::{Canceller, Client, Guard, Lock, LockOptions, LostReason, ReleaseError};
 use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, is_direct, keys_left, poll_once, quiet, soon};
 
+/// There is no direct connection in a cluster.
+fn server() -> RedisServer {
+    RedisServer::builder().alone().start()
+}
+
 /// A client that blocks, and a lock whose lease does not end while a test runs.
 fn client_of(url: &str) -> (Client, Lock) {
     let client = Client::connect(url).blocking().unwrap();
@@ -97,7 +102,7 @@ fn lost(guard: &Guard) -> LostReason {
 #[test]
 fn callers_that_cycle_get_one_more_connection() {
     By::each(|by| {
-        let server = RedisServer::start();
+        let server = server();
         let (client, lock) = client_of(&server.url());
         by.release(by.directly(&lock)).unwrap();
         for _ in 0..100 {
@@ -117,7 +122,7 @@ fn callers_that_cycle_get_one_more_connection() {
 #[test]
 fn short_leases_timeouts_and_cancellable_acquires_go_to_the_keeper() {
     By::each(|by| {
-        let server = RedisServer::builder().user("locker", "on >pw ~* &* +@all -client +client|id").start();
+        let server = RedisServer::builder().alone().user("locker", "on >pw ~* &* +@all -client +client|id").start();
         let client = Client::connect(&server.url()).blocking().unwrap();
         let short = LockOptions::new().lease(Duration::from_secs(9));
         by.never_directly(&server, &client.lock_with("x", short).unwrap());
@@ -147,7 +152,7 @@ fn short_leases_timeouts_and_cancellable_acquires_go_to_the_keeper() {
 #[test]
 fn the_keeper_renews_a_lease_that_lasts() {
     By::each(|by| {
-        let server = RedisServer::start();
+        let server = server();
         let (client, lock) = client_of(&server.url());
         let guard = by.directly(&lock);
         let before = guard.remaining();
@@ -162,7 +167,7 @@ fn the_keeper_renews_a_lease_that_lasts() {
 /// Each call is about a lease that the keeper does not know yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_keeper_takes_over_a_lease_with_the_first_call_about_it() {
-    let server = RedisServer::start();
+    let server = server();
     tokio::task::block_in_place(|| {
         let (client, lock) = client_of(&server.url());
         let held = || By::Blocking.directly(&lock);
@@ -193,7 +198,7 @@ async fn the_keeper_takes_over_a_lease_with_the_first_call_about_it() {
 /// An answer that names this client's lease is no reason to give it back: its caller has it.
 #[test]
 fn other_callers_of_the_client_see_a_lease_and_wait_for_it() {
-    let server = RedisServer::start();
+    let server = server();
     let (client, lock) = client_of(&server.url());
     let guard = By::Blocking.directly(&lock);
     let seen = lock.inspect().blocking().unwrap();
@@ -212,7 +217,7 @@ fn other_callers_of_the_client_see_a_lease_and_wait_for_it() {
 /// After a loss of data the server takes a client that names nothing for a stranger, and grants it the lock.
 #[test]
 fn no_caller_overtakes_a_waiter_of_its_own_client_over_the_direct_connection() {
-    let server = RedisServer::start();
+    let server = server();
     let (holder, its) = client_of(&server.url());
     let guard = By::Blocking.acquire(&its);
     let (client, lock) = client_of(&server.url());
@@ -228,7 +233,7 @@ fn no_caller_overtakes_a_waiter_of_its_own_client_over_the_direct_connection() {
 /// A job may await much at once, so nothing that it awaits may block its thread.
 #[test]
 fn what_a_job_awaits_does_not_block_its_thread() {
-    let server = RedisServer::start();
+    let server = server();
     let proxy = Proxy::start(&server);
     let (client, lock) = client_of(&proxy.url());
     let another = client.lock_with("another", quiet()).unwrap();
@@ -248,7 +253,7 @@ fn what_a_job_awaits_does_not_block_its_thread() {
 #[test]
 fn a_try_after_a_dropped_guard_finds_the_lock_free() {
     By::each(|by| {
-        let server = RedisServer::start();
+        let server = server();
         let proxy = Proxy::start(&server);
         let (client, lock) = client_of(&proxy.url());
         by.release(by.directly(&lock)).unwrap();
@@ -267,7 +272,7 @@ fn a_try_after_a_dropped_guard_finds_the_lock_free() {
 #[test]
 fn a_holder_hears_soon_that_its_lease_was_broken() {
     By::each(|by| {
-        let server = RedisServer::start();
+        let server = server();
         let (client, lock) = client_of(&server.url());
         let guard = by.directly(&lock);
         let (operator, same) = client_of(&server.url());
@@ -285,7 +290,7 @@ fn a_holder_hears_soon_that_its_lease_was_broken() {
 #[test]
 fn a_request_without_an_answer_is_given_back_or_repeated() {
     By::each(|by| {
-        let server = RedisServer::start();
+        let server = server();
         let proxy = Proxy::start(&server);
         let (client, lock) = client_of(&proxy.url());
         for (side, verb) in [("request", "acquire"), ("reply", "acquire"), ("request", "release"), ("reply", "release")]
@@ -319,7 +324,7 @@ fn a_request_without_an_answer_is_given_back_or_repeated() {
 #[test]
 fn a_late_request_is_not_executed() {
     By::each(|by| {
-        let server = RedisServer::start();
+        let server = server();
         let proxy = Proxy::start(&server);
         let (client, lock) = client_of(&proxy.url());
         by.release(by.directly(&lock)).unwrap();
@@ -343,7 +348,7 @@ fn a_late_request_is_not_executed() {
 #[test]
 fn a_refused_direct_request_is_repeated_by_the_keeper() {
     By::each(|by| {
-        let server = RedisServer::start();
+        let server = server();
         let proxy = Proxy::start(&server);
         let (client, lock) = client_of(&proxy.url());
         by.release(by.directly(&lock)).unwrap();
@@ -368,7 +373,7 @@ fn a_refused_direct_request_is_repeated_by_the_keeper() {
 #[test]
 fn after_a_restart_of_the_server_callers_get_a_new_connection() {
     By::each(|by| {
-        let server = RedisServer::start();
+        let server = server();
         let client = Client::connect(&server.url()).blocking().unwrap();
         // A restart is followed by a recovery as long as the liveness.
         let options = LockOptions::new().lease(Duration::from_secs(20)).liveness(Duration::from_millis(300));
@@ -386,7 +391,7 @@ fn after_a_restart_of_the_server_callers_get_a_new_connection() {
 #[test]
 fn a_connection_that_nobody_uses_is_closed() {
     By::each(|by| {
-        let server = RedisServer::start();
+        let server = server();
         let (client, lock) = client_of(&server.url());
         by.release(by.directly(&lock)).unwrap();
         assert_eq!(server.connections().len(), 2);
@@ -399,7 +404,7 @@ fn a_connection_that_nobody_uses_is_closed() {
 
 #[test]
 fn a_keeper_that_panics_takes_the_lease_along() {
-    let server = RedisServer::start();
+    let server = server();
     let (client, lock) = client_of(&server.url());
     let guard = By::Blocking.directly(&lock);
     client.panic_keeper();
@@ -412,7 +417,7 @@ fn a_keeper_that_panics_takes_the_lease_along() {
 /// nothing else is left of its client.
 #[test]
 fn a_lease_of_a_dropped_future_goes_back() {
-    let server = RedisServer::start();
+    let server = server();
     let (_other, its) = client_of(&server.url());
     for last in [false, true] {
         let proxy = Proxy::start(&server);
@@ -434,7 +439,7 @@ fn a_lease_of_a_dropped_future_goes_back() {
 /// The lock is not free, so the acquire of the task would go to the keeper next.
 #[test]
 fn a_future_that_was_dropped_joins_no_queue() {
-    let server = RedisServer::start();
+    let server = server();
     let proxy = Proxy::start(&server);
     let (client, lock) = client_of(&proxy.url());
     let another = client.lock_with("another", quiet()).unwrap();
@@ -457,7 +462,7 @@ fn a_future_that_was_dropped_joins_no_queue() {
 /// The acquire is executed after the client was closed.
 #[test]
 fn a_lease_that_a_task_is_granted_when_its_client_is_closed_goes_back() {
-    let server = RedisServer::start();
+    let server = server();
     let proxy = Proxy::start(&server);
     let (client, lock) = client_of(&proxy.url());
     By::Task.release(By::Task.directly(&lock)).unwrap();
@@ -480,7 +485,7 @@ fn a_lease_that_a_task_is_granted_when_its_client_is_closed_goes_back() {
 /// Nobody blocks until the answer comes, so it is the keeper that notices.
 #[test]
 fn a_task_whose_answer_never_comes_is_served_by_the_keeper() {
-    let server = RedisServer::start();
+    let server = server();
     let proxy = Proxy::start(&server);
     let (client, lock) = client_of(&proxy.url());
     for verb in ["acquire", "release"] {
@@ -520,7 +525,7 @@ impl Wake for Blocks {
 /// The waker thread reads the answers to tasks. Another thread does so while a waker blocks.
 #[test]
 fn a_waker_that_blocks_does_not_delay_the_answers_to_tasks() {
-    let server = RedisServer::start();
+    let server = server();
     let (client, lock) = client_of(&server.url());
     let another = client.lock_with("another", quiet()).unwrap();
     By::Task.release(By::Task.directly(&another)).unwrap();
@@ -548,7 +553,7 @@ fn a_waker_that_blocks_does_not_delay_the_answers_to_tasks() {
 fn holders_over_either_connection_exclude_each_other() {
     const THREADS: usize = 6;
     const ROUNDS: usize = 200;
-    let server = RedisServer::start();
+    let server = server();
     let clients = [client_of(&server.url()).0, client_of(&server.url()).0];
     let counters: [std::sync::Mutex<u64>; 3] = Default::default();
     let direct = AtomicUsize::new(0);
@@ -582,7 +587,7 @@ fn holders_over_either_connection_exclude_each_other() {
 /// The first of them has its request under way over the direct connection when the others go to the keeper.
 #[test]
 fn tasks_of_one_client_are_served_in_the_order_of_their_acquires() {
-    let server = RedisServer::start();
+    let server = server();
     let (_other, its) = client_of(&server.url());
     for is_free in [false, true] {
         let proxy = Proxy::start(&server);
@@ -617,7 +622,7 @@ fn tasks_of_one_client_are_served_in_the_order_of_their_acquires() {
 /// The keeper looks only once a second for itself.
 #[test]
 fn a_client_ends_with_the_answer_to_a_release_that_nobody_awaits() {
-    let server = RedisServer::start();
+    let server = server();
     let mut took = Duration::ZERO;
     for _ in 0..5 {
         let proxy = Proxy::start(&server);

@@ -184,8 +184,8 @@ impl World {
         notes.words.push(client.next);
         notes.words.push(client.connecting.map_or(0, |at| 1 + self.now - at));
         notes.flag(client.direct.is_some());
-        if let Some(Direct { lock, usable, dead, dropped, stage }) = &client.direct {
-            (lock, usable, dead, dropped).hash(notes);
+        if let Some(Direct { lock, usable, dead, dropped, passed_on, stage }) = &client.direct {
+            (lock, usable, dead, dropped, passed_on).hash(notes);
             match stage {
                 Stage::Asked { at, sent, about } => {
                     (0_u8, sent, about).hash(notes);

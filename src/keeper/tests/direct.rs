@@ -20,6 +20,8 @@ pub(super) struct Direct {
     pub(super) dead: bool,
     /// The future of a task was dropped while its request was under way.
     pub(super) dropped: bool,
+    /// The keeper has the acquire of a task whose direct request is under way: another one of this client went there.
+    pub(super) passed_on: bool,
     pub(super) stage: Stage,
 }
 
@@ -58,7 +60,7 @@ impl Ask {
 
 impl Direct {
     fn held(lock: usize, usable: bool, lease: DirectLease) -> Self {
-        Self { lock, usable, dead: false, dropped: false, stage: Stage::Held(lease) }
+        Self { lock, usable, dead: false, dropped: false, passed_on: false, stage: Stage::Held(lease) }
     }
 
     /// When the next thing happens to it by itself, and whether the caller is the one to hear of it.
@@ -136,6 +138,19 @@ impl Client {
         }
     }
 
+    /// An acquire is about to go to the keeper. One of a task that is under way directly goes first.
+    pub(super) fn let_pass(&mut self, now: u64, at: usize) {
+        if let Some(Direct { lock, dropped: false, passed_on: passed_on @ false, stage, .. }) = &mut self.direct
+            && let Stage::Asked { about: Ask::Acquire(of), .. } | Stage::Answered { about: Ask::Acquire(of), .. } =
+                stage
+            && *lock == at
+        {
+            *passed_on = true;
+            let spec = of.spec.clone();
+            self.start(now, at, spec, Mode::Wait, None);
+        }
+    }
+
     /// The future of a task whose request is under way is dropped.
     pub(super) fn drop_direct_future(&mut self) {
         if let Some(direct) = &mut self.direct
@@ -186,7 +201,7 @@ impl World {
         let secret = Secret::repeated(&super::model::about(wire.as_str()).secret);
         let of = DirectAcquire { id, spec, about: About { secret, label: "".into(), owner: "".into() } };
         let stage = Stage::Asked { at: now, sent: client.clock(now), about: Ask::Acquire(of) };
-        client.direct = Some(Direct { lock, usable: true, dead: false, dropped: false, stage });
+        client.direct = Some(Direct { lock, usable: true, dead: false, dropped: false, passed_on: false, stage });
     }
 
     pub(super) fn execute_directly(&mut self, index: usize) {
@@ -264,7 +279,7 @@ impl World {
     fn directly_answered(
         &mut self,
         index: usize,
-        &Direct { lock, usable, dropped, .. }: &Direct,
+        &Direct { lock, usable, dropped, passed_on, .. }: &Direct,
         sent: Time,
         about: Ask,
         Reply { result, basis, .. }: Reply,
@@ -275,10 +290,10 @@ impl World {
         match (about, result) {
             (Ask::Acquire(of), Ok(reply)) => match of.heard(local, sent, &reply) {
                 // Nobody wants it any more.
-                Heard::Granted(lease) if usable && dropped => {
+                Heard::Granted(lease) if usable && dropped && !passed_on => {
                     self.release_later(index, lock, lease, LeaseState::Released);
                 }
-                Heard::Granted(lease) if usable => {
+                Heard::Granted(lease) if usable && !passed_on => {
                     let deadline = lease.term.deadline();
                     let guard = Guard {
                         lock,
@@ -304,14 +319,14 @@ impl World {
                 }
                 Heard::Granted(_) | Heard::Unclear => {
                     client.say(now, Command::GiveBack { of: of.clone(), unlikely: false });
-                    client.start_after_all(now, lock, &of, dropped);
+                    client.start_after_all(now, lock, &of, dropped || passed_on);
                 }
                 Heard::Busy { why: NotGranted::Busy { .. }, again: false } if of.id.0 % 2 == 0 => {}
-                Heard::Busy { .. } => client.start_after_all(now, lock, &of, dropped),
+                Heard::Busy { .. } => client.start_after_all(now, lock, &of, dropped || passed_on),
             },
             (Ask::Acquire(of), Err(_)) => {
                 client.say(now, Command::GiveBack { of: of.clone(), unlikely: true });
-                client.start_after_all(now, lock, &of, dropped);
+                client.start_after_all(now, lock, &of, dropped || passed_on);
             }
             (Ask::Release(lease), Ok(reply)) => {
                 if DirectLease::released(&reply).is_none() {
@@ -322,7 +337,8 @@ impl World {
         }
     }
 
-    fn directly_broken(&mut self, index: usize, &Direct { lock, usable, dropped, .. }: &Direct, about: Ask) {
+    fn directly_broken(&mut self, index: usize, direct: &Direct, about: Ask) {
+        let &Direct { lock, usable, dropped, passed_on, .. } = direct;
         if usable {
             self.disconnected(index);
         }
@@ -331,7 +347,7 @@ impl World {
         match about {
             Ask::Acquire(of) => {
                 client.say(now, Command::GiveBack { of: of.clone(), unlikely: false });
-                client.start_after_all(now, lock, &of, dropped);
+                client.start_after_all(now, lock, &of, dropped || passed_on);
             }
             Ask::Release(lease) => self.release_later(index, lock, lease, LeaseState::ReleaseSent),
         }

@@ -405,6 +405,7 @@ impl super::clients::Client {
         if self.ending || !self.alive {
             return None;
         }
+        self.let_pass(now, lock);
         let id = Id(self.take_number());
         let called = if self.ever { Time(BOOT_NS) } else { self.clock(now) };
         // As the model of the server makes them up.
