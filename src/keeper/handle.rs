@@ -29,7 +29,7 @@ use crate::wakers::Wakers;
 const LAST_DROP: Duration = Duration::from_millis(250);
 
 pub(crate) enum Message {
-    Acquire(Box<NewAcquire>),
+    Acquire(NewAcquire),
     /// One that came to nothing over the direct connection.
     AcquireAfterAll(Box<NewAcquire>),
     /// About the lock of this name, as is the next.
@@ -290,15 +290,19 @@ impl Handle {
         }
         let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
         let caller = Caller { spec, origin, queued, resolved, presence };
-        let acquire = Box::new(NewAcquire { id, about, mode, timeout, caller });
-        let by_keeper = if may_wait && !blocks { self.direct.start_acquire(acquire) } else { Err((acquire, None)) };
-        if let Err((acquire, trouble)) = by_keeper {
-            if let Some(trouble) = trouble {
-                self.send(Message::Direct(trouble))?;
+        let mut acquire = NewAcquire { id, about, mode, timeout, caller };
+        if may_wait && !blocks {
+            match self.direct.admit_task(&acquire.caller.spec, &acquire.caller.presence) {
+                Ok(()) => match self.direct.start_acquire(Box::new(acquire)) {
+                    Ok(()) => return Ok(acquiring(id)),
+                    Err(refused) => acquire = *refused,
+                },
+                Err(Some(trouble)) => self.send(Message::Direct(trouble))?,
+                Err(None) => {}
             }
-            self.direct.let_pass(&acquire.caller.presence);
-            self.send(Message::Acquire(acquire))?;
         }
+        self.direct.let_pass(&acquire.caller.presence);
+        self.send(Message::Acquire(acquire))?;
         Ok(acquiring(id))
     }
 

@@ -347,8 +347,8 @@ impl Keeper {
         let (lock, command) = match message {
             // Its caller gave up while it was under way over the direct connection.
             Message::AcquireAfterAll(acquire) if acquire.caller.resolved.is_closed() => return,
-            Message::Acquire(acquire) | Message::AcquireAfterAll(acquire) => {
-                let NewAcquire { id, about, mode, timeout, caller } = *acquire;
+            Message::AcquireAfterAll(acquire) => return self.message(Message::Acquire(*acquire)),
+            Message::Acquire(NewAcquire { id, about, mode, timeout, caller }) => {
                 let (spec, called) = (caller.spec.clone(), caller.origin.called);
                 self.callers.insert(id, caller);
                 // The machine has to know all that this client has at the lock.

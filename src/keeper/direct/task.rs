@@ -17,6 +17,7 @@ use super::super::shared::{Armed, Shared};
 use super::super::{LOOK, observe};
 use super::{Call, Direct, Inside, Presence, Returned, Tried, Trouble, Unanswered};
 use crate::clock::Time;
+use crate::options::Spec;
 use crate::protocol::{Reply, Request};
 use crate::wakers::{Readable, Wakers};
 
@@ -68,20 +69,16 @@ impl NewAcquire {
 }
 
 impl Direct {
+    /// Whether a task may acquire over the connection: [`Self::start_acquire`] comes next.
+    pub(in crate::keeper) fn admit_task(&self, spec: &Spec, presence: &Presence) -> Result<(), Option<Trouble>> {
+        if Wakers::WATCH_SOCKETS { self.admit(spec, presence) } else { Err(None) }
+    }
+
     /// Sends the acquire of a task. If nothing was sent, the keeper is to be asked.
-    pub(in crate::keeper) fn start_acquire(
-        &self,
-        acquire: Box<NewAcquire>,
-    ) -> Result<(), (Box<NewAcquire>, Option<Trouble>)> {
-        if !Wakers::WATCH_SOCKETS {
-            return Err((acquire, None));
-        }
-        if let Err(trouble) = self.admit(&acquire.caller.spec, &acquire.caller.presence) {
-            return Err((acquire, trouble));
-        }
+    pub(in crate::keeper) fn start_acquire(&self, acquire: Box<NewAcquire>) -> Result<(), Box<NewAcquire>> {
         let started = self.inside(|inside| {
             if !self.is_usable(inside) {
-                return Err((acquire, None));
+                return Err(acquire);
             }
             let of = self.new_acquire(inside, &acquire.call());
             let request = of.request(&self.client);
@@ -95,9 +92,9 @@ impl Direct {
                 self.tell(settled);
                 Ok(())
             }
-            Err(refused) => {
+            Err(acquire) => {
                 self.leave();
-                Err(refused)
+                Err(acquire)
             }
         }
     }
