@@ -80,10 +80,10 @@ pub const LIMITS: &[Limit] = &[
     most("cycle, blocking caller, free", "×", 1.15).short(1.22, PLACES),
     most("cycle, current-thread task, split", "×", 1.3),
     most("cycle, current-thread task, same core", "×", 1.4),
-    most("cycle, current-thread task, free", "×", 1.3),
+    most("cycle, current-thread task, free", "×", 1.3).short(1.65, PLACES),
     most("cycle, multi-thread task, split", "×", 1.3),
     most("cycle, multi-thread task, same core", "×", 1.4),
-    most("cycle, multi-thread task, free", "×", 1.3),
+    most("cycle, multi-thread task, free", "×", 1.3).short(1.9, PLACES),
     most("cycle beside SET NX PX + DEL, split", "×", 1.35),
     most("hand-off beside the same scripts, split", "×", 1.2),
     most("hand-off beside PUBLISH to push, split", "×", 1.8).short(1.9, WAKE_UPS),
@@ -105,7 +105,7 @@ pub const LIMITS: &[Limit] = &[
     most("100,000 zombies: the longest script", "ms", 10.0),
     most("100,000 zombies: wait of the next, beside liveness + buffer + heartbeat", "×", 1.0),
     // Beside other locks.
-    least("cycles per second beside redislock, free", "×", 0.85).short(0.7, SCRIPTS),
+    least("cycles per second beside redislock, free", "×", 0.85).short(0.55, SCRIPTS),
     least("cycles per second beside rslock, free", "×", 0.85).short(0.6, SCRIPTS),
-    most("hand-off of four processes, 1 ms hold, beside redis-fifo-lock", "×", 0.25).short(0.36, WAKE_UPS),
+    most("hand-off of four processes, 1 ms hold, beside redis-fifo-lock", "×", 0.25).short(0.5, WAKE_UPS),
 ];
