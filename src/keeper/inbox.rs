@@ -169,11 +169,14 @@ mod tests {
     fn keeper_never_waits_for_a_sender() {
         let (outbox, mut inbox, _lookout) = pair();
         outbox.send(1).unwrap();
-        // A sender that lost its processor with the lock in its hand.
-        let held = outbox.0.queue.lock().unwrap();
-        assert_eq!(inbox.next(), None);
-        assert!(inbox.fall_asleep());
-        drop(held);
+        std::thread::scope(|threads| {
+            // A sender that lost its processor with the lock in its hand.
+            let _held = outbox.0.queue.lock().unwrap();
+            let (say, said) = channel();
+            let inbox = &mut inbox;
+            threads.spawn(move || say.send((inbox.next(), inbox.fall_asleep())));
+            assert_eq!(said.recv_timeout(Duration::from_secs(20)).unwrap(), (None, true));
+        });
         outbox.send(2).unwrap();
         inbox.wake_up();
         assert_eq!([inbox.next(), inbox.next(), inbox.next()], [Some(1), Some(2), None]);
