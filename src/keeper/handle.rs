@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::direct::{Call, Direct, Presence, Releasing, Returned, Tried, Trouble};
+use super::direct::{Direct, Presence, Releasing, Returned, Tried, Trouble};
 use super::inbox::Outbox;
 use super::lock;
 use super::machine::{ANSWER_TIMEOUT, Command, Id, Mode, NotGranted, Page, Release, Renewal};
@@ -263,23 +263,20 @@ impl Handle {
         let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
         let acquiring = |id| Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed };
 
+        let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
         let may_wait = mode != Mode::Enqueue && timeout.is_none_or(|timeout| timeout >= ANSWER_TIMEOUT);
+        let caller = Caller { spec, origin, queued, resolved, presence };
+        let mut acquire = NewAcquire { id, about, mode, timeout, caller };
         let blocks = is_blocking();
         if may_wait && patient && blocks {
-            let is_try = mode == Mode::Try;
-            let call = Call { spec: &spec, about: &about, origin: &origin, presence: &presence, is_try };
-            match self.direct.acquire(&call) {
+            match self.direct.acquire(&acquire) {
                 Tried::Granted(lease) => {
-                    let (id, disturbed) = (lease.id, presence.is_disturbed());
-                    let _ = resolved.send(Ok(Armed::new(lease, self.messages.clone(), presence)));
-                    if disturbed {
-                        self.send(Message::Direct(Trouble::Disturbed))?;
-                    }
+                    self.direct.hand_out(lease, acquire.caller).map_err(|()| Fault::KeeperPanicked)?;
                     return Ok(acquiring(id));
                 }
                 Tried::NotGranted(why) => {
-                    let _ = resolved.send(Err(why));
-                    return Ok(acquiring(Id::direct(0)));
+                    let _ = acquire.caller.resolved.send(Err(why));
+                    return Ok(acquiring(id));
                 }
                 Tried::AskKeeper(troubles) => {
                     for trouble in troubles {
@@ -287,12 +284,8 @@ impl Handle {
                     }
                 }
             }
-        }
-        let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
-        let caller = Caller { spec, origin, queued, resolved, presence };
-        let mut acquire = NewAcquire { id, about, mode, timeout, caller };
-        if may_wait && !blocks {
-            match self.direct.admit_task(&acquire.caller.spec, &acquire.caller.presence) {
+        } else if may_wait && !blocks {
+            match self.direct.admit_task(&acquire.caller) {
                 Ok(()) => match self.direct.start_acquire(Box::new(acquire)) {
                     Ok(()) => return Ok(acquiring(id)),
                     Err(refused) => acquire = *refused,

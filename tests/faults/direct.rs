@@ -9,8 +9,10 @@ use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
 
 use fairlock::testing::digest;
-use fairlock::{Canceller, Client, Guard, Lock, LockOptions, LostReason, ReleaseError};
-use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, is_direct, keys_left, poll_once, quiet, soon};
+use fairlock::{Acquire, Canceller, Client, Guard, Lock, LockOptions, LostReason, ReleaseError};
+use testkit::{
+    Act, Proxy, RedisServer, SOON, Target, eventually, is_direct, keys_left, poll_once, proxy::Fault, quiet, soon,
+};
 
 /// There is no direct connection in a cluster.
 fn server() -> RedisServer {
@@ -74,6 +76,12 @@ impl By {
         direct.unwrap()
     }
 
+    /// From now on the client has a direct connection, which nobody uses.
+    #[track_caller]
+    fn open(self, lock: &Lock) {
+        self.release(self.directly(lock)).unwrap();
+    }
+
     /// Makes twice as many acquires as would open the connection, and asserts that none of them uses it.
     #[track_caller]
     fn never_directly(self, server: &RedisServer, lock: &Lock) {
@@ -84,6 +92,14 @@ impl By {
         }
         assert_eq!(server.connections().len(), 1);
     }
+}
+
+/// The acquire of a task, whose request or answer this fault has struck.
+fn under_way(lock: &Lock, struck: &Fault) -> Acquire {
+    let mut acquire = lock.acquire();
+    assert!(poll_once(&mut acquire).is_pending());
+    struck.await_struck();
+    acquire
 }
 
 /// Awaits a future on a runtime without I/O.
@@ -104,7 +120,7 @@ fn callers_that_cycle_get_one_more_connection() {
     By::each(|by| {
         let server = server();
         let (client, lock) = client_of(&server.url());
-        by.release(by.directly(&lock)).unwrap();
+        by.open(&lock);
         for _ in 0..100 {
             let guard = by.acquire(&lock);
             assert!(is_direct(&guard));
@@ -132,7 +148,7 @@ fn short_leases_timeouts_and_cancellable_acquires_go_to_the_keeper() {
         by.never_directly(&server, &client.lock_with("y", told_early).unwrap());
         drop(client);
         let (client, lock) = client_of(&server.url());
-        by.release(by.directly(&lock)).unwrap();
+        by.open(&lock);
         // The connection is open, but not for a caller whose timeout is shorter than an answer may take.
         let hurried = lock.acquire().timeout(Duration::from_secs(1)).blocking().unwrap();
         assert!(!is_direct(&hurried));
@@ -223,7 +239,7 @@ fn no_caller_overtakes_a_waiter_of_its_own_client_over_the_direct_connection() {
     let (client, lock) = client_of(&server.url());
     let waiting = lock.enqueue().blocking().unwrap();
     let another = client.lock_with("another", quiet()).unwrap();
-    By::Blocking.release(By::Blocking.directly(&another)).unwrap();
+    By::Blocking.open(&another);
     server.flush();
     let overtaking = lock.try_acquire().blocking();
     assert!(overtaking.is_err(), "{overtaking:?}");
@@ -237,7 +253,7 @@ fn what_a_job_awaits_does_not_block_its_thread() {
     let proxy = Proxy::start(&server);
     let (client, lock) = client_of(&proxy.url());
     let another = client.lock_with("another", quiet()).unwrap();
-    By::Blocking.release(By::Blocking.directly(&another)).unwrap();
+    By::Blocking.open(&another);
     let held = lock.acquire().timeout(Duration::from_secs(1));
     let awaited = held.run(|_| async {
         let reply = proxy.fault_times(1, Target::reply(digest("acquire")), Act::Hold);
@@ -256,7 +272,7 @@ fn a_try_after_a_dropped_guard_finds_the_lock_free() {
         let server = server();
         let proxy = Proxy::start(&server);
         let (client, lock) = client_of(&proxy.url());
-        by.release(by.directly(&lock)).unwrap();
+        by.open(&lock);
         let guard = lock.acquire().timeout(Duration::from_secs(1)).blocking().unwrap();
         assert!(!is_direct(&guard));
         let late = proxy.fault_times(1, Target::request(digest("release")), Act::Delay(Duration::from_millis(200)));
@@ -327,7 +343,7 @@ fn a_late_request_is_not_executed() {
         let server = server();
         let proxy = Proxy::start(&server);
         let (client, lock) = client_of(&proxy.url());
-        by.release(by.directly(&lock)).unwrap();
+        by.open(&lock);
         let held = proxy.fault_times(1, Target::request(digest("acquire")), Act::Hold);
         std::thread::scope(|threads| {
             let waiting = threads.spawn(|| by.acquire(&lock));
@@ -351,7 +367,7 @@ fn a_refused_direct_request_is_repeated_by_the_keeper() {
         let server = server();
         let proxy = Proxy::start(&server);
         let (client, lock) = client_of(&proxy.url());
-        by.release(by.directly(&lock)).unwrap();
+        by.open(&lock);
         let refused = proxy.fault_times(
             3,
             Target::request(digest("acquire")),
@@ -382,7 +398,7 @@ fn after_a_restart_of_the_server_callers_get_a_new_connection() {
         server.restart();
         let released = by.release(guard);
         assert!(matches!(released, Ok(()) | Err(ReleaseError::Lost(_))), "{released:?}");
-        by.release(by.directly(&lock)).unwrap();
+        by.open(&lock);
         drop((lock, client));
         keys_left(&server);
     });
@@ -393,10 +409,10 @@ fn a_connection_that_nobody_uses_is_closed() {
     By::each(|by| {
         let server = server();
         let (client, lock) = client_of(&server.url());
-        by.release(by.directly(&lock)).unwrap();
+        by.open(&lock);
         assert_eq!(server.connections().len(), 2);
         eventually("the connection is closed", SOON, || server.connections().len() == 1);
-        by.release(by.directly(&lock)).unwrap();
+        by.open(&lock);
         drop((lock, client));
         keys_left(&server);
     });
@@ -422,11 +438,9 @@ fn a_lease_of_a_dropped_future_goes_back() {
     for last in [false, true] {
         let proxy = Proxy::start(&server);
         let (client, lock) = client_of(&proxy.url());
-        By::Task.release(By::Task.directly(&lock)).unwrap();
+        By::Task.open(&lock);
         let reply = proxy.fault_times(1, Target::reply(digest("acquire")), Act::Hold);
-        let mut future = lock.acquire();
-        assert!(poll_once(&mut future).is_pending());
-        reply.await_struck();
+        let future = under_way(&lock, &reply);
         drop(future);
         let client = (!last).then_some((lock, client));
         reply.lift();
@@ -443,17 +457,15 @@ fn a_future_that_was_dropped_joins_no_queue() {
     let proxy = Proxy::start(&server);
     let (client, lock) = client_of(&proxy.url());
     let another = client.lock_with("another", quiet()).unwrap();
-    By::Task.release(By::Task.directly(&another)).unwrap();
+    By::Task.open(&another);
     let (_other, its) = client_of(&server.url());
     let held = By::Task.acquire(&its);
     let reply = proxy.fault_times(1, Target::reply(digest("acquire")), Act::Hold);
-    let mut future = lock.acquire();
-    assert!(poll_once(&mut future).is_pending());
-    reply.await_struck();
+    let future = under_way(&lock, &reply);
     drop(future);
     reply.lift();
     // The connection is free again when the reply is known.
-    By::Task.release(By::Task.directly(&another)).unwrap();
+    By::Task.open(&another);
     assert_eq!(its.inspect().blocking().unwrap().waiting, 0);
     By::Task.release(held).unwrap();
     drop((lock, another, client));
@@ -465,11 +477,9 @@ fn a_lease_that_a_task_is_granted_when_its_client_is_closed_goes_back() {
     let server = server();
     let proxy = Proxy::start(&server);
     let (client, lock) = client_of(&proxy.url());
-    By::Task.release(By::Task.directly(&lock)).unwrap();
+    By::Task.open(&lock);
     let request = proxy.fault_times(1, Target::request(digest("acquire")), Act::Hold);
-    let mut future = lock.acquire();
-    assert!(poll_once(&mut future).is_pending());
-    request.await_struck();
+    let future = under_way(&lock, &request);
     client.close().blocking();
     // The keeper looks once a second, and must not give up what is on its way.
     std::thread::sleep(Duration::from_millis(1500));
@@ -528,7 +538,7 @@ fn a_waker_that_blocks_does_not_delay_the_answers_to_tasks() {
     let server = server();
     let (client, lock) = client_of(&server.url());
     let another = client.lock_with("another", quiet()).unwrap();
-    By::Task.release(By::Task.directly(&another)).unwrap();
+    By::Task.open(&another);
     let connections = server.connections();
     let (other, its) = client_of(&server.url());
     let held = By::Task.acquire(&its);
@@ -593,12 +603,10 @@ fn tasks_of_one_client_are_served_in_the_order_of_their_acquires() {
         let proxy = Proxy::start(&server);
         let (client, lock) = client_of(&proxy.url());
         let another = client.lock_with("another", quiet()).unwrap();
-        By::Task.release(By::Task.directly(&another)).unwrap();
+        By::Task.open(&another);
         let held = (!is_free).then(|| By::Task.acquire(&its));
         let reply = proxy.fault_times(1, Target::reply(digest("acquire")), Act::Hold);
-        let mut first = lock.acquire();
-        assert!(poll_once(&mut first).is_pending());
-        reply.await_struck();
+        let first = under_way(&lock, &reply);
         let mut second = lock.acquire();
         assert!(poll_once(&mut second).is_pending());
         eventually("both are in the queue", SOON, || its.inspect().blocking().unwrap().waiting == 2);

@@ -2,24 +2,14 @@
 
 use std::sync::Arc;
 
-use super::super::handle::Origin;
+use super::super::handle::NewAcquire;
 use super::super::machine::{ANSWER_TIMEOUT, Id, NotGranted, Release};
 use super::super::shared::Shared;
-use super::{Broke, Direct, Inside, Presence, Trouble, Unanswered};
+use super::{Broke, Direct, Inside, Trouble, Unanswered};
 use crate::clock::Time;
-use crate::options::Spec;
-use crate::protocol::{About, Reply, Request};
+use crate::protocol::{Reply, Request};
 
-/// An acquire of a caller.
-pub(in crate::keeper) struct Call<'a> {
-    pub(in crate::keeper) spec: &'a Arc<Spec>,
-    pub(in crate::keeper) about: &'a About,
-    pub(in crate::keeper) origin: &'a Origin,
-    pub(in crate::keeper) presence: &'a Presence,
-    pub(in crate::keeper) is_try: bool,
-}
-
-/// Its outcome over the direct connection.
+/// The outcome of an acquire over the direct connection.
 pub(in crate::keeper) enum Tried {
     Granted(Arc<Shared>),
     NotGranted(NotGranted),
@@ -36,17 +26,17 @@ pub(in crate::keeper) enum Returned {
 
 impl Direct {
     /// Tries to acquire a lock. Blocks for one round trip, at most [`ANSWER_TIMEOUT`].
-    pub(in crate::keeper) fn acquire(&self, call: &Call<'_>) -> Tried {
-        if let Err(trouble) = self.admit(call.spec, call.presence) {
+    pub(in crate::keeper) fn acquire(&self, acquire: &NewAcquire) -> Tried {
+        if let Err(trouble) = self.admit(&acquire.caller) {
             return Tried::AskKeeper(Vec::from_iter(trouble));
         }
         let tried = self.inside(|inside| {
             if !self.is_usable(inside) {
                 return Tried::AskKeeper(vec![]);
             }
-            let (of, sent) = (self.new_acquire(inside, call), Time::now());
+            let (of, sent) = (self.new_acquire(inside, acquire), Time::now());
             let answer = self.ask(inside, of.request(&self.client));
-            self.acquired(inside, call, of, sent, answer)
+            self.acquired(inside, acquire, of, sent, answer)
         });
         if !matches!(tried, Tried::Granted(_)) {
             self.leave();

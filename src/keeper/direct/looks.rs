@@ -65,17 +65,16 @@ impl Direct {
     /// Ends the wait for an answer to a task that does not come in time, or whose connection was withdrawn.
     pub(in crate::keeper) fn give_up(&self, now: Time) {
         let settled = self.look_inside(|inside| {
-            let unanswered = if !self.is_connected(inside) {
-                Unanswered::Gone
+            let answer = if !self.is_connected(inside) {
+                Err(Unanswered::Gone)
             } else if inside.awaited.as_ref()?.sent + PATIENCE > now {
                 return None;
-            } else if let Some(answer) = self.answer(inside).transpose() {
-                // The machine was suspended, or the waker thread did not run.
-                return self.settle(inside, answer);
             } else {
-                inside.broke("the server does not answer".into())
+                // It may have come, if the machine was suspended or the waker thread did not run.
+                let answer = self.answer(inside).transpose();
+                answer.unwrap_or_else(|| Err(inside.broke("the server does not answer".into())))
             };
-            self.settle(inside, Err(unanswered))
+            self.settle(inside, answer)
         });
         self.tell(settled.flatten());
     }

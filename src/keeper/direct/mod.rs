@@ -39,19 +39,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 use std::sync::{Arc, Mutex, TryLockError, Weak};
 use std::time::Duration;
 
-pub(super) use self::caller::{Call, Returned, Tried};
+pub(super) use self::caller::{Returned, Tried};
 pub(crate) use self::presence::Presence;
 use self::presence::Seats;
 use self::task::Awaited;
 pub(super) use self::task::Releasing;
-use super::handle::Message;
+use super::handle::{Caller, Message, NewAcquire};
 use super::inbox::Outbox;
 use super::lock;
-use super::machine::{DirectAcquire, DirectLease, Heard, Id, LeaseState};
+use super::machine::{DirectAcquire, DirectLease, Heard, Id, LeaseState, Mode};
 use super::routes::{Line, channel_of};
-use super::shared::Shared;
+use super::shared::{Armed, Shared};
 use crate::clock::Time;
-use crate::options::Spec;
 use crate::protocol::{ClientId, Reply, Request};
 use crate::server::Wire;
 use crate::wakers::{Reader, Wakers};
@@ -142,6 +141,15 @@ enum Unanswered {
     Gone,
 }
 
+impl Unanswered {
+    /// What the keeper has to hear of such an acquire.
+    fn troubles(self, of: DirectAcquire) -> Vec<Trouble> {
+        let unlikely = matches!(self, Unanswered::Refused);
+        let broke = if let Unanswered::Broke(broke) = self { Some(Trouble::Broke(broke)) } else { None };
+        broke.into_iter().chain([Trouble::Unclear { of, unlikely }]).collect()
+    }
+}
+
 impl Direct {
     pub(super) fn start(client: ClientId, prefix: &str, wakers: Arc<Wakers>, messages: Outbox<Message>) -> Arc<Self> {
         let direct = Arc::new(Self {
@@ -168,7 +176,7 @@ impl Direct {
     }
 
     /// Whether a caller may acquire over the connection: it has it then.
-    fn admit(&self, spec: &Spec, presence: &Presence) -> Result<(), Option<Trouble>> {
+    fn admit(&self, Caller { spec, presence, .. }: &Caller) -> Result<(), Option<Trouble>> {
         // The keeper is to have the lease long before it would tell the holder of its end.
         let early = spec.lease >= LEAST_LEASE && spec.notice * 2 <= spec.lease;
         if !early || spec.replicas > 0 || !presence.is_alone() || presence.is_contended() {
@@ -186,48 +194,55 @@ impl Direct {
         self.taken.store(false, Ordering::SeqCst);
     }
 
-    fn new_acquire(&self, inside: &mut Inside, call: &Call<'_>) -> DirectAcquire {
+    fn new_acquire(&self, inside: &mut Inside, acquire: &NewAcquire) -> DirectAcquire {
         inside.looks_without_use = 0;
         let id = Id::direct(self.next.fetch_add(1, Ordering::Relaxed));
-        DirectAcquire { id, spec: call.spec.clone(), about: call.about.clone() }
+        DirectAcquire { id, spec: acquire.caller.spec.clone(), about: acquire.about.clone() }
     }
 
     /// What the answer to an acquire means. A lease stays inside.
     fn acquired(
         &self,
         inside: &mut Inside,
-        call: &Call<'_>,
+        acquire: &NewAcquire,
         of: DirectAcquire,
         sent: Time,
         answer: Result<Reply, Unanswered>,
     ) -> Tried {
+        let Caller { spec, origin, presence, .. } = &acquire.caller;
         let reply = match answer {
             Ok(reply) => reply,
-            Err(Unanswered::Refused) => {
-                call.presence.contend();
-                return Tried::AskKeeper(vec![Trouble::Unclear { of, unlikely: true }]);
+            Err(unanswered) => {
+                if let Unanswered::Refused = unanswered {
+                    presence.contend();
+                }
+                return Tried::AskKeeper(unanswered.troubles(of));
             }
-            Err(Unanswered::Broke(broke)) => {
-                return Tried::AskKeeper(vec![Trouble::Broke(broke), Trouble::Unclear { of, unlikely: false }]);
-            }
-            Err(Unanswered::Gone) => return Tried::AskKeeper(vec![Trouble::Unclear { of, unlikely: false }]),
         };
         match of.heard(Time::now(), sent, &reply) {
             Heard::Granted(lease) if self.is_usable(inside) => {
                 let (id, token, ticket, deadline) = (lease.id, lease.token, lease.ticket, lease.term.deadline());
-                let (spec, origin, wakers) = (call.spec.clone(), call.origin.clone(), self.wakers.clone());
+                let (spec, origin, wakers) = (spec.clone(), origin.clone(), self.wakers.clone());
                 let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
                 *lock(&self.lease) = Some(Handover { lease, shared: shared.clone() });
                 self.leased.store(id.0, Ordering::SeqCst);
                 Tried::Granted(shared)
             }
             // The keeper gave up the server meanwhile, or was closed.
-            Heard::Granted(_) | Heard::Unclear => Tried::AskKeeper(vec![Trouble::Unclear { of, unlikely: false }]),
+            Heard::Granted(_) | Heard::Unclear => Tried::AskKeeper(Unanswered::Gone.troubles(of)),
             Heard::Busy { why, again } => {
-                call.presence.contend();
-                if call.is_try && !again { Tried::NotGranted(why) } else { Tried::AskKeeper(vec![]) }
+                presence.contend();
+                if acquire.mode == Mode::Try && !again { Tried::NotGranted(why) } else { Tried::AskKeeper(vec![]) }
             }
         }
+    }
+
+    /// The lease goes to its caller. If nobody wants it any more, it is dropped and thereby released. Fails if the keeper
+    /// has to hear of it and has ended.
+    pub(super) fn hand_out(&self, lease: Arc<Shared>, caller: Caller) -> Result<(), ()> {
+        let disturbed = caller.presence.is_disturbed();
+        let _ = caller.resolved.send(Ok(Armed::new(lease, self.messages.clone(), caller.presence)));
+        if disturbed { self.messages.send(Message::Direct(Trouble::Disturbed)) } else { Ok(()) }
     }
 
     /// Whether the caller of this lease may release it: not if the keeper has taken it over.

@@ -90,25 +90,3 @@ impl Drop for Presence {
         self.seat().present.fetch_sub(1, Ordering::SeqCst);
     }
 }
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::super::super::{inbox::inbox, routes::Line, sleep::lookout};
-    use super::*;
-    use crate::protocol::ClientId;
-    use crate::wakers::Wakers;
-
-    /// The keeper looks while it offers a connection, and may have looked for the last time before the lease came.
-    #[test]
-    fn a_lease_that_comes_when_the_connection_is_withdrawn_disturbs_the_keeper() {
-        let wakers = Wakers::of_this_process().unwrap();
-        let (outbox, _inbox) = inbox(lookout().unwrap().0);
-        let direct = Direct::start(ClientId::new("client").unwrap(), "fairlock", wakers, outbox);
-        let presence = direct.enter("x");
-        direct.line.store(1, Ordering::SeqCst);
-        assert!(!presence.is_disturbed());
-        direct.withdraw(Line(1));
-        assert!(presence.is_disturbed());
-    }
-}

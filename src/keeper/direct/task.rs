@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::super::handle::{Message, NewAcquire};
+use super::super::handle::{Caller, Message, NewAcquire};
 use super::super::machine::{ANSWER_TIMEOUT, DirectAcquire, Heard, Mode, NotGranted, Release};
 use super::super::questions::Ask;
-use super::super::shared::{Armed, Shared};
+use super::super::shared::Shared;
 use super::super::{LOOK, observe};
-use super::{Call, Direct, Inside, Presence, Returned, Tried, Trouble, Unanswered};
+use super::{Direct, Inside, Presence, Returned, Tried, Trouble, Unanswered};
 use crate::clock::Time;
-use crate::options::Spec;
 use crate::protocol::{Reply, Request};
 use crate::wakers::{Readable, Wakers};
 
@@ -60,18 +59,10 @@ pub(super) enum Settled {
     Release { returned: Returned, releasing: Releasing },
 }
 
-impl NewAcquire {
-    fn call(&self) -> Call<'_> {
-        let Self { about, mode, caller, .. } = self;
-        let is_try = *mode == Mode::Try;
-        Call { spec: &caller.spec, about, origin: &caller.origin, presence: &caller.presence, is_try }
-    }
-}
-
 impl Direct {
     /// Whether a task may acquire over the connection: [`Self::start_acquire`] comes next.
-    pub(in crate::keeper) fn admit_task(&self, spec: &Spec, presence: &Presence) -> Result<(), Option<Trouble>> {
-        if Wakers::WATCH_SOCKETS { self.admit(spec, presence) } else { Err(None) }
+    pub(in crate::keeper) fn admit_task(&self, caller: &Caller) -> Result<(), Option<Trouble>> {
+        if Wakers::WATCH_SOCKETS { self.admit(caller) } else { Err(None) }
     }
 
     /// Sends the acquire of a task. If nothing was sent, the keeper is to be asked.
@@ -80,7 +71,7 @@ impl Direct {
             if !self.is_usable(inside) {
                 return Err(acquire);
             }
-            let of = self.new_acquire(inside, &acquire.call());
+            let of = self.new_acquire(inside, &acquire);
             let request = of.request(&self.client);
             if acquire.mode == Mode::Wait {
                 self.ahead.store(acquire.caller.presence.number(), Ordering::SeqCst);
@@ -190,7 +181,7 @@ impl Direct {
         self.wakers.answered();
         match what {
             What::Acquire { of, acquire: Some(acquire) } => {
-                let settled = match self.acquired(inside, &acquire.call(), of, sent, answer) {
+                let settled = match self.acquired(inside, &acquire, of, sent, answer) {
                     Tried::Granted(lease) => Some(Settled::Granted { lease, acquire }),
                     Tried::NotGranted(why) => Some(Settled::NotGranted { why, acquire }),
                     // At once, while `inside` is locked: no acquire that was called later may come to the keeper first.
@@ -218,13 +209,7 @@ impl Direct {
         match settled {
             None => {}
             Some(Settled::Granted { lease, acquire }) => {
-                let disturbed = acquire.caller.presence.is_disturbed();
-                let armed = Armed::new(lease, self.messages.clone(), acquire.caller.presence);
-                // If nobody wants it any more, it is dropped and thereby released.
-                let _ = acquire.caller.resolved.send(Ok(armed));
-                if disturbed {
-                    self.say(Message::Direct(Trouble::Disturbed));
-                }
+                let _ = self.hand_out(lease, acquire.caller);
             }
             Some(Settled::NotGranted { why, acquire }) => {
                 self.leave();
@@ -256,15 +241,11 @@ impl Direct {
 
 /// What the keeper has to hear of an acquire that is its own by now.
 fn unwanted(of: DirectAcquire, sent: Time, answer: Result<Reply, Unanswered>) -> Vec<Trouble> {
-    let unlikely = matches!(answer, Err(Unanswered::Refused));
-    let broke = match answer {
-        Ok(reply) if matches!(of.heard(Time::now(), sent, &reply), Heard::Busy { .. }) => {
-            return vec![Trouble::Unheard];
-        }
-        Err(Unanswered::Broke(broke)) => Some(Trouble::Broke(broke)),
-        Ok(_) | Err(Unanswered::Refused | Unanswered::Gone) => None,
-    };
-    broke.into_iter().chain([Trouble::Unclear { of, unlikely }]).collect()
+    match answer {
+        Ok(reply) if matches!(of.heard(Time::now(), sent, &reply), Heard::Busy { .. }) => vec![Trouble::Unheard],
+        Ok(_) => Unanswered::Gone.troubles(of),
+        Err(unanswered) => unanswered.troubles(of),
+    }
 }
 
 impl Readable for Direct {

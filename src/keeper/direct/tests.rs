@@ -89,3 +89,14 @@ fn the_waker_thread_knows_clients_that_are_made_at_the_same_time() {
         }
     });
 }
+
+/// The keeper looks while it offers a connection, and may have looked for the last time before the lease came.
+#[test]
+fn a_lease_that_comes_when_the_connection_is_withdrawn_disturbs_the_keeper() {
+    let direct = client();
+    let presence = direct.enter("x");
+    direct.line.store(1, Ordering::SeqCst);
+    assert!(!presence.is_disturbed());
+    direct.withdraw(Line(1));
+    assert!(presence.is_disturbed());
+}
