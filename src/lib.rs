@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod acquire;
+mod bell;
 mod blocking;
 mod cancel;
 mod client;

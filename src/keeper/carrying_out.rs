@@ -83,7 +83,7 @@ impl Keeper {
         }
     }
 
-    fn with_lease(&self, id: Id, act: impl FnOnce(&Shared)) {
+    fn with_lease(&self, id: Id, act: impl FnOnce(&Arc<Shared>)) {
         let shared = lock(&self.leases).get(&id).cloned();
         if let Some(shared) = shared {
             act(&shared);

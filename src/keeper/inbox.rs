@@ -3,12 +3,18 @@
 //!
 //! The sender queues its message, then checks whether the keeper sleeps. The keeper announces that it sleeps, then
 //! checks the queue once more. The fences between these steps make sure that at least one of them sees the other.
+//!
+//! The keeper never waits for the lock of the queue: a sender may lose its processor while it holds the lock, for
+//! seconds if its priority is low, and renewals must go out meanwhile (I12). So what the keeper sends to itself has a
+//! queue of its own.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, TryLockError};
+use std::thread::ThreadId;
 
-use super::sleep::Bell;
+use super::lock;
+use crate::bell::Bell;
 
 /// The most messages for which memory is kept.
 const KEPT: usize = 1024;
@@ -24,9 +30,11 @@ pub(super) struct Inbox<T> {
 pub(crate) struct Outbox<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
-    /// None when the keeper has ended. The keeper never waits for this lock: a sender may lose its processor while it
-    /// holds the lock, for seconds if its priority is low, and renewals must go out meanwhile (I12).
+    /// None when the keeper has ended.
     queue: Mutex<Option<VecDeque<T>>>,
+    /// The keeper's messages to itself, which come first. No other thread locks it.
+    own: Mutex<Option<VecDeque<T>>>,
+    keeper: OnceLock<ThreadId>,
     /// The keeper sleeps, or is about to, and nobody has rung the bell yet.
     sleeps: AtomicBool,
     bell: Bell,
@@ -45,18 +53,22 @@ impl<T> Clone for Outbox<T> {
 }
 
 pub(super) fn inbox<T>(bell: Bell) -> (Outbox<T>, Inbox<T>) {
-    let (queue, sleeps) = (Mutex::new(Some(VecDeque::new())), AtomicBool::new(false));
-    let shared = Arc::new(Shared { queue, sleeps, bell });
+    let [queue, own] = [(); 2].map(|()| Mutex::new(Some(VecDeque::new())));
+    let shared = Arc::new(Shared { queue, own, keeper: OnceLock::new(), sleeps: AtomicBool::new(false), bell });
     (Outbox(shared.clone()), Inbox { shared, taken: VecDeque::new() })
 }
 
 impl<T> Outbox<T> {
     /// Fails if the keeper has ended, which drops the message.
     pub(crate) fn send(&self, message: T) -> Result<(), ()> {
-        let Shared { queue, sleeps, bell } = &*self.0;
-        match &mut *queue.lock().unwrap_or_else(PoisonError::into_inner) {
+        let Shared { queue, own, keeper, sleeps, bell } = &*self.0;
+        let by_keeper = keeper.get().is_some_and(|keeper| *keeper == std::thread::current().id());
+        match &mut *lock(if by_keeper { own } else { queue }) {
             Some(queue) => queue.push_back(message),
             None => return Err(()),
+        }
+        if by_keeper {
+            return Ok(());
         }
         fence(Ordering::SeqCst);
         if sleeps.load(Ordering::Relaxed) && sleeps.swap(false, Ordering::Relaxed) {
@@ -67,9 +79,17 @@ impl<T> Outbox<T> {
 }
 
 impl<T> Inbox<T> {
+    /// From now on this thread is the keeper.
+    pub(super) fn belongs_here(&self) {
+        let _ = self.shared.keeper.set(std::thread::current().id());
+    }
+
     /// None if there is no message, or while a sender holds the lock. That sender rings the bell if the keeper has gone
     /// to sleep by then.
     pub(super) fn next(&mut self) -> Option<T> {
+        if let Some(own) = lock(&self.shared.own).as_mut().and_then(VecDeque::pop_front) {
+            return Some(own);
+        }
         if self.taken.is_empty() {
             // The memory of a burst of messages is given back: a hundred thousand acquires take many megabytes.
             if self.taken.capacity() > KEPT {
@@ -92,7 +112,10 @@ impl<T> Inbox<T> {
         self.shared.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let Some(message) = self.next() else { return true };
-        self.taken.push_front(message);
+        // Its own messages come first, so there are none if this is another.
+        if let Some(own) = &mut *lock(&self.shared.own) {
+            own.push_front(message);
+        }
         self.shared.sleeps.store(false, Ordering::Relaxed);
         false
     }
@@ -104,8 +127,8 @@ impl<T> Inbox<T> {
 
 impl<T> Drop for Inbox<T> {
     fn drop(&mut self) {
-        // Messages are dropped after the lock is given back: those that carry a lease send another one.
-        let _rest = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Messages are dropped after the locks are given back: those that carry a lease send another one.
+        let _rest = (lock(&self.shared.own).take(), lock(&self.shared.queue).take());
     }
 }
 
@@ -180,6 +203,30 @@ mod tests {
         outbox.send(2).unwrap();
         inbox.wake_up();
         assert_eq!([inbox.next(), inbox.next(), inbox.next()], [Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn keeper_that_sends_to_itself_waits_for_no_sender() {
+        let (outbox, mut inbox, _lookout) = pair();
+        outbox.send(2).unwrap();
+        std::thread::scope(|threads| {
+            let held = outbox.0.queue.lock().unwrap();
+            let (say, said) = channel();
+            let (inbox, own) = (&mut inbox, outbox.clone());
+            threads.spawn(move || {
+                inbox.belongs_here();
+                own.send(1).unwrap();
+                say.send(()).unwrap();
+                let awake = !inbox.fall_asleep();
+                let first = inbox.next();
+                say.send(()).unwrap();
+                (awake, first)
+            });
+            said.recv_timeout(Duration::from_secs(20)).unwrap();
+            said.recv_timeout(Duration::from_secs(20)).unwrap();
+            drop(held);
+        });
+        assert_eq!([inbox.next(), inbox.next()], [Some(2), None]);
     }
 
     #[test]

@@ -106,10 +106,12 @@ use crate::error::{ConnectError, LostReason};
 use crate::fork::Process;
 use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
-use crate::wakers::Wakers;
+use crate::wakers::{IsKeeper, Wakers};
 
 /// While something is due the loop looks at the clock at least this often: a sleep does not count suspended time.
 const LOOK: Duration = Duration::from_secs(1);
+/// When to try again to pass on wakers, while another thread has their queue.
+const SOON: Duration = Duration::from_millis(1);
 /// The most events that are taken in before their effects are carried out.
 const BATCH: usize = 256;
 /// A question whose answer nobody awaits.
@@ -141,6 +143,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let thread = {
         let (messages, end, wakers, direct) = (messages.clone(), end.clone(), wakers.clone(), direct.clone());
         std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
+            let _is_keeper = IsKeeper::new(&wakers);
             let leases = Leases::default();
             let run = || {
                 Keeper::new(start, lookout, messages, wakers, direct.clone(), leases.clone(), end.clone()).run(inbox);
@@ -246,6 +249,7 @@ impl Keeper {
 
     /// A round: carry out effects, write, sleep, take in what has come.
     fn run(mut self, mut inbox: Inbox<Message>) {
+        inbox.belongs_here();
         loop {
             self.carry_out();
             if self.finished() {
@@ -254,6 +258,7 @@ impl Keeper {
             let due = self.due.first().map(|&(due, _)| due);
             let due = due.into_iter().chain(self.routes.next_due()).chain(self.look_at_direct).min();
             let longest = if inbox.fall_asleep() { nap(Time::now(), due) } else { Duration::ZERO };
+            let longest = if self.wakers.pass_on() { longest } else { longest.min(SOON) };
             self.network.sleep(longest);
             inbox.wake_up();
             self.hear();

@@ -141,7 +141,7 @@ pub(crate) fn renewed(lease: &Shared, lag: Option<Duration>) {
 /// A lease was lost, or its client was closed. Recorded once, whether or not anybody awaits it.
 pub(crate) fn ended(lease: &Shared, reason: LostReason) {
     let (spec, token, held) = (lease.spec.clone(), lease.token.get(), lease.held());
-    lease.wakers.insist(move || {
+    lease.wakers.call(move || {
         // The caller has closed the client, and needs no warning.
         if reason != LostReason::Closed {
             let (lock, held_ms) = (&**spec.name(), held.map(millis));

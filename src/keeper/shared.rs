@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 
 use super::direct::Presence;
 use super::handle::{Message, Origin};
@@ -39,12 +38,59 @@ pub(crate) struct Shared {
     /// When it was last renewed, or granted.
     renewed_at: AtomicU64,
     taken: AtomicU8,
+    /// Somebody sets `lost`. Nobody else may try, because that would wait for them.
+    ending: AtomicBool,
     lost: OnceLock<LostReason>,
     /// It was renewed, or lost.
-    renewed: Notify,
+    renewed: Change,
     /// The lease was lost or released.
-    ended: Notify,
+    ended: Change,
     pub(crate) wakers: Arc<Wakers>,
+}
+
+/// Something that callers await. `Notify` has a lock, and each caller that awaits it takes that lock. So the waker
+/// thread notifies, and the keeper waits for nobody (I12).
+#[derive(Debug, Default)]
+struct Change {
+    awaited: AtomicU32,
+    notify: Notify,
+}
+
+impl Change {
+    /// Resolves at the next change after this call, so what `is_over` says is asked once more after it. In a forked
+    /// process, where no keeper runs, it resolves at every poll.
+    async fn next<T>(&self, of: &Shared, mut is_over: impl FnMut() -> Option<T>) -> T {
+        let _counted = Counted::new(&self.awaited);
+        loop {
+            let mut notified = pin!(self.notify.notified());
+            if let Some(over) = is_over() {
+                return over;
+            }
+            poll_fn(|context| match of.is_forked() {
+                true => Poll::Ready(()),
+                false => poll(&mut notified, context),
+            })
+            .await;
+        }
+    }
+}
+
+/// A future that awaits a change.
+struct Counted<'a>(&'a AtomicU32);
+
+impl<'a> Counted<'a> {
+    fn new(awaited: &'a AtomicU32) -> Self {
+        awaited.fetch_add(1, Ordering::SeqCst);
+        // With the one in `tell`: either this future sees the change, or whoever changes sees this future.
+        fence(Ordering::SeqCst);
+        Self(awaited)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 const WAITING: u8 = 0;
@@ -73,34 +119,35 @@ impl Shared {
             renewed_at: AtomicU64::new(now.0),
             deadline: AtomicU64::new(deadline.0),
             taken: AtomicU8::new(WAITING),
+            ending: AtomicBool::new(false),
             lost: OnceLock::new(),
-            renewed: Notify::new(),
-            ended: Notify::new(),
+            renewed: Change::default(),
+            ended: Change::default(),
             wakers,
         }
     }
 
     /// `every`: how often it is renewed, unless by hand.
-    pub(super) fn prolong(&self, deadline: Time, every: Option<Duration>) {
+    pub(super) fn prolong(self: &Arc<Self>, deadline: Time, every: Option<Duration>) {
         if self.lost.get().is_none() {
             self.deadline.fetch_max(deadline.0, Ordering::Release);
             self.renewals.fetch_add(1, Ordering::Release);
             let now = Time::now();
             let before = Time(self.renewed_at.swap(now.0, Ordering::Relaxed));
-            self.renewed.notify_waiters();
+            self.tell(|shared| &shared.renewed);
             observe::renewed(self, every.map(|every| now.since(before).saturating_sub(every)));
         }
     }
 
     /// The lease is over.
-    pub(crate) fn end(&self, reason: LostReason) {
+    pub(crate) fn end(self: &Arc<Self>, reason: LostReason) {
         self.lose(reason, Time::now());
     }
 
     /// The lease is lost. Until this deadline its holder can finish.
-    pub(crate) fn lose(&self, reason: LostReason, deadline: Time) {
+    pub(crate) fn lose(self: &Arc<Self>, reason: LostReason, deadline: Time) {
         self.deadline.fetch_min(deadline.0, Ordering::Release);
-        if self.lost.set(reason.clone()).is_err() {
+        if self.ending.swap(true, Ordering::SeqCst) || self.lost.set(reason.clone()).is_err() {
             return;
         }
         // A loss is recorded before the caller hears of it.
@@ -108,8 +155,16 @@ impl Shared {
             LostReason::Released => observe::given_back(self),
             reason => observe::ended(self, reason),
         }
-        self.ended.notify_waiters();
-        self.renewed.notify_waiters();
+        self.tell(|shared| &shared.ended);
+        self.tell(|shared| &shared.renewed);
+    }
+
+    fn tell(self: &Arc<Self>, which: fn(&Self) -> &Change) {
+        fence(Ordering::SeqCst);
+        if which(self).awaited.load(Ordering::SeqCst) > 0 {
+            let shared = self.clone();
+            self.wakers.call(move || which(&shared).notify.notify_waiters());
+        }
     }
 
     /// The keeper takes the lease back if its caller has not taken it.
@@ -170,27 +225,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Resolves when this is notified; in a forked process, where no keeper runs, at every poll.
-    async fn notified(&self, mut notified: Pin<&mut Notified<'_>>) {
-        poll_fn(|context| match self.is_forked() {
-            true => Poll::Ready(()),
-            false => poll(&mut notified, context),
-        })
-        .await;
-    }
-
     /// The reason, once there is one.
     pub(crate) async fn ended(&self) -> LostReason {
-        loop {
-            let notified = pin!(self.ended.notified());
-            if self.is_forked() {
-                return LostReason::Forked;
-            }
-            if let Some(reason) = self.lost.get() {
-                return reason.clone();
-            }
-            self.notified(notified).await;
-        }
+        let reason = || if self.is_forked() { Some(LostReason::Forked) } else { self.lost.get().cloned() };
+        self.ended.next(self, reason).await
     }
 
     /// How often it was renewed so far, to be given to [`Self::renewed`].
@@ -200,14 +238,11 @@ impl Shared {
 
     /// The remaining time, once it was renewed more often than this.
     pub(crate) async fn renewed(&self, before: u64) -> Result<Duration, Lost> {
-        loop {
-            let notified = pin!(self.renewed.notified());
-            self.check()?;
-            if self.renewals() > before {
-                return Ok(self.remaining());
-            }
-            self.notified(notified).await;
-        }
+        let renewed = || match self.check() {
+            Err(lost) => Some(Err(lost)),
+            Ok(()) => (self.renewals() > before).then(|| Ok(self.remaining())),
+        };
+        self.renewed.next(self, renewed).await
     }
 
     pub(crate) fn show(&self, kind: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -262,16 +297,17 @@ impl Drop for Armed {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::blocking::block_on;
     use crate::fork::Process;
     use crate::options::LockOptions;
     use crate::protocol::{ClientId, LockKeys};
 
-    fn lease_until(deadline: Time) -> Shared {
+    fn lease_until(deadline: Time) -> Arc<Shared> {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
         let (token, ticket) = (Token::new(7).unwrap(), Ticket::new(6).unwrap());
         let (client, label, owner) = (ClientId::new("client").unwrap(), "".into(), "".into());
         let origin = Origin { client, process: Process::this().unwrap(), label, owner, called: Time::now() };
-        Shared::new(spec, Id(1), token, ticket, origin, deadline, Wakers::of_this_process().unwrap())
+        Arc::new(Shared::new(spec, Id(1), token, ticket, origin, deadline, Wakers::of_this_process().unwrap()))
     }
 
     // If the machine was suspended, or the keeper did not run.
@@ -292,6 +328,34 @@ mod tests {
         shared.end(LostReason::Ended);
         shared.prolong(later(180), None);
         assert!(shared.remaining().is_zero(), "{:?}", shared.remaining());
+        shared.check().unwrap_err();
+    }
+
+    #[test]
+    fn all_who_await_the_end_of_a_lease_hear_of_it() {
+        for round in 0..3000 {
+            let shared = lease_until(Time::now() + Duration::from_secs(60));
+            let (say, said) = std::sync::mpsc::channel();
+            let awaiting = std::thread::spawn({
+                let shared = shared.clone();
+                move || say.send(block_on(shared.ended())).unwrap()
+            });
+            // At every moment on the way to sleep.
+            (0..round % 300 * 100).for_each(|_| std::hint::spin_loop());
+            shared.end(LostReason::Ended);
+            assert!(matches!(said.recv_timeout(Duration::from_secs(20)).unwrap(), LostReason::Ended), "round {round}");
+            awaiting.join().unwrap();
+            assert_eq!(shared.ended.awaited.load(Ordering::SeqCst), 0);
+        }
+    }
+
+    // Whoever sets the reason may lose its processor just then, and the keeper waits for nobody.
+    #[test]
+    fn nobody_waits_for_the_thread_that_ends_a_lease() {
+        let shared = lease_until(Time::now() + Duration::from_secs(60));
+        shared.ending.store(true, Ordering::SeqCst);
+        shared.end(LostReason::Ended);
+        assert!(shared.lost.get().is_none() && shared.remaining().is_zero());
         shared.check().unwrap_err();
     }
 }

@@ -12,27 +12,29 @@
 //! A subscriber of `tracing` and a recorder of `metrics` are the caller's code too. What a keeper has to tell them goes
 //! through the same queue (`keeper/observe.rs`).
 //!
+//! A keeper only tries to lock the queue (`kept.rs`).
+//!
 //! A result is in its caller's channel before the waker is queued. So the order of wakers does not matter, and a
 //! process that ends before all are called loses nothing.
 //!
 //! `blocking()` polls without this. Its waker wakes the thread that blocks and does nothing else, so a keeper may call
 //! it.
 
+mod kept;
 mod nap;
+mod way;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
 use std::os::fd::AsFd;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-use futures_util::task::AtomicWaker;
-
+pub(crate) use self::kept::IsKeeper;
 use self::nap::Nap;
+use self::way::Relay;
+pub(crate) use self::way::{Way, poll};
 
 /// How long a waker may take while others wait, doubled for each thread that is blocked in one: a thousand wakers that
 /// all wait for one mutex must not make a thousand threads.
@@ -40,6 +42,8 @@ const PATIENCE: Duration = Duration::from_millis(5);
 
 /// After so many calls of wakers in a row, answers that have come are read.
 const BETWEEN_LOOKS: u64 = 8;
+/// The most words that are queued. More are left out.
+const MOST_WORDS: usize = 1000;
 
 /// What reads answers, on the waker thread. It waits for nobody and calls no code of callers.
 pub(crate) trait Readable: Send + Sync {
@@ -75,7 +79,7 @@ pub(crate) struct Wakers {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Due>,
-    /// How many entries of the queue are for subscribers and recorders.
+    /// How many entries of the queue are words.
     words: usize,
     /// What the current thread does.
     doing: Doing,
@@ -91,14 +95,26 @@ struct State {
 /// Code of callers that is due.
 enum Due {
     Waker(Arc<Relay>),
+    /// For a subscriber or a recorder. It may be left out.
     Words(Box<dyn FnOnce() + Send>),
+    Call(Box<dyn FnOnce() + Send>),
+}
+
+impl State {
+    fn add(&mut self, due: Due) {
+        let is_word = matches!(due, Due::Words(_));
+        if !is_word || self.words < MOST_WORDS {
+            self.words += usize::from(is_word);
+            self.queue.push_back(due);
+        }
+    }
 }
 
 impl Due {
     fn call(self) {
         let called = std::panic::catch_unwind(AssertUnwindSafe(move || match self {
-            Self::Waker(relay) => relay.caller.wake(),
-            Self::Words(say) => say(),
+            Self::Waker(relay) => relay.wake_caller(),
+            Self::Words(call) | Self::Call(call) => call(),
         }));
         // The payload of the panic may panic when it is dropped.
         called.unwrap_or_else(std::mem::forget);
@@ -156,24 +172,15 @@ impl Wakers {
         Ok(wakers)
     }
 
-    /// Tells a subscriber or a recorder something, through the waker thread. It is left out if 1000 such calls are
-    /// queued already.
+    /// Tells a subscriber or a recorder something, through the waker thread. It is left out if [`MOST_WORDS`] are queued
+    /// already.
     pub(crate) fn say(self: &Arc<Self>, words: impl FnOnce() + Send + 'static) {
-        const MOST: usize = 1000;
-        self.say_beside(MOST, words);
+        self.push(Due::Words(Box::new(words)));
     }
 
-    /// The same, but never left out: for what happens at most once to each lease.
-    pub(crate) fn insist(self: &Arc<Self>, words: impl FnOnce() + Send + 'static) {
-        self.say_beside(usize::MAX, words);
-    }
-
-    fn say_beside(self: &Arc<Self>, most: usize, words: impl FnOnce() + Send + 'static) {
-        let mut state = self.lock();
-        if state.words < most {
-            state.words += 1;
-            self.push(state, Due::Words(Box::new(words)));
-        }
+    /// Calls this on the waker thread, for what happens at most once to each lease, or for each future that waits.
+    pub(crate) fn call(self: &Arc<Self>, call: impl FnOnce() + Send + 'static) {
+        self.push(Due::Call(Box::new(call)));
     }
 
     /// From now on this is called by its name. It must be whole: one that is still being made counts as gone.
@@ -205,8 +212,9 @@ impl Wakers {
 
     /// Called by keepers now and then: a waker may block since before an answer was expected.
     pub(crate) fn look(self: &Arc<Self>) {
-        let mut state = self.lock();
-        if self.is_behind(&state) {
+        if let Some(mut state) = self.try_lock()
+            && self.is_behind(&state)
+        {
             self.see_to_it(&mut state);
         }
     }
@@ -225,8 +233,28 @@ impl Wakers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State>, due: Due) {
-        state.queue.push_back(due);
+    /// For keepers, which wait for nobody.
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn push(self: &Arc<Self>, due: Due) {
+        match kept::keep(due) {
+            Some(due) => {
+                let mut state = self.lock();
+                state.add(due);
+                self.rouse(state);
+            }
+            None => drop(self.pass_on()),
+        }
+    }
+
+    /// The current thread is to do something.
+    fn rouse(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         match state.doing {
             Doing::Waits => {
                 state.doing = Doing::Comes;
@@ -323,58 +351,6 @@ impl Wakers {
             }
         }
     }
-}
-
-/// The way to a caller's waker.
-#[derive(Debug)]
-struct Relay {
-    wakers: Arc<Wakers>,
-    caller: AtomicWaker,
-}
-
-impl Wake for Relay {
-    fn wake(self: Arc<Self>) {
-        let wakers = self.wakers.clone();
-        wakers.push(wakers.lock(), Due::Waker(self));
-    }
-}
-
-/// How a future that waits for a keeper wakes its caller: always by the waker thread.
-#[derive(Debug)]
-pub(crate) struct Way {
-    wakers: Arc<Wakers>,
-    /// With the waker that leads to it. None before the first poll.
-    relay: Option<(Arc<Relay>, Waker)>,
-}
-
-impl Way {
-    pub(crate) fn new(wakers: Arc<Wakers>) -> Self {
-        Self { wakers, relay: None }
-    }
-
-    /// The waker to poll with instead of the caller's.
-    pub(crate) fn waker(&mut self, caller: &Waker) -> &Waker {
-        let (relay, waker) = self.relay.get_or_insert_with(|| {
-            let relay = Arc::new(Relay { wakers: self.wakers.clone(), caller: AtomicWaker::new() });
-            (relay.clone(), relay.into())
-        });
-        relay.caller.register(caller);
-        waker
-    }
-}
-
-impl Drop for Way {
-    fn drop(&mut self) {
-        // Here, because a keeper may be the last to let go of the relay.
-        drop(self.relay.as_ref().and_then(|(relay, _)| relay.caller.take()));
-    }
-}
-
-/// Polls a channel without tokio's budget for cooperation: on another executor inside of a tokio task, such as
-/// [`Operation::blocking`](crate::Operation::blocking), an exhausted budget is never refilled and the poll would be
-/// pending for ever.
-pub(crate) fn poll<F: Future + Unpin>(future: &mut F, context: &mut Context<'_>) -> Poll<F::Output> {
-    pin!(tokio::task::unconstrained(future)).poll(context)
 }
 
 #[cfg(test)]

@@ -12,9 +12,11 @@ mod epoll {
     use std::mem::MaybeUninit;
     use std::os::fd::{AsFd, OwnedFd};
 
-    use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-    use rustix::event::{EventfdFlags, Timespec, eventfd};
+    use rustix::event::Timespec;
+    use rustix::event::epoll::{self, Event, EventData, EventFlags};
     use rustix::io::Errno;
+
+    use crate::bell::eventfd::Bell;
 
     /// The most sockets that are reported at once.
     const REPORTED: usize = 32;
@@ -22,22 +24,19 @@ mod epoll {
 
     pub(in super::super) struct Nap {
         epoll: OwnedFd,
-        bell: OwnedFd,
+        bell: Bell,
     }
 
     impl Nap {
         pub(in super::super) const WATCHES: bool = true;
 
         pub(in super::super) fn new() -> io::Result<Self> {
-            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-            epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
+            let (bell, epoll) = Bell::with_epoll(BELL)?;
             Ok(Self { epoll, bell })
         }
 
         pub(in super::super) fn ring(&self) {
-            // It fails only after 2^64 rings.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            self.bell.ring();
         }
 
         /// Ends one sleep as soon as this socket can be read. The kernel forgets a socket that is closed.
@@ -73,24 +72,26 @@ mod epoll {
 mod rung {
     use std::io;
     use std::os::fd::AsFd;
-    use std::sync::{Condvar, Mutex, PoisonError};
 
-    #[derive(Default)]
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use crate::bell::pipe::{Bell, Sound};
+
     pub(in super::super) struct Nap {
-        rung: Mutex<bool>,
-        rings: Condvar,
+        bell: Bell,
+        sound: Sound,
     }
 
     impl Nap {
         pub(in super::super) const WATCHES: bool = false;
 
         pub(in super::super) fn new() -> io::Result<Self> {
-            Ok(Self::default())
+            let (bell, sound) = Bell::new()?;
+            Ok(Self { bell, sound })
         }
 
         pub(in super::super) fn ring(&self) {
-            *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            self.rings.notify_one();
+            self.bell.ring();
         }
 
         pub(in super::super) fn watch(&self, _socket: &impl AsFd, _name: u64) -> io::Result<()> {
@@ -102,9 +103,10 @@ mod rung {
         }
 
         pub(in super::super) fn sleep(&self) -> Vec<u64> {
-            let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-            let rung = self.rings.wait_while(rung, |rung| !*rung);
-            *rung.unwrap_or_else(PoisonError::into_inner) = false;
+            // A signal may interrupt it.
+            if poll(&mut [PollFd::new(&self.sound, PollFlags::IN)], None).is_ok() {
+                self.sound.silence();
+            }
             Vec::new()
         }
     }

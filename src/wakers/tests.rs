@@ -1,6 +1,8 @@
+use std::future::Future as _;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Barrier, mpsc};
+use std::task::{Context, Wake};
 
 use super::*;
 
@@ -18,9 +20,7 @@ impl Wake for Panics {
 #[test]
 fn a_waker_that_panics_does_not_end_the_thread_that_calls_it() {
     let wakers = Wakers::of_this_process().unwrap();
-    let relay = Arc::new(Relay { wakers, caller: AtomicWaker::new() });
-    relay.caller.register(&Arc::new(Panics).into());
-    Due::Waker(relay).call();
+    Due::Waker(Relay::to(wakers, &Arc::new(Panics).into())).call();
 }
 
 struct Blocks(Barrier, Barrier);
@@ -29,6 +29,14 @@ impl Wake for Blocks {
     fn wake(self: Arc<Self>) {
         self.0.wait();
         self.1.wait();
+    }
+}
+
+struct Calls(mpsc::Sender<()>);
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
     }
 }
 
@@ -116,4 +124,60 @@ fn answers_are_read_though_there_is_always_a_waker_to_call() {
     (0..20).for_each(|_| say_again(answers.wakers.clone(), Arc::downgrade(&on)));
     answers.expect();
     answers.reads.recv_timeout(SOON).unwrap();
+}
+
+#[test]
+fn a_keeper_waits_for_nobody_who_has_the_queue() {
+    let wakers = Wakers::start().unwrap();
+    let (called, calls) = mpsc::channel();
+    let (kept, keeps) = mpsc::channel();
+    let (unlocked, unlocks) = mpsc::channel::<()>();
+    // A thread that lost its processor with the lock in its hand.
+    let held = wakers.lock();
+    let keeper = std::thread::spawn({
+        let wakers = wakers.clone();
+        move || {
+            let _keeper = IsKeeper::new(&wakers);
+            for number in 0..2 {
+                let called = called.clone();
+                wakers.call(move || called.send(number).unwrap());
+            }
+            wakers.look();
+            kept.send(wakers.pass_on()).unwrap();
+            unlocks.recv().unwrap();
+            kept.send(wakers.pass_on()).unwrap();
+            // The rest is passed on when the keeper ends.
+            let held = wakers.lock();
+            wakers.call(move || called.send(2).unwrap());
+            drop(held);
+        }
+    });
+    assert!(!keeps.recv_timeout(SOON).unwrap(), "the lock is held");
+    calls.try_recv().unwrap_err();
+    drop(held);
+    unlocked.send(()).unwrap();
+    // The waker thread may have the lock, for a moment.
+    let _ = keeps.recv_timeout(SOON).unwrap();
+    assert_eq!([(); 3].map(|()| calls.recv_timeout(SOON).unwrap()), [0, 1, 2]);
+    keeper.join().unwrap();
+}
+
+#[test]
+fn a_keeper_passes_on_later_what_it_could_not_at_once() {
+    let client = crate::Client::connect_lazy("redis://127.0.0.1:1/").unwrap();
+    let wakers = Wakers::of_this_process().unwrap();
+    let (called, calls) = mpsc::channel();
+    let waker = Arc::new(Calls(called)).into();
+    // Nothing was acquired, so it is answered without a server.
+    let mut close = Box::pin(client.close());
+    let held = wakers.lock();
+    // Ready if the keeper has answered before the future was polled.
+    let is_pending = close.as_mut().poll(&mut Context::from_waker(&waker)).is_pending();
+    while is_pending && close.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        std::thread::yield_now();
+    }
+    drop(held);
+    if is_pending {
+        calls.recv_timeout(SOON).unwrap();
+    }
 }

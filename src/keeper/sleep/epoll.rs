@@ -1,5 +1,4 @@
-//! The way of Linux. The bell is edge-triggered: each ring wakes once without being read, which saves a system call for
-//! each message.
+//! The way of Linux.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,25 +6,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
 use super::super::routes::Line;
 use super::{Watched, timespec};
+use crate::bell::eventfd::Bell;
 
 /// The most connections that are reported at once. The others are reported by the next sleep.
 const REPORTED: usize = 32;
 const BELL: u64 = u64::MAX;
-
-#[derive(Debug)]
-pub(in crate::keeper) struct Bell(OwnedFd);
-
-impl Bell {
-    pub(in crate::keeper) fn ring(&self) {
-        // It fails only after 2^64 rings.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-    }
-}
 
 #[derive(Debug)]
 pub(in crate::keeper) struct Lookout {
@@ -35,10 +24,8 @@ pub(in crate::keeper) struct Lookout {
 }
 
 pub(in crate::keeper) fn lookout() -> io::Result<(Bell, Lookout)> {
-    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-    epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
-    Ok((Bell(bell), Lookout { epoll, watched: BTreeMap::new() }))
+    let (bell, epoll) = Bell::with_epoll(BELL)?;
+    Ok((bell, Lookout { epoll, watched: BTreeMap::new() }))
 }
 
 impl Lookout {

@@ -7,9 +7,9 @@ mod epoll;
 mod poll;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) use epoll::{Bell, Lookout, lookout};
+pub(super) use epoll::{Lookout, lookout};
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) use poll::{Bell, Lookout, lookout};
+pub(super) use poll::{Lookout, lookout};
 
 use std::time::Duration;
 

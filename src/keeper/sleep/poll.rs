@@ -1,6 +1,6 @@
-//! The way of every unix: `poll`, and a pipe as the bell. The tests use it on Linux, too.
+//! The way of every unix. The tests use it on Linux, too.
 
-use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -8,25 +8,16 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::super::routes::Line;
 use super::{Watched, timespec};
-
-#[derive(Debug)]
-pub(in crate::keeper) struct Bell(PipeWriter);
-
-impl Bell {
-    pub(in crate::keeper) fn ring(&self) {
-        // It is rung once for each sleep and read after it, so the pipe is never full.
-        let _ = (&self.0).write(&[1]);
-    }
-}
+use crate::bell::pipe::{Bell, Sound};
 
 #[derive(Debug)]
 pub(in crate::keeper) struct Lookout {
-    bell: PipeReader,
+    bell: Sound,
 }
 
 pub(in crate::keeper) fn lookout() -> io::Result<(Bell, Lookout)> {
-    let (bell, rope) = io::pipe()?;
-    Ok((Bell(rope), Lookout { bell }))
+    let (rope, bell) = Bell::new()?;
+    Ok((rope, Lookout { bell }))
 }
 
 impl Lookout {
@@ -52,7 +43,7 @@ impl Lookout {
         let readable = readable.filter(|(_, polled)| polled.revents().intersects(!PollFlags::OUT));
         let readable = readable.map(|(watched, _)| watched.line).collect();
         if has_rung {
-            let _ = (&self.bell).read(&mut [0; 64]);
+            self.bell.silence();
         }
         Ok(readable)
     }

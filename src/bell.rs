@@ -1,0 +1,73 @@
+//! What wakes a thread that sleeps until sockets are ready: another thread rings its bell. Ringing waits for nobody.
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use eventfd::Bell;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) use pipe::Bell;
+
+/// Beside `epoll`. The bell is edge-triggered: each ring wakes once without being read, which saves a system call for
+/// each message.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) mod eventfd {
+    use std::io;
+    use std::os::fd::OwnedFd;
+
+    use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+    use rustix::event::{EventfdFlags, eventfd};
+
+    #[derive(Debug)]
+    pub(crate) struct Bell(OwnedFd);
+
+    impl Bell {
+        /// With an `epoll` that reports each ring under this name.
+        pub(crate) fn with_epoll(name: u64) -> io::Result<(Self, OwnedFd)> {
+            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+            epoll::add(&epoll, &bell, EventData::new_u64(name), EventFlags::IN | EventFlags::ET)?;
+            Ok((Self(bell), epoll))
+        }
+
+        pub(crate) fn ring(&self) {
+            // It fails only after 2^64 rings.
+            let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+/// Beside `poll`, on every unix. The tests use it on Linux, too.
+#[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
+pub(crate) mod pipe {
+    use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+    use std::os::fd::{AsFd, BorrowedFd};
+
+    #[derive(Debug)]
+    pub(crate) struct Bell(PipeWriter);
+
+    /// Can be read after a ring, until it is silenced.
+    #[derive(Debug)]
+    pub(crate) struct Sound(PipeReader);
+
+    impl Bell {
+        pub(crate) fn new() -> io::Result<(Self, Sound)> {
+            let (sound, bell) = io::pipe()?;
+            Ok((Self(bell), Sound(sound)))
+        }
+
+        pub(crate) fn ring(&self) {
+            // It is rung once for each sleep and silenced after it, so the pipe is never full.
+            let _ = (&self.0).write(&[1]);
+        }
+    }
+
+    impl Sound {
+        pub(crate) fn silence(&self) {
+            let _ = (&self.0).read(&mut [0; 64]);
+        }
+    }
+
+    impl AsFd for Sound {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+}
