@@ -37,13 +37,14 @@ impl Drop for IsKeeper {
 
 /// Keeps this, on a keeper. On other threads it comes back.
 pub(super) fn keep(due: Due) -> Option<Due> {
-    KEPT.with_borrow_mut(|kept| match kept {
-        Some(kept) => {
-            kept.push_back(due);
-            None
+    let mut due = Some(due);
+    // It fails on a thread that ends and has dropped the variable already. A keeper does that last.
+    let _ = KEPT.try_with(|kept| {
+        if let Some(kept) = &mut *kept.borrow_mut() {
+            kept.extend(due.take());
         }
-        None => Some(due),
-    })
+    });
+    due
 }
 
 impl Wakers {

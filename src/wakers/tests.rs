@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::future::Future as _;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -160,6 +161,32 @@ fn a_keeper_waits_for_nobody_who_has_the_queue() {
     let _ = keeps.recv_timeout(SOON).unwrap();
     assert_eq!([(); 3].map(|()| calls.recv_timeout(SOON).unwrap()), [0, 1, 2]);
     keeper.join().unwrap();
+}
+
+// A runtime in a thread-local variable drops its tasks, and their guards, when its thread ends.
+#[test]
+fn a_thread_that_ends_still_has_callers_called() {
+    struct Calls(Arc<Wakers>, mpsc::Sender<()>);
+    impl Drop for Calls {
+        fn drop(&mut self) {
+            let called = self.1.clone();
+            self.0.call(move || called.send(()).unwrap());
+        }
+    }
+    thread_local! {
+        static EARLY: RefCell<Option<Calls>> = const { RefCell::new(None) };
+        static LATE: RefCell<Option<Calls>> = const { RefCell::new(None) };
+    }
+    let wakers = Wakers::start().unwrap();
+    let (called, calls) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        // The variable of `kept.rs` comes between them, because the order in which they are destroyed is not promised.
+        EARLY.set(Some(Calls(wakers.clone(), called.clone())));
+        drop(Calls(wakers.clone(), called.clone()));
+        LATE.set(Some(Calls(wakers, called)));
+    });
+    thread.join().unwrap();
+    (0..3).for_each(|_| calls.recv_timeout(SOON).unwrap());
 }
 
 #[test]
