@@ -5,8 +5,8 @@ pub(crate) use eventfd::Bell;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) use pipe::Bell;
 
-/// Beside `epoll`. The bell is edge-triggered: each ring wakes once without being read, which saves a system call for
-/// each message.
+/// For a thread that sleeps in `epoll`. The bell is edge-triggered: each ring wakes once without being read, which
+/// saves a system call for each message.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) mod eventfd {
     use std::io;
@@ -34,7 +34,7 @@ pub(crate) mod eventfd {
     }
 }
 
-/// Beside `poll`, on every unix. The tests use it on Linux, too.
+/// For a thread that sleeps in `poll`, on every unix. The tests use it on Linux, too.
 #[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
 pub(crate) mod pipe {
     use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
@@ -43,7 +43,7 @@ pub(crate) mod pipe {
     #[derive(Debug)]
     pub(crate) struct Bell(PipeWriter);
 
-    /// Can be read after a ring, until it is silenced.
+    /// Is readable from a ring on, until it is silenced.
     #[derive(Debug)]
     pub(crate) struct Sound(PipeReader);
 

@@ -90,7 +90,7 @@ pub enum Fault {
         /// The script's error.
         message: Arc<str>,
     },
-    /// The server refuses this request each time, or its answer is none of fairlock's scripts.
+    /// The server refuses this request each time, or its answer is not one that fairlock's scripts give.
     #[error("the server refuses the request ({message}): docs/errors.md says what to change")]
     #[non_exhaustive]
     Refused {
@@ -265,7 +265,7 @@ pub enum RenewError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The lock was not acquired, the job was not started.
+    /// The lock was not acquired, and the job was not started.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
     /// The lease was lost before the job had ended. The job was cancelled, or it ended too late.
@@ -277,7 +277,7 @@ pub enum RunError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryRunError {
-    /// The lock was not acquired, the job was not started.
+    /// The lock was not acquired, and the job was not started.
     #[error(transparent)]
     Acquire(#[from] TryAcquireError),
     /// The lease was lost before the job had ended. The job was cancelled, or it ended too late.

@@ -31,7 +31,7 @@ macro_rules! function_name {
     }};
 }
 
-/// The path of the function in which a function `here` is, also of an async one or from within a closure.
+/// The path of the function that contains the function `here`, also if it is async, or has `here` in a closure.
 #[doc(hidden)]
 pub fn __enclosing(here: &'static str) -> &'static str {
     let mut path = here.strip_suffix("::here").unwrap_or(here);
@@ -105,7 +105,7 @@ impl<F> Locked<F> {
     /// As [`Lock::run`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, the call is, and the lock is given back.
+    /// If the future is dropped, the call is dropped and the lock is released.
     pub fn call<A, Fut, T>(
         &self,
         argument: A,
@@ -123,7 +123,7 @@ impl<F> Locked<F> {
     /// As [`Lock::try_run`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, the call is, and the lock is given back.
+    /// If the future is dropped, the call is dropped and the lock is released.
     pub fn try_call<A, Fut, T>(
         &self,
         argument: A,

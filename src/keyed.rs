@@ -162,7 +162,7 @@ impl KeyedMutex {
     /// [`RunError`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, the job is, and the lock is given back.
+    /// If the future is dropped, the job is dropped and the lock is released.
     pub fn run<K, F, Fut, T>(
         &self,
         key: K,

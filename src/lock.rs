@@ -77,8 +77,8 @@ impl Lock {
     }
 
     /// Waits for its turn, for ever unless a [`timeout`](Acquire::timeout) is set, and holds the lock. One round trip
-    /// if the lock is free; otherwise one to join the queue, and one message when the turn comes. It also waits while
-    /// the server is away or busy, see [`trouble`](Self::trouble).
+    /// if the lock is free; otherwise one or two to join the queue, and one message when the turn comes. It also waits
+    /// while the server is away or busy, see [`trouble`](Self::trouble).
     pub fn acquire(&self) -> Acquire {
         Acquire::new(self.plan())
     }

@@ -77,7 +77,7 @@ impl Lock {
     /// [`RunError::Lost`] if the lease was lost, even if the job ended after that.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the job is, and the lock is given back.
+    /// If the future is dropped, the job is dropped and the lock is released.
     ///
     /// # Examples
     /// ```no_run
@@ -103,7 +103,7 @@ impl Lock {
     /// run; [`TryRunError::Lost`] if the lease was lost, even if the job ended after that.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the job is, and the lock is given back.
+    /// If the future is dropped, the job is dropped and the lock is released.
     ///
     /// # Examples
     /// ```no_run

@@ -60,7 +60,7 @@ pub(crate) enum Message {
     Panic,
 }
 
-/// An acquire, for the keeper.
+/// An acquire, for the keeper or the direct connection.
 pub(crate) struct NewAcquire {
     pub(crate) id: Id,
     pub(crate) about: About,
@@ -238,8 +238,8 @@ impl Handle {
         answered(answer).await
     }
 
-    /// Starts an acquire. A caller that is `patient` waits for an answer of the server whatever happens, so if it also
-    /// blocks its thread, it may ask the server itself.
+    /// Starts an acquire. A task may ask the server itself. A caller that blocks its thread may do so only if it is
+    /// `patient`: it cannot be cancelled before the answer comes.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         spec: Arc<Spec>,
@@ -336,8 +336,8 @@ pub(crate) struct Acquiring {
 impl Drop for Acquiring {
     fn drop(&mut self) {
         let Some(mut result) = self.result.take() else { return };
-        // Closed first: a lease that is sent from now on comes back to the keeper, and one that is already here is
-        // dropped.
+        // Closed first: a lease that is sent from now on is dropped by its sender, and one that is already here is
+        // dropped below.
         result.close();
         if result.try_recv().is_err() {
             let _ = self

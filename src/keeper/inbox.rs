@@ -112,7 +112,7 @@ impl<T> Inbox<T> {
         self.shared.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let Some(message) = self.next() else { return true };
-        // Its own messages come first, so there are none if this is another.
+        // To the front: if this is a message of another thread, the keeper has none of its own.
         if let Some(own) = &mut *lock(&self.shared.own) {
             own.push_front(message);
         }

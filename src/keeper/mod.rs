@@ -27,7 +27,7 @@
 //! what sockets and handles have sent, in the order of each, then the timers that are due; it carries out the effects;
 //! and it writes with one system call for each server. Everything that blocks (name look-ups, connecting, logging in)
 //! is done on short-lived threads, which end by a deadline and send their result. A message wakes the keeper only if it
-//! sleeps (`inbox.rs`).
+//! sleeps (`inbox.rs`). The keeper waits for no lock that another thread may hold (`inbox.rs`, `shared.rs`, `wakers/`).
 //!
 //! **Joining.** An acquire is one request. The server grants the lock at once, or gives a ticket: the place in the
 //! queue (I2). A waiter keeps its ticket until its acquire is resolved, and may send its request again at any time (I7,
@@ -110,7 +110,7 @@ use crate::wakers::{IsKeeper, Wakers};
 
 /// While something is due the loop looks at the clock at least this often: a sleep does not count suspended time.
 const LOOK: Duration = Duration::from_secs(1);
-/// When to try again to pass on wakers, while another thread has their queue.
+/// How soon the keeper tries again to pass on wakers, while another thread has their queue.
 const SOON: Duration = Duration::from_millis(1);
 /// The most events that are taken in before their effects are carried out.
 const BATCH: usize = 256;

@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     /// When it was last renewed, or granted.
     renewed_at: AtomicU64,
     taken: AtomicU8,
-    /// Somebody sets `lost`. Nobody else may try, because that would wait for them.
+    /// A thread sets `lost`. No other thread may try to, because it would wait for the first one.
     ending: AtomicBool,
     lost: OnceLock<LostReason>,
     /// It was renewed, or lost.
@@ -48,8 +48,8 @@ pub(crate) struct Shared {
     pub(crate) wakers: Arc<Wakers>,
 }
 
-/// Something that callers await. `Notify` has a lock, and each caller that awaits it takes that lock. So the waker
-/// thread notifies, and the keeper waits for nobody (I12).
+/// Something that callers await. `Notify` has a lock, which each caller that awaits it takes. So the waker thread
+/// notifies them, and not the keeper (I12).
 #[derive(Debug, Default)]
 struct Change {
     awaited: AtomicU32,
@@ -57,9 +57,9 @@ struct Change {
 }
 
 impl Change {
-    /// Resolves at the next change after this call, so what `is_over` says is asked once more after it. In a forked
-    /// process, where no keeper runs, it resolves at every poll.
-    async fn next<T>(&self, of: &Shared, mut is_over: impl FnMut() -> Option<T>) -> T {
+    /// Resolves once `is_over` returns a value. It is asked at once and after each change. In a forked process no keeper
+    /// tells of changes, and `is_over` has a value at the next poll.
+    async fn until<T>(&self, of: &Shared, mut is_over: impl FnMut() -> Option<T>) -> T {
         let _counted = Counted::new(&self.awaited);
         loop {
             let mut notified = pin!(self.notify.notified());
@@ -81,7 +81,7 @@ struct Counted<'a>(&'a AtomicU32);
 impl<'a> Counted<'a> {
     fn new(awaited: &'a AtomicU32) -> Self {
         awaited.fetch_add(1, Ordering::SeqCst);
-        // With the one in `tell`: either this future sees the change, or whoever changes sees this future.
+        // With the one in `tell`: either this future sees the change, or `tell` sees this future.
         fence(Ordering::SeqCst);
         Self(awaited)
     }
@@ -228,7 +228,7 @@ impl Shared {
     /// The reason, once there is one.
     pub(crate) async fn ended(&self) -> LostReason {
         let reason = || if self.is_forked() { Some(LostReason::Forked) } else { self.lost.get().cloned() };
-        self.ended.next(self, reason).await
+        self.ended.until(self, reason).await
     }
 
     /// How often it was renewed so far, to be given to [`Self::renewed`].
@@ -242,7 +242,7 @@ impl Shared {
             Err(lost) => Some(Err(lost)),
             Ok(()) => (self.renewals() > before).then(|| Ok(self.remaining())),
         };
-        self.renewed.next(self, renewed).await
+        self.renewed.until(self, renewed).await
     }
 
     pub(crate) fn show(&self, kind: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    // Whoever sets the reason may lose its processor just then, and the keeper waits for nobody.
+    // The thread that sets the reason may lose its processor just then.
     #[test]
     fn nobody_waits_for_the_thread_that_ends_a_lease() {
         let shared = lease_until(Time::now() + Duration::from_secs(60));

@@ -19,7 +19,7 @@ pub(crate) struct Spec {
     pub(crate) replicas: u32,
     /// Whether only a confirmed lease is handed out.
     pub(crate) confirm_grants: bool,
-    /// How many waiters a queue may have that this lock's acquires join, themselves included.
+    /// The most waiters that a queue may have once an acquire of this lock has joined it.
     pub(crate) max_waiting: Option<u32>,
     /// The value of the label `lock` of its metrics.
     pub(crate) metrics_label: Option<Arc<str>>,

@@ -131,7 +131,7 @@ impl<P: FnMut(&'static str, &[u8])> Arguments<P> {
 /// No queue is ever as long.
 pub(crate) const UNBOUNDED: u64 = 1 << 53;
 
-/// Take the lock, or join its queue, or return to it with the ticket of before.
+/// Take the lock, or join its queue, or return to it with an old ticket.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct AcquireRequest {
     pub(crate) keys: Arc<LockKeys>,

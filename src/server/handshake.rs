@@ -1,5 +1,5 @@
 //! The start of a connection, with encryption if it is asked for. And a second connection to a server that ended the
-//! set-up of the first, or hangs, without a reason.
+//! set-up of the first without a reason, or hangs.
 //!
 //! If there are too many connections Redis closes the last one with a message, which is lost if a request is under way.
 //! If only one side encrypts, each waits for the other or hangs up. A separate connection without a login shows which

@@ -18,7 +18,8 @@
 //! process that ends before all are called loses nothing.
 //!
 //! `blocking()` polls without this. Its waker wakes the thread that blocks and does nothing else, so a keeper may call
-//! it.
+//! it. Only a caller that awaits the end or the renewal of a lease is woken by the waker thread in any case
+//! (`keeper/shared.rs`).
 
 mod kept;
 mod nap;
@@ -67,8 +68,7 @@ pub(crate) struct Wakers {
     state: Mutex<State>,
     /// How the current thread sleeps: until a waker is due, or a socket can be read.
     nap: Nap,
-    /// Answers that the current thread is to read. Callers change this, so it is outside of the mutex, for which a
-    /// keeper may wait.
+    /// How many answers the current thread is to read. Keepers change this too, and wait for no mutex.
     awaited: AtomicU32,
     /// One that is gone is forgotten when the next one comes. No keeper locks this.
     readers: Mutex<BTreeMap<u64, Weak<dyn Readable>>>,
@@ -210,7 +210,7 @@ impl Wakers {
         self.awaited.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Called by keepers now and then: a waker may block since before an answer was expected.
+    /// Called by keepers now and then: a waker may have blocked since before an answer was expected.
     pub(crate) fn look(self: &Arc<Self>) {
         if let Some(mut state) = self.try_lock()
             && self.is_behind(&state)

@@ -13,7 +13,7 @@ use crate::protocol::{Reply, Request};
 pub(in crate::keeper) enum Tried {
     Granted(Arc<Shared>),
     NotGranted(NotGranted),
-    /// The keeper is to be asked. These come first.
+    /// The keeper is to be asked, after it was told of these troubles.
     AskKeeper(Vec<Trouble>),
 }
 

@@ -18,7 +18,7 @@ const SHORT: Duration = Duration::from_millis(500);
 const IDLE_LOOKS: u32 = 10;
 
 impl Direct {
-    /// From now on callers may use this connection. If a caller is in the way, it is dropped.
+    /// From now on callers may use this connection. False if a caller is in the way: the connection is dropped then.
     pub(in crate::keeper) fn offer(&self, line: Line, wire: Wire) -> bool {
         let offered = self.look_inside(|inside| {
             let is_free = inside.awaited.is_none();
@@ -44,7 +44,7 @@ impl Direct {
         self.line.load(Ordering::SeqCst) != 0 || self.is_taken()
     }
 
-    /// Whether a caller has the connection, or did not live to see its lease.
+    /// Whether a caller has the connection, or a request of a caller that is gone.
     pub(in crate::keeper) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::SeqCst)
     }

@@ -73,8 +73,9 @@ pub(crate) struct Direct {
     taken: AtomicBool,
     /// The id of the lease, 0 if there is none.
     leased: AtomicU64,
-    /// Locked only by whoever has changed `leased` from its id to [`CLAIMED`], and before its id is there. So nobody waits
-    /// for it, and the keeper misses no lease, whoever is `inside`: the waker thread may be there at any time.
+    /// Locked only by the thread that has changed `leased` from its id to [`CLAIMED`], and before its id is there. So
+    /// no thread waits for it, and the keeper finds a lease even while another thread, such as the waker thread, is
+    /// `inside`.
     lease: Mutex<Option<Handover>>,
     /// The line of the connection that callers may use, 0 if there is none.
     line: AtomicU64,
@@ -89,7 +90,7 @@ pub(crate) struct Direct {
     /// The seat of a task's acquire that waits for its turn, from before it is sent until it is settled; 0 if there is
     /// none, and they count from 1.
     ahead: AtomicUsize,
-    /// An answer may have come while `inside` was locked: whoever unlocks it reads.
+    /// An answer may have come while `inside` was locked: the thread that unlocks it reads the answer.
     knocked: AtomicBool,
 }
 
@@ -112,7 +113,7 @@ pub(crate) struct Handover {
 pub(crate) enum Trouble {
     /// Callers miss a connection.
     Missed,
-    /// The connection is free, and no caller heard so: the keeper may only have waited for that to end.
+    /// The connection is free, and the caller that had it is gone: a keeper that is to end may have waited for that.
     Unheard,
     /// The lease is not the only thing that its client has at the lock.
     Disturbed,
@@ -175,7 +176,7 @@ impl Direct {
         direct
     }
 
-    /// Whether a caller may acquire over the connection: it has it then.
+    /// Whether a caller may acquire over the connection. If so, the caller has the connection now.
     fn admit(&self, Caller { spec, presence, .. }: &Caller) -> Result<(), Option<Trouble>> {
         // The keeper is to have the lease long before it would tell the holder of its end.
         let early = spec.lease >= LEAST_LEASE && spec.notice * 2 <= spec.lease;
@@ -189,7 +190,7 @@ impl Direct {
         if self.taken.swap(true, Ordering::SeqCst) { Err(None) } else { Ok(()) }
     }
 
-    /// Its caller has got nothing, or has given it back.
+    /// The connection is free: its caller has got no lease, or has it no longer, or the keeper has taken it over.
     fn leave(&self) {
         self.taken.store(false, Ordering::SeqCst);
     }
@@ -288,7 +289,7 @@ impl Direct {
         result
     }
 
-    /// For all others, who wait for nobody: None if it is locked.
+    /// For all other threads, which do not wait: None if it is locked.
     fn look_inside<T>(&self, act: impl FnOnce(&mut Inside) -> T) -> Option<T> {
         let result = match self.inside.try_lock() {
             Ok(mut inside) => act(&mut inside),
@@ -300,7 +301,7 @@ impl Direct {
     }
 
     fn after_unlocking(&self) {
-        // With the one in `read`: either this sees the knock, or whoever knocks finds `inside` unlocked.
+        // With the one in `read`: either this sees the knock, or the thread that knocks finds `inside` unlocked.
         fence(Ordering::SeqCst);
         if self.knocked.load(Ordering::SeqCst) {
             self.read();

@@ -1,8 +1,8 @@
 //! Tasks, which must not block. The waker thread reads the answer, whatever becomes of the task meanwhile: if nobody
 //! wants the lease any more, it goes back. So a future may be dropped at any time, and be polled by any executor.
 //!
-//! Whoever settles a request (the waker thread, the keeper that gives it up, or the task itself) takes it out of
-//! `inside` first, and tells the others when that is unlocked.
+//! The thread that settles a request (the waker thread, the keeper that gives it up, or the task's own) takes it out of
+//! `inside` first, and reports the outcome when that is unlocked.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -30,9 +30,9 @@ pub(super) struct Awaited {
 }
 
 enum What {
-    /// Without the latter, the keeper has that already: what this is granted goes back.
     Acquire {
         of: DirectAcquire,
+        /// None once the keeper has it: what is granted here goes back then.
         acquire: Option<Box<NewAcquire>>,
     },
     Release(Releasing),
@@ -126,7 +126,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Settled at once if that fails.
+    /// Sends a request. If that fails, it is settled at once.
     fn send(&self, inside: &mut Inside, what: What, request: Request) -> Option<Settled> {
         self.wakers.expect_answer();
         inside.awaited = Some(Awaited { sent: Time::now(), what });
@@ -142,7 +142,7 @@ impl Direct {
         self.settle(inside, Err(unanswered))
     }
 
-    /// Takes in the answer that has come, unless somebody is inside: they do it then.
+    /// Takes in the answer that has come. If another thread is inside, that thread does it.
     pub(super) fn read(&self) {
         self.knocked.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);

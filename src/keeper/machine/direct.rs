@@ -97,7 +97,7 @@ impl DirectAcquire {
             &Verdict::Acquire(AcquireVerdict::Granted { token, left, claim: false }) => {
                 let Self { id, spec, about } = self.clone();
                 let term = Term { sent, span: left };
-                // Who is to be told at once that the lease ends gets a better one from the keeper.
+                // Its caller would have to be told at once that it ends. The keeper acquires a longer one.
                 if term.deadline() <= now + term.notice(spec.lease, spec.notice) {
                     return Heard::Unclear;
                 }

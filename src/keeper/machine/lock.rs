@@ -210,7 +210,8 @@ impl LockState {
 
     /// There is a connection again, and leases were renewed over it.
     pub(super) fn connected(&mut self, core: &mut Core, now: Time) {
-        // A heartbeat does not tell what the client knew: a server that has forgotten the latest must hear that first.
+        // A heartbeat does not tell what the client knows, and a server that has forgotten some of it must hear that
+        // first.
         self.reentry.extend(self.order.first().copied());
         self.reenter(core, now);
         self.heartbeat(core, now);
