@@ -266,7 +266,7 @@ impl Space {
         {
             let kept = &mut *self.kept();
             lost.extend(kept.guards.insert(guard.name().to_owned(), guard));
-            // Nobody may ever release a key whose lease was lost.
+            // A caller need not release a key whose lease was lost.
             if kept.guards.len() > kept.most {
                 lost.extend(kept.guards.extract_if(|_, guard| guard.check().is_err()).map(|(_, guard)| guard));
                 kept.most = (2 * kept.guards.len()).max(64);

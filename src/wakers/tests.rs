@@ -128,7 +128,7 @@ fn answers_are_read_though_there_is_always_a_waker_to_call() {
 }
 
 #[test]
-fn a_keeper_waits_for_nobody_who_has_the_queue() {
+fn a_keeper_does_not_wait_for_a_thread_that_has_the_queue() {
     let wakers = Wakers::start().unwrap();
     let (called, calls) = mpsc::channel();
     let (kept, keeps) = mpsc::channel();

@@ -48,8 +48,8 @@ impl Direct {
     }
 }
 
-/// The waker thread may be inside when the answer for which it comes has been read by the task. A keeper that would miss
-/// the lease then would not release it, but renew it for ever.
+/// The waker thread may still be inside after the task itself has read the answer. A keeper that missed the lease then
+/// would renew it for ever instead of releasing it.
 #[test]
 fn the_keeper_takes_a_lease_over_though_somebody_is_inside() {
     let direct = client();

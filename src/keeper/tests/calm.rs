@@ -1,4 +1,4 @@
-//! What is expected when the faults stop: everybody is served, and nothing is left behind.
+//! What must hold when the faults stop: every waiter is served, and nothing is left behind.
 
 use super::clients::{Client, Taken};
 use super::world::{MS, World};
@@ -7,7 +7,7 @@ use crate::protocol::WireId;
 
 /// How long a holder works in calm times.
 const HOLD: u64 = 5 * MS;
-/// What may pass until all that is wrong has expired: the longest lease, recovery, liveness and buffer of a world, and
+/// The time after which every wrong state has expired: the longest lease, recovery, liveness and buffer of a world, and
 /// a second for each outage of the lock clock.
 const HEALED: u64 = 10_000 * MS;
 
@@ -49,7 +49,7 @@ impl World {
         self.clients.iter().any(Client::is_busy)
     }
 
-    /// When things were sent does not matter from here on.
+    /// From here on it does not matter when anything was sent.
     pub(super) fn forget_when(&mut self) {
         let now = self.now;
         for client in &mut self.clients {
@@ -124,7 +124,7 @@ impl World {
         if let Some(what) = left {
             return self.fail(what);
         }
-        // The dead, what can be executed late, and what a rollback brought back expire by themselves.
+        // Waiters of dead clients, late requests and the state that a rollback brought back expire by themselves.
         let untidy = self.server.untidy || self.clients.iter().any(|client| !client.alive || !client.can_kill);
         if untidy {
             self.now += HEALED;
@@ -135,7 +135,7 @@ impl World {
                 keys: keys.clone(),
                 ids: vec![WireId::of_nobody()],
             });
-            // The lock clock takes a few scripts to catch up, and a few more to purge the dead.
+            // The lock clock takes a few scripts to catch up, and the queue a few more to lose its zombies.
             for _ in 0..if untidy { 100 } else { 0 } {
                 self.now += 200 * MS;
                 self.server.execute(self.now, &sweep);
@@ -149,7 +149,7 @@ impl World {
 }
 
 impl Client {
-    /// Somebody waits for it.
+    /// A waiter waits for the lock.
     fn is_busy(&self) -> bool {
         let waits = !self.acquires.is_empty() || !self.questions.is_empty() || !self.guards.is_empty();
         self.alive && (waits || self.is_direct_busy())
@@ -162,7 +162,7 @@ impl Client {
             && self.machine.core.requests.is_empty()
     }
 
-    /// What the machine keeps though it has no reason to.
+    /// What the machine still keeps for no reason.
     fn left_over(&self) -> Option<String> {
         let machine = &self.machine;
         let empty = machine.locks.is_empty()

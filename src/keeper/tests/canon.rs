@@ -1,10 +1,10 @@
-//! When two worlds are the same for what can still happen in them.
+//! Whether two worlds are the same, as far as anything can still happen in them.
 //!
 //! Everything in a world is written down as a list of numbers, in which
 //! * moments are told from now, or as "long ago",
 //! * stamps (tickets, tokens, epochs) are only told by their order, all of them lying behind the server's clock,
 //! * requests are told from the last one,
-//! * what only ever shows in messages to people, and the seed of the back-off, is left out.
+//! * texts for people, and the seed of the back-off, are left out.
 //!
 //! The machine is written down by its derived `Hash`, into a hasher that keeps what it is given. Moments, stamps and
 //! requests lie in ranges of their own, so that it can tell them apart.
@@ -20,7 +20,7 @@ use super::world::{MS, World};
 use crate::keeper::machine::{Core, Machine};
 use crate::protocol::{self, AcquireVerdict, Push, Verdict};
 
-/// What lies further back than this has no more effect: longer than every span of an explored world.
+/// A moment further back than this has no effect any more: it is longer than every span of an explored world.
 const LONG_AGO: u64 = 200 * MS;
 pub(super) const FIRST_REQUEST: u64 = 1 << 41;
 
@@ -104,7 +104,8 @@ impl Hasher for Notes {
 }
 
 impl World {
-    /// Writes down all that matters. With `sent`, also when things were sent: in calm times they arrive in that order.
+    /// Writes down all that matters. With `sent`, also when each message was sent: in calm times they arrive in that
+    /// order.
     pub(super) fn canon(&self, state: &mut impl Hasher, sent: bool) {
         let mut notes = Notes::default();
         notes.flag(self.server.up);

@@ -1,4 +1,4 @@
-//! A client of a world: the real machine, and around it what the loop, the handles and the guards do in truth.
+//! A client of a world: the real machine, and around it a model of the loop, the handles and the guards.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,42 +30,42 @@ pub(super) struct Client {
     pub(super) ending: bool,
     pub(super) closed: bool,
     pub(super) next: u64,
-    /// What calls say of when they were made, where it must not matter.
+    /// Calls do not tell when they were made, because it must not matter.
     pub(super) ever: bool,
-    /// What handles have said, and the keeper has not taken in.
+    /// Commands of handles that the keeper has not taken in.
     pub(super) inbox: VecDeque<(u64, Command)>,
     pub(super) connecting: Option<u64>,
     pub(super) link: Option<Link>,
     pub(super) direct: Option<Direct>,
-    /// What was under way on broken connections, and may still be executed.
+    /// Requests on broken connections that may still be executed.
     pub(super) limbo: VecDeque<Request>,
     pub(super) acquires: BTreeMap<Id, Acquire>,
     pub(super) guards: BTreeMap<Id, Guard>,
     pub(super) questions: BTreeMap<QuestionId, Option<Time>>,
     /// How often each acquire was resolved.
     pub(super) resolved: BTreeMap<Id, u32>,
-    /// On which data each lock's last answered sign of life rests: so do the claims that follow.
+    /// The data on which each lock's last answered sign of life rests. The claims that follow rest on it, too.
     pub(super) kept: BTreeMap<Arc<str>, Basis>,
     /// Token and ticket of each grant.
     pub(super) granted: Vec<(u64, u64)>,
-    /// Enough replicas have just said that they have what was asked for.
+    /// Enough replicas have just acknowledged the writes.
     pub(super) replicated: bool,
     pub(super) pace: Pace,
-    /// What routes were told.
+    /// The patience that routes were told.
     pub(super) patience: Duration,
     /// Nothing has disturbed it since the last loss of data: it was awake and connected, and no message took long.
     pub(super) in_touch: bool,
 }
 
-/// A connection. What is under way carries the true time at which it was sent.
+/// A connection. Each message under way carries the true time at which it was sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {
-    /// The server's side is gone, and the client does not know.
+    /// The server's side is gone, and the client has not noticed.
     pub(super) dead: bool,
     pub(super) out: VecDeque<(u64, RequestId, Request)>,
     pub(super) back: VecDeque<(u64, Reply)>,
     pub(super) pushes: VecDeque<(u64, Push, Basis)>,
-    /// What replicas are asked, with how many of them are needed and the data that it is about.
+    /// The questions to replicas, each with the number that is needed and the data that it is about.
     pub(super) questions: VecDeque<(u64, RequestId, u32, Basis)>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Acquire {
     pub(super) by: Option<Time>,
     pub(super) timeout: Option<Time>,
     pub(super) known: bool,
-    /// Somebody awaits it.
+    /// A caller awaits it.
     pub(super) wanted: bool,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Guard {
     pub(super) tell_by: Time,
     pub(super) granted: Time,
     pub(super) lost: bool,
-    /// The machine speaks of it.
+    /// The machine knows it.
     pub(super) tended: bool,
     pub(super) taken: Taken,
     /// The data on the server that it rests on. None: an operator ended it by force.
@@ -110,18 +110,18 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Whether somebody may think that the lock is held.
+    /// Whether its holder may believe in it.
     pub(super) fn is_believed(&self, now: Time) -> bool {
         !self.lost && self.taken != Taken::Reclaimed && now < self.deadline
     }
 }
 
-/// How many requests a client may send: a busy loop shows here.
+/// How many requests a client may send. A busy loop sends more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     pub(super) since: u64,
     pub(super) sent: u32,
-    /// What gives a reason to send something.
+    /// Events that are a reason to send requests.
     pub(super) reasons: u32,
 }
 
@@ -195,7 +195,7 @@ impl Client {
         }
     }
 
-    /// A handle says something.
+    /// A handle sends a command.
     pub(super) fn say(&mut self, now: u64, command: Command) {
         self.inbox.push_back((now, command));
     }
@@ -246,9 +246,9 @@ impl Client {
         }
     }
 
-    /// Takes in what the machine wants done. The error: what it must not want.
+    /// Carries out the machine's effects. An error if one of them must not be.
     pub(super) fn carry_out(&mut self, now: u64, basis: Basis) -> Result<(), String> {
-        // What taking back a lease asks for is carried out in the next round.
+        // The effects of taking back a lease are carried out in the next round.
         loop {
             let local = self.clock(now);
             let effects = self.machine.effects(local);
@@ -373,8 +373,8 @@ impl Client {
     }
 }
 
-/// By when the holder is told, at the latest: the notice, in proportion to what is left where that is not a whole
-/// lease.
+/// The latest time at which the holder must be told: the notice before the deadline. If less than a whole lease is
+/// left, the notice is shorter in proportion.
 pub(super) fn tell_by(spec: &Spec, now: Time, deadline: Time) -> Time {
     let left = deadline.since(now).as_secs_f64() / spec.lease.as_secs_f64();
     deadline - spec.notice.mul_f64(left.min(1.0)) + Duration::from_millis(1)

@@ -20,7 +20,7 @@ pub(super) struct Direct {
     pub(super) dead: bool,
     /// The future of a task was dropped while its request was under way.
     pub(super) dropped: bool,
-    /// The keeper has the acquire of a task whose direct request is under way: another one of this client went there.
+    /// The keeper has the acquire of a task whose direct request is under way: a later acquire has passed it on.
     pub(super) passed_on: bool,
     pub(super) stage: Stage,
 }
@@ -63,7 +63,7 @@ impl Direct {
         Self { lock, usable, dead: false, dropped: false, passed_on: false, stage: Stage::Held(lease) }
     }
 
-    /// When the next thing happens to it by itself, and whether the caller is the one to hear of it.
+    /// When the next event happens to it by itself, and whether the caller hears of it.
     pub(super) fn next(&self, up: bool) -> Option<(u64, bool)> {
         match &self.stage {
             Stage::Asked { at, .. } if up && !self.dead => Some((at + LATENCY, false)),
@@ -184,7 +184,7 @@ impl Client {
 }
 
 impl World {
-    /// A caller that blocks acquires a lock at which its client has nothing.
+    /// A caller acquires a lock at which its client has nothing.
     pub(super) fn acquire_directly(&mut self, index: usize, how: u8) {
         let lock = usize::from(how) % self.specs.len();
         let spec = self.specs[lock][usize::from(how / 4) % self.specs[lock].len()].clone();
@@ -312,7 +312,7 @@ impl World {
                     client.granted.push((lease.token.get(), lease.ticket.get()));
                     client.guards.insert(lease.id, guard);
                     client.direct = Some(Direct::held(lock, usable, lease));
-                    // The keeper hears that it is not alone there.
+                    // The keeper hears that its client has something else at the lock.
                     if client.acquires.values().any(|acquire| acquire.lock == lock) {
                         self.look_directly(index);
                     }

@@ -23,8 +23,8 @@ use crate::options::Spec;
 /// A heartbeat.
 const TICK: u64 = 50 * MS;
 
-/// How many of them a message is under way at most: it arrives before the next, or no later than everybody expects, or
-/// takes longer than a lease.
+/// For how many of them a message is under way at most: it arrives before the next, or within the time that all clients
+/// expect, or takes longer than a lease.
 const PROMPT: u64 = 0;
 const SOON: u64 = 1;
 const LATE: u64 = 4;
@@ -213,7 +213,7 @@ impl Model for Explored {
         if budget.saves > 0 {
             actions.push(Action::Do(Step::Save));
         }
-        // A save is there to be rolled back to, once.
+        // The server can be rolled back to a save, once.
         if self.budget.saves > budget.saves && world.server.basis.era == 0 {
             actions.push(Action::Do(Step::Rollback));
         }
@@ -255,7 +255,7 @@ impl Model for Explored {
                 world.act(step);
             }
         }
-        // What handles say is heard at once, and what is granted is taken.
+        // Commands of handles are taken in at once, and so are grants by their callers.
         for index in 0..world.clients.len() {
             while world.clients[index].runs() && !world.clients[index].inbox.is_empty() {
                 world.take_in(index, 1);
@@ -373,7 +373,7 @@ const NONE: Budget =
 
 #[test]
 fn every_state_of_small_worlds_keeps_the_promises() {
-    // Breadth first, which finds the shortest way to whatever is wrong.
+    // Breadth first, which finds the shortest way to a violation.
     let worlds = vec![
         ("2 waiters, a late reply", one_each(Budget { late: 1, ..NONE })),
         ("2 waiters, a doubled request, a lost message", one_each(Budget { doubled: 1, lost_pushes: 1, ..NONE })),
@@ -447,7 +447,7 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
         ("a blocking caller and a waiter, a broken connection, all data lost", {
             direct(&[1, 1], Budget { cuts: 1, flushes: 1, ..NONE })
         }),
-        // None of these was seen to end.
+        // No run of these has ended yet.
         ("2 waiters, messages slower than a lease", slow(NONE)),
         ("2 waiters, messages slower than a lease, a crash", slow(Budget { crashes: 1, ..NONE })),
         ("4 waiters of 2 clients", Explored::new(&[2, 2], true, NONE)),

@@ -11,7 +11,7 @@ use crate::protocol::{RenewVerdict, Verdict};
 const BUSY: u32 = 400;
 
 impl World {
-    /// I1 and I4: what holders believe is true, and will be until they know better.
+    /// I1 and I4: holders believe in their leases only while that is true.
     pub(super) fn judge(&mut self) {
         let mut broken = None;
         let mut believed: Vec<(usize, String)> = Vec::new();
@@ -44,7 +44,7 @@ impl World {
         self.watch_touch();
     }
 
-    /// Whether what this guard rests on is what the server still has, and no jump of its clock made it shorter.
+    /// Whether the server still has the data on which this guard rests, and no jump of its clock shortened the lease.
     fn counts(&self, guard: &Guard) -> bool {
         let rests_on_what_is_there = guard.basis == Some(self.server.basis) && !self.server.forgot_the_time();
         rests_on_what_is_there && !self.server.forced.contains(&guard.token)
@@ -119,7 +119,7 @@ impl World {
             && matches!(executed.reply.verdict, Verdict::Renew(RenewVerdict::Renewed { .. }))
             && let Some((_, token)) = granted(before)
         {
-            // Whoever had it did so by the exception for strangers.
+            // Its holder had it by the exception for strangers.
             self.server.forced.insert(token);
         }
         let after = &self.server.locks[executed.lock].1;
@@ -141,7 +141,7 @@ impl World {
             let alive = before.sessions.get(client).is_some_and(|end| *end > after.state.seen);
             *ticket < place && alive && before.entries.contains_key(other)
         });
-        // One who leaves, or returns to its place in the same script, is not overtaken.
+        // A waiter that leaves, or returns to its place in the same script, is not overtaken.
         if let Some((ticket, other)) = overtaken.filter(|(_, other)| after.ticket(other).is_some()) {
             broken = Some(format!("{id} at {place} is granted before {other} at {ticket} (I2)"));
         }

@@ -1,14 +1,14 @@
 //! What a loss of data leaves of the promises. A client that knew the lost data shows the server what it has forgotten,
 //! and from then on nothing is granted until all had the time to return. So
 //! * I1: nobody is granted a lock while another believes in a lease from before the loss,
-//! * I2 and I7: whoever waited before the loss and stayed in touch with the server is served before whoever came later.
+//! * I2 and I7: a waiter that waited before the loss and stayed in touch with the server is served before later ones.
 //!
 //! There are two exceptions.
-//! * A stranger speaks first: one that had no answer under the lost data, or only such as the server still knows. The
-//!   server cannot tell that it lost anything, and grants the lock as if it were new. After the next loss the
-//!   stranger's lease may come back, and before it the older one. A waiter whose place the server still knows may be
-//!   such a stranger: its heartbeat tells nothing, and is granted the lock where a lost renewal would have kept it.
-//! * A waiter has rarer heartbeats than any client knows of that has returned: it came after their last answers.
+//! * A stranger speaks first: a client that had no answer under the lost data, or only answers that the server still
+//!   knows. The server cannot tell that it lost anything, and grants the lock as if it were new. After the next loss
+//!   the stranger's lease may come back, and before it the older one. A waiter whose place the server still knows may
+//!   be such a stranger: its heartbeat tells nothing, and is granted the lock where a lost renewal would have kept it.
+//! * A waiter's heartbeats are rarer than those of which the returned clients know: it came after their last answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use super::server::Executed;
 use super::world::{MS, World};
 use crate::protocol::{AcquireVerdict, LockKeys, Verdict};
 
-/// How long a message takes at most between those who are in touch.
+/// How long a message takes at most between the server and a client that is in touch with it.
 const SOON: u64 = 5 * MS;
 
-/// On which data of the server something rests that a client was told.
+/// The data of the server on which an answer to a client rests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Basis {
-    /// Counts whatever ends what was said before: losses, jumps of the clock, proofs of a loss.
+    /// Counts the events that make earlier answers void: losses, jumps of the clock, proofs of a loss.
     pub(super) generation: u32,
     /// Counts the losses alone.
     pub(super) era: u32,
-    /// How often the clock jumped forwards, and made leases shorter than was said.
+    /// How often the clock jumped forwards, and made leases shorter than answers had said.
     pub(super) jumps: u32,
 }
 
 impl Basis {
-    /// Of a grant that is counted from a sign of life from before: it may be over.
+    /// The basis of a grant that is counted from an earlier sign of life: the lease may be over.
     pub(super) fn doubted(self) -> Self {
         Self { generation: u32::MAX, ..self }
     }
@@ -45,7 +45,7 @@ impl Basis {
 pub(super) struct Past {
     /// The epoch of the data that was lost last.
     pub(super) epoch: u64,
-    /// Nobody has spoken of before the last loss.
+    /// No client has told the server of the data before the last loss.
     pub(super) unspoken: bool,
     /// The eras in which a stranger spoke first.
     pub(super) strangers: BTreeSet<u32>,
@@ -87,7 +87,7 @@ impl World {
         self.server.up && self.server.refuses.is_none()
     }
 
-    /// Who speaks first after a loss, and of what.
+    /// Notes which client speaks first after a loss, and what it brings.
     pub(super) fn heed(&mut self, index: usize, executed: &Executed) {
         let (keys, lock) = &self.server.locks[executed.lock];
         let (state, before) = (&lock.state, &executed.before.state);
@@ -143,8 +143,8 @@ impl World {
         })
     }
 
-    /// I2 and I7 over losses: who is not back in the queue yet, and overtaken by a grant to `id`, which stood at
-    /// `place`.
+    /// I2 and I7 over losses: a waiter that is not back in the queue yet, and was overtaken by a grant to `id`, which
+    /// had `place`.
     pub(super) fn judge_places_of_before(&self, lock: usize, id: &str, place: u64) -> Option<String> {
         let (past, basis) = (&self.server.pasts[lock], self.server.basis);
         if basis.era == 0 || past.unspoken || past.strangers.contains(&basis.era) {

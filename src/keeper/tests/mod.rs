@@ -9,8 +9,8 @@
 //! * `properties.rs` runs random schedules, then lets the faults stop and expects everybody to be served, and nothing
 //!   to be left behind when the handles are dropped.
 //! * `explore.rs` visits every state of small worlds.
-//! * `cases.rs` and `decisions.rs` have single cases of one machine without a world (`alone.rs`): what once was wrong,
-//!   and what is sent and told when, to the microsecond.
+//! * `cases.rs` and `decisions/` have single cases of one machine without a world (`alone.rs`): former bugs, and what
+//!   is sent and told when, to the microsecond.
 
 mod alone;
 mod calm;
@@ -32,7 +32,7 @@ mod world;
 #[path = "../../../tests/model/lock.rs"]
 mod model;
 
-/// Says this past the test harness, which shows what is printed by tests that fail only.
+/// Prints this past the test harness, which shows the output of failing tests only.
 pub(super) fn say(text: std::fmt::Arguments<'_>) {
     let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{text}\n"));
 }

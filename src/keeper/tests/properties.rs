@@ -1,6 +1,6 @@
 //! Random schedules. `FAIRLOCK_CASES` sets how many. One that breaks a promise is made as short as it can be and
 //! printed: it goes to `regressions.rs`. With `FAIRLOCK_TRACE` set, what happens under it is printed too; with
-//! `FAIRLOCK_UNSHRUNK` it is left as long as it was found, for those who only ask whether there is one.
+//! `FAIRLOCK_UNSHRUNK` it is left as long as it was found, which is enough to know that there is one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,8 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     vec(any::<[u8; 3]>().prop_map(|[kind, client, which]| Step::of(kind, client, which)), 1..most)
 }
 
-/// Most of it flows; the server loses its data again and again, with its connections where it comes back with old data.
+/// Mostly undisturbed; the server loses its data again and again, and its connections, too, if it comes back with old
+/// data.
 fn losses(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let steps = |[kind, client, which]: [u8; 3]| match kind % 64 {
         0..24 => vec![Step::Flow(which)],
@@ -41,7 +42,7 @@ fn losses(most: usize) -> impl Strategy<Value = Vec<Step>> {
     vec(any::<[u8; 3]>().prop_map(steps), 1..most).prop_map(|steps| steps.concat())
 }
 
-/// Blocking callers, in a world that keeps its data.
+/// Callers of the direct connection, in a world that keeps its data.
 fn direct(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let steps = |[kind, client, which]: [u8; 3]| match kind % 64 {
         0..10 => Step::Flow(which),
@@ -81,7 +82,7 @@ fn plans() -> impl Strategy<Value = Plan> {
         clients,
         locks,
         fast: vec![0, 2000, -2000],
-        // Most users may; now and then one may not.
+        // Most users may; a few may not.
         can_kill: (0..3).map(|bit| kills >> bit & 1 == 0 || kills < 128).collect(),
         script: 3_000,
     })
@@ -172,7 +173,7 @@ fn report(result: Result<(), TestError<(Plan, Vec<Step>)>>) {
     panic!("{reason}\n{plan:?}\n{schedule:?}\n{}", broken.unwrap_or_default());
 }
 
-/// I2 and I7: those who wait are served in the order of their tickets, also when the server loses everything, a part,
+/// I2 and I7: waiters are served in the order of their tickets, also when the server loses everything, a part,
 /// or its connections, and whether or not messages arrive. Each client's waiters have the options of that number.
 fn served_in_order(
     waiters: &[u8],
@@ -247,7 +248,7 @@ fn outlived(waiters: std::ops::Range<usize>, options: [usize; 3], blows: impl St
     }
 }
 
-/// I6: whose message is lost hears of its grant by a heartbeat, at whatever time since the last one that was.
+/// I6: a waiter whose message is lost hears of its grant by a heartbeat, whenever the last one was.
 #[test]
 fn a_lost_message_costs_a_heartbeat_at_most() {
     let plan = Plan { clients: 2, locks: 1, fast: vec![0], can_kill: vec![true], script: 3_000 };

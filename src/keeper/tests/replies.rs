@@ -1,4 +1,4 @@
-//! Replies as single cases make them up: a word and what matters of the rest.
+//! Replies that single cases make up: a word, and the values that matter.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) enum Word {
     Ended,
 }
 
-/// All that a reply may say. What its word has no use for is not said.
+/// All values that a reply may have. Values that do not go with its word are left out.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answer {
     pub(super) word: Word,

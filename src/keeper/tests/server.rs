@@ -26,17 +26,18 @@ pub(super) struct Server {
     pub(super) up: bool,
     /// Why it refuses everything, if it does.
     pub(super) refuses: Option<Refusal>,
-    /// What everything that is said now rests on.
+    /// The basis of all answers from now on.
     pub(super) basis: Basis,
     /// What became of the losses, for each lock.
     pub(super) pasts: Vec<Past>,
     pub(super) was_set_back: bool,
     pub(super) lost_data: bool,
-    /// Something may stand there that only time clears: brought back by a rollback, or refused when it was given back.
+    /// It may keep a state that only expires: brought back by a rollback, or left by a release that it refused.
     pub(super) untidy: bool,
     /// The highest token ever granted, for each lock.
     pub(super) tokens: Vec<u64>,
-    /// Tokens whose leases an operator ended by force, or somebody who returned with a newer one after a loss.
+    /// Tokens whose leases were ended by an operator's force, or by a client that returned with a newer one after a
+    /// loss.
     pub(super) forced: BTreeSet<u64>,
 }
 
@@ -44,13 +45,13 @@ pub(super) struct Server {
 pub(super) struct Executed {
     pub(super) lock: usize,
     pub(super) before: Lock,
-    /// The ticket with which somebody returns; the highest for one who has none.
+    /// The ticket with which a waiter returns; the highest number for a waiter without one.
     pub(super) brought: u64,
     pub(super) renews: bool,
-    /// Under which epoch somebody remembers the lock, and the highest stamp that it brings; none for verbs that bring
+    /// The epoch under which the client knows the lock, and the highest stamp that it brings. None for verbs that bring
     /// none.
     pub(super) words: Option<(u64, u64)>,
-    /// Under which epoch a client remembers the lock, and how long it asks waiters to be given to return; in ns.
+    /// The epoch under which the client knows the lock, and for how long it wants waiters to be able to return; in ns.
     pub(super) asked: Option<(u64, u64)>,
     pub(super) reply: protocol::Reply,
     pub(super) pushes: Vec<(String, Push)>,

@@ -9,7 +9,7 @@ use crate::keeper::machine::Mode;
 use crate::keeper::machine::{Command, Id};
 use crate::protocol::{About, Refusal, Secret, Token, WireId};
 
-/// One thing that happens. The first number names a client, the others choose among what there is, whatever it is.
+/// One event. The first number names a client; the others choose among what the world has at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
     /// Nothing moves but time, in ms.
@@ -22,7 +22,7 @@ pub(super) enum Step {
         how: u8,
         timeout: u8,
     },
-    /// Over the direct connection, as the other steps whose names begin so.
+    /// Over the direct connection, like the other steps whose names begin with `Direct`.
     DirectAcquire(u8, u8),
     DirectExecute(u8),
     DirectAnswer(u8),
@@ -39,7 +39,7 @@ pub(super) enum Step {
     Close(u8),
     DropHandles(u8),
 
-    /// The keeper takes in what its handles said.
+    /// The keeper takes in commands of its handles.
     Hear(u8, u8),
     Execute(u8),
     /// A request is executed twice; one reply.
@@ -51,7 +51,7 @@ pub(super) enum Step {
     Push(u8, u8),
     PushTwice(u8, u8),
     LosePush(u8, u8),
-    /// Replicas answer; whether enough of them have it.
+    /// Replicas answer; the second number says whether enough of them have the writes.
     Replicas(u8, u8),
     Connect(u8),
     CannotConnect(u8),
@@ -306,7 +306,7 @@ impl World {
             }
             Step::ClockForth(which) => {
                 self.server.step += (span(which) / 1000) as i64;
-                // What was told before is shorter than was said.
+                // Leases are shorter than earlier answers have said.
                 self.server.basis.jumps += 1;
                 self.server.basis.generation += 1;
                 self.lose_touch(|_| true);
@@ -354,7 +354,7 @@ impl World {
         let token = state.lease.as_ref().and_then(|(id, _)| state.entries.get(id)).map_or(1, |entry| entry.token);
         let (keys, force) = (keys.clone(), which >= 192);
         if force {
-            // Whoever holds it is not told before it is taken.
+            // Its holder is not told before the lease is taken.
             for guard in self.clients.iter_mut().flat_map(|client| client.guards.values_mut()) {
                 if guard.token == token {
                     guard.basis = None;
@@ -383,7 +383,7 @@ impl World {
     }
 
     fn crash(&mut self, index: usize) {
-        // One is left to tell the tale.
+        // One client stays alive.
         if self.clients.iter().filter(|client| client.alive).count() > 1 {
             self.clients[index].alive = false;
             self.clients[index].unlink();

@@ -92,7 +92,7 @@ impl World {
 
     // ---- the clients ----
 
-    /// Feeds one client with events that arrive together, and carries out what comes of it.
+    /// Feeds one client with events that arrive together, and carries out their effects.
     pub(super) fn feed(&mut self, index: usize, basis: Basis, events: impl IntoIterator<Item = Event>) {
         let client = &mut self.clients[index];
         if !client.runs() {
@@ -238,7 +238,7 @@ impl World {
         }
         let client = &mut self.clients[index];
         let Some(link) = &mut client.link else { return };
-        // Of one basis: what rests on which data must be told apart.
+        // Of one basis, so that each event has the basis of its own answer.
         let mut replies = Vec::new();
         while let Some((_, reply)) = link.back.front()
             && replies.len() < most
@@ -418,7 +418,7 @@ impl World {
     }
 }
 
-/// Options that differ in what is longer than what, and in how they renew. The first are the most common.
+/// Options that differ in which of their times is the longest, and in how they renew. The first are the most common.
 fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
     let ms = Duration::from_millis;
     let with = |replicas, lease, (liveness, buffer), renew_every, max_hold: Option<u64>| {

@@ -155,7 +155,7 @@ impl Alone {
         }
     }
 
-    /// Whom the routes ask now: the line, the port, and until when.
+    /// The nodes that the routes ask now: the line, the port, and until when.
     pub(super) fn asked(&mut self) -> Vec<(Line, u16, Time)> {
         let ask = |effect: &Effect| match effect {
             Effect::Ask { line, node, by } => Some((*line, node.port, *by)),

@@ -8,7 +8,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 use super::world::{Step, World};
 
 impl Step {
-    /// Mostly things go their way, so that there is something that faults can meet.
+    /// Mostly undisturbed, so that faults find something to disturb.
     fn of([kind, which, how]: [u8; 3]) -> Self {
         match kind % 32 {
             0..8 => Self::Deliver(which),

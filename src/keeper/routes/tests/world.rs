@@ -408,7 +408,7 @@ impl World {
         };
         let event = match said {
             Said::Reply { slot, request, reply } => {
-                // What is said of an earlier request says nothing of the slot any more.
+                // An answer to a request that is not awaited any more tells nothing about the slot.
                 if self.machines[&slot].awaited.contains(&request) {
                     self.learn(slot, server, &reply);
                 }
@@ -531,7 +531,7 @@ impl World {
         self.machines.len()
     }
 
-    /// What makes a difference for what may happen, without the time of day.
+    /// All that can make a difference to later events, with moments counted from now.
     pub(super) fn fingerprint(&self) -> String {
         let Self { routes, servers, owner, going, sent_away, lines, attempts, machines, broken, .. } = self;
         format!("{routes:?}{servers:?}{owner:?}{going:?}{sent_away:?}{lines:?}{attempts:?}{machines:?}{broken:?}")

@@ -1,4 +1,4 @@
-//! A server that cannot be used: who hears of it at once, and who waits for an operator to mend it.
+//! A server that cannot be used: which callers hear of it at once, and which wait for an operator to mend it.
 
 use super::*;
 use crate::error::{ConnectError, Fault};

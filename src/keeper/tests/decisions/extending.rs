@@ -64,8 +64,8 @@ fn an_extended_lease_is_renewed_as_often_as_before_and_never_for_less() {
     assert_eq!(machine.next_due(), Some(at(25.0)));
 }
 
-/// The server has as much of it as the holder brought, and so less than the holder was sure of by the margin for clocks
-/// that drift. That moves no deadline, for as long as the extension lasts.
+/// The server knows the lease only as long as the holder brought it, which is shorter than the holder's own by the
+/// margin for clocks that drift. That moves no deadline for as long as the extension lasts.
 #[test]
 fn an_extended_lease_that_was_re_asserted_is_renewed_as_often_as_before() {
     let mut machine = holding(LockOptions::new());

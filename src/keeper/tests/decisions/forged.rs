@@ -1,11 +1,11 @@
-//! Messages that no script made: whoever may publish can send them, and they change nothing.
+//! Messages that no script made: any user with the right to publish can send them, and they change nothing.
 
 use super::*;
 use crate::protocol::{AcquireRequest, LeaveRequest};
 
 fn message(machine: &mut Machine, kind: PushKind, lock: &str, secret: &str) -> Vec<Effect> {
     let lock = LockKeys::new("fairlock", lock).keys[0].clone();
-    // With a token far ahead, as one would choose who wants to be believed.
+    // With a token far ahead, so that no later answer contradicts it.
     let push = push(kind, 1, 1 << 52, secret, lock);
     machine.handle(at(1.0), Event::Push(push));
     machine.effects(at(1.0))
@@ -32,7 +32,8 @@ fn a_lease_is_broken_by_a_message_if_it_names_the_lock_and_the_secret_of_the_hol
     }
 }
 
-/// A forged message may name the next acquire, and the connection break before what it led to was answered.
+/// A forged message may name the next acquire, and the connection may break before the release that it caused is
+/// answered.
 #[test]
 fn a_forged_grant_of_an_id_to_come_takes_nothing_from_it() {
     let (mut machine, spec) = start(LockOptions::new());
@@ -44,7 +45,7 @@ fn a_forged_grant_of_an_id_to_come_takes_nothing_from_it() {
     assert!(matches!(&sent[..], [(_, Request::Acquire(AcquireRequest { .. }))]), "{sent:?}");
 }
 
-/// What is told of an id that nobody here has any more may be true: it is given back, but not again and again.
+/// A message about an id that this client no longer has may be true: the lease is given back, but not again and again.
 #[test]
 fn a_grant_that_nobody_waits_for_is_given_back_once() {
     let (mut machine, _) = start(LockOptions::new());

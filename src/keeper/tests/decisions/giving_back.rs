@@ -1,4 +1,4 @@
-//! What is given back, and questions that end with one answer.
+//! Pending releases, and questions that end with one answer.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ fn closing_waits_a_second_for_what_is_given_back() {
     tick(&mut machine, 2.0);
     assert!(matches!(outcome(&machine.effects(at(2.0)), 9), Some(Outcome::Closed)));
 
-    // Nothing new begins, and with nothing to give back it is over at once.
+    // No acquire begins any more, and a close with nothing to give back is over at once.
     let (mut machine, spec) = start(LockOptions::new());
     machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
     assert!(matches!(outcome(&machine.effects(at(1.0)), 9), Some(Outcome::Closed)));

@@ -7,7 +7,7 @@ use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
 use crate::protocol::{LeaveRequest, Request};
 
-/// A machine whose acquire was given up before it was answered; it has said that it leaves.
+/// A machine whose acquire was given up before it was answered, and whose leave is under way.
 fn gave_up(mode: Mode) -> (Machine, RequestId, RequestId) {
     let (mut machine, spec) = start(LockOptions::new());
     acquire_in(&mut machine, 0.0, &spec, 1, mode, None);

@@ -1,5 +1,5 @@
-//! What one machine sends and tells, and when, to the microsecond. The worlds show that the promises hold; these show
-//! that they are kept in the way that is meant, and not in a lazier or a busier one.
+//! What one machine sends and tells, and when, to the microsecond. The worlds show that the promises hold; these cases
+//! show that the machine keeps them as designed, neither later nor with more requests.
 
 mod denied;
 mod direct;

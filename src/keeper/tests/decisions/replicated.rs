@@ -106,7 +106,7 @@ fn replicas_are_not_asked_again_while_a_question_is_under_way() {
 
 #[test]
 fn a_grant_that_took_its_replicas_too_long_is_confirmed_anew() {
-    // Its notice is a tenth of the lease: who is told at once that it is lost cannot use it.
+    // Its notice is a tenth of the lease: a holder that is told at once that it is lost cannot use it.
     for (now, handed_out) in [(26.848, true), (26.849, false)] {
         let (mut machine, request, _) = securing(two().liveness(seconds(60.0)));
         have(&mut machine, now, request, 2);
@@ -137,7 +137,7 @@ fn a_renewal_that_lacks_replicas_is_repeated_before_its_lease_is_over() {
         pause
     };
     assert_eq!((0..7).map(|_| pause_after(1)).max(), Some(seconds(0.25)));
-    // Success ends the row.
+    // A success ends the series of failures.
     assert_eq!(pause_after(2), seconds(1.0));
     assert!(pause_after(1) <= seconds(0.02));
 }
@@ -162,7 +162,7 @@ fn a_renewal_counts_once_enough_have_it() {
     let pause = machine.next_due().unwrap().since(at(10.1));
     assert!(pause >= seconds(0.01) && pause <= seconds(0.02), "{pause:?}");
     let request = renew(&mut machine, 10.2);
-    // What is about another request is not about this one.
+    // An answer to another request is none to this one.
     have(&mut machine, 10.3, RequestId(request.0 + 1), 2);
     assert!(!prolonged(&machine.effects(at(10.3))));
     have(&mut machine, 10.4, request, 2);

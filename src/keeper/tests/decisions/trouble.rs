@@ -73,7 +73,8 @@ fn a_waiter_that_leaves_as_the_connection_breaks_leaves_over_the_next() {
     assert!(matches!(one_sent(&mut machine, 2.0).1, Request::Leave(LeaveRequest { .. })));
 }
 
-/// What was refused was not executed, if servers tell the truth: it is worth asking for a while. What was cut off may have been.
+/// A request that was refused was most likely not executed: its release is repeated only for a while. One that was cut
+/// off may have been executed.
 #[test]
 fn an_acquire_that_was_only_refused_is_not_released_for_ever() {
     for cut in [false, true] {
@@ -88,7 +89,7 @@ fn an_acquire_that_was_only_refused_is_not_released_for_ever() {
         } else {
             fail(&mut machine, 0.1, request, Refusal::Temporary("OOM".into()));
         }
-        // While it is asked again nobody knows what becomes of that.
+        // The outcome of the repeated request is not known while it is under way.
         let again = machine.next_due().unwrap();
         machine.handle(again, Event::Tick);
         let asked = machine.effects(again).iter().find_map(|effect| match effect {
@@ -109,7 +110,7 @@ fn an_acquire_that_was_only_refused_is_not_released_for_ever() {
     }
 }
 
-/// A heartbeat says nothing of what was known before: to be told that something is lost, the server needs an acquire.
+/// A heartbeat does not tell what the client knows: only an acquire tells the server that it has lost something.
 #[test]
 fn the_first_asks_anew_after_every_reconnect_before_anything_is_granted() {
     let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
@@ -150,7 +151,7 @@ fn a_renewal_that_is_refused_is_asked_again_and_its_loss_has_that_cause() {
     let (request, call) = one_sent(&mut machine, 10.15);
     assert!(is_renewal(&call), "{call:?}");
     fail(&mut machine, 10.2, request, Refusal::Temporary("OOM".into()));
-    // Others are answered meanwhile: what is wrong is wrong with this one.
+    // Requests about another lock are answered meanwhile: the server refuses this one alone.
     let other = other_lock(LockOptions::new());
     acquire(&mut machine, 10.2, &other, 2);
     let (request, _) = one_sent(&mut machine, 10.2);

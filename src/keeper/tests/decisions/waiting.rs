@@ -1,4 +1,4 @@
-//! Heartbeats, the return of those who are not known, timeouts, and a server that is silent.
+//! Heartbeats, the return of waiters that the server does not know, timeouts, and a server that is silent.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
     answer(&mut machine, 3.2, request, alive(10, seconds(30.0)));
     assert_eq!(machine.next_due(), Some(at(6.0)));
 
-    // None while one is under way; then the server's silence is what is waited for.
+    // None while one is under way. The next timer is for the server's silence.
     tick(&mut machine, 6.0);
     one_sent(&mut machine, 6.0);
     assert_eq!(machine.next_due(), Some(at(6.0 + 3.0)));
@@ -219,7 +219,7 @@ fn a_refused_acquire_is_repeated_after_pauses_that_double() {
         now += pause.as_secs_f64();
         tick(&mut machine, now);
     }
-    // An answer ends the row.
+    // An answer ends the series of failures.
     let (request, _) = one_sent(&mut machine, now);
     answer(&mut machine, now, request, queued(4, seconds(60.0)));
     now += 20.0;
