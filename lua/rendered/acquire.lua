@@ -182,7 +182,7 @@ if holder ~= id then
   contender, terms, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
   if as_claim == '1' then ends = min(ends, now + liveness_us) end
   queued = joining and own_entry and id ~= found_holder and not lost
-  -- A full queue admits no newcomer. An id in it, or with a ticket of before, has a place.
+  -- A full queue admits no newcomer. An id in it, or with an old ticket, has a place.
   joins, place = joining and (queued or ticket > 0 or waiting < room), math.huge -- a try comes after all waiters
   if joins then
     if queued then

@@ -1,5 +1,5 @@
 -- history: the latest grants whose leases have ended, and whether they are recorded. It also switches the recording on or
--- off. What was recorded is dropped when it is switched off.
+-- off. Switching it off drops what was recorded.
 -- KEYS: lock waiters
 -- ARGV: switch count
 --   switch: 1 on, 0 off, nothing as it is · count: how many grants, the latest first
