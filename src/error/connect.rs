@@ -73,7 +73,7 @@ pub enum ConnectError {
         cause: Cause,
     },
     /// The server denies the login: a user or a password is missing or wrong.
-    #[error("the server at {address} denies the login ({cause}): check the user and the password in the URL")]
+    #[error("the server at {address} denies the login ({cause}): check the user and the password")]
     #[non_exhaustive]
     Authentication {
         /// The address.
@@ -95,7 +95,7 @@ pub enum ConnectError {
         cause: Cause,
     },
     /// The sentinels answer but know no master of this name.
-    #[error("the sentinel at {address} knows no master {name:?}: check the name in the URL, or let it monitor one")]
+    #[error("the sentinel at {address} knows no master {name:?}: check the name, or let the sentinel monitor it")]
     #[non_exhaustive]
     UnknownMaster {
         /// The sentinel.

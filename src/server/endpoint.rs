@@ -66,10 +66,10 @@ impl Endpoint {
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
         let encrypts = ["rediss:", "valkeys:"].iter().any(|scheme| url.starts_with(scheme));
         if encrypts && !cfg!(feature = "tls") {
-            return Err(bad("for connections that are encrypted fairlock must be built with its feature `tls`"));
+            return Err(bad("encrypted connections need a fairlock that was built with its feature `tls`"));
         }
         if encrypts && url.contains('#') {
-            return Err(bad("no certificate goes unchecked: name the authority of the server's instead of #insecure"));
+            return Err(bad("fairlock checks every certificate: name the server's authority instead of #insecure"));
         }
         // The library reads URLs. It need not know how to encrypt.
         let plain = if encrypts { url.replacen("s:", ":", 1) } else { url.to_owned() };

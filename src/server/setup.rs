@@ -230,7 +230,7 @@ impl Endpoint {
             Meaning::Database => ConnectError::Database { address, cause },
             Meaning::NotCluster => ConnectError::NotCluster { address, cause },
             Meaning::Hello => {
-                let version = "it does not know the command HELLO, unless that is renamed".into();
+                let version = "it does not know the command HELLO, or has it renamed".into();
                 ConnectError::TooOld { address, version }
             }
             Meaning::Permanent | Meaning::WrongType | Meaning::OtherLayout => ConnectError::Refused { address, cause },

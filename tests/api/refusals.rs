@@ -71,7 +71,7 @@ async fn a_wrong_password_is_not_repeated() {
         assert!(matches!(error, ConnectError::Authentication { .. }), "{error:?}");
         let said = format!("{error} {error:?}");
         assert!(
-            said.contains("in the URL") && !said.contains("wrong word") && !said.contains("wrong%20word"),
+            said.contains("the password") && !said.contains("wrong word") && !said.contains("wrong%20word"),
             "{said}"
         );
     }

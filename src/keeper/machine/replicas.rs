@@ -114,7 +114,7 @@ impl LockState {
 fn shortage(result: Result<u32, Refusal>, needed: u32) -> Option<Arc<str>> {
     match result {
         Ok(have) if have >= needed => None,
-        Ok(have) => Some(format!("only {have} of the {needed} replicas that are asked for have it").into()),
+        Ok(have) => Some(format!("only {have} of the {needed} replicas have acknowledged it").into()),
         Err(refusal) => Some(refusal.cause().clone()),
     }
 }

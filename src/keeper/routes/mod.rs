@@ -206,7 +206,7 @@ impl Routes {
             Timer::Asked(line) => self.asked_in_vain(now, line),
             Timer::NextTry => drop(self.try_another(now)),
             Timer::Replicas(peer) => {
-                self.replicas_failed(now, &peer, &Refusal::Temporary("the replicas were asked in vain".into()));
+                self.replicas_failed(now, &peer, &Refusal::Temporary("the replicas did not answer in time".into()));
             }
         }
     }

@@ -152,7 +152,7 @@ impl Routes {
             }
             Reply::Replica(cause) => self.refuse(slot, request, cause),
             Reply::Elsewhere { node, .. } if !self.is_cluster() => {
-                let cause = format!("it is one node of a cluster, and sends on to {node}: use redis+cluster://");
+                let cause = format!("it is a node of a cluster and redirects to {node}: use redis+cluster://");
                 self.tell(slot, Told::Answered { request, result: Err(Refusal::Permanent(cause.into())) });
             }
             Reply::Elsewhere { node, asking } => {
@@ -160,7 +160,7 @@ impl Routes {
                 match (asking, over == line) {
                     (false, true) => self.moved(now, slot, to),
                     (false, false) => {
-                        self.refuse(slot, request, "its slot is not expected yet where it goes".into());
+                        self.refuse(slot, request, "the node to which its slot moves does not expect it yet".into());
                     }
                     (true, _) => self.send_on(now, slot, request, call, to),
                 }
@@ -179,7 +179,7 @@ impl Routes {
         } else {
             let patience = self.patience_of(slot);
             self.connect(now, &to, patience);
-            self.refuse(slot, request, "its slot is on the way to another node".into());
+            self.refuse(slot, request, "its slot is moving to another node".into());
         }
     }
 

@@ -190,7 +190,7 @@ fn node_of_a_cluster_is_no_server_of_its_own() {
     alone.ask(1);
     alone.reply(line, 1, moved(2));
     let told = alone.told();
-    assert!(told[0].contains("1 failed: it is one node of a cluster"), "{told:?}");
+    assert!(told[0].contains("1 failed: it is a node of a cluster"), "{told:?}");
 }
 
 fn push(name: &str) -> Push {
@@ -449,7 +449,7 @@ fn slot_on_its_way_is_asked_for_at_the_node_where_it_goes() {
     alone.ask(1);
     alone.reply(first, 1, on_its_way());
     let effects = alone.effects();
-    assert_eq!(effects.iter().filter_map(told).next().unwrap(), "1 refused: its slot is on the way to another node");
+    assert_eq!(effects.iter().filter_map(told).next().unwrap(), "1 refused: its slot is moving to another node");
     let connect = effects.iter().find_map(|effect| match effect {
         Effect::Connect { line, node: Some(node), .. } => Some((*line, node.port)),
         _ => None,
@@ -465,7 +465,7 @@ fn slot_on_its_way_is_asked_for_at_the_node_where_it_goes() {
         "{sent:?}"
     );
     alone.reply(second, 2, moved(1));
-    assert_eq!(alone.told(), ["2 refused: its slot is not expected yet where it goes"]);
+    assert_eq!(alone.told(), ["2 refused: the node to which its slot moves does not expect it yet"]);
     alone.ask(3);
     alone.reply(first, 3, on_its_way());
     alone.effects();
@@ -627,7 +627,7 @@ fn replicas_that_cannot_be_asked_are_a_refusal() {
     };
     fail(1, &|alone, line| alone.handle(Event::Failed { line, error: refused() }), "no Redis server answers");
     fail(2, &|alone, line| alone.handle(Event::Ready { line, facts: Facts { run: None, ..facts("run") } }), "INFO");
-    fail(3, &|_, _| {}, "asked in vain");
+    fail(3, &|_, _| {}, "did not answer in time");
     let ready = |alone: &mut Alone, line| {
         alone.handle(Event::Ready { line, facts: facts("run") });
         alone.effects();
