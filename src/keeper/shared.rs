@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_await_the_end_of_a_lease_hear_of_it() {
+    fn every_future_that_awaits_the_end_of_a_lease_hears_of_it() {
         for round in 0..3000 {
             let shared = lease_until(Time::now() + Duration::from_secs(60));
             let (say, said) = std::sync::mpsc::channel();
@@ -351,7 +351,7 @@ mod tests {
 
     // The thread that sets the reason may lose its processor just then.
     #[test]
-    fn nobody_waits_for_the_thread_that_ends_a_lease() {
+    fn no_thread_waits_for_the_one_that_ends_a_lease() {
         let shared = lease_until(Time::now() + Duration::from_secs(60));
         shared.ending.store(true, Ordering::SeqCst);
         shared.end(LostReason::Ended);

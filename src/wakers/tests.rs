@@ -190,7 +190,7 @@ fn a_thread_that_ends_still_has_callers_called() {
 }
 
 #[test]
-fn a_keeper_passes_on_later_what_it_could_not_at_once() {
+fn a_keeper_passes_wakers_on_later_if_it_cannot_at_once() {
     let client = crate::Client::connect_lazy("redis://127.0.0.1:1/").unwrap();
     let wakers = Wakers::of_this_process().unwrap();
     let (called, calls) = mpsc::channel();

@@ -11,7 +11,7 @@ use crate::protocol::{LeaveRequest, ReleaseRequest, Request};
 // ---- giving back ----
 
 #[test]
-fn a_release_is_what_the_server_says_and_once_repeated_what_it_must_have_been() {
+fn the_outcome_of_a_release_is_the_servers_and_a_repeated_one_that_finds_no_lease_counts() {
     let ask = |machine: &mut Machine, now| {
         machine.handle(at(now), Event::Command(Command::Release { question: Some(QuestionId(9)), id: Id(1) }));
         let (request, call) = one_sent(machine, now);
@@ -135,7 +135,7 @@ fn closing_answers_the_questions_that_wait_for_the_server() {
 // ---- questions ----
 
 #[test]
-fn a_position_is_one_more_than_the_rank_and_none_for_who_holds() {
+fn a_position_is_one_more_than_the_rank_and_zero_for_a_holder() {
     let mut machine = waiting(LockOptions::new(), 4, seconds(60.0));
     machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(9), id: Id(1) }));
     let (request, call) = one_sent(&mut machine, 1.0);

@@ -201,7 +201,7 @@ fn a_refused_release_is_repeated_until_the_lease_is_over() {
 }
 
 #[test]
-fn many_who_are_refused_do_not_ask_again_in_step() {
+fn many_clients_that_are_refused_do_not_ask_again_in_step() {
     let pauses: std::collections::BTreeSet<Duration> = (0..20)
         .map(|seed| {
             let (mut machine, spec) =
@@ -258,7 +258,7 @@ fn a_try_that_stopped_at_its_batch_limit_goes_on() {
 // ---- lost data ----
 
 #[test]
-fn other_data_is_told_at_once_what_was_here_before() {
+fn a_reply_with_another_epoch_is_answered_at_once_with_lease_and_place() {
     let mut machine = holding(LockOptions::new());
     let spec = start(LockOptions::new()).1;
     acquire(&mut machine, 0.5, &spec, 2);
@@ -292,7 +292,7 @@ fn other_data_is_told_at_once_what_was_here_before() {
 }
 
 #[test]
-fn a_newcomer_names_the_newest_epoch_and_who_returns_that_of_its_ticket() {
+fn a_newcomer_names_the_newest_epoch_and_a_returning_waiter_that_of_its_ticket() {
     let mut machine = waiting(LockOptions::new(), 9, seconds(60.0));
     let spec = start(LockOptions::new()).1;
     let asks = |call: &Request, ticket, under| {
@@ -430,7 +430,7 @@ fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
 
 /// Another lease may have been granted, or renewed, since the last answer: only the longest of all is sure to be over.
 #[test]
-fn whoever_returns_tells_the_longest_lease_and_the_slowest_heartbeat_that_it_ever_heard_of() {
+fn a_returning_waiter_tells_the_longest_lease_and_the_slowest_heartbeat_that_it_ever_heard_of() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(20.0));
     let told = |machine: &mut Machine, now: f64| {
         disconnect(machine, now);

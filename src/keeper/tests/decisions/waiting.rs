@@ -31,7 +31,7 @@ fn the_first_four_ask_when_the_lease_ends_and_the_others_rely_on_heartbeats() {
 }
 
 #[test]
-fn one_who_asks_in_vain_does_not_ask_in_circles() {
+fn a_heartbeat_in_vain_is_not_repeated_at_once() {
     let mut machine = waiting(LockOptions::new(), 0, Duration::ZERO);
     tick(&mut machine, 0.101);
     let (request, _) = one_sent(&mut machine, 0.101);
@@ -232,7 +232,7 @@ fn a_refused_acquire_is_repeated_after_pauses_that_double() {
 // ---- a server that is silent ----
 
 #[test]
-fn the_patience_is_that_of_whoever_needs_answers_most() {
+fn the_patience_is_as_short_as_the_most_urgent_member_needs() {
     let (mut machine, _) = start(LockOptions::new());
     assert_eq!(machine.patience(), seconds(5.0));
     let spec = |liveness: f64| start(LockOptions::new().liveness(seconds(liveness))).1;
