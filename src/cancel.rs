@@ -1,12 +1,13 @@
 //! Cancelling acquires from any thread.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
+
+use crate::fork::{Process, UnlessForked};
 
 /// Cancels acquires from any thread: those that were given it with [`cancelled_by`](crate::Acquire::cancelled_by), both
 /// under way and later ones. Clones are the same canceller.
@@ -53,16 +54,18 @@ impl Canceller {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    pub(crate) fn watch(&self) -> Cancelled {
+    /// `process`: that of the acquire.
+    pub(crate) fn watch(&self, process: &Process) -> Cancelled {
         // From here on no call of `cancel` is missed.
-        Cancelled { changed: Box::pin(self.changed.clone().notified_owned()), canceller: self.clone() }
+        let changed = UnlessForked::new(process, self.changed.clone().notified_owned());
+        Cancelled { changed, canceller: self.clone() }
     }
 }
 
 /// An acquire's view of its canceller.
 #[derive(Debug)]
 pub(crate) struct Cancelled {
-    changed: Pin<Box<OwnedNotified>>,
+    changed: UnlessForked<OwnedNotified>,
     canceller: Canceller,
 }
 
@@ -71,7 +74,7 @@ impl Cancelled {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match self.canceller.is_cancelled() {
             true => Poll::Ready(()),
-            false => crate::wakers::poll(&mut self.changed, context),
+            false => self.changed.poll(context),
         }
     }
 }

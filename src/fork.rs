@@ -4,7 +4,10 @@
 //! Each operation asks several times, so the question costs no system call: a handler of `pthread_atfork` counts forks.
 //! It does not run for `_Fork` and a bare `clone`, after which POSIX allows only what a signal handler may call.
 
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use forkguard::atfork::Guard;
 
@@ -23,5 +26,35 @@ impl Process {
     pub(crate) fn is_forked(&self) -> bool {
         // A guard tells each fork once, so this asks a copy.
         self.0.clone().detected_fork()
+    }
+}
+
+/// A future that takes a mutex whenever it is polled or dropped, such as one of tokio's `Notify`. In a forked process it
+/// does neither: it is ready at once, and its memory is not given back.
+#[derive(Debug)]
+pub(crate) struct UnlessForked<F> {
+    process: Process,
+    /// None only while it is dropped.
+    future: Option<Pin<Box<F>>>,
+}
+
+impl<F: Future<Output = ()>> UnlessForked<F> {
+    pub(crate) fn new(process: &Process, future: F) -> Self {
+        Self { process: process.clone(), future: Some(Box::pin(future)) }
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.future {
+            Some(future) if !self.process.is_forked() => crate::wakers::poll(future, context),
+            _ => Poll::Ready(()),
+        }
+    }
+}
+
+impl<F> Drop for UnlessForked<F> {
+    fn drop(&mut self) {
+        if self.process.is_forked() {
+            std::mem::forget(self.future.take());
+        }
     }
 }

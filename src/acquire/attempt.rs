@@ -49,7 +49,7 @@ impl Plan {
     }
 
     fn watch(&self) -> Option<Cancelled> {
-        self.canceller.as_ref().map(Canceller::watch)
+        self.canceller.as_ref().map(|canceller| canceller.watch(self.handle.process()))
     }
 }
 

@@ -147,6 +147,11 @@ impl Handle {
         &self.client
     }
 
+    /// The process of this client.
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
+    }
+
     pub(crate) fn is_forked(&self) -> bool {
         self.process.is_forked()
     }

@@ -2,10 +2,8 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
@@ -18,9 +16,10 @@ use super::observe;
 use super::questions::Ask;
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
+use crate::fork::UnlessForked;
 use crate::options::Spec;
 use crate::protocol::{Ticket, Token, WireId};
-use crate::wakers::{Wakers, poll};
+use crate::wakers::Wakers;
 
 /// A lease as the keeper, the guard and views see it.
 #[derive(Debug)]
@@ -62,15 +61,12 @@ impl Change {
     async fn until<T>(&self, of: &Shared, mut is_over: impl FnMut() -> Option<T>) -> T {
         let _counted = Counted::new(&self.awaited);
         loop {
-            let mut notified = pin!(self.notify.notified());
+            let notified = self.notify.notified();
             if let Some(over) = is_over() {
                 return over;
             }
-            poll_fn(|context| match of.is_forked() {
-                true => Poll::Ready(()),
-                false => poll(&mut notified, context),
-            })
-            .await;
+            let mut notified = UnlessForked::new(&of.origin.process, notified);
+            poll_fn(|context| notified.poll(context)).await;
         }
     }
 }

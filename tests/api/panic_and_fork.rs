@@ -2,12 +2,13 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use fairlock::{
-    AcquireError, Client, Fault, Guard, Lock, LockOptions, LostReason, ReleaseError, RenewError, TryAcquireError,
-    Waiting,
+    AcquireError, Canceller, Client, Fault, Guard, Lock, LockOptions, LostReason, ReleaseError, RenewError,
+    TryAcquireError, Waiting,
 };
 use futures_util::FutureExt as _;
 use pollster::block_on;
@@ -19,6 +20,7 @@ use testkit::{Child, RedisServer, SOON, child, keys_left, soon};
 fn child() {
     child::main(|role, args| match (role, args) {
         ("fork", [url]) => fork_while_holding(url),
+        ("fork beside", [url]) => fork_beside_a_thread_that_awaits(url),
         other => panic!("no role {other:?}"),
     });
 }
@@ -150,6 +152,48 @@ fn fork_while_holding(url: &str) {
 fn a_forked_process_can_neither_use_nor_give_away_what_its_parent_has() {
     let server = RedisServer::start();
     let mut parent = Child::spawn("fork", &[&server.url()]);
+    assert!(parent.wait(SOON).success());
+    keys_left(&server);
+}
+
+/// At each fork the other thread may have a lock that the futures of both take.
+fn fork_beside_a_thread_that_awaits(url: &str) {
+    let client = block_on(Client::connect(url)).unwrap();
+    let lock = client.lock("a").unwrap();
+    let guard = lock.acquire().blocking().unwrap();
+    let canceller = Canceller::new();
+    let mut waiting = Box::pin(lock.acquire().cancelled_by(&canceller));
+    assert!(waiting.as_mut().now_or_never().is_none());
+    let mut waiting = Some(waiting);
+    let (held, forks_on) = (guard.held(), AtomicBool::new(true));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while forks_on.load(Ordering::Relaxed) {
+                assert!(held.lost().now_or_never().is_none());
+                canceller.cancel();
+            }
+        });
+        let end_well = (0..100).all(|_| {
+            let mut polled = Box::pin(held.lost());
+            assert!(polled.as_mut().now_or_never().is_none());
+            match fork::fork().unwrap() {
+                fork::Fork::Child => {
+                    drop((polled, waiting.take()));
+                    std::process::exit(0);
+                }
+                fork::Fork::Parent(pid) => ends_well(pid),
+            }
+        });
+        forks_on.store(false, Ordering::Relaxed);
+        assert!(end_well, "a forked process hung");
+    });
+    block_on(guard.release()).unwrap();
+}
+
+#[test]
+fn a_forked_process_drops_futures_whatever_the_threads_of_its_parent_did() {
+    let server = RedisServer::start();
+    let mut parent = Child::spawn("fork beside", &[&server.url()]);
     assert!(parent.wait(SOON).success());
     keys_left(&server);
 }
