@@ -115,6 +115,10 @@ impl Client {
         })
     }
 
+    pub(crate) fn is_forked(&self) -> bool {
+        self.handle.is_forked()
+    }
+
     /// Makes the client's thread panic: for tests of what follows.
     #[cfg(feature = "__test-hooks")]
     #[doc(hidden)]

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use crate::acquire::{Acquire, TryAcquire};
 use crate::client::Client;
-use crate::error::{AcquireError, InvalidOption, Lost, ReleaseError, RunError, TryAcquireError};
+use crate::error::{AcquireError, Fault, InvalidOption, Lost, ReleaseError, RunError, TryAcquireError};
 use crate::guard::{Guard, Held};
 use crate::lock::Lock;
 use crate::operation::Operation;
@@ -201,8 +201,8 @@ impl KeyedMutex {
         let name = self.lock(key).map(|lock| lock.name().to_owned()).unwrap_or_default();
         let space = self.space.clone();
         boxed(async move {
-            let kept = space.kept().guards.remove(&name);
-            match kept {
+            let guard = space.kept()?.guards.remove(&name);
+            match guard {
                 Some(guard) => guard.release().await.map(|()| true),
                 None => Ok(false),
             }
@@ -220,7 +220,7 @@ impl KeyedMutex {
     pub fn release_all(&self) -> Operation<impl Future<Output = Result<usize, ReleaseError>> + Send + use<>> {
         let space = self.space.clone();
         Operation::of_others(async move {
-            let kept = std::mem::take(&mut *space.kept()).guards;
+            let kept = std::mem::take(&mut *space.kept()?).guards;
             let count = kept.len();
             let released = join_all(kept.into_values().map(Guard::release)).await;
             released.into_iter().collect::<Result<(), _>>()?;
@@ -231,12 +231,12 @@ impl KeyedMutex {
     /// Whether the lease of this key is held through this mutex. It checks the clock. No round trip.
     pub fn is_held(&self, key: impl fmt::Display) -> bool {
         let Ok(lock) = self.lock(key) else { return false };
-        self.space.kept().guards.get(lock.name()).is_some_and(|guard| guard.check().is_ok())
+        self.space.kept().is_ok_and(|kept| kept.guards.get(lock.name()).is_some_and(|guard| guard.check().is_ok()))
     }
 
     /// How many keys are kept in this process: those that are held, and those whose lease was lost recently.
     pub fn held(&self) -> usize {
-        self.space.kept().guards.len()
+        self.space.kept().map_or(0, |kept| kept.guards.len())
     }
 
     fn waiting(&self, key: impl fmt::Display) -> Result<Acquire, InvalidOption> {
@@ -255,16 +255,20 @@ impl fmt::Debug for KeyedMutex {
 }
 
 impl Space {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Fails in a forked process, where a thread of the parent may have the mutex for ever.
+    fn kept(&self) -> Result<MutexGuard<'_, Kept>, Fault> {
+        if self.client.is_forked() {
+            return Err(Fault::Forked);
+        }
+        Ok(self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Keeps a guard for its key. One of an earlier lease that was lost gives way to it.
     fn keep(&self, guard: Guard) -> Held {
         let held = guard.held();
         let mut lost = Vec::new();
-        {
-            let kept = &mut *self.kept();
+        if let Ok(mut kept) = self.kept() {
+            let kept = &mut *kept;
             lost.extend(kept.guards.insert(guard.name().to_owned(), guard));
             // A caller need not release a key whose lease was lost.
             if kept.guards.len() > kept.most {
@@ -276,10 +280,10 @@ impl Space {
     }
 
     /// Takes out the guard of this lease, unless another lease of the key is kept by now.
-    fn take(&self, held: &Held) -> Option<Guard> {
-        let mut kept = self.kept();
+    fn take(&self, held: &Held) -> Result<Option<Guard>, Fault> {
+        let mut kept = self.kept()?;
         let same = kept.guards.get(held.name()).is_some_and(|guard| guard.token() == held.token());
-        if same { kept.guards.remove(held.name()) } else { None }
+        Ok(if same { kept.guards.remove(held.name()) } else { None })
     }
 }
 
@@ -324,7 +328,7 @@ impl KeyGuard {
     /// If the future is dropped, the lock is released nevertheless.
     pub fn release(self) -> Operation<impl Future<Output = Result<(), ReleaseError>> + Send + use<>> {
         Operation::of_others(async move {
-            let guard = self.space.take(&self.held);
+            let guard = self.space.take(&self.held)?;
             match guard {
                 Some(guard) => guard.release().await,
                 None => self.held.check().map_err(Into::into),

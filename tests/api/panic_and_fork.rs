@@ -156,11 +156,13 @@ fn a_forked_process_can_neither_use_nor_give_away_what_its_parent_has() {
     keys_left(&server);
 }
 
-/// At each fork the other thread may have a lock that the futures of both take.
+/// At each fork the other thread may have a mutex that is taken for the futures and keys of both.
 fn fork_beside_a_thread_that_awaits(url: &str) {
     let client = block_on(Client::connect(url)).unwrap();
     let lock = client.lock("a").unwrap();
     let guard = lock.acquire().blocking().unwrap();
+    let keys = client.keyed("keys").unwrap();
+    let mut key = Some(keys.locked("k").blocking().unwrap());
     let canceller = Canceller::new();
     let mut waiting = Box::pin(lock.acquire().cancelled_by(&canceller));
     assert!(waiting.as_mut().now_or_never().is_none());
@@ -171,6 +173,7 @@ fn fork_beside_a_thread_that_awaits(url: &str) {
             while forks_on.load(Ordering::Relaxed) {
                 assert!(held.lost().now_or_never().is_none());
                 canceller.cancel();
+                assert!(keys.is_held("k"));
             }
         });
         let end_well = (0..100).all(|_| {
@@ -178,7 +181,9 @@ fn fork_beside_a_thread_that_awaits(url: &str) {
             assert!(polled.as_mut().now_or_never().is_none());
             match fork::fork().unwrap() {
                 fork::Fork::Child => {
-                    drop((polled, waiting.take()));
+                    drop((polled, waiting.take(), key.take()));
+                    let outcome = keys.release("k").blocking();
+                    assert!(matches!(outcome, Err(ReleaseError::Fault(Fault::Forked))) && keys.held() == 0);
                     std::process::exit(0);
                 }
                 fork::Fork::Parent(pid) => ends_well(pid),
@@ -191,7 +196,7 @@ fn fork_beside_a_thread_that_awaits(url: &str) {
 }
 
 #[test]
-fn a_forked_process_drops_futures_whatever_the_threads_of_its_parent_did() {
+fn a_forked_process_waits_for_no_mutex_of_its_parent() {
     let server = RedisServer::start();
     let mut parent = Child::spawn("fork beside", &[&server.url()]);
     assert!(parent.wait(SOON).success());
