@@ -38,7 +38,7 @@ run() {
         binaries+=(--test "${test%%::*}")
         [[ $test == *::* ]] && files+=("${test#*::}::")
     done
-    cargo test --features cli --no-fail-fast "${binaries[@]}" -- "${files[@]}"
+    cargo test --features cli,metrics --no-fail-fast "${binaries[@]}" -- "${files[@]}"
 }
 
 no_server=3

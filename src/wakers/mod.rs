@@ -29,13 +29,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 pub(crate) use self::kept::IsKeeper;
 use self::nap::Nap;
 use self::way::Relay;
 pub(crate) use self::way::{Way, poll};
+use crate::fork::Process;
 
 /// How long a waker may take while others wait, doubled for each thread that is blocked in one: a thousand wakers that
 /// all wait for one mutex must not make a thousand threads.
@@ -152,9 +153,12 @@ impl Wakers {
     /// The wakers of this process; the first client starts the thread.
     pub(crate) fn of_this_process() -> std::io::Result<Arc<Self>> {
         static SHARED: Mutex<Option<Arc<Wakers>>> = Mutex::new(None);
-        static PROCESS: AtomicU32 = AtomicU32::new(0);
-        let process = std::process::id();
-        if PROCESS.compare_exchange(0, process, Ordering::Relaxed, Ordering::Relaxed).is_err_and(|of| of != process) {
+        static PROCESS: OnceLock<Process> = OnceLock::new();
+        if PROCESS.get().is_none() {
+            // Another thread may set it first.
+            let _ = PROCESS.set(Process::this()?);
+        }
+        if PROCESS.get().is_some_and(Process::is_forked) {
             // A forked process: the parent's threads do not exist here, and one of them may have held the mutex.
             return Self::start();
         }

@@ -104,7 +104,8 @@ fn a_holder_warns_before_its_lease_is_lost_and_says_why_it_is() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events");
-    let options = ["--lease", "6s", "--kill-after", "1s", "--events", path.to_str().unwrap()];
+    // Long, so that a busy machine renews it in time when the server goes on.
+    let options = ["--lease", "15s", "--kill-after", "1s", "--events", path.to_str().unwrap()];
     let holder = redis.run("x", &options, "echo; exec sleep 1000");
     holder.line();
     redis.stall();

@@ -24,7 +24,11 @@ fn shape(text: &str) -> String {
     let mut shape = String::new();
     for word in text.split_whitespace() {
         let is_amount = word.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_digit());
-        let word = if is_amount { "N" } else { word };
+        let word = match word {
+            _ if is_amount => "N",
+            "Valkey" => "Redis",
+            word => word,
+        };
         // `1m 30s`, and a unit on its own.
         let follows = shape.ends_with("N ") && ["N", "ms"].contains(&word);
         if !follows {

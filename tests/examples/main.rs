@@ -257,7 +257,7 @@ async fn the_program_of_the_readme_runs() {
         // Waits its turn, for 30 seconds at most.
         let guard = lock.acquire().timeout(Duration::from_secs(30)).label("job 7").await?;
         println!("granted with fencing token {}", guard.token());
-        guard.check()?; // before what matters: is the lease still ours?
+        guard.check()?; // is the lease still ours? Ask before each write that matters.
         guard.release().await?; // or drop it
 
         // Runs a job while holding the lock; the job is cancelled if the lease is lost.

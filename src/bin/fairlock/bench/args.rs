@@ -2,7 +2,7 @@
 
 const HELP: &str = "\
 A ratio says how often the same number of bare round trips would fit in: it can
-be compared between machines, times cannot. Locks of random names are used, and
+be compared between machines, times cannot. A lock of a random name is used, and
 nothing is left behind, also after Ctrl-C.
 
 Examples:
@@ -15,7 +15,7 @@ pub(crate) struct Args {
     /// How often each thing is measured
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub(crate) rounds: u32,
-    /// How many processes want one lock in the last row
+    /// How many clients want one lock in the last row
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
     pub(crate) contenders: u32,
     /// Print one JSON object

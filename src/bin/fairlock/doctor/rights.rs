@@ -57,18 +57,25 @@ const RIGHTS: [Right; 33] = [
     Right {
         name: "info",
         call: &["INFO", "server"],
-        needed: For::Comfort("a first grant is a short claim until it is confirmed, and --replicas does not work"),
+        needed: For::Comfort(
+            "a first grant is a short claim until it is confirmed, --replicas does not work, and no client has a direct \
+             connection",
+        ),
     },
     Right {
         name: "client|id",
         call: &["CLIENT", "ID"],
-        needed: For::Comfort("a first grant is a short claim until it is confirmed, and --replicas does not work"),
+        needed: For::Comfort(
+            "a first grant is a short claim until it is confirmed, --replicas does not work, and no client has a direct \
+             connection",
+        ),
     },
     Right {
         name: "client|kill",
         call: &["CLIENT", "KILL", "ID", "9223372036854775807"],
         needed: For::Comfort(
-            "after a lost connection a request may still arrive late, so a first grant is a short claim",
+            "after a lost connection a request may still arrive late, so a first grant is a short claim and no client \
+             has a direct connection",
         ),
     },
     Right {

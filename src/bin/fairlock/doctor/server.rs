@@ -191,7 +191,7 @@ fn replicas(node: &Node) -> Vec<Finding> {
 /// In `ip=…,port=…,state=online,offset=…,lag=0`.
 fn more_replicas(node: &Node) -> String {
     // A node of a cluster refuses REPLICAOF.
-    if node.info.get("redis_mode") == Some("cluster") {
+    if node.info.get("cluster_enabled") == Some("1") {
         format!("redis-cli --cluster add-node HOST:PORT {} --cluster-slave", node.place)
     } else {
         "redis-cli -h HOST -p PORT REPLICAOF (this host) (this port), at another server".to_owned()
