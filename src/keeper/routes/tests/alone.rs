@@ -16,6 +16,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Alone {
     pub(super) routes: Routes,
     pub(super) now: u64,
+    passed: u32,
 }
 
 pub(super) fn node(port: u16) -> Node {
@@ -73,7 +74,7 @@ pub(super) const Y: &str = "y";
 impl Alone {
     pub(super) fn of(shape: Shape, first: bool) -> Self {
         let routes = Routes::new(at(0), shape, ClientId::new("client").unwrap(), "fairlock".into(), 1, first);
-        Self { routes, now: 0 }
+        Self { routes, now: 0, passed: 0 }
     }
 
     pub(super) fn server() -> Self {
@@ -125,6 +126,8 @@ impl Alone {
 
     /// Time goes on to when something is due, or by so many ms, whichever is first.
     pub(super) fn pass(&mut self, ms: u64) {
+        self.passed += 1;
+        assert!(self.passed < 10_000, "what is waited for does not come");
         let due = self.routes.next_due().map_or(u64::MAX, |due| due.0.div_ceil(1_000_000));
         self.now = (self.now + ms).min(due.max(self.now));
         self.handle(Event::Tick);
