@@ -190,6 +190,24 @@ fn a_thread_that_ends_still_has_callers_called() {
 }
 
 #[test]
+fn words_are_left_out_where_too_many_wait_and_calls_never() {
+    let wakers = Wakers::start().unwrap();
+    let (called, calls) = mpsc::channel();
+    let keeper = IsKeeper::new(&wakers);
+    // All are added at once.
+    let held = wakers.lock();
+    for _ in 0..2 * MOST_WORDS {
+        let (word, call) = (called.clone(), called.clone());
+        wakers.say(move || word.send("word").unwrap());
+        wakers.call(move || call.send("call").unwrap());
+    }
+    drop((held, keeper, called));
+    let called: Vec<_> = std::iter::from_fn(|| calls.recv_timeout(SOON).ok()).collect();
+    let count = |what| called.iter().filter(|called| **called == what).count();
+    assert_eq!((count("word"), count("call")), (MOST_WORDS, 2 * MOST_WORDS));
+}
+
+#[test]
 fn a_keeper_passes_wakers_on_later_if_it_cannot_at_once() {
     let client = crate::Client::connect_lazy("redis://127.0.0.1:1/").unwrap();
     let wakers = Wakers::of_this_process().unwrap();

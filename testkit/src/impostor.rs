@@ -44,6 +44,23 @@ fn request(input: &mut impl BufRead) -> Option<Vec<String>> {
         .collect()
 }
 
+/// A server that has too many clients. What it says to a client that sends a request at once is lost with the
+/// connection, so only every second one hears it.
+pub fn too_busy() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (number, mut stream) in listener.incoming().map_while(Result::ok).enumerate() {
+            if number % 2 == 0 {
+                let _ = stream.read(&mut [0]);
+            } else {
+                let _ = stream.write_all(b"-ERR max number of clients reached\r\n");
+            }
+        }
+    });
+    address
+}
+
 /// A web server: it answers any input.
 pub fn web_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -124,7 +124,13 @@ async fn a_replica_is_refused_at_once() {
     soon(acquiring).await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// The server's reason is lost if a request is under way, so the client reads it over another connection.
+/// Its reason is lost if a request is under way, so the client reads it over another connection.
+#[tokio::test]
+async fn the_reason_of_a_server_that_hangs_up_is_told() {
+    let url = format!("redis://{}/", impostor::too_busy());
+    assert_error!(refusal(&url).await, NotReady, "max number of clients reached");
+}
+
 #[tokio::test]
 async fn a_server_that_has_too_many_clients_is_waited_for() {
     let server = RedisServer::builder().plain().tcp().config("maxclients 3").start();
