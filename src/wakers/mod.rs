@@ -297,6 +297,8 @@ impl Wakers {
             }
             // The queue may never be empty.
             if state.calls.is_multiple_of(BETWEEN_LOOKS) && self.awaited.load(Ordering::SeqCst) > 0 {
+                // It is in no waker, so nobody is to take over.
+                state.doing = Doing::Comes;
                 drop(state);
                 self.read(&self.nap.look());
                 state = self.lock();
