@@ -25,6 +25,13 @@ pub(crate) fn poll_job<F: Future>(job: Pin<&mut F>, context: &mut Context<'_>) -
     job.poll(context)
 }
 
+/// Polls a channel without tokio's budget for cooperation: on another executor inside of a tokio task, such as
+/// [`Operation::blocking`](crate::Operation::blocking), an exhausted budget is never refilled and the poll would be
+/// pending for ever.
+pub(crate) fn poll_channel<F: Future + Unpin>(future: &mut F, context: &mut Context<'_>) -> Poll<F::Output> {
+    pin!(tokio::task::unconstrained(future)).poll(context)
+}
+
 /// Sets the depth back to this when it is dropped.
 struct Depth(u32);
 

@@ -11,6 +11,8 @@ use std::task::{Context, Poll};
 
 use forkguard::atfork::Guard;
 
+use crate::blocking::poll_channel;
+
 /// A process.
 #[derive(Debug, Clone)]
 pub(crate) struct Process(Guard);
@@ -45,7 +47,7 @@ impl<F: Future<Output = ()>> UnlessForked<F> {
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.future {
-            Some(future) if !self.process.is_forked() => crate::wakers::poll(future, context),
+            Some(future) if !self.process.is_forked() => poll_channel(future, context),
             _ => Poll::Ready(()),
         }
     }

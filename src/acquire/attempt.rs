@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use crate::blocking::block_on;
+use crate::blocking::{block_on, poll_channel};
 use crate::cancel::{Cancelled, Canceller};
 use crate::error::{AcquireError, Fault, InvalidOption, TryAcquireError};
 use crate::guard::Guard;
@@ -16,7 +16,6 @@ use crate::keeper::{Acquiring, Handle, Mode, NotGranted};
 use crate::operation::Operation;
 use crate::options::{Spec, check_text, in_bounds};
 use crate::protocol::{About, Secret, Ticket};
-use crate::wakers::poll;
 
 /// The settings of every kind of acquire.
 #[derive(Clone)]
@@ -170,7 +169,7 @@ impl Future for Resolving {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let acquiring = &mut self.0;
         let result = match acquiring.result.as_mut() {
-            Some(result) => ready!(poll(result, context)),
+            Some(result) => ready!(poll_channel(result, context)),
             None => return Poll::Ready(Err(Fault::Closed.into())),
         };
         acquiring.result = None;
@@ -250,7 +249,7 @@ impl Future for Queueing {
     type Output = Result<(Ticket, Acquiring), Failed>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ticket = match self.0.as_mut().and_then(|acquiring| acquiring.ticket.as_mut()) {
-            Some(ticket) => ready!(poll(ticket, context)).ok(),
+            Some(ticket) => ready!(poll_channel(ticket, context)).ok(),
             None => None,
         };
         let Some(mut acquiring) = self.0.take() else { return Poll::Ready(Err(Fault::Closed.into())) };

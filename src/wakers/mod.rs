@@ -35,7 +35,7 @@ use std::time::Duration;
 pub(crate) use self::kept::IsKeeper;
 use self::nap::Nap;
 use self::way::Relay;
-pub(crate) use self::way::{Way, poll};
+pub(crate) use self::way::Way;
 use crate::fork::Process;
 
 /// How long a waker may take while others wait, doubled for each thread that is blocked in one: a thousand wakers that

@@ -1,9 +1,7 @@
 //! How callers poll what keepers answer.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
@@ -66,11 +64,4 @@ impl Drop for Way {
         // Here, because a keeper may be the last to let go of the relay.
         drop(self.relay.as_ref().and_then(|(relay, _)| relay.caller.take()));
     }
-}
-
-/// Polls a channel without tokio's budget for cooperation: on another executor inside of a tokio task, such as
-/// [`Operation::blocking`](crate::Operation::blocking), an exhausted budget is never refilled and the poll would be
-/// pending for ever.
-pub(crate) fn poll<F: Future + Unpin>(future: &mut F, context: &mut Context<'_>) -> Poll<F::Output> {
-    pin!(tokio::task::unconstrained(future)).poll(context)
 }
