@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -113,7 +112,6 @@ pub(crate) struct Handle {
     client: ClientId,
     pub(crate) prefix: Arc<str>,
     direct: Arc<Direct>,
-    keeper: ThreadId,
     process: Process,
     next: AtomicU64,
     /// For the secrets of acquires.
@@ -128,19 +126,17 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
-    #[allow(clippy::too_many_arguments)] // One call.
     pub(super) fn new(
         messages: Outbox<Message>,
         wakers: Arc<Wakers>,
         client: ClientId,
         prefix: Arc<str>,
         direct: Arc<Direct>,
-        keeper: ThreadId,
         process: Process,
         end: Arc<End>,
     ) -> Self {
         let (next, names) = (AtomicU64::new(1), Names::default());
-        Self { messages, wakers, client, prefix, direct, keeper, process, next, names, end }
+        Self { messages, wakers, client, prefix, direct, process, next, names, end }
     }
 
     pub(crate) fn client_id(&self) -> &ClientId {
@@ -320,7 +316,7 @@ impl Drop for Handle {
             return;
         }
         // The keeper itself may drop the last handle; it must not wait for itself.
-        if std::thread::current().id() != self.keeper {
+        if !self.messages.is_of_this_thread() {
             self.end.wait(LAST_DROP);
         }
     }

@@ -8,10 +8,10 @@
 //! seconds if its priority is low, and renewals must go out meanwhile (I12). So what the keeper sends to itself has a
 //! queue of its own.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock, TryLockError};
-use std::thread::ThreadId;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use super::lock;
 use crate::bell::Bell;
@@ -29,12 +29,18 @@ pub(super) struct Inbox<T> {
 /// The senders' end.
 pub(crate) struct Outbox<T>(Arc<Shared<T>>);
 
+thread_local! {
+    /// On a keeper, the number of its inbox. Without a destructor, so it is there until a thread has ended.
+    static INBOX: Cell<u64> = const { Cell::new(0) };
+}
+
 struct Shared<T> {
+    /// Counted from 1.
+    number: u64,
     /// None when the keeper has ended.
     queue: Mutex<Option<VecDeque<T>>>,
     /// The keeper's messages to itself, which come first. No other thread locks it.
     own: Mutex<Option<VecDeque<T>>>,
-    keeper: OnceLock<ThreadId>,
     /// The keeper sleeps, or is about to, and nobody has rung the bell yet.
     sleeps: AtomicBool,
     bell: Bell,
@@ -54,15 +60,22 @@ impl<T> Clone for Outbox<T> {
 
 pub(super) fn inbox<T>(bell: Bell) -> (Outbox<T>, Inbox<T>) {
     let [queue, own] = [(); 2].map(|()| Mutex::new(Some(VecDeque::new())));
-    let shared = Arc::new(Shared { queue, own, keeper: OnceLock::new(), sleeps: AtomicBool::new(false), bell });
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    let shared = Arc::new(Shared { number, queue, own, sleeps: AtomicBool::new(false), bell });
     (Outbox(shared.clone()), Inbox { shared, taken: VecDeque::new() })
 }
 
 impl<T> Outbox<T> {
+    /// Whether this thread is the keeper.
+    pub(super) fn is_of_this_thread(&self) -> bool {
+        INBOX.get() == self.0.number
+    }
+
     /// Fails if the keeper has ended, which drops the message.
     pub(crate) fn send(&self, message: T) -> Result<(), ()> {
-        let Shared { queue, own, keeper, sleeps, bell } = &*self.0;
-        let by_keeper = keeper.get().is_some_and(|keeper| *keeper == std::thread::current().id());
+        let Shared { queue, own, sleeps, bell, .. } = &*self.0;
+        let by_keeper = self.is_of_this_thread();
         match &mut *lock(if by_keeper { own } else { queue }) {
             Some(queue) => queue.push_back(message),
             None => return Err(()),
@@ -81,7 +94,7 @@ impl<T> Outbox<T> {
 impl<T> Inbox<T> {
     /// From now on this thread is the keeper.
     pub(super) fn belongs_here(&self) {
-        let _ = self.shared.keeper.set(std::thread::current().id());
+        INBOX.set(self.shared.number);
     }
 
     /// None if there is no message, or while a sender holds the lock. That sender rings the bell if the keeper has gone

@@ -159,8 +159,8 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
             end.set();
         })
     };
-    let keeper = thread.map_err(thread_error)?.thread().id();
-    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, direct, keeper, process, end)))
+    thread.map_err(thread_error)?;
+    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, direct, process, end)))
 }
 
 /// How long the loop sleeps if nothing happens.
