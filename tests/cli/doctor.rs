@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::shared::fairlock;
+use crate::shared::{RIGHTS_TO_LOOK, fairlock};
 use redis::cmd;
 use serde_json::Value;
 use testkit::vclock::WallClock;
@@ -272,7 +272,8 @@ fn a_lone_sentinel_without_a_quorum_is_told() {
 
 #[test]
 fn all_nodes_of_a_cluster_are_visited() {
-    let cluster = Cluster::builder().node_timeout(SOON).replicas().config("appendonly yes").start();
+    let cluster = Cluster::builder().node_timeout(SOON).replicas().config("appendonly yes");
+    let cluster = cluster.each(|node| node.more_rights(RIGHTS_TO_LOOK)).start();
     let [first, ..] = cluster.nodes() else { panic!("nodes") };
     let mut report = Value::Null;
     // A node hears of the others' replicas by and by.

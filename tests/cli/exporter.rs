@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use crate::shared::{PATIENCE, Process, Redis, Signal, fairlock};
+use crate::shared::{PATIENCE, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock};
 use testkit::{Cluster, RedisServer, SOON, eventually, run};
 
 /// A running exporter, and where it listens.
@@ -148,7 +148,7 @@ fn the_labels_of_holders_are_escaped() {
 
 #[test]
 fn patterns_choose_locks_and_plain_names_show_free_locks_too() {
-    let redis = Redis::start();
+    let redis = Redis::of(RedisServer::builder().plain().start());
     for name in ["deploy:one", "deploy:two", "nightly", "odd*name"] {
         assert_eq!(redis.run(name, &[], "true").finish().code, 0);
     }
@@ -170,7 +170,7 @@ fn patterns_choose_locks_and_plain_names_show_free_locks_too() {
 
 #[test]
 fn all_masters_of_a_cluster_are_scraped() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().each(|node| node.more_rights(RIGHTS_TO_LOOK)).start();
     let names: Vec<String> = (0..12).map(|number| format!("lock {number}")).collect();
     for name in &names {
         let status = fairlock().args(["--redis", &cluster.url(), "run", name, "--", "true"]).status().unwrap();

@@ -7,7 +7,7 @@ use fairlock::{Client, LockOptions};
 use serde_json::Value;
 
 use crate::pty::Terminal;
-use crate::shared::{Finished, Process, Redis, Signal, fairlock, hold};
+use crate::shared::{Finished, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock, hold};
 
 fn call(redis: &Redis, words: &[&str]) -> Finished {
     Process::spawn(redis.fairlock().args(words)).finish()
@@ -66,7 +66,7 @@ fn locks_are_listed_with_the_oldest_hold_first() {
 
 #[test]
 fn all_nodes_of_a_cluster_are_listed() {
-    let cluster = testkit::Cluster::start();
+    let cluster = testkit::Cluster::builder().each(|node| node.more_rights(RIGHTS_TO_LOOK)).start();
     let client = Client::connect(&cluster.url()).blocking().unwrap();
     let names: Vec<String> = (0..20).map(|n| format!("lock {n}")).collect();
     let hold = |name: &String| {

@@ -51,12 +51,12 @@ fn names_of_any_kind_reach_a_nested_run_unchanged() {
 #[test]
 fn the_same_name_at_another_server_is_another_lock() {
     let [redis, other] = [Redis::start(), Redis::start()];
-    let ended = run(&redis, "x", &format!("$F --redis {} run x -- echo it ran", other.url())).finish();
+    let ended = run(&redis, "x", &format!("$F --redis '{}' run x -- echo it ran", other.url())).finish();
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "it ran\n"), "{ended:?}");
     // Also if that lock is held.
     let holder = other.run("x", &[], "echo; exec sleep 1000");
     holder.line();
-    let parent = run(&redis, "x", &format!("$F --redis {} run x -- echo it ran", other.url()));
+    let parent = run(&redis, "x", &format!("$F --redis '{}' run x -- echo it ran", other.url()));
     assert!(parent.complaint().contains("waiting for x: 1st of 1"));
     holder.signal(Signal::TERM);
     assert_eq!(parent.line(), "it ran");

@@ -87,10 +87,10 @@ fn output_that_cannot_be_written_is_a_failure_and_a_closed_pipe_is_not() {
 #[test]
 fn runs_with_another_prefix_use_other_locks() {
     let redis = Redis::start();
-    let holder = redis.run("x", &["--prefix", "payments"], "echo; exec sleep 1000");
+    let holder = redis.run("x", &["--prefix", "other"], "echo; exec sleep 1000");
     holder.line();
     assert_eq!(redis.state("x")["state"], "free");
-    let output = redis.fairlock().args(["status", "x", "--json", "--prefix", "payments"]).output().unwrap();
+    let output = redis.fairlock().args(["status", "x", "--json", "--prefix", "other"]).output().unwrap();
     let state: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(state["state"], "held");
 }

@@ -48,7 +48,7 @@ fn no_lock_is_left(server: &RedisServer, own: &str) {
 
 #[tokio::test]
 async fn workers_share_the_jobs() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().plain().start();
     let url = server.url();
     let work = async |worker: &str| worker_pool::work_through(&url, worker).await.unwrap();
     let (one, two, three) = soon(async { tokio::join!(work("one"), work("two"), work("three")) }).await;
@@ -62,7 +62,7 @@ async fn workers_share_the_jobs() {
 #[tokio::test]
 async fn a_nightly_job_runs_on_one_of_three_hosts() {
     use nightly::Night;
-    let server = RedisServer::start();
+    let server = RedisServer::builder().plain().start();
     let url = server.url();
     let host = async |date: &str, patience| nightly::run(&url, date, patience).await.unwrap();
     for date in ["2026-11-22", "2026-11-23"] {

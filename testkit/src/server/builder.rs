@@ -25,6 +25,7 @@ pub struct Builder {
     pub(super) environment: Vec<(String, OsString)>,
     pub(super) alone: bool,
     pub(super) plain: bool,
+    pub(super) more_rights: &'static str,
     pub(super) folder: Option<&'static str>,
 }
 
@@ -109,6 +110,12 @@ impl Builder {
         self.alone()
     }
 
+    /// Where clients have the least rights, they have these besides.
+    pub fn more_rights(mut self, rights: &'static str) -> Self {
+        self.more_rights = rights;
+        self
+    }
+
     /// The beginning of the name of its folder.
     pub fn folder(mut self, prefix: &'static str) -> Self {
         self.folder = Some(prefix);
@@ -123,7 +130,8 @@ impl Builder {
         match run::login().filter(|_| !server.plain && server.password.is_none()) {
             Some((user, password)) => {
                 let in_cluster = server.config.iter().any(|line| line == cluster::ENABLED);
-                let rights = run::least_rights(password, in_cluster) + run::HISTORY_RIGHTS;
+                let rights =
+                    [&run::least_rights(password, in_cluster), run::HISTORY_RIGHTS, server.more_rights].join(" ");
                 server.user(user, &rights).start_in(topology, Some((user, password)))
             }
             None => server.start_in(topology, None),
