@@ -126,6 +126,8 @@ pub(crate) const HANDLES: Stage = Stage {
 /// The stages that only some mutants use.
 pub(crate) const SPECIAL: [&Stage; 4] = [&ENCRYPTED, &OBSERVED, &COMMAND, &HANDLES];
 
+/// In place of the name of a test, if a process ends without a word.
+const END: &str = "(the end of its process)";
 /// Longer than the patience of any test.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
@@ -223,7 +225,8 @@ impl Tree {
                 Verdict::Killed(test) if twice => {
                     let (name, test_name) = test.split_once("::").unwrap_or((&test, ""));
                     let again = binaries.iter().find(|(target, _)| binary_of(target).0 == name).cloned();
-                    match self.run_with(again.as_slice(), |_| vec!["--exact".into(), test_name.into()]) {
+                    let alone = if test_name == END { vec![] } else { vec!["--exact".into(), test_name.into()] };
+                    match self.run_with(again.as_slice(), |_| alone.clone()) {
                         Verdict::Survived(_) => by_chance.push(test),
                         verdict => return verdict,
                     }
@@ -305,7 +308,7 @@ impl Tree {
                     }
                     passed |= line.starts_with("test result: ok");
                 }
-                let _ = say.send((!passed).then(|| format!("{binary}::(the end of its process)")));
+                let _ = say.send((!passed).then(|| format!("{binary}::{END}")));
             });
             child
         };
