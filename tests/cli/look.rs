@@ -86,7 +86,7 @@ fn all_nodes_of_a_cluster_are_listed() {
 
 #[test]
 fn a_server_of_another_kind_than_the_url_says_is_named() {
-    let server = testkit::RedisServer::builder().tcp().start();
+    let server = testkit::RedisServer::builder().plain().tcp().start();
     let port = server.port();
     for (url, said) in [
         (format!("redis+sentinel://127.0.0.1:{port}/main"), "not a sentinel"),

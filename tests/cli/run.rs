@@ -213,7 +213,7 @@ fn an_unreachable_server_is_tried_until_the_timeout() {
 /// At a boot the server may be slower than cron.
 #[test]
 fn a_server_that_starts_late_is_waited_for_and_that_is_said_once() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start();
     server.kill();
     let redis = Redis::of(server);
     let waiter = redis.run("x", &["--timeout", "10m"], "echo it ran");

@@ -123,14 +123,15 @@ async fn run_a_job_under_several() {
     keys_left(&server);
 }
 
-/// A blocking caller that cycles has a connection of its own, over which no keeper hears of its grants.
+/// A blocking caller that cycles has a connection of its own, over which no keeper hears of its grants;
+/// not in a cluster.
 #[test]
 fn the_cycles_of_a_blocking_caller_are_told_like_any_other() {
     alone("the_cycles_of_a_blocking_caller_are_told_like_any_other", cycle_blocking);
 }
 
 fn cycle_blocking() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start();
     let client = Client::connect(&server.url()).blocking().unwrap();
     let lock = client.lock("jobs").unwrap();
     let events = Collector::start(LevelFilter::DEBUG);
