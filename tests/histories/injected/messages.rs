@@ -25,15 +25,15 @@ pub fn forged(server: &RedisServer, hits: u64) -> Fault<'_> {
         let mut reached = 0;
         for (nth, (id, ticket)) in (0..).zip(&waiters) {
             let token = now + HOUR_US + nth;
-            publish(&mut raw, id, &format!("grant {id} {token} {ticket} 2000000 {other}"));
-            publish(&mut raw, id, &format!("break {id} {token} {ticket} 2000000 {lock}"));
-            reached += publish(&mut raw, id, &format!("grant {id} {token} {ticket} 2000000 {lock}"));
+            publish(&mut raw, &lock, id, &format!("grant {id} {token} {ticket} 2000000 {other}"));
+            publish(&mut raw, &lock, id, &format!("break {id} {token} {ticket} 2000000 {lock}"));
+            reached += publish(&mut raw, &lock, id, &format!("grant {id} {token} {ticket} 2000000 {lock}"));
         }
         if let Some(id) = &holder {
             let token = now + HOUR_US;
-            publish(&mut raw, id, &format!("break {id} {token} 1 0 {lock}"));
-            publish(&mut raw, id, &format!("grant {id} {token} 1 2000000 {lock}"));
-            publish(&mut raw, id, &format!("grant {id} {now} 1 2000000 {other}"));
+            publish(&mut raw, &lock, id, &format!("break {id} {token} 1 0 {lock}"));
+            publish(&mut raw, &lock, id, &format!("grant {id} {token} 1 2000000 {lock}"));
+            publish(&mut raw, &lock, id, &format!("grant {id} {now} 1 2000000 {other}"));
         }
         Struck::hits(reached)
     })
@@ -43,8 +43,12 @@ fn with_scores(raw: &mut Connection, key: &str) -> Vec<(String, u64)> {
     cmd("ZRANGE").arg(&[key, "0", "-1", "WITHSCORES"]).query(raw).unwrap()
 }
 
-/// How many clients received it.
-fn publish(raw: &mut Connection, id: &str, message: &str) -> u64 {
+/// How many clients received it. In a cluster they listen to channels of their slots.
+fn publish(raw: &mut Connection, lock: &str, id: &str, message: &str) -> u64 {
     let client = id.split('.').next().unwrap();
-    cmd("PUBLISH").arg(format!("fairlock:client:{client}")).arg(message).query(raw).unwrap()
+    let of_slot = lock.replace(":lock", &format!(":client:{client}"));
+    let mut to = |command: &str, channel: &str| cmd(command).arg(channel).arg(message).query(raw).unwrap_or(0);
+    let reached = to("PUBLISH", &format!("fairlock:client:{client}")) + to("PUBLISH", &of_slot);
+    // Redis 6 does not know it, and elsewhere than in a cluster nobody listens.
+    reached + to("SPUBLISH", &of_slot)
 }
