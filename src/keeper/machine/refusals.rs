@@ -40,7 +40,7 @@ impl Machine {
             (What::Acquire(id), Some(fault)) => {
                 self.at(id, |lock, core| lock.fail(core, now, id, NotGranted::Fault(fault)));
             }
-            (What::Acquire(id), None) => self.at(id, |lock, core| lock.acquire_refused(core, id, again)),
+            (What::Acquire(id), None) => self.at(id, |lock, core| lock.acquire_refused(core, id, again, soon)),
             (What::Position(_, question) | What::Question(question), Some(fault)) => {
                 self.fail_question(question, fault);
             }

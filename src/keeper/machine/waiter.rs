@@ -182,11 +182,12 @@ impl LockState {
         }
     }
 
-    pub(super) fn acquire_refused(&mut self, core: &mut Core, id: Id, again: Time) {
+    /// A waiter that has a ticket asks again `soon`: the others may have returned to their places already.
+    pub(super) fn acquire_refused(&mut self, core: &mut Core, id: Id, again: Time, soon: Time) {
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = None;
             self.reentering.remove(&id);
-            core.timers.set(Timer::Acquire(id), again);
+            core.timers.set(Timer::Acquire(id), if waiter.ticket.is_some() { soon } else { again });
         }
     }
 

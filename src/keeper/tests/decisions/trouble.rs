@@ -241,6 +241,35 @@ fn refused_heartbeats_and_renewals_are_repeated_before_session_or_lease_ends() {
     }
 }
 
+/// A server that was rolled back is ready for all clients at the same time. A waiter that returns late finds newcomers
+/// served.
+#[test]
+fn a_waiter_with_a_place_that_is_refused_asks_again_before_the_others_have_returned() {
+    for has_place in [true, false] {
+        let (mut machine, spec) = start(LockOptions::new().lease(seconds(3.0)).liveness(seconds(3.0)));
+        acquire(&mut machine, 0.0, &spec, 1);
+        if has_place {
+            let (request, _) = one_sent(&mut machine, 0.0);
+            answer(&mut machine, 0.0, request, queued(9, seconds(60.0)));
+            disconnect(&mut machine, 0.0);
+            connect(&mut machine, 0.0);
+        }
+        let (mut now, mut asked, mut longest) = (0.0, 0.0, 0.0_f64);
+        for _ in 0..40 {
+            tick(&mut machine, now);
+            for (request, call) in sent(&mut machine, now) {
+                if let Request::Acquire(_) = call {
+                    longest = longest.max(now - asked);
+                    asked = now;
+                }
+                fail(&mut machine, now, request, Refusal::Temporary("CLUSTERDOWN".into()));
+            }
+            now += machine.next_due().unwrap().since(at(now)).as_secs_f64();
+        }
+        assert!(if has_place { longest <= 0.26 } else { longest > 0.6 }, "{longest}");
+    }
+}
+
 #[test]
 fn a_try_that_stopped_at_its_batch_limit_goes_on() {
     let (mut machine, spec) = start(LockOptions::new());
