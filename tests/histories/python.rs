@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use redis::cmd;
@@ -25,6 +26,9 @@ fn child() {
 
 /// A Python with the packages that the client needs, in an environment of its own beside the build artifacts.
 fn python() -> Option<PathBuf> {
+    // The tests of this file start together, and the first one makes the environment.
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _making = MAKING.lock().unwrap();
     if !Command::new("python3").arg("--version").status().is_ok_and(|status| status.success()) {
         return None;
     }
