@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::error::{AcquireError, Fault, InvalidOption, Lost, ReleaseError, RunError, TryAcquireError};
 use crate::guard::{Guard, Held};
 use crate::lock::Lock;
+use crate::mutex::lock;
 use crate::operation::Operation;
 use crate::options::LockOptions;
 use crate::run::job_under;
@@ -260,7 +261,7 @@ impl Space {
         if self.client.is_forked() {
             return Err(Fault::Forked);
         }
-        Ok(self.held.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(lock(&self.held))
     }
 
     /// Keeps a guard for its key. One of an earlier lease that was lost gives way to it.

@@ -11,10 +11,10 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex};
 
-use super::lock;
 use crate::bell::Bell;
+use crate::mutex::{lock, try_lock};
 
 /// The most messages for which memory is kept.
 const KEPT: usize = 1024;
@@ -108,11 +108,7 @@ impl<T> Inbox<T> {
             if self.taken.capacity() > KEPT {
                 self.taken = VecDeque::new();
             }
-            let mut queue = match self.shared.queue.try_lock() {
-                Ok(queue) => Some(queue),
-                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => None,
-            };
+            let mut queue = try_lock(&self.shared.queue);
             if let Some(queue) = queue.as_deref_mut().and_then(Option::as_mut) {
                 std::mem::swap(queue, &mut self.taken);
             }

@@ -82,7 +82,7 @@ mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -104,6 +104,7 @@ use self::sleep::{Lookout, lookout};
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
 use crate::fork::Process;
+use crate::mutex::lock;
 use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
 use crate::wakers::{IsKeeper, Wakers};
@@ -166,10 +167,6 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
 /// How long the loop sleeps if nothing happens.
 fn nap(now: Time, due: Option<Time>) -> Duration {
     due.map_or(Duration::from_secs(3600), |due| due.since(now).min(LOOK))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Keeper {

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Due, Wakers};
+use crate::mutex::{lock, try_lock};
 
 thread_local! {
     /// Oldest first. None on a thread that is no keeper.
@@ -28,9 +29,7 @@ impl Drop for IsKeeper {
         // It renews nothing any more, so it may wait.
         let kept = KEPT.take().unwrap_or_default();
         if !kept.is_empty() {
-            let mut state = self.0.lock();
-            kept.into_iter().for_each(|due| state.add(due));
-            self.0.rouse(state);
+            self.0.add(lock(&self.0.state), kept);
         }
     }
 }
@@ -52,9 +51,8 @@ impl Wakers {
     pub(crate) fn pass_on(self: &Arc<Self>) -> bool {
         KEPT.with_borrow_mut(|kept| {
             let Some(kept) = kept.as_mut().filter(|kept| !kept.is_empty()) else { return true };
-            let Some(mut state) = self.try_lock() else { return false };
-            kept.drain(..).for_each(|due| state.add(due));
-            self.rouse(state);
+            let Some(state) = try_lock(&self.state) else { return false };
+            self.add(state, kept.drain(..));
             true
         })
     }

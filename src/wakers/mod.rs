@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 pub(crate) use self::kept::IsKeeper;
@@ -37,6 +37,7 @@ use self::nap::Nap;
 use self::way::Relay;
 pub(crate) use self::way::Way;
 use crate::fork::Process;
+use crate::mutex::{lock, try_lock};
 
 /// How long a waker may take while others wait, doubled for each thread that is blocked in one: a thousand wakers that
 /// all wait for one mutex must not make a thousand threads.
@@ -162,7 +163,7 @@ impl Wakers {
             // A forked process: the parent's threads do not exist here, and one of them may have held the mutex.
             return Self::start();
         }
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&SHARED);
         match &*shared {
             Some(wakers) => Ok(wakers.clone()),
             None => Ok(shared.insert(Self::start()?).clone()),
@@ -189,14 +190,14 @@ impl Wakers {
 
     /// From now on this is called by its name. It must be whole: one that is still being made counts as gone.
     pub(crate) fn register(&self, reader: &Reader, readable: Weak<dyn Readable>) {
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = lock(&self.readers);
         readers.retain(|_, readable| readable.strong_count() > 0);
         readers.insert(reader.0, readable);
     }
 
     #[cfg(test)]
     pub(crate) fn knows(&self, reader: &Reader) -> bool {
-        let readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let readers = lock(&self.readers);
         readers.get(&reader.0).is_some_and(|readable| readable.strong_count() > 0)
     }
 
@@ -216,7 +217,7 @@ impl Wakers {
 
     /// Called by keepers now and then: a waker may have blocked since before an answer was expected.
     pub(crate) fn look(self: &Arc<Self>) {
-        if let Some(mut state) = self.try_lock()
+        if let Some(mut state) = try_lock(&self.state)
             && self.is_behind(&state)
         {
             self.see_to_it(&mut state);
@@ -233,32 +234,16 @@ impl Wakers {
         std::thread::Builder::new().name("fairlock-wakers".into()).spawn(move || work(&wakers)).map(drop)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// For keepers, which wait for nobody.
-    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
     fn push(self: &Arc<Self>, due: Due) {
         match kept::keep(due) {
-            Some(due) => {
-                let mut state = self.lock();
-                state.add(due);
-                self.rouse(state);
-            }
+            Some(due) => self.add(lock(&self.state), [due]),
             None => drop(self.pass_on()),
         }
     }
 
-    /// The current thread is to do something.
-    fn rouse(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    /// Adds these to the queue, and rouses the current thread.
+    fn add(self: &Arc<Self>, mut state: MutexGuard<'_, State>, dues: impl IntoIterator<Item = Due>) {
+        dues.into_iter().for_each(|due| state.add(due));
         match state.doing {
             Doing::Waits => {
                 state.doing = Doing::Comes;
@@ -273,13 +258,13 @@ impl Wakers {
 
     /// The current thread, until another one takes over.
     fn call_in_turn(self: &Arc<Self>, turn: u64) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             let Some(due) = state.queue.pop_front() else {
                 state.doing = Doing::Waits;
                 drop(state);
                 self.read(&self.nap.sleep());
-                state = self.lock();
+                state = lock(&self.state);
                 continue;
             };
             state.doing = Doing::Calls;
@@ -290,7 +275,7 @@ impl Wakers {
             }
             drop(state);
             due.call();
-            state = self.lock();
+            state = lock(&self.state);
             if state.turn != turn {
                 state.stuck -= 1;
                 return;
@@ -301,7 +286,7 @@ impl Wakers {
                 state.doing = Doing::Comes;
                 drop(state);
                 self.read(&self.nap.look());
-                state = self.lock();
+                state = lock(&self.state);
             }
         }
     }
@@ -309,9 +294,9 @@ impl Wakers {
     /// The current thread is awake again, and has these sockets to read.
     fn read(&self, readable: &[u64]) {
         // What is pushed meanwhile needs no ring.
-        self.lock().doing = Doing::Comes;
+        lock(&self.state).doing = Doing::Comes;
         for name in readable {
-            let reader = self.readers.lock().unwrap_or_else(PoisonError::into_inner).get(name).and_then(Weak::upgrade);
+            let reader = lock(&self.readers).get(name).and_then(Weak::upgrade);
             if let Some(reader) = reader {
                 reader.readable();
             }
@@ -337,12 +322,12 @@ impl Wakers {
 
     /// Takes over when a waker blocks while others are due.
     fn look_on(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             let (calls, patience) = (state.calls, PATIENCE * (1 << state.stuck.min(10)));
             drop(state);
             std::thread::sleep(patience);
-            state = self.lock();
+            state = lock(&self.state);
             if !self.is_behind(&state) {
                 state.watch = Watch::Sleeps;
                 state = self.behind.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -134,7 +134,7 @@ fn a_keeper_does_not_wait_for_a_thread_that_has_the_queue() {
     let (kept, keeps) = mpsc::channel();
     let (unlocked, unlocks) = mpsc::channel::<()>();
     // A thread that lost its processor with the lock in its hand.
-    let held = wakers.lock();
+    let held = lock(&wakers.state);
     let keeper = std::thread::spawn({
         let wakers = wakers.clone();
         move || {
@@ -148,7 +148,7 @@ fn a_keeper_does_not_wait_for_a_thread_that_has_the_queue() {
             unlocks.recv().unwrap();
             kept.send(wakers.pass_on()).unwrap();
             // The rest is passed on when the keeper ends.
-            let held = wakers.lock();
+            let held = lock(&wakers.state);
             wakers.call(move || called.send(2).unwrap());
             drop(held);
         }
@@ -195,7 +195,7 @@ fn words_are_left_out_where_too_many_wait_and_calls_never() {
     let (called, calls) = mpsc::channel();
     let keeper = IsKeeper::new(&wakers);
     // All are added at once.
-    let held = wakers.lock();
+    let held = lock(&wakers.state);
     for _ in 0..2 * MOST_WORDS {
         let (word, call) = (called.clone(), called.clone());
         wakers.say(move || word.send("word").unwrap());
@@ -217,7 +217,7 @@ fn a_keeper_passes_wakers_on_later_if_it_cannot_at_once() {
     for _ in 0..100 {
         // Nothing was acquired, so it is answered without a server.
         let mut close = Box::pin(client.close());
-        let held = wakers.lock();
+        let held = lock(&wakers.state);
         // Ready if the keeper has answered before the future was polled.
         let is_pending = close.as_mut().poll(&mut Context::from_waker(&waker)).is_pending();
         while is_pending && close.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {

@@ -36,7 +36,7 @@ mod task;
 mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 pub(super) use self::caller::{Returned, Tried};
@@ -46,11 +46,11 @@ use self::task::Awaited;
 pub(super) use self::task::Releasing;
 use super::handle::{Caller, Message, NewAcquire};
 use super::inbox::Outbox;
-use super::lock;
 use super::machine::{DirectAcquire, DirectLease, Heard, Id, LeaseState, Mode};
 use super::routes::{Line, channel_of};
 use super::shared::{Armed, Shared};
 use crate::clock::Time;
+use crate::mutex::{lock, try_lock};
 use crate::protocol::{ClientId, Reply, Request};
 use crate::server::Wire;
 use crate::wakers::{Reader, Wakers};
@@ -291,11 +291,7 @@ impl Direct {
 
     /// For all other threads, which do not wait: None if it is locked.
     fn look_inside<T>(&self, act: impl FnOnce(&mut Inside) -> T) -> Option<T> {
-        let result = match self.inside.try_lock() {
-            Ok(mut inside) => act(&mut inside),
-            Err(TryLockError::Poisoned(poisoned)) => act(&mut poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let result = act(&mut *try_lock(&self.inside)?);
         self.after_unlocking();
         Some(result)
     }
