@@ -2,29 +2,24 @@
 
 use std::{
     io::{BufRead, BufReader, Read as _, Write as _},
-    net::{SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener, TcpStream},
     thread,
 };
 
 /// Answers every command with the result of this function of its words.
 pub fn answering(answer: impl Fn(&[String]) -> String + Clone + Send + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let answer = answer.clone();
-            thread::spawn(move || {
-                let mut out = stream.try_clone().unwrap();
-                let mut input = BufReader::new(stream);
-                while let Some(words) = request(&mut input) {
-                    if out.write_all(answer(&words).as_bytes()).is_err() {
-                        break;
-                    }
+    serving(move |stream| {
+        let answer = answer.clone();
+        thread::spawn(move || {
+            let mut out = stream.try_clone().unwrap();
+            let mut input = BufReader::new(stream);
+            while let Some(words) = request(&mut input) {
+                if out.write_all(answer(&words).as_bytes()).is_err() {
+                    break;
                 }
-            });
-        }
-    });
-    address
+            }
+        });
+    })
 }
 
 /// One command in RESP: an array of bulk strings.
@@ -47,29 +42,29 @@ fn request(input: &mut impl BufRead) -> Option<Vec<String>> {
 /// A server that has too many clients. What it says to a client that sends a request at once is lost with the
 /// connection, so only every second one hears it.
 pub fn too_busy() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for (number, mut stream) in listener.incoming().map_while(Result::ok).enumerate() {
-            if number % 2 == 0 {
-                let _ = stream.read(&mut [0]);
-            } else {
-                let _ = stream.write_all(b"-ERR max number of clients reached\r\n");
-            }
+    let mut number = 0;
+    serving(move |mut stream| {
+        number += 1;
+        if number % 2 == 1 {
+            let _ = stream.read(&mut [0]);
+        } else {
+            let _ = stream.write_all(b"-ERR max number of clients reached\r\n");
         }
-    });
-    address
+    })
 }
 
 /// A web server: it answers any input.
 pub fn web_server() -> SocketAddr {
+    serving(|mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    })
+}
+
+/// Hands each connection to this function, one after the other.
+fn serving(mut serve: impl FnMut(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            let _ = stream.read(&mut [0; 4096]);
-            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
-        }
-    });
+    thread::spawn(move || listener.incoming().map_while(Result::ok).for_each(&mut serve));
     address
 }

@@ -150,8 +150,13 @@ fn fork_while_holding(url: &str) {
 
 #[test]
 fn a_forked_process_can_neither_use_nor_give_away_what_its_parent_has() {
+    fork_as("fork");
+}
+
+/// The forks are made by a process of its own, in this role.
+fn fork_as(role: &str) {
     let server = RedisServer::start();
-    let mut parent = Child::spawn("fork", &[&server.url()]);
+    let mut parent = Child::spawn(role, &[&server.url()]);
     assert!(parent.wait(SOON).success());
     keys_left(&server);
 }
@@ -197,8 +202,5 @@ fn fork_beside_a_thread_that_awaits(url: &str) {
 
 #[test]
 fn a_forked_process_waits_for_no_mutex_of_its_parent() {
-    let server = RedisServer::start();
-    let mut parent = Child::spawn("fork beside", &[&server.url()]);
-    assert!(parent.wait(SOON).success());
-    keys_left(&server);
+    fork_as("fork beside");
 }

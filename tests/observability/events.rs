@@ -123,8 +123,8 @@ async fn run_a_job_under_several() {
     keys_left(&server);
 }
 
-/// A blocking caller that cycles has a connection of its own, over which no keeper hears of its grants;
-/// not in a cluster.
+/// A blocking caller that cycles has a connection of its own, unless it is in a cluster. No keeper hears of the grants
+/// over it.
 #[test]
 fn the_cycles_of_a_blocking_caller_are_told_like_any_other() {
     alone("the_cycles_of_a_blocking_caller_are_told_like_any_other", cycle_blocking);

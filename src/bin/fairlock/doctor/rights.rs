@@ -33,6 +33,11 @@ const HISTORY: &str = "a history of grants cannot be recorded or read";
 
 /// KEY and CHANNEL stand for names that no lock has. No call succeeds in a change: keys are missing, or an argument is
 /// wrong.
+/// For what a client has to know of its connection to end it.
+const UNKNOWN_CONNECTION: For = For::Comfort(
+    "a first grant is a short claim until it is confirmed, --replicas does not work, and no client has a direct connection",
+);
+
 const RIGHTS: [Right; 33] = [
     right("evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "1", "KEY"]),
     right("eval", &["EVAL", "return 1", "1", "KEY"]),
@@ -54,22 +59,8 @@ const RIGHTS: [Right; 33] = [
     right("exists", &["EXISTS", "KEY"]),
     right("publish", &["PUBLISH", "CHANNEL", "nobody listens"]),
     right("subscribe", &["SUBSCRIBE", "CHANNEL"]),
-    Right {
-        name: "info",
-        call: &["INFO", "server"],
-        needed: For::Comfort(
-            "a first grant is a short claim until it is confirmed, --replicas does not work, and no client has a direct \
-             connection",
-        ),
-    },
-    Right {
-        name: "client|id",
-        call: &["CLIENT", "ID"],
-        needed: For::Comfort(
-            "a first grant is a short claim until it is confirmed, --replicas does not work, and no client has a direct \
-             connection",
-        ),
-    },
+    Right { name: "info", call: &["INFO", "server"], needed: UNKNOWN_CONNECTION },
+    Right { name: "client|id", call: &["CLIENT", "ID"], needed: UNKNOWN_CONNECTION },
     Right {
         name: "client|kill",
         call: &["CLIENT", "KILL", "ID", "9223372036854775807"],
