@@ -22,8 +22,6 @@ local brought, last, left_us = ticket, stamp, longest_us
 if not believed then
   -- include answer
 end
--- A lease that the caller knows to be older than the last grant is not restored.
-if now < recover_until then token = max(token, last_token) end
 
 if holder == id and cut == 1 then
   -- The lease was granted before the loss of data; later grants are not known. The waiter returns to its place.

@@ -16,7 +16,6 @@ local joining = false
 -- include begin
 local brought, last, left_us = their_token, token, longest_us
 -- include restore
-if believed and now < recover_until then token = max(token, last_token) end
 
 local word, told = 'unknown', {}
 local newest = their_token > 0 and their_token >= token -- no later grant is known

@@ -267,6 +267,10 @@ class Lock:
         self.epoch = self.floor = self.last_token = 0
         self.longest, self.pace = self._lease, self._liveness // 3
 
+    def known(self, epoch):
+        """By this a server with old data notices that it has lost something."""
+        return [epoch, self.floor, self.longest, self.last_token, self.pace]
+
     def learn(self, reply):
         self.epoch = reply.number("epoch")
         self.floor = max(self.floor, reply.number("stamp"))
@@ -294,7 +298,7 @@ class _Waiter:
             try:
                 if pushed is not None and (lease := self._confirm(pushed, lock.epoch)):
                     return lease
-                # After an error nobody knows what the server has forgotten: it must hear of the ticket first.
+                # After an error nobody knows whether the server still has the place.
                 reply = self._acquire() if asks else self._heartbeat()
                 if lease := self._granted(reply):
                     return lease
@@ -321,8 +325,8 @@ class _Waiter:
         lock, self.asked = self.lock, True
         reply = self.wire.ask(
             "acquire", lock._keys, self.id, _UNBOUNDED if self.joins else 0, int(self.wire.late), lock._lease, lock._liveness,
-            lock._buffer, lock._liveness // 3, *self.about, self.ticket, self.epoch if self.ticket else lock.epoch,
-            lock.floor, lock.longest, lock.last_token, lock.pace, within=self.left(),
+            lock._buffer, lock._liveness // 3, *self.about, self.ticket,
+            *lock.known(self.epoch if self.ticket else lock.epoch), within=self.left(),
         )
         lock.learn(reply)
         if reply.word in ("queued", "granted"):
@@ -333,8 +337,10 @@ class _Waiter:
 
     def _heartbeat(self):
         lock = self.lock
-        spans = [lock._liveness, lock._buffer, lock._liveness // 3]
-        reply = self.wire.ask("heartbeat", lock._keys, self.wire.client, *spans, self.id, within=self.left())
+        reply = self.wire.ask(
+            "heartbeat", lock._keys, self.wire.client, lock._liveness, lock._buffer, lock._liveness // 3,
+            *lock.known(lock.epoch), self.id, within=self.left(),
+        )
         lock.learn(reply)
         return reply
 
@@ -395,7 +401,7 @@ class _Waiter:
         lock, until = self.lock, now_us() + self.lock._liveness + self.lock._buffer
         while now_us() < until:
             try:
-                if "again" not in self.wire.ask("leave", lock._keys, self.id):
+                if "again" not in self.wire.ask("leave", lock._keys, lock._liveness, *lock.known(lock.epoch), self.id):
                     break
             except (_Broken, _Refused):
                 time.sleep(self.wire.pause(until - now_us()) / _SECOND)
@@ -485,8 +491,7 @@ class Lease:
         while True:
             try:
                 reply = self._wire.ask(
-                    "release", lock._keys, self._waiter.id, self.token, lock._liveness, self._epoch, lock.floor, lock.longest,
-                    lock.last_token, lock.pace,
+                    "release", lock._keys, self._waiter.id, self.token, lock._liveness, *lock.known(self._epoch),
                 )
                 lock.learn(reply)
                 if "again" not in reply:

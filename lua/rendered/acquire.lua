@@ -112,7 +112,7 @@ local word, told = 'disbelieved', {}
 local brought, last, left_us = ticket, stamp, longest_us
 -- restore: a request with an earlier ticket or lease shows whether the server lost data.
 -- NEEDS: brought last their_epoch floor last_token left_us pace_us liveness_us raw now
--- SETS: believed left_us stamp epoch recover_from recover_until recover_pace longest holder_end cut
+-- SETS: believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
 -- `brought` is the ticket or token, `last` the last one given, `their_epoch` the epoch under which the server last
 -- confirmed it (0: never). What the client knows of the lock: `floor`, the highest stamp that it ever saw; `last_token`,
 -- the last grant that it heard of; `left_us`, how long a lease may last that was granted or renewed just before the loss
@@ -150,6 +150,8 @@ do
       -- was made anew, the lease was granted after the loss and stays.
       holder_end, cut = min(holder_end, recover_until), 1
     end
+    -- A lease that the client knows to be older than the last grant is not restored.
+    if now < recover_until then token = max(token, last_token) end
   end
 end
 if not believed then
@@ -166,8 +168,6 @@ if again then told[#told + 1], told[#told + 2] = 'again', '1' end
 return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', max(pace, recover_pace), 'longest_us', longest,
   'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})
 end
--- A lease that the caller knows to be older than the last grant is not restored.
-if now < recover_until then token = max(token, last_token) end
 
 if holder == id and cut == 1 then
   -- The lease was granted before the loss of data; later grants are not known. The waiter returns to its place.

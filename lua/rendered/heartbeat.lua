@@ -1,11 +1,14 @@
 -- heartbeat: keeps a session alive, for all of its waiters, and promotes the queue where it can.
 -- It creates no entries: the client re-enters waiters that the server does not know.
 -- KEYS: lock waiters
--- ARGV: client liveness_us buffer_us heartbeat_us ids...
+-- ARGV: client liveness_us buffer_us heartbeat_us epoch floor longest_us last_token pace_us ids...
+--   epoch floor longest_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
 --   ids: the session's first waiters, in the order of their tickets
 -- REPLY: alive rank | unknown
-local client, liveness_us, buffer_us, heartbeat_us = unpack(ARGV)
+local client, liveness_us, buffer_us, heartbeat_us, their_epoch, floor, longest_us, last_token, pace_us = unpack(ARGV)
 liveness_us, buffer_us, heartbeat_us = tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
+their_epoch, floor, longest_us = tonumber(their_epoch), tonumber(floor), tonumber(longest_us)
+last_token, pace_us = tonumber(last_token), tonumber(pace_us)
 -- keys: the keys of one lock, in the order in which every script declares them, and the form of its fields.
 -- SETS: call max min lock waiters CLIENT_OF BAD_ID SESSION LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
@@ -17,7 +20,7 @@ local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the p
 -- The key of the history ends with this instead of `lock`. It is not declared: a slot that is migrating refuses a request
 -- that names a key which is not there, and most locks have no history.
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
-local named, joining = call('HMGET', lock, '', client .. '.', unpack(ARGV, 5)), false
+local named, joining = call('HMGET', lock, '', client .. '.', unpack(ARGV, 10)), false
 local found, own_session = named[1], named[2]
 -- begin: the parts with which every verb that writes begins.
 -- state: reads the numbers and the holder of the lock.
@@ -102,14 +105,59 @@ if lost then
   waiting, found_waiting, live_until, broken, cut, claim = 0, 0, 0, 0, 0, 0
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end
+local brought, last, left_us = 0, stamp, longest_us
+-- restore: a request with an earlier ticket or lease shows whether the server lost data.
+-- NEEDS: brought last their_epoch floor last_token left_us pace_us liveness_us raw now
+-- SETS: believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
+-- `brought` is the ticket or token, `last` the last one given, `their_epoch` the epoch under which the server last
+-- confirmed it (0: never). What the client knows of the lock: `floor`, the highest stamp that it ever saw; `last_token`,
+-- the last grant that it heard of; `left_us`, how long a lease may last that was granted or renewed just before the loss
+-- (for a holder: what is left of its own); `pace_us`, the longest heartbeat interval among the waiters.
+local believed
+do
+  local ABSURD_US = 86400000000
+  local highest = max(their_epoch, brought, floor, last_token)
+  -- A stamp that this server gave is never absurd, whatever its clock shows now. Beyond the last stamp only TIME decides:
+  -- otherwise one absurd stamp that was believed would make room for the next.
+  believed = highest <= stamp or highest <= raw + ABSURD_US
+  if believed then
+    -- Every number in a reply was stored before. So a higher one under the same epoch proves a loss. A token proves it even
+    -- if other clients have been given stamps since.
+    local nameless = their_epoch == 0
+    local beyond = highest > stamp or brought > last and not nameless
+    local rolled_back = their_epoch > epoch or (their_epoch == epoch or nameless) and beyond
+    local made_anew = their_epoch < epoch and not nameless and recover_until == 0
+    stamp = max(stamp, highest)
+    -- The lease that the client knows of is over if the lock was granted again since then.
+    if last_token < token then left_us = 0 end
+    if rolled_back or made_anew then
+      stamp = max(raw, stamp + 1)
+      epoch = stamp
+      recover_from, recover_pace = now, max(recover_pace, pace, math.ceil(liveness_us / 3))
+    end
+    if rolled_back or made_anew or their_epoch < epoch and not nameless and now < recover_until then
+      -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace. A client that returns
+      -- later may know of a slower waiter, or of a longer lease, than the one that opened the recovery.
+      recover_pace, longest = max(recover_pace, pace_us), max(longest, left_us)
+      recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
+    end
+    if rolled_back and holder ~= '' then
+      -- A lease from before the loss may be long over. If its holder still believes in it, it re-asserts it. If the state
+      -- was made anew, the lease was granted after the loss and stays.
+      holder_end, cut = min(holder_end, recover_until), 1
+    end
+    -- A lease that the client knows to be older than the last grant is not restored.
+    if now < recover_until then token = max(token, last_token) end
+  end
+end
 
 local first, missing
-for i = 5, #ARGV do
+for i = 10, #ARGV do
   local id = ARGV[i]
   if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
   if id == holder then
     missing = missing or cut == 1
-  elseif named[i - 2] and id ~= found_holder and not lost then
+  elseif named[i - 7] and id ~= found_holder and not lost then
     first = first or id
   else
     missing = true

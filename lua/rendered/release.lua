@@ -109,7 +109,7 @@ end
 local brought, last, left_us = their_token, token, longest_us
 -- restore: a request with an earlier ticket or lease shows whether the server lost data.
 -- NEEDS: brought last their_epoch floor last_token left_us pace_us liveness_us raw now
--- SETS: believed left_us stamp epoch recover_from recover_until recover_pace longest holder_end cut
+-- SETS: believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
 -- `brought` is the ticket or token, `last` the last one given, `their_epoch` the epoch under which the server last
 -- confirmed it (0: never). What the client knows of the lock: `floor`, the highest stamp that it ever saw; `last_token`,
 -- the last grant that it heard of; `left_us`, how long a lease may last that was granted or renewed just before the loss
@@ -147,9 +147,10 @@ do
       -- was made anew, the lease was granted after the loss and stays.
       holder_end, cut = min(holder_end, recover_until), 1
     end
+    -- A lease that the client knows to be older than the last grant is not restored.
+    if now < recover_until then token = max(token, last_token) end
   end
 end
-if believed and now < recover_until then token = max(token, last_token) end
 
 local word, told = 'unknown', {}
 local newest = their_token > 0 and their_token >= token -- no later grant is known

@@ -27,7 +27,7 @@ pub(crate) use reply::{
 #[cfg(any(test, feature = "__test-hooks", feature = "cli"))]
 pub(crate) use request::Verb;
 pub(crate) use request::{
-    About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
+    About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, Known, LeaveRequest,
     ReleaseRequest, RenewRequest, Request, UNBOUNDED,
 };
 #[cfg(feature = "__test-hooks")]

@@ -131,6 +131,32 @@ impl<P: FnMut(&'static str, &[u8])> Arguments<P> {
 /// No queue is ever as long.
 pub(crate) const UNBOUNDED: u64 = 1 << 53;
 
+/// What a client knows of a lock. It tells a server with old data that something was lost, and what to wait for
+/// (`lua/lib/restore.lua`). So it comes with every request that may lead to a grant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Known {
+    /// The epoch of what the request is about, or the latest one that the client has seen.
+    pub(crate) epoch: Option<Epoch>,
+    /// The highest stamp that it has seen.
+    pub(crate) floor: Option<Stamp>,
+    /// The longest lease that any client may hold.
+    pub(crate) longest: Duration,
+    /// The last grant that it has heard of.
+    pub(crate) last_token: Option<Token>,
+    /// The longest heartbeat interval among the waiters.
+    pub(crate) pace: Duration,
+}
+
+impl Known {
+    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
+        to.number("epoch", Epoch::on_wire(self.epoch));
+        to.number("floor", Stamp::on_wire(self.floor));
+        to.span("longest_us", self.longest);
+        to.number("last_token", Token::on_wire(self.last_token));
+        to.span("pace_us", self.pace);
+    }
+}
+
 /// Take the lock, or join its queue, or return to it with an old ticket.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct AcquireRequest {
@@ -147,11 +173,7 @@ pub(crate) struct AcquireRequest {
     pub(crate) about: About,
     /// None for a newcomer.
     pub(crate) ticket: Option<Ticket>,
-    pub(crate) epoch: Option<Epoch>,
-    pub(crate) floor: Option<Stamp>,
-    pub(crate) longest: Duration,
-    pub(crate) last_token: Option<Token>,
-    pub(crate) pace: Duration,
+    pub(crate) known: Known,
 }
 
 impl AcquireRequest {
@@ -168,11 +190,7 @@ impl AcquireRequest {
         to.text("label", &self.about.label);
         to.text("owner", &self.about.owner);
         to.number("ticket", Ticket::on_wire(self.ticket));
-        to.number("epoch", Epoch::on_wire(self.epoch));
-        to.number("floor", Stamp::on_wire(self.floor));
-        to.span("longest_us", self.longest);
-        to.number("last_token", Token::on_wire(self.last_token));
-        to.span("pace_us", self.pace);
+        self.known.put(to);
     }
 }
 
@@ -184,6 +202,7 @@ pub(crate) struct HeartbeatRequest {
     pub(crate) liveness: Duration,
     pub(crate) buffer: Duration,
     pub(crate) heartbeat: Duration,
+    pub(crate) known: Known,
     pub(crate) ids: Vec<WireId>,
 }
 
@@ -193,6 +212,7 @@ impl HeartbeatRequest {
         to.span("liveness_us", self.liveness);
         to.span("buffer_us", self.buffer);
         to.span("heartbeat_us", self.heartbeat);
+        self.known.put(to);
         self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
     }
 }
@@ -237,11 +257,7 @@ pub(crate) struct ReleaseRequest {
     /// None if the client does not know it.
     pub(crate) token: Option<Token>,
     pub(crate) liveness: Duration,
-    pub(crate) epoch: Option<Epoch>,
-    pub(crate) floor: Option<Stamp>,
-    pub(crate) longest: Duration,
-    pub(crate) last_token: Option<Token>,
-    pub(crate) pace: Duration,
+    pub(crate) known: Known,
 }
 
 impl ReleaseRequest {
@@ -249,11 +265,7 @@ impl ReleaseRequest {
         to.text("id", self.id.as_str());
         to.number("token", Token::on_wire(self.token));
         to.span("liveness_us", self.liveness);
-        to.number("epoch", Epoch::on_wire(self.epoch));
-        to.number("floor", Stamp::on_wire(self.floor));
-        to.span("longest_us", self.longest);
-        to.number("last_token", Token::on_wire(self.last_token));
-        to.span("pace_us", self.pace);
+        self.known.put(to);
     }
 }
 
@@ -261,11 +273,15 @@ impl ReleaseRequest {
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct LeaveRequest {
     pub(crate) keys: Arc<LockKeys>,
+    pub(crate) liveness: Duration,
+    pub(crate) known: Known,
     pub(crate) ids: Vec<WireId>,
 }
 
 impl LeaveRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
+        to.span("liveness_us", self.liveness);
+        self.known.put(to);
         self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
     }
 }
@@ -335,6 +351,7 @@ pub(super) fn every_request() -> Vec<Request> {
     let (id, second) = (WireId::new(&client, Id(1)), Duration::from_secs(1));
     let (ticket, token) = (Ticket::new(1), Token::new(1));
     let (epoch, floor) = (Epoch::new(1), Stamp::new(1));
+    let known = Known { epoch, floor, longest: second, last_token: token, pace: second };
     vec![
         Request::Acquire(AcquireRequest {
             keys: keys.clone(),
@@ -347,11 +364,7 @@ pub(super) fn every_request() -> Vec<Request> {
             heartbeat: second,
             about: about.clone(),
             ticket,
-            epoch,
-            floor,
-            longest: second,
-            last_token: token,
-            pace: second,
+            known: known.clone(),
         }),
         Request::Heartbeat(HeartbeatRequest {
             keys: keys.clone(),
@@ -359,6 +372,7 @@ pub(super) fn every_request() -> Vec<Request> {
             liveness: second,
             buffer: second,
             heartbeat: second,
+            known: known.clone(),
             ids: vec![id.clone()],
         }),
         Request::Renew(RenewRequest {
@@ -378,13 +392,9 @@ pub(super) fn every_request() -> Vec<Request> {
             id: id.clone(),
             token,
             liveness: second,
-            epoch,
-            floor,
-            longest: second,
-            last_token: token,
-            pace: second,
+            known: known.clone(),
         }),
-        Request::Leave(LeaveRequest { keys: keys.clone(), ids: vec![id] }),
+        Request::Leave(LeaveRequest { keys: keys.clone(), liveness: second, known, ids: vec![id] }),
         Request::Inspect(InspectRequest { keys: keys.clone(), after: None, count: 1 }),
         Request::Break(BreakRequest { keys: keys.clone(), token, force: false }),
         Request::History(HistoryRequest { keys, switch: None, count: 1 }),

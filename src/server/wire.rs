@@ -93,7 +93,12 @@ impl Wire {
     pub(crate) fn wait_replicas(&mut self, tag: u64, keys: &Arc<LockKeys>, replicas: u32, within: Duration) {
         // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the
         // queue on nobody's behalf prolongs the life of the keys, and is replicated.
-        let leave = protocol::LeaveRequest { keys: keys.clone(), ids: vec![protocol::WireId::of_nobody()] };
+        let leave = protocol::LeaveRequest {
+            keys: keys.clone(),
+            liveness: Duration::ZERO,
+            known: protocol::Known::default(),
+            ids: vec![protocol::WireId::of_nobody()],
+        };
         let call = protocol::Request::Leave(leave);
         let request = Request { call, channel: "".into(), asking: false };
         self.pairing.request(For::Replicas { tag, replicas, within }, request, false, &mut self.stream.out);

@@ -197,8 +197,12 @@ async fn ids_that_could_be_taken_for_other_fields_are_refused() {
             call.arg(fairlock::testing::digest(script)).arg(2);
             call.arg(key("fairlock", "x", "lock")).arg(key("fairlock", "x", "waiters"));
             // Arguments that are no ids may be any number.
-            let before = if script == "heartbeat" { vec!["a", "1", "1", "1"] } else { vec![] };
-            call.arg(before).arg(id).arg(if script == "leave" || script == "heartbeat" { vec![] } else { vec![1; 16] });
+            let (before, after) = match script {
+                "heartbeat" => (vec!["a", "1", "1", "1", "1", "1", "1", "1", "1"], 0),
+                "leave" => (vec!["1"; 6], 0),
+                _ => (vec![], 16),
+            };
+            call.arg(before).arg(id).arg(vec![1; after]);
             let error = call.query::<redis::Value>(&mut raw).unwrap_err().to_string();
             assert!(error.contains("an id must be CLIENT.NUMBER"), "{script} of {id:?}: {error}");
         }

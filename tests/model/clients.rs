@@ -13,7 +13,7 @@ pub struct Client {
     pub farewells: Vec<Farewell>,
     /// The epoch has changed, or the server does not know a waiter: all waiters re-enter.
     pub uneasy: bool,
-    /// Whether its newcomers name the client's epoch, as members of an earlier client.
+    /// Whether its newcomers, heartbeats and leaves name the client's epoch, and bring what it knows.
     speaks: bool,
     next: u64,
     epoch: u64,
@@ -102,7 +102,7 @@ impl Client {
     pub fn heartbeat(&self) -> Request {
         let unplaced = self.waiters.iter().filter(|waiter| waiter.ticket == 0).count();
         let ids = self.waiting().into_iter().skip(unplaced).take(16).collect();
-        Request::Heartbeat { client: self.name.clone(), terms: self.terms, ids }
+        Request::Heartbeat { client: self.name.clone(), terms: self.terms, ids, memory: self.known() }
     }
 
     pub fn renew(&self, now: u64, index: usize) -> Request {
@@ -130,6 +130,15 @@ impl Client {
         Memory { epoch, floor: self.floor, left: 0, last_token: 0, pace: self.pace }
     }
 
+    /// What it brings with requests that are about no ticket and no token.
+    fn known(&self) -> Memory {
+        if !self.speaks {
+            return Memory::default();
+        }
+        let left = self.longest.max(self.terms.lease);
+        Memory { left, last_token: self.last_token, ..self.memory(self.epoch) }
+    }
+
     fn no_longer_wants(&mut self, id: &str) {
         self.farewells.push(Farewell { id: id.to_owned(), token: 0, epoch: 0 });
     }
@@ -145,7 +154,7 @@ impl Client {
         if twice {
             ids.push(ids[0].clone());
         }
-        Request::Leave { ids }
+        Request::Leave { ids, terms: self.terms, memory: self.known() }
     }
 
     // ---- what it learns ----
@@ -172,7 +181,7 @@ impl Client {
             }
             Request::Release { .. } | Request::Leave { .. } if number("again") == 1 => {}
             Request::Release { id, .. } => self.farewells.retain(|other| other.id != *id),
-            Request::Leave { ids } => self.farewells.retain(|other| !ids.contains(&other.id)),
+            Request::Leave { ids, .. } => self.farewells.retain(|other| !ids.contains(&other.id)),
             Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => {}
         }
         if let Some(holder) = answer.fields.get("holder") {

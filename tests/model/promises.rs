@@ -232,7 +232,7 @@ impl Witness {
         let may_end = match turn.request {
             // A recovery that ends because nobody is left to wait for ends the cut lease, too.
             Request::Release { id, .. } => id == holder || cut,
-            Request::Leave { ids } => ids.contains(holder),
+            Request::Leave { ids, .. } => ids.contains(holder),
             Request::Break { token: theirs, force } => *force && (*theirs == token || *theirs == 0 && cut),
             Request::Renew { token: theirs, .. } => *theirs > token && after.state.seen < after.state.recover_until,
             Request::Acquire { id, .. } => id == holder && cut,
@@ -581,7 +581,7 @@ fn alive(lock: &Lock, id: &str, now: u64) -> bool {
 fn named(request: &Request, id: &str) -> bool {
     match request {
         Request::Release { id: named, .. } | Request::Renew { id: named, .. } => named == id,
-        Request::Leave { ids } => ids.iter().any(|named| named == id),
+        Request::Leave { ids, .. } => ids.iter().any(|named| named == id),
         _ => false,
     }
 }

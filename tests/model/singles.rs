@@ -32,11 +32,13 @@ fn release(id: &str) -> Request {
 }
 
 fn heartbeat(client: &str, ids: &[&str]) -> Request {
-    Request::Heartbeat { client: client.to_owned(), terms: TERMS, ids: ids.iter().map(|id| (*id).to_owned()).collect() }
+    let ids = ids.iter().map(|id| (*id).to_owned()).collect();
+    Request::Heartbeat { client: client.to_owned(), terms: TERMS, ids, memory: Memory::default() }
 }
 
 fn leave(ids: &[&str]) -> Request {
-    Request::Leave { ids: ids.iter().map(|id| (*id).to_owned()).collect() }
+    let ids = ids.iter().map(|id| (*id).to_owned()).collect();
+    Request::Leave { ids, terms: TERMS, memory: Memory::default() }
 }
 
 fn queue(driver: &mut Driver, ids: &[&str]) -> Checked {

@@ -5,7 +5,6 @@
 //! machine that knows nothing of the lock.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::core::Core;
 use super::lease::Lease;
@@ -16,8 +15,8 @@ use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::Spec;
 use crate::protocol::{
-    About, AcquireRequest, AcquireVerdict, ClientId, Epoch, ReleaseRequest, ReleaseVerdict, Reply, Request, Stamp,
-    Ticket, Token, Verdict, WireId,
+    About, AcquireRequest, AcquireVerdict, ClientId, Known, ReleaseRequest, ReleaseVerdict, Reply, Request, Ticket,
+    Token, Verdict, WireId,
 };
 use crate::term::Term;
 
@@ -63,10 +62,7 @@ pub(crate) struct DirectLease {
     pub(crate) term: Term,
     pub(crate) state: LeaseState,
     about: About,
-    epoch: Option<Epoch>,
-    floor: Option<Stamp>,
-    pace: Duration,
-    longest: Duration,
+    known: Known,
 }
 
 impl DirectAcquire {
@@ -83,11 +79,7 @@ impl DirectAcquire {
             heartbeat: spec.liveness / 3,
             about: self.about.clone(),
             ticket: None,
-            epoch: None,
-            floor: None,
-            longest: spec.lease,
-            last_token: None,
-            pace: spec.liveness / 3,
+            known: Known { longest: spec.lease, pace: spec.liveness / 3, ..Known::default() },
         })
     }
 
@@ -102,7 +94,13 @@ impl DirectAcquire {
                     return Heard::Unclear;
                 }
                 let ticket = common.own.as_ref().map_or(token.as_ticket(), |own| own.ticket);
-                let (epoch, floor, pace, longest) = (common.epoch, common.stamp, common.pace, common.longest);
+                let known = Known {
+                    epoch: common.epoch,
+                    floor: common.stamp,
+                    longest: common.longest.max(spec.lease),
+                    last_token: Some(token),
+                    pace: common.pace,
+                };
                 Heard::Granted(DirectLease {
                     id,
                     spec,
@@ -112,10 +110,7 @@ impl DirectAcquire {
                     term,
                     state: LeaseState::Held,
                     about,
-                    epoch,
-                    floor,
-                    pace,
-                    longest,
+                    known,
                 })
             }
             Verdict::Acquire(AcquireVerdict::Busy(holder)) => {
@@ -136,11 +131,7 @@ impl DirectLease {
             id: WireId::new(client, self.id),
             token: Some(self.token),
             liveness: self.spec.liveness,
-            epoch: self.epoch,
-            floor: self.floor,
-            longest: self.longest.max(self.spec.lease),
-            last_token: Some(self.token),
-            pace: self.pace,
+            known: self.known.clone(),
         })
     }
 
@@ -182,13 +173,13 @@ impl Machine {
 
 impl LockState {
     fn adopt(&mut self, core: &mut Core, now: Time, lease: DirectLease) {
-        let DirectLease { id, spec, token, granted, term, state, about, epoch, floor, pace, longest, .. } = lease;
-        self.epoch = self.epoch.or(epoch);
-        self.floor = self.floor.max(floor);
-        self.last_token = self.last_token.max(Some(token));
-        self.pace = self.pace.max(pace);
-        self.longest = self.longest.max(longest).max(spec.lease);
-        let mut lease = Lease::new(spec, about, token, epoch, granted, term);
+        let DirectLease { id, spec, token, granted, term, state, about, known, .. } = lease;
+        self.epoch = self.epoch.or(known.epoch);
+        self.floor = self.floor.max(known.floor);
+        self.last_token = self.last_token.max(known.last_token);
+        self.pace = self.pace.max(known.pace);
+        self.longest = self.longest.max(known.longest);
+        let mut lease = Lease::new(spec, about, token, known.epoch, granted, term);
         lease.release_sent = state == LeaseState::ReleaseSent;
         // A task may never be polled again.
         core.timers.set(Timer::Taken(id), granted + lease.spec.lease);

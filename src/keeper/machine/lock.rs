@@ -11,7 +11,9 @@ use super::waiter::{Phase, Waiter};
 use super::{GRACE, Id, NotGranted, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::{Fault, LostReason};
-use crate::protocol::{Common, Epoch, HeartbeatRequest, HeartbeatVerdict, LockKeys, Request, Stamp, Ticket, Token};
+use crate::protocol::{
+    Common, Epoch, HeartbeatRequest, HeartbeatVerdict, Known, LockKeys, Request, Stamp, Ticket, Token,
+};
 
 /// How many waiters a heartbeat names.
 const NAMED: usize = 16;
@@ -98,6 +100,18 @@ impl LockState {
         self.liveness / 3 * self.slow
     }
 
+    /// What this client knows of the lock; `epoch`: under which the server last confirmed what the request is about.
+    pub(super) fn known(&self, epoch: Option<Epoch>) -> Known {
+        Known {
+            epoch,
+            floor: self.floor,
+            // A lease may have been granted or renewed since the last answer.
+            longest: self.longest,
+            last_token: self.last_token,
+            pace: self.pace,
+        }
+    }
+
     /// Takes in the common part of a reply. True if the server's data is not the known one.
     pub(super) fn learn(&mut self, now: Time, common: &Common) -> bool {
         self.floor = self.floor.max(common.stamp);
@@ -143,6 +157,7 @@ impl LockState {
             liveness: self.liveness,
             buffer: self.buffer,
             heartbeat: self.heartbeat_interval(),
+            known: self.known(self.epoch),
             ids: self.order.iter().take(NAMED).map(|&(_, id)| core.wire_id(id)).collect(),
         });
         self.heartbeat = Some(core.send(now, What::Heartbeat, request));
@@ -210,9 +225,6 @@ impl LockState {
 
     /// There is a connection again, and leases were renewed over it.
     pub(super) fn connected(&mut self, core: &mut Core, now: Time) {
-        // A heartbeat does not tell what the client knows, and a server that has forgotten some of it must hear that
-        // first.
-        self.reentry.extend(self.order.first().copied());
         self.reenter(core, now);
         self.heartbeat(core, now);
         let waiters: Vec<Id> = self.waiters.keys().copied().collect();

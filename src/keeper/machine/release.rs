@@ -69,7 +69,7 @@ impl LockState {
     }
 
     pub(super) fn send_release(&mut self, core: &mut Core, now: Time, id: Id) {
-        let Some(pending) = self.releases.get_mut(&id) else { return };
+        let Some(pending) = self.releases.get(&id) else { return };
         if !core.connected || pending.request.is_some() {
             return;
         }
@@ -81,13 +81,12 @@ impl LockState {
             id: core.wire_id(id),
             token,
             liveness,
-            epoch,
-            floor: self.floor,
-            longest: self.longest,
-            last_token: self.last_token,
-            pace: self.pace,
+            known: self.known(epoch),
         });
-        pending.request = Some(core.send(now, What::Release(id), request));
+        let request = core.send(now, What::Release(id), request);
+        if let Some(pending) = self.releases.get_mut(&id) {
+            pending.request = Some(request);
+        }
     }
 
     /// Waiters that leave together leave with one request.
@@ -96,7 +95,8 @@ impl LockState {
         ids.retain(|id| self.releases.get(id).is_some_and(|pending| pending.request.is_none()));
         for batch in ids.chunks(if core.connected { BATCH } else { return }) {
             let wire = batch.iter().map(|&id| core.wire_id(id)).collect();
-            let leave = Request::Leave(LeaveRequest { keys: self.keys.clone(), ids: wire });
+            let (keys, known) = (self.keys.clone(), self.known(self.epoch));
+            let leave = Request::Leave(LeaveRequest { keys, liveness: self.liveness, known, ids: wire });
             let request = core.send(now, What::Leave(batch.to_vec()), leave);
             for id in batch {
                 if let Some(pending) = self.releases.get_mut(id) {

@@ -153,12 +153,7 @@ impl LockState {
             ticket: waiter.ticket,
             // A newcomer names the epoch that its client knows: a server that lost the places of the client's waiters
             // must not take it for a stranger.
-            epoch: if waiter.ticket.is_none() { self.epoch } else { waiter.epoch },
-            floor: self.floor,
-            // A lease may have been granted or renewed since the last answer.
-            longest: self.longest,
-            last_token: self.last_token,
-            pace: self.pace,
+            known: self.known(if waiter.ticket.is_none() { self.epoch } else { waiter.epoch }),
         });
         let asks_for_position = matches!(what, What::Position(..));
         let request = core.send(now, what, request);

@@ -7,7 +7,7 @@
 //! * A stranger speaks first: a client that had no answer under the lost data, or only answers that the server still
 //!   knows. The server cannot tell that it lost anything, and grants the lock as if it were new. After the next loss
 //!   the stranger's lease may come back, and before it the older one. A waiter whose place the server still knows may
-//!   be such a stranger: its heartbeat tells nothing, and is granted the lock where a lost renewal would have kept it.
+//!   be such a stranger: it knows nothing newer, and is granted the lock where a lost renewal would have kept it.
 //! * A waiter's heartbeats are rarer than those of which the returned clients know: it came after their last answers.
 
 use std::collections::BTreeSet;
@@ -93,19 +93,21 @@ impl World {
         let (state, before) = (&lock.state, &executed.before.state);
         let past = &mut self.server.pasts[executed.lock];
         let is_new_to_server = |stamp: u64| stamp > before.stamp;
-        if let Some((_, span)) = executed.asked.filter(|(epoch, _)| *epoch <= past.epoch)
+        let words = executed.words.as_ref();
+        let words = words.filter(|_| executed.reply.verdict != Verdict::Acquire(AcquireVerdict::Disbelieved));
+        if let Some(words) = words.filter(|words| (1..=past.epoch).contains(&words.epoch))
             && state.seen < state.recover_until
         {
-            past.asked = past.asked.max(span);
+            past.asked = past.asked.max(words.asked);
         }
-        if let Some((epoch, highest)) =
-            executed.words.filter(|_| executed.reply.verdict != Verdict::Acquire(AcquireVerdict::Disbelieved))
-            && std::mem::take(&mut past.unspoken)
-            && (epoch != past.epoch || !is_new_to_server(highest.max(epoch)))
-        {
-            past.strangers.insert(self.server.basis.era);
+        if let Some(words) = words {
+            let is_news = words.epoch == past.epoch && is_new_to_server(words.highest);
+            if words.returns && past.unspoken && !is_news {
+                past.strangers.insert(self.server.basis.era);
+            }
+            past.unspoken &= !words.returns && !is_news;
         }
-        // Other verbs bring less than their clients know, so it counts what those know.
+        // An operator's request brings less than its client knows, so it counts what that one knows.
         let known = self.clients[index].machine.locks.get(&keys.name).and_then(|lock| lock.floor);
         let knows_more = known.is_some_and(|stamp| is_new_to_server(stamp.get()));
         if past.unspoken && state.grants > before.grants && !knows_more {

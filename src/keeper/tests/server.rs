@@ -8,7 +8,7 @@ use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Terms};
 use crate::keeper::machine::RequestId;
 use crate::protocol::{
-    self, AcquireRequest, BreakRequest, Epoch, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
+    self, AcquireRequest, BreakRequest, Epoch, HeartbeatRequest, HistoryRequest, InspectRequest, Known, LeaveRequest,
     LockKeys, Plain, Push, Refusal, ReleaseRequest, RenewRequest, Stamp, Ticket, Token, Verb, WireId,
 };
 
@@ -48,13 +48,43 @@ pub(super) struct Executed {
     /// The ticket with which a waiter returns; the highest number for a waiter without one.
     pub(super) brought: u64,
     pub(super) renews: bool,
-    /// The epoch under which the client knows the lock, and the highest stamp that it brings. None for verbs that bring
-    /// none.
-    pub(super) words: Option<(u64, u64)>,
-    /// The epoch under which the client knows the lock, and for how long it wants waiters to be able to return; in ns.
-    pub(super) asked: Option<(u64, u64)>,
+    pub(super) words: Option<Words>,
     pub(super) reply: protocol::Reply,
     pub(super) pushes: Vec<(String, Push)>,
+}
+
+/// What a request tells the server about the lock. Operators' requests tell nothing.
+pub(super) struct Words {
+    /// The epoch under which the client knows it, 0 if it does not.
+    pub(super) epoch: u64,
+    pub(super) highest: u64,
+    /// For how long it wants waiters to be able to return; in ns.
+    pub(super) asked: u64,
+    /// Whether it is about a ticket or a token: such a request opens a recovery if the server knows neither.
+    pub(super) returns: bool,
+}
+
+impl Words {
+    fn of(call: &protocol::Request) -> Option<Self> {
+        let (known, brought, liveness, returns) = match call {
+            protocol::Request::Acquire(AcquireRequest { known, ticket, liveness, .. }) => {
+                (known.clone(), Ticket::on_wire(*ticket), liveness, true)
+            }
+            protocol::Request::Renew(RenewRequest { epoch, floor, token, liveness, pace, .. }) => {
+                let known = Known { epoch: *epoch, floor: *floor, pace: *pace, ..Known::default() };
+                (known, token.get(), liveness, true)
+            }
+            protocol::Request::Heartbeat(HeartbeatRequest { known, liveness, .. })
+            | protocol::Request::Leave(LeaveRequest { known, liveness, .. }) => (known.clone(), 0, liveness, false),
+            protocol::Request::Release(ReleaseRequest { known, token, liveness, .. }) => {
+                (known.clone(), Token::on_wire(*token), liveness, false)
+            }
+            protocol::Request::Inspect(_) | protocol::Request::Break(_) | protocol::Request::History(_) => return None,
+        };
+        let (epoch, floor) = (Epoch::on_wire(known.epoch), Stamp::on_wire(known.floor));
+        let asked = 1000 * us(*liveness).max(3 * us(known.pace));
+        Some(Self { epoch, highest: epoch.max(floor).max(brought), asked, returns })
+    }
 }
 
 /// A reply under way.
@@ -108,24 +138,8 @@ impl Server {
             _ => u64::MAX,
         };
         let renews = matches!(call, protocol::Request::Renew(RenewRequest { .. }));
-        let words = match call {
-            protocol::Request::Acquire(AcquireRequest { epoch, floor, ticket, .. }) => {
-                Some((Epoch::on_wire(*epoch), Stamp::on_wire(*floor).max(Ticket::on_wire(*ticket))))
-            }
-            protocol::Request::Renew(RenewRequest { epoch, floor, token, .. }) => {
-                Some((Epoch::on_wire(*epoch), Stamp::on_wire(*floor).max(token.get())))
-            }
-            _ => None,
-        };
-        let asked = match call {
-            protocol::Request::Acquire(AcquireRequest { epoch: Some(epoch), pace, liveness, .. })
-            | protocol::Request::Renew(RenewRequest { epoch: Some(epoch), pace, liveness, .. })
-            | protocol::Request::Release(ReleaseRequest { epoch: Some(epoch), pace, liveness, .. }) => {
-                Some((epoch.get(), 1000 * us(*liveness).max(3 * us(*pace))))
-            }
-            _ => None,
-        };
-        Executed { lock, before, brought, renews, words, asked, reply: reply_of(call.verb(), answer), pushes }
+        let words = Words::of(call);
+        Executed { lock, before, brought, renews, words, reply: reply_of(call.verb(), answer), pushes }
     }
 
     /// The exception of I3: tokens may fall, and with them the order in which leases replace each other.
@@ -151,15 +165,14 @@ fn text(id: &WireId) -> String {
     id.as_str().to_owned()
 }
 
-fn memory(
-    epoch: Option<Epoch>,
-    floor: Option<Stamp>,
-    left: Duration,
-    last_token: Option<Token>,
-    pace: Duration,
-) -> Memory {
-    let (epoch, floor, last_token) = (Epoch::on_wire(epoch), Stamp::on_wire(floor), Token::on_wire(last_token));
-    Memory { epoch, floor, left: us(left), last_token, pace: us(pace) }
+fn memory(known: &Known) -> Memory {
+    Memory {
+        epoch: Epoch::on_wire(known.epoch),
+        floor: Stamp::on_wire(known.floor),
+        left: us(known.longest),
+        last_token: Token::on_wire(known.last_token),
+        pace: us(known.pace),
+    }
 }
 
 fn request_of(call: &protocol::Request) -> Request {
@@ -173,44 +186,33 @@ fn request_of(call: &protocol::Request) -> Request {
             buffer,
             heartbeat,
             ticket,
-            epoch,
-            floor,
-            longest,
-            last_token,
-            pace,
+            known,
             ..
         }) => {
             let (lease, liveness, buffer, heartbeat) = (us(lease), us(liveness), us(buffer), us(heartbeat));
             let terms = Terms { lease, liveness, buffer, heartbeat };
-            let memory = memory(epoch, floor, longest, last_token, pace);
+            let memory = memory(&known);
             let ticket = Ticket::on_wire(ticket);
             Request::Acquire { id: text(&id), room, claim, terms, ticket, memory }
         }
-        protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) => {
+        protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, known, ids, .. }) => {
             let terms = Terms { lease: 0, liveness: us(liveness), buffer: us(buffer), heartbeat: us(heartbeat) };
-            Request::Heartbeat { client: client.to_string(), terms, ids: ids.iter().map(text).collect() }
+            let ids = ids.iter().map(text).collect();
+            Request::Heartbeat { client: client.to_string(), terms, ids, memory: memory(&known) }
         }
         protocol::Request::Renew(RenewRequest { id, token, lease, liveness, epoch, floor, left, pace, .. }) => {
             let terms = Terms { lease: us(lease), liveness: us(liveness), ..Terms::default() };
-            let memory = memory(epoch, floor, left, None, pace);
+            let memory = memory(&Known { epoch, floor, longest: left, last_token: None, pace });
             Request::Renew { id: text(&id), token: token.get(), terms, memory }
         }
-        protocol::Request::Release(ReleaseRequest {
-            id,
-            token,
-            liveness,
-            epoch,
-            floor,
-            longest,
-            last_token,
-            pace,
-            ..
-        }) => {
+        protocol::Request::Release(ReleaseRequest { id, token, liveness, known, .. }) => {
             let terms = Terms { liveness: us(liveness), ..Terms::default() };
-            let memory = memory(epoch, floor, longest, last_token, pace);
-            Request::Release { id: text(&id), token: Token::on_wire(token), terms, memory }
+            Request::Release { id: text(&id), token: Token::on_wire(token), terms, memory: memory(&known) }
         }
-        protocol::Request::Leave(LeaveRequest { ids, .. }) => Request::Leave { ids: ids.iter().map(text).collect() },
+        protocol::Request::Leave(LeaveRequest { liveness, known, ids, .. }) => {
+            let terms = Terms { liveness: us(liveness), ..Terms::default() };
+            Request::Leave { ids: ids.iter().map(text).collect(), terms, memory: memory(&known) }
+        }
         protocol::Request::Inspect(InspectRequest { after, count, .. }) => {
             Request::Inspect { after: Ticket::on_wire(after), count: count as usize }
         }

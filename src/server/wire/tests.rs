@@ -33,6 +33,8 @@ fn keys() -> Arc<LockKeys> {
 fn leave() -> protocol::Request {
     protocol::Request::Leave(protocol::LeaveRequest {
         keys: keys(),
+        liveness: Duration::ZERO,
+        known: protocol::Known::default(),
         ids: vec![protocol::WireId::parse("c.1").unwrap()],
     })
 }
@@ -133,15 +135,15 @@ fn a_script_that_the_server_forgot_is_sent_whole() {
     wire.send(1, leave(), &CHANNEL.into(), false);
     wire.send(2, leave(), &CHANNEL.into(), true);
     assert_eq!(wire.flush(), Ok(true));
-    assert!(arrived(&mut theirs).contains("$6\r\nASKING\r\n*6\r\n$7\r\nEVALSHA\r\n"));
+    assert!(arrived(&mut theirs).contains("$6\r\nASKING\r\n*12\r\n$7\r\nEVALSHA\r\n"));
     theirs.write_all(b"-NOSCRIPT No matching script.\r\n+OK\r\n-NOSCRIPT No matching script.\r\n").unwrap();
     assert_eq!(said(&mut wire), (vec![], None));
     assert!(wire.wants_write());
     assert_eq!(wire.flush(), Ok(true));
     let again = arrived(&mut theirs);
     let text = SCRIPTS[leave().verb() as usize].text;
-    assert!(again.starts_with(&format!("*6\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len())));
-    assert!(again.contains("*1\r\n$6\r\nASKING\r\n*6\r\n$4\r\nEVAL\r\n"));
+    assert!(again.starts_with(&format!("*12\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len())));
+    assert!(again.contains("*1\r\n$6\r\nASKING\r\n*12\r\n$4\r\nEVAL\r\n"));
     // A server that does not know the text that it was given says so.
     theirs.write_all(&[&**LEFT, b"+OK\r\n-NOSCRIPT No matching script.\r\n"].concat()).unwrap();
     let (said, end) = said(&mut wire);

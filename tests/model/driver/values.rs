@@ -56,24 +56,21 @@ pub(super) fn encode(request: &Request) -> (&'static str, Vec<String>) {
         vec![about.channel, about.secret, about.label, about.owner]
     };
     let session = |terms: &Terms| numbers(&[terms.liveness, terms.buffer, terms.heartbeat]);
+    let known = |memory: &Memory| {
+        let Memory { epoch, floor, left, last_token, pace } = *memory;
+        numbers(&[epoch, floor, left, last_token, pace])
+    };
     match request {
         Request::Acquire { id, room, claim, terms, ticket, memory } => {
             let mut arguments = vec![id.clone()];
             arguments.extend(numbers(&[*room, u64::from(*claim), terms.lease]));
             arguments.extend(session(terms).into_iter().chain(people(id)));
-            arguments.extend(numbers(&[
-                *ticket,
-                memory.epoch,
-                memory.floor,
-                memory.left,
-                memory.last_token,
-                memory.pace,
-            ]));
+            arguments.extend(numbers(&[*ticket]).into_iter().chain(known(memory)));
             ("acquire", arguments)
         }
-        Request::Heartbeat { client, terms, ids } => {
-            let first = std::iter::once(client.clone());
-            ("heartbeat", first.chain(session(terms)).chain(ids.iter().cloned()).collect())
+        Request::Heartbeat { client, terms, ids, memory } => {
+            let first = std::iter::once(client.clone()).chain(session(terms));
+            ("heartbeat", first.chain(known(memory)).chain(ids.iter().cloned()).collect())
         }
         Request::Renew { id, token, terms, memory } => {
             let mut arguments = vec![id.clone()];
@@ -83,11 +80,12 @@ pub(super) fn encode(request: &Request) -> (&'static str, Vec<String>) {
         }
         Request::Release { id, token, terms, memory } => {
             let first = std::iter::once(id.clone());
-            let Memory { epoch, floor, left, last_token, pace } = *memory;
-            let rest = numbers(&[*token, terms.liveness, epoch, floor, left, last_token, pace]);
-            ("release", first.chain(rest).collect())
+            ("release", first.chain(numbers(&[*token, terms.liveness])).chain(known(memory)).collect())
         }
-        Request::Leave { ids } => ("leave", ids.clone()),
+        Request::Leave { ids, terms, memory } => {
+            let first = numbers(&[terms.liveness]).into_iter().chain(known(memory));
+            ("leave", first.chain(ids.iter().cloned()).collect())
+        }
         Request::Inspect { after, count } => ("inspect", numbers(&[*after, *count as u64])),
         Request::Break { token, force } => ("break", numbers(&[*token, u64::from(*force)])),
         Request::History { switch, count } => {

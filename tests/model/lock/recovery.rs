@@ -8,6 +8,7 @@ const ABSURD: u64 = DAY;
 
 /// What a client that returns had been given.
 pub(super) enum Brought {
+    Nothing,
     Ticket(u64),
     Token(u64),
 }
@@ -44,6 +45,7 @@ impl Turn {
     pub(super) fn restore(&mut self, brought: Brought, memory: &Memory, liveness: u64) -> bool {
         let Memory { epoch, floor, mut left, last_token, pace } = *memory;
         let (brought, last) = match brought {
+            Brought::Nothing => (0, 0),
             Brought::Ticket(ticket) => (ticket, self.lock.state.stamp),
             Brought::Token(token) => (token, self.lock.state.token),
         };
@@ -84,6 +86,10 @@ impl Turn {
         if rolled_back && let Some((_, end)) = &mut self.lock.lease {
             *end = until.min(*end);
             self.lock.mark_holder(|held| held.cut = true);
+        }
+        if self.recovering() {
+            // A lease that it knows to be older than the last grant is not restored.
+            self.lock.state.token = self.lock.state.token.max(last_token);
         }
         true
     }

@@ -23,7 +23,7 @@ impl fmt::Debug for Terms {
 /// What a client brings to get its place or lease back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The epoch under which its ticket or token was last confirmed; 0 if it has neither.
+    /// The epoch under which its ticket or token was last confirmed, or the client's; 0 for none.
     pub epoch: u64,
     /// The highest stamp that it saw.
     pub floor: u64,
@@ -53,6 +53,7 @@ pub enum Request {
         client: String,
         terms: Terms,
         ids: Vec<String>,
+        memory: Memory,
     },
     Renew {
         id: String,
@@ -68,6 +69,8 @@ pub enum Request {
     },
     Leave {
         ids: Vec<String>,
+        terms: Terms,
+        memory: Memory,
     },
     Inspect {
         after: u64,
@@ -89,7 +92,7 @@ impl Request {
         match self {
             Request::Acquire { id, .. } | Request::Renew { id, .. } | Request::Release { id, .. } => client_of(id),
             Request::Heartbeat { client, .. } => client,
-            Request::Leave { ids } => client_of(&ids[0]),
+            Request::Leave { ids, .. } => client_of(&ids[0]),
             Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => "",
         }
     }

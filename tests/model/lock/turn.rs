@@ -39,10 +39,10 @@ impl Lock {
             Request::Acquire { id, room, claim, terms, ticket, memory } => {
                 turn.acquire(id, *room, *claim, terms, *ticket, memory)
             }
-            Request::Heartbeat { client, terms, ids } => turn.heartbeat(client, terms, ids),
+            Request::Heartbeat { client, terms, ids, memory } => turn.heartbeat(client, terms, ids, memory),
             Request::Renew { id, token, terms, memory } => turn.renew(id, *token, terms, memory),
             Request::Release { id, token, terms, memory } => turn.release(id, *token, terms, memory),
-            Request::Leave { ids } => turn.leave(ids),
+            Request::Leave { ids, terms, memory } => turn.leave(ids, terms, memory),
             Request::Inspect { after, count } => turn.inspect(*after, *count),
             Request::Break { token, force } => turn.break_lease(*token, *force),
             Request::History { switch, count } => turn.history(*switch, *count),

@@ -17,10 +17,6 @@ impl Turn {
         if !self.restore(Brought::Ticket(ticket), memory, terms.liveness) {
             return None;
         }
-        if self.recovering() {
-            // A lease that it knows to be older than the last grant is not restored.
-            self.lock.state.token = self.lock.state.token.max(memory.last_token);
-        }
         let client = client_of(id);
         let entry = Entry { lease: terms.lease, liveness: terms.liveness, ..about(id) };
         let lease = if claim { terms.lease.min(terms.liveness) } else { terms.lease };
@@ -78,7 +74,8 @@ impl Turn {
         })
     }
 
-    pub(super) fn heartbeat(&mut self, client: &str, terms: &Terms, ids: &[String]) -> Option<Answer> {
+    pub(super) fn heartbeat(&mut self, client: &str, terms: &Terms, ids: &[String], memory: &Memory) -> Option<Answer> {
+        self.restore(Brought::Nothing, memory, terms.liveness);
         let stands = |turn: &Turn, id: &String| turn.lock.ticket(id).is_some();
         let known = |turn: &Turn, id: &String| turn.lock.entries.contains_key(id) && stands(turn, id);
         let first = ids.iter().find(|id| stands(self, id));
@@ -137,9 +134,6 @@ impl Turn {
 
     pub(super) fn release(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
         let believed = self.restore(Brought::Token(token), memory, terms.liveness);
-        if believed && self.recovering() {
-            self.lock.state.token = self.lock.state.token.max(memory.last_token);
-        }
         let newest = token > 0 && token >= self.lock.state.token;
         let mut word = self.give_up(id);
         if believed && newest && self.recovering() {
@@ -154,7 +148,8 @@ impl Turn {
         Some(self.answer(word, client_of(id), &[]))
     }
 
-    pub(super) fn leave(&mut self, ids: &[String]) -> Option<Answer> {
+    pub(super) fn leave(&mut self, ids: &[String], terms: &Terms, memory: &Memory) -> Option<Answer> {
+        self.restore(Brought::Nothing, memory, terms.liveness);
         for id in ids {
             self.give_up(id);
         }

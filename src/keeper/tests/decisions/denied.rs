@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::{ConnectError, Fault};
 use crate::keeper::machine::Mode;
-use crate::protocol::{AcquireRequest, Refusal};
+use crate::protocol::{HeartbeatRequest, Refusal};
 
 fn deny(machine: &mut Machine, now: f64, error: &ConnectError) {
     machine.handle(at(now), Event::Disconnected { cause: error.to_string().into() });
@@ -54,13 +54,11 @@ fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     assert!(not_granted(&effects).is_none(), "{effects:?}");
     assert_eq!(machine.trouble().as_deref(), Some(login().to_string().as_str()));
 
-    // It returns to its place, and there is no trouble any more.
+    // It is still in the queue, and there is no trouble any more.
     connect(&mut machine, 0.3);
-    let again = sent(&mut machine, 0.3);
-    let (request, call) =
-        again.iter().find(|(_, call)| matches!(call, Request::Acquire(AcquireRequest { .. }))).unwrap();
-    assert!(is_acquire_with(call, Some(6)), "{call:?}");
-    answer(&mut machine, 0.4, *request, queued(3, seconds(60.0)));
+    let (request, call) = one_sent(&mut machine, 0.3);
+    assert!(matches!(&call, Request::Heartbeat(HeartbeatRequest { ids, .. }) if ids[..] == [wire_id(1)]), "{call:?}");
+    answer(&mut machine, 0.4, request, alive(3, seconds(60.0)));
     assert_eq!(machine.trouble(), None);
 }
 

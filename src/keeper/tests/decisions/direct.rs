@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::options::Spec;
-use crate::protocol::{About, AcquireVerdict, LeaveRequest, ReleaseRequest, RenewRequest, Reply, Verdict};
+use crate::protocol::{About, AcquireVerdict, Known, LeaveRequest, ReleaseRequest, RenewRequest, Reply, Verdict};
 
 fn of(spec: &Arc<Spec>) -> DirectAcquire {
     let about = About { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
@@ -160,6 +160,7 @@ fn what_is_known_of_a_lock_grows_with_a_lease_that_is_taken_over() {
     acquire(&mut machine, 2.0, &spec, 1);
     let (_, call) = one_sent(&mut machine, 2.0);
     let Request::Acquire(acquire) = &call else { panic!("{call:?}") };
-    let known = (acquire.epoch.is_some(), acquire.floor.is_some(), acquire.last_token, acquire.pace);
+    let Known { epoch, floor, last_token, pace, .. } = acquire.known;
+    let known = (epoch.is_some(), floor.is_some(), last_token, pace);
     assert_eq!(known, (true, true, Some(token(7)), spec.liveness / 3));
 }

@@ -8,8 +8,8 @@ use crate::error::Fault;
 use crate::keeper::machine::Mode;
 use crate::options::{LockOptions, Spec};
 use crate::protocol::{
-    AcquireRequest, ClientId, Epoch, HeartbeatRequest, LeaveRequest, Refusal, ReleaseRequest, RenewRequest, Request,
-    Stamp,
+    AcquireRequest, ClientId, Epoch, HeartbeatRequest, Known, LeaveRequest, Refusal, ReleaseRequest, RenewRequest,
+    Request, Stamp,
 };
 
 fn other_lock(options: LockOptions) -> Arc<Spec> {
@@ -110,21 +110,28 @@ fn an_acquire_that_was_only_refused_is_not_released_for_ever() {
     }
 }
 
-/// A heartbeat does not tell what the client knows: only an acquire tells the server that it has lost something.
+/// A server with old data has to hear that before it grants anything, whichever request of a client comes first: the
+/// others may be refused.
 #[test]
-fn the_first_asks_anew_after_every_reconnect_before_anything_is_granted() {
+fn heartbeats_and_leaves_tell_what_the_client_knows() {
     let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
+    let spec = start(LockOptions::new()).1;
+    acquire(&mut machine, 0.5, &spec, 2);
+    sent(&mut machine, 0.5);
     disconnect(&mut machine, 1.0);
+    machine.handle(at(1.0), Event::Command(Command::Abandon { id: Id(2) }));
     connect(&mut machine, 1.1);
-    let calls = calls(machine.effects(at(1.1)));
-    let [
-        (_, Request::Acquire(AcquireRequest { ticket, epoch, floor, .. })),
-        (_, Request::Heartbeat(HeartbeatRequest { .. })),
-    ] = &calls[..]
-    else {
-        panic!("{calls:?}")
+    let calls = sent(&mut machine, 1.1);
+    let [(_, Request::Heartbeat(heartbeat)), (_, Request::Leave(leave))] = &calls[..] else { panic!("{calls:?}") };
+    let known = Known {
+        epoch: Epoch::new(5),
+        floor: Stamp::new(7),
+        longest: seconds(30.0),
+        last_token: Token::new(7),
+        pace: seconds(10.0) / 3,
     };
-    assert_eq!((*ticket, *epoch, *floor), (Ticket::new(6), Epoch::new(5), Stamp::new(7)));
+    assert_eq!((&heartbeat.known, &leave.known), (&known, &known));
+    assert_eq!(leave.liveness, seconds(10.0));
 }
 
 #[test]
@@ -312,12 +319,13 @@ fn a_reply_with_another_epoch_is_answered_at_once_with_lease_and_place() {
         (id.as_str(), token.get(), *epoch, *left),
         ("client.1", 7, Epoch::new(5), span_until(seconds(29.849 - 4.1)))
     );
-    let Request::Acquire(AcquireRequest { id, ticket, epoch, floor, longest, .. }) = acquire else {
-        panic!("{acquire:?}")
-    };
-    assert_eq!((id.as_str(), *ticket, *epoch, *floor), ("client.2", Ticket::new(6), Epoch::new(5), Stamp::new(7)));
+    let Request::Acquire(AcquireRequest { id, ticket, known, .. }) = acquire else { panic!("{acquire:?}") };
+    assert_eq!(
+        (id.as_str(), *ticket, known.epoch, known.floor),
+        ("client.2", Ticket::new(6), Epoch::new(5), Stamp::new(7))
+    );
     // A whole lease may have been granted or renewed just before.
-    assert_eq!(*longest, seconds(30.0));
+    assert_eq!(known.longest, seconds(30.0));
 }
 
 #[test]
@@ -325,7 +333,7 @@ fn a_newcomer_names_the_newest_epoch_and_a_returning_waiter_that_of_its_ticket()
     let mut machine = waiting(LockOptions::new(), 9, seconds(60.0));
     let spec = start(LockOptions::new()).1;
     let asks = |call: &Request, ticket, under| {
-        let epoch_of = |request: &AcquireRequest| request.epoch == Epoch::new(under);
+        let epoch_of = |request: &AcquireRequest| request.known.epoch == Epoch::new(under);
         is_acquire_with(call, ticket) && matches!(call, Request::Acquire(request) if epoch_of(request))
     };
     acquire(&mut machine, 1.0, &spec, 2);
@@ -465,8 +473,8 @@ fn a_returning_waiter_tells_the_longest_lease_and_the_slowest_heartbeat_that_it_
         disconnect(machine, now);
         connect(machine, now);
         let (request, call) = sent(machine, now).remove(0);
-        let Request::Acquire(AcquireRequest { longest, last_token, pace, .. }) = call else { panic!("{call:?}") };
-        (request, longest, last_token, pace)
+        let Request::Heartbeat(HeartbeatRequest { known, .. }) = call else { panic!("{call:?}") };
+        (request, known.longest, known.last_token, known.pace)
     };
     let (request, longest, last_token, pace) = told(&mut machine, 1.0);
     assert_eq!(
@@ -474,13 +482,17 @@ fn a_returning_waiter_tells_the_longest_lease_and_the_slowest_heartbeat_that_it_
         (seconds(30.0), Token::new(7), seconds(10.0) / 3),
         "its own, of which no reply told"
     );
-    let of_others = Answer { longest: seconds(90.0), pace: seconds(5.0), ..queued(1, seconds(20.0)) };
+    let of_others = Answer { longest: seconds(90.0), pace: seconds(5.0), ..alive(1, seconds(20.0)) };
     answer(&mut machine, 1.1, request, of_others);
     // An emptied server knows nothing of them.
     for now in [2.0, 3.0] {
         let (request, longest, last_token, pace) = told(&mut machine, now);
         assert_eq!((longest, last_token, pace), (seconds(90.0), Token::new(7), seconds(5.0)));
-        answer(&mut machine, now + 0.1, request, Answer { epoch: 8, stamp: 0, token: 0, ..queued(0, Duration::ZERO) });
+        answer(&mut machine, now + 0.1, request, Answer { epoch: 8, stamp: 0, token: 0, ..alive(0, Duration::ZERO) });
+        for (_, call) in sent(&mut machine, now + 0.1) {
+            let Request::Acquire(AcquireRequest { known, .. }) = call else { panic!("{call:?}") };
+            assert_eq!((known.longest, known.last_token, known.pace), (longest, last_token, pace));
+        }
     }
 }
 
@@ -647,12 +659,14 @@ fn disbelieved_stamps_are_not_sent_again() {
     let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
     disconnect(&mut machine, 1.0);
     connect(&mut machine, 1.1);
-    let (request, call) = sent(&mut machine, 1.1).remove(0);
+    let (request, _) = one_sent(&mut machine, 1.1);
+    answer(&mut machine, 1.1, request, lease(Word::Unknown, Duration::ZERO));
+    let (request, call) = one_sent(&mut machine, 1.1);
     assert!(is_acquire_with(&call, Some(6)), "{call:?}");
     answer(&mut machine, 1.2, request, lease(Word::Disbelieved, Duration::ZERO));
     let anew = sent(&mut machine, 1.2);
     let acquire = anew.iter().find_map(|(_, call)| match call {
-        Request::Acquire(AcquireRequest { ticket, epoch, floor, .. }) => Some((*ticket, *epoch, *floor)),
+        Request::Acquire(AcquireRequest { ticket, known, .. }) => Some((*ticket, known.epoch, known.floor)),
         _ => None,
     });
     let (ticket, _, floor) = acquire.expect("it asks anew");

@@ -82,8 +82,8 @@ fn forgotten_waiters_re_enter_in_order_and_in_batches() {
     assert_eq!(open.len(), 64, "at a time");
     while !open.is_empty() {
         let (request, call) = open.remove(0);
-        let Request::Acquire(AcquireRequest { ticket, epoch, .. }) = call else { panic!("{call:?}") };
-        assert_eq!(epoch, Epoch::new(5), "under which its ticket was confirmed");
+        let Request::Acquire(AcquireRequest { ticket, known, .. }) = call else { panic!("{call:?}") };
+        assert_eq!(known.epoch, Epoch::new(5), "under which its ticket was confirmed");
         let ticket = ticket.unwrap().get();
         tickets.push(ticket);
         answer(&mut machine, 3.6, request, Answer { ticket, ..queued(ticket, seconds(30.0)) });
