@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 use crate::connect::Server;
 use crate::process::clock::Moment;
 
-/// The pause before another try while the server does not answer.
+/// The pause before another try while the server does not answer: twice as long after each, up to the longest. The lease
+/// may last for days.
 const PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 
 /// The leases of a run, and where they are. The text is one line: it goes over the socket, and not on a command line,
 /// because the URL may have a password.
@@ -31,8 +33,10 @@ pub(super) fn give_back(description: &str, leases_end: Moment) {
         .flatten()
         .filter_map(|lease| Some((lease["name"].as_str()?, lease["token"].as_u64()?)))
         .collect();
+    let mut pause = PAUSE;
     while end(&server, &leases).is_none() && Moment::now() < leases_end {
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(pause);
+        pause = LONGEST_PAUSE.min(2 * pause);
     }
 }
 
