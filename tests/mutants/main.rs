@@ -104,6 +104,7 @@ fn the_judged_promises_find_mutants_without_the_model() {
         (2, "a newcomer overtakes"),
         (3, "tokens are counted"),
         (5, "the dead are granted the lock"),
+        (7, "a heartbeat does not show that data was lost"),
         (8, "a client that asks is dead"),
         (10, "any token breaks"),
     ] {

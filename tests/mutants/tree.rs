@@ -152,7 +152,10 @@ impl Stage {
         let mut missing = Vec::new();
         for (target, left_out) in self.targets.iter().filter(|(target, _)| *target != "lib") {
             let path = if target.contains("::") { target.replace("::", "/") } else { format!("{target}/main") };
-            let text = fs::read_to_string(root().join("tests").join(path).with_extension("rs")).unwrap_or_default();
+            let path = root().join("tests").join(path);
+            let in_folder = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
+            let files = in_folder.chain([path.with_extension("rs")]);
+            let text: String = files.filter_map(|file| fs::read_to_string(file).ok()).collect();
             let has = |part: &&&str| text.lines().any(|line| line.contains("fn ") && line.contains(**part));
             missing.extend(text.is_empty().then(|| (*target).to_owned()));
             missing.extend(left_out.iter().filter(|part| !has(part)).map(|part| format!("{target} without {part}")));

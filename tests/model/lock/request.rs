@@ -97,6 +97,25 @@ impl Request {
         }
     }
 
+    /// The one id that it is about, if there is one.
+    pub fn id(&self) -> Option<&str> {
+        match self {
+            Request::Acquire { id, .. } | Request::Renew { id, .. } | Request::Release { id, .. } => Some(id),
+            _ => None,
+        }
+    }
+
+    /// What a client brings: its terms, what it knows, and the ticket or token that the request is about (0: none).
+    pub fn brings(&self) -> Option<(&Terms, &Memory, u64)> {
+        match self {
+            Request::Acquire { terms, memory, ticket: brought, .. }
+            | Request::Renew { terms, memory, token: brought, .. }
+            | Request::Release { terms, memory, token: brought, .. } => Some((terms, memory, *brought)),
+            Request::Heartbeat { terms, memory, .. } | Request::Leave { terms, memory, .. } => Some((terms, memory, 0)),
+            Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => None,
+        }
+    }
+
     /// Whether it leaves holder, queue and clock as they are.
     pub fn looks_only(&self) -> bool {
         matches!(self, Request::Inspect { .. } | Request::History { .. })

@@ -1,0 +1,225 @@
+//! Decisions in a cluster: where each slot is looked for, followed and opened.
+
+use super::*;
+use crate::error::ConnectError;
+use crate::keeper::machine::RequestId;
+use crate::keeper::routes::{Effect, Event, Facts};
+use crate::protocol::Refusal;
+use crate::server::{Node, Reply};
+
+#[test]
+fn slot_of_a_cluster_has_a_channel_of_its_own_before_its_route_opens() {
+    let mut alone = Alone::cluster(map(1, 2));
+    let (line, ..) = alone.dialled();
+    alone.handle(Event::Ready { line, facts: facts("run") });
+    let effects = alone.effects();
+    assert!(effects.iter().filter_map(told).next().is_none(), "nobody listens yet");
+    assert!(effects.iter().any(|effect| {
+        matches!(effect, Effect::Subscribe { line: l, channel: c, sharded: true } if *l == line && *c == channel("x"))
+    }));
+    alone.confirm(line, Y);
+    assert!(alone.told().is_empty(), "that is another's channel");
+    alone.confirm(line, "x");
+    assert_eq!(alone.told(), ["connected"]);
+    alone.handle(Event::Pushed { line, push: push(Y) });
+    let slot_of_push = alone.effects().into_iter().find_map(|effect| match effect {
+        Effect::Tell { slot, .. } => Some(slot),
+        _ => None,
+    });
+    assert_eq!(slot_of_push, Some(alone.routes.slot(Y)));
+}
+
+#[test]
+fn channels_of_the_last_connection_do_not_count_for_the_next() {
+    let (mut alone, line) = Alone::open_cluster();
+    alone.handle(Event::Ended { line, cause: "gone".into() });
+    alone.effects();
+    let (line, ..) = alone.dialled();
+    alone.handle(Event::Ready { line, facts: Facts { shards: false, ..facts("run") } });
+    let effects = alone.effects();
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Subscribe { sharded: false, .. })), "{effects:?}");
+    assert!(effects.iter().filter_map(told).next().is_none());
+}
+
+#[test]
+fn silence_about_a_subscription_ends_the_connection() {
+    let mut alone = Alone::cluster(map(1, 2));
+    let (line, _) = alone.connect();
+    let before = alone.now;
+    let effects = loop {
+        let (_, effects) = alone.wait();
+        if !dropped(&effects).is_empty() {
+            break effects;
+        }
+    };
+    assert_eq!((alone.now - before, dropped(&effects)), (2000, vec![line]));
+}
+
+/// An operator may have taken the right to one channel: the other slots of the node are of no concern to that.
+#[test]
+fn denied_channel_closes_its_own_slot_alone_and_is_asked_for_again_with_pauses() {
+    let (mut alone, line) = Alone::open(map(1, 1));
+    alone.want(Y);
+    alone.effects();
+    let denied = || Reply::Result(Err(Refusal::Denied("NOPERM".into())));
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        alone.handle(Event::NotSubscribed { line, channel: channel(Y), reply: denied() });
+        let effects = alone.effects();
+        assert_eq!(dropped(&effects), [], "the connection stays");
+        let told: Vec<_> = effects.iter().filter_map(told).collect();
+        assert!(matches!(&told[..], [closed, denied] if closed.contains("NOPERM") && denied.contains("lacks a right")));
+        let before = alone.now;
+        while !alone.effects().iter().any(|effect| matches!(effect, Effect::Subscribe { .. })) {
+            alone.pass(u64::MAX / 2);
+        }
+        pauses.push(alone.now - before);
+    }
+    assert!(pauses[0] >= 5 && pauses[7] >= 250, "{pauses:?}");
+    assert!(alone.ask(1).is_some(), "the other slot of the node is served");
+    alone.confirm(line, Y);
+    assert_eq!(alone.told(), ["connected"]);
+}
+
+#[test]
+fn moved_slot_is_followed_at_once_and_the_second_time_after_a_search() {
+    let (mut alone, first) = Alone::open_cluster();
+    alone.ask(1);
+    alone.reply(first, 1, moved(2));
+    let effects = alone.effects();
+    assert_eq!(effects.iter().filter_map(told).collect::<Vec<_>>(), ["disconnected: its slot moved to h:2"]);
+    assert_eq!(dropped(&effects), [], "the other slots of the node stay where they are");
+    let Some(Effect::Connect { line: second, node: Some(Node { port: 2, .. }), .. }) = effects.last() else {
+        panic!("{effects:?}")
+    };
+    let second = *second;
+    alone.handle(Event::Ready { line: second, facts: facts("other") });
+    alone.effects();
+    // The second node sends back to the first.
+    alone.handle(Event::NotSubscribed { line: second, channel: channel("x"), reply: moved(1) });
+    let asked = loop {
+        let (_, effects) = alone.wait();
+        assert!(!effects.iter().any(|effect| matches!(effect, Effect::Subscribe { .. })), "{effects:?}");
+        if let Some(Effect::Ask { line, .. }) = effects.iter().find(|effect| matches!(effect, Effect::Ask { .. })) {
+            break *line;
+        }
+    };
+    alone.handle(Event::Found { line: asked, found: map(2, 2) });
+    let effects = alone.effects();
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Subscribe { line, .. } if *line == second)));
+}
+
+/// A request that waits in the socket of the old server must not be executed there when the slot has come back.
+#[test]
+fn route_opens_at_the_new_server_when_the_old_one_has_answered_everything() {
+    let (mut alone, first) = Alone::open_cluster();
+    (1..=3).for_each(|request| assert!(alone.ask(request).is_some()));
+    alone.reply(first, 1, moved(2));
+    let (second, _) = alone.connect();
+    alone.confirm(second, "x");
+    alone.effects();
+    alone.reply(first, 2, moved(2));
+    assert!(alone.told().is_empty());
+    alone.answer(first, 3);
+    alone.confirm(second, "x");
+    assert_eq!(alone.told(), ["connected"], "and no answer of before");
+    assert_eq!(alone.ask(4), Some((second, false)));
+}
+
+#[test]
+fn old_server_that_does_not_answer_is_given_up_before_the_new_one_is_used() {
+    let (mut alone, first) = Alone::open_cluster();
+    (1..=2).for_each(|request| assert!(alone.ask(request).is_some()));
+    alone.reply(first, 1, moved(2));
+    let (second, _) = alone.connect();
+    alone.effects();
+    let before = alone.now;
+    let effects = loop {
+        alone.pass(u64::MAX / 2);
+        let effects = alone.effects();
+        if !dropped(&effects).is_empty() {
+            break effects;
+        }
+    };
+    assert_eq!((alone.now - before, dropped(&effects)), (2000, vec![first]));
+    alone.confirm(second, "x");
+    assert_eq!(alone.told(), ["connected"]);
+}
+
+#[test]
+fn slot_that_leaves_its_node_is_looked_for() {
+    let (mut alone, line) = Alone::open_cluster();
+    alone.effects();
+    alone.handle(Event::Unsubscribed { line, channel: channel("x") });
+    assert_eq!(alone.told(), ["disconnected: its slot left the node"]);
+    let mut asked = alone.asked();
+    while asked.is_empty() {
+        alone.pass(u64::MAX / 2);
+        asked = alone.asked();
+    }
+    alone.handle(Event::Found { line: asked[0].0, found: map(2, 2) });
+    assert_eq!(alone.connect().1, 2);
+}
+
+#[test]
+fn slot_on_its_way_is_asked_for_at_the_node_where_it_goes() {
+    let (mut alone, first) = Alone::open_cluster();
+    let on_its_way = || Reply::Elsewhere { node: node(2), asking: true };
+    alone.ask(1);
+    alone.reply(first, 1, on_its_way());
+    let effects = alone.effects();
+    assert_eq!(effects.iter().filter_map(told).next().unwrap(), "1 refused: its slot is moving to another node");
+    let connect = effects.iter().find_map(|effect| match effect {
+        Effect::Connect { line, node: Some(node), .. } => Some((*line, node.port)),
+        _ => None,
+    });
+    let (second, port) = connect.unwrap();
+    assert_eq!(port, 2);
+    alone.handle(Event::Ready { line: second, facts: facts("other") });
+    alone.ask(2);
+    alone.reply(first, 2, on_its_way());
+    let sent = alone.effects();
+    assert!(
+        matches!(&sent[..], [Effect::Send { line, asking: true, request: RequestId(2), .. }] if *line == second),
+        "{sent:?}"
+    );
+    alone.reply(second, 2, moved(1));
+    assert_eq!(alone.told(), ["2 refused: the node to which its slot moves does not expect it yet"]);
+    alone.ask(3);
+    alone.reply(first, 3, on_its_way());
+    alone.effects();
+    alone.handle(Event::Ended { line: second, cause: "gone".into() });
+    assert_eq!(alone.told(), ["3 refused: the node that its slot goes to was lost"]);
+}
+
+#[test]
+fn node_that_leaves_out_its_host_is_where_it_speaks_from() {
+    let (mut alone, line) = Alone::open_cluster();
+    alone.ask(1);
+    alone.reply(line, 1, Reply::Elsewhere { node: Node { host: String::new(), port: 2 }, asking: false });
+    assert_eq!(alone.told(), ["disconnected: its slot moved to h:2"]);
+}
+
+#[test]
+fn nodes_that_the_cluster_named_are_asked_beside_the_seeds() {
+    let (mut alone, line) = Alone::open_cluster();
+    alone.effects();
+    alone.handle(Event::Ended { line, cause: "gone".into() });
+    let mut ports = Vec::new();
+    while ports.len() < 2 {
+        ports.extend(alone.asked().into_iter().map(|(_, port, _)| port));
+        alone.pass(u64::MAX / 2);
+    }
+    ports.sort_unstable();
+    assert_eq!(ports, [1, 2]);
+}
+
+#[test]
+fn stranger_at_the_address_of_a_node_says_nothing_of_the_cluster() {
+    let mut alone = Alone::cluster(map(1, 2));
+    let (line, ..) = alone.dialled();
+    let stranger = ConnectError::NotRedis { address: "h:1".into(), cause: "HTTP".into() };
+    alone.handle(Event::Failed { line, error: stranger });
+    let told = alone.told();
+    assert!(told.iter().all(|told| told.starts_with("disconnected")), "{told:?}");
+}

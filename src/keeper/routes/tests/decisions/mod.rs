@@ -1,0 +1,32 @@
+//! Single decisions: what is connected, asked and told when, to the millisecond.
+
+mod cluster;
+mod first_attempt;
+mod one_server;
+mod replicas;
+mod sentinels;
+
+use std::time::Duration;
+
+use super::alone::*;
+use crate::keeper::routes::{Effect, Line};
+use crate::protocol::{Push, PushKind, Secret, Ticket, Token, WireId};
+
+pub(super) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub(super) fn dropped(effects: &[Effect]) -> Vec<Line> {
+    effects.iter().filter_map(|effect| if let Effect::Drop { line } = effect { Some(*line) } else { None }).collect()
+}
+
+pub(super) fn push(name: &str) -> Push {
+    Push {
+        kind: PushKind::Grant,
+        id: WireId::parse("client.1").unwrap(),
+        token: Token::new(5).unwrap(),
+        ticket: Ticket::new(5).unwrap(),
+        secret: Secret::repeated("s"),
+        lock: format!("fairlock:{{{name}}}:lock"),
+    }
+}

@@ -1,0 +1,181 @@
+//! Decisions at one server: when it is connected to, given up, and connected to anew.
+
+use super::*;
+use crate::keeper::machine::RequestId;
+use crate::keeper::routes::{Effect, Event, Facts};
+use crate::protocol::{self};
+use crate::server::Reply;
+
+#[test]
+fn route_opens_when_the_connection_is_set_up() {
+    let mut alone = Alone::server();
+    assert_eq!(alone.routes.next_due(), None, "nobody wants a server yet");
+    alone.want("x");
+    let (line, ..) = alone.dialled();
+    assert_eq!(alone.now, 0, "the first attempt is at once");
+    alone.handle(Event::Ready { line, facts: facts("run") });
+    assert_eq!(alone.told(), ["connected"]);
+    assert_eq!(alone.ask(1), Some((line, false)));
+    alone.answer(line, 1);
+    assert_eq!(alone.told(), ["1 answered"]);
+    alone.want("y");
+    assert!(alone.effects().is_empty(), "all locks of a server share one route");
+}
+
+#[test]
+fn request_over_a_closed_route_is_not_sent() {
+    let mut alone = Alone::server();
+    alone.want("x");
+    assert_eq!(alone.ask(1), None);
+}
+
+#[test]
+fn pauses_between_attempts_grow_and_stay_below_a_quarter_of_the_patience() {
+    for (patience, longest) in [(ms(5000), 640), (ms(400), 100)] {
+        let mut alone = Alone::server();
+        alone.want_within("x", patience);
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            let before = alone.now;
+            let (line, ..) = alone.dialled();
+            pauses.push(alone.now - before);
+            alone.handle(Event::Failed { line, error: refused() });
+        }
+        assert_eq!(pauses[0], 0);
+        assert!((5..=10).contains(&pauses[1]), "{pauses:?}");
+        assert!(pauses[8..].iter().all(|pause| (longest / 2..=longest).contains(pause)), "{pauses:?}");
+    }
+}
+
+/// A lock with a lease of a second must not wait for a pause that a session of ten seconds allows.
+#[test]
+fn pause_is_cut_short_for_a_lock_that_has_less_patience() {
+    let mut alone = Alone::server();
+    alone.want_within("x", ms(3333));
+    for _ in 0..10 {
+        let (line, ..) = alone.dialled();
+        alone.handle(Event::Failed { line, error: refused() });
+    }
+    alone.effects();
+    let before = alone.now;
+    alone.handle(Event::Patience { slot: 0, patience: ms(333) });
+    alone.dialled();
+    assert!(alone.now - before <= 84, "{} ms", alone.now - before);
+}
+
+#[test]
+fn connecting_has_a_second_at_least_and_longer_each_time_until_there_is_an_answer() {
+    let mut alone = Alone::server();
+    alone.want_within("x", ms(100));
+    let mut spans = Vec::new();
+    for _ in 0..5 {
+        let (.., by) = alone.dialled();
+        spans.push(by.since(at(alone.now)).as_millis());
+    }
+    assert_eq!(spans, [1000, 2000, 4000, 5000, 5000]);
+    let (line, _) = alone.connect();
+    alone.ask(1);
+    alone.answer(line, 1);
+    alone.handle(Event::Ended { line, cause: "gone".into() });
+    assert_eq!(alone.dialled().2.since(at(alone.now)).as_millis(), 1000);
+}
+
+#[test]
+fn silent_server_is_given_up_and_its_late_connection_is_dropped() {
+    let mut alone = Alone::server();
+    alone.want("x");
+    let (line, ..) = alone.dialled();
+    let (waited, effects) = alone.wait();
+    assert_eq!((waited, dropped(&effects)), (2000, vec![line]));
+    let told: Vec<_> = effects.iter().filter_map(told).collect();
+    assert!(told[0].starts_with("disconnected: no Redis server answers at h:1"), "{told:?}");
+    alone.handle(Event::Ready { line, facts: facts("run") });
+    let effects = alone.effects();
+    assert_eq!((effects.len(), dropped(&effects)), (1, vec![line]));
+}
+
+#[test]
+fn connection_that_ends_is_made_again_and_the_next_one_kills_it() {
+    let mut alone = Alone::server();
+    alone.want("x");
+    let line = alone.serve();
+    alone.handle(Event::Ended { line, cause: "gone".into() });
+    let effects = alone.effects();
+    assert_eq!(dropped(&effects), [line]);
+    let told: Vec<_> = effects.iter().filter_map(told).collect();
+    assert_eq!(told, ["disconnected: gone"]);
+    let connect = effects.iter().find_map(|effect| match effect {
+        Effect::Connect { line, previous, channel, .. } => Some((*line, previous.clone(), channel.clone())),
+        _ => None,
+    });
+    let (next, previous, channel) = connect.unwrap();
+    assert_eq!((previous, channel.as_deref()), (Vec::from_iter(facts("run").run), Some("fairlock:client:client")));
+    assert_ne!(next, line);
+    // Reports of the old line change nothing.
+    for event in [
+        Event::Replied {
+            line,
+            slot: 0,
+            request: RequestId(1),
+            call: call(),
+            reply: Reply::Result(Ok(protocol::Reply::sample())),
+        },
+        Event::Pushed { line, push: push("x") },
+        Event::Ended { line, cause: "gone".into() },
+        Event::Unsubscribed { line, channel: "fairlock:client:client".into() },
+    ] {
+        alone.handle(event);
+        assert!(alone.effects().is_empty());
+    }
+}
+
+#[test]
+fn server_that_a_machine_gives_up_is_connected_to_anew() {
+    let mut alone = Alone::server();
+    alone.want("x");
+    let line = alone.serve();
+    alone.handle(Event::GiveUp { slot: 0 });
+    let effects = alone.effects();
+    assert_eq!(dropped(&effects), [line]);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Connect { .. })));
+    alone.handle(Event::GiveUp { slot: 0 });
+    assert!(alone.effects().is_empty(), "it is given up already");
+}
+
+#[test]
+fn read_only_replica_is_no_server() {
+    let mut alone = Alone::server();
+    alone.want("x");
+    let (line, ..) = alone.dialled();
+    alone.handle(Event::Ready { line, facts: Facts { read_only: true, ..facts("run") } });
+    let told = alone.told();
+    assert!(told[0].contains("read-only replica") && told.len() == 1, "{told:?}");
+    let (line, ..) = alone.dialled();
+    alone.handle(Event::Ready { line, facts: Facts { is_replica: true, ..facts("run") } });
+    assert_eq!(alone.told(), ["connected"], "a replica may be told to take writes");
+}
+
+#[test]
+fn lasting_errors_are_told_and_passing_ones_wait() {
+    let mut alone = Alone::server();
+    alone.want("x");
+    let (line, ..) = alone.dialled();
+    alone.handle(Event::Failed { line, error: refused() });
+    assert_eq!(alone.told().iter().filter(|told| told.starts_with("denied")).count(), 0);
+    let (line, ..) = alone.dialled();
+    alone.handle(Event::Failed { line, error: denied() });
+    assert_eq!(alone.told().iter().filter(|told| told.starts_with("denied")).count(), 1);
+    alone.connect();
+    assert_eq!(alone.told(), ["connected"], "an operator has mended it");
+}
+
+#[test]
+fn node_of_a_cluster_is_no_server_of_its_own() {
+    let mut alone = Alone::server();
+    alone.want("x");
+    let (line, _) = alone.connect();
+    alone.ask(1);
+    alone.reply(line, 1, moved(2));
+    let told = alone.told();
+    assert!(told[0].contains("1 failed: it is a node of a cluster"), "{told:?}");
+}
