@@ -315,6 +315,8 @@ mod tests {
         assert_eq!(*check(all.manual_renewal()).unwrap(), spec(100, 11, 12, 13, None, None));
         assert_eq!(*check(LockOptions::new()).unwrap(), spec(30, 10, 2, 3, Some(seconds(10)), None));
         assert_eq!(&**check(LockOptions::new()).unwrap().name(), "x");
+        assert_eq!(LockOptions::new().owner("an owner").label("a label").texts(), (Some("an owner"), Some("a label")));
+        assert_eq!(LockOptions::new().texts(), (None, None));
     }
 
     #[test]
