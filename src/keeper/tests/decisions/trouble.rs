@@ -134,6 +134,26 @@ fn heartbeats_and_leaves_tell_what_the_client_knows() {
     assert_eq!(leave.liveness, seconds(10.0));
 }
 
+/// The renewal may be refused, and then the heartbeat of another waiter comes first.
+#[test]
+fn a_grant_that_only_a_message_told_is_part_of_what_the_client_knows() {
+    let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
+    let spec = start(LockOptions::new()).1;
+    acquire(&mut machine, 0.5, &spec, 2);
+    let (request, _) = one_sent(&mut machine, 0.5);
+    answer(&mut machine, 0.5, request, queued(1, seconds(20.0)));
+    grant_pushed(&mut machine, 1.0, 1, 9);
+    assert!(granted(&machine.effects(at(1.0))).is_some());
+    disconnect(&mut machine, 1.0);
+    connect(&mut machine, 1.1);
+    let calls = sent(&mut machine, 1.1);
+    let [(_, renewal), (_, Request::Heartbeat(HeartbeatRequest { known, .. }))] = &calls[..] else {
+        panic!("{calls:?}")
+    };
+    assert!(is_renewal(renewal));
+    assert_eq!((known.floor, known.last_token), (Stamp::new(9), Token::new(9)));
+}
+
 #[test]
 fn a_lease_that_was_declared_lost_is_not_renewed() {
     let mut machine = holding(LockOptions::new());
