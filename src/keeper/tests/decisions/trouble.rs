@@ -300,6 +300,26 @@ fn a_waiter_with_a_place_that_is_refused_asks_again_before_the_others_have_retur
     }
 }
 
+/// The claim ends with the liveness.
+#[test]
+fn a_confirmation_that_is_refused_is_asked_for_again_in_time() {
+    let mut machine = waiting(LockOptions::new().lease(seconds(3.0)).liveness(seconds(3.0)), 0, seconds(60.0));
+    grant_pushed(&mut machine, 0.0, 1, 7);
+    let (mut now, mut asked, mut longest) = (0.0, 0.0, 0.0_f64);
+    for _ in 0..40 {
+        tick(&mut machine, now);
+        for (request, call) in sent(&mut machine, now) {
+            if is_renewal(&call) {
+                longest = longest.max(now - asked);
+                asked = now;
+            }
+            fail(&mut machine, now, request, Refusal::Temporary("CLUSTERDOWN".into()));
+        }
+        now += machine.next_due().unwrap().since(at(now)).as_secs_f64();
+    }
+    assert!(0.0 < longest && longest <= 0.26, "{longest}");
+}
+
 #[test]
 fn a_try_that_stopped_at_its_batch_limit_goes_on() {
     let (mut machine, spec) = start(LockOptions::new());
