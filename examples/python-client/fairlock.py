@@ -259,7 +259,7 @@ class Lock:
             # The connection goes with what has to be given back; the next acquire takes a new client id.
             self._wire = None
             if waiter.asked:
-                threading.Thread(target=waiter.leave).start()
+                threading.Thread(target=waiter.leave, args=(self.known(self.epoch),)).start()
             raise
 
     def _forget(self):
@@ -393,15 +393,18 @@ class _Waiter:
         while (span := min(due - now_us(), self.left())) > 0:
             push = self.wire.listen(span)
             if push and push[:2] == ["grant", self.id] and push[5:] == [self.about[1], lock._keys[0]]:
-                return int(push[2])
+                token = int(push[2])
+                lock.floor, lock.last_token = max(lock.floor, token), max(lock.last_token, token)
+                return token
         return None
 
-    def leave(self):
-        """Gives up the place, or what was granted meanwhile. The server forgets it by itself in the end."""
+    def leave(self, known):
+        """Gives up the place, or what was granted meanwhile. The server forgets it by itself in the end. The next acquire
+        of the lock may have begun, so what is known of it comes from before."""
         lock, until = self.lock, now_us() + self.lock._liveness + self.lock._buffer
         while now_us() < until:
             try:
-                if "again" not in self.wire.ask("leave", lock._keys, lock._liveness, *lock.known(lock.epoch), self.id):
+                if "again" not in self.wire.ask("leave", lock._keys, lock._liveness, *known, self.id):
                     break
             except (_Broken, _Refused):
                 time.sleep(self.wire.pause(until - now_us()) / _SECOND)

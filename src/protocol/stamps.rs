@@ -43,6 +43,10 @@ impl Token {
     pub(crate) fn as_ticket(self) -> Ticket {
         Ticket(self.0)
     }
+
+    pub(crate) fn as_stamp(self) -> Stamp {
+        Stamp(self.0)
+    }
 }
 
 #[cfg(test)]

@@ -53,9 +53,13 @@ impl LockState {
             return;
         }
         let most = waiter.spec.liveness.min(waiter.spec.lease);
+        let is_newest = Some(token) > self.last_token;
+        // Only the scripts know the secret. A server that loses this grant has to hear of it from any request.
+        self.floor = self.floor.max(Some(token.as_stamp()));
+        self.last_token = self.last_token.max(Some(token));
         self.granted_from(core, id, push.ticket);
         match self.answered {
-            Some((sent, liveness)) if Some(token) > self.last_token => {
+            Some((sent, liveness)) if is_newest => {
                 let term = Term { sent, span: liveness.min(most) };
                 self.granted(core, now, id, Grant { token, term, claim: true });
             }

@@ -419,6 +419,20 @@ impl Machine {
         self.locks.values().flat_map(|lock| lock.releases.keys().copied())
     }
 
+    /// The highest stamp of each lock that this client has heard of.
+    pub(super) fn highest_stamps(&self) -> BTreeMap<Arc<str>, u64> {
+        let highest = |lock: &LockState| {
+            let of_waiters = lock.waiters.values().filter_map(|waiter| match waiter.phase {
+                waiter::Phase::Confirming { token } => Some(token.get()),
+                _ => None,
+            });
+            let of_leases = lock.leases.values().map(|lease| lease.token.get());
+            let floor = lock.floor.map(|stamp| stamp.get());
+            of_waiters.chain(of_leases).chain(floor).max().unwrap_or_default()
+        };
+        self.locks.iter().map(|(name, lock)| (name.clone(), highest(lock))).collect()
+    }
+
     /// The counts and indices over all locks agree with the locks.
     pub(super) fn adds_up(&self) -> Result<(), String> {
         let members: usize = self.locks.values().map(|lock| lock.waiters.len() + lock.leases.len()).sum();

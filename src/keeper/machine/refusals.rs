@@ -55,7 +55,7 @@ impl Machine {
             (What::Renew(id), _) => {
                 self.at(id, |lock, core| lock.renew_refused(core, id, soon, refusal.cause()));
             }
-            (What::Confirm(id), _) => self.at(id, |lock, core| lock.confirm_refused(core, id, again)),
+            (What::Confirm(id), _) => self.at(id, |lock, core| lock.confirm_refused(core, id, soon)),
             (What::Replicate(_), _) => {}
             (What::Release(id), fault) => {
                 self.at(id, |lock, core| lock.release_refused(core, now, id, again, fault.is_some()));

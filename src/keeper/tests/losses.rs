@@ -10,12 +10,12 @@
 //!   be such a stranger: it knows nothing newer, and is granted the lock where a lost renewal would have kept it.
 //! * A waiter's heartbeats are rarer than those of which the returned clients know: it came after their last answers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::clients::Client;
 use super::model::Lock;
-use super::server::Executed;
+use super::server::{Executed, Words};
 use super::world::{MS, World};
 use crate::protocol::{AcquireVerdict, LockKeys, Verdict};
 
@@ -171,6 +171,18 @@ impl World {
 }
 
 impl Client {
+    /// Any request may be the first that a server with old data executes. So all that it has just sent, beyond the first
+    /// ones of its connection, tell what it knew before and knows still.
+    pub(super) fn judge_words(&self, before: &BTreeMap<Arc<str>, u64>, first: usize) -> Option<String> {
+        let after = self.machine.highest_stamps();
+        self.link.iter().flat_map(|link| link.out.iter().skip(first)).find_map(|(_, _, call)| {
+            let name = &call.keys().name;
+            let known = *before.get(name)?.min(after.get(name)?);
+            let told = Words::of(call)?.highest;
+            (told < known).then(|| format!("{} knows of {known}, and does not tell it (I1, I7): {call:?}", self.name))
+        })
+    }
+
     /// Whether it is awake and connected, and nothing of it or for it has been under way for long.
     fn is_prompt(&self, now: u64) -> bool {
         let Some(link) = self.link.as_ref().filter(|link| !link.dead && self.runs()) else { return false };

@@ -65,7 +65,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    fn of(call: &protocol::Request) -> Option<Self> {
+    pub(super) fn of(call: &protocol::Request) -> Option<Self> {
         let (known, brought, liveness, returns) = match call {
             protocol::Request::Acquire(AcquireRequest { known, ticket, liveness, .. }) => {
                 (known.clone(), Ticket::on_wire(*ticket), liveness, true)

@@ -99,6 +99,8 @@ impl World {
             return;
         }
         let local = client.clock(self.now);
+        let before = client.machine.highest_stamps();
+        let sent = client.link.as_ref().map_or(0, |link| link.out.len());
         // The round of the keeper that takes these in also looks for a lease that lasts.
         let lasting = client.lasting(self.now).map(Event::Command);
         for event in lasting.into_iter().chain(events) {
@@ -110,7 +112,9 @@ impl World {
         if self.trace {
             eprintln!("{:>10.3} ms  {} -> {:?}", self.now as f64 / 1e6, client.name, client.machine.core.effects);
         }
-        if let Err(what) = client.carry_out(self.now, basis) {
+        let carried_out = client.carry_out(self.now, basis);
+        let silent = client.judge_words(&before, sent);
+        if let Some(what) = carried_out.err().or(silent) {
             self.fail(what);
         }
         self.judge_client(index);

@@ -134,6 +134,26 @@ fn heartbeats_and_leaves_tell_what_the_client_knows() {
     assert_eq!(leave.liveness, seconds(10.0));
 }
 
+/// The renewal may be refused, and then the heartbeat of another waiter comes first.
+#[test]
+fn a_grant_that_only_a_message_told_is_part_of_what_the_client_knows() {
+    let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
+    let spec = start(LockOptions::new()).1;
+    acquire(&mut machine, 0.5, &spec, 2);
+    let (request, _) = one_sent(&mut machine, 0.5);
+    answer(&mut machine, 0.5, request, queued(1, seconds(20.0)));
+    grant_pushed(&mut machine, 1.0, 1, 9);
+    assert!(granted(&machine.effects(at(1.0))).is_some());
+    disconnect(&mut machine, 1.0);
+    connect(&mut machine, 1.1);
+    let calls = sent(&mut machine, 1.1);
+    let [(_, renewal), (_, Request::Heartbeat(HeartbeatRequest { known, .. }))] = &calls[..] else {
+        panic!("{calls:?}")
+    };
+    assert!(is_renewal(renewal));
+    assert_eq!((known.floor, known.last_token), (Stamp::new(9), Token::new(9)));
+}
+
 #[test]
 fn a_lease_that_was_declared_lost_is_not_renewed() {
     let mut machine = holding(LockOptions::new());
@@ -260,6 +280,9 @@ fn a_waiter_with_a_place_that_is_refused_asks_again_before_the_others_have_retur
             answer(&mut machine, 0.0, request, queued(9, seconds(60.0)));
             disconnect(&mut machine, 0.0);
             connect(&mut machine, 0.0);
+            // The server has lost its place, and then refuses that it returns.
+            let (request, _) = one_sent(&mut machine, 0.0);
+            answer(&mut machine, 0.0, request, lease(Word::Unknown, Duration::ZERO));
         }
         let (mut now, mut asked, mut longest) = (0.0, 0.0, 0.0_f64);
         for _ in 0..40 {
@@ -273,8 +296,28 @@ fn a_waiter_with_a_place_that_is_refused_asks_again_before_the_others_have_retur
             }
             now += machine.next_due().unwrap().since(at(now)).as_secs_f64();
         }
-        assert!(if has_place { longest <= 0.26 } else { longest > 0.6 }, "{longest}");
+        assert!(if has_place { 0.0 < longest && longest <= 0.26 } else { longest > 0.6 }, "{longest}");
     }
+}
+
+/// The claim ends with the liveness.
+#[test]
+fn a_confirmation_that_is_refused_is_asked_for_again_in_time() {
+    let mut machine = waiting(LockOptions::new().lease(seconds(3.0)).liveness(seconds(3.0)), 0, seconds(60.0));
+    grant_pushed(&mut machine, 0.0, 1, 7);
+    let (mut now, mut asked, mut longest) = (0.0, 0.0, 0.0_f64);
+    for _ in 0..40 {
+        tick(&mut machine, now);
+        for (request, call) in sent(&mut machine, now) {
+            if is_renewal(&call) {
+                longest = longest.max(now - asked);
+                asked = now;
+            }
+            fail(&mut machine, now, request, Refusal::Temporary("CLUSTERDOWN".into()));
+        }
+        now += machine.next_due().unwrap().since(at(now)).as_secs_f64();
+    }
+    assert!(0.0 < longest && longest <= 0.26, "{longest}");
 }
 
 #[test]
