@@ -103,11 +103,11 @@ if lost then
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end
 local brought, last, left_us = 0, stamp, longest_us
--- restore: a request with an earlier ticket or lease shows whether the server lost data.
+-- restore: what a client knows shows whether the server lost data.
 -- NEEDS: brought last their_epoch floor last_token left_us pace_us liveness_us raw now
 -- SETS: believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
--- `brought` is the ticket or token, `last` the last one given, `their_epoch` the epoch under which the server last
--- confirmed it (0: never). What the client knows of the lock: `floor`, the highest stamp that it ever saw; `last_token`,
+-- `brought` is the ticket or token (0: none), `last` the last one given, `their_epoch` the epoch under which the server
+-- last confirmed it (0: never), or the client's latest epoch if it brings neither. What the client knows of the lock: `floor`, the highest stamp that it ever saw; `last_token`,
 -- the last grant that it heard of; `left_us`, how long a lease may last that was granted or renewed just before the loss
 -- (for a holder: what is left of its own); `pace_us`, the longest heartbeat interval among the waiters.
 local believed

@@ -58,7 +58,7 @@
 //!
 //! **Trouble.** After an error of the connection the outcome of all requests under way is unknown. The keeper connects
 //! again, ends the old connection at the server so that none of its requests can be executed late (I10), and asks
-//! everything again. Each request that may lead to a grant tells what the client knows of the lock: a server that was
+//! everything again. Each request of a holder or waiter tells what the client knows of the lock: a server that was
 //! rolled back must hear what it has forgotten before it grants anything, whichever request it executes first (I1, I7).
 //! An error of connecting that waiting does not mend ends calls and acquires at once,
 //! but a waiter keeps its place over an error that an operator mends at the server (I8, `docs/errors.md`).

@@ -132,7 +132,8 @@ impl<P: FnMut(&'static str, &[u8])> Arguments<P> {
 pub(crate) const UNBOUNDED: u64 = 1 << 53;
 
 /// What a client knows of a lock. It tells a server with old data that something was lost, and what to wait for
-/// (`lua/lib/restore.lua`). So it comes with every request that may lead to a grant.
+/// (`lua/lib/restore.lua`). So it comes with every request of a waiter, and with
+/// releases; a renewal brings the same of its lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Known {
     /// The epoch of what the request is about, or the latest one that the client has seen.
