@@ -32,7 +32,8 @@ pub(super) enum Meaning {
 
 /// The words by which each meaning is known; the first that is found decides. A word in capitals begins the message.
 /// But up to Redis 6.2 the error of a command in a script arrives as `ERR Error running script … -OOM command not
-/// allowed`: so the words are looked for everywhere in a message that begins with `ERR`.
+/// allowed`, and one that the script itself returns as `@user_script: 1: …`: so the words are looked for everywhere in a
+/// message that begins like that.
 const WORDS: &[(&str, Meaning)] = &[
     // A command that is unknown, renamed or disabled is quoted with its arguments, in which any other word may occur.
     // Up to Redis 6.2 the command is in backquotes, from 7.0 on in apostrophes.
@@ -89,7 +90,7 @@ pub(super) fn refusal(said: &str) -> Refusal {
 
 /// The same, if its words are known.
 pub(super) fn meaning_of(said: &str) -> Option<Meaning> {
-    let anywhere = said.starts_with("ERR");
+    let anywhere = ["ERR", "@user_script"].iter().any(|start| said.starts_with(start));
     let says = |word: &str| said.starts_with(word) || anywhere && said.contains(word);
     WORDS.iter().find(|(word, _)| says(word)).map(|(_, meaning)| *meaning)
 }
@@ -128,9 +129,10 @@ mod tests {
             ("NOPERM this user has no permissions to run the 'evalsha' command", Denied), // 6, 7.0
             ("NOPERM User w has no permissions to run the 'eval' command", Denied),       // 7.2
             ("ERR Error running script: @user_script:1: -NOPERM The user executing the script can't run this", Denied), // 6
-            ("ERR The user executing the script can't run this command or subcommand script: 0a", Denied), // 7.0
-            ("NOPERM ACL failure in script: User w has no permissions to run the 'zadd' command", Denied), // 7.2
-            ("ERR ACL failure in script: User w has no permissions to run the 'hset' command", Denied),    // Valkey 9
+            ("@user_script: 1: The user executing the script can't run this command or subcommand", Denied), // 6
+            ("ERR The user executing the script can't run this command or subcommand script: 0a", Denied),   // 7.0
+            ("NOPERM ACL failure in script: User w has no permissions to run the 'zadd' command", Denied),   // 7.2
+            ("ERR ACL failure in script: User w has no permissions to run the 'hset' command", Denied),      // Valkey 9
             ("ERR DB index is out of range", Database),
             ("ERR SELECT is not allowed in cluster mode", Database),
             ("ERR This instance has cluster support disabled", NotCluster),

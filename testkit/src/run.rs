@@ -118,6 +118,15 @@ pub fn takes_setinfo() -> bool {
     version().0 != 7 || version() >= (7, 2)
 }
 
+/// Whether the servers of this run are too old for a test, which is said then.
+pub fn lacks(what: &str, since: (u32, u32)) -> bool {
+    let lacks = version() < since;
+    if lacks {
+        println!("not tested: {what}, which is new in {}.{}", since.0, since.1);
+    }
+    lacks
+}
+
 /// The version of the servers of this run, as far as it matters.
 pub fn version() -> (u32, u32) {
     static VERSION: OnceLock<(u32, u32)> = OnceLock::new();

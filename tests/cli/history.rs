@@ -35,6 +35,9 @@ fn eventful() -> (Redis, crate::shared::Process) {
 
 #[test]
 fn timeline_page_and_json_show_the_same_grants() {
+    if testkit::run::lacks("a history", (6, 2)) {
+        return;
+    }
     let (redis, _holder) = eventful();
     let text = printed(&history(&redis, &["deploy <1>"]));
     let rows: Vec<&str> = text.lines().skip(5).take(4).collect();
@@ -96,6 +99,9 @@ fn assert_well_formed(page: &str) {
 
 #[test]
 fn a_lock_without_records_says_how_to_switch_them_on() {
+    if testkit::run::lacks("a history", (6, 2)) {
+        return;
+    }
     let redis = Redis::start();
     let none = history(&redis, &["x"]);
     assert_eq!(none.status.code(), Some(1));
@@ -118,6 +124,9 @@ fn a_lock_without_records_says_how_to_switch_them_on() {
 
 #[test]
 fn a_narrow_terminal_shows_each_grant_in_two_lines() {
+    if testkit::run::lacks("a history", (6, 2)) {
+        return;
+    }
     let (redis, _holder) = eventful();
     let mut terminal = Terminal::open_with(40, &[("REDIS_URL", &redis.url())]);
     let printed = terminal.command("$F history 'deploy <1>'");

@@ -100,7 +100,9 @@ fn jobs_that_start_together_share_one_private_server() {
     let of_folder = processes.filter(|process| {
         std::fs::read_to_string(process.path().join("cmdline")).is_ok_and(|line| line.contains(&folder))
     });
-    assert_eq!(of_folder.count(), 1);
+    let its_processes = of_folder.count();
+    // Old servers hide their arguments.
+    assert!(its_processes == 1 || testkit::run::lacks("a title with the arguments", (7, 0)), "{its_processes}");
 
     assert_eq!(place.folder().metadata().unwrap().mode() & 0o7777, 0o700);
     let settings = ask(&place.folder().join("redis.sock"), "CONFIG GET *").unwrap();
@@ -290,6 +292,9 @@ fn a_server_in_the_foreground_replaces_one_that_ends() {
 
 #[test]
 fn data_of_the_private_server_survive_a_crash() {
+    if testkit::run::lacks("a folder for the journal", (7, 0)) {
+        return;
+    }
     let place = Place::new();
     let token = || place.run("echo $FAIRLOCK_TOKEN").finish().stdout.trim().parse::<u64>().unwrap();
     let before = token();
@@ -363,6 +368,9 @@ fn a_missing_redis_server_is_explained() {
 
 #[test]
 fn a_server_that_does_not_start_is_explained() {
+    if testkit::run::lacks("a folder for the journal", (7, 0)) {
+        return;
+    }
     let place = Place::new();
     std::fs::create_dir(place.folder()).unwrap();
     std::fs::set_permissions(place.folder(), std::fs::Permissions::from_mode(0o700)).unwrap();
@@ -375,6 +383,9 @@ fn a_server_that_does_not_start_is_explained() {
 /// A server that reads its data answers, but may still find that it cannot be read.
 #[test]
 fn a_server_that_ends_while_it_reads_its_data_is_explained() {
+    if testkit::run::lacks("a folder for the journal", (7, 0)) {
+        return;
+    }
     let place = Place::new();
     let journal = place.folder().join("appendonlydir");
     fs::create_dir_all(&journal).unwrap();

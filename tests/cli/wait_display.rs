@@ -76,6 +76,9 @@ fn colours_show_what_matters_unless_they_are_unwanted() {
 
 #[test]
 fn recent_holds_tell_how_long_the_wait_may_last() {
+    if testkit::run::lacks("a history", (6, 2)) {
+        return;
+    }
     let redis = Redis::start();
     let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
     let lock = client.lock("x").unwrap();

@@ -81,7 +81,9 @@ fn server_that_takes_debug() -> RedisServer {
 fn the_traffic_of_a_server_is_read_as_the_library_reads_it() {
     let server = server_that_takes_debug();
     let mut commands = vec![words("HELLO 3"), words("SUBSCRIBE c"), words("INFO"), words("CONFIG GET *")];
-    let debug = "string integer double null array set map attrib push verbatim true false bignum";
+    // Old versions send more digits of a double than the library shows.
+    let double = if version() < (7, 0) { "" } else { "double " };
+    let debug = format!("{double}string integer null array set map attrib push verbatim true false bignum");
     commands.extend(debug.split(' ').map(|kind| words(&format!("DEBUG PROTOCOL {kind}"))));
     commands.extend(["PUBLISH c grant", "COMMAND INFO get set", "CLIENT LIST", "NOSUCH a", "GET"].map(words));
     // Scripts that fail, that nest, and that publish to the connection that runs them.

@@ -104,7 +104,8 @@ impl Driver {
 
     fn run_between(&mut self, around: &[Cmd], time: u64, batch: usize, request: &Request) -> Result<Outcome, String> {
         match self.call(around, time, batch, request) {
-            (Value::Error(error), dump) if error.starts_with(NO_MEMORY) => {
+            // Old versions put the line of the script before it.
+            (Value::Error(error), dump) if error.starts_with(NO_MEMORY) || error.contains(": -OOM ") => {
                 let (answer, messages) = (Answer { word: NO_MEMORY.into(), ..Answer::default() }, vec![]);
                 Ok(Outcome { answer, messages, found: found(&dump) })
             }

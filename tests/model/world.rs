@@ -210,6 +210,7 @@ impl<'a> World<'a> {
                 let after = self.model.queue.iter().nth(after).map_or(0, |(ticket, _)| *ticket);
                 Request::Inspect { after, count }
             }
+            What::History { count, .. } if testkit::run::version() < (6, 2) => Request::Inspect { after: 0, count },
             What::History { switch, count } => Request::History { switch, count },
             What::Boast => {
                 let (id, floor) = (format!("{}.9999", client.name), time + 25 * HOUR);
