@@ -15,9 +15,9 @@
 //!
 //! * One caller at a time has the connection, from its acquire to its release or until the keeper has the lease. All
 //!   others ask the keeper.
-//! * A lock is acquired over it only while the client has nothing else there (`presence.rs`). So a direct acquire is
-//!   like the acquire of a client that has forgotten the lock, and what the keeper's machine knows of the lock misses
-//!   nothing.
+//! * A lock is acquired over it only while the client has no other acquire and no lease there (`presence.rs`). So a
+//!   direct acquire is like the acquire of a client that has forgotten the lock. The machine may still be giving
+//!   something back there; the server hears of that from those requests only.
 //! * It only tries. A caller that has to wait asks the keeper, and all acquires of that lock ask the keeper for a
 //!   moment.
 //! * If an answer does not come, the outcome is unknown. The keeper gives up its own connection, which ends both at the

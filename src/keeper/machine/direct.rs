@@ -1,8 +1,8 @@
 //! Leases that callers get without the keeper, over the direct connection (`keeper/direct/`): the requests of such a
 //! caller, what their replies mean, and how the machine takes a lease over.
 //!
-//! A direct acquire is a try by a client that has nothing else at the lock. It names no epoch and no floor, like a
-//! machine that knows nothing of the lock.
+//! A direct acquire is a try by a client that has no other acquire and no lease at the lock. It names no epoch and no
+//! floor, like a machine that knows nothing of the lock.
 
 use std::sync::Arc;
 
