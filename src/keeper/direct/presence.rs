@@ -1,4 +1,5 @@
-//! Whether a client has an acquire or a lease at a lock. A lock is acquired over the direct connection only if it has not.
+//! Whether a client has an acquire or a lease at a lock. A lock is acquired over the direct connection only if it has
+//! not.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
