@@ -59,6 +59,18 @@ impl ServerClock {
     }
 }
 
+impl ServerClock {
+    /// Whether the server's clock had passed this stamp at that moment. Then it had given the stamp before, because no
+    /// stamp is behind the clock when it is given. The clock must not be set between that moment and the next mark.
+    pub(super) fn had_passed(&self, stamp: u64, at: u64) -> bool {
+        let next = self.runs.iter().flatten().find(|mark| mark.asked >= at);
+        next.is_some_and(|mark| {
+            let since_us = (mark.answered - at) as f64 / 1e3 * (1.0 + DRIFT) + 1.0;
+            stamp as f64 + since_us < mark.server_us as f64
+        })
+    }
+}
+
 /// When this run of the clock reached a time, at the latest.
 fn reached(run: &[Mark], stamp: u64) -> Option<u64> {
     let nearest = run.partition_point(|mark| mark.server_us + NEAR_US < stamp).min(run.len() - 1);

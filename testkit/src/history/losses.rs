@@ -13,7 +13,8 @@ use super::{
 impl History {
     /// Whether `older` may believe in its lease although the lock was granted to `newer`.
     pub(super) fn admits_belief(&self, terms: &Terms, older: &Hold<'_>, newer: &Hold<'_>) -> bool {
-        let reasons = terms.reasons_to_believe(older.granted, older.to, newer.granted);
+        let granted_by = |at| older.granted <= at || self.clock.had_passed(older.token, at);
+        let reasons = terms.reasons_to_believe(granted_by, older.to, newer.granted);
         let divided = terms.there_was(Trouble::Divided, newer.granted);
         reasons.into_iter().any(|reason| {
             reason.trouble != Trouble::LostData || divided || self.explains_belief(terms, reason, older, newer)

@@ -93,7 +93,7 @@ impl Terms {
     /// the later grant is lost too in the meantime, nothing shows it any more, and the older lease goes on.
     pub(super) fn reasons_to_believe(
         &self,
-        granted: u64,
+        granted_by: impl Fn(u64) -> bool,
         until: u64,
         other_granted: u64,
     ) -> impl Iterator<Item = &Admitted> {
@@ -101,7 +101,7 @@ impl Terms {
         self.admitted.iter().filter(move |trouble| !harmless.contains(&trouble.trouble)).filter(move |trouble| {
             let deadline = trouble.to_ns + self.lease_ns();
             let goes_on = || self.losses().any(|loss| other_granted <= loss.to_ns && loss.from_ns <= deadline);
-            granted <= trouble.to_ns && trouble.from_ns <= other_granted && (until <= deadline || goes_on())
+            granted_by(trouble.to_ns) && trouble.from_ns <= other_granted && (until <= deadline || goes_on())
         })
     }
 }

@@ -176,6 +176,27 @@ fn a_grant_from_before_a_loss_counts_first_even_if_heard_late() {
     rejected(changed(text, &[("1060000 c", "1040000 c")]).tokens_rise(&lost), "did not rise from c.1");
 }
 
+/// a was granted the lock before the server's clock jumped forwards, and heard of it after the jump. Its stamp tells.
+#[test]
+fn a_grant_from_before_a_jump_of_the_clock_counts_as_one_even_if_heard_late() {
+    let text = "
+999990 x - clock 1000 20
+1005000 a a.1 called
+1006000 b b.1 called
+1006000 b b.1 queued 1006
+1101500 a a.1 granted 1040
+1109000 b b.1 granted 91109
+1110000 b b.1 released
+1150000 a a.1 lost
+1199990 x - clock 91200 20
+";
+    let jump = Terms { lease: Duration::from_nanos(500_000), ..in_trouble(Trouble::Jumped, 1_100_000, 1_101_000) };
+    assert_eq!(history(text).exclusion(&jump), Ok(()));
+    rejected(history(text).exclusion(&calm()), "two hold at once");
+    // This grant came after the jump.
+    rejected(changed(text, &[("granted 1040", "granted 91103")]).exclusion(&jump), "two hold at once");
+}
+
 /// b believes in a lease from before a loss when c is granted the lock, long after the recovery can have begun. Only a
 /// stranger can be the reason; whether d was one, its ticket tells, though it was put on record later.
 #[test]
