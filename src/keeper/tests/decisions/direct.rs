@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use super::*;
 use crate::options::Spec;
-use crate::protocol::{About, AcquireVerdict, Known, LeaveRequest, ReleaseRequest, RenewRequest, Reply, Verdict};
+use crate::protocol::{
+    About, AcquireRequest, AcquireVerdict, Known, LeaveRequest, ReleaseRequest, ReleaseVerdict, RenewRequest, Reply,
+    Verdict,
+};
 
 fn of(spec: &Arc<Spec>) -> DirectAcquire {
     let about = About { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
@@ -47,6 +50,46 @@ fn a_direct_grant_of_which_little_is_left_goes_back() {
         let heard = of(&spec).heard(at(1.0), at(0.0), &reply(seconds(left)));
         assert_eq!(matches!(heard, Heard::Granted(_)), fine, "{left}: {heard:?}");
         assert!(fine || matches!(heard, Heard::Unclear));
+    }
+}
+
+#[test]
+fn a_direct_acquire_is_the_try_of_a_client_that_knows_nothing_of_the_lock() {
+    let (machine, spec) = start(LockOptions::new());
+    let call = of(&spec).request(&machine.core.client);
+    let Request::Acquire(AcquireRequest { room, heartbeat, ticket, known, .. }) = call else { panic!("{call:?}") };
+    assert_eq!((room, heartbeat, ticket), (0, spec.liveness / 3, None));
+    assert_eq!(known, Known { longest: spec.lease, pace: spec.liveness / 3, ..Known::default() });
+}
+
+/// The keeper asks again if the script stopped at its batch limit, or if this client's own lease is on its way back.
+#[test]
+fn an_answer_that_the_lock_is_busy_says_whether_to_ask_again() {
+    let (_, spec) = start(LockOptions::new());
+    let mine = || Some(own(1, 7, 6));
+    for (again, own, asks) in [(false, None, false), (true, None, true), (false, mine(), true), (true, mine(), true)] {
+        let common = Answer { waiting: 3, again, own, ..Answer::default() }.common();
+        let reply = Reply { common, verdict: Verdict::Acquire(AcquireVerdict::Busy(None)) };
+        match of(&spec).heard(at(1.0), at(0.0), &reply) {
+            Heard::Busy { why: NotGranted::Busy { waiting: 3, .. }, again } => assert_eq!(again, asks),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_answer_to_a_direct_release_is_understood_unless_there_is_more_to_do() {
+    for (verdict, means) in [
+        (ReleaseVerdict::Released, "Some(Released)"),
+        (ReleaseVerdict::Expired, "Some(Lost(Ended))"),
+        (ReleaseVerdict::Unknown, "Some(Lost(Ended))"),
+    ] {
+        let reply = |again| Reply {
+            common: Answer { again, ..Answer::default() }.common(),
+            verdict: Verdict::Release(verdict),
+        };
+        assert_eq!(format!("{:?}", DirectLease::released(&reply(false))), means);
+        assert!(DirectLease::released(&reply(true)).is_none());
     }
 }
 
