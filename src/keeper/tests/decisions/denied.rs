@@ -90,3 +90,14 @@ fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
     assert!(not_granted(&effects).is_none(), "{effects:?}");
     assert!(machine.next_due().unwrap() < heartbeat + seconds(1.0), "it asks again soon");
 }
+
+#[test]
+fn a_missing_right_fails_a_question_at_once() {
+    let (mut machine, spec) = start(LockOptions::new());
+    let keys = spec.keys.clone();
+    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 10 }));
+    let (request, _) = one_sent(&mut machine, 0.0);
+    fail(&mut machine, 0.1, request, Refusal::Denied("NOPERM".into()));
+    let effects = machine.effects(at(0.1));
+    assert!(matches!(outcome(&effects, 9), Some(Outcome::Page(Err(Fault::Refused { .. })))), "{effects:?}");
+}

@@ -309,3 +309,13 @@ fn a_renewal_tells_what_was_seen_and_what_is_left() {
         call => panic!("{call:?}"),
     }
 }
+
+#[test]
+fn a_closed_machine_renews_nothing_for_a_caller() {
+    let mut machine = holding(LockOptions::new());
+    machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(8) }));
+    machine.effects(at(1.0));
+    machine.handle(at(1.1), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
+    let effects = machine.effects(at(1.1));
+    assert!(matches!(outcome(&effects, 9), Some(Outcome::Renewal(Err(Fault::Closed)))), "{effects:?}");
+}

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use super::*;
 use crate::error::Fault;
+use crate::history::History;
 use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
 use crate::protocol::{
-    AcquireRequest, Epoch, HeartbeatRequest, InspectRequest, LeaveRequest, Refusal, RenewRequest, Request, UNBOUNDED,
+    AcquireRequest, Epoch, HeartbeatRequest, InspectRequest, LeaveRequest, Refusal, RenewRequest, Reply, Request,
+    UNBOUNDED, Verdict,
 };
 
 // ---- heartbeats ----
@@ -203,6 +205,21 @@ fn a_call_has_five_seconds_whatever_happens() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_history_is_told_to_the_caller_that_asked_for_it() {
+    let (mut machine, spec) = start(LockOptions::new());
+    let keys = spec.keys.clone();
+    machine.handle(at(0.0), Event::Command(Command::History { question: QuestionId(9), keys, switch: None, count: 3 }));
+    let (request, call) = one_sent(&mut machine, 0.0);
+    assert!(matches!(&call, Request::History(request) if request.count == 3), "{call:?}");
+    let history = History { recorded: true, grants: Vec::new() };
+    let reply = Reply { common: Answer::default().common(), verdict: Verdict::History(history) };
+    machine.handle(at(0.1), Event::Answered { request, result: Ok(reply) });
+    let effects = machine.effects(at(0.1));
+    let told = outcome(&effects, 9);
+    assert!(matches!(told, Some(Outcome::History(Ok(history))) if history.recorded), "{effects:?}");
 }
 
 #[test]
