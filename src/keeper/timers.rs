@@ -28,6 +28,13 @@ impl<K: Ord + Clone> Timers<K> {
         }
     }
 
+    /// Brings the time of this key forward, if it has one and that is later.
+    pub(super) fn set_earlier(&mut self, key: K, time: Time) {
+        if let Some(set) = self.at.get(&key) {
+            self.set(key, time.min(*set));
+        }
+    }
+
     pub(super) fn contains(&self, key: &K) -> bool {
         self.at.contains_key(key)
     }

@@ -239,7 +239,7 @@ fn break_names_its_lease_or_is_forced_where_it_cannot_ask() {
 #[test]
 fn a_holder_that_does_not_answer_keeps_its_lease_to_the_end_unless_it_is_forced() {
     let redis = Redis::start();
-    for (lease, force, outcome) in [("2s", &[][..], "expired"), ("1h", &["--force"], "ended")] {
+    for (lease, force, outcome) in [("5s", &[][..], "expired"), ("1h", &["--force"], "ended")] {
         let holder = redis.run("x", &["--lease", lease], "echo; exec sleep 1000");
         holder.line();
         let token = redis.state("x")["holder"]["token"].to_string();

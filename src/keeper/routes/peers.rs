@@ -40,9 +40,7 @@ pub(super) struct Link {
 enum State {
     #[default]
     Idle,
-    Pausing {
-        until: Time,
-    },
+    Pausing,
     /// The sentinels are asked where it is.
     Finding,
     Connecting(Line, Option<Node>),
@@ -88,14 +86,14 @@ impl Routes {
         let link = self.links.entry(peer.clone()).or_default();
         match link.state {
             State::Idle => {}
-            State::Pausing { .. } => return self.hurry(now, peer, patience),
+            State::Pausing => return self.hurry(now, peer, patience),
             _ => return,
         }
         let attempts = link.attempts;
         let pause = self.back_off(attempts, self.patience_at(peer).min(patience));
         if let Some(link) = self.links.get_mut(peer) {
             link.attempts = attempts.saturating_add(1);
-            link.state = State::Pausing { until: now + pause };
+            link.state = State::Pausing;
         }
         if pause.is_zero() {
             return self.attempt(now, peer);
@@ -105,12 +103,7 @@ impl Routes {
 
     /// Shortens the pause before the next attempt for a lock that needs answers this quickly.
     pub(super) fn hurry(&mut self, now: Time, peer: &Peer, patience: Duration) {
-        if let Some(Link { state: State::Pausing { until }, .. }) = self.links.get_mut(peer)
-            && now + patience / 4 < *until
-        {
-            *until = now + patience / 4;
-            self.timers.set(Timer::Pause(peer.clone()), *until);
-        }
+        self.timers.set_earlier(Timer::Pause(peer.clone()), now + patience / 4);
     }
 
     /// How long the most impatient of the locks at this server can wait.
@@ -254,17 +247,15 @@ impl Routes {
 
     pub(super) fn ended(&mut self, now: Time, line: Line, cause: &Arc<str>) {
         match self.lines.get(&line).cloned() {
-            Some(Role::Main(peer)) if self.links.get(&peer).is_some_and(|link| link.up().is_some()) => {
-                self.fail(now, &peer, cause);
-            }
+            Some(Role::Main(peer)) => self.fail(now, &peer, cause),
             Some(Role::Beside(peer)) => self.beside_ended(now, &peer, cause),
             Some(Role::Direct(peer)) => self.close_direct(&peer, line),
-            // During the set-up its end is noticed there.
-            _ => {}
+            None => {}
         }
     }
 
-    /// A connection broke or is given up: all routes over it close, and a new one is made.
+    /// A connection broke or is given up: all routes over it close, and a new one is made. Does nothing during a set-up,
+    /// which notices by itself that its connection ends.
     pub(super) fn fail(&mut self, now: Time, peer: &Peer, cause: &Arc<str>) {
         let Some(link) = self.links.get_mut(peer) else { return };
         let up = match std::mem::take(&mut link.state) {

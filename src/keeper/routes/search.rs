@@ -17,8 +17,6 @@ const NEXT: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone)]
 pub(super) struct Search {
-    /// No node is asked before this time.
-    begins: Time,
     to_ask: VecDeque<Node>,
     asked: BTreeSet<Line>,
     /// How long each node may take to answer. A node that is asked late has as long as the first.
@@ -52,7 +50,6 @@ impl Routes {
         let patience = patience_after(self.searches, self.patience_of_closed());
         self.searches = self.searches.saturating_add(1);
         self.search = Some(Search {
-            begins: now + pause,
             names: to_ask.iter().map(Node::to_string).collect::<Vec<_>>().join(","),
             to_ask: to_ask.into(),
             asked: BTreeSet::new(),
@@ -68,12 +65,7 @@ impl Routes {
 
     /// Shortens the pause before the next search for a lock that needs answers this quickly.
     pub(super) fn hurry_search(&mut self, now: Time, patience: Duration) {
-        if let Some(search) = &mut self.search
-            && now + patience / 4 < search.begins
-        {
-            search.begins = now + patience / 4;
-            self.timers.set(Timer::Search, search.begins);
-        }
+        self.timers.set_earlier(Timer::Search, now + patience / 4);
     }
 
     pub(super) fn ask_more(&mut self, now: Time) {

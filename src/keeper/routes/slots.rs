@@ -275,10 +275,7 @@ impl Routes {
         if !up.subscribed.contains(&route.channel) {
             return self.subscribe(now, slot);
         }
-        if route.over.replace(up.line) != Some(up.line) {
-            route.awaited = 0;
-        }
-        (route.line, route.refused) = (Some(up.line), 0);
+        (route.line, route.over, route.refused) = (Some(up.line), Some(up.line), 0);
         let can_kill = up.can_kill;
         self.tell(slot, Told::Connected { can_kill });
     }
@@ -295,6 +292,7 @@ impl Routes {
                 self.fail(now, &peer, &"the server does not answer".into());
             }
         }
+        self.open(now, slot);
     }
 
     /// Asks for the messages of this slot, unless that is under way.

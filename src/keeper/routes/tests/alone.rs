@@ -52,6 +52,11 @@ pub(super) fn refused() -> ConnectError {
     ConnectError::Unreachable { address: "h:1".into(), cause: "refused".into() }
 }
 
+/// Another program has the address.
+pub(super) fn stranger() -> ConnectError {
+    ConnectError::NotRedis { address: "h:1".into(), cause: "HTTP".into() }
+}
+
 pub(super) fn denied() -> ConnectError {
     ConnectError::Authentication { address: "h:1".into(), cause: "WRONGPASS".into() }
 }
@@ -167,6 +172,17 @@ impl Alone {
             _ => None,
         };
         self.effects().iter().filter_map(ask).collect()
+    }
+
+    /// The nodes that the routes ask next.
+    pub(super) fn asked_next(&mut self) -> Vec<(Line, u16, Time)> {
+        loop {
+            let asked = self.asked();
+            if !asked.is_empty() {
+                return asked;
+            }
+            self.pass(u64::MAX / 2);
+        }
     }
 
     /// The next attempt to connect succeeds.

@@ -1,6 +1,6 @@
 //! The connection for callers: when it is made, and that it ends with the main one.
 
-use super::alone::{Alone, facts, told};
+use super::alone::{Alone, at, facts, told};
 use crate::keeper::routes::{Effect, Event, Facts, Line};
 use crate::server::Previous;
 
@@ -37,7 +37,9 @@ fn ready(alone: &mut Alone, line: Line, run: &str) -> Vec<Effect> {
 /// A main and a direct connection.
 fn open() -> (Alone, Line, Line) {
     let (mut alone, main) = connected();
-    let line = begun(&want(&mut alone));
+    let effects = want(&mut alone);
+    assert!(matches!(effects[..], [Effect::Beside { by, .. }] if by == at(1000)), "{effects:?}");
+    let line = begun(&effects);
     let effects = ready(&mut alone, line, "run");
     assert!(matches!(effects[..], [Effect::Offer { line: its }] if its == line), "{effects:?}");
     (alone, main, line)

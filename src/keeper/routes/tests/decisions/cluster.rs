@@ -1,7 +1,6 @@
 //! Decisions in a cluster: where each slot is looked for, followed and opened.
 
 use super::*;
-use crate::error::ConnectError;
 use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{Effect, Event, Facts};
 use crate::protocol::Refusal;
@@ -53,6 +52,43 @@ fn silence_about_a_subscription_ends_the_connection() {
         }
     };
     assert_eq!((alone.now - before, dropped(&effects)), (2000, vec![line]));
+}
+
+#[test]
+fn pause_before_a_node_is_cut_short_for_another_slot_there() {
+    let mut alone = Alone::cluster(map(1, 1));
+    for _ in 0..10 {
+        let (line, ..) = alone.dialled();
+        alone.handle(Event::Failed { line, error: refused() });
+    }
+    alone.effects();
+    let before = alone.now;
+    alone.want_within(Y, ms(333));
+    alone.dialled();
+    assert!(alone.now - before <= 84, "{} ms", alone.now - before);
+}
+
+#[test]
+fn node_is_connected_to_again_while_slots_are_there() {
+    for with_slots in [true, false] {
+        let (mut alone, first) = Alone::open_cluster();
+        alone.ask(1);
+        if !with_slots {
+            alone.reply(first, 1, moved(2));
+            let (second, _) = alone.connect();
+            alone.confirm(second, "x");
+        }
+        alone.handle(Event::Ended { line: first, cause: "gone".into() });
+        let (line, port, _) = alone.dialled();
+        assert_eq!(port, 1, "nobody knows yet whether its slots are elsewhere");
+        alone.handle(Event::Failed { line, error: refused() });
+        let mut again = false;
+        for _ in 0..20 {
+            again |= alone.effects().iter().any(|effect| matches!(effect, Effect::Connect { .. }));
+            alone.pass(60_000);
+        }
+        assert_eq!(again, with_slots);
+    }
 }
 
 /// An operator may have taken the right to one channel: the other slots of the node are of no concern to that.
@@ -142,8 +178,55 @@ fn old_server_that_does_not_answer_is_given_up_before_the_new_one_is_used() {
         }
     };
     assert_eq!((alone.now - before, dropped(&effects)), (2000, vec![first]));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Subscribe { line, .. } if *line == second)));
     alone.confirm(second, "x");
     assert_eq!(alone.told(), ["connected"]);
+}
+
+/// The slot is on its way from the first node to the second, over these two connections; the second has not answered.
+fn on_its_way() -> (Alone, Line, Line) {
+    let (mut alone, first) = Alone::open(map(1, 3));
+    alone.ask(1);
+    alone.reply(first, 1, Reply::Elsewhere { node: node(2), asking: true });
+    let (second, port) = alone.connect();
+    assert_eq!(port, 2);
+    alone.ask(2);
+    alone.reply(first, 2, Reply::Elsewhere { node: node(2), asking: true });
+    alone.effects();
+    (alone, first, second)
+}
+
+#[test]
+fn slot_that_has_arrived_does_not_wait_for_what_was_asked_there_before() {
+    let (mut alone, first, second) = on_its_way();
+    alone.ask(3);
+    alone.reply(first, 3, moved(2));
+    alone.confirm(second, "x");
+    assert_eq!(alone.told(), ["disconnected: its slot moved to h:2", "connected"]);
+}
+
+#[test]
+fn slot_that_goes_elsewhere_waits_for_what_was_asked_where_it_was_expected() {
+    for lost in [true, false] {
+        let (mut alone, first, second) = on_its_way();
+        alone.ask(3);
+        alone.reply(first, 3, moved(3));
+        let (third, _) = alone.connect();
+        alone.confirm(third, "x");
+        let before = alone.now;
+        assert_eq!(alone.told(), Vec::<String>::new(), "the second node may still execute a request");
+        if lost {
+            alone.handle(Event::Ended { line: second, cause: "gone".into() });
+        }
+        let mut effects = alone.effects();
+        while !effects.iter().any(|effect| told(effect).is_some()) {
+            alone.pass(u64::MAX / 2);
+            effects.extend(alone.effects());
+        }
+        assert_eq!(effects.iter().filter_map(told).collect::<Vec<_>>(), ["connected"]);
+        assert!(dropped(&effects).contains(&second) && !dropped(&effects).contains(&first), "{effects:?}");
+        assert_eq!(alone.now - before, if lost { 0 } else { 2000 });
+    }
 }
 
 #[test]
@@ -198,6 +281,10 @@ fn node_that_leaves_out_its_host_is_where_it_speaks_from() {
     alone.ask(1);
     alone.reply(line, 1, Reply::Elsewhere { node: Node { host: String::new(), port: 2 }, asking: false });
     assert_eq!(alone.told(), ["disconnected: its slot moved to h:2"]);
+    let (mut alone, line) = Alone::open_cluster();
+    alone.ask(1);
+    alone.reply(line, 1, Reply::Elsewhere { node: Node { host: "other".into(), port: 2 }, asking: false });
+    assert_eq!(alone.told(), ["disconnected: its slot moved to other:2"]);
 }
 
 #[test]
@@ -218,8 +305,10 @@ fn nodes_that_the_cluster_named_are_asked_beside_the_seeds() {
 fn stranger_at_the_address_of_a_node_says_nothing_of_the_cluster() {
     let mut alone = Alone::cluster(map(1, 2));
     let (line, ..) = alone.dialled();
-    let stranger = ConnectError::NotRedis { address: "h:1".into(), cause: "HTTP".into() };
-    alone.handle(Event::Failed { line, error: stranger });
+    alone.handle(Event::Failed { line, error: stranger() });
+    assert_eq!(alone.told(), [format!("disconnected: {}", stranger())]);
+    let (line, ..) = alone.dialled();
+    alone.handle(Event::Failed { line, error: denied() });
     let told = alone.told();
-    assert!(told.iter().all(|told| told.starts_with("disconnected")), "{told:?}");
+    assert!(told.contains(&format!("denied: {}", denied())), "its own error does: {told:?}");
 }

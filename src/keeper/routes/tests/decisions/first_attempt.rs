@@ -43,14 +43,28 @@ fn first_attempt_fails_when_all_nodes_are_silent_with_the_most_telling_error() {
     let (line, ..) = alone.asked().remove(0);
     alone.handle(Event::Found { line, found: map(1, 2) });
     let (one, ..) = alone.dialled();
-    let stranger = ConnectError::NotRedis { address: "h:1".into(), cause: "HTTP".into() };
-    alone.handle(Event::Failed { line: one, error: stranger.clone() });
+    alone.handle(Event::Failed { line: one, error: stranger() });
     let outcome = loop {
         if let Some(outcome) = first(&alone.wait().1) {
             break outcome;
         }
     };
-    assert_eq!((alone.now, outcome), (5000, Err(stranger)));
+    assert_eq!((alone.now, outcome), (5000, Err(stranger())));
+}
+
+#[test]
+fn first_attempt_fails_with_the_first_of_the_errors_that_tell_most() {
+    let at_second = ConnectError::Unreachable { address: "h:2".into(), cause: "refused".into() };
+    for (error, told) in [(stranger(), stranger()), (at_second, refused())] {
+        let mut alone = Alone::of(Shape::Cluster(vec![node(1)]), true);
+        let (line, ..) = alone.asked().remove(0);
+        alone.handle(Event::Found { line, found: map(1, 2) });
+        let (one, ..) = alone.dialled();
+        alone.handle(Event::Failed { line: one, error: refused() });
+        let (two, ..) = alone.dialled();
+        alone.handle(Event::Failed { line: two, error });
+        assert_eq!(first(&alone.effects()), Some(Err(told)));
+    }
 }
 
 #[test]

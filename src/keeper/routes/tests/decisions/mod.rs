@@ -4,6 +4,7 @@ mod cluster;
 mod first_attempt;
 mod one_server;
 mod replicas;
+mod search;
 mod sentinels;
 
 use std::time::Duration;

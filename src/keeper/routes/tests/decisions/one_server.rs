@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Effect, Event, Facts};
+use crate::keeper::observe::Note;
+use crate::keeper::routes::{Effect, Event, Facts, Shape};
 use crate::protocol::{self};
 use crate::server::Reply;
 
@@ -47,6 +48,21 @@ fn pauses_between_attempts_grow_and_stay_below_a_quarter_of_the_patience() {
     }
 }
 
+/// Clients that lost their server at once do not come back at once.
+#[test]
+fn half_of_a_pause_is_random() {
+    let mut alone = Alone::server();
+    alone.want_within("x", ms(5000));
+    let pauses = Vec::from_iter((0..20).map(|_| {
+        let before = alone.now;
+        let (line, ..) = alone.dialled();
+        alone.handle(Event::Failed { line, error: refused() });
+        alone.now - before
+    }));
+    let at_last = &pauses[8..];
+    assert!(at_last.iter().min() < Some(&400) && at_last.iter().max() > Some(&560), "{pauses:?}");
+}
+
 /// A lock with a lease of a second must not wait for a pause that a session of ten seconds allows.
 #[test]
 fn pause_is_cut_short_for_a_lock_that_has_less_patience() {
@@ -60,7 +76,7 @@ fn pause_is_cut_short_for_a_lock_that_has_less_patience() {
     let before = alone.now;
     alone.handle(Event::Patience { slot: 0, patience: ms(333) });
     alone.dialled();
-    assert!(alone.now - before <= 84, "{} ms", alone.now - before);
+    assert_eq!(alone.now - before, 84, "a quarter of its patience");
 }
 
 #[test]
@@ -130,6 +146,61 @@ fn connection_that_ends_is_made_again_and_the_next_one_kills_it() {
 }
 
 #[test]
+fn lost_and_renewed_connections_are_noted() {
+    let notes = |alone: &mut Alone| {
+        let note = |effect: Effect| if let Effect::Note(note) = effect { Some(note) } else { None };
+        Vec::from_iter(alone.effects().into_iter().filter_map(note))
+    };
+    let mut alone = Alone::server();
+    alone.want("x");
+    let (line, ..) = alone.dialled();
+    alone.handle(Event::Ready { line, facts: Facts { warning: Some("evicts".into()), ..facts("run") } });
+    assert!(matches!(&notes(&mut alone)[..], [Note::Warning(text)] if text == "evicts"));
+    alone.handle(Event::Ended { line, cause: "gone".into() });
+    assert!(matches!(&notes(&mut alone)[..], [Note::ConnectionLost { cause }] if **cause == *"gone"));
+    alone.connect();
+    assert!(matches!(notes(&mut alone)[..], [Note::ConnectedAgain]));
+}
+
+#[test]
+fn end_of_a_connection_during_its_set_up_is_left_to_the_set_up() {
+    let mut alone = Alone::server();
+    alone.want("x");
+    let (line, ..) = alone.dialled();
+    alone.handle(Event::Ended { line, cause: "gone".into() });
+    assert!(alone.effects().is_empty());
+    alone.handle(Event::Ready { line, facts: facts("run") });
+    assert_eq!(alone.told(), ["connected"]);
+}
+
+/// Callers are told that a lock is not there quickly, because the server is known to be.
+#[test]
+fn server_is_connected_to_again_though_nobody_wants_a_lock() {
+    let mut alone = Alone::of(Shape::Server("h:1".into()), true);
+    let (line, _) = alone.connect();
+    alone.effects();
+    alone.handle(Event::Ended { line, cause: "gone".into() });
+    for _ in 0..3 {
+        let (line, ..) = alone.dialled();
+        alone.handle(Event::Failed { line, error: refused() });
+    }
+}
+
+#[test]
+fn master_that_takes_no_writes_is_kept_where_no_sentinel_knows_another() {
+    let mut alone = Alone::server();
+    alone.want("x");
+    let (line, _) = alone.connect();
+    alone.ask(1);
+    alone.reply(line, 1, Reply::Replica("READONLY".into()));
+    let effects = alone.effects();
+    assert_eq!(
+        (effects.iter().filter_map(told).collect(), dropped(&effects)),
+        (vec!["1 refused: READONLY".into()], vec![])
+    );
+}
+
+#[test]
 fn server_that_a_machine_gives_up_is_connected_to_anew() {
     let mut alone = Alone::server();
     alone.want("x");
@@ -162,9 +233,11 @@ fn lasting_errors_are_told_and_passing_ones_wait() {
     let (line, ..) = alone.dialled();
     alone.handle(Event::Failed { line, error: refused() });
     assert_eq!(alone.told().iter().filter(|told| told.starts_with("denied")).count(), 0);
-    let (line, ..) = alone.dialled();
-    alone.handle(Event::Failed { line, error: denied() });
-    assert_eq!(alone.told().iter().filter(|told| told.starts_with("denied")).count(), 1);
+    for error in [denied(), stranger()] {
+        let (line, ..) = alone.dialled();
+        alone.handle(Event::Failed { line, error });
+        assert_eq!(alone.told().iter().filter(|told| told.starts_with("denied")).count(), 1);
+    }
     alone.connect();
     assert_eq!(alone.told(), ["connected"], "an operator has mended it");
 }
