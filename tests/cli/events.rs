@@ -29,7 +29,7 @@ fn the_events_of_a_run_are_lines_of_json() {
     let second = redis.run("x", &["--label", "two"], "echo; exec sleep 1000");
     redis.await_waiting("x", 1);
     let file = path.to_str().unwrap();
-    let waiter = redis.run("x", &["--lease", "1s", "--events", file], "echo; sleep 2; exit 3");
+    let waiter = redis.run("x", &["--lease", "4s", "--events", file], "echo; sleep 2; exit 3");
     let seen = |wanted: &str| {
         eventually(wanted, || path.exists().then(|| events(&path)).filter(|all| names(all).contains(&wanted)))
     };

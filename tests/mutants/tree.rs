@@ -239,11 +239,10 @@ impl Tree {
         }
     }
 
-    /// Runs a stage on the healthy code, and returns how long it took after the build.
+    /// Builds and runs a stage on the healthy code, and returns how long that took.
     pub(crate) fn passes(&self, stage: &Stage) -> Result<Duration, String> {
-        let binaries = self.build(stage.targets)?;
         let start = Instant::now();
-        match self.run(stage.targets, &binaries, &[]) {
+        match self.part(stage.targets, stage.twice, &mut Vec::new()) {
             Verdict::Survived(_) => Ok(start.elapsed()),
             Verdict::Killed(test) => Err(format!("{test} fails as it is")),
             Verdict::TimedOut(what) | Verdict::DoesNotCompile(what) => Err(what),

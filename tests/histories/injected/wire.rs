@@ -40,9 +40,9 @@ pub fn lost(proxy: &Proxy, hits: u64) -> Fault<'_> {
     })
 }
 
-/// One frame is struck, and its client has noticed when this returns.
+/// One frame is struck, and a client has noticed when this returns.
 fn strike_once(crew: &mut Crew, proxy: &Proxy, target: Target, act: Act) -> Struck {
-    Struck::during(&[Trouble::Silent], || {
+    heard_of_between(crew, |crew| {
         let before = proxy.counts().connections;
         let fault = proxy.fault_times(1, target, act);
         fault.await_struck();
@@ -56,10 +56,18 @@ fn strike_once(crew: &mut Crew, proxy: &Proxy, target: Target, act: Act) -> Stru
     })
 }
 
+/// All waiters get a heartbeat through before the next fault strikes: no single one costs a place in the queue, but
+/// several in a row can keep the server from hearing of a client for its whole liveness.
+fn heard_of_between(crew: &mut Crew, strike: impl FnOnce(&mut Crew) -> u64) -> Struck {
+    let struck = Struck::during(&[Trouble::Silent], || strike(crew));
+    crew.rest(crew.terms().liveness / 3);
+    struck
+}
+
 /// Frames of all kinds on all connections are late for a while.
 pub fn delayed(proxy: &Proxy, hits: u64) -> Fault<'_> {
     Fault::new("frames delayed", hits, |crew| {
-        Struck::during(&[Trouble::Silent], || {
+        heard_of_between(crew, |crew| {
             let (target, delay) = (any(crew), crew.rng().u64(1..300));
             let fault = proxy.fault_times(20, target, Act::Delay(Duration::from_millis(delay)));
             fault.await_struck();
