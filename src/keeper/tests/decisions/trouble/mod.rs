@@ -1,0 +1,42 @@
+//! Decisions in trouble: no connection, refusals, lost data, broken leases, grants that come late.
+
+mod batches;
+mod broken;
+mod disconnected;
+mod late_grants;
+mod lost_data;
+mod refused;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::error::Fault;
+use crate::keeper::machine::Mode;
+use crate::options::{LockOptions, Spec};
+use crate::protocol::{
+    AcquireRequest, ClientId, Epoch, HeartbeatRequest, Known, LeaveRequest, Refusal, ReleaseRequest, RenewRequest,
+    Request, Stamp,
+};
+
+fn other_lock(options: LockOptions) -> Arc<Spec> {
+    options.of(LockKeys::new("fairlock", "y")).unwrap()
+}
+
+fn calls(effects: Vec<Effect>) -> Vec<(RequestId, Request)> {
+    let send = |effect| if let Effect::Send { request, call } = effect { Some((request, call)) } else { None };
+    effects.into_iter().filter_map(send).collect()
+}
+
+fn inspect(question: u64) -> Command {
+    Command::Inspect {
+        question: QuestionId(question),
+        keys: Arc::new(LockKeys::new("fairlock", "x")),
+        after: None,
+        count: 1,
+    }
+}
+
+fn is_renewal(call: &Request) -> bool {
+    matches!(call, Request::Renew(RenewRequest { .. }))
+}
