@@ -342,6 +342,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn name_and_options_are_checked_without_a_client() {
+        LockOptions::new().check("x").unwrap();
+        assert!(matches!(LockOptions::new().check(""), Err(InvalidOption::EmptyName)));
+        assert!(matches!(LockOptions::new().lease(MS).check("x"), Err(InvalidOption::Duration { .. })));
+    }
+
     // The last useful renewal is sent an interval after the one before, and must be answered before the notice.
     #[test]
     fn a_renewal_must_come_before_the_notice() {

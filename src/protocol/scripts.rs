@@ -118,6 +118,16 @@ mod tests {
     }
 
     #[test]
+    fn a_span_is_sent_in_microseconds() {
+        for request in every_request() {
+            request.arguments("c", |name, value| {
+                let is_span = name.ends_with("_us");
+                assert!(!is_span || value == b"1000000", "{:?}: {name}", request.verb());
+            });
+        }
+    }
+
+    #[test]
     fn scripts_follow_the_rules() {
         for (Source { name, text }, (_, body)) in SCRIPTS.iter().zip(FILES) {
             assert!(!text.starts_with("#!"), "{name}: a shebang defeats the order of writes on Redis 7");

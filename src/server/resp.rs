@@ -124,7 +124,7 @@ impl Frames {
                 self.bytes = vec![0; USUAL];
             }
         }
-        if self.bytes.len() - self.end < USUAL / 4 && self.start > 0 {
+        if self.bytes.len() - self.end < USUAL / 4 && self.start != 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }

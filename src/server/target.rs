@@ -250,16 +250,19 @@ mod tests {
         for url in ["redis://h", "redis+cluster://h,i", "redis+sentinel://h/m"] {
             let mut target = Target::parse(url).unwrap();
             target.set_login("u", "p");
+            target.set_password_file(Path::new("/p"));
             let servers = match &target {
                 Target::Server(server) => std::slice::from_ref(server),
                 Target::Cluster(seeds) => seeds,
                 Target::Sentinel(sentinels) => {
-                    assert_eq!(sentinels.sentinels[0].user, None);
+                    let sentinel = &sentinels.sentinels[0];
+                    assert_eq!((&sentinel.user, &sentinel.password_file), (&None, &None));
                     std::slice::from_ref(&sentinels.master)
                 }
             };
             for server in servers {
                 assert_eq!((server.user.as_deref(), server.password.as_deref()), (Some("u"), Some("p")), "{url}");
+                assert_eq!(server.password_file.as_deref(), Some(Path::new("/p")), "{url}");
             }
         }
         assert_eq!(Endpoint::parse("redis://u:secret@h:1").unwrap().to_string(), "h:1");

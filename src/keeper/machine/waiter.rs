@@ -291,10 +291,8 @@ impl LockState {
         let waited = now.since(waiter.called);
         let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence(now));
         let why = match waiter.timeout {
-            Some(timeout) if timeout <= now => {
-                NotGranted::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause }
-            }
-            _ => NotGranted::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
+            Some(_) => NotGranted::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause },
+            None => NotGranted::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
         };
         self.fail(core, now, id, why);
     }

@@ -4,17 +4,28 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::*;
 
+/// These bytes arrive, as many at a time as there is room for.
+fn fill(frames: &mut Frames, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let space = frames.space();
+        assert!(!space.is_empty(), "no room");
+        let size = bytes.len().min(space.len());
+        space[..size].copy_from_slice(&bytes[..size]);
+        frames.filled(size);
+        bytes = &bytes[size..];
+    }
+}
+
 /// Every frame of these bytes, which arrive in pieces of these sizes, in turn.
 fn arrive(bytes: &[u8], sizes: &[usize]) -> (Vec<Value<'static>>, Option<Garbage>) {
     let (mut frames, mut read, mut rest) = (Frames::new(), Vec::new(), bytes);
     let mut sizes = sizes.iter().cycle();
     while !rest.is_empty() {
-        let space = frames.space();
-        let size = (*sizes.next().unwrap()).clamp(1, rest.len()).min(space.len());
-        space[..size].copy_from_slice(&rest[..size]);
+        let size = (*sizes.next().unwrap()).clamp(1, rest.len());
+        fill(&mut frames, &rest[..size]);
         rest = &rest[size..];
-        frames.filled(size);
         loop {
+            assert!(read.len() < bytes.len(), "frames without an end");
             match frames.next() {
                 Ok(Some(value)) => read.push(value.into_owned()),
                 Ok(None) => break,
@@ -63,6 +74,8 @@ fn every_kind_of_element_is_read() {
     }
     assert_eq!(one("-ERR no\r\n").error().unwrap(), "ERR no");
     assert_eq!(one("!6\r\nERR no\r\n").error().unwrap(), "ERR no");
+    let texts = [one("+OK\r\n"), one("$1\r\n\u{7f}\r\n"), one(":1\r\n"), one("-ERR no\r\n")];
+    assert_eq!(texts.each_ref().map(Value::text), [Some("OK".into()), Some("\u{7f}".into()), None, None]);
     assert_eq!(one(">2\r\n+message\r\n-b\r\n"), Value::Push(vec![text("message"), one("-b\r\n")]));
 }
 
@@ -107,22 +120,68 @@ fn a_value_that_is_too_large_is_refused_at_its_first_line() {
     // Each of them goes before an element, which never comes.
     let attributes = "|0\r\n".repeat(1 << 21);
     assert_eq!(arrive(attributes.as_bytes(), &[8192]), (vec![], Some(Garbage::TooLarge)));
-    let (values, garbage) = arrive("+".repeat(LONGEST_LINE + 2).as_bytes(), &[1000]);
-    assert_eq!((values, garbage), (vec![], Some(Garbage::NotRedis)));
+    let line = "+".repeat(LONGEST_LINE + 1);
+    assert_eq!(arrive(line.as_bytes(), &[1000]), (vec![], Some(Garbage::NotRedis)));
+}
+
+#[test]
+fn a_value_that_is_just_not_too_large_is_awaited() {
+    for line in ["$67108851\r\n", "*1048575\r\n", &"+".repeat(LONGEST_LINE)] {
+        assert_eq!(arrive(line.as_bytes(), &[1000]), (vec![], None), "{line:.20}");
+    }
+    // A frame in which another element follows a long one.
+    let of_length = |length: usize| {
+        let mut bytes = vec![0; length];
+        bytes[..15].copy_from_slice(format!("*2\r\n${}\r\n", length - 21).as_bytes());
+        bytes[length - 6..].copy_from_slice(b"\r\n+a\r\n");
+        Scan::new().frame(&bytes)
+    };
+    assert_eq!(of_length(MOST_BYTES), Ok(Some(MOST_BYTES)));
+    assert_eq!(of_length(MOST_BYTES + 1), Err(Garbage::TooLarge));
+}
+
+/// A frame of this many bytes.
+fn of_size(size: usize) -> String {
+    format!("${:06}\r\n{}\r\n", size - 11, "x".repeat(size - 11))
+}
+
+#[test]
+fn a_buffer_that_was_read_does_not_grow_and_a_large_one_becomes_usual_again() {
+    for (size, then) in [(USUAL, USUAL), (LARGE, LARGE), (2 * LARGE, USUAL)] {
+        let mut frames = Frames::new();
+        fill(&mut frames, of_size(size).as_bytes());
+        assert!(matches!(frames.next(), Ok(Some(_))));
+        assert_eq!(frames.space().len(), then, "after {size} bytes");
+    }
+}
+
+#[test]
+fn a_buffer_that_is_full_of_unread_bytes_doubles() {
+    let mut frames = Frames::new();
+    fill(&mut frames, &of_size(USUAL + 1).as_bytes()[..USUAL]);
+    assert_eq!(frames.next(), Ok(None));
+    assert_eq!(frames.space().len(), USUAL);
+}
+
+#[test]
+fn unread_bytes_move_to_the_front_when_little_room_is_left() {
+    let (unread, rest) = ("$3\r\na", "bc\r\n");
+    for (left, room) in [(USUAL / 4, USUAL / 4), (USUAL / 4 - 1, USUAL - unread.len())] {
+        let mut frames = Frames::new();
+        fill(&mut frames, (of_size(USUAL - left - unread.len()) + unread).as_bytes());
+        assert!(matches!(frames.next(), Ok(Some(_))));
+        assert_eq!(frames.next(), Ok(None));
+        assert_eq!(frames.space().len(), room);
+        fill(&mut frames, rest.as_bytes());
+        assert_eq!(frames.next(), Ok(Some(text("abc"))));
+    }
 }
 
 #[test]
 fn a_large_frame_leaves_no_large_buffer() {
     let large = format!("${}\r\n{}\r\n+a\r\n", 8 << 20, "x".repeat(8 << 20));
     let mut frames = Frames::new();
-    let mut rest = large.as_bytes();
-    while !rest.is_empty() {
-        let space = frames.space();
-        let size = rest.len().min(space.len());
-        space[..size].copy_from_slice(&rest[..size]);
-        frames.filled(size);
-        rest = &rest[size..];
-    }
+    fill(&mut frames, large.as_bytes());
     assert!(matches!(frames.next(), Ok(Some(Value::Text(text))) if text.len() == 8 << 20));
     assert_eq!(frames.next(), Ok(Some(text("a"))));
     assert_eq!(frames.next(), Ok(None));
@@ -215,4 +274,11 @@ fn commands_are_encoded_as_the_library_encodes_them() {
         prop_assert_eq!(&out[6..], library.get_packed_command());
         Ok(())
     });
+}
+
+#[test]
+fn a_command_follows_what_is_to_be_sent_before_it() {
+    let mut out = b"before".to_vec();
+    put(&mut out, &["SUBSCRIBE", "\u{e9}"]);
+    assert_eq!(out, b"before*2\r\n$9\r\nSUBSCRIBE\r\n$2\r\n\xc3\xa9\r\n");
 }

@@ -262,6 +262,7 @@ fn requests_that_do_not_fit_into_the_socket_are_sent_later() {
     let channel: Arc<str> = "c".repeat(64 << 10).into();
     let mut requests = 0;
     while wire.flush() == Ok(true) {
+        assert!(requests < 100, "the socket takes everything");
         wire.subscribe(&channel, false);
         requests += 1;
     }
@@ -284,14 +285,9 @@ fn replies_before_the_end_of_a_connection_are_told() {
     assert_eq!(wire.flush(), Ok(true));
     theirs.write_all(&[&**LEFT, PUSH.as_bytes(), b"$7\r\nunf"].concat()).unwrap();
     drop(theirs);
-    let mut heard = Vec::new();
-    let cause = loop {
-        let (said, end) = said(&mut wire);
-        heard.extend(said);
-        if let Some(end) = end {
-            break end;
-        }
-    };
+    let ((mut heard, first), (more, second)) = (said(&mut wire), said(&mut wire));
+    heard.extend(more);
+    let cause = first.or(second).unwrap();
     assert_eq!(heard, ["1: Leave", "push c.7"]);
     // A socket that was closed with unread requests in it is reset.
     assert!(cause.contains("closed the connection") || cause.contains("reset"), "{cause}");
@@ -330,4 +326,43 @@ fn a_flood_does_not_hold_up_the_loop() {
     }
     drop(wire);
     flooding.join().unwrap();
+}
+
+// ---- a connection that nobody else uses ----
+
+#[test]
+fn a_request_is_sent_at_once_and_answered_when_its_answer_has_come() {
+    let (mut wire, mut theirs) = pair();
+    wire.start(leave(), &CHANNEL.into()).unwrap();
+    assert!(arrived(&mut theirs).contains("digest-of-leave"));
+    assert!(matches!(wire.answer(), Ok(None)));
+    theirs.write_all(&[PUSH.as_bytes(), b"-NOSCRIPT No matching script.\r\n"].concat()).unwrap();
+    assert!(matches!(wire.answer(), Ok(None)), "a message is no answer");
+    assert!(arrived(&mut theirs).contains("$4\r\nEVAL\r\n"));
+    theirs.write_all(&LEFT).unwrap();
+    let answer = wire.answer();
+    assert!(matches!(&answer, Ok(Some(Ok(reply))) if reply.verdict == protocol::Verdict::Leave), "{answer:?}");
+}
+
+#[test]
+fn an_answer_counts_although_the_connection_broke_behind_it() {
+    let (mut wire, mut theirs) = pair();
+    wire.start(leave(), &CHANNEL.into()).unwrap();
+    theirs.write_all(&[&b"-READONLY a\r\n"[..], b"-ERR b\r\n"].concat()).unwrap();
+    let answer = wire.answer();
+    assert!(matches!(&answer, Ok(Some(Err(Refusal::Temporary(cause)))) if &**cause == "READONLY a"), "{answer:?}");
+    drop(theirs);
+    assert!(wire.answer().is_err());
+    assert!(wire.start(leave(), &CHANNEL.into()).is_err());
+}
+
+#[test]
+fn a_request_that_the_socket_does_not_take_at_once_is_an_error() {
+    let (mut wire, _theirs) = pair();
+    let channel: Arc<str> = "c".repeat(64 << 10).into();
+    for _ in 0..100 {
+        wire.subscribe(&channel, false);
+    }
+    assert_eq!(wire.flush(), Ok(false));
+    assert_eq!(wire.start(leave(), &CHANNEL.into()), Err("the server takes no requests".into()));
 }

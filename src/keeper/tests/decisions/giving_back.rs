@@ -6,7 +6,7 @@ use super::*;
 use crate::error::Fault;
 use crate::inspect::BreakOutcome;
 use crate::options::LockOptions;
-use crate::protocol::{LeaveRequest, ReleaseRequest, Request};
+use crate::protocol::{LeaveRequest, Refusal, ReleaseRequest, Request};
 
 // ---- giving back ----
 
@@ -93,6 +93,18 @@ fn a_waiter_that_sent_nothing_leaves_nothing_to_release() {
     assert!(machine.gives_back_until().is_none());
     connect(&mut machine, 2.0);
     assert!(sent(&mut machine, 2.0).is_empty());
+}
+
+/// Its acquire may be executed, unlike one that was refused.
+#[test]
+fn a_waiter_that_leaves_unanswered_leaves_until_the_server_has_heard_it() {
+    let (mut machine, spec) = start(LockOptions::new());
+    acquire(&mut machine, 0.0, &spec, 1);
+    machine.effects(at(0.0));
+    machine.handle(at(1.0), Event::Command(Command::Abandon { id: Id(1) }));
+    let (request, _) = one_sent(&mut machine, 1.0);
+    fail(&mut machine, 14.0, request, Refusal::Temporary("OOM".into()));
+    assert_eq!((machine.releases().count(), machine.gives_back_until()), (1, Some(at(13.0))));
 }
 
 #[test]

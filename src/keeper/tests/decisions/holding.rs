@@ -319,3 +319,13 @@ fn a_closed_machine_renews_nothing_for_a_caller() {
     let effects = machine.effects(at(1.1));
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Renewal(Err(Fault::Closed)))), "{effects:?}");
 }
+
+#[test]
+fn a_renewal_that_was_cut_off_is_sent_again_over_the_next_connection() {
+    let mut machine = holding(LockOptions::new());
+    tick(&mut machine, 10.0);
+    assert!(matches!(one_sent(&mut machine, 10.0).1, Request::Renew(_)));
+    disconnect(&mut machine, 10.1);
+    connect(&mut machine, 10.2);
+    assert!(matches!(one_sent(&mut machine, 10.2).1, Request::Renew(_)));
+}
