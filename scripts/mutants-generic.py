@@ -30,6 +30,7 @@ pub(crate) fn mutant() -> usize {
     *ON.get_or_init(|| std::env::var("FAIRLOCK_MUTANT").ok().and_then(|on| on.parse().ok()).unwrap_or(usize::MAX))
 }
 """
+MEMORY = 4 << 30  # Bytes, for loops that allocate.
 HUNG = 60  # Seconds of computing; all tests together need 10 on a machine that does nothing else.
 
 
@@ -129,7 +130,11 @@ def fails(tests, number, arguments):
     env = dict(os.environ, FAIRLOCK_MUTANT=str(number), FAIRLOCK_UNSHRUNK="1")
     env.pop("FAIRLOCK_CASES", None)
     command = [tests, "--skip=every_state_of", *arguments]
-    limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (HUNG, HUNG))
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (HUNG, HUNG))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
     status = subprocess.run(command, cwd=TREE, env=env, capture_output=True, preexec_fn=limit).returncode
     return None if status in [-signal.SIGXCPU, -signal.SIGKILL] else status != 0
 

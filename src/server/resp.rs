@@ -179,14 +179,14 @@ impl Scan {
             if bytes.len() < self.needed {
                 return Ok(None);
             }
-            let Some(newline) = bytes[self.looked..].iter().position(|byte| *byte == b'\n') else {
-                if bytes.len() - self.at > LONGEST_LINE {
-                    return Err(Garbage::NotRedis);
-                }
+            let newline = bytes[self.looked..].iter().position(|byte| *byte == b'\n').map(|at| self.looked + at);
+            if newline.unwrap_or(bytes.len()) - self.at > LONGEST_LINE {
+                return Err(Garbage::NotRedis);
+            }
+            let Some(newline) = newline else {
                 self.looked = bytes.len();
                 return Ok(None);
             };
-            let newline = self.looked + newline;
             let line = bytes[self.at..newline].strip_suffix(b"\r").ok_or(Garbage::NotRedis)?;
             let (kind, rest) = line.split_first().ok_or(Garbage::NotRedis)?;
             let mut end = newline + 1;

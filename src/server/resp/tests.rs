@@ -122,6 +122,7 @@ fn a_value_that_is_too_large_is_refused_at_its_first_line() {
     assert_eq!(arrive(attributes.as_bytes(), &[8192]), (vec![], Some(Garbage::TooLarge)));
     let line = "+".repeat(LONGEST_LINE + 1);
     assert_eq!(arrive(line.as_bytes(), &[1000]), (vec![], Some(Garbage::NotRedis)));
+    assert_eq!(Scan::new().frame((line + "\n").as_bytes()), Err(Garbage::NotRedis), "also if it comes at once");
 }
 
 #[test]
