@@ -1,6 +1,7 @@
 //! The command never outlives its lease, whichever process dies, hangs or is stopped.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::process::Stdio;
 
 use crate::shared::{
     Process, Redis, STUBBORN, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat,
@@ -83,11 +84,13 @@ fn when_the_lease_is_over_the_shim_starts_no_command() {
     let mut shim = fairlock();
     // KILL_AFTER, TERM_AT and KILL_AT, and no terminal to be in the foreground of.
     shim.args(["__shim", "0", "0", "0", "0", "", "/bin/echo", "echo", "it ran"]);
-    let ended = shim.stdin(std::process::Stdio::from(OwnedFd::from(far))).output().unwrap();
-    // The child keeps the far end open.
-    drop(shim);
-    let reports: Vec<String> = BufReader::new(near).lines().map_while(Result::ok).collect();
-    assert_eq!((reports, ended.stdout), (vec!["too late".to_owned()], Vec::new()));
+    shim.stdin(Stdio::from(OwnedFd::from(far))).stdout(Stdio::piped());
+    let shim = shim.spawn().unwrap();
+    let mut report = String::new();
+    BufReader::new(&near).read_line(&mut report).unwrap();
+    // A shim whose command has run waits for this.
+    drop(near);
+    assert_eq!((report.as_str(), shim.wait_with_output().unwrap().stdout), ("too late\n", Vec::new()));
 }
 
 fn send_descriptor(socket: &std::os::unix::net::UnixStream, descriptor: BorrowedFd<'_>) {
