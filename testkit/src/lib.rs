@@ -14,6 +14,7 @@ pub mod faults;
 pub mod history;
 pub mod impostor;
 pub mod log;
+pub mod mark;
 pub mod process;
 pub mod proxy;
 pub mod resp;

@@ -35,6 +35,9 @@ impl Process {
             .args(["-c", r#"read -r _; kill -KILL "$1"; rm -rf -- ${2:+"$2"}"#, "leash"])
             .arg(child.id().to_string())
             .arg(litter.map_or(OsStr::new(""), Path::as_os_str))
+            // Without the marks of what it guards.
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(crate) use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
-use testkit::RedisServer;
+use testkit::{RedisServer, mark::Mark};
 
 /// Far more time than anything takes on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
@@ -149,9 +149,11 @@ pub(crate) fn fairlock() -> Command {
     command
 }
 
-/// A process whose output is read line by line. It is killed when dropped.
+/// A process whose output is read line by line. It is killed when dropped, with all that it has started. What it leaves
+/// behind when it ends by itself lives on.
 pub(crate) struct Process {
     child: Child,
+    mark: Option<Mark>,
     stdout: Receiver<String>,
     stderr: Receiver<String>,
 }
@@ -165,10 +167,11 @@ impl Process {
     /// Its stderr is this, and its messages there are lost.
     #[track_caller]
     pub(crate) fn spawn_speaking_to(stderr: Stdio, command: &mut Command) -> Self {
+        let mark = Some(Mark::on(command));
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let stdout = lines(child.stdout.take().unwrap());
         let stderr = child.stderr.take().map_or_else(|| channel().1, lines);
-        Self { child, stdout, stderr }
+        Self { child, mark, stdout, stderr }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -208,6 +211,7 @@ impl Process {
     #[track_caller]
     pub(crate) fn finish(mut self) -> Finished {
         let status = eventually("the process ends", || self.child.try_wait().unwrap());
+        self.mark = None;
         Finished {
             code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap()),
             stdout: drain(&self.stdout),
@@ -227,6 +231,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.mark.iter().for_each(Mark::end_all);
     }
 }
 

@@ -12,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use testkit::mark::Mark;
+
 use crate::list::{Mutant, root};
 
 /// A part of the tests, without those that take too long or depend on chance.
@@ -296,9 +298,10 @@ impl Tree {
     /// Runs all of them at once, until a test fails.
     fn run_with(&self, binaries: &[(String, PathBuf)], arguments: impl Fn(&str) -> Vec<String>) -> Verdict {
         let (say, said) = mpsc::channel();
-        let start = |(target, binary): &(String, PathBuf)| -> Child {
+        let start = |(target, binary): &(String, PathBuf)| -> (Child, Mark) {
             let mut command = Command::new(binary);
             command.args(arguments(target)).current_dir(&self.folder).env("FAIRLOCK_UNSHRUNK", "1");
+            let mark = Mark::on(&mut command);
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a test binary");
             let output = BufReader::new(child.stdout.take().expect("it is piped"));
             let (say, binary) = (say.clone(), binary_of(target).0.to_owned());
@@ -312,9 +315,9 @@ impl Tree {
                 }
                 let _ = say.send((!passed).then(|| format!("{binary}::{END}")));
             });
-            child
+            (child, mark)
         };
-        let mut children: Vec<Child> = binaries.iter().map(start).collect();
+        let mut children: Vec<(Child, Mark)> = binaries.iter().map(start).collect();
         let (end, mut left) = (Instant::now() + TIMEOUT, children.len());
         let verdict = loop {
             if left == 0 {
@@ -326,9 +329,11 @@ impl Tree {
                 Err(_) => break Verdict::TimedOut(format!("{left} of {} test binaries", children.len())),
             }
         };
-        for child in &mut children {
+        for (child, mark) in &mut children {
             let _ = child.kill();
             let _ = child.wait();
+            // What a mutant leaves behind would slow the next ones down.
+            mark.end_all();
         }
         verdict
     }
