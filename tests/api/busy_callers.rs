@@ -143,8 +143,8 @@ impl Wake for Gate {
         let mut state = self.state.lock().unwrap();
         state.0 += 1;
         self.changed.notify_all();
-        // A test that has failed never opens it.
-        drop(self.changed.wait_timeout_while(state, SOON, |(_, open)| !*open).unwrap());
+        // A test that has failed never opens it. It must fail first.
+        drop(self.changed.wait_timeout_while(state, 2 * SOON, |(_, open)| !*open).unwrap());
     }
 }
 
@@ -260,10 +260,14 @@ async fn a_waker_that_blocks_keeps_no_news_of_a_dead_keeper_from_others() {
     let waker = Waker::from(gate.clone());
     let mut blocked = guards.iter().map(|guard| Box::pin(guard.lost())).collect::<Vec<_>>();
     blocked.iter_mut().for_each(|lost| wait_with(&waker, lost));
-    let told = tokio::spawn(guards[1].held().lost());
+    let called = Arc::new(Gate::default());
+    called.open();
+    let mut told = Box::pin(guards[1].lost());
+    wait_with(&Waker::from(called.clone()), &mut told);
 
     client.panic_keeper();
     gate.await_inside(2);
-    assert_eq!(soon(told).await.unwrap().unwrap().reason, LostReason::KeeperPanicked);
+    called.await_inside(1);
+    assert_eq!(soon(told).await.reason, LostReason::KeeperPanicked);
     gate.open();
 }

@@ -232,13 +232,19 @@ fn a_warning_takes_the_place_of_the_line_and_the_line_goes_on_below() {
 fn a_terminal_that_takes_nothing_does_not_hold_up_the_wait() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
-    let done = folder.path().join("done");
+    let (events, done) = (folder.path().join("events"), folder.path().join("done"));
     let holder = hold(&redis, "x", "the holder");
+    let first = redis.run("x", &[], "true");
+    redis.await_waiting("x", 1);
     let mut terminal = open(&redis, 80);
-    terminal.enter(&format!("$F run x -- touch {}", done.display()));
-    terminal.expect(" by the holder");
+    terminal.enter(&format!("$F run x --events {} -- touch {}", events.display(), done.display()));
+    terminal.expect(" 2nd of 2 for x · held ");
     terminal.keys("\x13");
-    // Drawn lines would fill the system's buffers if they were not left out.
+    // With the event of its new position the line is drawn anew.
+    first.signal(Signal::TERM);
+    first.finish();
+    let is_first = || std::fs::read_to_string(&events).unwrap().contains(r#""position":1"#);
+    crate::shared::eventually("the first place is told", || is_first().then_some(()));
     holder.signal(Signal::TERM);
     crate::shared::eventually("the command runs", || done.exists().then_some(()));
     terminal.keys("\x11");
