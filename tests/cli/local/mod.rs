@@ -1,14 +1,15 @@
 //! `--local`: a private server that needs no set-up, is shared by the jobs of a user, and is closed to other users.
 
-use std::io::{Read as _, Write as _};
+mod homes;
+mod refused;
+
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs, thread};
+use std::{env, fs};
 
 use crate::shared::{Process, Signal, ask, await_death, eventually, fairlock, lives, signal, stat};
-use testkit::{say, server::redis_server};
+use testkit::server::redis_server;
 
 /// A folder for a private server. The server ends with it.
 struct Place {
@@ -91,15 +92,14 @@ fn jobs_that_start_together_share_one_private_server() {
     }
     let server = place.server().expect("it goes on running");
     // Each server that starts announces itself in the log, and several servers would share the log.
-    let log = std::fs::read_to_string(place.folder().join("redis.log")).unwrap();
+    let log = fs::read_to_string(place.folder().join("redis.log")).unwrap();
     assert_eq!(log.matches(" is starting").count(), 1, "{log}");
 
     // No second server waits for the end of the first either.
     let folder = place.folder().to_str().unwrap().to_owned();
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let of_folder = processes.filter(|process| {
-        std::fs::read_to_string(process.path().join("cmdline")).is_ok_and(|line| line.contains(&folder))
-    });
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let of_folder = processes
+        .filter(|process| fs::read_to_string(process.path().join("cmdline")).is_ok_and(|line| line.contains(&folder)));
     let its_processes = of_folder.count();
     // Old servers hide their arguments.
     assert!(its_processes == 1 || testkit::run::lacks("a title with the arguments", (7, 0)), "{its_processes}");
@@ -314,194 +314,4 @@ fn data_of_the_private_server_survive_a_crash() {
     assert!(place.folder().join("redis.sock").exists(), "a stale socket");
     assert!(token() > before);
     assert_ne!(place.server(), Some(server));
-}
-
-#[test]
-fn a_folder_that_others_can_use_is_refused() {
-    let place = Place::new();
-    let refused = |why: &str| {
-        let finished = place.run("echo never").finish();
-        assert_eq!((finished.code, finished.stdout.as_str()), (125, ""), "{finished:?}");
-        assert!(finished.stderr.contains(why), "{finished:?}");
-    };
-    std::fs::create_dir(place.folder()).unwrap();
-    for mode in [0o750, 0o705, 0o701] {
-        std::fs::set_permissions(place.folder(), std::fs::Permissions::from_mode(mode)).unwrap();
-        refused("open to other users");
-    }
-    std::fs::set_permissions(place.folder(), std::fs::Permissions::from_mode(0o700)).unwrap();
-    if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::chown(place.folder(), Some(4711), None).unwrap();
-        refused("belongs to user 4711");
-    }
-    std::fs::remove_dir(place.folder()).unwrap();
-    symlink(place.root.path(), place.folder()).unwrap();
-    refused("link");
-    std::fs::remove_file(place.folder()).unwrap();
-    std::fs::write(place.folder(), "").unwrap();
-    assert_eq!(place.run("true").finish().code, 125, "a file");
-}
-
-#[test]
-fn a_path_that_is_too_long_for_a_socket_is_explained() {
-    let place = Place::new();
-    let long = place.folder().join("long/".repeat(30));
-    let mut run = place.fairlock();
-    let finished =
-        Process::spawn(run.env("FAIRLOCK_LOCAL_DIR", &long).args(["run", "--local", "x", "--", "true"])).finish();
-    assert_eq!(finished.code, 125);
-    assert!(finished.stderr.contains("too long") && finished.stderr.contains("FAIRLOCK_LOCAL_DIR"), "{finished:?}");
-    assert!(!place.folder().exists(), "nothing is made in vain");
-}
-
-#[test]
-fn a_missing_redis_server_is_explained() {
-    let place = Place::new();
-    let mut run = place.fairlock();
-    let finished =
-        Process::spawn(run.env("PATH", "/nonexistent").args(["run", "--local", "x", "--", "/bin/true"])).finish();
-    assert_eq!(finished.code, 125);
-    for help in ["redis-server", "apt install", "--redis"] {
-        assert!(finished.stderr.contains(help), "{finished:?}");
-    }
-}
-
-#[test]
-fn a_server_that_does_not_start_is_explained() {
-    if testkit::run::lacks("a folder for the journal", (7, 0)) {
-        return;
-    }
-    let place = Place::new();
-    std::fs::create_dir(place.folder()).unwrap();
-    std::fs::set_permissions(place.folder(), std::fs::Permissions::from_mode(0o700)).unwrap();
-    std::fs::write(place.folder().join("appendonlydir"), "in the way").unwrap();
-    let finished = place.run("true").finish();
-    assert_eq!(finished.code, 125);
-    assert!(finished.stderr.contains("append-only"), "the end of the server's log: {finished:?}");
-}
-
-/// A server that reads its data answers, but may still find that it cannot be read.
-#[test]
-fn a_server_that_ends_while_it_reads_its_data_is_explained() {
-    if testkit::run::lacks("a folder for the journal", (7, 0)) {
-        return;
-    }
-    let place = Place::new();
-    let journal = place.folder().join("appendonlydir");
-    fs::create_dir_all(&journal).unwrap();
-    fs::set_permissions(place.folder(), fs::Permissions::from_mode(0o700)).unwrap();
-    fs::write(journal.join("appendonly.aof.manifest"), "file appendonly.aof.1.incr.aof seq 1 type i\n").unwrap();
-    fs::write(journal.join("appendonly.aof.1.incr.aof"), "no journal at all\r\n").unwrap();
-    // This listener stands for a server that reads for a while, and then ends.
-    let reading = UnixListener::bind(place.folder().join("redis.sock")).unwrap();
-    let asked = thread::spawn(move || {
-        let (mut caller, _) = reading.accept().unwrap();
-        let mut question = [0; 6];
-        caller.read_exact(&mut question).unwrap();
-        caller.write_all(b"-LOADING Redis is loading the dataset in memory\r\n").unwrap();
-        question
-    });
-    let finished = place.run("echo never").finish();
-    assert_eq!(&asked.join().unwrap(), b"PING\r\n");
-    assert_eq!(finished.code, 125);
-    assert!(finished.stderr.contains("Bad file format"), "the end of the server's log: {finished:?}");
-    assert_eq!(finished.stderr.lines().count(), 1, "nobody waited for an answer of that server: {finished:?}");
-}
-
-#[test]
-fn a_relative_folder_is_refused() {
-    let place = Place::new();
-    let mut run = place.fairlock();
-    run.env("FAIRLOCK_LOCAL_DIR", "private").current_dir(place.root.path());
-    let finished = Process::spawn(run.args(["run", "--local", "x", "--", "true"])).finish();
-    assert_eq!(finished.code, 125);
-    assert!(finished.stderr.contains("absolute"), "{finished:?}");
-    assert!(!place.folder().exists());
-}
-
-#[test]
-fn the_home_of_another_user_gets_no_files() {
-    if !rustix::process::geteuid().is_root() {
-        say("skipped: only root can make a folder that belongs to another");
-        return;
-    }
-    let place = Place::new();
-    let home = place.path("home");
-    fs::create_dir(&home).unwrap();
-    std::os::unix::fs::chown(&home, Some(4711), None).unwrap();
-    let mut run = place.fairlock();
-    run.env("FAIRLOCK_LOCAL_DIR", home.join(".local/state/fairlock"));
-    let finished = Process::spawn(run.args(["run", "--local", "x", "--", "true"])).finish();
-    assert_eq!(finished.code, 125);
-    assert!(finished.stderr.contains("user 4711") && finished.stderr.contains("FAIRLOCK_LOCAL_DIR"), "{finished:?}");
-    assert_eq!(fs::read_dir(&home).unwrap().count(), 0);
-}
-
-/// A user database for one process, which names another home for the user that runs the tests.
-fn with_home(place: &Place, home: &str) -> Option<Command> {
-    let users = place.path("passwd");
-    fs::write(&users, format!("root:x:0:0::{home}:/bin/sh\n")).unwrap();
-    let spaces = if rustix::process::geteuid().is_root() { "--mount" } else { "--mount --map-root-user" };
-    let under = |program: &str| {
-        let mut command = Command::new("unshare");
-        let script = "mount --bind \"$0\" /etc/passwd && exec \"$@\"";
-        command.args(spaces.split(' ')).args(["sh", "-c", script]).arg(&users).arg(program);
-        command
-    };
-    if !under("true").output().is_ok_and(|output| output.status.success()) {
-        say("skipped: no mount namespaces here");
-        return None;
-    }
-    let mut command = under(env!("CARGO_BIN_EXE_fairlock"));
-    place.set_up(&mut command).env_remove("FAIRLOCK_LOCAL_DIR");
-    Some(command)
-}
-
-#[test]
-fn jobs_of_one_user_meet_at_one_server_in_any_environment() {
-    let mut place = Place::new();
-    let (home, runtime, other) = (place.path("home"), place.path("runtime"), place.path("other"));
-    for folder in [&home, &runtime, &other] {
-        fs::create_dir(folder).unwrap();
-    }
-    if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::chown(&other, Some(4711), None).unwrap();
-    }
-    let environments: [&[(&str, &Path)]; 5] = [
-        // A login that ends while its jobs go on.
-        &[("HOME", &home), ("XDG_RUNTIME_DIR", &runtime), ("XDG_STATE_HOME", &runtime)],
-        // cron, sudo -E, a bare unit, and something odd.
-        &[("HOME", &home)],
-        &[("HOME", &other), ("XDG_RUNTIME_DIR", &other), ("XDG_STATE_HOME", &other)],
-        &[],
-        &[("HOME", Path::new("relative"))],
-    ];
-    let mut server = None;
-    for environment in environments {
-        let Some(mut run) = with_home(&place, home.to_str().unwrap()) else { return };
-        for variable in ["HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
-            run.env_remove(variable);
-        }
-        run.envs(environment.iter().copied()).args(["run", "--local", "x", "--", "true"]);
-        let finished = Process::spawn(&mut run).finish();
-        assert_eq!(finished.code, 0, "{environment:?} {finished:?}");
-        let _ = fs::remove_dir_all(&runtime);
-        let found = server_at(&home.join(".local/state/fairlock/redis.sock"));
-        place.strays.extend(found);
-        assert!(found.is_some() && server.is_none_or(|server| Some(server) == found), "{environment:?}");
-        server = found;
-    }
-    assert_eq!(fs::read_dir(&other).unwrap().count(), 0, "nothing is left in the home of another");
-    assert_eq!(home.join(".local").metadata().unwrap().mode() & 0o7777, 0o700);
-}
-
-#[test]
-fn a_user_without_a_home_is_told_what_to_do() {
-    let place = Place::new();
-    let Some(mut run) = with_home(&place, "") else { return };
-    let finished =
-        Process::spawn(run.env("HOME", place.root.path()).args(["run", "--local", "x", "--", "true"])).finish();
-    assert_eq!(finished.code, 125);
-    assert!(finished.stderr.contains("FAIRLOCK_LOCAL_DIR"), "{finished:?}");
-    assert!(!place.path(".local").exists());
 }
