@@ -1,0 +1,294 @@
+//! A few servers, the connections to them, and what is asked there. Time goes on only where a step says so.
+
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+pub(super) use self::steps::Step;
+use super::alone::{at, node};
+use crate::clock::Time;
+use crate::keeper::machine::{self, RequestId};
+use crate::keeper::routes::{Effect, Event, Line, Routes, Shape};
+use crate::protocol::ClientId;
+use crate::server::{Node, Reply, Slot};
+
+const NAMES: [&str; 3] = ["x", "y", "z"];
+/// The most that one event may lead to, for each route and server.
+const MOST_EFFECTS: usize = 12;
+/// The most connections, questions and subscriptions in a second of a world, for each route and server.
+const MOST_A_SECOND: u64 = 60;
+const PATIENCE_MS: u64 = 1500;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Health {
+    Up,
+    Hangs,
+    Down,
+}
+
+#[derive(Clone, Debug)]
+struct Server {
+    health: Health,
+    denies_channels: bool,
+    denies_user: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Asked {
+    Request { slot: Slot, request: RequestId, asking: bool, number: u64 },
+    Subscribe(Arc<str>),
+}
+
+#[derive(Clone, Debug)]
+enum Said {
+    Reply { slot: Slot, request: RequestId, reply: Reply },
+    Subscribed(Arc<str>),
+    NotSubscribed(Arc<str>, Reply),
+    Unsubscribed(Arc<str>),
+}
+
+#[derive(Clone, Debug)]
+struct Connection {
+    server: usize,
+    out: VecDeque<Asked>,
+    back: VecDeque<Said>,
+    broken: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Attempt {
+    Connect(usize),
+    Question(usize),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Machine {
+    open: bool,
+    next: u64,
+    awaited: BTreeSet<RequestId>,
+    /// The latest request that was executed, and over which line.
+    executed: (u64, u64),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    pub(super) routes: Routes,
+    pub(super) now: u64,
+    cluster: bool,
+    servers: Vec<Server>,
+    owner: BTreeMap<Slot, usize>,
+    going: BTreeMap<Slot, usize>,
+    /// Which server has sent each slot away, and was not named for it since.
+    sent_away: BTreeSet<(Slot, usize)>,
+    lines: BTreeMap<Line, Connection>,
+    attempts: BTreeMap<Line, Attempt>,
+    machines: BTreeMap<Slot, Machine>,
+    numbers: u64,
+    /// Connections, questions and subscriptions so far.
+    efforts: u64,
+    pub(super) broken: Option<String>,
+    pub(super) trace: bool,
+}
+
+impl World {
+    pub(super) fn new(cluster: bool, servers: usize, slots: usize) -> Self {
+        let nodes: Vec<Node> = (0..servers as u16).map(node).collect();
+        let shape = if cluster { Shape::Cluster(nodes) } else { Shape::Sentinels(nodes) };
+        let routes = Routes::new(at(0), shape, ClientId::new("client").expect("letters"), "fairlock".into(), 1, false);
+        let server = Server { health: Health::Up, denies_channels: false, denies_user: false };
+        let mut world = Self {
+            now: 0,
+            cluster,
+            servers: vec![server; servers],
+            owner: BTreeMap::new(),
+            going: BTreeMap::new(),
+            sent_away: BTreeSet::new(),
+            lines: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            numbers: 0,
+            efforts: 0,
+            broken: None,
+            trace: false,
+            routes,
+        };
+        for (index, name) in NAMES.iter().enumerate().take(if cluster { slots } else { 1 }) {
+            let slot = world.routes.slot(name);
+            world.owner.insert(slot, index % servers);
+            world.machines.insert(slot, Machine::default());
+            world.feed(Event::Patience { slot, patience: ms(PATIENCE_MS) });
+            world.feed(Event::Want { slot, name: (*name).into() });
+        }
+        world
+    }
+
+    fn fail(&mut self, what: String) {
+        self.broken.get_or_insert(what);
+    }
+
+    fn time(&self) -> Time {
+        at(self.now)
+    }
+
+    fn feed(&mut self, event: Event) {
+        if self.trace {
+            eprintln!("{:>6} ms <- {event:?}", self.now);
+        }
+        self.routes.handle(self.time(), event);
+        let effects = self.routes.effects();
+        if effects.len() > MOST_EFFECTS * (self.machines.len() + self.servers.len()) {
+            self.fail(format!("one event led to {} effects", effects.len()));
+        }
+        for effect in effects {
+            if self.trace {
+                eprintln!("{:>6} ms -> {effect:?}", self.now);
+            }
+            self.carry_out(effect);
+        }
+        let most = MOST_A_SECOND * (self.now / 1000 + 2) * (self.machines.len() + self.servers.len()) as u64;
+        if self.efforts > most {
+            self.fail(format!("{} attempts in {} ms", self.efforts, self.now));
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Connect { line, node, .. } => {
+                self.efforts += 1;
+                let server = usize::from(node.expect("servers have addresses").port);
+                if self.lines.values().any(|connection| connection.server == server && self.cluster) {
+                    self.fail(format!("a second connection to {server}"));
+                }
+                self.attempts.insert(line, Attempt::Connect(server));
+            }
+            Effect::Ask { line, node, .. } => {
+                self.efforts += 1;
+                self.attempts.insert(line, Attempt::Question(usize::from(node.port)));
+            }
+            Effect::Send { line, slot, request, asking, .. } => {
+                self.numbers += 1;
+                let number = self.numbers;
+                let Some(connection) = self.lines.get_mut(&line) else {
+                    return self.fail(format!("{request:?} is sent over {line:?}, which is gone"));
+                };
+                connection.out.push_back(Asked::Request { slot, request, asking, number });
+                let server = connection.server;
+                if !asking && self.sent_away.contains(&(slot, server)) {
+                    self.fail(format!("{request:?} of {slot} is sent to {server}, which has sent it away"));
+                }
+            }
+            Effect::Subscribe { line, channel, .. } => {
+                self.efforts += 1;
+                match self.lines.get_mut(&line) {
+                    Some(connection) => connection.out.push_back(Asked::Subscribe(channel)),
+                    None => self.fail(format!("{channel} is subscribed over {line:?}, which is gone")),
+                }
+            }
+            Effect::Drop { line } => {
+                self.lines.remove(&line);
+                self.attempts.remove(&line);
+            }
+            Effect::Tell { slot, event } => self.hear(slot, event),
+            Effect::Beside { .. }
+            | Effect::Offer { .. }
+            | Effect::Replicas { .. }
+            | Effect::First(_)
+            | Effect::Note(_) => {}
+        }
+    }
+
+    /// What a machine hears, and whether it may.
+    fn hear(&mut self, slot: Slot, event: machine::Event) {
+        let Some(machine) = self.machines.get_mut(&slot) else { return self.fail(format!("{slot} is nobody's")) };
+        let wrong = match event {
+            machine::Event::Connected { .. } if machine.open => Some(format!("{slot} is connected twice")),
+            machine::Event::Connected { .. } => {
+                machine.open = true;
+                None
+            }
+            machine::Event::Disconnected { .. } => {
+                (machine.open, machine.awaited) = (false, BTreeSet::new());
+                None
+            }
+            machine::Event::Answered { request, .. } if !machine.open || !machine.awaited.remove(&request) => {
+                Some(format!("{request:?} of {slot} is answered, and nobody awaits that"))
+            }
+            _ => None,
+        };
+        wrong.into_iter().for_each(|wrong| self.fail(wrong));
+    }
+
+    /// The faults stop. Within so many seconds every route is open, leads to the owner of its slot, and requests are answered.
+    pub(super) fn all_is_served(&mut self) {
+        self.going.clear();
+        (0..self.servers.len() as u8).for_each(|server| self.step(Step::Up(server)));
+        // The longest pauses and patience, one after the other, for each server that a route may be led to.
+        let end = self.now + 30_000;
+        while self.now < end && self.broken.is_none() {
+            self.flow();
+            if self.is_settled() {
+                return;
+            }
+            self.pass(50);
+        }
+        if self.broken.is_none() {
+            let open: Vec<bool> = self.machines.values().map(|machine| machine.open).collect();
+            self.fail(format!("not everything is open and answered: {open:?}"));
+        }
+    }
+
+    /// All that is under way arrives.
+    fn flow(&mut self) {
+        for _ in 0..200 {
+            if self.broken.is_some() {
+                return;
+            }
+            let busy = |connection: &Connection| {
+                connection.broken || !connection.back.is_empty() || !connection.out.is_empty()
+            };
+            if self.attempts.is_empty() && !self.lines.values().any(busy) {
+                return;
+            }
+            self.step(Step::Execute(0));
+            self.step(Step::Deliver(0));
+        }
+    }
+
+    fn is_settled(&mut self) -> bool {
+        if !self.machines.values().all(|machine| machine.open) {
+            return false;
+        }
+        (0..self.machines.len() as u8).for_each(|which| self.step(Step::Ask(which)));
+        self.flow();
+        self.machines.values().all(|machine| machine.open && machine.awaited.is_empty())
+    }
+
+    /// What is still to come, for the explorer.
+    pub(super) fn deliverable(&self) -> usize {
+        let arrives = |connection: &&Connection| connection.broken || !connection.back.is_empty();
+        self.lines.values().filter(arrives).count() + self.attempts.len()
+    }
+
+    pub(super) fn executable(&self) -> usize {
+        self.lines.values().filter(|connection| !connection.out.is_empty()).count()
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub(super) fn machines(&self) -> usize {
+        self.machines.len()
+    }
+
+    /// All that can make a difference to later events, with moments counted from now.
+    pub(super) fn fingerprint(&self) -> String {
+        let Self { routes, servers, owner, going, sent_away, lines, attempts, machines, broken, .. } = self;
+        format!("{routes:?}{servers:?}{owner:?}{going:?}{sent_away:?}{lines:?}{attempts:?}{machines:?}{broken:?}")
+    }
+}
+
+fn ms(ms: u64) -> std::time::Duration {
+    std::time::Duration::from_millis(ms)
+}
