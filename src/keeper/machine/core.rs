@@ -4,12 +4,58 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ANSWER_TIMEOUT;
 use super::api::{Effect, Outcome, QuestionId, RequestId};
-use super::{ANSWER_TIMEOUT, Timer, What};
 use crate::clock::Time;
 use crate::error::{Fault, brief};
 use crate::keeper::timers::Timers;
 use crate::protocol::{ClientId, Id, LockKeys, Request, WireId};
+
+/// What to do later.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::keeper) enum Timer {
+    /// Send a heartbeat for this lock.
+    Heartbeat(Arc<str>),
+    /// An acquire's timeout, or the time by which it must have been answered.
+    Timeout(Id),
+    /// Send an acquire that was refused once more.
+    Acquire(Id),
+    Renew(Id),
+    /// Tell the holder that the lease is running out.
+    Notice(Id),
+    /// The end of a lease: the keeper gives it back.
+    Deadline(Id),
+    /// Look whether the caller has taken its grant.
+    Taken(Id),
+    /// Send a release that was refused once more.
+    Release(Id),
+    /// The local deadline by which a release is answered.
+    AnswerBy(Id),
+    /// The time by which a question must have been answered.
+    Question(QuestionId),
+    /// The same for a caller's renewal of this lease.
+    Renewal(Id, QuestionId),
+    /// Send a question that was refused once more.
+    AskAgain(QuestionId),
+    /// The server has been silent for too long.
+    Stall,
+    /// `close` waits no longer for pending releases.
+    Close,
+}
+
+/// What a request is about.
+#[derive(Debug, Clone, Hash)]
+pub(in crate::keeper) enum What {
+    Acquire(Id),
+    Position(Id, QuestionId),
+    Heartbeat,
+    Renew(Id),
+    Confirm(Id),
+    Replicate(Id),
+    Release(Id),
+    Leave(Vec<Id>),
+    Question(QuestionId),
+}
 
 /// A request in flight.
 #[derive(Debug, Clone, Hash)]

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(crate) use self::api::{
     Command, Effect, Event, NotGranted, Outcome, Page, QuestionId, Release, Renewal, RequestId,
 };
-pub(in crate::keeper) use self::core::{Core, Sent};
+pub(in crate::keeper) use self::core::{Core, Sent, Timer, What};
 pub(crate) use self::direct::{DirectAcquire, DirectLease, Heard, LeaseState};
 use self::lock::LockState;
 use self::questions::Pending;
@@ -40,46 +40,6 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How much longer a seemingly silent server is given.
 pub(super) const GRACE: Duration = Duration::from_millis(50);
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Timer {
-    Heartbeat(Arc<str>),
-    /// An acquire's timeout, or the time by which it must have been answered.
-    Timeout(Id),
-    /// Send an acquire that was refused once more.
-    Acquire(Id),
-    Renew(Id),
-    Notice(Id),
-    Deadline(Id),
-    Taken(Id),
-    /// Send a release that was refused once more.
-    Release(Id),
-    /// The local deadline by which a release is answered.
-    AnswerBy(Id),
-    /// The time by which a question must have been answered.
-    Question(QuestionId),
-    /// The same for a caller's renewal of this lease.
-    Renewal(Id, QuestionId),
-    /// Send a question that was refused once more.
-    AskAgain(QuestionId),
-    /// The server has been silent for too long.
-    Stall,
-    Close,
-}
-
-/// What a request is about.
-#[derive(Debug, Clone, Hash)]
-pub(super) enum What {
-    Acquire(Id),
-    Position(Id, QuestionId),
-    Heartbeat,
-    Renew(Id),
-    Confirm(Id),
-    Replicate(Id),
-    Release(Id),
-    Leave(Vec<Id>),
-    Question(QuestionId),
-}
 
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
