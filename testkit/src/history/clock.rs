@@ -60,14 +60,12 @@ impl ServerClock {
 }
 
 impl ServerClock {
-    /// Whether the server's clock had passed this stamp at that moment. Then it had given the stamp before, because no
-    /// stamp is behind the clock when it is given. The clock must not be set between that moment and the next mark.
-    pub(super) fn had_passed(&self, stamp: u64, at: u64) -> bool {
-        let next = self.runs.iter().flatten().find(|mark| mark.asked >= at);
-        next.is_some_and(|mark| {
-            let since_us = (mark.answered - at) as f64 / 1e3 * (1.0 + DRIFT) + 1.0;
-            stamp as f64 + since_us < mark.server_us as f64
-        })
+    /// Whether the server's clock may have reached this stamp by that moment. If it had not, the server gave the stamp
+    /// later, unless its stamps were ahead of its clock. The clock must not be set between that moment and the next
+    /// mark.
+    pub(super) fn may_have_reached(&self, stamp: u64, at: u64) -> bool {
+        let run = self.runs.iter().find(|run| run.iter().any(|mark| mark.asked >= at));
+        run.is_some_and(|run| run.iter().all(|mark| stamp as f64 <= mark.most(at)))
     }
 }
 
@@ -79,6 +77,13 @@ fn reached(run: &[Mark], stamp: u64) -> Option<u64> {
 }
 
 impl Mark {
+    /// The most that the server's clock, which is not set, can have said at a moment.
+    fn most(&self, at: u64) -> f64 {
+        let apart_us = at.abs_diff(self.asked) as f64 / 1e3;
+        let went = if at >= self.asked { apart_us * (1.0 + DRIFT) } else { -apart_us * (1.0 - DRIFT) };
+        self.server_us as f64 + went + 1.0
+    }
+
     fn latest(&self, stamp: u64) -> u64 {
         let apart_ns = stamp.abs_diff(self.server_us) as f64 * 1e3;
         if stamp >= self.server_us {

@@ -13,7 +13,7 @@ use super::{
 impl History {
     /// Whether `older` may believe in its lease although the lock was granted to `newer`.
     pub(super) fn admits_belief(&self, terms: &Terms, older: &Hold<'_>, newer: &Hold<'_>) -> bool {
-        let granted_by = |at| older.granted <= at || self.clock.had_passed(older.token, at);
+        let granted_by = |at| older.granted <= at || self.clock.may_have_reached(older.token, at);
         let reasons = terms.reasons_to_believe(granted_by, older.to, newer.granted);
         let divided = terms.there_was(Trouble::Divided, newer.granted);
         reasons.into_iter().any(|reason| {
