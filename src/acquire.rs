@@ -269,7 +269,8 @@ impl Waiting {
         self.ticket.get()
     }
 
-    /// The position in the queue: 1 for the first waiter, 0 if the lock was granted already. One round trip.
+    /// The position in the queue: 1 for the first waiter, 0 if it waits no longer, because the lock was granted or the
+    /// wait has failed. Which of them, this future tells when it is awaited. One round trip.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.

@@ -164,7 +164,7 @@ pub struct ClientBuilder {
 impl std::fmt::Debug for ClientBuilder {
     /// Without the URL, which may have a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let server = self.target().ok();
+        let server = self.address().ok();
         f.debug_struct("ClientBuilder")
             .field("server", &server)
             .field("prefix", &self.prefix)
@@ -311,16 +311,21 @@ impl ClientBuilder {
         self.start(None)
     }
 
-    pub(crate) fn target(&self) -> Result<Target, ConnectError> {
+    /// The server without its login and certificates: no file is read.
+    fn address(&self) -> Result<Target, ConnectError> {
         #[cfg(feature = "tls")]
         let encrypted = self.tls.is_some();
         #[cfg(not(feature = "tls"))]
         let encrypted = false;
-        let mut target = match &self.server {
-            Server::Url(url) => Target::parse(url)?,
-            Server::Sentinel { sentinels, master } => Target::sentinel(sentinels, master, encrypted)?,
-            Server::Cluster { nodes } => Target::cluster(nodes, encrypted)?,
-        };
+        match &self.server {
+            Server::Url(url) => Target::parse(url),
+            Server::Sentinel { sentinels, master } => Target::sentinel(sentinels, master, encrypted),
+            Server::Cluster { nodes } => Target::cluster(nodes, encrypted),
+        }
+    }
+
+    pub(crate) fn target(&self) -> Result<Target, ConnectError> {
+        let mut target = self.address()?;
         if let Some((user, password)) = &self.login {
             target.set_login(user, password);
         }
@@ -356,6 +361,16 @@ impl ClientBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_builder_is_shown_without_reading_its_files() {
+        let tls = crate::Tls::new().ca_certificate_file("/nonexistent/ca.pem");
+        let builder = Client::builder().cluster(["host:7"]).login("user", "secret").tls(tls);
+        let shown = format!("{builder:?}");
+        assert!(shown.contains("host:7") && !shown.contains("secret"), "{shown}");
+        assert!(builder.connect_lazy().is_err());
+    }
 
     #[test]
     fn the_environment_names_server_prefix_and_label() {

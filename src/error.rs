@@ -1,5 +1,6 @@
 //! The errors of each operation. Every message says what was found, what it means, or what to change.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -179,8 +180,7 @@ pub enum TryAcquireError {
 }
 
 /// The lease is over, or about to be: stop using what the lock protects.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the lease of the lock {name:?} with token {token} is lost: {reason}")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {
     /// The lock.
@@ -189,6 +189,20 @@ pub struct Lost {
     pub token: u64,
     /// Why.
     pub reason: LostReason,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, token, reason } = self;
+        write!(f, "the lease of the lock {name:?} with token {token} is lost: {reason}")
+    }
+}
+
+impl std::error::Error for Lost {
+    /// That of the reason, which the message has already.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.reason.source()
+    }
 }
 
 /// Why a lease is lost.

@@ -290,6 +290,16 @@ impl Space {
 
 /// Holds the lock of a key until it is dropped, its key is released, or its lease is lost. Made by
 /// [`KeyedMutex::locked`].
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(accounts: fairlock::KeyedMutex) -> Result<(), Box<dyn std::error::Error>> {
+/// let guard = accounts.locked(7).await?;
+/// println!("account 7 is ours, with token {}", guard.token());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the lock of the key is released as soon as its guard is dropped"]
 pub struct KeyGuard {
     space: Arc<Space>,

@@ -206,7 +206,7 @@ impl fmt::Debug for LockAll {
 
 /// Holds several locks until it is dropped or a lease of them is lost. Made by [`Client::lock_all`].
 ///
-/// Dropping it releases all of them in the background.
+/// Dropping it releases all of them in the background. [`LockAll`] has an example.
 #[must_use = "the locks are released as soon as their guard is dropped"]
 #[derive(Debug)]
 pub struct AllGuard {

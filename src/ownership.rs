@@ -8,7 +8,7 @@ use crate::guard::Guard;
 use crate::inspect::Holder;
 use crate::operation::Operation;
 
-/// On whose behalf a lock is held after a try: [`TryAcquire::ownership`].
+/// On whose behalf a lock is held after a try: [`TryAcquire::ownership`], which has an example.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Ownership {

@@ -12,6 +12,15 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 ///
 /// By default the server's certificate must be one that this machine trusts. Files, and the authorities of the machine,
 /// are read again whenever the client connects: a certificate that is renewed in its file needs no new client.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let tls = fairlock::Tls::new().ca_certificate_file("/etc/redis/ca.pem");
+/// let client = fairlock::Client::builder().url("rediss://redis.internal/").tls(tls).connect().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Tls {

@@ -101,7 +101,7 @@ impl From<io::Error> for Cause {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::error::{AcquireError, ConnectError, Fault};
+    use crate::error::{AcquireError, ConnectError, Fault, Lost, LostReason, ReleaseError};
 
     #[test]
     fn an_error_keeps_its_source() {
@@ -112,6 +112,11 @@ mod tests {
         let wrapped = AcquireError::Fault(Fault::Connect(error));
         assert_eq!(kind(&wrapped), Some(io::ErrorKind::ConnectionRefused));
         assert!(wrapped.to_string().contains(&refused.to_string()), "{wrapped}");
+
+        let reason = LostReason::NotRenewed { cause: Some(Cause::of_io(&refused)) };
+        let lost = Lost { name: "x".into(), token: 7, reason };
+        assert_eq!(kind(&lost), Some(io::ErrorKind::ConnectionRefused));
+        assert_eq!(kind(&ReleaseError::Lost(lost)), Some(io::ErrorKind::ConnectionRefused));
 
         let cause = Some("LOADING Redis is loading the dataset in memory".into());
         let timeout = AcquireError::Timeout { waited: std::time::Duration::ZERO, position: None, cause };

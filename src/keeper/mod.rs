@@ -376,7 +376,7 @@ impl Keeper {
             }
             Message::Trouble { lock, reply } => {
                 let machine = self.machines.get(&self.routes.slot(&lock));
-                let _ = reply.send(machine.and_then(Machine::trouble));
+                let _ = reply.send(machine.and_then(|machine| machine.trouble(&lock)));
                 return;
             }
             Message::Direct(trouble) => return self.trouble(trouble),

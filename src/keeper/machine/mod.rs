@@ -74,9 +74,10 @@ impl Machine {
         self.locks.values().flat_map(|lock| lock.releases.values()).map(|pending| pending.until).max()
     }
 
-    /// What keeps this client from the server's answers, as far as it is known.
-    pub(crate) fn trouble(&self) -> Option<Arc<str>> {
-        let shortage = || self.locks.values().flat_map(|lock| lock.waiters.values()).find_map(|it| it.shortage.clone());
+    /// What keeps this client from the server's answers, or the waiters of this lock from a grant, as far as it is
+    /// known.
+    pub(crate) fn trouble(&self, name: &str) -> Option<Arc<str>> {
+        let shortage = || self.locks.get(name)?.waiters.values().find_map(|waiter| waiter.shortage.clone());
         self.core.cause.clone().or_else(shortage)
     }
 
@@ -255,9 +256,16 @@ impl Machine {
                 lock.on_acquire(core, now, (request, at), id, &common, verdict);
             }
             (What::Position(id, question), Verdict::Acquire(verdict)) => {
-                let position = if let AcquireVerdict::Queued { rank, .. } = verdict { rank + 1 } else { 0 };
+                let position = match verdict {
+                    AcquireVerdict::Granted { .. } => Some(0),
+                    AcquireVerdict::Queued { rank, .. } => Some(rank + 1),
+                    AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => None,
+                };
                 lock.on_acquire(core, now, (request, at), id, &common, verdict);
-                self.on_position(question, position);
+                match position {
+                    Some(position) => self.on_position(question, position),
+                    None => self.on_no_position(now, question, id),
+                }
             }
             (What::Heartbeat, Verdict::Heartbeat(verdict)) => {
                 lock.on_heartbeat(core, now, (request, at), &common, verdict);

@@ -46,9 +46,7 @@ impl Machine {
             }
             // A question for a waiter's position is its acquire, sent once more.
             Some(&Pending::Position(id)) => {
-                let lock = self.core.locks_of.get(&id).and_then(|name| self.locks.get(name));
-                let waits = lock.is_some_and(|lock| lock.waiters.contains_key(&id));
-                if !waits {
+                if !self.waits(id) {
                     return self.on_position(question, 0);
                 }
                 let what = What::Position(id, question);
@@ -63,6 +61,21 @@ impl Machine {
         if self.end_question(question).is_some() {
             self.core.answer(question, Outcome::Position(Ok(position)));
         }
+    }
+
+    /// The server has given this waiter no place: it has failed, or it soon asks for a place anew.
+    pub(super) fn on_no_position(&mut self, now: Time, question: QuestionId, id: Id) {
+        if !self.waits(id) {
+            self.on_position(question, 0);
+        } else if self.questions.contains_key(&question) {
+            let again = now + self.core.back_off();
+            self.core.timers.set(Timer::AskAgain(question), again);
+        }
+    }
+
+    fn waits(&self, id: Id) -> bool {
+        let lock = self.core.locks_of.get(&id).and_then(|name| self.locks.get(name));
+        lock.is_some_and(|lock| lock.waiters.contains_key(&id))
     }
 
     pub(super) fn on_inspected(&mut self, question: QuestionId, common: &Common, seen: Inspected) {

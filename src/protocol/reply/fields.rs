@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::value::{Value, number, span, text};
+use super::value::{Value, flag, number, span, text};
 use super::{Common, OwnLease};
 use crate::history::{EndedAs, PastGrant};
 use crate::inspect::{Holder, QueuedWaiter};
@@ -58,8 +58,8 @@ impl Fields {
                 b"holder" => read.own_id = Some(WireId::parse(&text(value)?)?),
                 b"holder_token" => read.own_token = Some(number(value)?),
                 b"holder_ticket" => read.own_ticket = Some(number(value)?),
-                b"holder_claim" => read.own_claim = true,
-                b"again" => read.again = true,
+                b"holder_claim" => read.own_claim = flag(value)?,
+                b"again" => read.again = flag(value)?,
                 b"left_us" => read.left = Some(span(value)?),
                 b"granted_token" => read.granted_token = Some(number(value)?),
                 b"ticket" => read.ticket = Some(number(value)?),
@@ -70,9 +70,9 @@ impl Fields {
                 b"held_owner" => read.held_owner = Some(text(value)?),
                 b"held_us" => read.held_for = Some(span(value)?),
                 b"grants" => read.grants = Some(number(value)?),
-                b"held_broken" => read.held_broken = number(value)? == 1,
+                b"held_broken" => read.held_broken = flag(value)?,
                 b"page" => read.page = Some(page(value)?),
-                b"recorded" => read.recorded = Some(number(value)? == 1),
+                b"recorded" => read.recorded = Some(flag(value)?),
                 b"past" => read.past = Some(past(value)?),
                 // A later version of the scripts may tell more.
                 _ => {}
@@ -130,7 +130,7 @@ fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
                 label: text(label)?,
                 owner: text(owner)?,
                 waited: span(waited)?,
-                alive: number(alive)? == 1,
+                alive: flag(alive)?,
             })
         })
         .collect()

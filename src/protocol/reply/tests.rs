@@ -175,6 +175,12 @@ fn a_strange_field_is_passed_over_and_a_strange_value_is_not() {
         assert!(with(name, bulk(value)).is_none(), "{name} {value}");
     }
     assert!(with("page", Plain::List(vec![Plain::List(vec![])])).is_none());
+    for flag in ["again", "holder_claim", "held_broken", "recorded"] {
+        for (value, is_read) in [("0", true), ("1", true), ("2", false), ("yes", false), ("", false)] {
+            assert_eq!(with(flag, bulk(value)).is_some(), is_read, "{flag} {value:?}");
+        }
+    }
+    assert!(!with("again", bulk("0")).unwrap().common.again);
 
     // What only a part of the replies tells may be away.
     let mut fields = every_field();

@@ -51,6 +51,15 @@ pub(super) fn number(value: &impl Value) -> Option<u64> {
     number.filter(|number| *number <= MOST)
 }
 
+/// Yes or no, as one or zero.
+pub(super) fn flag(value: &impl Value) -> Option<bool> {
+    match number(value)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
 pub(super) fn span(value: &impl Value) -> Option<Duration> {
     number(value).map(Duration::from_micros)
 }

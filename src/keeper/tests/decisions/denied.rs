@@ -52,14 +52,14 @@ fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     deny(&mut machine, 0.2, &login());
     let effects = machine.effects(at(0.2));
     assert!(not_granted(&effects).is_none(), "{effects:?}");
-    assert_eq!(machine.trouble().as_deref(), Some(login().to_string().as_str()));
+    assert_eq!(machine.trouble("x").as_deref(), Some(login().to_string().as_str()));
 
     // It is still in the queue, and there is no trouble any more.
     connect(&mut machine, 0.3);
     let (request, call) = one_sent(&mut machine, 0.3);
     assert!(matches!(&call, Request::Heartbeat(HeartbeatRequest { ids, .. }) if ids[..] == [wire_id(1)]), "{call:?}");
     answer(&mut machine, 0.4, request, alive(3, seconds(60.0)));
-    assert_eq!(machine.trouble(), None);
+    assert_eq!(machine.trouble("x"), None);
 }
 
 #[test]

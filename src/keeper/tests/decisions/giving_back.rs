@@ -163,6 +163,30 @@ fn a_position_is_one_more_than_the_rank_and_zero_for_a_holder() {
 }
 
 #[test]
+fn a_position_is_asked_for_again_if_the_waiter_has_lost_its_place() {
+    let mut machine = waiting(LockOptions::new(), 4, seconds(60.0));
+    machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(9), id: Id(1) }));
+    let (request, _) = one_sent(&mut machine, 1.0);
+    answer(&mut machine, 1.1, request, Answer { word: Word::Disbelieved, ..Answer::default() });
+    let effects = machine.effects(at(1.1));
+    assert!(outcome(&effects, 9).is_none(), "it waits: {effects:?}");
+    tick(&mut machine, 1.8);
+    let (request, call) = one_sent(&mut machine, 1.8);
+    assert!(is_acquire_with(&call, None), "{call:?}");
+    answer(&mut machine, 1.9, request, queued(6, seconds(60.0)));
+    assert!(matches!(outcome(&machine.effects(at(1.9)), 9), Some(Outcome::Position(Ok(7)))));
+
+    // A waiter that a full queue has refused waits no longer.
+    let (mut machine, spec) = start(LockOptions::new().max_waiting(1));
+    acquire(&mut machine, 1.0, &spec, 1);
+    machine.effects(at(1.0));
+    machine.handle(at(1.1), Event::Command(Command::Position { question: QuestionId(9), id: Id(1) }));
+    let (request, _) = one_sent(&mut machine, 1.1);
+    answer(&mut machine, 1.2, request, Answer { word: Word::Busy, ..Answer::default() });
+    assert!(matches!(outcome(&machine.effects(at(1.2)), 9), Some(Outcome::Position(Ok(0)))));
+}
+
+#[test]
 fn breaking_a_lease_is_answered_with_its_outcome() {
     let (mut machine, spec) = start(LockOptions::new());
     for (call, word, expected) in [

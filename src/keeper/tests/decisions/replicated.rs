@@ -54,6 +54,7 @@ fn a_grant_is_handed_out_once_enough_have_it_and_counts_from_its_request() {
     let (mut machine, request, _) = securing(two());
     have(&mut machine, 0.2, request, 1);
     assert!(granted(&machine.effects(at(0.2))).is_none());
+    assert!(machine.trouble("x").is_some() && machine.trouble("y").is_none(), "each lock has its own replicas");
     let pause = machine.next_due().unwrap().since(at(0.2));
     assert!(pause >= seconds(0.01) && pause <= seconds(0.02), "{pause:?}");
     // It goes on confirming its lease, and asks them again.
