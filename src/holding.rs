@@ -85,7 +85,7 @@ impl Guard {
     /// that the server has lost with all its data is re-asserted, if nobody else was granted the lock meanwhile.
     ///
     /// # Errors
-    /// [`RenewError::Lost`] if the lease is lost, [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    /// [`RenewError::Lost`] if the lease is lost, [`Fault::Unavailable`] if a request has no answer within 5 seconds.
     ///
     /// # Cancel safety
     /// If the future is dropped, the renewal may still take place.

@@ -97,7 +97,7 @@ impl Lock {
     /// The holder and the waiters. One round trip for every 500 waiters. It changes nothing.
     ///
     /// # Errors
-    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    /// [`Fault`]: among others [`Fault::Unavailable`] if one of them has no answer within 5 seconds.
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.

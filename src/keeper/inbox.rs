@@ -5,8 +5,8 @@
 //! checks the queue once more. The fences between these steps make sure that at least one of them sees the other.
 //!
 //! The keeper never waits for the lock of the queue: a sender may lose its processor while it holds the lock, for
-//! seconds if its priority is low, and renewals must go out meanwhile (I12). So what the keeper sends to itself has a
-//! queue of its own.
+//! seconds if its priority is low, and renewals must go out meanwhile (I12 of `docs/guarantees.md`). So what the keeper
+//! sends to itself has a queue of its own.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -1,4 +1,5 @@
-//! The keeper: the one thread of a client. It owns all protocol state; callers hold thin handles and await channels.
+//! The keeper: the one thread of a client. It owns all protocol state, but for a direct lease that it has not taken
+//! over yet (`direct/`). Callers hold thin handles and await channels.
 //!
 //! The numbers I1 to I12 are those of the promises in `docs/guarantees.md`, the words those of `docs/glossary.md`.
 //!
@@ -24,10 +25,11 @@
 //! waiter are a table in `machine/waiter.rs`.
 //!
 //! **The thread.** The keeper is a plain thread that sleeps in `epoll`, or `poll` (`sleep/`). In each round it takes in
-//! what sockets and handles have sent, in the order of each, then the timers that are due; it carries out the effects;
-//! and it writes with one system call for each server. Everything that blocks (name look-ups, connecting, logging in)
-//! is done on short-lived threads, which end by a deadline and send their result. A message wakes the keeper only if it
-//! sleeps (`inbox.rs`). The keeper waits for no lock that another thread may hold (`inbox.rs`, `shared.rs`, `wakers/`).
+//! what sockets and handles have sent, keeping the order of each socket and of the inbox, then the timers that are due;
+//! it carries out the effects; and it writes with one system call for each server. Everything that blocks (name
+//! look-ups, connecting, logging in) is done on short-lived threads, which end by a deadline and send their result. A
+//! message wakes the keeper only if it sleeps (`inbox.rs`). The keeper waits for no lock that another thread may hold
+//! (`inbox.rs`, `shared.rs`, `wakers/`).
 //!
 //! **Joining.** An acquire is one request. The server grants the lock at once, or gives a ticket: the place in the
 //! queue (I2). A waiter keeps its ticket until its acquire is resolved, and may send its request again at any time (I7,
@@ -39,11 +41,12 @@
 //!
 //! **Hand-off.** The releaser's script makes the next waiter the holder and pushes that to its client: the waiter owns
 //! the lock when it wakes (I11). If the push is lost, the answer to the next heartbeat names the lease (I6). If the
-//! push is late, it is believed only if its token is higher than any that an answer has named; otherwise the waiter
-//! asks the server first (I4).
+//! push is late, its lease counts only if its token is higher than any that a reply or an earlier push has named;
+//! otherwise the waiter asks the server first (I4).
 //!
-//! **Holding.** The local deadline counts from before the request was sent that last prolonged the lease (I4), on a
-//! clock that counts suspended time. This thread sends renewals, whatever the caller's threads do (I12), and for an
+//! **Holding.** The local deadline counts from just before the client sent the request that brought the grant or the
+//! last renewal (I4), on a clock that counts suspended time. For a grant that a push brought, that is the last answered
+//! request that kept the session alive. This thread sends renewals, whatever the caller's threads do (I12), and for an
 //! extended lease as often as for any other, because a renewal shows whether the server still knows the lease. A lease
 //! that cannot be renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on
 //! this thread: the waker thread calls their wakers, subscribers of `tracing` and recorders of `metrics` (`wakers/`,
@@ -60,8 +63,8 @@
 //! again, ends the old connection at the server so that none of its requests can be executed late (I10), and asks
 //! everything again. Each request of a holder or waiter tells what the client knows of the lock: a server that was
 //! rolled back must hear what it has forgotten before it grants anything, whichever request it executes first (I1, I7).
-//! An error of connecting that waiting does not mend ends calls and acquires at once,
-//! but a waiter keeps its place over an error that an operator mends at the server (I8, `docs/errors.md`).
+//! A permanent connection error fails calls and acquires at once, but a waiter keeps its place over an error that an
+//! operator mends at the server (I8, `docs/errors.md`).
 
 mod carrying_out;
 mod direct;

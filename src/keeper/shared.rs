@@ -48,7 +48,7 @@ pub(crate) struct Shared {
 }
 
 /// Something that callers await. `Notify` has a lock, which each caller that awaits it takes. So the waker thread
-/// notifies them, and not the keeper (I12).
+/// notifies them, and not the keeper (I12 of `docs/guarantees.md`).
 #[derive(Debug, Default)]
 struct Change {
     awaited: AtomicU32,

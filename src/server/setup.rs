@@ -1,8 +1,8 @@
 //! Connecting: everything before the first request. It blocks, on a thread of its own, and ends by a deadline.
 //!
 //! A connection takes two round trips after the socket. The first logs in and identifies the server. The second ends
-//! the previous connections, so that none of their requests are executed late (I10), loads the scripts, tests whether
-//! this user may run them, and subscribes.
+//! the previous connections, so that none of their requests are executed late (I10 of `docs/guarantees.md`), loads the
+//! scripts, tests whether this user may run them, and subscribes.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
-//! What keepers have for the waker thread. A keeper waits for nobody (I12): a thread that has the queue may lose its
-//! processor, for seconds if its priority is low. So a keeper only tries to lock the queue, and keeps what is due until
-//! its next round.
+//! What keepers have for the waker thread. A keeper waits for nobody (I12 of `docs/guarantees.md`): a thread that has
+//! the queue may lose its processor, for seconds if its priority is low. So a keeper only tries to lock the queue, and
+//! keeps what is due until its next round.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Calls the code of callers: on one waker thread for the process, and never on a keeper (I12).
+//! Calls the code of callers: on one waker thread for the process, and never on a keeper (I12 of `docs/guarantees.md`).
 //!
 //! A waker is the caller's code. It may block, on a mutex or on the lock of an interpreter, and it may panic. So a
 //! keeper never touches one, not even to clone or to drop it: callers poll the keeper's channels by a [`Way`], with a

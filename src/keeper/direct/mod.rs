@@ -2,9 +2,10 @@
 //! answer itself (`caller.rs`); the answer to a task is read by the waker thread, which would have to wake the task
 //! anyway (`task.rs`). A cycle of a lock that is free then needs no keeper.
 //!
-//! No renewal waits for a caller (I12), because the keeper has its own connection and waits for no lock here. It takes
-//! over each lease that lasts for half a second or more, and from then on that lease is like any other; until then
-//! there is nothing to renew. So only leases of [`LEAST_LEASE`] and more are granted over the direct connection.
+//! No renewal waits for a caller (I12 of `docs/guarantees.md`), because the keeper has its own connection and waits for
+//! no lock here. It takes over each lease that lasts for half a second or more, and from then on that lease is like any
+//! other; until then there is nothing to renew. So only leases of [`LEAST_LEASE`] and more are granted over the direct
+//! connection.
 //!
 //! ```text
 //!   caller: take ─▶ acquire ─▶ lease ─▶ release ─▶ give back      (`taken` from the first to the last)

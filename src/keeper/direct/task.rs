@@ -91,7 +91,7 @@ impl Direct {
     }
 
     /// An acquire is about to go to the keeper. If one of this client at the same lock is under way here, that one goes
-    /// first, so that both are served in the order in which they were called (I2).
+    /// first, so that both are served in the order in which they were called (I2 of `docs/guarantees.md`).
     pub(in crate::keeper) fn let_pass(&self, presence: &Presence) {
         if self.ahead.load(Ordering::SeqCst) != presence.number() {
             return;

@@ -43,7 +43,7 @@ pub(in crate::keeper) struct LockState {
     pub(super) epoch: Option<Epoch>,
     /// The highest stamp seen.
     pub(in crate::keeper) floor: Option<Stamp>,
-    /// The highest token that an answer named.
+    /// The highest token that a reply, or a push with the secret, has named.
     pub(super) last_token: Option<Token>,
     lease_until: Time,
     recover_until: Time,
