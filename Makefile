@@ -95,7 +95,7 @@ model:
 fuzz: SECONDS ?= 60
 fuzz:
 	[ -x target/tools/bin/cargo-fuzz ] || cargo install --locked --root target/tools cargo-fuzz
-	for target in push answer url wire; do \
+	for target in push answer nodes url wire; do \
 		mkdir -p fuzz/corpus/$$target && PATH="$$PWD/target/tools/bin:$$PATH" cargo +nightly fuzz run $$target \
 			fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS) -max_len=4096 || exit 1; \
 	done

@@ -99,9 +99,15 @@ pub fn read_frames(bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
     crate::server::read_frames(bytes, size)
 }
 
-/// A value that the library has read, as [`read_frames`] would show it.
-pub fn shown_frame(value: &redis::Value) -> String {
-    crate::server::shown_frame(value)
+/// The frames in these bytes as the redis crate reads them, up to what it refuses.
+pub fn read_by_the_library(bytes: &[u8]) -> Vec<String> {
+    crate::server::read_by_the_library(bytes)
+}
+
+/// Host and port of the node that serves each of these slots, by the reply of a node; or of the only master, by that of
+/// a sentinel.
+pub fn read_nodes(bytes: &[u8], slots: &[u16]) -> Option<Vec<Option<(String, u16)>>> {
+    crate::server::read_nodes(bytes, slots)
 }
 
 /// What a connection says when it has asked these questions (each byte means one), and is answered with these bytes in

@@ -88,13 +88,17 @@ fn copy(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
     });
 }
 
+/// So many acquires in a row use every connection that a client may have.
+const ACQUIRES: usize = 20;
+
 /// The helper: has as many clients as it is told, each of which has had a lock.
 pub fn clients(arguments: &[&str]) {
     let mut clients = Vec::new();
     serve(|count| {
         while clients.len() < count.parse().expect("a number") {
             let client = connect(arguments[0]);
-            release(acquire(&client.lock("used").expect("a name")));
+            let lock = client.lock("used").expect("a name");
+            (0..ACQUIRES).for_each(|_| release(acquire(&lock)));
             clients.push(client);
         }
         Some("done".to_owned())

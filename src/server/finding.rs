@@ -33,17 +33,15 @@ impl Endpoint {
             ConnectError::Refused { address, cause } => ConnectError::NotSentinel { address, cause },
             other => other,
         })?;
-        let node = match &reply {
-            Value::List(parts) => match &parts[..] {
-                [host, port] => host.text().zip(port.text()),
-                _ => None,
-            },
-            _ => None,
-        };
-        match node {
-            Some((host, port)) => Ok(Node { host: host.into_owned(), port: port.parse().unwrap_or(0) }),
-            None => Err(ConnectError::UnknownMaster { address: self.to_string(), name: name.to_owned() }),
-        }
+        let unknown = || ConnectError::UnknownMaster { address: self.to_string(), name: name.to_owned() };
+        Self::master_in(&reply).ok_or_else(unknown)
+    }
+
+    /// The reply of a sentinel: `[host, port]`.
+    pub(super) fn master_in(reply: &Value<'_>) -> Option<Node> {
+        let Value::List(parts) = reply else { return None };
+        let [host, port] = &parts[..] else { return None };
+        Some(Node { host: host.text()?.into_owned(), port: port.text()?.parse().ok()? })
     }
 
     /// Which node of its cluster serves which slots, as this node knows it. Blocks at most until the deadline.

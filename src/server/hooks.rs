@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::discovery::SlotMap;
+use super::endpoint::{Endpoint, Node};
 use super::resp::{Frames, Garbage, Value};
 use super::wire::{For, Pairing, Reply, Request, Said};
 use crate::protocol::{InspectRequest, LockKeys, SCRIPTS};
@@ -40,8 +42,41 @@ pub(crate) fn read_frames(bytes: &[u8], size: usize) -> (Vec<String>, Option<Str
     (read, end)
 }
 
-pub(crate) fn shown_frame(value: &redis::Value) -> String {
-    format!("{:?}", Value::from(value))
+/// The same as the redis crate reads it, up to what it refuses.
+pub(crate) fn read_by_the_library(mut bytes: &[u8]) -> Vec<String> {
+    let mut parser = redis::Parser::new();
+    let mut read = Vec::new();
+    while !bytes.is_empty() {
+        // It looks ahead as far as it can: so each byte is given to it when it asks.
+        let mut one_by_one = std::iter::from_fn(|| bytes.split_off_first().copied());
+        let Ok(value) = parser.parse_value(OneByOne(&mut one_by_one)) else { break };
+        read.push(format!("{:?}", Value::from(&value)));
+    }
+    read
+}
+
+struct OneByOne<'a, I>(&'a mut I);
+
+impl<I: Iterator<Item = u8>> std::io::Read for OneByOne<'_, I> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let byte = self.0.next();
+        byte.into_iter().for_each(|byte| buffer[0] = byte);
+        Ok(usize::from(byte.is_some()))
+    }
+}
+
+/// Which node serves these slots, by what a node of a cluster or a sentinel says: `None` if it cannot be read.
+pub(crate) fn read_nodes(bytes: &[u8], slots: &[u16]) -> Option<Vec<Option<(String, u16)>>> {
+    let shown = |node: &Node| (node.host.clone(), node.port);
+    let asked = Endpoint::parse("redis://asked:1/").ok()?;
+    let mut found = None;
+    feed(bytes, usize::MAX, |value| {
+        let map = SlotMap::parse(&value, &asked);
+        let by_slots = map.map(|map| slots.iter().map(|slot| map.node_of(*slot).map(shown)).collect());
+        found = by_slots.or_else(|| Some(vec![Some(shown(&Endpoint::master_in(&value)?))]));
+        Some(String::new())
+    });
+    found
 }
 
 pub(crate) fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {

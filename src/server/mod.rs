@@ -23,7 +23,7 @@ pub(crate) use discovery::{Slot, SlotMap, slot_of};
 pub(crate) use endpoint::digest;
 pub(crate) use endpoint::{Endpoint, Node};
 #[cfg(feature = "__test-hooks")]
-pub(crate) use hooks::{converse, read_frames, shown_frame};
+pub(crate) use hooks::{converse, read_by_the_library, read_frames, read_nodes};
 #[cfg(feature = "cli")]
 pub use line::{Answer, Line, Place, Places};
 pub(crate) use setup::{Connected, Previous};

@@ -4,8 +4,8 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use fairlock::testing::{converse, read_frames, scripts, shown_frame};
-use redis::{Cmd, Parser, Value, cmd};
+use fairlock::testing::{converse, read_by_the_library, read_frames, read_nodes, scripts};
+use redis::{Cmd, cmd};
 use testkit::RedisServer;
 use testkit::run::version;
 
@@ -26,33 +26,6 @@ fn recorded(server: &RedisServer, commands: &[Cmd]) -> Vec<u8> {
     }
     bytes.truncate(bytes.len() - end.len());
     bytes
-}
-
-/// All that the library reads in these bytes.
-fn by_the_library(mut bytes: &[u8]) -> Vec<Value> {
-    let mut parser = Parser::new();
-    let mut values = Vec::new();
-    // It looks ahead as far as it can: so each byte is given to it when it asks.
-    while !bytes.is_empty() {
-        let mut one_by_one = std::iter::from_fn(|| bytes.split_off_first().copied());
-        let reader = OneByOne(&mut one_by_one);
-        values.push(parser.parse_value(reader).unwrap());
-    }
-    values
-}
-
-struct OneByOne<'a, I>(&'a mut I);
-
-impl<I: Iterator<Item = u8>> std::io::Read for OneByOne<'_, I> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        match self.0.next() {
-            Some(byte) => {
-                buffer[0] = byte;
-                Ok(1)
-            }
-            None => Ok(0),
-        }
-    }
 }
 
 fn acquire(name: &str) -> Cmd {
@@ -102,7 +75,7 @@ fn the_traffic_of_a_server_is_read_as_the_library_reads_it() {
     commands.push(words("UNSUBSCRIBE c"));
     let bytes = recorded(&server, &commands);
 
-    let library: Vec<String> = by_the_library(&bytes).iter().map(shown_frame).collect();
+    let library = read_by_the_library(&bytes);
     assert!(library.len() > commands.len(), "replies and messages: {library:#?}");
     for size in [1, 2, 3, 5, 7, 64, 1000, usize::MAX] {
         assert_eq!(read_frames(&bytes, size), (library.clone(), None), "in pieces of {size}");
@@ -130,4 +103,25 @@ fn replies_go_to_the_requests_that_the_library_would_give_them_to() {
         assert!(said.starts_with(expected), "{said:#?}");
     }
     assert!(said[2].contains("PONG") && said[4].contains(": 1"), "{said:#?}");
+}
+
+/// The replies of a node and of a sentinel, and what none of them can mean.
+#[test]
+fn nodes_are_read_or_refused() {
+    let slots = |last: &str, port: &str| {
+        let hosts = format!("*3\r\n$1\r\na\r\n:{port}\r\n$2\r\nid\r\n");
+        format!("*1\r\n*3\r\n:0\r\n:{last}\r\n{hosts}").into_bytes()
+    };
+    let node = |host: &str, port| Some((host.to_owned(), port));
+    assert_eq!(read_nodes(&slots("99", "7000"), &[0, 99, 100]), Some(vec![node("a", 7000), node("a", 7000), None]));
+    assert_eq!(read_nodes(b"*2\r\n$1\r\nb\r\n$4\r\n6379\r\n", &[0]), Some(vec![node("b", 6379)]));
+    for reply in [
+        &slots("-1", "7000")[..],
+        &slots("65536", "7000"),
+        &slots("99", "70000"),
+        b"$-1\r\n",
+        b"*2\r\n$1\r\nb\r\n$1\r\nx\r\n",
+    ] {
+        assert_eq!(read_nodes(reply, &[0]), None, "{}", String::from_utf8_lossy(reply));
+    }
 }

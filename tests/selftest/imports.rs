@@ -21,6 +21,16 @@ fn no_rooms_of_the_library_import_each_other() {
     assert_eq!(circles(&graph), BTreeSet::new());
 }
 
+/// The redis crate encodes, parses and is compared with in one folder.
+#[test]
+fn one_folder_of_the_library_names_the_redis_crate() {
+    let mut files = BTreeMap::new();
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut files);
+    let names = |text: &str| ["redis::", "use redis;", "use redis as"].iter().any(|name| text.contains(name));
+    let with: BTreeSet<&str> = files.iter().filter(|(_, text)| names(text)).map(|(file, _)| &file[..]).collect();
+    assert!(with.contains("server::hooks") && with.iter().all(|file| file.starts_with("server")), "{with:?}");
+}
+
 #[test]
 fn a_circle_is_found() {
     let graph = |arrows: &[(&str, &str)]| {

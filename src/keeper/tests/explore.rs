@@ -395,7 +395,6 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
     let unkilled = Explored::new(&[1, 1], false, Budget { cuts: 1, ..NONE });
     let two_and_one = |budget| Explored::new(&[2, 1], true, budget);
     let three = |budget| Explored::new(&[1, 1, 1], true, budget);
-    let slow = |budget| Explored { delay: LATE, ..one_each(budget) };
     let prompt = |waiters: &[u64], budget| Explored { delay: PROMPT, ..Explored::new(waiters, true, budget) };
     let worlds = vec![
         ("2 waiters, a broken connection", one_each(Budget { cuts: 1, ..NONE })),
@@ -447,12 +446,25 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
         ("a blocking caller and a waiter, a broken connection, all data lost", {
             direct(&[1, 1], Budget { cuts: 1, flushes: 1, ..NONE })
         }),
-        // No run of these has ended yet.
+    ];
+    explore_chosen(worlds);
+}
+
+/// `make model` does not start these: no run of them has ended yet.
+#[test]
+#[ignore = "takes days"]
+fn states_of_worlds_that_are_too_large() {
+    let slow = |budget| Explored { delay: LATE, ..one_each(budget) };
+    explore_chosen(vec![
         ("2 waiters, messages slower than a lease", slow(NONE)),
         ("2 waiters, messages slower than a lease, a crash", slow(Budget { crashes: 1, ..NONE })),
         ("4 waiters of 2 clients", Explored::new(&[2, 2], true, NONE)),
         ("4 waiters of 3 clients", Explored::new(&[2, 1, 1], true, NONE)),
-    ];
+    ]);
+}
+
+/// Those whose names have `FAIRLOCK_WORLD` in them, or the one of that name.
+fn explore_chosen(worlds: Vec<(&'static str, Explored)>) {
     let chosen = std::env::var("FAIRLOCK_WORLD").unwrap_or_default();
     // Depth first: the states that wait to be visited would not fit into memory otherwise.
     let is_name = worlds.iter().any(|(what, _)| *what == chosen);

@@ -71,7 +71,8 @@ fn much_goes_both_ways_through_a_socket_that_is_full() {
         })
         .unwrap();
     assert!(waits > 2 && !stream.wants_write());
-    drop(server.join().unwrap());
+    // The name tells a server, or a proxy before it, which certificate to show.
+    assert_eq!(server.join().unwrap().conn.server_name(), Some("host.example"));
 }
 
 /// Whatever came in one record must not stay in the library because the buffer has little room: the socket has nothing
