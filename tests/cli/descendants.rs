@@ -228,10 +228,12 @@ fn fairlock_can_be_the_first_process_of_a_container() {
         Process::spawn(unshare.args(namespace).args(["env", "--default-signal", "sh", "-c", script]))
     };
     // The first orphan is older than the command, belongs to fairlock, and ends while the command runs. The second is
-    // the command's.
-    let orphans = "mkfifo $D/go; (sh -c 'read line < $D/go; exit' &); \
-                   exec $F run x -- sh -c '(true &); echo > $D/go; \
-                   while grep -q \") Z\" /proc/[0-9]*/stat; do sleep 0.02; done; echo $PPID none; exit 7'";
+    // the command's. What is not collected stays in /proc.
+    let orphans = "mkfifo $D/go; (sh -c 'echo $$ > $D/first; read line < $D/go; exit' &); \
+                   exec $F run x -- sh -c '(sh -c \"echo \\$\\$ > $D/second\" &); echo > $D/go; \
+                   until [ -s $D/second ]; do sleep 0.02; done; \
+                   for orphan in $(cat $D/first $D/second); do while [ -e /proc/$orphan ]; do sleep 0.02; done; done; \
+                   echo $PPID none; exit 7'";
     let folder = tempfile::tempdir().unwrap();
     let finished = start(&orphans.replace("$D", folder.path().to_str().unwrap())).finish();
     assert_eq!(finished.code, 7, "{finished:?}");

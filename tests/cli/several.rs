@@ -1,5 +1,7 @@
 //! `fairlock run NAME -a NAME2`: several locks for one command.
 
+use std::time::{Duration, Instant};
+
 use crate::shared::{Process, Redis, Signal};
 use serde_json::Value;
 
@@ -64,6 +66,16 @@ fn a_run_takes_all_its_locks_or_none() {
     waiter.signal(Signal::TERM);
     assert_eq!(waiter.finish().code, 143);
     assert_eq!((&redis.state("a")["state"], &redis.state("b")["waiting"]), (&"free".into(), &0.into()));
+
+    // It awaits the server's answer to that, for a second.
+    let waiter = redis.run("a", &["-a", "b"], "true");
+    redis.await_waiting("b", 1);
+    redis.stall();
+    let told = Instant::now();
+    waiter.signal(Signal::TERM);
+    assert_eq!(waiter.finish().code, 143);
+    assert!(told.elapsed() >= Duration::from_millis(900), "{:?}", told.elapsed());
+    redis.resume();
 }
 
 #[tokio::test]
