@@ -144,6 +144,8 @@ mod tests {
         assert_eq!(id.as_str(), "client.7");
         assert_eq!(WireId::parse("client.7"), Some(id.clone()));
         assert_eq!(id.number_at(&client), Some(Id(7)));
+        assert!(id.is_of(&client) && !WireId::parse("other.7").unwrap().is_of(&client));
+        assert_eq!(format!("{client:?} {client}"), "\"client\" client");
         for other in ["clients.7", "clien.7", "other.7", "client.99999999999999999999"] {
             assert_eq!(WireId::parse(other).unwrap().number_at(&client), None, "{other:?}");
         }
@@ -157,7 +159,15 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_not_shown() {
-        assert_eq!(format!("{:?}", Secret::repeated("s3cret")), "Secret");
+    fn ids_of_no_acquire_are_all_different_and_not_direct() {
+        let nobody = [0, 1, 2, 3].map(Id::of_no_acquire);
+        assert!(nobody.windows(2).all(|pair| pair[1].0 + 1 == pair[0].0), "{nobody:?}");
+        assert!(nobody.iter().all(|id| !id.is_direct()) && Id::direct(3).is_direct());
+    }
+
+    #[test]
+    fn a_secret_is_sent_and_not_shown() {
+        let secret = Secret::repeated("s3cret");
+        assert_eq!((secret.as_str(), &*format!("{secret:?}")), ("s3cret", "Secret"));
     }
 }

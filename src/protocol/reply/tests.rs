@@ -113,6 +113,34 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
 }
 
 #[test]
+fn a_past_grant_tells_how_it_ended() {
+    let ended = |how| {
+        let grant = ["c.35", "36", "l", "o", "39", "40", how].map(bulk);
+        let mut fields = every_field();
+        fields.retain(|(name, _)| *name != "past");
+        fields.push(("past", Plain::List(vec![Plain::List(grant.into())])));
+        let Verdict::History(history) = Reply::parse(Verb::History, &reply("history", fields))?.verdict else {
+            return None;
+        };
+        Some(history.grants.into_iter().next()?.ended)
+    };
+    let all = ["released", "expired", "broken", "lost", "taken"].map(ended);
+    assert_eq!(
+        all,
+        [Some(EndedAs::Released), Some(EndedAs::Expired), Some(EndedAs::Broken), Some(EndedAs::Lost), None]
+    );
+}
+
+/// As MessagePack has them, text of the scripts is a string or binary.
+#[test]
+fn values_of_messages_are_texts_numbers_or_lists() {
+    let text = rmpv::ValueRef::String("released".into());
+    assert_eq!((text.bytes(), text.int()), (Some(&b"released"[..]), None));
+    assert_eq!(rmpv::ValueRef::Binary(b"x").bytes(), Some(&b"x"[..]));
+    assert_eq!((rmpv::ValueRef::from(7).int(), rmpv::ValueRef::from(7).bytes()), (Some(7), None));
+}
+
+#[test]
 fn a_reply_is_read_as_a_whole_or_refused() {
     let always =
         "epoch stamp token waiting lease_left_us recover_left_us pace_us longest_us holder_token holder_ticket";
