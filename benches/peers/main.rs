@@ -76,8 +76,8 @@ fn cycles(rounds: usize, table: &mut Table) {
             let faster = ratio(other, this);
             let made = format!("{:.0} beside {:.0}", 1e6 / median(this), 1e6 / median(other));
             let row = format!("cycles per second beside {name}, {}", placement.name());
-            match (name, placement) {
-                ("redislock" | "rslock", Placement::Free) => table.row_if_quiet(quiet, &row, faster, &made),
+            match name {
+                "redislock" | "rslock" => table.row_if_quiet(quiet, &row, faster, &made),
                 _ => table.note(&row, &format!("{faster:.2} ({made})")),
             }
         }
