@@ -60,7 +60,11 @@ impl Limit {
 
 /// Why rows miss their limits, in a word and in full.
 pub const REASONS: &[(&str, &str)] = &[
-    (SMALL, "of an uncontended acquire or release most is what any script costs; the contended verbs keep to it"),
+    (
+        SMALL,
+        "half of an uncontended release is what its four commands cost in any script (benches/RESULTS.md has what was \
+         tried for the rest); every contended verb keeps to it",
+    ),
     (
         WAKE_UPS,
         "a waiter is granted the lock by a message to its keeper, which wakes it; the same scripts over bare sockets take \
