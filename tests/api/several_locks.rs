@@ -83,7 +83,7 @@ async fn several_locks_are_acquired_by_one_timeout_or_not_at_all() {
     // With a timeout of zero each lock is only tried.
     let (name, _) = failed_at(soon(client.lock_all(["a", "b"]).unwrap().timeout(Duration::ZERO)).await.unwrap_err());
     assert_eq!(name, "b");
-    drop(guard);
+    guard.release().await.unwrap();
     soon(client.lock_all(["b", "a"]).unwrap().timeout(Duration::ZERO)).await.unwrap().release().await.unwrap();
     keys_left(&server);
 }
