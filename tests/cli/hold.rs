@@ -197,6 +197,28 @@ fn a_hold_that_is_ended_while_it_waits_leaves_the_queue() {
     is_free(&redis, "x");
 }
 
+/// A script without job control and its stand-in would share a process group, to which Ctrl-C is sent.
+#[test]
+fn ctrl_c_in_a_script_leaves_it_its_lock() {
+    let redis = Redis::start();
+    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    // The terminal repeats what is typed, so the words to wait for are not in it.
+    terminal.command("export F READY=ready STRUCK=interrupted");
+    let script = "trap \"echo $STRUCK\" INT; $F hold x --fd 9; echo $READY; while :; do sleep .1; done";
+    terminal.enter(&format!("sh -c '{script}' 9>{}", file.path().display()));
+    terminal.expect("ready");
+    terminal.keys("\x03");
+    terminal.expect("interrupted");
+    // Whoever comes now would be granted the lock at once if the stand-in had ended.
+    let other = redis.run("x", &["--timeout", "2s"], "true").finish();
+    assert!(other.code == 124 && redis.state("x")["state"] == "held", "{other:?}");
+    // SIGQUIT, for which it has no trap.
+    terminal.keys("\x1c");
+    terminal.expect("PROMPT> ");
+    is_free(&redis, "x");
+}
+
 #[test]
 fn a_descriptor_that_cannot_be_watched_is_refused() {
     let redis = Redis::start();
