@@ -42,10 +42,10 @@ fn shells_complete_subcommands_and_options() {
         assert!(told.contains("status\tShow who holds a lock") && told.contains("--no-wait\t"), "{told}");
     }
     for shell in ["bash", "zsh", "fish"] {
-        assert!(!std::fs::read_to_string(file(shell)).unwrap().contains("man-pages"), "{shell}: no help shows it");
+        assert!(!printed(&["completions", shell]).contains("man-pages"), "{shell}: no help shows it");
     }
     // Where there is no zsh to be asked: with two colons it would take the name of the lock for the command.
-    let of_zsh = std::fs::read_to_string(file("zsh")).unwrap();
+    let of_zsh = printed(&["completions", "zsh"]);
     assert!(of_zsh.contains("'*:::command -- ") && !of_zsh.contains("'*::command -- "), "{of_zsh}");
     if told_by(&["zsh", "-f", "-c"], "").is_none() {
         return;
