@@ -38,19 +38,19 @@ setup:
 
 # These tests compute all the time, so they are optimized: that takes less time than it saves.
 quick:
-	$(with_redis) cargo --config profile.dev.package.fairlock.opt-level=2 test --features cli --lib --test model
+	$(with_redis) cargo --config profile.dev.package.fairlock.opt-level=2 test --features tls,operator --lib --test model
 
 # These wait for servers and timers most of the time, so two of them share a core.
 waiting := $(filter-out model,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs)))
 test:
 	-./scripts/fetch-servers.sh redis-5.0
 	$(MAKE) quick
-	$(with_redis) RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) cargo test --features cli,metrics --bins $(waiting:%=--test %)
-	cargo test --features cli,metrics --doc
+	$(with_redis) RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) cargo test -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics --bins $(waiting:%=--test %) --test cli
+	cargo test --features tls,operator,metrics --doc
 	OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 
 test-all: test
-	$(with_redis) cargo test --features cli --test histories sentinels_and_clusters:: -- --ignored
+	$(with_redis) cargo test --test histories sentinels_and_clusters:: -- --ignored
 	$(MAKE) test-matrix
 
 test-matrix:
@@ -61,7 +61,7 @@ test-acl:
 
 # It makes a virtual environment under target/, and says so if there is no python3.
 test-python:
-	$(with_redis) cargo test --features cli --test histories python:: -- --ignored --nocapture
+	$(with_redis) cargo test --test histories python:: -- --ignored --nocapture
 
 soak: STEPS ?= 2000000
 soak:

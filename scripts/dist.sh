@@ -18,7 +18,7 @@ root="$dist/root"
 build() {
     rustup target list --installed 2>/dev/null | grep -qx "$target" || rustup target add "$target"
     command -v musl-gcc >/dev/null || { echo "a C compiler for musl is missing: apt-get install musl-tools" >&2; exit 1; }
-    cargo build --profile dist --features cli --target "$target" --bin fairlock
+    cargo build --profile dist --package fairlock-cli --target "$target"
     rm -rf "$root" && mkdir -p "$root/usr/bin" "$root/usr/share/man/man1" "$root/usr/share/doc/fairlock"
     local share="$root/usr/share"
     install -m 755 "target/$target/dist/fairlock" "$root/usr/bin/"

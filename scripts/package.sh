@@ -16,5 +16,5 @@ export CARGO_TARGET_DIR=../../packaged
 skipped=(--skip keeper::tests::explore --skip keeper::tests::properties)
 [ -z "${ALL:-}" ] || skipped=()
 # The tests that explore run in `make quick`, on the same sources; here with ALL=1.
-cargo --config profile.dev.package.fairlock.opt-level=1 test --features cli --lib -- "${skipped[@]}"
-cargo test --features cli --doc
+cargo --config profile.dev.package.fairlock.opt-level=1 test --features tls,operator --lib -- "${skipped[@]}"
+cargo test --features tls,operator --doc

@@ -12,7 +12,7 @@ skipped() {
 oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
 if rustup toolchain list 2>/dev/null | grep -q "^$oldest" ||
     timeout 300 rustup toolchain install "$oldest" --profile minimal --no-self-update >&2; then
-    cargo "+$oldest" check --all-features --target-dir target/platforms
+    cargo "+$oldest" check --package fairlock --package fairlock-cli --all-features --target-dir target/platforms
 else
     skipped "Rust $oldest is not here, and cannot be installed"
 fi

@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 [ $# -gt 0 ] || set -- redis-6.0 redis-7.0 redis-8.0 valkey-8.1 valkey-9 least sentinel cluster
 # Without the tests of the test kit itself.
-tests=${TESTS:-$(dirname tests/*/main.rs | xargs -n 1 basename | grep -vE '^(mutants|selftest)$')}
+tests=${TESTS:-$(dirname tests/*/main.rs cli/tests/*/main.rs | xargs -n 1 basename | grep -vE '^(mutants|selftest)$')}
 
 # Sets the environment for each part of row $1.
 set_up() {
@@ -38,7 +38,7 @@ run() {
         binaries+=(--test "${test%%::*}")
         [[ $test == *::* ]] && files+=("${test#*::}::")
     done
-    cargo test --features cli,metrics --no-fail-fast "${binaries[@]}" -- "${files[@]}"
+    cargo test -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics --no-fail-fast "${binaries[@]}" -- "${files[@]}"
 }
 
 no_server=3

@@ -19,7 +19,7 @@ mod lock;
 mod lock_all;
 mod mutex;
 mod operation;
-#[cfg(feature = "cli")]
+#[cfg(feature = "operator")]
 #[doc(hidden)]
 pub mod operator;
 mod options;

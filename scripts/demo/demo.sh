@@ -78,7 +78,7 @@ sigkill() {
 
 fairlock=${FAIRLOCK_BIN:-}
 if [ -z "$fairlock" ]; then
-    (cd "$project" && cargo build --release --features cli --bin fairlock)
+    (cd "$project" && cargo build --release --package fairlock-cli)
     fairlock=${CARGO_TARGET_DIR:-$project/target}/release/fairlock
 fi
 command -v "$fairlock" >/dev/null || fail "there is no $fairlock"

@@ -6,7 +6,7 @@ mod finding;
 mod handshake;
 #[cfg(feature = "__test-hooks")]
 mod hooks;
-#[cfg(feature = "cli")]
+#[cfg(feature = "operator")]
 mod line;
 mod refusals;
 mod resp;
@@ -19,12 +19,12 @@ mod values;
 mod wire;
 
 pub(crate) use discovery::{Slot, SlotMap, slot_of};
-#[cfg(any(feature = "cli", feature = "__test-hooks"))]
+#[cfg(any(feature = "operator", feature = "__test-hooks"))]
 pub(crate) use endpoint::digest;
 pub(crate) use endpoint::{Endpoint, Node};
 #[cfg(feature = "__test-hooks")]
 pub(crate) use hooks::{converse, read_by_the_library, read_frames, read_nodes};
-#[cfg(feature = "cli")]
+#[cfg(feature = "operator")]
 pub use line::{Answer, Line, Place, Places};
 pub(crate) use setup::{Connected, Previous};
 pub(crate) use target::Target;

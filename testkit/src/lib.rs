@@ -6,6 +6,7 @@
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+pub mod certificates;
 pub mod child;
 pub mod cluster;
 pub mod contention;

@@ -1,4 +1,4 @@
-//! Hostile input: names, labels, prefixes, logs, and everything that is parsed. `tests/cli/hostile_texts.rs` has the
+//! Hostile input: names, labels, prefixes, logs, and everything that is parsed. `cli/tests/cli/hostile_texts.rs` has the
 //! same on the command line.
 
 // A test reports its failure by a panic.

@@ -10,7 +10,7 @@ fn the_track_record_names_mutants_and_tests_that_exist() {
     let page = fs::read_to_string(root().join("docs/track-record.md")).unwrap();
     let mutants = list::read().unwrap();
     let mut code = String::new();
-    ["src", "tests"].iter().for_each(|folder| read_all(&root().join(folder), &mut code));
+    ["src", "tests", "cli"].iter().for_each(|folder| read_all(&root().join(folder), &mut code));
     let mut stale = Vec::new();
     for bug in page.split("\n- ") {
         // A name may be broken over lines.

@@ -8,7 +8,7 @@ type Graph = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
 fn no_files_of_the_command_line_import_each_other() {
-    let graph = imports("src/bin/fairlock", |file| file.to_owned());
+    let graph = imports("cli/src", |file| file.to_owned());
     assert!(graph["run::wait"].contains("run::request"), "{graph:#?}");
     assert_eq!(circles(&graph), BTreeSet::new());
 }

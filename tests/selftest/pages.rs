@@ -9,7 +9,7 @@ fn lines_wrap_and_links_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages: Vec<_> =
         ["README", "CHANGELOG", "CONTRIBUTING", "SECURITY"].map(|page| root.join(page).with_extension("md")).into();
-    for folder in ["docs", "lua", "tests", "benches", "fuzz", "examples", "examples/python-client"] {
+    for folder in ["cli", "docs", "lua", "tests", "benches", "fuzz", "examples", "examples/python-client"] {
         let files = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
         pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     }
@@ -39,7 +39,7 @@ fn complaints(root: &Path, page: &PathBuf) -> Vec<String> {
     }
     let links = links.filter_map(|link| link.split('#').next()).filter(|link| !link.is_empty());
     let links = links.map(|link| page.with_file_name(link));
-    let folders = ["src/", "tests/", "testkit/", "lua/", "docs/", "scripts/", "benches/"];
+    let folders = ["cli/", "src/", "tests/", "testkit/", "lua/", "docs/", "scripts/", "benches/"];
     let named = text.split('`').skip(1).step_by(2).filter(|path| folders.iter().any(|folder| path.starts_with(folder)));
     let named = named.filter(|path| !path.contains(['*', ' ', ':'])).map(|path| root.join(path));
     wrong.extend(

@@ -1,88 +1,18 @@
 //! Encrypted connections, to a server that shows a certificate and demands one.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-use std::path::PathBuf;
-
 use fairlock::{Client, ClientBuilder, ConnectError, Tls};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use testkit::{Cluster, RedisServer, SOON, keys_left, quiet, sentinel::MASTER, server, soon};
+use testkit::certificates::{Authority, Certificates, Encrypted, Identity};
+use testkit::{Cluster, RedisServer, SOON, keys_left, quiet, sentinel::MASTER, soon};
 
-/// A certificate and its key, as PEM.
-struct Identity {
-    certificate: String,
-    key: String,
+/// The settings with which a client trusts these servers, and shows a certificate of its own.
+fn tls(certificates: &Certificates) -> Tls {
+    let own = certificates.authority.issues("client");
+    Tls::new().ca_certificate(certificates.authority.pem()).client_certificate(own.certificate, own.key)
 }
 
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    fn new() -> Authority {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    fn issues(&self, host: &str) -> Identity {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
-        // With the same name as its issuer it would count as an authority itself.
-        params.distinguished_name.push(rcgen::DnType::CommonName, host);
-        let certificate = params.signed_by(&key, &self.0).unwrap();
-        Identity { certificate: certificate.pem(), key: key.serialize_pem() }
-    }
-}
-
-/// Servers that all call themselves `host`, and the settings with which a client trusts them.
-struct Certificates {
-    authority: Authority,
-    files: tempfile::TempDir,
-}
-
-impl Certificates {
-    fn of(host: &str) -> Certificates {
-        let (authority, files) = (Authority::new(), tempfile::tempdir().unwrap());
-        let own = authority.issues(host);
-        for (name, pem) in [("ca.pem", &authority.pem()), ("server.pem", &own.certificate), ("server.key", &own.key)] {
-            std::fs::write(files.path().join(name), pem).unwrap();
-        }
-        Certificates { authority, files }
-    }
-
-    fn given_to(&self, server: server::Builder) -> server::Builder {
-        let [authority, certificate, key] =
-            ["ca.pem", "server.pem", "server.key"].map(|name| self.files.path().join(name));
-        server.encrypted(&authority, &certificate, &key)
-    }
-
-    fn tls(&self) -> Tls {
-        let own = self.authority.issues("client");
-        Tls::new().ca_certificate(self.authority.pem()).client_certificate(own.certificate, own.key)
-    }
-}
-
-/// A server that calls itself `host`.
-struct Encrypted {
-    server: RedisServer,
-    certificates: Certificates,
-}
-
-impl Encrypted {
-    fn start(host: &str) -> Encrypted {
-        let certificates = Certificates::of(host);
-        Encrypted { server: certificates.given_to(RedisServer::builder().alone()).start(), certificates }
-    }
-
-    fn url(&self) -> String {
-        format!("rediss://127.0.0.1:{}/", self.server.port())
-    }
-
-    async fn refusal(&self, tls: Tls) -> ConnectError {
-        soon(Client::builder().url(&self.url()).tls(tls).connect()).await.unwrap_err()
-    }
+async fn refusal(encrypted: &Encrypted, tls: Tls) -> ConnectError {
+    soon(Client::builder().url(&encrypted.url()).tls(tls).connect()).await.unwrap_err()
 }
 
 /// A holder hands the lock over to a waiter that hears of it by a push: heartbeats are far away.
@@ -99,7 +29,7 @@ async fn hand_over(client: ClientBuilder, replicas: u32) {
 #[tokio::test]
 async fn certificates_on_both_sides_are_believed() {
     let encrypted = Encrypted::start("127.0.0.1");
-    hand_over(Client::builder().url(&encrypted.url()).tls(encrypted.certificates.tls()), 0).await;
+    hand_over(Client::builder().url(&encrypted.url()).tls(tls(&encrypted.certificates)), 0).await;
     keys_left(&encrypted.server);
 }
 
@@ -107,7 +37,7 @@ async fn certificates_on_both_sides_are_believed() {
 fn blocking_callers_have_an_encrypted_connection_of_their_own() {
     let encrypted = Encrypted::start("127.0.0.1");
     let client =
-        Client::builder().url(&encrypted.url()).tls(encrypted.certificates.tls()).connect().blocking().unwrap();
+        Client::builder().url(&encrypted.url()).tls(tls(&encrypted.certificates)).connect().blocking().unwrap();
     let lock = client.lock_with("x", quiet()).unwrap();
     testkit::eventually("there are two connections", SOON, || {
         lock.acquire().blocking().unwrap().release().blocking().unwrap();
@@ -128,7 +58,7 @@ async fn certificates_are_shown_to_sentinels_and_to_the_master_that_they_name() 
     let _replica = master.replica();
     let sentinel = certificates.given_to(RedisServer::builder().plain().argument("--sentinel"));
     let sentinel = sentinel.config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", master.port())).start();
-    let (address, tls) = (format!("127.0.0.1:{}", sentinel.port()), certificates.tls());
+    let (address, tls) = (format!("127.0.0.1:{}", sentinel.port()), tls(&certificates));
     let by_url = Client::builder().url(&format!("rediss+sentinel://{address}/{MASTER}")).tls(tls.clone());
     let by_address = Client::builder().tls(tls).sentinel([address], MASTER);
     for client in [by_url, by_address] {
@@ -145,8 +75,8 @@ async fn certificates_are_shown_to_all_nodes_of_a_cluster() {
     let owner = cluster.owner(cluster.slot("x"));
     let node = cluster.another_master(owner);
     let url = cluster.url_of(&[node]).replacen("redis-", "rediss+", 1);
-    let by_url = Client::builder().url(&url).tls(certificates.tls());
-    let mut by_address = Client::builder().cluster([format!("127.0.0.1:{}", node.port())]).tls(certificates.tls());
+    let by_url = Client::builder().url(&url).tls(tls(&certificates));
+    let mut by_address = Client::builder().cluster([format!("127.0.0.1:{}", node.port())]).tls(tls(&certificates));
     if let Some((user, password)) = testkit::run::login() {
         by_address = by_address.login(user, password);
     }
@@ -159,26 +89,26 @@ async fn certificates_are_shown_to_all_nodes_of_a_cluster() {
 #[tokio::test]
 async fn a_client_without_the_right_certificate_is_refused() {
     let encrypted = Encrypted::start("127.0.0.1");
-    let stranger = Authority::new();
+    let stranger = Authority::default();
     let own = encrypted.certificates.authority.issues("client");
     let (certificate, key) = (own.certificate, own.key);
 
     let wrong_authority = Tls::new().ca_certificate(stranger.pem()).client_certificate(&*certificate, &*key);
-    let error = encrypted.refusal(wrong_authority).await;
+    let error = refusal(&encrypted, wrong_authority).await;
     assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
     // This machine does not trust an authority that was made a moment ago.
-    let error = encrypted.refusal(Tls::new().client_certificate(&*certificate, &*key)).await;
+    let error = refusal(&encrypted, Tls::new().client_certificate(&*certificate, &*key)).await;
     assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
 
-    let without = encrypted.refusal(Tls::new().ca_certificate(encrypted.certificates.authority.pem())).await;
+    let without = refusal(&encrypted, Tls::new().ca_certificate(encrypted.certificates.authority.pem())).await;
     assert!(matches!(without, ConnectError::Certificate { .. }), "{without:?}");
     let theirs = stranger.issues("client");
     let of_a_stranger = Tls::new()
         .ca_certificate(encrypted.certificates.authority.pem())
         .client_certificate(theirs.certificate, theirs.key);
-    let error = encrypted.refusal(of_a_stranger).await;
+    let error = refusal(&encrypted, of_a_stranger).await;
     assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
-    let garbled = encrypted.refusal(Tls::new().ca_certificate("no certificate")).await;
+    let garbled = refusal(&encrypted, Tls::new().ca_certificate("no certificate")).await;
     assert!(matches!(garbled, ConnectError::Certificate { .. }), "{garbled:?}");
 }
 
@@ -198,7 +128,7 @@ async fn an_error_says_which_side_alone_encrypts() {
 #[tokio::test]
 async fn a_server_of_another_name_is_not_believed() {
     let encrypted = Encrypted::start("elsewhere.example");
-    let error = encrypted.refusal(encrypted.certificates.tls()).await;
+    let error = refusal(&encrypted, tls(&encrypted.certificates)).await;
     assert!(matches!(error, ConnectError::Certificate { .. }), "{error:?}");
 }
 
@@ -218,7 +148,7 @@ fn certificates_without_encryption_are_an_error() {
 /// With an empty authority no server would ever be trusted.
 #[test]
 fn certificates_that_are_not_there_are_refused_before_connecting() {
-    let own = Authority::new().issues("client");
+    let own = Authority::default().issues("client");
     for (tls, says) in [
         (Tls::new().ca_certificate(""), "of the certificate authority"),
         (Tls::new().ca_certificate("no certificate"), "of the certificate authority"),
@@ -230,35 +160,6 @@ fn certificates_that_are_not_there_are_refused_before_connecting() {
             assert!(matches!(error, ConnectError::Certificate { .. }) && error.to_string().contains(says), "{error}");
         }
     }
-}
-
-#[cfg(feature = "cli")]
-#[test]
-fn the_command_line_takes_certificates_from_files() {
-    let encrypted = Encrypted::start("127.0.0.1");
-    let own = encrypted.certificates.authority.issues("client");
-    let file = |name: &str, pem: &str| -> PathBuf {
-        let path = encrypted.certificates.files.path().join(name);
-        std::fs::write(&path, pem).unwrap();
-        path
-    };
-    let (cert, key) = (file("client.pem", &own.certificate), file("client.key", &own.key));
-    let fairlock = |ca: &str| {
-        std::process::Command::new(env!("CARGO_BIN_EXE_fairlock"))
-            .args(["--redis", &encrypted.url(), "--tls-ca", ca, "--tls-cert"])
-            .args([&*cert.to_string_lossy(), "--tls-key", &*key.to_string_lossy(), "run", "x", "--", "echo", "held"])
-            .output()
-            .unwrap()
-    };
-    let output = fairlock(&encrypted.certificates.files.path().join("ca.pem").to_string_lossy());
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "held\n", "{output:?}");
-    let output = fairlock(&key.to_string_lossy());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(125) && said.contains("no certificate in PEM form"), "{output:?}");
-    assert_eq!(said.lines().count(), 1, "it is not tried again: {said}");
-    let output = fairlock("/nowhere/ca.pem");
-    assert!(output.status.code() == Some(125), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/ca.pem"), "{output:?}");
 }
 
 /// A certificate that is about to end is renewed in its file, and at the server.
@@ -281,7 +182,7 @@ async fn certificates_in_files_are_read_again_at_each_connection() {
     // The file is damaged while it is being written: the waiter waits on, and is back when the file is whole.
     let guard = soon(lock.acquire().into_future()).await.unwrap();
     let waiting = soon(lock.enqueue().into_future()).await.unwrap();
-    write(&Authority::new().issues("client"));
+    write(&Authority::default().issues("client"));
     cut();
     testkit::eventually_async("the server refuses the certificate", testkit::SOON, async || {
         lock.trouble().await.unwrap().is_some_and(|trouble| trouble.contains("no encrypted connection"))

@@ -6,7 +6,7 @@ use crate::pty::Terminal;
 use crate::shared::{Process, Redis};
 use testkit::RedisServer;
 
-const PAGE: &str = include_str!("../../docs/operating.md");
+const PAGE: &str = include_str!("../../../docs/operating.md");
 
 /// The commands of the page, each with its sample.
 fn examples() -> Vec<(&'static str, Vec<&'static str>)> {

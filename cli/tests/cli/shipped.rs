@@ -106,7 +106,7 @@ fn each_subcommand_has_a_page() {
 fn the_long_version_tells_features_and_the_short_one_is_one_line() {
     let long = printed(&["--version"]);
     let version = env!("CARGO_PKG_VERSION");
-    assert!(long.starts_with(&format!("fairlock {version}\nfeatures: cli, tls")), "{long}");
+    assert!(long.starts_with(&format!("fairlock {version}\nfeatures: tls")), "{long}");
     assert!(long.contains("Redis 6.0 or newer") && long.contains(std::env::consts::ARCH), "{long}");
     assert_eq!(printed(&["-V"]), format!("fairlock {version}\n"));
 }

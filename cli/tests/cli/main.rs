@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod bench;
+mod certificates;
 mod descendants;
 mod doctor;
 mod events;

@@ -71,7 +71,7 @@ impl Drop for Place {
 
 /// The blocks of a page in this language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(page).unwrap();
+    let text = std::fs::read_to_string(testkit::root().join(page)).unwrap();
     let begin = format!("```{language}\n");
     let parts = text.split(&begin).skip(1);
     parts.map(|part| part.split("```").next().unwrap().to_owned()).collect()
@@ -150,7 +150,7 @@ fn the_console_of_the_readme_works() {
 fn the_units_for_systemd_start_what_they_name() {
     let place = Place::new();
     let mut started = 0;
-    for entry in std::fs::read_dir("docs/systemd").unwrap() {
+    for entry in std::fs::read_dir(testkit::root().join("docs/systemd")).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         if path.extension().is_some_and(|extension| extension == "timer") {

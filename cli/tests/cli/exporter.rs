@@ -191,7 +191,7 @@ fn all_masters_of_a_cluster_are_scraped() {
 
 /// The rights in this section of the page.
 fn documented_rights() -> String {
-    let page = include_str!("../../docs/operating.md");
+    let page = include_str!("../../../docs/operating.md");
     let start = if run::version() >= (7, 0) { "\n%R~fairlock:* " } else { "\n~fairlock:* " };
     let at = page.find(start).expect("the page lists the rights");
     page[at..].trim_start().lines().next().unwrap().to_owned()

@@ -99,7 +99,7 @@ fn a_server_of_another_kind_than_the_url_says_is_named() {
 
 /// The names in the first column of a table of the page, by the heading of that column.
 fn documented(table: &str) -> BTreeSet<String> {
-    let page = std::fs::read_to_string("docs/command-line.md").unwrap();
+    let page = std::fs::read_to_string(testkit::root().join("docs/command-line.md")).unwrap();
     let rows = page.split(&format!("| {table} |")).nth(1).unwrap().split("\n\n").next().unwrap();
     let cells = rows.lines().skip(2).map(|row| row.split('|').nth(1).unwrap().to_owned());
     cells

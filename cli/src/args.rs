@@ -38,9 +38,8 @@ Options before the command are those that every command has: --redis URL, --loca
 /// What a bug report needs: which build this is, and which servers and other versions it works with.
 fn long_version() -> String {
     let libc = if cfg!(target_env = "musl") { " (musl, static)" } else { "" };
-    let test_hooks = if cfg!(feature = "__test-hooks") { ", __test-hooks" } else { "" };
     format!(
-        "{}\nfeatures: cli, tls (rustls){test_hooks}\nservers:  Redis 6.0 or newer, Valkey\nbuilt for {} {}{libc}",
+        "{}\nfeatures: tls (rustls)\nservers:  Redis 6.0 or newer, Valkey\nbuilt for {} {}{libc}",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::OS,
         std::env::consts::ARCH,
