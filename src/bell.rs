@@ -39,18 +39,22 @@ pub(crate) mod eventfd {
 pub(crate) mod pipe {
     use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
     use std::os::fd::{AsFd, BorrowedFd};
+    use std::sync::Arc;
 
+    /// It keeps the pipe open at both ends: a thread may ring when the one that slept has ended, and a write to a pipe
+    /// without a reader raises SIGPIPE.
     #[derive(Debug)]
-    pub(crate) struct Bell(PipeWriter);
+    pub(crate) struct Bell(PipeWriter, #[allow(dead_code)] Arc<PipeReader>);
 
     /// Is readable from a ring on, until it is silenced.
     #[derive(Debug)]
-    pub(crate) struct Sound(PipeReader);
+    pub(crate) struct Sound(Arc<PipeReader>);
 
     impl Bell {
         pub(crate) fn new() -> io::Result<(Self, Sound)> {
             let (sound, bell) = io::pipe()?;
-            Ok((Self(bell), Sound(sound)))
+            let sound = Arc::new(sound);
+            Ok((Self(bell, sound.clone()), Sound(sound)))
         }
 
         pub(crate) fn ring(&self) {
@@ -61,13 +65,27 @@ pub(crate) mod pipe {
 
     impl Sound {
         pub(crate) fn silence(&self) {
-            let _ = (&self.0).read(&mut [0; 64]);
+            let _ = (&*self.0).read(&mut [0; 64]);
         }
     }
 
     impl AsFd for Sound {
         fn as_fd(&self) -> BorrowedFd<'_> {
             self.0.as_fd()
+        }
+    }
+
+    #[cfg(test)]
+    #[allow(clippy::unwrap_used)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_bell_that_nobody_hears_any_more_can_be_rung() {
+            let (bell, sound) = Bell::new().unwrap();
+            drop(sound);
+            // An error would be EPIPE, together with a signal.
+            assert_eq!((&bell.0).write(&[1]).unwrap(), 1);
         }
     }
 }

@@ -8,6 +8,7 @@ mod handshake;
 mod hooks;
 #[cfg(feature = "operator")]
 mod line;
+mod own_socket;
 mod refusals;
 mod resp;
 mod setup;

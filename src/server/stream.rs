@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::event::PollFlags;
 use socket2::Socket;
 
+use super::own_socket::OwnSocket;
 use super::resp::{Frames, Garbage, Value, put};
 use super::socket::{await_any, silence};
 use crate::clock::Time;
@@ -58,7 +59,7 @@ impl std::fmt::Display for Broken {
 
 /// One connection, as bytes.
 pub(super) struct Stream {
-    socket: Socket,
+    socket: OwnSocket,
     #[cfg(feature = "tls")]
     tls: Option<Box<rustls::ClientConnection>>,
     /// Requests; the bytes before `written` are sent.
@@ -76,7 +77,7 @@ impl AsFd for Stream {
 impl Stream {
     pub(super) fn new(socket: Socket) -> Self {
         Self {
-            socket,
+            socket: OwnSocket::new(socket),
             #[cfg(feature = "tls")]
             tls: None,
             out: Vec::new(),

@@ -22,6 +22,7 @@ pub mod resp;
 pub mod run;
 pub mod sentinel;
 pub mod server;
+pub mod sigpipe;
 pub mod state;
 pub mod texts;
 pub mod urls;

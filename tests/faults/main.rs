@@ -12,6 +12,7 @@ mod old_connections;
 mod outages;
 mod process_deaths;
 mod reconnects;
+mod sigpipe;
 mod suspended_time;
 mod unreachable;
 mod warnings;

@@ -54,6 +54,7 @@ pub(crate) const REAL: Stage = Stage {
         ("hostile::names", &[]),
         ("api::panic_and_fork", &[]),
         ("faults::old_connections", &[]),
+        ("faults::sigpipe", &[]),
         ("faults::direct", &[]),
         ("api::operations", &[]),
         ("topologies::many_slots", &[]),

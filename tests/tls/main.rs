@@ -3,7 +3,18 @@
 
 use fairlock::{Client, ClientBuilder, ConnectError, Tls};
 use testkit::certificates::{Authority, Certificates, Encrypted, Identity};
-use testkit::{Cluster, RedisServer, SOON, keys_left, quiet, sentinel::MASTER, soon};
+use testkit::{Child, Cluster, RedisServer, SOON, child, keys_left, quiet, sentinel::MASTER, sigpipe, soon};
+
+/// The helper process of this file.
+#[test]
+fn child() {
+    child::main(|_, args| {
+        let [url, admin_url, authority, certificate, key] = args else { panic!("other arguments: {args:?}") };
+        let tls = Tls::new().ca_certificate(&**authority).client_certificate(&**certificate, &**key);
+        let client = Client::builder().url(url).tls(tls).connect().blocking().unwrap();
+        sigpipe::survive_ends_of_connections(&client, admin_url);
+    });
+}
 
 /// The settings with which a client trusts these servers, and shows a certificate of its own.
 fn tls(certificates: &Certificates) -> Tls {
@@ -47,6 +58,17 @@ fn blocking_callers_have_an_encrypted_connection_of_their_own() {
         lock.acquire().blocking().unwrap().release().blocking().unwrap();
     }
     drop((lock, client));
+    keys_left(&encrypted.server);
+}
+
+#[test]
+fn a_process_survives_the_ends_of_its_encrypted_connections_without_ignoring_sigpipe() {
+    let encrypted = Encrypted::start("127.0.0.1");
+    let (url, admin_url) = (encrypted.url(), encrypted.server.admin_url());
+    let (authority, own) = (encrypted.certificates.authority.pem(), encrypted.certificates.authority.issues("client"));
+    let mut cycles = Child::spawn("cycles", &[&url, &admin_url, &authority, &own.certificate, &own.key]);
+    let status = cycles.wait(10 * SOON);
+    assert!(status.success(), "{status}");
     keys_left(&encrypted.server);
 }
 

@@ -11,6 +11,7 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use super::super::own_socket::tests::raises_sigpipe;
 use super::*;
 
 type Theirs = StreamOwned<ServerConnection, UnixStream>;
@@ -165,4 +166,17 @@ fn a_deadline_ends_a_conversation() {
     stream.converse(soon(), hear).unwrap();
     assert_eq!(heard, Some(Value::Text(b"a".into())));
     drop(server.join().unwrap());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_write_after_the_end_raises_no_signal() {
+    let (tls, certified) = believed();
+    let (mut stream, mut theirs) = pair(tls, &certified);
+    let server = thread::spawn(move || theirs.write_all(b"+last\r\n").unwrap());
+    agree(&mut stream);
+    server.join().unwrap();
+    put(&mut stream.out, &["PING"]);
+    let raises = raises_sigpipe(|| assert_eq!(stream.flush().unwrap_err().kind(), ErrorKind::BrokenPipe));
+    assert!(!raises);
 }
