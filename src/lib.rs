@@ -29,6 +29,7 @@ mod run;
 mod server;
 mod share;
 mod term;
+mod thread;
 #[cfg(feature = "tls")]
 mod tls;
 mod wakers;

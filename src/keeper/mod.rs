@@ -27,9 +27,9 @@
 //! **The thread.** The keeper is a plain thread that sleeps in `epoll`, or `poll` (`sleep/`). In each round it takes in
 //! what sockets and handles have sent, keeping the order of each socket and of the inbox, then the timers that are due;
 //! it carries out the effects; and it writes with one system call for each server. Everything that blocks (name
-//! look-ups, connecting, logging in) is done on short-lived threads, which end by a deadline and send their result. A
-//! message wakes the keeper only if it sleeps (`inbox.rs`). The keeper waits for no lock that another thread may hold
-//! (`inbox.rs`, `shared.rs`, `wakers/`).
+//! look-ups, connecting, logging in) is done on short-lived threads, which end by a deadline and send their result. All
+//! threads of the library block signals (`thread.rs`). A message wakes the keeper only if it sleeps (`inbox.rs`). The
+//! keeper waits for no lock that another thread may hold (`inbox.rs`, `shared.rs`, `wakers/`).
 //!
 //! **Joining.** An acquire is one request. The server grants the lock at once, or gives a ticket: the place in the
 //! queue (I2). A waiter keeps its ticket until its acquire is resolved, and may send its request again at any time (I7,
@@ -110,6 +110,7 @@ use crate::fork::Process;
 use crate::mutex::lock;
 use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
+use crate::thread;
 use crate::wakers::{IsKeeper, Wakers};
 
 /// While something is due the loop looks at the clock at least this often: a sleep does not count suspended time.
@@ -146,7 +147,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let direct = Direct::start(client.clone(), &prefix, wakers.clone(), messages.clone());
     let thread = {
         let (messages, end, wakers, direct) = (messages.clone(), end.clone(), wakers.clone(), direct.clone());
-        std::thread::Builder::new().name("fairlock-keeper".into()).spawn(move || {
+        thread::spawn("fairlock-keeper", move || {
             let _is_keeper = IsKeeper::new(&wakers);
             let leases = Leases::default();
             let run = || {

@@ -12,6 +12,7 @@ use super::routes::{Effect, Event, Facts, Found, Line, Shape};
 use super::sleep::{Lookout, Watched};
 use crate::error::ConnectError;
 use crate::server::{Connected, Endpoint, Node, Said, Slot, Target, Wire};
+use crate::thread;
 
 /// A thread that connects to a server, or asks one, has finished.
 pub(crate) struct SetUp {
@@ -130,7 +131,7 @@ impl Network {
             // The keeper may have ended.
             let _ = outbox.send(Message::SetUp(SetUp { line, outcome }));
         };
-        if let Err(error) = std::thread::Builder::new().name("fairlock-connect".into()).spawn(work) {
+        if let Err(error) = thread::spawn("fairlock-connect", work) {
             let cause = format!("no thread to connect on: {error}").into();
             self.events.push(Event::Failed { line, error: ConnectError::Unreachable { address, cause } });
         }

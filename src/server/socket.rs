@@ -17,6 +17,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::endpoint::Address;
 use crate::clock::Time;
+use crate::thread;
 
 /// How long an address may be silent before the next one is tried as well.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
@@ -98,7 +99,7 @@ fn look_up(host: &str, port: u16, deadline: Time) -> io::Result<Vec<SocketAddr>>
         // The caller may have stopped waiting.
         let _ = found.send(addresses);
     };
-    if let Err(error) = std::thread::Builder::new().name("fairlock-lookup".into()).spawn(lookup) {
+    if let Err(error) = thread::spawn("fairlock-lookup", lookup) {
         UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
         return Err(error);
     }

@@ -12,6 +12,8 @@
 //! A subscriber of `tracing` and a recorder of `metrics` are the caller's code too. What a keeper has to tell them goes
 //! through the same queue (`keeper/observe.rs`).
 //!
+//! All threads of the library block signals (`thread.rs`), and so do threads that the caller's code starts from here.
+//!
 //! A keeper only tries to lock the queue (`kept.rs`).
 //!
 //! A result is in its caller's channel before the waker is queued. So the order of wakers does not matter, and a
@@ -23,25 +25,28 @@
 
 mod kept;
 mod nap;
+mod of_process;
 mod way;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 pub(crate) use self::kept::IsKeeper;
 use self::nap::Nap;
 use self::way::Relay;
 pub(crate) use self::way::Way;
-use crate::fork::Process;
 use crate::mutex::{lock, try_lock};
+use crate::thread;
 
-/// How long a waker may take while others wait, doubled for each thread that is blocked in one: a thousand wakers that
-/// all wait for one mutex must not make a thousand threads.
+/// How long a waker may take while others wait, doubled for each thread that is blocked in one, up to
+/// [`MOST_DOUBLINGS`] times: a thousand wakers that all wait for one mutex must not make a thousand threads at once, and
+/// a few wakers that never return must not delay all others for long.
 const PATIENCE: Duration = Duration::from_millis(5);
+const MOST_DOUBLINGS: u32 = 6;
 
 /// After so many calls of wakers in a row, answers that have come are read.
 const BETWEEN_LOOKS: u64 = 8;
@@ -151,25 +156,6 @@ impl Wakers {
     /// Whether the waker thread can watch sockets.
     pub(crate) const WATCH_SOCKETS: bool = Nap::WATCHES;
 
-    /// The wakers of this process; the first client starts the thread.
-    pub(crate) fn of_this_process() -> std::io::Result<Arc<Self>> {
-        static SHARED: Mutex<Option<Arc<Wakers>>> = Mutex::new(None);
-        static PROCESS: OnceLock<Process> = OnceLock::new();
-        if PROCESS.get().is_none() {
-            // Another thread may set it first.
-            let _ = PROCESS.set(Process::this()?);
-        }
-        if PROCESS.get().is_some_and(Process::is_forked) {
-            // A forked process: the parent's threads do not exist here, and one of them may have held the mutex.
-            return Self::start();
-        }
-        let mut shared = lock(&SHARED);
-        match &*shared {
-            Some(wakers) => Ok(wakers.clone()),
-            None => Ok(shared.insert(Self::start()?).clone()),
-        }
-    }
-
     fn start() -> std::io::Result<Arc<Self>> {
         let (nap, awaited, behind) = (Nap::new()?, AtomicU32::new(0), Condvar::new());
         let wakers = Arc::new(Self { state: Mutex::default(), nap, awaited, readers: Mutex::default(), behind });
@@ -231,7 +217,7 @@ impl Wakers {
 
     fn spawn(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> std::io::Result<()> {
         let wakers = self.clone();
-        std::thread::Builder::new().name("fairlock-wakers".into()).spawn(move || work(&wakers)).map(drop)
+        thread::spawn("fairlock-wakers", move || work(&wakers))
     }
 
     fn push(self: &Arc<Self>, due: Due) {
@@ -324,7 +310,7 @@ impl Wakers {
     fn look_on(self: &Arc<Self>) {
         let mut state = lock(&self.state);
         loop {
-            let (calls, patience) = (state.calls, PATIENCE * (1 << state.stuck.min(10)));
+            let (calls, patience) = (state.calls, PATIENCE * (1 << state.stuck.min(MOST_DOUBLINGS)));
             drop(state);
             std::thread::sleep(patience);
             state = lock(&self.state);

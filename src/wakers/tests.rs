@@ -108,6 +108,27 @@ fn an_answer_is_read_though_a_waker_blocks_since_before() {
     waker.1.wait();
 }
 
+/// Each of them makes its successor wait longer, but not without bound.
+#[test]
+fn a_waker_is_called_soon_though_many_others_never_return() {
+    let wakers = Wakers::start().unwrap();
+    let blocked = [(); 16].map(|()| Arc::new(Blocks(Barrier::new(2), Barrier::new(2))));
+    let (called, calls) = mpsc::channel();
+    let callers = blocked.iter().map(|waker| waker.clone().into()).chain([Arc::new(Calls(called)).into()]);
+    let _ways: Vec<Way> = callers
+        .map(|caller| {
+            let mut way = Way::new(wakers.clone());
+            way.waker(&caller).wake_by_ref();
+            way
+        })
+        .collect();
+    calls.recv_timeout(SOON).unwrap();
+    for waker in &blocked {
+        waker.0.wait();
+        waker.1.wait();
+    }
+}
+
 fn say_again(wakers: Arc<Wakers>, on: Weak<()>) {
     wakers.clone().say(move || {
         std::thread::sleep(Duration::from_micros(100));

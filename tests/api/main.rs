@@ -19,3 +19,4 @@ mod refusals;
 mod runtimes;
 mod server_costs;
 mod several_locks;
+mod signals;

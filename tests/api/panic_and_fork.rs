@@ -1,6 +1,7 @@
 //! Handles without a keeper: it has panicked, or it stayed in the parent process at a fork.
 
 use std::{
+    io::{Read as _, pipe},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -13,7 +14,7 @@ use fairlock::{
 use futures_util::FutureExt as _;
 use pollster::block_on;
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{Child, RedisServer, SOON, child, keys_left, soon};
+use testkit::{Child, RedisServer, SOON, child, eventually, is_direct, keys_left, soon};
 
 /// The helper processes of this file.
 #[test]
@@ -21,6 +22,8 @@ fn child() {
     child::main(|role, args| match (role, args) {
         ("fork", [url]) => fork_while_holding(url),
         ("fork beside", [url]) => fork_beside_a_thread_that_awaits(url),
+        ("fork and connect", [url]) => connect_after_forks(url),
+        ("fork and close", [url]) => close_beside_a_forked_process(url),
         other => panic!("no role {other:?}"),
     });
 }
@@ -203,4 +206,99 @@ fn fork_beside_a_thread_that_awaits(url: &str) {
 #[test]
 fn a_forked_process_waits_for_no_mutex_of_its_parent() {
     fork_as("fork beside");
+}
+
+/// The library's threads in this process, and the number of its descriptors.
+fn threads_and_descriptors() -> (usize, usize) {
+    let count = |folder: &str, of_us: fn(&std::path::Path) -> bool| {
+        std::fs::read_dir(folder).unwrap().filter(|entry| of_us(&entry.as_ref().unwrap().path())).count()
+    };
+    let is_ours = |thread: &std::path::Path| {
+        // A thread may end meanwhile.
+        std::fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.starts_with("fairlock-"))
+    };
+    (count("/proc/self/task", is_ours), count("/proc/self/fd", |_| true))
+}
+
+/// Makes clients one after the other in this process, and in one that it forks.
+fn connect_many(url: &str, more_forks: u32) {
+    let (threads, before) = threads_and_descriptors();
+    assert_eq!(threads, 0, "no thread of the parent is here");
+    for number in 0..100 {
+        let client = block_on(Client::connect(url)).unwrap();
+        if number % 10 == 0 {
+            block_on(block_on(client.lock("x").unwrap().acquire()).unwrap().release()).unwrap();
+        }
+        block_on(client.close());
+    }
+    // With the thread that watches it, and with its bell and its epoll.
+    eventually("only the thread that calls wakers is left", SOON / 4, || {
+        let (threads, descriptors) = threads_and_descriptors();
+        threads <= 2 && descriptors <= before + 2
+    });
+    if more_forks > 0 {
+        fork_and_connect_many(url, more_forks - 1);
+    }
+}
+
+fn fork_and_connect_many(url: &str, more_forks: u32) {
+    match fork::fork().unwrap() {
+        fork::Fork::Child => {
+            let outcome = catch_unwind(AssertUnwindSafe(|| connect_many(url, more_forks)));
+            std::process::exit(i32::from(outcome.is_err()));
+        }
+        fork::Fork::Parent(pid) => assert!(ends_well(pid), "the forked process failed or hung"),
+    }
+}
+
+fn connect_after_forks(url: &str) {
+    let client = block_on(Client::connect(url)).unwrap();
+    fork_and_connect_many(url, 1);
+    drop(client);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn clients_of_a_forked_process_leave_no_threads_and_no_descriptors() {
+    fork_as("fork and connect");
+}
+
+/// The forked process lives until this one is killed, with copies of the descriptors.
+fn close_beside_a_forked_process(url: &str) {
+    let client = block_on(Client::connect(url)).unwrap();
+    let lock = client.lock("x").unwrap();
+    let cycle = || {
+        let guard = lock.acquire().blocking().unwrap();
+        let direct = is_direct(&guard);
+        guard.release().blocking().unwrap();
+        direct
+    };
+    eventually("the direct connection is there", SOON, cycle);
+    let ((mut dropped, drops), (mut lives, life)) = (pipe().unwrap(), pipe().unwrap());
+    match fork::fork().unwrap() {
+        fork::Fork::Child => {
+            drop((client, lock, drops, life));
+            lives.read_to_end(&mut Vec::new()).unwrap();
+            std::process::exit(0);
+        }
+        fork::Fork::Parent(_) => {
+            drop(drops);
+            dropped.read_to_end(&mut Vec::new()).unwrap();
+            assert!(cycle(), "a forked process has ended a connection of its parent");
+            block_on(client.close());
+            drop((lock, client));
+            child::say("closed");
+            lives.read_to_end(&mut Vec::new()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_client_that_is_closed_ends_its_connections_though_a_forked_process_has_copies() {
+    // There is no direct connection in a cluster.
+    let server = RedisServer::builder().alone().start();
+    let mut parent = Child::spawn("fork and close", &[&server.url()]);
+    parent.wait_line("closed", SOON);
+    eventually("no connection is left", SOON, || server.connections().is_empty());
+    parent.kill();
 }

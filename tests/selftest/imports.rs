@@ -31,6 +31,19 @@ fn one_folder_of_the_library_names_the_redis_crate() {
     assert!(with.contains("server::hooks") && with.iter().all(|file| file.starts_with("server")), "{with:?}");
 }
 
+/// Threads block signals, and a thread that is started in another way would not.
+#[test]
+fn one_file_of_the_library_starts_threads() {
+    let mut files = BTreeMap::new();
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut files);
+    let starts =
+        |text: &str| ["thread::spawn(", "thread::scope(", "thread::Builder"].iter().any(|how| text.contains(how));
+    let is_test = |file: &str| file.split("::").any(|module| module == "tests");
+    let by_library = |text: &str| text.split("\nmod tests {").next().unwrap().replace("thread::spawn(\"fairlock-", "");
+    let with = files.iter().filter(|(file, text)| !is_test(file) && starts(&by_library(text)));
+    assert_eq!(with.map(|(file, _)| &file[..]).collect::<Vec<_>>(), ["thread"]);
+}
+
 #[test]
 fn a_circle_is_found() {
     let graph = |arrows: &[(&str, &str)]| {
