@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::error::{AcquireError, Fault, InvalidOption, Lost, ReleaseError, RunError, TryAcquireError};
 use crate::guard::{Guard, Held};
 use crate::lock::Lock;
+use crate::memory::GiveBack as _;
 use crate::mutex::lock;
 use crate::operation::Operation;
 use crate::options::LockOptions;
@@ -68,6 +69,14 @@ struct Kept {
     guards: HashMap<String, Guard>,
     /// How many there may be before those whose lease was lost are dropped.
     most: usize,
+}
+
+impl Kept {
+    fn remove(&mut self, name: &str) -> Option<Guard> {
+        let guard = self.guards.remove(name);
+        self.guards.give_back();
+        guard
+    }
 }
 
 impl Client {
@@ -202,7 +211,7 @@ impl KeyedMutex {
         let name = self.lock(key).map(|lock| lock.name().to_owned()).unwrap_or_default();
         let space = self.space.clone();
         boxed(async move {
-            let guard = space.kept()?.guards.remove(&name);
+            let guard = space.kept()?.remove(&name);
             match guard {
                 Some(guard) => guard.release().await.map(|()| true),
                 None => Ok(false),
@@ -275,6 +284,7 @@ impl Space {
             if kept.guards.len() > kept.most {
                 lost.extend(kept.guards.extract_if(|_, guard| guard.check().is_err()).map(|(_, guard)| guard));
                 kept.most = (2 * kept.guards.len()).max(64);
+                kept.guards.give_back();
             }
         }
         held
@@ -284,7 +294,7 @@ impl Space {
     fn take(&self, held: &Held) -> Result<Option<Guard>, Fault> {
         let mut kept = self.kept()?;
         let same = kept.guards.get(held.name()).is_some_and(|guard| guard.token() == held.token());
-        Ok(if same { kept.guards.remove(held.name()) } else { None })
+        Ok(if same { kept.remove(held.name()) } else { None })
     }
 }
 

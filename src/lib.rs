@@ -17,6 +17,7 @@ mod keeper;
 mod keyed;
 mod lock;
 mod lock_all;
+mod memory;
 mod mutex;
 mod operation;
 #[cfg(feature = "operator")]

@@ -118,6 +118,7 @@ pub const LIMITS: &[Limit] = &[
     most("10,000 leases: the latest renewal", "s late", 1.0),
     most("renewal beside nice callers and 8 busy threads", "ms later", 50.0),
     most("renewal beside nice callers and a SCHED_FIFO neighbour", "ms later", 50.0),
+    most("renewal beside bursts of 100,000 acquires", "ms later", 100.0),
     least("1,000 locks and 8 processes, beside the same scripts pipelined", "×", 0.4),
     most("100,000 zombies: the longest script", "ms", 10.0),
     most("100,000 zombies: wait of the next, beside liveness + buffer + heartbeat", "×", 1.0),

@@ -34,6 +34,7 @@ pub fn play(role: &str, arguments: &[String]) {
         "waiters" => waiters::waiters(&arguments),
         "leases" => leases::leases(&arguments),
         "renews" => renewal::renews(&arguments),
+        "bursts" => renewal::bursts(&arguments),
         "busy" => renewal::busy(&arguments),
         "fleet" => fleet::member(&arguments),
         other => panic!("no role {other}"),

@@ -1,10 +1,11 @@
 //! The longest delay of a renewal while the machine is busy and the callers of the same client are as unimportant as can be,
-//! beside a client without callers under the same load.
+//! and while they ask for a hundred thousand locks at once, beside a client without callers under the same load.
 
+use std::future::IntoFuture as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fairlock::LockOptions;
+use fairlock::{Client, Guard, LockOptions};
 
 use crate::kit::{
     client::{acquire, connect, release},
@@ -14,11 +15,14 @@ use crate::kit::{
     table::Table,
     wire::{Reply, Wire, encode},
 };
-use testkit::RedisServer;
+use testkit::{RedisServer, poll_once};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 const WATCHED: Duration = Duration::from_secs(15);
 const CALLERS: usize = 4;
+const BURST: usize = 100_000;
+/// From one burst to the next, and how long it waits.
+const APART: Duration = Duration::from_secs(2);
 
 pub fn measure(_rounds: usize, table: &mut Table) {
     let server = RedisServer::builder().tcp().plain().start();
@@ -38,14 +42,25 @@ pub fn measure(_rounds: usize, table: &mut Table) {
             "8 busy threads" => Helper::start("busy", &["8"]),
             _ => Helper::start_by(&["chrt", "-f", "1", "taskset", "-c", "0"], "busy", &["1"]),
         };
-        let [crowded, quiet] = longest_gaps(&server, ["crowded", "quiet"]);
+        compare(&row, &server, &mut clients, table);
         drop(neighbour);
-        let late = |gap: Duration| gap.saturating_sub(INTERVAL).as_secs_f64() * 1000.0;
-        let made = format!("{:.0} ms late, without callers {:.0}", late(crowded), late(quiet));
-        table.row(&row, late(crowded) - late(quiet), &made);
-        for (name, helper) in &mut clients {
-            assert_eq!(helper.ask("held?"), "held", "{name}");
-        }
+    }
+    let mut clients = [("bursting", "bursts"), ("calm", "renews")].map(|(name, role)| {
+        let mut helper = Helper::start(role, &[&server.tcp_url(), name, "0"]);
+        assert_eq!(helper.hear(), "holding");
+        (name, helper)
+    });
+    compare("renewal beside bursts of 100,000 acquires", &server, &mut clients, table);
+}
+
+/// The first of two clients beside the second.
+fn compare(row: &str, server: &RedisServer, clients: &mut [(&str, Helper); 2], table: &mut Table) {
+    let [crowded, quiet] = longest_gaps(server, [clients[0].0, clients[1].0]);
+    let late = |gap: Duration| gap.saturating_sub(INTERVAL).as_secs_f64() * 1000.0;
+    let made = format!("{:.0} ms late, without callers {:.0}", late(crowded), late(quiet));
+    table.row(row, late(crowded) - late(quiet), &made);
+    for (name, helper) in clients {
+        assert_eq!(helper.ask("held?"), "held", "{name}");
     }
 }
 
@@ -90,8 +105,7 @@ fn end_of_lease(replies: &[Reply]) -> u64 {
 pub fn renews(arguments: &[&str]) {
     let [url, name, callers] = arguments else { panic!("{arguments:?}") };
     let client = connect(url);
-    let options = LockOptions::new().lease(10 * INTERVAL).renew_every(INTERVAL).notice(INTERVAL);
-    let guard = acquire(&client.lock_with(name, options).expect("a name"));
+    let guard = hold(&client, name);
     for caller in 0..callers.parse().expect("a number") {
         let lock = client.lock(&format!("{name} caller {caller}")).expect("a name");
         std::thread::spawn(move || {
@@ -101,6 +115,40 @@ pub fn renews(arguments: &[&str]) {
             }
         });
     }
+    answer_for(&guard);
+}
+
+/// The helper: holds a lock, while the same client has burst after burst of acquires of another one, which nobody gets.
+pub fn bursts(arguments: &[&str]) {
+    let [url, name, _] = arguments else { panic!("{arguments:?}") };
+    let client = connect(url);
+    let guard = hold(&client, name);
+    let wanted = format!("{name} wanted");
+    let lock = client.lock(&wanted).expect("a name");
+    let taken = acquire(&connect(url).lock(&wanted).expect("a name"));
+    std::thread::spawn(move || {
+        loop {
+            let call = |_| {
+                let mut acquire = Box::pin(lock.acquire().into_future());
+                assert!(poll_once(&mut acquire).is_pending());
+                acquire
+            };
+            let waiting: Vec<_> = (0..BURST).map(call).collect();
+            std::thread::sleep(APART);
+            drop(waiting);
+        }
+    });
+    answer_for(&guard);
+    drop(taken);
+}
+
+fn hold(client: &Client, name: &str) -> Guard {
+    let options = LockOptions::new().lease(10 * INTERVAL).renew_every(INTERVAL).notice(INTERVAL);
+    acquire(&client.lock_with(name, options).expect("a name"))
+}
+
+/// Says whether the lease is still held, as often as it is asked.
+fn answer_for(guard: &Guard) {
     say("holding");
     serve(|_| Some(if guard.check().is_ok() { "held" } else { "lost" }.to_owned()));
     std::process::exit(0);

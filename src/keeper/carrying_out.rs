@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::handle::Caller;
-use super::machine::{Command, Effect, Event, Id};
+use super::machine::{Command, Effect, Event, Id, Machine};
 use super::shared::{Armed, Shared};
 use super::{Keeper, lock, observe, routes};
 use crate::clock::Time;
+use crate::memory::GiveBack as _;
 use crate::server::Slot;
 
 impl Keeper {
@@ -14,24 +15,35 @@ impl Keeper {
         // Carrying out effects may lead to more of them.
         loop {
             self.follow();
-            let Some((slot, was_due)) = self.stirred.pop_first() else {
+            // What does not wait for room comes first, of all machines.
+            if let Some((slot, was_due)) = self.stirred.pop_first() {
+                self.carry_out_of(slot, was_due, 0);
+            } else if let Some((slot, room)) = self.turns.next(|line| self.network.room(line)) {
+                let due = self.machines.get(&slot).and_then(Machine::next_due);
+                self.carry_out_of(slot, due, room);
+            } else {
                 self.network.flush();
-                if self.network.events_are_due() {
-                    self.hear();
-                    continue;
+                if !self.network.events_are_due() {
+                    return;
                 }
-                return;
-            };
-            let Some(machine) = self.machines.get_mut(&slot) else { continue };
-            let now = Time::now();
-            let effects = machine.effects(now);
-            let due = machine.next_due();
-            if due != was_due {
-                was_due.map(|due| self.due.remove(&(due, slot)));
-                due.map(|due| self.due.insert((due, slot)));
+                self.hear();
             }
-            effects.into_iter().for_each(|effect| self.carry_out_one(slot, effect));
-            self.want(slot);
+        }
+    }
+
+    /// Carries out the effects of a machine, which was due then before, and may send so many of the requests that wait.
+    fn carry_out_of(&mut self, slot: Slot, was_due: Option<Time>, room: usize) {
+        let Some(machine) = self.machines.get_mut(&slot) else { return };
+        let effects = machine.effects(Time::now(), room);
+        let (due, has_unsent) = (machine.next_due(), machine.has_unsent());
+        if due != was_due {
+            was_due.map(|due| self.due.remove(&(due, slot)));
+            due.map(|due| self.due.insert((due, slot)));
+        }
+        effects.into_iter().for_each(|effect| self.carry_out_one(slot, effect));
+        self.want(slot);
+        if let Some(line) = self.routes.line(slot).filter(|_| has_unsent) {
+            self.turns.enter(line, slot);
         }
     }
 
@@ -53,7 +65,7 @@ impl Keeper {
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
                 let wakers = self.wakers.clone();
-                let Some(Caller { origin, queued, resolved, presence, .. }) = self.callers.remove(&id) else {
+                let Some(Caller { origin, queued, resolved, presence, .. }) = self.forget_caller(id) else {
                     // No caller is left to take it.
                     return self.feed(slot, Event::Command(Command::Release { question: None, id }));
                 };
@@ -63,7 +75,7 @@ impl Keeper {
                 queued.map(|queued| queued.send(ticket));
             }
             Effect::NotGranted { id, why } => {
-                if let Some(caller) = self.callers.remove(&id) {
+                if let Some(caller) = self.forget_caller(id) {
                     let _ = caller.resolved.send(Err(why));
                 }
             }
@@ -71,7 +83,11 @@ impl Keeper {
                 self.with_lease(id, |shared| shared.prolong(deadline, every));
             }
             Effect::Lost { id, reason, deadline } => self.with_lease(id, |shared| shared.lose(reason, deadline)),
-            Effect::Forgotten { id } => drop(lock(&self.leases).remove(&id)),
+            Effect::Forgotten { id } => {
+                let mut leases = lock(&self.leases);
+                leases.remove(&id);
+                leases.give_back();
+            }
             Effect::CheckTaken { id } => {
                 let mut reclaimed = false;
                 self.with_lease(id, |shared| reclaimed = shared.reclaim());

@@ -14,10 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use crate::bell::Bell;
+use crate::memory::KEPT;
 use crate::mutex::{lock, try_lock};
-
-/// The most messages for which memory is kept.
-const KEPT: usize = 1024;
 
 /// The keeper's end.
 pub(super) struct Inbox<T> {

@@ -52,6 +52,10 @@
 //! this thread: the waker thread calls their wakers, subscribers of `tracing` and recorders of `metrics` (`wakers/`,
 //! `observe.rs`).
 //!
+//! **Bursts.** Only so many requests are unanswered on a connection. Acquires, leaves and questions beyond that wait in
+//! the machine, and are built when there is room (`machine/unsent.rs`). Renewals and releases do not wait, so they are
+//! never behind them (I12). In a cluster the machines that share a connection take turns (`turns.rs`).
+//!
 //! **Releasing.** A place, a lease or a grant that its caller has given up becomes a *pending release*, which the
 //! keeper repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is
 //! released.
@@ -82,6 +86,7 @@ mod taking_over;
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
 mod timers;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -104,9 +109,11 @@ use self::network::{Network, SetUp};
 use self::questions::{Ask, Questions};
 use self::routes::Routes;
 use self::sleep::{Lookout, lookout};
+use self::turns::Turns;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
 use crate::fork::Process;
+use crate::memory::GiveBack as _;
 use crate::mutex::lock;
 use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
@@ -186,6 +193,8 @@ struct Keeper {
     due: BTreeSet<(Time, Slot)>,
     /// The machines that have taken in events since their effects were carried out, and when they were due before.
     stirred: BTreeMap<Slot, Option<Time>>,
+    /// The machines whose requests wait for room.
+    turns: Turns,
     /// The slots for which callers have sent commands since then, each with one of its locks.
     wanted: BTreeMap<Slot, Arc<str>>,
     /// For leases on their way to callers: if they are dropped, they send their release here.
@@ -233,6 +242,7 @@ impl Keeper {
             machines: BTreeMap::new(),
             due: BTreeSet::new(),
             stirred: BTreeMap::new(),
+            turns: Turns::default(),
             wanted: BTreeMap::new(),
             messages,
             wakers,
@@ -351,9 +361,9 @@ impl Keeper {
 
     fn message(&mut self, message: Message) {
         let (lock, command) = match message {
-            // Its caller gave up while it was under way over the direct connection.
-            Message::AcquireAfterAll(acquire) if acquire.caller.resolved.is_closed() => return,
             Message::AcquireAfterAll(acquire) => return self.message(Message::Acquire(*acquire)),
+            // Its caller gave up while the message, or an acquire over the direct connection, was under way.
+            Message::Acquire(acquire) if acquire.caller.resolved.is_closed() => return,
             Message::Acquire(NewAcquire { id, about, mode, timeout, caller }) => {
                 let (spec, called) = (caller.spec.clone(), caller.origin.called);
                 self.callers.insert(id, caller);
@@ -374,7 +384,7 @@ impl Keeper {
                     self.take_over(|lease| lease.id == *id);
                 }
                 if let Command::Abandon { id } = &command {
-                    self.callers.remove(id);
+                    self.forget_caller(*id);
                 }
                 (lock, command)
             }
@@ -394,6 +404,13 @@ impl Keeper {
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
         self.command(lock, command);
+    }
+
+    /// Nobody awaits this acquire any more.
+    fn forget_caller(&mut self, id: Id) -> Option<Caller> {
+        let caller = self.callers.remove(&id);
+        self.callers.give_back();
+        caller
     }
 
     fn command(&mut self, lock: Arc<str>, command: Command) {

@@ -14,6 +14,11 @@ use crate::error::ConnectError;
 use crate::server::{Connected, Endpoint, Node, Said, Slot, Target, Wire};
 use crate::thread;
 
+/// While so many requests are unanswered on a connection, others wait (`machine/unsent.rs`). Enough to keep a server
+/// busy over a round trip of several milliseconds, and few enough that it answers all of them long before the shortest
+/// lease ends.
+const WINDOW: usize = 1000;
+
 /// A thread that connects to a server, or asks one, has finished.
 pub(crate) struct SetUp {
     line: Line,
@@ -56,6 +61,11 @@ impl Network {
     /// What has happened since the last call, in order.
     pub(super) fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// How many more requests may be sent over this connection, if there is one.
+    pub(super) fn room(&self, line: Line) -> Option<usize> {
+        Some(WINDOW.saturating_sub(self.wires.get(&line)?.unanswered()))
     }
 
     pub(super) fn events_are_due(&self) -> bool {

@@ -12,6 +12,7 @@ use super::shared::Shared;
 use crate::error::Fault;
 use crate::history::History;
 use crate::inspect::BreakOutcome;
+use crate::memory::GiveBack as _;
 use crate::protocol::{LockKeys, Ticket, Token};
 
 /// A caller's question.
@@ -117,6 +118,7 @@ impl Questions {
             Outcome::Renewal(renewal) => send(&mut self.renewals, question, renewal),
             Outcome::Release(release) => {
                 let Some((lease, reply)) = self.releases.remove(&question) else { return };
+                self.releases.give_back();
                 observe::released(&lease, &release);
                 if let Some(reply) = reply {
                     let _ = reply.send(release);
@@ -147,6 +149,7 @@ impl Questions {
 /// A caller that does not wait any more has dropped its end.
 fn send<T>(replies: &mut Replies<T>, question: QuestionId, answer: T) {
     if let Some(reply) = replies.remove(&question) {
+        replies.give_back();
         let _ = reply.send(answer);
     }
 }

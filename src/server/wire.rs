@@ -18,6 +18,7 @@ use super::refusals::{Meaning, meaning, refusal};
 use super::resp::{Command, Value, put};
 use super::stream::{Broken, Stream};
 use crate::clock::Time;
+use crate::memory::GiveBack as _;
 use crate::protocol::{self, LockKeys, Push, Refusal, SCRIPTS, Value as _};
 
 /// An event of a connection.
@@ -156,6 +157,11 @@ impl Wire {
         if self.flush()? { Ok(()) } else { Err("the server takes no requests".into()) }
     }
 
+    /// How many requests have no answer yet.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.pairing.awaited.len()
+    }
+
     /// There is something to write: the loop waits until the socket takes it.
     pub(crate) fn wants_write(&self) -> bool {
         self.stream.wants_write()
@@ -266,6 +272,13 @@ impl Pairing {
         }
     }
 
+    /// The oldest request without an answer.
+    fn next(&mut self) -> Option<Awaited> {
+        let oldest = self.awaited.pop_front();
+        self.awaited.give_back();
+        oldest
+    }
+
     fn push(&mut self, items: &[Value<'_>]) -> Result<Option<Said>, String> {
         let bytes = |index: usize| match items.get(index) {
             Some(Value::Text(text)) => Some(&**text),
@@ -274,7 +287,7 @@ impl Pairing {
         let channel = || bytes(1).map(String::from_utf8_lossy);
         Ok(match (bytes(0), channel()) {
             (Some(b"message" | b"smessage"), _) => bytes(2).and_then(Push::parse).map(Said::Push),
-            (Some(b"subscribe" | b"ssubscribe"), Some(channel)) => match self.awaited.pop_front() {
+            (Some(b"subscribe" | b"ssubscribe"), Some(channel)) => match self.next() {
                 Some(Awaited::Subscription(awaited)) if *awaited == *channel => Some(Said::Subscribed(awaited)),
                 _ => return Err(format!("the server confirmed a subscription to {channel} out of turn")),
             },
@@ -285,7 +298,7 @@ impl Pairing {
 
     fn reply(&mut self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<Option<Said>, String> {
         let error = value.error();
-        let Some(awaited) = self.awaited.pop_front() else {
+        let Some(awaited) = self.next() else {
             // The message of a server before it hangs up.
             let what = error.map_or_else(|| short(value), |error| error.into_owned());
             return Err(format!("the server said without having been asked: {what}"));

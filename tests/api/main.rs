@@ -6,6 +6,7 @@
 mod acl_least_rights;
 mod acl_teams;
 mod arrival_order;
+mod bursts;
 mod busy_callers;
 mod cancellation;
 mod cleanup;

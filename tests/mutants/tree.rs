@@ -42,6 +42,7 @@ pub(crate) const REAL: Stage = Stage {
     name: "with real servers",
     targets: &[
         ("api::busy_callers", &["burns_all_cores"]),
+        ("api::bursts", &["a_hundred_thousand"]),
         ("api::cancellation", &["dropped_", "releases_reach_the_server"]),
         ("api::server_costs", &[]),
         ("faults::process_deaths", &["a_dead_holder_before"]),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::ANSWER_TIMEOUT;
 use super::api::{Effect, Outcome, QuestionId, RequestId};
+use super::unsent::Unsent;
 use crate::clock::Time;
 use crate::error::{Fault, brief};
 use crate::keeper::timers::Timers;
@@ -80,8 +81,7 @@ pub(in crate::keeper) struct Core {
     pub(in crate::keeper) locks_of: BTreeMap<Id, Arc<str>>,
     /// How many waiters and leases there are.
     pub(in crate::keeper) members: usize,
-    /// The waiters that leave a queue: those of a lock that leave together use one request.
-    pub(in crate::keeper) to_leave: Vec<(Arc<str>, Id)>,
+    pub(in crate::keeper) unsent: Unsent,
     pub(in crate::keeper) cause: Option<Arc<str>>,
     /// Consecutive refusals, which set the pace of asking again.
     pub(in crate::keeper) refusals: u32,
@@ -106,7 +106,7 @@ impl Core {
             effects: Vec::new(),
             locks_of: BTreeMap::new(),
             members: 0,
-            to_leave: Vec::new(),
+            unsent: Unsent::default(),
             cause: None,
             refusals: 0,
             needed: ANSWER_TIMEOUT,

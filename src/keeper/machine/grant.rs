@@ -181,7 +181,10 @@ impl LockState {
             }
             RenewVerdict::Broken => self.fail(core, now, id, NotGranted::Fault(Fault::LeaseBroken)),
             // An expired claim never resolves an acquire: the waiter re-enters with its ticket.
-            RenewVerdict::Lost => self.send_acquire(core, now, id, What::Acquire(id)),
+            RenewVerdict::Lost => {
+                waiter.phase = Phase::Asking;
+                self.resume(core, now, id);
+            }
         }
     }
 

@@ -17,8 +17,6 @@ use crate::protocol::{
 
 /// How many waiters a heartbeat names.
 const NAMED: usize = 16;
-/// How many waiters re-enter at a time.
-const REENTRY_BATCH: usize = 64;
 /// The delay of the next waiters, which ask at the end of the lease in case the first one is dead.
 const STAGGER: Duration = Duration::from_millis(50);
 /// The ranks that ask at the end of the lease; the rest rely on heartbeats.
@@ -34,10 +32,6 @@ pub(in crate::keeper) struct LockState {
     pub(in crate::keeper) releases: BTreeMap<Id, PendingRelease>,
     /// The waiters with known tickets, in the order of these.
     pub(super) order: BTreeSet<(Ticket, Id)>,
-    /// The waiters among them that must re-enter.
-    reentry: BTreeSet<(Ticket, Id)>,
-    /// The waiters whose return is under way.
-    pub(in crate::keeper) reentering: BTreeSet<Id>,
     pub(super) liveness: Duration,
     pub(super) buffer: Duration,
     pub(super) epoch: Option<Epoch>,
@@ -67,8 +61,6 @@ impl LockState {
             leases: BTreeMap::new(),
             releases: BTreeMap::new(),
             order: BTreeSet::new(),
-            reentry: BTreeSet::new(),
-            reentering: BTreeSet::new(),
             liveness: Duration::ZERO,
             buffer: Duration::ZERO,
             epoch: None,
@@ -181,8 +173,7 @@ impl LockState {
         self.slow = (took / (self.liveness * 2 / 3).as_secs_f64()).ceil().max(1.0) as u32;
         match verdict {
             HeartbeatVerdict::Unknown => {
-                self.reentry = self.order.clone();
-                self.reenter(core, now);
+                self.reenter(core, now, |_| true);
             }
             HeartbeatVerdict::Alive { rank: Some(rank) } => {
                 self.kept_alive(sent);
@@ -217,7 +208,6 @@ impl LockState {
     /// The connection broke: requests under way have no answer, and may have been executed.
     pub(super) fn disconnected(&mut self) {
         self.heartbeat = None;
-        self.reentering.clear();
         self.waiters.values_mut().for_each(Waiter::disconnected);
         self.leases.values_mut().for_each(Lease::disconnected);
         self.releases.values_mut().for_each(PendingRelease::disconnected);
@@ -225,7 +215,6 @@ impl LockState {
 
     /// There is a connection again, and leases were renewed over it.
     pub(super) fn connected(&mut self, core: &mut Core, now: Time) {
-        self.reenter(core, now);
         self.heartbeat(core, now);
         let waiters: Vec<Id> = self.waiters.keys().copied().collect();
         waiters.into_iter().for_each(|id| self.resume(core, now, id));
@@ -252,24 +241,23 @@ impl LockState {
     /// The server's data is not the known one: leases are re-asserted, and all waiters re-enter in the order of their
     /// tickets.
     pub(super) fn restore_all(&mut self, core: &mut Core, now: Time) {
-        let (epoch, waiters) = (self.epoch, &self.waiters);
-        let stale = |id: &Id| waiters.get(id).is_some_and(|waiter| waiter.epoch != epoch);
-        self.reentry = self.order.iter().filter(|(_, id)| stale(id)).copied().collect();
+        let epoch = self.epoch;
         let leases: Vec<Id> = self.leases.iter().filter(|(_, lease)| lease.epoch != epoch).map(|(id, _)| *id).collect();
         leases.into_iter().for_each(|id| self.renew(core, now, id));
-        self.reenter(core, now);
+        self.reenter(core, now, |waiter| waiter.epoch != epoch);
     }
 
-    pub(super) fn reenter(&mut self, core: &mut Core, now: Time) {
-        while core.connected
-            && self.reentering.len() < REENTRY_BATCH
-            && let Some((_, id)) = self.reentry.pop_first()
-        {
-            let at_rest =
-                |waiter: &Waiter| waiter.request.is_none() && matches!(waiter.phase, Phase::Asking | Phase::Queued);
-            if self.waiters.get(&id).is_some_and(at_rest) {
-                self.send_acquire(core, now, id, What::Acquire(id));
-                self.reentering.insert(id);
+    /// The waiters of this kind take their places again, in the order of their tickets. One that asks already, or is about
+    /// to be granted the lock, needs no other request.
+    fn reenter(&mut self, core: &mut Core, now: Time, which: impl Fn(&Waiter) -> bool) {
+        let waiters: Vec<Id> = self.order.iter().map(|(_, id)| *id).collect();
+        for id in waiters {
+            let at_rest = |waiter: &&mut Waiter| {
+                waiter.request.is_none() && matches!(waiter.phase, Phase::Asking | Phase::Queued)
+            };
+            if let Some(waiter) = self.waiters.get_mut(&id).filter(at_rest).filter(|waiter| which(waiter)) {
+                waiter.phase = Phase::Asking;
+                self.resume(core, now, id);
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Each lock has its own state, which owns its waiters, leases and pending releases (`lock.rs`, `waiter.rs`,
 //! `grant.rs`, `lease.rs`, `release.rs`, `replicas.rs`). This file passes events to the lock that they concern, and
-//! `core.rs` has what all locks share: requests in flight, timers, and what is known of the server.
+//! `core.rs` has what all locks share: requests in flight, timers, and what is known of the server. `unsent.rs` has the
+//! requests that wait for room.
 
 mod api;
 mod core;
@@ -14,6 +15,7 @@ mod questions;
 mod refusals;
 mod release;
 mod replicas;
+mod unsent;
 mod waiter;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ pub(in crate::keeper) use self::core::{Core, Sent, Timer, What};
 pub(crate) use self::direct::{DirectAcquire, DirectLease, Heard, LeaseState};
 use self::lock::LockState;
 use self::questions::Pending;
+use self::unsent::Unsent;
 use self::waiter::Asked;
 pub(crate) use self::waiter::Mode;
 use crate::clock::Time;
@@ -99,17 +102,9 @@ impl Machine {
         self.run_timers(now);
     }
 
-    /// The effects to carry out now, in order.
-    pub(crate) fn effects(&mut self, now: Time) -> Vec<Effect> {
-        let mut leaves: BTreeMap<Arc<str>, Vec<Id>> = BTreeMap::new();
-        for (name, id) in std::mem::take(&mut self.core.to_leave) {
-            leaves.entry(name).or_default().push(id);
-        }
-        for (name, ids) in leaves {
-            if let Some(lock) = self.locks.get_mut(&name) {
-                lock.send_leaves(&mut self.core, now, ids);
-            }
-        }
+    /// The effects to carry out now, in order. Of the requests that wait for room, so many are sent (`unsent.rs`).
+    pub(crate) fn effects(&mut self, now: Time, room: usize) -> Vec<Effect> {
+        self.send_unsent(now, room);
         if self.closing.is_some() && self.locks.values().all(|lock| lock.releases.is_empty()) {
             self.end_closing();
         }
@@ -225,13 +220,14 @@ impl Machine {
         self.at_each_lock(|lock, core| lock.renew_all(core, now));
         self.at_each_lock(|lock, core| lock.connected(core, now));
         let questions: Vec<QuestionId> = self.questions.keys().copied().collect();
-        questions.into_iter().for_each(|question| self.send_question(now, question));
+        self.core.unsent.questions.extend(questions);
     }
 
     fn on_disconnected(&mut self, cause: Arc<str>) {
         self.core.cause = Some(cause);
         self.core.connected = false;
         self.core.requests.clear();
+        self.core.unsent = Unsent::default();
         self.core.timers.clear(&Timer::Stall);
         self.locks.values_mut().for_each(LockState::disconnected);
     }
@@ -356,7 +352,7 @@ impl Machine {
             }),
             Timer::Question(question) => self.fail_question(question, self.core.no_answer()),
             Timer::Renewal(id, question) => self.at(id, |lock, core| lock.renewal_timed_out(core, id, question)),
-            Timer::AskAgain(question) => self.send_question(now, question),
+            Timer::AskAgain(question) => self.ask_in_turn(question),
             // Answers may have arrived while this thread did not run: it takes them in before it judges.
             Timer::Stall if !std::mem::replace(&mut self.core.suspects, true) => {
                 self.core.timers.set(Timer::Stall, now + GRACE);
@@ -416,6 +412,11 @@ impl Machine {
             self.locks.iter().flat_map(|(name, lock)| ids(lock).into_iter().map(|id| (id, name.clone()))).collect();
         if found != self.core.locks_of {
             return Err(format!("ids are looked up in {:?}, and are in {found:?}", self.core.locks_of));
+        }
+        let turns: std::collections::BTreeSet<unsent::Turn> =
+            self.locks.values().flat_map(|lock| lock.waiters.values().filter_map(|waiter| waiter.turn)).collect();
+        if turns.iter().ne(self.core.unsent.acquires.iter()) {
+            return Err(format!("{turns:?} wait for room, and {:?} are to be sent", self.core.unsent.acquires));
         }
         match self.locks.values().find(|lock| lock.is_empty()) {
             Some(lock) => Err(format!("{} is remembered for nothing", lock.name())),

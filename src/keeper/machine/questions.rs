@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::waiter::Waiter;
 use super::{ANSWER_TIMEOUT, Id, Machine, Outcome, Page, QuestionId, Timer, What};
 use crate::clock::Time;
 use crate::error::Fault;
@@ -27,13 +28,17 @@ impl Machine {
             return self.fail_question(question, Fault::Closed);
         }
         self.core.timers.set(Timer::Question(question), now + ANSWER_TIMEOUT);
-        self.send_question(now, question);
+        self.ask_in_turn(question);
+    }
+
+    /// The question is sent as soon as there is room for it.
+    pub(super) fn ask_in_turn(&mut self, question: QuestionId) {
+        if self.core.connected {
+            self.core.unsent.questions.insert(question);
+        }
     }
 
     pub(super) fn send_question(&mut self, now: Time, question: QuestionId) {
-        if !self.core.connected {
-            return;
-        }
         let request = match self.questions.get(&question) {
             Some(Pending::Inspect { keys, after, count }) => {
                 Request::Inspect(InspectRequest { keys: keys.clone(), after: *after, count: *count })
@@ -46,11 +51,12 @@ impl Machine {
             }
             // A question for a waiter's position is its acquire, sent once more.
             Some(&Pending::Position(id)) => {
-                if !self.waits(id) {
-                    return self.on_position(question, 0);
+                let Some(waiter) = self.waiter(id) else { return self.on_position(question, 0) };
+                // It has to wait for its turn, or it would overtake the acquires before its own.
+                if waiter.turn.is_some() {
+                    return self.on_no_position(now, question, id);
                 }
-                let what = What::Position(id, question);
-                return self.at(id, |lock, core| lock.send_acquire(core, now, id, what));
+                return self.at(id, |lock, core| lock.send_position(core, now, id, question));
             }
             None => return,
         };
@@ -65,7 +71,7 @@ impl Machine {
 
     /// The server has given this waiter no place: it has failed, or it soon asks for a place anew.
     pub(super) fn on_no_position(&mut self, now: Time, question: QuestionId, id: Id) {
-        if !self.waits(id) {
+        if self.waiter(id).is_none() {
             self.on_position(question, 0);
         } else if self.questions.contains_key(&question) {
             let again = now + self.core.back_off();
@@ -73,9 +79,8 @@ impl Machine {
         }
     }
 
-    fn waits(&self, id: Id) -> bool {
-        let lock = self.core.locks_of.get(&id).and_then(|name| self.locks.get(name));
-        lock.is_some_and(|lock| lock.waiters.contains_key(&id))
+    fn waiter(&self, id: Id) -> Option<&Waiter> {
+        self.locks.get(self.core.locks_of.get(&id)?)?.waiters.get(&id)
     }
 
     pub(super) fn on_inspected(&mut self, question: QuestionId, common: &Common, seen: Inspected) {

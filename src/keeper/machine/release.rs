@@ -74,7 +74,8 @@ impl LockState {
             return;
         }
         let Kind::Release { token, epoch, liveness } = pending.kind else {
-            return core.to_leave.push((self.keys.name.clone(), id));
+            core.unsent.leaves.insert((self.keys.name.clone(), id));
+            return;
         };
         let request = Request::Release(ReleaseRequest {
             keys: self.keys.clone(),
@@ -90,20 +91,22 @@ impl LockState {
     }
 
     /// Waiters that leave together leave with one request.
-    pub(super) fn send_leaves(&mut self, core: &mut Core, now: Time, mut ids: Vec<Id>) {
-        const BATCH: usize = 100;
-        ids.retain(|id| self.releases.get(id).is_some_and(|pending| pending.request.is_none()));
-        for batch in ids.chunks(if core.connected { BATCH } else { return }) {
-            let wire = batch.iter().map(|&id| core.wire_id(id)).collect();
-            let (keys, known) = (self.keys.clone(), self.known(self.epoch));
-            let leave = Request::Leave(LeaveRequest { keys, liveness: self.liveness, known, ids: wire });
-            let request = core.send(now, What::Leave(batch.to_vec()), leave);
-            for id in batch {
-                if let Some(pending) = self.releases.get_mut(id) {
-                    pending.request = Some(request);
-                }
+    pub(super) fn send_leave(&mut self, core: &mut Core, now: Time, ids: Vec<Id>) {
+        let wire = ids.iter().map(|&id| core.wire_id(id)).collect();
+        let (keys, known) = (self.keys.clone(), self.known(self.epoch));
+        let leave = Request::Leave(LeaveRequest { keys, liveness: self.liveness, known, ids: wire });
+        let request = core.send(now, What::Leave(ids.clone()), leave);
+        for id in ids {
+            if let Some(pending) = self.releases.get_mut(&id) {
+                pending.request = Some(request);
             }
         }
+    }
+
+    /// Whether this client holds the lock, and its release is under way.
+    pub(super) fn is_given_back(&self, core: &Core, common: &Common) -> bool {
+        let own = common.own.as_ref().and_then(|own| own.id.number_at(&core.client));
+        own.and_then(|id| self.releases.get(&id)).is_some_and(|pending| pending.request.is_some())
     }
 
     pub(super) fn on_release(&mut self, core: &mut Core, now: Time, id: Id, common: &Common, verdict: ReleaseVerdict) {
@@ -159,6 +162,7 @@ impl LockState {
         self.answer_release(core, id, Release::Unknown(core.cause.clone()));
         if self.releases.remove(&id).is_some() {
             core.locks_of.remove(&id);
+            core.unsent.leaves.remove(&(self.name().clone(), id));
         }
     }
 }

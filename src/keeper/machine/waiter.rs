@@ -2,7 +2,7 @@
 //!
 //! | phase | what the waiter waits for | request in flight | leaves it by |
 //! |---|---|---|---|
-//! | `Asking` | the reply to its acquire: the first, or the return after a loss | acquire, none while disconnected or refused | `queued` → `Queued`; `granted` or a message → below |
+//! | `Asking` | the reply to its acquire: the first, or the return after a loss | acquire, none while it waits for room, disconnected or refused | `queued` → `Queued`; `granted` or a message → below |
 //! | `Queued` | its turn: heartbeats keep its place | none, or an acquire that asks for its position | a grant → below; a return → `Asking` |
 //! | `Confirming` | the server's word for a grant that is short, or that only a message told | renew, none while disconnected or refused | `renewed` → granted or `Securing`; `lost` → `Asking` |
 //! | `Securing` | replicas, whether they have the grant | WAIT | enough → granted; too late or too few → `Confirming` |
@@ -18,7 +18,8 @@ use super::core::Core;
 use super::grant::Grant;
 use super::lock::LockState;
 use super::release::Kind;
-use super::{ANSWER_TIMEOUT, Effect, Id, NotGranted, RequestId, Timer, What};
+use super::unsent::Turn;
+use super::{ANSWER_TIMEOUT, Effect, Id, NotGranted, QuestionId, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
@@ -64,6 +65,8 @@ pub(in crate::keeper) struct Waiter {
     pub(super) phase: Phase,
     /// Its request in flight.
     pub(super) request: Option<RequestId>,
+    /// Its acquire waits for room.
+    pub(super) turn: Option<Turn>,
     /// None until the server has given one.
     pub(super) ticket: Option<Ticket>,
     /// The epoch under which the server last confirmed the ticket.
@@ -80,6 +83,7 @@ pub(in crate::keeper) struct Waiter {
 
 impl Waiter {
     pub(super) fn disconnected(&mut self) {
+        self.turn = None;
         if self.request.take().is_some() {
             self.trace = Trace::Likely;
         }
@@ -120,6 +124,7 @@ impl LockState {
             timeout,
             phase: Phase::Asking,
             request: None,
+            turn: None,
             ticket: None,
             epoch: None,
             rank: None,
@@ -134,10 +139,26 @@ impl LockState {
         self.resume(core, now, id);
     }
 
-    /// Sends the acquire of this waiter: the first, or the same again with the ticket that it has.
-    pub(super) fn send_acquire(&mut self, core: &mut Core, now: Time, id: Id, what: What) {
-        let Some(waiter) = self.waiters.get(&id) else { return };
-        let request = Request::Acquire(AcquireRequest {
+    /// Sends the acquire of this waiter, for which there is room now.
+    pub(super) fn send_acquire(&mut self, core: &mut Core, now: Time, id: Id) {
+        let Some(request) = self.acquire_request(core, id) else { return };
+        let request = core.send(now, What::Acquire(id), request);
+        if let Some(waiter) = self.waiters.get_mut(&id) {
+            waiter.request = Some(request);
+            waiter.trace = waiter.trace.max(Trace::Unlikely);
+        }
+    }
+
+    /// A question for a waiter's position is its acquire, sent once more.
+    pub(super) fn send_position(&mut self, core: &mut Core, now: Time, id: Id, question: QuestionId) {
+        if let Some(request) = self.acquire_request(core, id) {
+            core.send(now, What::Position(id, question), request);
+        }
+    }
+
+    fn acquire_request(&self, core: &Core, id: Id) -> Option<Request> {
+        let waiter = self.waiters.get(&id)?;
+        Some(Request::Acquire(AcquireRequest {
             keys: waiter.spec.keys.clone(),
             id: core.wire_id(id),
             room: match (waiter.mode, waiter.spec.max_waiting) {
@@ -154,14 +175,7 @@ impl LockState {
             // A newcomer names the epoch that its client knows: a server that lost the places of the client's waiters
             // must not take it for a stranger.
             known: self.known(if waiter.ticket.is_none() { self.epoch } else { waiter.epoch }),
-        });
-        let asks_for_position = matches!(what, What::Position(..));
-        let request = core.send(now, what, request);
-        if !asks_for_position && let Some(waiter) = self.waiters.get_mut(&id) {
-            waiter.request = Some(request);
-            waiter.trace = waiter.trace.max(Trace::Unlikely);
-            waiter.phase = Phase::Asking;
-        }
+        }))
     }
 
     /// Sends what this waiter needs next, if anything: its acquire, or the confirmation of its grant.
@@ -171,7 +185,7 @@ impl LockState {
             return;
         }
         match waiter.phase {
-            Phase::Asking => self.send_acquire(core, now, id, What::Acquire(id)),
+            Phase::Asking => self.await_turn(core, id),
             Phase::Confirming { token } => self.confirm(core, now, id, token),
             Phase::Queued | Phase::Securing { .. } => {}
         }
@@ -181,7 +195,6 @@ impl LockState {
     pub(super) fn acquire_refused(&mut self, core: &mut Core, id: Id, again: Time, soon: Time) {
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = None;
-            self.reentering.remove(&id);
             core.timers.set(Timer::Acquire(id), if waiter.ticket.is_some() { soon } else { again });
         }
     }
@@ -195,6 +208,7 @@ impl LockState {
         common: &Common,
         verdict: AcquireVerdict,
     ) {
+        let gives_back = self.is_given_back(core, common);
         let Some(waiter) = self.waiters.get_mut(&id) else {
             // A place or a lease that no waiter here wants is released.
             let known = self.releases.contains_key(&id) || self.leases.contains_key(&id);
@@ -209,8 +223,6 @@ impl LockState {
             return;
         };
         waiter.trace = Trace::Likely;
-        // Even if a confirmation has overtaken it.
-        self.reentering.remove(&id);
         // It may also be the answer to a question for its position.
         let was_asked = waiter.request == Some(request);
         if was_asked {
@@ -240,8 +252,9 @@ impl LockState {
                     self.heartbeat(core, now);
                 }
             }
-            // It stopped at its batch limit: the lock may be free behind zombies.
-            AcquireVerdict::Busy(_) if common.again => {
+            // It stopped at its batch limit: the lock may be free behind zombies. Or the holder is this client, which is
+            // giving the lock back.
+            AcquireVerdict::Busy(_) if common.again || gives_back => {
                 waiter.phase = Phase::Asking;
                 self.resume(core, now, id);
             }
@@ -264,7 +277,6 @@ impl LockState {
                 self.resume(core, now, id);
             }
         }
-        self.reenter(core, now);
     }
 
     fn on_queued(&mut self, core: &mut Core, id: Id, epoch: Option<Epoch>, ticket: Ticket, rank: u64) {
@@ -289,7 +301,10 @@ impl LockState {
     pub(super) fn timed_out(&mut self, core: &mut Core, now: Time, id: Id) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let waited = now.since(waiter.called);
-        let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence(now));
+        let unsent =
+            || waiter.turn.map(|_| Arc::from("the server has not answered the earlier requests of this client"));
+        let cause =
+            waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence(now)).or_else(unsent);
         let why = match waiter.timeout {
             Some(_) => NotGranted::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause },
             None => NotGranted::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
@@ -331,7 +346,7 @@ impl LockState {
         core.timers.clear(&Timer::Timeout(id));
         core.timers.clear(&Timer::Acquire(id));
         self.leave_order(waiter.ticket, id);
-        self.reentering.remove(&id);
+        waiter.turn.map(|turn| core.unsent.acquires.remove(&turn));
         if self.order.is_empty() {
             core.timers.clear(&Timer::Heartbeat(self.name().clone()));
         }

@@ -103,6 +103,11 @@ impl Routes {
         }
     }
 
+    /// The connection over which the route of this slot is open.
+    pub(crate) fn line(&self, slot: Slot) -> Option<Line> {
+        self.routes.get(&slot)?.line
+    }
+
     /// Sends a call if the route is open. If it is not, its machine asks again when it opens.
     pub(super) fn send(&mut self, slot: Slot, request: RequestId, call: Request) {
         let Some(route) = self.routes.get_mut(&slot) else { return };

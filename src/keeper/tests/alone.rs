@@ -69,8 +69,13 @@ pub(super) fn acquire_in(
 }
 
 pub(super) fn sent(machine: &mut Machine, now: f64) -> Vec<(RequestId, Request)> {
+    sent_within(machine, now, usize::MAX)
+}
+
+/// What is sent if there is so much room.
+pub(super) fn sent_within(machine: &mut Machine, now: f64, room: usize) -> Vec<(RequestId, Request)> {
     let send = |effect| if let Effect::Send { request, call } = effect { Some((request, call)) } else { None };
-    machine.effects(at(now)).into_iter().filter_map(send).collect()
+    machine.effects(at(now), room).into_iter().filter_map(send).collect()
 }
 
 /// The only request that is to be sent now.
@@ -126,6 +131,6 @@ pub(super) fn waiting(options: LockOptions, rank: u64, lease_left: Duration) -> 
     acquire(&mut machine, 0.0, &spec, 1);
     let (request, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, request, queued(rank, lease_left));
-    machine.effects(at(0.1));
+    machine.effects(at(0.1), usize::MAX);
     machine
 }

@@ -1,14 +1,17 @@
 //! What must hold when the faults stop: every waiter is served, and nothing is left behind.
 
+use std::sync::Arc;
+
 use super::clients::{Client, Taken};
 use super::world::{MS, World};
 use crate::keeper::machine::Id;
+use crate::options::Spec;
 use crate::protocol::WireId;
 
 /// How long a holder works in calm times.
 const HOLD: u64 = 5 * MS;
-/// The time after which every wrong state has expired: the longest lease, recovery, liveness and buffer of a world, and
-/// a second for each outage of the lock clock.
+/// The time after which every wrong state of a usual world has expired: the longest lease, recovery, liveness and buffer,
+/// and a second for each outage of the lock clock.
 const HEALED: u64 = 10_000 * MS;
 
 impl World {
@@ -26,16 +29,22 @@ impl World {
         self.pass(0);
     }
 
+    /// The same in this world.
+    fn healed(&self) -> u64 {
+        let longest = |spec: &Arc<Spec>| (spec.lease + spec.liveness + spec.buffer).as_nanos() as u64;
+        self.specs.iter().flatten().map(longest).max().map_or(HEALED, |longest| HEALED.max(3 * longest))
+    }
+
     /// I6 and I7: every live waiter is served within bounded time, in calm times.
     pub(super) fn everybody_is_served(&mut self) {
         let waiting: usize = self.clients.iter().map(|client| client.acquires.len()).sum();
         // A message that does not arrive costs a heartbeat (I6).
         let each = HOLD + if self.no_pushes { 120 * MS } else { 20 * MS };
-        let end = self.now + HEALED + waiting as u64 * each;
-        while self.broken.is_none() && self.now < end && self.clients.iter().any(Client::is_busy) {
+        let end = self.now + self.healed() + waiting as u64 * each;
+        while !self.is_over() && self.now < end && self.clients.iter().any(Client::is_busy) {
             self.work_on(end);
         }
-        if self.broken.is_none()
+        if !self.is_over()
             && let Some(client) = self.clients.iter().find(|client| client.is_busy())
         {
             let (waiting, questions): (Vec<_>, Vec<_>) =
@@ -108,16 +117,13 @@ impl World {
         for client in self.clients.iter_mut().filter(|client| client.alive && !client.ending) {
             client.drop_handles(now);
         }
-        let end = now + HEALED;
-        while self.broken.is_none()
-            && self.now < end
-            && self.clients.iter().any(|client| client.alive && !client.is_done())
-        {
+        let end = now + self.healed();
+        while !self.is_over() && self.now < end && self.clients.iter().any(|client| client.alive && !client.is_done()) {
             if !self.flow_once(end) {
                 break;
             }
         }
-        if self.broken.is_some() {
+        if self.is_over() {
             return;
         }
         let left = self.clients.iter().filter(|client| client.alive).find_map(Client::left_over);
@@ -127,7 +133,7 @@ impl World {
         // Waiters of dead clients, late requests and the state that a rollback brought back expire by themselves.
         let untidy = self.server.untidy || self.clients.iter().any(|client| !client.alive || !client.can_kill);
         if untidy {
-            self.now += HEALED;
+            self.now += self.healed();
         }
         for lock in 0..self.server.locks.len() {
             let (keys, _) = &self.server.locks[lock];
@@ -139,7 +145,7 @@ impl World {
             });
             // The lock clock takes a few scripts to catch up, and the queue a few more to lose its zombies.
             for _ in 0..if untidy { 100 } else { 0 } {
-                self.now += 200 * MS;
+                self.now += self.healed() / 50;
                 self.server.execute(self.now, &sweep);
             }
             let state = &self.server.locks[lock].1;
@@ -172,7 +178,7 @@ impl Client {
             && machine.core.members == 0
             && machine.questions.is_empty()
             && machine.core.requests.is_empty()
-            && machine.core.to_leave.is_empty()
+            && !machine.has_unsent()
             && machine.next_due().is_none()
             && machine.gives_back_until().is_none();
         (!empty).then(|| format!("{} keeps something (I9): {machine:?}", self.name))

@@ -300,7 +300,7 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         effects,
         locks_of: _,
         members: _,
-        to_leave,
+        unsent,
         cause: _,
         refusals,
         needed,
@@ -309,5 +309,5 @@ fn machine(notes: &mut Notes, machine: &Machine) {
     } = core;
     assert!(effects.is_empty(), "effects are carried out at once");
     (connected, can_kill, locks, questions, requests).hash(notes);
-    (timers, refusals, needed, suspects, given_up, closed, closing, to_leave).hash(notes);
+    (timers, refusals, needed, suspects, given_up, closed, closing, unsent).hash(notes);
 }

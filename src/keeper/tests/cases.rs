@@ -18,7 +18,7 @@ fn a_release_that_fails_for_good_after_its_deadline_is_answered() {
     let done = |effect: &Effect| {
         matches!(effect, Effect::Answer { question: QuestionId(99), outcome: Outcome::Release(Release::Unknown(_)) })
     };
-    assert!(machine.effects(at(31.0)).iter().any(done));
+    assert!(machine.effects(at(31.0), usize::MAX).iter().any(done));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_server_that_is_silent_is_given_up_before_the_session_ends() {
     let queued = Answer { ticket: 6, rank: Some(9), ..lease(Word::Queued, Duration::from_secs(30)) };
     answer(&mut machine, 0.001, request, queued);
     let mut now = 0.001;
-    while !machine.effects(at(now)).iter().any(|effect| matches!(effect, Effect::Reconnect)) {
+    while !machine.effects(at(now), usize::MAX).iter().any(|effect| matches!(effect, Effect::Reconnect)) {
         now += 0.01;
         assert!(now < 1.0, "still connected to a server that has said nothing for a liveness window");
         machine.handle(at(now), Event::Tick);
@@ -62,7 +62,7 @@ fn a_server_that_is_slower_than_the_lease_gives_an_error_and_no_storm() {
     let (mut now, mut requests, mut refused) = (0.0, 0, false);
     let mut open = Vec::new();
     for _ in 0..20 {
-        for effect in machine.effects(at(now)) {
+        for effect in machine.effects(at(now), usize::MAX) {
             match effect {
                 Effect::Send { request, call } => open.push((request, call)),
                 Effect::NotGranted { .. } => refused = true,
@@ -93,7 +93,7 @@ fn a_late_renewal_does_not_revive_what_was_declared_lost() {
     let (request, _) = sent(&mut machine, 1.1).remove(0);
     // The process was stopped; the answer and the deadline are seen at once.
     answer(&mut machine, 3.5, request, lease(Word::Renewed, Duration::from_secs(3)));
-    let effects = machine.effects(at(3.5));
+    let effects = machine.effects(at(3.5), usize::MAX);
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Lost { id: Id(1), .. })), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Prolonged { .. })), "{effects:?}");
 }

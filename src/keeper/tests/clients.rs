@@ -23,6 +23,8 @@ pub(super) struct Client {
     /// By how many millionths its clock is fast.
     pub(super) fast: i64,
     pub(super) can_kill: bool,
+    /// While so many requests are unanswered, others wait.
+    pub(super) window: usize,
     pub(super) alive: bool,
     /// Its process stands still.
     pub(super) paused: bool,
@@ -126,7 +128,7 @@ pub(super) struct Pace {
 }
 
 impl Client {
-    pub(super) fn new(index: usize, fast: i64, can_kill: bool) -> Self {
+    pub(super) fn new(index: usize, fast: i64, can_kill: bool, window: usize) -> Self {
         let name = ClientId::new(&format!("c{index}")).expect("letters and digits");
         let mut machine = Machine::new(name.clone(), "fairlock".into(), index as u64);
         // In a range of its own, where a fingerprint can tell it from other numbers.
@@ -136,6 +138,7 @@ impl Client {
             machine,
             fast,
             can_kill,
+            window,
             alive: true,
             paused: false,
             ending: false,
@@ -251,7 +254,8 @@ impl Client {
         // The effects of taking back a lease are carried out in the next round.
         loop {
             let local = self.clock(now);
-            let effects = self.machine.effects(local);
+            let room = self.window.saturating_sub(self.machine.core.requests.len());
+            let effects = self.machine.effects(local, room);
             if effects.is_empty() {
                 return Ok(());
             }

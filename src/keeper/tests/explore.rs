@@ -16,7 +16,7 @@ use stateright::{Checker, CheckerBuilder, Model, Property};
 use super::clients::Taken;
 use super::direct::Stage;
 use super::steps::Step;
-use super::world::{MS, Plan, World};
+use super::world::{MS, Plan, WIDE, World};
 use crate::keeper::machine::Mode;
 use crate::options::Spec;
 
@@ -56,6 +56,8 @@ struct Explored {
     mixed: bool,
     /// Whether the first client acquires over its direct connection.
     direct: bool,
+    /// How many requests of a client may be unanswered.
+    window: usize,
     delay: u64,
     budget: Budget,
     /// States from which everybody is served if the faults stop.
@@ -105,6 +107,7 @@ impl Explored {
             can_kill,
             mixed: false,
             direct: false,
+            window: WIDE,
             delay: SOON,
             budget,
             good: Mutex::default(),
@@ -117,8 +120,12 @@ impl Model for Explored {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let plan =
-            Plan { clients: self.waiters.len(), locks: 1, fast: vec![0], can_kill: vec![self.can_kill], script: 0 };
+        let plan = Plan {
+            can_kill: vec![self.can_kill],
+            script: 0,
+            window: self.window,
+            ..Plan::usual(self.waiters.len(), 1)
+        };
         let mut world = World::new(&plan);
         let ms = Duration::from_millis;
         let keys = world.specs[0][0].keys.clone();
@@ -368,6 +375,10 @@ fn direct(waiters: &[u64], budget: Budget) -> Explored {
     Explored { direct: true, delay: PROMPT, ..Explored::new(waiters, true, budget) }
 }
 
+fn narrow(waiters: &[u64], budget: Budget) -> Explored {
+    Explored { window: 1, delay: PROMPT, ..Explored::new(waiters, true, budget) }
+}
+
 const NONE: Budget =
     Budget { cuts: 0, deaf: 0, lost_pushes: 0, doubled: 0, abandoned: 0, crashes: 0, late: 0, flushes: 0, saves: 0 };
 
@@ -384,6 +395,12 @@ fn every_state_of_small_worlds_keeps_the_promises() {
         }),
         ("3 waiters of 2 clients", Explored::new(&[2, 1], true, NONE)),
         ("a blocking caller and a waiter, a broken connection", { direct(&[1, 1], Budget { cuts: 1, ..NONE }) }),
+        ("3 waiters of a client, one request at a time, a caller who gives up", {
+            narrow(&[3], Budget { abandoned: 1, ..NONE })
+        }),
+        ("2 waiters of a client, one request at a time, a broken connection, all data lost", {
+            narrow(&[2], Budget { cuts: 1, flushes: 1, ..NONE })
+        }),
     ];
     explore_all(worlds, CheckerBuilder::spawn_bfs);
 }
@@ -442,6 +459,12 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
         }),
         ("4 waiters of 4 clients, prompt messages", prompt(&[1, 1, 1, 1], NONE)),
         ("4 waiters of 4 clients, prompt messages, a crash", { prompt(&[1, 1, 1, 1], Budget { crashes: 1, ..NONE }) }),
+        ("3 waiters of 2 clients, one request at a time, a caller who gives up", {
+            narrow(&[2, 1], Budget { abandoned: 1, ..NONE })
+        }),
+        ("3 waiters of 2 clients, one request at a time, all data lost", {
+            narrow(&[2, 1], Budget { flushes: 1, ..NONE })
+        }),
         ("a blocking caller that waits too, and a waiter", direct(&[2, 1], NONE)),
         ("a blocking caller and a waiter, a broken connection, all data lost", {
             direct(&[1, 1], Budget { cuts: 1, flushes: 1, ..NONE })

@@ -70,16 +70,9 @@ impl World {
                 broken = Some(format!("{name}: {question:?} has no answer in time (I8)"));
             }
         }
-        for lock in client.machine.locks.values() {
-            let under_way = client
-                .machine
-                .core
-                .requests
-                .values()
-                .filter(|sent| matches!(sent.what, What::Acquire(_)) && sent.keys.name == lock.keys.name);
-            if lock.reentering.len() > under_way.count() {
-                broken = Some(format!("{name} counts {} that re-enter, and they do not (I7)", lock.reentering.len()));
-            }
+        let asked = client.machine.core.requests.values().filter(|sent| matches!(sent.what, What::Acquire(_))).count();
+        if asked > client.window {
+            broken = Some(format!("{name} has {asked} acquires under way at once (I12)"));
         }
         if let Err(what) = client.machine.adds_up() {
             broken = Some(format!("{name}: {what}"));

@@ -5,7 +5,7 @@ use super::steps::Step::{self, *};
 use super::world::Plan;
 
 fn holds(clients: usize, locks: usize, schedule: &[Step]) {
-    let plan = Plan { clients, locks, fast: vec![0, 2000, -2000], can_kill: vec![true], script: 3_000 };
+    let plan = Plan { fast: vec![0, 2000, -2000], ..Plan::usual(clients, locks) };
     let world = run(&plan, schedule).0;
     assert_eq!(world.broken, None);
 }

@@ -150,7 +150,7 @@ fn nth<K: Copy>(mut keys: impl Iterator<Item = K> + Clone, which: u8) -> Option<
 
 impl World {
     pub(super) fn step(&mut self, step: Step) {
-        if self.broken.is_some() {
+        if self.is_over() {
             return;
         }
         self.tell(|_| format!("{step:?}"));
@@ -164,10 +164,10 @@ impl World {
     pub(super) fn act(&mut self, step: Step) {
         let count = self.clients.len();
         let index = |client: u8| usize::from(client) % count;
-        let now = self.now;
+        let (now, scale) = (self.now, self.scale);
         match step {
-            Step::Pass(which) => self.pass(span(which)),
-            Step::Flow(which) => self.flow(span(which)),
+            Step::Pass(which) => self.pass(scale * span(which)),
+            Step::Flow(which) => self.flow(scale * span(which)),
 
             Step::Acquire { client, how, timeout } => self.acquire(index(client), how, timeout),
             Step::DirectAcquire(client, which) => self.acquire_directly(index(client), which),

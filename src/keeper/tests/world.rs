@@ -14,6 +14,11 @@ pub(super) const MS: u64 = 1_000_000;
 /// How long anything takes on its way while nothing disturbs it.
 pub(super) const LATENCY: u64 = MS / 2;
 
+/// Room for all requests at once.
+pub(super) const WIDE: usize = 1000;
+/// The steps of a world in which one client may send a million heartbeats while another sends one.
+const BUDGET: u64 = 10_000;
+
 /// What a world is made of.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -25,6 +30,37 @@ pub(super) struct Plan {
     pub(super) can_kill: Vec<bool>,
     /// How long each script takes.
     pub(super) script: u64,
+    /// How many requests of a client may be unanswered.
+    pub(super) window: usize,
+    /// Options that callers choose from; the usual ones if there are none.
+    pub(super) times: Vec<Times>,
+    /// By how much longer than usual the spans of a schedule are.
+    pub(super) scale: u64,
+}
+
+/// The times in a caller's options.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) lease: Duration,
+    pub(super) liveness: Duration,
+    pub(super) buffer: Duration,
+    pub(super) by_hand: bool,
+}
+
+impl Plan {
+    /// Clients with the usual options, which may kill their connections.
+    pub(super) fn usual(clients: usize, locks: usize) -> Self {
+        Self {
+            clients,
+            locks,
+            fast: vec![0],
+            can_kill: vec![true],
+            script: 3_000,
+            window: WIDE,
+            times: vec![],
+            scale: 1,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -32,12 +68,15 @@ pub(super) struct World {
     /// True time, in ns.
     pub(super) now: u64,
     pub(super) script: u64,
+    pub(super) scale: u64,
     pub(super) server: Server,
     pub(super) clients: Vec<Client>,
     pub(super) specs: Vec<Vec<Arc<Spec>>>,
     /// The first promise that was broken.
     pub(super) broken: Option<String>,
     pub(super) steps: u64,
+    /// It ends without a judgement after so many steps.
+    pub(super) budget: u64,
     /// Messages get lost, all of them.
     pub(super) no_pushes: bool,
     pub(super) trace: bool,
@@ -63,20 +102,28 @@ impl World {
             (0..plan.locks).map(|lock| Arc::new(LockKeys::new("fairlock", &format!("lock {lock}")))).collect();
         let clients = (0..plan.clients)
             .map(|index| {
-                Client::new(index, plan.fast[index % plan.fast.len()], plan.can_kill[index % plan.can_kill.len()])
+                let (fast, can_kill) = (plan.fast[index % plan.fast.len()], plan.can_kill[index % plan.can_kill.len()]);
+                Client::new(index, fast, can_kill, plan.window)
             })
             .collect();
         Self {
             now: MS,
             script: plan.script,
+            scale: plan.scale,
             server: Server::new(&keys),
             clients,
-            specs: keys.iter().map(specs).collect(),
+            specs: keys.iter().map(|keys| specs(keys, &plan.times)).collect(),
             broken: None,
             steps: 0,
+            budget: if plan.times.is_empty() { u64::MAX } else { BUDGET },
             no_pushes: false,
             trace: false,
         }
+    }
+
+    /// Whether nothing more is to be seen here.
+    pub(super) fn is_over(&self) -> bool {
+        self.broken.is_some() || self.steps > self.budget
     }
 
     pub(super) fn fail(&mut self, what: String) {
@@ -338,6 +385,12 @@ impl World {
             self.tick(index);
             self.judge();
             wakes += 1;
+            if self.budget < u64::MAX {
+                self.steps += 1;
+            }
+            if self.is_over() {
+                return;
+            }
             if wakes > 10_000 {
                 return self.fail(format!("{} is due for ever", self.clients[index].name));
             }
@@ -353,7 +406,7 @@ impl World {
     /// Time passes, and all goes its way: whatever was sent arrives a little later.
     pub(super) fn flow(&mut self, span: u64) {
         let end = self.now + span;
-        while self.flow_once(end) && self.broken.is_none() {}
+        while self.flow_once(end) && !self.is_over() {}
         self.now = self.now.max(end);
     }
 
@@ -423,11 +476,11 @@ impl World {
 }
 
 /// Options that differ in which of their times is the longest, and in how they renew. The first are the most common.
-fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
+fn specs(keys: &Arc<LockKeys>, times: &[Times]) -> Vec<Arc<Spec>> {
     let ms = Duration::from_millis;
-    let with = |replicas, lease, (liveness, buffer), renew_every, max_hold: Option<u64>| {
-        let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(buffer), ms(lease / 10));
-        let (keys, max_hold) = (keys.clone(), max_hold.map(ms));
+    let with_times = |replicas, times: Times, renew_every, max_hold: Option<Duration>| {
+        let Times { lease, liveness, buffer, .. } = times;
+        let (keys, notice) = (keys.clone(), lease / 10);
         // Those with a longest hold join no long queue.
         let max_waiting = max_hold.is_some().then_some(2);
         Arc::new(Spec {
@@ -443,6 +496,13 @@ fn specs(keys: &Arc<LockKeys>) -> Vec<Arc<Spec>> {
             max_waiting,
             metrics_label: None,
         })
+    };
+    if !times.is_empty() {
+        return times.iter().map(|&it| with_times(0, it, (!it.by_hand).then_some(it.lease / 3), None)).collect();
+    }
+    let with = |replicas, lease, (liveness, buffer), renew_every, max_hold: Option<u64>| {
+        let times = Times { lease: ms(lease), liveness: ms(liveness), buffer: ms(buffer), by_hand: false };
+        with_times(replicas, times, renew_every, max_hold.map(ms))
     };
     let spec = |lease, alive, renew_every, max_hold| with(0, lease, alive, renew_every, max_hold);
     vec![

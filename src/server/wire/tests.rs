@@ -366,3 +366,18 @@ fn a_request_that_the_socket_does_not_take_at_once_is_an_error() {
     assert_eq!(wire.flush(), Ok(false));
     assert_eq!(wire.start(leave(), &CHANNEL.into()), Err("the server takes no requests".into()));
 }
+
+#[test]
+fn memory_of_a_burst_of_requests_is_given_back() {
+    const BURST: usize = 20_000;
+    let (mut wire, mut theirs) = pair();
+    (0..BURST as u64).for_each(|tag| wire.send(tag, leave(), &CHANNEL.into(), false));
+    assert_eq!(wire.unanswered(), BURST);
+    let mut said = Vec::new();
+    for _ in 0..BURST / 100 {
+        theirs.write_all(&LEFT.repeat(100)).unwrap();
+        wire.receive(&mut said).unwrap();
+    }
+    assert_eq!((said.len(), wire.unanswered()), (BURST, 0));
+    assert!(wire.pairing.awaited.capacity() <= 2 * crate::memory::KEPT, "{}", wire.pairing.awaited.capacity());
+}

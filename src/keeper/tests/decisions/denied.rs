@@ -39,7 +39,7 @@ fn an_acquire_and_a_call_fail_at_once_where_the_server_cannot_be_used() {
         let inspect = Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: None, count: 1 };
         machine.handle(at(0.0), Event::Command(inspect));
         deny(&mut machine, 0.1, &error);
-        let effects = machine.effects(at(0.1));
+        let effects = machine.effects(at(0.1), usize::MAX);
         assert!((1..=3).all(|id| hears(&effects, Id(id), &error)), "{effects:?}");
         assert!(matches!(outcome(&effects, 9), Some(Outcome::Page(Err(Fault::Connect(_))))), "{effects:?}");
         assert!(machine.next_due().is_none() && machine.gives_back_until().is_none(), "something is left");
@@ -50,7 +50,7 @@ fn an_acquire_and_a_call_fail_at_once_where_the_server_cannot_be_used() {
 fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
     let mut machine = waiting(LockOptions::new(), 3, seconds(60.0));
     deny(&mut machine, 0.2, &login());
-    let effects = machine.effects(at(0.2));
+    let effects = machine.effects(at(0.2), usize::MAX);
     assert!(not_granted(&effects).is_none(), "{effects:?}");
     assert_eq!(machine.trouble("x").as_deref(), Some(login().to_string().as_str()));
 
@@ -66,7 +66,7 @@ fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
 fn a_waiter_hears_at_once_that_its_server_is_another_kind_of_server_now() {
     let mut machine = waiting(LockOptions::new(), 3, seconds(60.0));
     deny(&mut machine, 0.2, &no_database());
-    let effects = machine.effects(at(0.2));
+    let effects = machine.effects(at(0.2), usize::MAX);
     assert!(hears(&effects, Id(1), &no_database()), "{effects:?}");
 }
 
@@ -77,16 +77,16 @@ fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
     acquire(&mut machine, 0.0, &spec, 1);
     let (request, _) = one_sent(&mut machine, 0.0);
     fail(&mut machine, 0.1, request, denied());
-    let effects = machine.effects(at(0.1));
+    let effects = machine.effects(at(0.1), usize::MAX);
     assert!(matches!(not_granted(&effects), Some(NotGranted::Fault(Fault::Refused { .. }))), "{effects:?}");
 
     let mut machine = waiting(LockOptions::new(), 3, seconds(60.0));
     let heartbeat = machine.next_due().unwrap();
     machine.handle(heartbeat, Event::Tick);
-    let effects = machine.effects(heartbeat);
+    let effects = machine.effects(heartbeat, usize::MAX);
     let Some(Effect::Send { request, .. }) = effects.first() else { panic!("{effects:?}") };
     machine.handle(heartbeat, Event::Answered { request: *request, result: Err(denied()) });
-    let effects = machine.effects(heartbeat);
+    let effects = machine.effects(heartbeat, usize::MAX);
     assert!(not_granted(&effects).is_none(), "{effects:?}");
     assert!(machine.next_due().unwrap() < heartbeat + seconds(1.0), "it asks again soon");
 }
@@ -98,6 +98,6 @@ fn a_missing_right_fails_a_question_at_once() {
     machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 10 }));
     let (request, _) = one_sent(&mut machine, 0.0);
     fail(&mut machine, 0.1, request, Refusal::Denied("NOPERM".into()));
-    let effects = machine.effects(at(0.1));
+    let effects = machine.effects(at(0.1), usize::MAX);
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Page(Err(Fault::Refused { .. })))), "{effects:?}");
 }

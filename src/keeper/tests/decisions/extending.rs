@@ -38,7 +38,7 @@ fn an_extension_counts_from_the_end_that_the_lease_has() {
     let least = until.since(at(5.0));
     assert!(asked(&call) > least && asked(&call) < least + seconds(0.5), "{call:?}");
     answer(&mut machine, 5.1, request, lease(Word::Renewed, asked(&call)));
-    let effects = machine.effects(at(5.1));
+    let effects = machine.effects(at(5.1), usize::MAX);
     let deadline = prolonged(&effects).unwrap();
     assert!(deadline >= until && deadline < until + seconds(0.001), "{deadline:?}");
     assert!(is_answered(&effects, 9), "{effects:?}");
@@ -52,14 +52,14 @@ fn an_extended_lease_is_renewed_as_often_as_before_and_never_for_less() {
     let (request, call) = one_sent(&mut machine, 5.0);
     let extended = asked(&call);
     answer(&mut machine, 5.0, request, lease(Word::Renewed, extended));
-    let deadline = prolonged(&machine.effects(at(5.0))).unwrap();
+    let deadline = prolonged(&machine.effects(at(5.0), usize::MAX)).unwrap();
     assert_eq!(machine.next_due(), Some(at(15.0)));
     tick(&mut machine, 15.0);
     let (request, call) = one_sent(&mut machine, 15.0);
     assert_eq!(asked(&call), span_until(deadline.since(at(15.0))), "a recovery must wait for that long");
     // The server leaves its end where it is, and clocks can drift less in what is left.
     answer(&mut machine, 15.0, request, lease(Word::Renewed, extended - seconds(10.0)));
-    let later = prolonged(&machine.effects(at(15.0))).unwrap();
+    let later = prolonged(&machine.effects(at(15.0), usize::MAX)).unwrap();
     assert!(later > deadline && later < deadline + seconds(0.1), "{deadline:?} {later:?}");
     assert_eq!(machine.next_due(), Some(at(25.0)));
 }
@@ -72,13 +72,13 @@ fn an_extended_lease_whose_deadline_does_not_move_is_renewed_as_often_as_before(
     extend(&mut machine, 5.0, 9, 600.0);
     let (request, call) = one_sent(&mut machine, 5.0);
     answer(&mut machine, 5.0, request, lease(Word::Renewed, asked(&call)));
-    let deadline = prolonged(&machine.effects(at(5.0))).unwrap();
+    let deadline = prolonged(&machine.effects(at(5.0), usize::MAX)).unwrap();
     for now in [15.0, 25.0] {
         assert_eq!(machine.next_due(), Some(at(now)));
         tick(&mut machine, now);
         let (request, call) = one_sent(&mut machine, now);
         answer(&mut machine, now, request, lease(Word::Renewed, asked(&call) - seconds(0.01)));
-        let effects = machine.effects(at(now));
+        let effects = machine.effects(at(now), usize::MAX);
         assert_eq!(prolonged(&effects), Some(deadline), "its holder is told: {effects:?}");
     }
 }
@@ -103,14 +103,14 @@ fn extensions_that_are_asked_for_together_add_up() {
     extend(&mut machine, 5.0, 10, 7.0);
     assert!(sent(&mut machine, 5.0).is_empty());
     answer(&mut machine, 5.1, request, lease(Word::Renewed, asked(&first)));
-    let effects = machine.effects(at(5.1));
+    let effects = machine.effects(at(5.1), usize::MAX);
     assert!(is_answered(&effects, 9) && outcome(&effects, 10).is_none(), "{effects:?}");
     let sent = effects
         .iter()
         .find_map(|it| if let Effect::Send { request, call } = it { Some((request, call)) } else { None });
     let (request, second) = sent.unwrap();
     answer(&mut machine, 5.2, *request, lease(Word::Renewed, asked(second)));
-    let effects = machine.effects(at(5.2));
+    let effects = machine.effects(at(5.2), usize::MAX);
     assert!(is_answered(&effects, 10) && prolonged(&effects).unwrap() >= at(29.849 + 67.0), "{effects:?}");
 }
 
@@ -125,13 +125,13 @@ fn renewal_that_is_switched_off_and_on_again() {
     let (request, call) = one_sent(&mut machine, 6.0);
     assert_eq!(asked(&call), span_until(seconds(23.849)));
     answer(&mut machine, 6.0, request, lease(Word::Renewed, asked(&call)));
-    machine.effects(at(6.0));
+    machine.effects(at(6.0), usize::MAX);
     switch(&mut machine, 20.0, true);
     tick(&mut machine, 20.0);
     let (request, call) = one_sent(&mut machine, 20.0);
     assert_eq!(asked(&call), seconds(30.0), "at once: a third of it was over long ago");
     answer(&mut machine, 20.0, request, lease(Word::Renewed, seconds(30.0)));
-    machine.effects(at(20.0));
+    machine.effects(at(20.0), usize::MAX);
     assert_eq!(machine.next_due(), Some(at(30.0)));
 }
 

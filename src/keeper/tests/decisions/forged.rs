@@ -8,7 +8,7 @@ fn message(machine: &mut Machine, kind: PushKind, lock: &str, secret: &str) -> V
     // With a token far ahead, so that no later answer contradicts it.
     let push = push(kind, 1, 1 << 52, secret, lock);
     machine.handle(at(1.0), Event::Push(push));
-    machine.effects(at(1.0))
+    machine.effects(at(1.0), usize::MAX)
 }
 
 #[test]
@@ -28,7 +28,11 @@ fn a_lease_is_broken_by_a_message_if_it_names_the_lock_and_the_secret_of_the_hol
         let (kind, key) = (PushKind::Break, LockKeys::new("fairlock", lock).keys[0].clone());
         let push = push(kind, 1, 7, secret, key);
         machine.handle(at(1.0), Event::Push(push));
-        assert_eq!(lost(&machine.effects(at(1.0))) == Some(&LostReason::Broken), believed, "{lock} {secret:?}");
+        assert_eq!(
+            lost(&machine.effects(at(1.0), usize::MAX)) == Some(&LostReason::Broken),
+            believed,
+            "{lock} {secret:?}"
+        );
     }
 }
 
@@ -56,6 +60,6 @@ fn a_grant_that_nobody_waits_for_is_given_back_once() {
     assert_eq!(ids[..], [wire_id(1)]);
     let refusal = crate::protocol::Refusal::Temporary("NOPERM".into());
     machine.handle(at(1.1), Event::Answered { request: *request, result: Err(refusal) });
-    machine.effects(at(1.1));
+    machine.effects(at(1.1), usize::MAX);
     assert!(machine.locks.is_empty(), "{machine:?}");
 }

@@ -23,7 +23,7 @@ fn the_outcome_of_a_release_is_the_servers_and_a_repeated_one_that_finds_no_leas
         let request = ask(&mut machine, 1.0);
         assert_eq!(machine.gives_back_until(), Some(at(29.849)));
         answer(&mut machine, 1.1, request, lease(word, Duration::ZERO));
-        let effects = machine.effects(at(1.1));
+        let effects = machine.effects(at(1.1), usize::MAX);
         match outcome(&effects, 9) {
             Some(Outcome::Release(Release::Released)) => assert!(released, "{word:?}"),
             Some(Outcome::Release(Release::Lost(LostReason::Ended))) => assert!(!released, "{word:?}"),
@@ -37,16 +37,19 @@ fn the_outcome_of_a_release_is_the_servers_and_a_repeated_one_that_finds_no_leas
     connect(&mut machine, 3.0);
     let (request, _) = one_sent(&mut machine, 3.0);
     answer(&mut machine, 3.1, request, lease(Word::Unknown, Duration::ZERO));
-    assert!(matches!(outcome(&machine.effects(at(3.1)), 9), Some(Outcome::Release(Release::Released))));
+    assert!(matches!(outcome(&machine.effects(at(3.1), usize::MAX), 9), Some(Outcome::Release(Release::Released))));
 
     // By the local deadline there is an answer, and it goes on.
     let mut machine = holding(LockOptions::new());
     ask(&mut machine, 1.0);
     disconnect(&mut machine, 2.0);
-    machine.effects(at(2.0));
+    machine.effects(at(2.0), usize::MAX);
     assert_eq!(machine.next_due(), Some(at(29.849)));
     tick(&mut machine, 29.849);
-    assert!(matches!(outcome(&machine.effects(at(29.849)), 9), Some(Outcome::Release(Release::Unknown(Some(_))))));
+    assert!(matches!(
+        outcome(&machine.effects(at(29.849), usize::MAX), 9),
+        Some(Outcome::Release(Release::Unknown(Some(_))))
+    ));
     connect(&mut machine, 40.0);
     one_sent(&mut machine, 40.0);
 }
@@ -57,7 +60,7 @@ fn a_release_goes_on_where_it_stopped_at_its_batch_limit() {
     machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(9)), id: Id(1) }));
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.1, request, Answer { again: true, ..lease(Word::Released, Duration::ZERO) });
-    let effects = machine.effects(at(1.1));
+    let effects = machine.effects(at(1.1), usize::MAX);
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Release(Release::Released))));
     let asks = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Release(ReleaseRequest { .. }), .. });
     assert!(effects.iter().any(asks), "{effects:?}");
@@ -69,7 +72,7 @@ fn waiters_that_leave_together_send_one_request_and_the_first_goes_on_for_all() 
     for id in 1..=150 {
         acquire(&mut machine, 0.0, &spec, id);
     }
-    machine.effects(at(0.0));
+    machine.effects(at(0.0), usize::MAX);
     for id in 1..=150 {
         machine.handle(at(1.0), Event::Command(Command::Abandon { id: Id(id) }));
     }
@@ -100,7 +103,7 @@ fn a_waiter_that_sent_nothing_leaves_nothing_to_release() {
 fn a_waiter_that_leaves_unanswered_leaves_until_the_server_has_heard_it() {
     let (mut machine, spec) = start(LockOptions::new());
     acquire(&mut machine, 0.0, &spec, 1);
-    machine.effects(at(0.0));
+    machine.effects(at(0.0), usize::MAX);
     machine.handle(at(1.0), Event::Command(Command::Abandon { id: Id(1) }));
     let (request, _) = one_sent(&mut machine, 1.0);
     fail(&mut machine, 14.0, request, Refusal::Temporary("OOM".into()));
@@ -111,26 +114,26 @@ fn a_waiter_that_leaves_unanswered_leaves_until_the_server_has_heard_it() {
 fn closing_waits_a_second_for_what_is_given_back() {
     let mut machine = holding(LockOptions::new());
     machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
-    let effects = machine.effects(at(1.0));
+    let effects = machine.effects(at(1.0), usize::MAX);
     assert!(matches!(lost(&effects), Some(LostReason::Closed)), "{effects:?}");
     assert!(outcome(&effects, 9).is_none());
     tick(&mut machine, 1.999);
-    assert!(outcome(&machine.effects(at(1.999)), 9).is_none());
+    assert!(outcome(&machine.effects(at(1.999), usize::MAX), 9).is_none());
     tick(&mut machine, 2.0);
-    assert!(matches!(outcome(&machine.effects(at(2.0)), 9), Some(Outcome::Closed)));
+    assert!(matches!(outcome(&machine.effects(at(2.0), usize::MAX), 9), Some(Outcome::Closed)));
 
     // No acquire begins any more, and a close with nothing to give back is over at once.
     let (mut machine, spec) = start(LockOptions::new());
     machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
-    assert!(matches!(outcome(&machine.effects(at(1.0)), 9), Some(Outcome::Closed)));
+    assert!(matches!(outcome(&machine.effects(at(1.0), usize::MAX), 9), Some(Outcome::Closed)));
     acquire(&mut machine, 1.1, &spec, 1);
-    assert!(matches!(not_granted(&machine.effects(at(1.1))), Some(NotGranted::Fault(Fault::Closed))));
+    assert!(matches!(not_granted(&machine.effects(at(1.1), usize::MAX)), Some(NotGranted::Fault(Fault::Closed))));
     let keys = spec.keys.clone();
     machine.handle(
         at(1.2),
         Event::Command(Command::Break { question: QuestionId(10), keys, token: Token::new(7), force: false }),
     );
-    assert!(matches!(outcome(&machine.effects(at(1.2)), 10), Some(Outcome::Break(Err(Fault::Closed)))));
+    assert!(matches!(outcome(&machine.effects(at(1.2), usize::MAX), 10), Some(Outcome::Break(Err(Fault::Closed)))));
 }
 
 #[test]
@@ -139,7 +142,7 @@ fn closing_answers_the_questions_that_wait_for_the_server() {
     let keys = spec.keys.clone();
     machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(8), keys, after: None, count: 10 }));
     machine.handle(at(0.1), Event::Command(Command::Close { question: QuestionId(9) }));
-    let effects = machine.effects(at(0.1));
+    let effects = machine.effects(at(0.1), usize::MAX);
     assert!(matches!(outcome(&effects, 8), Some(Outcome::Page(Err(Fault::Closed)))), "{effects:?}");
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Closed)), "{effects:?}");
 }
@@ -153,11 +156,11 @@ fn a_position_is_one_more_than_the_rank_and_zero_for_a_holder() {
     let (request, call) = one_sent(&mut machine, 1.0);
     assert!(is_acquire_with(&call, Some(6)), "{call:?}");
     answer(&mut machine, 1.1, request, queued(2, seconds(60.0)));
-    assert!(matches!(outcome(&machine.effects(at(1.1)), 9), Some(Outcome::Position(Ok(3)))));
+    assert!(matches!(outcome(&machine.effects(at(1.1), usize::MAX), 9), Some(Outcome::Position(Ok(3)))));
     machine.handle(at(2.0), Event::Command(Command::Position { question: QuestionId(10), id: Id(1) }));
     let (request, _) = one_sent(&mut machine, 2.0);
     answer(&mut machine, 2.1, request, Answer { rank: Some(0), ..lease(Word::Granted, seconds(30.0)) });
-    let effects = machine.effects(at(2.1));
+    let effects = machine.effects(at(2.1), usize::MAX);
     assert!(matches!(outcome(&effects, 10), Some(Outcome::Position(Ok(0)))));
     assert_eq!(granted(&effects), Some(at(2.0 + 30.0 - 0.151)));
 }
@@ -168,22 +171,22 @@ fn a_position_is_asked_for_again_if_the_waiter_has_lost_its_place() {
     machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(9), id: Id(1) }));
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.1, request, Answer { word: Word::Disbelieved, ..Answer::default() });
-    let effects = machine.effects(at(1.1));
+    let effects = machine.effects(at(1.1), usize::MAX);
     assert!(outcome(&effects, 9).is_none(), "it waits: {effects:?}");
     tick(&mut machine, 1.8);
     let (request, call) = one_sent(&mut machine, 1.8);
     assert!(is_acquire_with(&call, None), "{call:?}");
     answer(&mut machine, 1.9, request, queued(6, seconds(60.0)));
-    assert!(matches!(outcome(&machine.effects(at(1.9)), 9), Some(Outcome::Position(Ok(7)))));
+    assert!(matches!(outcome(&machine.effects(at(1.9), usize::MAX), 9), Some(Outcome::Position(Ok(7)))));
 
     // A waiter that a full queue has refused waits no longer.
     let (mut machine, spec) = start(LockOptions::new().max_waiting(1));
     acquire(&mut machine, 1.0, &spec, 1);
-    machine.effects(at(1.0));
+    machine.effects(at(1.0), usize::MAX);
     machine.handle(at(1.1), Event::Command(Command::Position { question: QuestionId(9), id: Id(1) }));
     let (request, _) = one_sent(&mut machine, 1.1);
     answer(&mut machine, 1.2, request, Answer { word: Word::Busy, ..Answer::default() });
-    assert!(matches!(outcome(&machine.effects(at(1.2)), 9), Some(Outcome::Position(Ok(0)))));
+    assert!(matches!(outcome(&machine.effects(at(1.2), usize::MAX), 9), Some(Outcome::Position(Ok(0)))));
 }
 
 #[test]
@@ -201,7 +204,7 @@ fn breaking_a_lease_is_answered_with_its_outcome() {
         );
         let (request, _) = one_sent(&mut machine, 1.0);
         answer(&mut machine, 1.1, request, lease(word, seconds(3.0)));
-        match outcome(&machine.effects(at(1.1)), call) {
+        match outcome(&machine.effects(at(1.1), usize::MAX), call) {
             Some(Outcome::Break(Ok(broken))) => assert_eq!(*broken, expected),
             other => panic!("{word:?}: {other:?}"),
         }
@@ -213,7 +216,11 @@ fn a_holder_is_told_of_a_broken_lease_if_it_is_its_own() {
     for (token, told) in [(6, false), (7, true), (8, false)] {
         let mut machine = holding(LockOptions::new());
         pushed(&mut machine, 1.0, PushKind::Break, 1, token);
-        assert_eq!(matches!(lost(&machine.effects(at(1.0))), Some(LostReason::Broken)), told, "token {token}");
+        assert_eq!(
+            matches!(lost(&machine.effects(at(1.0), usize::MAX)), Some(LostReason::Broken)),
+            told,
+            "token {token}"
+        );
     }
 }
 
@@ -221,17 +228,17 @@ fn a_holder_is_told_of_a_broken_lease_if_it_is_its_own() {
 fn a_lost_lease_lasts_until_its_deadline_unless_the_server_has_ended_it() {
     let mut machine = holding(LockOptions::new());
     pushed(&mut machine, 1.0, PushKind::Break, 1, 7);
-    assert_eq!(lost_at(&machine.effects(at(1.0))), Some(at(29.849)), "its holder can finish");
+    assert_eq!(lost_at(&machine.effects(at(1.0), usize::MAX)), Some(at(29.849)), "its holder can finish");
 
     let mut machine = holding(LockOptions::new());
     tick(&mut machine, 10.0);
     let (request, _) = one_sent(&mut machine, 10.0);
     answer(&mut machine, 10.1, request, lease(Word::Lost, Duration::ZERO));
-    assert_eq!(lost_at(&machine.effects(at(10.1))), Some(at(10.1)));
+    assert_eq!(lost_at(&machine.effects(at(10.1), usize::MAX)), Some(at(10.1)));
 
     let mut machine = holding(LockOptions::new());
     machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
-    assert_eq!(lost_at(&machine.effects(at(1.0))), Some(at(1.0)), "it is released at once");
+    assert_eq!(lost_at(&machine.effects(at(1.0), usize::MAX)), Some(at(1.0)), "it is released at once");
 }
 
 #[test]
@@ -241,7 +248,7 @@ fn an_inspection_is_answered_with_what_was_seen() {
     machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 10 }));
     let (request, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::State, seconds(20.0)) });
-    match outcome(&machine.effects(at(0.1)), 9) {
+    match outcome(&machine.effects(at(0.1), usize::MAX), 9) {
         Some(Outcome::Page(Ok(page))) => assert_eq!((page.waiting, page.recovering_for), (3, None)),
         other => panic!("{other:?}"),
     }

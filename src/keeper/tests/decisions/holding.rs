@@ -12,7 +12,7 @@ fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
     let (request, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.5, request, lease(Word::Granted, spec.lease));
     // 0.5 % and a millisecond for clocks that drift.
-    assert_eq!(granted(&machine.effects(at(0.5))), Some(at(30.0 - 0.151)));
+    assert_eq!(granted(&machine.effects(at(0.5), usize::MAX)), Some(at(30.0 - 0.151)));
     assert_eq!(machine.next_due(), Some(at(10.0)));
     tick(&mut machine, 10.0);
     let (request, call) = one_sent(&mut machine, 10.0);
@@ -22,7 +22,7 @@ fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
     answer(&mut machine, 10.5, request, lease(Word::Renewed, spec.lease));
     let prolonged =
         |effect: &Effect| matches!(effect, Effect::Prolonged { id: Id(1), deadline, .. } if *deadline == at(39.849));
-    assert!(machine.effects(at(10.5)).iter().any(prolonged));
+    assert!(machine.effects(at(10.5), usize::MAX).iter().any(prolonged));
     assert_eq!(machine.next_due(), Some(at(20.0)));
 }
 
@@ -33,13 +33,13 @@ fn a_claim_counts_from_the_last_sign_of_life_and_is_confirmed_after_a_tenth_of_a
         let mut machine = waiting(options, 1, seconds(2.0));
         grant_pushed(&mut machine, 1.0, 1, 9);
         // Liveness of 10 s from when the acquire was sent.
-        assert_eq!(granted(&machine.effects(at(1.0))), Some(at(10.0 - 0.051)));
+        assert_eq!(granted(&machine.effects(at(1.0), usize::MAX)), Some(at(10.0 - 0.051)));
         assert_eq!(machine.next_due(), Some(at(1.1)));
         tick(&mut machine, 1.1);
         let (request, call) = one_sent(&mut machine, 1.1);
         assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(30.0)), "{call:?}");
         answer(&mut machine, 1.2, request, lease(Word::Renewed, seconds(30.0)));
-        machine.effects(at(1.2));
+        machine.effects(at(1.2), usize::MAX);
         // From then on it is renewed as any other, or its end is told.
         assert_eq!(machine.next_due(), Some(at(next)));
     }
@@ -51,13 +51,13 @@ fn a_claim_that_is_as_long_as_a_lease_is_confirmed_too() {
     for options in [LockOptions::new(), LockOptions::new().manual_renewal()] {
         let mut machine = waiting(options.lease(seconds(4.0)), 1, seconds(2.0));
         grant_pushed(&mut machine, 1.0, 1, 9);
-        assert_eq!(granted(&machine.effects(at(1.0))), Some(at(3.979)));
+        assert_eq!(granted(&machine.effects(at(1.0), usize::MAX)), Some(at(3.979)));
         tick(&mut machine, 1.1);
         let (request, call) = one_sent(&mut machine, 1.1);
         assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(4.0)), "{call:?}");
         answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(4.0)));
         let prolonged = |effect: &Effect| matches!(effect, Effect::Prolonged { id: Id(1), .. });
-        assert!(machine.effects(at(2.0)).iter().any(prolonged));
+        assert!(machine.effects(at(2.0), usize::MAX).iter().any(prolonged));
     }
 }
 
@@ -67,7 +67,7 @@ fn a_short_claim_is_confirmed_by_a_third_of_it() {
     let mut machine = waiting(LockOptions::new().liveness(seconds(0.2)), 1, seconds(2.0));
     grant_pushed(&mut machine, 0.11, 1, 9);
     // Liveness of 0.2 s from when the acquire was sent, but for the margin.
-    assert_eq!(granted(&machine.effects(at(0.11))), Some(at(0.198)));
+    assert_eq!(granted(&machine.effects(at(0.11), usize::MAX)), Some(at(0.198)));
     assert_eq!(machine.next_due(), Some(at(0.11) + seconds(0.088) / 3));
 }
 
@@ -81,7 +81,7 @@ fn a_reply_says_whether_what_it_grants_is_a_claim() {
             acquire(&mut machine, 0.0, &spec, 1);
             let (request, _) = one_sent(&mut machine, 0.0);
             answer(&mut machine, 0.1, request, Answer { claim, ..lease(Word::Granted, seconds(25.0)) });
-            let effects = machine.effects(at(0.1));
+            let effects = machine.effects(at(0.1), usize::MAX);
             assert_eq!(granted(&effects).is_some(), !(claim && confirms), "{effects:?}");
             if !confirms {
                 assert_eq!(machine.next_due(), Some(at(next)));
@@ -94,7 +94,7 @@ fn a_reply_says_whether_what_it_grants_is_a_claim() {
 fn a_hold_that_ends_before_its_claim_is_confirmed_costs_no_renewal() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
     grant_pushed(&mut machine, 1.0, 1, 9);
-    machine.effects(at(1.0));
+    machine.effects(at(1.0), usize::MAX);
     machine.handle(at(1.099), Event::Command(Command::Release { question: None, id: Id(1) }));
     assert!(
         matches!(one_sent(&mut machine, 1.099).1, Request::Release(ReleaseRequest { token, .. }) if token == Token::new(9))
@@ -107,14 +107,14 @@ fn a_hold_that_ends_before_its_claim_is_confirmed_costs_no_renewal() {
 fn a_lock_that_confirms_grants_hands_out_whole_leases_only() {
     let mut machine = waiting(LockOptions::new().confirm_grants(true), 1, seconds(2.0));
     grant_pushed(&mut machine, 1.0, 1, 9);
-    let effects = machine.effects(at(1.0));
+    let effects = machine.effects(at(1.0), usize::MAX);
     assert!(granted(&effects).is_none(), "{effects:?}");
     let [Effect::Send { request, call: Request::Renew(RenewRequest { token: renewed, .. }) }] = effects[..] else {
         panic!("{effects:?}")
     };
     assert_eq!(renewed, token(9));
     answer(&mut machine, 1.2, request, lease(Word::Renewed, seconds(30.0)));
-    assert_eq!(granted(&machine.effects(at(1.2))), Some(at(1.0 + 30.0 - 0.151)));
+    assert_eq!(granted(&machine.effects(at(1.2), usize::MAX)), Some(at(1.0 + 30.0 - 0.151)));
 
     // A claim that is over when it is to be confirmed: the wait goes on in the old place.
     let mut machine = waiting(LockOptions::new().confirm_grants(true), 1, seconds(2.0));
@@ -128,7 +128,7 @@ fn a_lock_that_confirms_grants_hands_out_whole_leases_only() {
     acquire(&mut machine, 0.0, &spec, 1);
     let (request, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, request, lease(Word::Granted, spec.lease));
-    assert!(granted(&machine.effects(at(0.1))).is_some());
+    assert!(granted(&machine.effects(at(0.1), usize::MAX)).is_some());
 }
 
 #[test]
@@ -136,11 +136,11 @@ fn a_claim_that_is_not_confirmed_is_lost_a_tenth_before_its_end() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
     grant_pushed(&mut machine, 1.0, 1, 9);
     disconnect(&mut machine, 2.0);
-    machine.effects(at(2.0));
+    machine.effects(at(2.0), usize::MAX);
     tick(&mut machine, 8.948);
-    assert!(lost(&machine.effects(at(8.948))).is_none());
+    assert!(lost(&machine.effects(at(8.948), usize::MAX)).is_none());
     tick(&mut machine, 8.949);
-    assert!(matches!(lost(&machine.effects(at(8.949))), Some(LostReason::NotRenewed { cause: Some(_) })));
+    assert!(matches!(lost(&machine.effects(at(8.949), usize::MAX)), Some(LostReason::NotRenewed { cause: Some(_) })));
     assert_eq!(machine.next_due(), Some(at(9.949)), "it is given back");
 }
 
@@ -149,7 +149,7 @@ fn a_message_that_is_older_than_an_answer_is_made_sure_of() {
     for token in [6, 7] {
         let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
         grant_pushed(&mut machine, 1.0, 1, token);
-        let effects = machine.effects(at(1.0));
+        let effects = machine.effects(at(1.0), usize::MAX);
         assert!(granted(&effects).is_none(), "token {token}, and an answer named 7");
         assert!(
             matches!(&effects[..], [Effect::Send { call: Request::Renew(RenewRequest { .. }), .. }]),
@@ -166,7 +166,7 @@ fn a_lease_that_is_not_renewed_is_told_a_notice_before_its_end_and_then_given_ba
     let mut machine = holding(LockOptions::new().manual_renewal().notice(seconds(4.0)));
     assert_eq!(machine.next_due(), Some(at(29.849 - 4.0)));
     tick(&mut machine, 25.849);
-    let effects = machine.effects(at(25.849));
+    let effects = machine.effects(at(25.849), usize::MAX);
     assert!(matches!(lost(&effects), Some(LostReason::NotRenewed { cause: None })), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Send { .. })), "{effects:?}");
     assert_eq!(machine.next_due(), Some(at(29.849)));
@@ -187,7 +187,7 @@ fn the_longest_hold_ends_renewal_and_is_the_reason_that_is_told() {
             let due = machine.next_due().unwrap();
             now = (due.0 as f64 / 1e9 - 1000.0).max(now);
             tick(&mut machine, now);
-            let effects = machine.effects(at(now));
+            let effects = machine.effects(at(now), usize::MAX);
             reason = lost(&effects).cloned();
             if reason.is_some() {
                 break;
@@ -211,7 +211,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let (request, call) = one_sent(&mut machine, 5.0);
     assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(30.0)), "{call:?}");
     answer(&mut machine, 5.1, request, lease(Word::Renewed, seconds(30.0)));
-    assert!(matches!(outcome(&machine.effects(at(5.1)), 9), Some(Outcome::Renewal(Ok(Renewal::Renewed)))));
+    assert!(matches!(outcome(&machine.effects(at(5.1), usize::MAX), 9), Some(Outcome::Renewal(Ok(Renewal::Renewed)))));
 
     // One that is re-asserted after a reconnect asks for what is left, and a caller's goes after it.
     disconnect(&mut machine, 6.0);
@@ -222,17 +222,20 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     machine.handle(at(6.1), Event::Command(Command::Renew { question: QuestionId(10), id: Id(1), extend: None }));
     assert!(sent(&mut machine, 6.1).is_empty());
     answer(&mut machine, 6.2, request, lease(Word::Renewed, left));
-    let effects = machine.effects(at(6.2));
+    let effects = machine.effects(at(6.2), usize::MAX);
     assert!(outcome(&effects, 10).is_none());
     let asks = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Renew(RenewRequest { lease, .. }), .. } if *lease == seconds(30.0));
     assert!(effects.iter().any(asks), "{effects:?}");
     // It has five seconds in all.
     tick(&mut machine, 11.1);
-    assert!(matches!(outcome(&machine.effects(at(11.1)), 10), Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))));
+    assert!(matches!(
+        outcome(&machine.effects(at(11.1), usize::MAX), 10),
+        Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))
+    ));
 
     machine.handle(at(11.2), Event::Command(Command::Renew { question: QuestionId(11), id: Id(2), extend: None }));
     assert!(matches!(
-        outcome(&machine.effects(at(11.2)), 11),
+        outcome(&machine.effects(at(11.2), usize::MAX), 11),
         Some(Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))))
     ));
 }
@@ -243,18 +246,18 @@ fn a_grant_that_is_not_taken_within_its_lease_is_asked_about() {
     machine.handle(at(2.0), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
     let (request, _) = one_sent(&mut machine, 2.0);
     answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(3.0)));
-    machine.effects(at(2.0));
+    machine.effects(at(2.0), usize::MAX);
     tick(&mut machine, 3.0);
-    assert!(machine.effects(at(3.0)).is_empty());
+    assert!(machine.effects(at(3.0), usize::MAX).is_empty());
     tick(&mut machine, 3.001);
-    assert!(matches!(machine.effects(at(3.001))[..], [Effect::CheckTaken { id: Id(1) }]));
+    assert!(matches!(machine.effects(at(3.001), usize::MAX)[..], [Effect::CheckTaken { id: Id(1) }]));
 }
 
 #[test]
 fn a_lease_that_ends_long_before_its_longest_hold_has_another_reason() {
     let mut machine = holding(LockOptions::new().manual_renewal().max_hold(seconds(3600.0)));
     tick(&mut machine, 26.849);
-    assert_eq!(lost(&machine.effects(at(26.849))), Some(&LostReason::NotRenewed { cause: None }));
+    assert_eq!(lost(&machine.effects(at(26.849), usize::MAX)), Some(&LostReason::NotRenewed { cause: None }));
 }
 
 #[test]
@@ -272,14 +275,14 @@ fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
         );
         let (request, _) = one_sent(&mut machine, now);
         answer(&mut machine, now, request, lease(Word::State, seconds(20.0)));
-        machine.effects(at(now));
+        machine.effects(at(now), usize::MAX);
     }
     machine.handle(at(9.5), Event::Command(Command::Renew { question: QuestionId(10), id: Id(1), extend: None }));
     tick(&mut machine, 10.0);
-    let effects = machine.effects(at(10.0));
+    let effects = machine.effects(at(10.0), usize::MAX);
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))), "{effects:?}");
     answer(&mut machine, 10.1, request, lease(Word::Renewed, seconds(30.0)));
-    let effects = machine.effects(at(10.1));
+    let effects = machine.effects(at(10.1), usize::MAX);
     assert!(outcome(&effects, 9).is_none(), "it was answered before");
     assert!(matches!(outcome(&effects, 10), Some(Outcome::Renewal(Ok(Renewal::Renewed)))), "{effects:?}");
 }
@@ -292,7 +295,7 @@ fn an_answer_that_prolongs_nothing_leaves_the_notice_as_long_as_it_was() {
     let (request, _) = one_sent(&mut machine, 9.95);
     // 20 s less what clocks may drift in them: it ends just when it would have ended.
     answer(&mut machine, 10.0, request, lease(Word::Renewed, seconds(20.0)));
-    assert!(machine.effects(at(10.0)).is_empty());
+    assert!(machine.effects(at(10.0), usize::MAX).is_empty());
     assert_eq!(machine.next_due(), Some(at(29.849 - 3.0)));
 }
 
@@ -314,9 +317,9 @@ fn a_renewal_tells_what_was_seen_and_what_is_left() {
 fn a_closed_machine_renews_nothing_for_a_caller() {
     let mut machine = holding(LockOptions::new());
     machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(8) }));
-    machine.effects(at(1.0));
+    machine.effects(at(1.0), usize::MAX);
     machine.handle(at(1.1), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
-    let effects = machine.effects(at(1.1));
+    let effects = machine.effects(at(1.1), usize::MAX);
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Renewal(Err(Fault::Closed)))), "{effects:?}");
 }
 

@@ -9,6 +9,7 @@ mod giving_back;
 mod holding;
 mod late;
 mod replicated;
+mod room;
 mod trouble;
 mod waiting;
 
@@ -77,8 +78,8 @@ pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: u64, token: u64)
 }
 
 /// A machine of so many waiters, with tickets from 10 on, that hears 3.5 s after their calls that the server does not know
-/// them; and what it sends then.
-pub(super) fn many_return(waiters: u64) -> (Machine, Vec<(RequestId, Request)>) {
+/// them; and what it sends then if there is so much room.
+pub(super) fn many_return(waiters: u64, room: usize) -> (Machine, Vec<(RequestId, Request)>) {
     let (mut machine, spec) = start(LockOptions::new());
     for id in 1..=waiters {
         acquire(&mut machine, 0.0, &spec, id);
@@ -89,6 +90,6 @@ pub(super) fn many_return(waiters: u64) -> (Machine, Vec<(RequestId, Request)>) 
     tick(&mut machine, 3.4);
     let (request, _) = one_sent(&mut machine, 3.4);
     answer(&mut machine, 3.5, request, lease(Word::Unknown, Duration::ZERO));
-    let sent = sent(&mut machine, 3.5);
+    let sent = sent_within(&mut machine, 3.5, room);
     (machine, sent)
 }

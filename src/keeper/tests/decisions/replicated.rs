@@ -25,7 +25,7 @@ fn securing(options: LockOptions) -> (Machine, RequestId, Duration) {
     acquire_in(&mut machine, 0.0, &spec, 1, Mode::Enqueue, None);
     let (request, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, request, lease(Word::Granted, spec.lease));
-    let effects = machine.effects(at(0.1));
+    let effects = machine.effects(at(0.1), usize::MAX);
     assert!(granted(&effects).is_none(), "{effects:?}");
     // Should the lease run out meanwhile, the token is its place in the queue.
     assert!(
@@ -53,7 +53,7 @@ fn replicas_have_as_much_time_as_does_not_look_like_silence() {
 fn a_grant_is_handed_out_once_enough_have_it_and_counts_from_its_request() {
     let (mut machine, request, _) = securing(two());
     have(&mut machine, 0.2, request, 1);
-    assert!(granted(&machine.effects(at(0.2))).is_none());
+    assert!(granted(&machine.effects(at(0.2), usize::MAX)).is_none());
     assert!(machine.trouble("x").is_some() && machine.trouble("y").is_none(), "each lock has its own replicas");
     let pause = machine.next_due().unwrap().since(at(0.2));
     assert!(pause >= seconds(0.01) && pause <= seconds(0.02), "{pause:?}");
@@ -62,10 +62,10 @@ fn a_grant_is_handed_out_once_enough_have_it_and_counts_from_its_request() {
     let (request, call) = one_sent(&mut machine, 0.3);
     assert!(matches!(call, Request::Renew(RenewRequest { .. })), "{call:?}");
     answer(&mut machine, 0.4, request, lease(Word::Renewed, seconds(30.0)));
-    let effects = machine.effects(at(0.4));
+    let effects = machine.effects(at(0.4), usize::MAX);
     let [(request, 2, _)] = asked(&effects)[..] else { panic!("{effects:?}") };
     have(&mut machine, 0.5, request, 2);
-    assert_eq!(granted(&machine.effects(at(0.5))), Some(at(0.3 + 29.849)));
+    assert_eq!(granted(&machine.effects(at(0.5), usize::MAX)), Some(at(0.3 + 29.849)));
 }
 
 /// That the lease was confirmed meanwhile does not make it ask more often.
@@ -79,14 +79,14 @@ fn replicas_are_asked_again_after_pauses_that_double() {
         last = machine.next_due().unwrap().since(now);
         now = now + last;
         machine.handle(now, Event::Tick);
-        let confirms = machine.effects(now).into_iter().find_map(|effect| match effect {
+        let confirms = machine.effects(now, usize::MAX).into_iter().find_map(|effect| match effect {
             Effect::Send { request, call: Request::Renew(RenewRequest { .. }) } => Some(request),
             _ => None,
         });
         let confirm = confirms.unwrap();
         let answered = lease(Word::Renewed, seconds(30.0)).to(&machine, confirm);
         machine.handle(now, Event::Answered { request: confirm, result: Ok(answered) });
-        request = asked(&machine.effects(now))[0].0;
+        request = asked(&machine.effects(now, usize::MAX))[0].0;
     }
     assert!(last >= seconds(0.5), "{last:?}");
 }
@@ -100,9 +100,9 @@ fn replicas_are_not_asked_again_while_a_question_is_under_way() {
     let mut named = lease(Word::State, seconds(29.0));
     named.own = Some(own(1, 7, 7));
     answer(&mut machine, 0.3, question, named);
-    assert!(asked(&machine.effects(at(0.3))).is_empty());
+    assert!(asked(&machine.effects(at(0.3), usize::MAX)).is_empty());
     have(&mut machine, 0.4, request, 2);
-    assert_eq!(granted(&machine.effects(at(0.4))), Some(at(29.849)));
+    assert_eq!(granted(&machine.effects(at(0.4), usize::MAX)), Some(at(29.849)));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_grant_that_took_its_replicas_too_long_is_confirmed_anew() {
     for (now, handed_out) in [(26.848, true), (26.849, false)] {
         let (mut machine, request, _) = securing(two().liveness(seconds(60.0)));
         have(&mut machine, now, request, 2);
-        let effects = machine.effects(at(now));
+        let effects = machine.effects(at(now), usize::MAX);
         assert_eq!(granted(&effects).is_some(), handed_out, "{now}");
         let confirms = effects
             .iter()
@@ -124,15 +124,15 @@ fn a_grant_that_took_its_replicas_too_long_is_confirmed_anew() {
 fn a_renewal_that_lacks_replicas_is_repeated_before_its_lease_is_over() {
     let (mut machine, request, _) = securing(two().lease(seconds(3.0)));
     have(&mut machine, 0.2, request, 2);
-    machine.effects(at(0.2));
+    machine.effects(at(0.2), usize::MAX);
     let mut now = 1.2;
     let mut pause_after = |replicas| {
         tick(&mut machine, now);
         let (request, _) = one_sent(&mut machine, now);
         answer(&mut machine, now, request, lease(Word::Renewed, seconds(3.0)));
-        let (request, ..) = asked(&machine.effects(at(now)))[0];
+        let (request, ..) = asked(&machine.effects(at(now), usize::MAX))[0];
         have(&mut machine, now, request, replicas);
-        machine.effects(at(now));
+        machine.effects(at(now), usize::MAX);
         let pause = machine.next_due().unwrap().since(at(now));
         now += pause.as_secs_f64();
         pause
@@ -147,27 +147,27 @@ fn a_renewal_that_lacks_replicas_is_repeated_before_its_lease_is_over() {
 fn a_renewal_counts_once_enough_have_it() {
     let (mut machine, request, _) = securing(two());
     have(&mut machine, 0.2, request, 2);
-    machine.effects(at(0.2));
+    machine.effects(at(0.2), usize::MAX);
     let prolonged = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Prolonged { .. }));
     let renew = |machine: &mut Machine, now| {
         tick(machine, now);
         let (request, _) = one_sent(machine, now);
         answer(machine, now, request, lease(Word::Renewed, seconds(30.0)));
-        let effects = machine.effects(at(now));
+        let effects = machine.effects(at(now), usize::MAX);
         assert!(!prolonged(&effects), "{effects:?}");
         asked(&effects)[0].0
     };
     let request = renew(&mut machine, 10.0);
     machine.handle(at(10.1), Event::Replicated { request, result: Err(Refusal::Temporary("gone".into())) });
-    assert!(!prolonged(&machine.effects(at(10.1))));
+    assert!(!prolonged(&machine.effects(at(10.1), usize::MAX)));
     let pause = machine.next_due().unwrap().since(at(10.1));
     assert!(pause >= seconds(0.01) && pause <= seconds(0.02), "{pause:?}");
     let request = renew(&mut machine, 10.2);
     // An answer to another request is none to this one.
     have(&mut machine, 10.3, RequestId(request.0 + 1), 2);
-    assert!(!prolonged(&machine.effects(at(10.3))));
+    assert!(!prolonged(&machine.effects(at(10.3), usize::MAX)));
     have(&mut machine, 10.4, request, 2);
-    let effects = machine.effects(at(10.4));
+    let effects = machine.effects(at(10.4), usize::MAX);
     let until =
         |effect: &Effect| matches!(effect, Effect::Prolonged { deadline, .. } if *deadline == at(10.2 + 29.849));
     assert!(effects.iter().any(until), "{effects:?}");

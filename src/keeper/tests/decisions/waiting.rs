@@ -59,7 +59,7 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
         let placed = Answer { ticket: 100 - number, ..queued(30 - number, seconds(30.0)) };
         answer(&mut machine, 0.1, request, placed);
     }
-    machine.effects(at(0.1));
+    machine.effects(at(0.1), usize::MAX);
     assert_eq!(machine.next_due(), Some(at(3.0)));
     tick(&mut machine, 3.0);
     let (request, call) = one_sent(&mut machine, 3.0);
@@ -78,8 +78,8 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
 }
 
 #[test]
-fn forgotten_waiters_re_enter_in_order_and_in_batches() {
-    let (mut machine, mut open) = many_return(100);
+fn forgotten_waiters_re_enter_in_order_as_there_is_room() {
+    let (mut machine, mut open) = many_return(100, 64);
     let mut tickets = Vec::new();
     assert_eq!(open.len(), 64, "at a time");
     while !open.is_empty() {
@@ -90,7 +90,7 @@ fn forgotten_waiters_re_enter_in_order_and_in_batches() {
         tickets.push(ticket);
         answer(&mut machine, 3.6, request, Answer { ticket, ..queued(ticket, seconds(30.0)) });
         // For each that is back another goes.
-        let next = sent(&mut machine, 3.6);
+        let next = sent_within(&mut machine, 3.6, 1);
         assert_eq!(next.len(), usize::from(tickets.len() + open.len() < 100));
         open.extend(next);
     }
@@ -99,7 +99,7 @@ fn forgotten_waiters_re_enter_in_order_and_in_batches() {
 
 #[test]
 fn all_return_again_after_a_connection_that_broke_while_they_did() {
-    let (mut machine, open) = many_return(70);
+    let (mut machine, open) = many_return(70, 64);
     assert_eq!(open.len(), 64);
     disconnect(&mut machine, 3.6);
     connect(&mut machine, 3.7);
@@ -125,13 +125,13 @@ fn timeouts_count_from_the_call_and_need_no_server() {
     ] {
         let mut machine = machine();
         acquire_in(&mut machine, 0.0, &spec, 1, mode, timeout.map(seconds));
-        machine.effects(at(0.0));
+        machine.effects(at(0.0), usize::MAX);
         assert_eq!(machine.next_due(), due.map(at), "{mode:?} {timeout:?}");
         let Some(due) = due else { continue };
         tick(&mut machine, due - 0.001);
-        assert!(machine.effects(at(due - 0.001)).is_empty());
+        assert!(machine.effects(at(due - 0.001), usize::MAX).is_empty());
         tick(&mut machine, due);
-        let effects = machine.effects(at(due));
+        let effects = machine.effects(at(due), usize::MAX);
         let (waited, cause) = match not_granted(&effects) {
             Some(NotGranted::Timeout { waited, position: None, cause }) if timeout == Some(due) => {
                 (waited, cause.as_ref().map(ToString::to_string))
@@ -153,9 +153,9 @@ fn a_timeout_tells_the_position_and_leaves() {
     acquire_in(&mut machine, 0.0, &spec, 1, Mode::Enqueue, Some(seconds(9.0)));
     let (request, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, request, queued(4, seconds(60.0)));
-    machine.effects(at(0.1));
+    machine.effects(at(0.1), usize::MAX);
     tick(&mut machine, 9.0);
-    let effects = machine.effects(at(9.0));
+    let effects = machine.effects(at(9.0), usize::MAX);
     let timeout = |effect: &Effect| {
         matches!(effect, Effect::NotGranted { id: Id(1), why: NotGranted::Timeout { position: Some(5), .. } })
     };
@@ -171,9 +171,9 @@ fn a_timeout_names_a_silence_that_is_worth_a_word() {
     for (timeout, named) in [(0.249, false), (0.25, true)] {
         let (mut machine, spec) = start(LockOptions::new());
         acquire_in(&mut machine, 0.0, &spec, 1, Mode::Wait, Some(seconds(timeout)));
-        machine.effects(at(0.0));
+        machine.effects(at(0.0), usize::MAX);
         tick(&mut machine, timeout);
-        let effects = machine.effects(at(timeout));
+        let effects = machine.effects(at(timeout), usize::MAX);
         let Some(NotGranted::Timeout { cause, .. }) = not_granted(&effects) else { panic!("{effects:?}") };
         assert_eq!(
             cause.as_ref().is_some_and(|cause| cause.contains("has not answered for 250ms")),
@@ -191,15 +191,15 @@ fn a_call_has_five_seconds_whatever_happens() {
     let (request, call) = one_sent(&mut machine, 0.0);
     assert!(matches!(call, Request::Inspect(InspectRequest { after: None, count: 10, .. })), "{call:?}");
     fail(&mut machine, 0.1, request, Refusal::Temporary("LOADING".into()));
-    machine.effects(at(0.1));
+    machine.effects(at(0.1), usize::MAX);
     disconnect(&mut machine, 0.2);
-    machine.effects(at(0.2));
+    machine.effects(at(0.2), usize::MAX);
     connect(&mut machine, 4.0);
     one_sent(&mut machine, 4.0);
     tick(&mut machine, 4.999);
-    assert!(machine.effects(at(4.999)).is_empty());
+    assert!(machine.effects(at(4.999), usize::MAX).is_empty());
     tick(&mut machine, 5.0);
-    match outcome(&machine.effects(at(5.0)), 9) {
+    match outcome(&machine.effects(at(5.0), usize::MAX), 9) {
         Some(Outcome::Page(Err(Fault::Unavailable { waited, cause: Some(cause) }))) => {
             assert_eq!((*waited, cause.to_string()), (seconds(5.0), "gone".to_owned()));
         }
@@ -217,7 +217,7 @@ fn a_history_is_told_to_the_caller_that_asked_for_it() {
     let history = History { recorded: true, grants: Vec::new() };
     let reply = Reply { common: Answer::default().common(), verdict: Verdict::History(history) };
     machine.handle(at(0.1), Event::Answered { request, result: Ok(reply) });
-    let effects = machine.effects(at(0.1));
+    let effects = machine.effects(at(0.1), usize::MAX);
     let told = outcome(&effects, 9);
     assert!(matches!(told, Some(Outcome::History(Ok(history))) if history.recorded), "{effects:?}");
 }
@@ -273,7 +273,7 @@ fn the_patience_is_as_short_as_the_most_urgent_member_needs() {
 fn routes_are_told_of_every_change_of_the_patience_and_of_nothing_else() {
     let told = |machine: &mut Machine, now: f64| -> Vec<Duration> {
         let patience = |effect| if let Effect::Patience(patience) = effect { Some(patience) } else { None };
-        machine.effects(at(now)).into_iter().filter_map(patience).collect()
+        machine.effects(at(now), usize::MAX).into_iter().filter_map(patience).collect()
     };
     let (mut machine, spec) = start(LockOptions::new().liveness(seconds(9.0)));
     assert!(told(&mut machine, 0.0).is_empty());
@@ -291,25 +291,26 @@ fn silence_is_looked_at_twice_and_then_the_connection_is_given_up() {
     let options = || LockOptions::new().liveness(seconds(9.0));
     let (mut machine, spec) = start(options());
     acquire(&mut machine, 0.0, &spec, 1);
-    machine.effects(at(0.0));
+    machine.effects(at(0.0), usize::MAX);
     assert_eq!(machine.next_due(), Some(at(3.0)));
     tick(&mut machine, 3.0);
-    assert!(machine.effects(at(3.0)).is_empty(), "its answers may be waiting to be read");
+    assert!(machine.effects(at(3.0), usize::MAX).is_empty(), "its answers may be waiting to be read");
     assert_eq!(machine.next_due(), Some(at(3.05)));
     tick(&mut machine, 3.05);
-    assert!(reconnects(&machine.effects(at(3.05))));
+    assert!(reconnects(&machine.effects(at(3.05), usize::MAX)));
 
     // An answer to anything shows that it is alive; a request that goes after another does not.
     let (mut machine, spec) = start(options());
     acquire(&mut machine, 0.0, &spec, 1);
+    let (first, _) = one_sent(&mut machine, 0.0);
     acquire(&mut machine, 1.0, &spec, 2);
-    let requests = sent(&mut machine, 1.0);
+    one_sent(&mut machine, 1.0);
     assert_eq!(machine.next_due(), Some(at(3.0)));
     tick(&mut machine, 3.0);
-    answer(&mut machine, 3.01, requests[0].0, queued(4, seconds(60.0)));
+    answer(&mut machine, 3.01, first, queued(4, seconds(60.0)));
     assert_eq!(machine.next_due(), Some(at(3.01 + 3.0)));
     tick(&mut machine, 6.0);
-    assert!(!reconnects(&machine.effects(at(6.0))));
+    assert!(!reconnects(&machine.effects(at(6.0), usize::MAX)));
 }
 
 #[test]
@@ -322,10 +323,10 @@ fn patience_doubles_with_each_connection_given_up_until_an_answer() {
         assert_eq!((machine.patience(), sent(&mut machine, now).len()), (seconds(patience), 1));
         now += patience;
         tick(&mut machine, now);
-        assert!(!reconnects(&machine.effects(at(now))), "each connection is looked at twice");
+        assert!(!reconnects(&machine.effects(at(now), usize::MAX)), "each connection is looked at twice");
         now += 0.05;
         tick(&mut machine, now);
-        assert!(reconnects(&machine.effects(at(now))));
+        assert!(reconnects(&machine.effects(at(now), usize::MAX)));
         connect(&mut machine, now);
     }
     let (request, _) = one_sent(&mut machine, now);
@@ -373,7 +374,7 @@ fn a_waiter_that_never_heard_of_its_place_re_enters_there_after_a_lost_grant() {
     let (request, _) = one_sent(&mut machine, 0.0);
     let claim = OwnLease { claim: true, ..own(1, 7, 6) };
     answer(&mut machine, 0.1, request, Answer { own: Some(claim), ..lease(Word::Granted, spec.lease) });
-    let effects = machine.effects(at(0.1));
+    let effects = machine.effects(at(0.1), usize::MAX);
     let names = effects.iter().find_map(|effect| match effect {
         Effect::Granted { token, ticket, .. } => Some((*token, *ticket)),
         _ => None,
@@ -388,7 +389,7 @@ fn a_newcomer_to_a_full_queue_is_told_so_and_leaves() {
     let (request, call) = one_sent(&mut machine, 0.0);
     assert!(matches!(call, Request::Acquire(AcquireRequest { room: 3, .. })), "{call:?}");
     answer(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::Busy, seconds(20.0)) });
-    let effects = machine.effects(at(0.1));
+    let effects = machine.effects(at(0.1), usize::MAX);
     assert!(matches!(not_granted(&effects), Some(NotGranted::QueueFull { waiting: 3 })), "{effects:?}");
     // An earlier request of the same acquire may be executed late, and take a place for nobody.
     let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Leave(_), .. });

@@ -1,7 +1,7 @@
 //! Runs many cases at a time: most of them wait, and the machine is small.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
 use fairlock::Client;
@@ -10,12 +10,42 @@ use super::drive::insist;
 use super::{Case, Moment, Queue, Report, Wire};
 use testkit::{RedisServer, keys_left};
 
-/// How many run at a time.
-const CROWD: usize = 48;
+/// How many run at a time on each core, in all tests of this process together: so few that their clients have a few
+/// answers each within the time that a client waits for one, on a machine that is busy with other things as well.
+const CROWD: usize = 24;
 /// How many failures are enough to stop.
 const ENOUGH: usize = 5;
 /// No future here is polled more often.
 const MOST_POLLS: u32 = 20;
+
+/// The places of cases that run.
+struct Places {
+    taken: Mutex<usize>,
+    changed: Condvar,
+}
+
+static PLACES: Places = Places { taken: Mutex::new(0), changed: Condvar::new() };
+
+struct Place;
+
+impl Places {
+    fn most() -> usize {
+        CROWD * std::thread::available_parallelism().map_or(1, usize::from)
+    }
+
+    fn take(&self) -> Place {
+        let taken = self.taken.lock().unwrap();
+        *self.changed.wait_while(taken, |taken| *taken >= Places::most()).unwrap() += 1;
+        Place
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *PLACES.taken.lock().unwrap() -= 1;
+        PLACES.changed.notify_one();
+    }
+}
 
 /// A server, and a client for the holders and waiters beside the dropped futures.
 pub struct Crowd {
@@ -63,10 +93,11 @@ pub fn run_all(cases: Vec<Case>, run: impl Fn(&Crowd, Case) -> Report + Sync) {
     let failed = Mutex::new(Vec::new());
     let runs = Mutex::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..CROWD.min(total) {
+        for _ in 0..Places::most().min(total) {
             scope.spawn(|| {
                 // Each failure waits long, and more of them would tell no more.
                 while failed.lock().unwrap().len() < ENOUGH {
+                    let _place = PLACES.take();
                     let Some(case) = left.lock().unwrap().next() else { return };
                     match catch_unwind(AssertUnwindSafe(|| run(&crowd, case))) {
                         Ok(report) => *runs.lock().unwrap() += report.runs,

@@ -125,7 +125,7 @@ impl Case {
         let token = ahead.as_ref().map_or(1, |(holder, _)| holder.token());
         let mut subject = Subject::prepare(self.what, &proxy.url(), &name, token);
         if let (Wire::FarewellRequest | Wire::FarewellReply, Some(client)) = (self.wire, &subject.client) {
-            // A client that was never used forgets an acquire that is dropped at once, and has nothing to give back.
+            // A client that was never used connects first.
             insist(|| client.lock("used").unwrap().inspect());
         }
         let faults = self.faults(&proxy);
@@ -148,6 +148,14 @@ impl Case {
             Moment::Granted => driver.unpolled(|| is_granted(&mut raw, &name)),
         };
         assert!(self.moment != Moment::Struck || struck() > 0, "complete before anything strikes");
+        let gives_back = matches!(self.wire, Wire::FarewellRequest | Wire::FarewellReply);
+        if gives_back && !completed && !self.what.holds() {
+            // An acquire that is given up before it is written is not sent at all, and nothing is given back for it.
+            let behind_others = ahead.is_some();
+            eventually("its acquire reaches the server", SOON, || {
+                if behind_others { waiting(&mut raw, &name) == 2 } else { is_granted(&mut raw, &name) }
+            });
+        }
         let enqueue = || insist(|| lock.enqueue());
         // To enqueue others takes time, which a future that is dropped at once must not have.
         let at_once = matches!(self.moment, Moment::Polls(_));

@@ -12,7 +12,7 @@ fn a_try_that_stopped_at_its_batch_limit_goes_on() {
     let (request, call) = one_sent(&mut machine, 0.1);
     assert!(matches!(call, Request::Acquire(AcquireRequest { .. })), "{call:?}");
     answer(&mut machine, 0.2, request, Answer { waiting: 3, ..lease(Word::Busy, Duration::ZERO) });
-    assert!(matches!(not_granted(&machine.effects(at(0.2))), Some(NotGranted::Busy { waiting: 3, .. })));
+    assert!(matches!(not_granted(&machine.effects(at(0.2), usize::MAX)), Some(NotGranted::Busy { waiting: 3, .. })));
     assert_eq!(machine.adds_up(), Ok(()));
 }
 
@@ -23,7 +23,7 @@ fn a_script_that_stopped_at_its_batch_limit_is_asked_to_go_on() {
     let heartbeat = (0..10).find_map(|_| {
         let due = machine.next_due().unwrap();
         machine.handle(due, Event::Tick);
-        machine.effects(due).into_iter().find_map(|effect| match effect {
+        machine.effects(due, usize::MAX).into_iter().find_map(|effect| match effect {
             Effect::Send { request, call: Request::Heartbeat(HeartbeatRequest { .. }) } => {
                 Some((request, due.since(Time(0)).as_secs_f64() - 1000.0))
             }
@@ -44,7 +44,7 @@ fn a_script_that_stopped_at_its_batch_limit_is_asked_to_go_on() {
     );
     let (question, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
-    let effects = machine.effects(at(0.1));
+    let effects = machine.effects(at(0.1), usize::MAX);
     assert!(outcome(&effects, 9).is_some(), "{effects:?}");
     let goes_on = |effects: &[Effect]| {
         effects
@@ -64,7 +64,7 @@ fn a_script_that_stopped_at_its_batch_limit_is_asked_to_go_on() {
     );
     let (question, _) = one_sent(&mut machine, 0.1);
     answer(&mut machine, 0.2, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
-    assert!(goes_on(&machine.effects(at(0.2))));
+    assert!(goes_on(&machine.effects(at(0.2), usize::MAX)));
     assert_eq!(machine.releases().count(), 2);
     assert!(machine.releases().all(|id| id > Id::of_no_acquire(10)), "they are counted from the other end");
 }

@@ -9,7 +9,7 @@ fn a_broken_lease_is_kept_until_its_holder_lets_go_and_an_ended_one_is_not() {
         tick(&mut machine, 10.0);
         let (request, _) = one_sent(&mut machine, 10.0);
         answer(&mut machine, 10.1, request, lease(word, seconds(19.0)));
-        let effects = machine.effects(at(10.1));
+        let effects = machine.effects(at(10.1), usize::MAX);
         assert_eq!(lost(&effects), Some(&reason));
         let given_back = calls(effects).iter().any(|(_, call)| matches!(call, Request::Release(ReleaseRequest { .. })));
         assert_eq!(given_back, at_once, "{word:?}");
@@ -23,7 +23,7 @@ fn a_grant_that_was_broken_before_it_was_handed_out_is_an_error() {
     grant_pushed(&mut machine, 1.0, 1, 7);
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.1, request, lease(Word::Broken, seconds(5.0)));
-    match not_granted(&machine.effects(at(1.1))) {
+    match not_granted(&machine.effects(at(1.1), usize::MAX)) {
         Some(NotGranted::Fault(Fault::LeaseBroken)) => {}
         other => panic!("{other:?}"),
     }

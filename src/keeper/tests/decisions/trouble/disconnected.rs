@@ -12,7 +12,7 @@ fn without_a_connection_nothing_is_sent() {
     machine.handle(at(0.0), Event::Command(Command::Abandon { id: Id(1) }));
     for machine in [&mut machine, &mut hold, &mut wait] {
         disconnect(machine, 1.0);
-        machine.effects(at(1.0));
+        machine.effects(at(1.0), usize::MAX);
         acquire(machine, 1.0, &spec, 2);
         machine.handle(at(1.0), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
         let question = Command::Inspect { question: QuestionId(10), keys: keys.clone(), after: None, count: 10 };
@@ -24,7 +24,7 @@ fn without_a_connection_nothing_is_sent() {
         machine.handle(at(25.0), Event::Command(Command::Abandon { id: Id(1) }));
         machine.handle(at(25.0), Event::Command(Command::Release { question: None, id: Id(1) }));
         tick(machine, 60.0);
-        let sent = calls(machine.effects(at(60.0)));
+        let sent = calls(machine.effects(at(60.0), usize::MAX));
         assert!(sent.is_empty(), "{sent:?}");
     }
 }
@@ -58,7 +58,7 @@ fn an_acquire_that_was_only_refused_is_not_released_for_ever() {
         // The outcome of the repeated request is not known while it is under way.
         let again = machine.next_due().unwrap();
         machine.handle(again, Event::Tick);
-        let asked = machine.effects(again).iter().find_map(|effect| match effect {
+        let asked = machine.effects(again, usize::MAX).iter().find_map(|effect| match effect {
             Effect::Send { request, call: Request::Acquire(AcquireRequest { .. }) } => Some(*request),
             _ => None,
         });
@@ -80,7 +80,7 @@ fn an_acquire_that_was_only_refused_is_not_released_for_ever() {
 fn a_lease_that_was_declared_lost_is_not_renewed() {
     let mut machine = holding(LockOptions::new());
     pushed(&mut machine, 1.0, PushKind::Break, 1, 7);
-    machine.effects(at(1.0));
+    machine.effects(at(1.0), usize::MAX);
     disconnect(&mut machine, 2.0);
     connect(&mut machine, 3.0);
     assert!(sent(&mut machine, 3.0).is_empty());

@@ -25,7 +25,7 @@ fn a_lease_that_an_answer_names_is_taken_or_given_back() {
         let mut answered = Answer { token: 9, ..alive(1, seconds(8.0)) };
         answered.own = Some(own(id, 9, 9));
         answer(machine, 3.5, request, answered);
-        machine.effects(at(3.5))
+        machine.effects(at(3.5), usize::MAX)
     };
     let mut machine = waiting(LockOptions::new(), 1, seconds(60.0));
     assert_eq!(granted(&ask(&mut machine, 1)), Some(at(3.4 + 8.0 - 0.041)));
@@ -47,7 +47,7 @@ fn a_grant_of_which_little_is_left_is_confirmed_before_it_is_handed_out() {
         acquire(&mut machine, 0.0, &spec, 1);
         let (request, _) = one_sent(&mut machine, 0.0);
         answer(&mut machine, answered, request, lease(Word::Granted, seconds(20.0)));
-        let effects = machine.effects(at(answered));
+        let effects = machine.effects(at(answered), usize::MAX);
         assert_eq!(granted(&effects).is_some(), handed_out, "{answered}");
         if handed_out {
             continue;
@@ -55,7 +55,7 @@ fn a_grant_of_which_little_is_left_is_confirmed_before_it_is_handed_out() {
         let (request, call) = calls(effects).remove(0);
         assert!(is_renewal(&call), "{call:?}");
         answer(&mut machine, 18.5, request, lease(Word::Renewed, seconds(20.0)));
-        assert_eq!(granted(&machine.effects(at(18.5))), Some(at(17.9 + 20.0 - 0.101)));
+        assert_eq!(granted(&machine.effects(at(18.5), usize::MAX)), Some(at(17.9 + 20.0 - 0.101)));
     }
 }
 
@@ -73,7 +73,7 @@ fn a_second_confirmation_of_which_nothing_is_left_is_an_error() {
         let (request, call) = one_sent(&mut machine, again);
         assert!(is_renewal(&call), "{call:?}");
         answer(&mut machine, again + took, request, lease(Word::Renewed, seconds(20.0)));
-        let effects = machine.effects(at(again + took));
+        let effects = machine.effects(at(again + took), usize::MAX);
         assert_eq!(granted(&effects).is_some(), handed_out, "{took}");
         assert_eq!(
             matches!(not_granted(&effects), Some(NotGranted::Fault(Fault::TooSlow { .. }))),
@@ -90,7 +90,7 @@ fn a_waiter_whose_grant_is_being_confirmed_does_not_return_to_the_queue() {
     acquire(&mut machine, 0.2, &spec, 2);
     let (request, _) = one_sent(&mut machine, 0.2);
     answer(&mut machine, 0.3, request, Answer { ticket: 8, ..queued(2, seconds(60.0)) });
-    machine.effects(at(0.3));
+    machine.effects(at(0.3), usize::MAX);
     tick(&mut machine, 3.6);
     let (heartbeat, _) = one_sent(&mut machine, 3.6);
     grant_pushed(&mut machine, 3.7, 1, 7);

@@ -35,7 +35,7 @@ fn a_grant_that_only_a_message_told_is_part_of_what_the_client_knows() {
     let (request, _) = one_sent(&mut machine, 0.5);
     answer(&mut machine, 0.5, request, queued(1, seconds(20.0)));
     grant_pushed(&mut machine, 1.0, 1, 9);
-    assert!(granted(&machine.effects(at(1.0))).is_some());
+    assert!(granted(&machine.effects(at(1.0), usize::MAX)).is_some());
     disconnect(&mut machine, 1.0);
     connect(&mut machine, 1.1);
     let calls = sent(&mut machine, 1.1);
@@ -53,13 +53,13 @@ fn a_reply_with_another_epoch_is_answered_at_once_with_lease_and_place() {
     acquire(&mut machine, 0.5, &spec, 2);
     let (request, _) = one_sent(&mut machine, 0.5);
     answer(&mut machine, 0.6, request, queued(0, seconds(29.4)));
-    machine.effects(at(0.6));
+    machine.effects(at(0.6), usize::MAX);
     // A lease at another lock has nothing to do with it.
     let other = other_lock(LockOptions::new());
     acquire(&mut machine, 0.7, &other, 3);
     let (request, _) = one_sent(&mut machine, 0.7);
     answer(&mut machine, 0.8, request, Answer { epoch: 50, ..lease(Word::Granted, seconds(30.0)) });
-    machine.effects(at(0.8));
+    machine.effects(at(0.8), usize::MAX);
 
     tick(&mut machine, 4.0);
     let (request, call) = one_sent(&mut machine, 4.0);
@@ -119,23 +119,6 @@ fn a_waiter_near_the_front_asks_when_the_lease_ends() {
     assert_eq!(machine.next_due(), Some(at(10.1 + 5.0 + 0.001)));
 }
 
-#[test]
-fn a_waiter_that_gives_up_while_it_re_enters_makes_room_for_the_next() {
-    let (mut machine, open) = many_return(100);
-    assert_eq!(open.len(), 64);
-    for id in 90..=99 {
-        machine.handle(at(3.5), Event::Command(Command::Abandon { id: Id(id) }));
-    }
-    machine.effects(at(3.5));
-    let back = |ticket| Answer { ticket, ..queued(9, seconds(30.0)) };
-    answer(&mut machine, 3.6, open[0].0, back(10));
-    assert_eq!(sent(&mut machine, 3.6).len(), 1, "those who had not gone had no room");
-    machine.handle(at(3.7), Event::Command(Command::Abandon { id: Id(2) }));
-    machine.effects(at(3.7));
-    answer(&mut machine, 3.8, open[2].0, back(12));
-    assert_eq!(sent(&mut machine, 3.8).len(), 2, "the one who was on its way had");
-}
-
 /// Its server was rolled back, and names a grant from before: it has to hear of the one that is held.
 #[test]
 fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
@@ -146,7 +129,7 @@ fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
         let mut answered = lease(Word::State, seconds(8.0));
         answered.own = Some(own(1, token, token));
         answer(&mut machine, 1.1, request, answered);
-        let sent = calls(machine.effects(at(1.1)));
+        let sent = calls(machine.effects(at(1.1), usize::MAX));
         assert_eq!(sent.iter().any(|(_, call)| is_renewal(call)), renews, "{sent:?}");
     }
 }
@@ -180,25 +163,6 @@ fn a_returning_waiter_tells_the_longest_lease_and_the_slowest_heartbeat_that_it_
             assert_eq!((known.longest, known.last_token, known.pace), (longest, last_token, pace));
         }
     }
-}
-
-/// Returns are made in batches, and each that is over makes room for the next.
-#[test]
-fn a_return_that_is_overtaken_by_a_confirmation_makes_room() {
-    let (mut machine, sent_first) = many_return(70);
-    assert_eq!(sent_first.len(), 64);
-    // A message as old as an answer has to be confirmed.
-    grant_pushed(&mut machine, 3.6, 1, 7);
-    let (confirm, call) = sent(&mut machine, 3.6).remove(0);
-    assert!(is_renewal(&call), "{call:?}");
-    answer(&mut machine, 3.7, sent_first[0].0, Answer { ticket: 10, ..queued(0, seconds(30.0)) });
-    answer(&mut machine, 3.8, confirm, lease(Word::Renewed, seconds(30.0)));
-    let name: Arc<str> = "x".into();
-    assert_eq!(machine.locks[&name].reentering.len(), 63);
-    for (request, _) in &sent_first[1..] {
-        answer(&mut machine, 3.9, *request, Answer { ticket: 11, ..queued(0, seconds(30.0)) });
-    }
-    assert_eq!(machine.locks[&name].reentering.len(), 6, "the last six were sent");
 }
 
 /// The lock clock stands still for longer than two heartbeats: it has to know how far apart they are.

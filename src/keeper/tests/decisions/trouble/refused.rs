@@ -20,9 +20,9 @@ fn a_renewal_that_is_refused_is_asked_again_and_its_loss_has_that_cause() {
     let (request, _) = one_sent(&mut machine, 10.2);
     answer(&mut machine, 10.21, request, queued(3, seconds(60.0)));
     disconnect(&mut machine, 10.22);
-    machine.effects(at(10.22));
+    machine.effects(at(10.22), usize::MAX);
     tick(&mut machine, 29.0);
-    match lost(&machine.effects(at(29.0))) {
+    match lost(&machine.effects(at(29.0), usize::MAX)) {
         Some(LostReason::NotRenewed { cause: Some(cause) }) => assert_eq!(cause.to_string(), "OOM"),
         other => panic!("{other:?}"),
     }
@@ -36,11 +36,11 @@ fn a_key_of_another_type_ends_the_acquires_of_its_lock_alone() {
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.1, request, queued(9, seconds(60.0)));
     tick(&mut machine, 3.4);
-    let heartbeats = calls(machine.effects(at(3.4)));
+    let heartbeats = calls(machine.effects(at(3.4), usize::MAX));
     assert_eq!(heartbeats.len(), 1, "{heartbeats:?}");
     fail(&mut machine, 3.5, heartbeats[0].0, Refusal::WrongType("WRONGTYPE".into()));
     let refused: Vec<Id> = machine
-        .effects(at(3.5))
+        .effects(at(3.5), usize::MAX)
         .into_iter()
         .filter_map(|effect| match effect {
             Effect::NotGranted { id, why: NotGranted::Fault(Fault::WrongType { .. }) } => Some(id),
