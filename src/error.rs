@@ -105,7 +105,7 @@ pub enum Fault {
 #[non_exhaustive]
 pub enum AcquireError {
     /// Its timeout came before its turn.
-    #[error("not granted within {}{}{}", brief(.waited), at(.position), because(.cause))]
+    #[error("not granted {}{}{}", within(.waited), at(.position), because(.cause))]
     #[non_exhaustive]
     Timeout {
         /// How long it waited.
@@ -317,6 +317,11 @@ fn unavailable(waited: &Duration, cause: &Option<Cause>) -> String {
         Some(cause) => format!("no result from the server within {waited}: {cause}"),
         None => format!("no answer from the server within {waited}"),
     }
+}
+
+/// An acquire without time to wait is a try.
+fn within(waited: &Duration) -> String {
+    if waited.is_zero() { "at once".to_owned() } else { format!("within {}", brief(waited)) }
 }
 
 fn because(cause: &Option<Cause>) -> String {

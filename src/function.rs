@@ -60,7 +60,8 @@ impl Client {
     /// `reports::make_nightly`. A closure has no name: give it one with [`Lock::locked`]. No round trip.
     ///
     /// # Errors
-    /// [`InvalidOption`] if its name cannot be that of a lock: it is a closure's, or longer than 512 bytes.
+    /// [`InvalidOption`] if its name cannot be that of a lock: it is a closure, or a function that is generic over one;
+    /// or its name is longer than 512 bytes.
     ///
     /// # Examples
     /// ```no_run
@@ -77,12 +78,17 @@ impl Client {
     /// ```
     pub fn locked<F>(&self, function: F) -> Result<Locked<F>, InvalidOption> {
         let name = type_name::<F>();
-        // All closures of a function have the same.
-        if name.contains("{closure") {
+        if names_closure(name) {
             return Err(InvalidOption::Closure { name: name.into() });
         }
         Ok(self.lock(name)?.locked(function))
     }
+}
+
+/// Whether this is the type of a closure, or has one for a parameter: all closures of a function have the same name.
+/// What follows `::` after a closure is nested in it, as a function in an async function is.
+fn names_closure(type_name: &str) -> bool {
+    type_name.split("{{closure}}").skip(1).any(|after| !after.starts_with("::"))
 }
 
 impl Lock {
@@ -155,5 +161,87 @@ impl<F> Locked<F> {
         F: Fn(A) -> T,
     {
         self.lock.try_run_blocking(|_| (self.function)(argument))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    async fn function<T>(_: T) {}
+
+    struct Job;
+
+    impl Job {
+        async fn method((): ()) {}
+
+        fn name_of_nested() -> Option<&'static str> {
+            fn nested() {}
+            name_of(nested)
+        }
+    }
+
+    trait Work {
+        async fn work((): ()) {}
+    }
+
+    impl Work for Job {}
+
+    /// The last part of the name that its lock would have.
+    fn name_of<F>(function: F) -> Option<&'static str> {
+        let client = Client::connect_lazy("redis://127.0.0.1:1/").unwrap();
+        match client.locked(function) {
+            Ok(locked) => {
+                assert_eq!(locked.lock().name(), type_name::<F>());
+                Some(type_name::<F>().rsplit("tests::").next().unwrap())
+            }
+            Err(InvalidOption::Closure { .. }) => None,
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn every_function_has_a_name() {
+        assert_eq!(name_of(function::<u8>), Some("function<u8>"));
+        assert_eq!(name_of(Job::method), Some("Job::method"));
+        assert_eq!(name_of(<Job as Work>::work), Some("Work>::work"));
+        assert_eq!(Job::name_of_nested(), Some("Job::name_of_nested::nested"));
+    }
+
+    #[test]
+    fn function_nested_in_an_async_function_or_in_a_closure_has_a_name() {
+        async fn outer() -> [Option<&'static str>; 3] {
+            async fn nested((): ()) {}
+            struct Local;
+            impl Local {
+                async fn method((): ()) {}
+            }
+            [name_of(nested), name_of(Local::method), name_of(function::<Local>)]
+        }
+        let names = pollster::block_on(outer()).map(|name| name.unwrap().rsplit("outer::").next().unwrap());
+        assert_eq!(names, ["{{closure}}::nested", "{{closure}}::Local::method", "{{closure}}::Local>"]);
+        let in_closures = || {
+            || {
+                fn nested() {}
+                name_of(nested)
+            }
+        };
+        assert!(in_closures()().unwrap().ends_with("::{{closure}}::{{closure}}::nested"));
+    }
+
+    #[test]
+    fn closures_and_functions_that_are_generic_over_them_have_no_names() {
+        fn generic_over<T>(_: T) -> Option<&'static str> {
+            name_of(function::<T>)
+        }
+        let closure = || ();
+        assert_eq!(generic_over(closure), None);
+        assert_eq!(name_of(closure), None);
+        assert_eq!(name_of(&closure), None);
+        assert_eq!(name_of(async |(): ()| ()), None);
+        let inner = || name_of(|| ());
+        assert_eq!(inner(), None);
+        assert_eq!(pollster::block_on(async { name_of(|| ()) }), None);
     }
 }

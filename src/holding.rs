@@ -67,11 +67,10 @@ impl Guard {
     ) -> Operation<impl Future<Output = Result<(), RenewError>> + Send + Sync + use<>> {
         self.ask(move |handle, shared| async move {
             shared.check()?;
-            let most = LONGEST.saturating_sub(shared.remaining());
-            if additional > most {
-                let option = "the extension";
-                let least = Duration::ZERO;
-                return Err(InvalidOption::Duration { option, value: additional, least, most }.into());
+            let (value, most) = (shared.remaining().saturating_add(additional), LONGEST);
+            if value > most {
+                let option = "the extended lease";
+                return Err(InvalidOption::Duration { option, value, least: Duration::ZERO, most }.into());
             }
             renew(&handle, &shared, Some(additional)).await
         })

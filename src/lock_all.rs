@@ -5,7 +5,9 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use futures_util::future::{join_all, pending, select_all};
+use futures_util::StreamExt as _;
+use futures_util::future::{join_all, pending};
+use futures_util::stream::FuturesUnordered;
 use tracing::{Instrument as _, Span};
 
 use crate::acquire::Acquire;
@@ -153,14 +155,17 @@ impl LockAll {
     async fn acquire_all(self) -> Result<AllGuard, LockAllError> {
         let begun = Instant::now();
         let mut all = AllGuard { guards: Vec::with_capacity(self.locks.len()) };
+        let mut losses = Losses(FuturesUnordered::new());
         for lock in &self.locks {
             let failed = |error| LockAllError::Acquire { name: lock.name().into(), error };
             let Some(acquire) = self.acquire(lock, begun.elapsed()) else {
                 let waited = begun.elapsed();
                 return Err(failed(AcquireError::Timeout { waited, position: None, cause: None }));
             };
-            let acquired = job_under(all.lost(), acquire.instrument(all.span())).await?;
-            all.guards.push(acquired.map_err(failed)?);
+            let acquired = job_under(losses.first(), acquire.instrument(all.span())).await?;
+            let guard = acquired.map_err(failed)?;
+            losses.0.push(guard.held().ended());
+            all.guards.push(guard);
         }
         all.check()?;
         Ok(all)
@@ -248,12 +253,7 @@ impl AllGuard {
     /// # Cancel safety
     /// The future may be dropped and made again at any time.
     pub fn lost(&self) -> Operation<impl Future<Output = Lost> + Send + Sync + '_> {
-        Operation::of_others(async {
-            match self.guards.is_empty() {
-                true => pending().await, // nothing was acquired yet
-                false => select_all(self.guards.iter().map(|guard| Box::pin(guard.lost()))).await.0,
-            }
-        })
+        Operation::of_others(async { Losses(self.guards.iter().map(Guard::lost).collect()).first().await })
     }
 
     /// Releases all locks and reports whether they were held to the end. One round trip for all together.
@@ -268,5 +268,65 @@ impl AllGuard {
             let released = join_all(self.guards.into_iter().map(Guard::release)).await;
             released.into_iter().collect()
         })
+    }
+}
+
+/// The losses of leases that are held together. One that was polled is polled again only when it was woken, so what a
+/// lock costs does not grow with the number of locks that are held already.
+struct Losses<F>(FuturesUnordered<F>);
+
+impl<F: Future<Output = Lost>> Losses<F> {
+    async fn first(&mut self) -> Lost {
+        match self.0.next().await {
+            Some(lost) => lost,
+            None => pending().await, // nothing is held yet
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::{poll_fn, ready};
+    use std::task::Poll;
+
+    use super::*;
+    use crate::error::LostReason;
+
+    /// How often the losses of so many locks are polled while the locks are acquired one after the other.
+    fn polls_for(locks: usize) -> usize {
+        let polls = Cell::new(0);
+        let lost = || {
+            poll_fn(|_| {
+                polls.set(polls.get() + 1);
+                Poll::Pending
+            })
+        };
+        let mut losses = Losses(FuturesUnordered::new());
+        for _ in 0..locks {
+            block_on(job_under(losses.first(), ready(()))).unwrap();
+            losses.0.push(lost());
+        }
+        polls.get()
+    }
+
+    #[test]
+    fn a_lock_costs_the_same_however_many_are_held() {
+        assert_eq!((polls_for(100), polls_for(1000)), (99, 999));
+    }
+
+    #[test]
+    fn the_loss_of_any_lease_ends_the_wait_for_the_next_lock() {
+        for which in 0..3 {
+            let losses = (0..3).map(|number| async move {
+                if number != which {
+                    pending::<()>().await;
+                }
+                Lost { name: number.to_string().into(), token: 1, reason: LostReason::Broken }
+            });
+            let lost = block_on(job_under(Losses(losses.collect()).first(), pending::<()>())).unwrap_err();
+            assert_eq!(*lost.name, *which.to_string());
+        }
     }
 }

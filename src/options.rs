@@ -6,8 +6,8 @@ mod spec;
 use std::sync::Arc;
 use std::time::Duration;
 
-use limits::{LEAST, within};
-pub(crate) use limits::{LONGEST, check_name, check_prefix, check_text, in_bounds};
+use limits::within;
+pub(crate) use limits::{LEAST, LONGEST, check_name, check_prefix, check_text, in_bounds};
 pub(crate) use spec::Spec;
 
 use crate::error::InvalidOption;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::InvalidOption;
 
 /// The shortest lease, liveness and longest hold.
-pub(super) const LEAST: Duration = Duration::from_millis(50);
+pub(crate) const LEAST: Duration = Duration::from_millis(50);
 /// The longest lease, also of one that is extended.
 pub(crate) const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 const MOST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 3600);

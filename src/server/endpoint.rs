@@ -83,18 +83,22 @@ impl Endpoint {
             ConnectionAddr::Unix(path) => Address::Path(path.clone()),
             _ => return Err(bad("its scheme is not known")),
         };
+        let address = match &at {
+            Address::Node(node) => node.to_string(),
+            Address::Path(path) => path.display().to_string(),
+        };
         let settings = info.redis_settings();
         Ok(Self {
             user: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
             database: settings.db(),
-            ..Self::of(at, encrypts, info.addr().to_string())
+            ..Self::of(at, encrypts, address)
         })
     }
 
     /// A server of this host and port, without a login.
     pub(super) fn of_node(node: Node, encrypted: bool) -> Self {
-        let address = ConnectionAddr::Tcp(node.host.clone(), node.port).to_string();
+        let address = node.to_string();
         Self::of(Address::Node(node), encrypted, address)
     }
 

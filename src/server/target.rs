@@ -198,9 +198,10 @@ mod tests {
     #[test]
     fn urls_name_servers_sentinels_and_clusters() {
         assert_eq!(shown("redis://u:secret@h:1/2"), "h:1");
+        assert_eq!(shown("redis://[::1]:7"), "[::1]:7");
         assert_eq!(shown("redis+unix:///tmp/a+b-sentinel.sock"), "/tmp/a+b-sentinel.sock");
         assert_eq!(shown("redis+sentinel://u:secret@a,b:1/m/3?sentinel_password=x"), "m by the sentinels a:26379,b:1");
-        assert_eq!(shown("redis-sentinel://[::1],[::2]:7/m"), "m by the sentinels ::1:26379,::2:7");
+        assert_eq!(shown("redis-sentinel://[::1],[::2]:7/m"), "m by the sentinels [::1]:26379,[::2]:7");
         assert_eq!(shown("redis+cluster://a:1,b"), "cluster a:1,b:6379");
         let Target::Sentinel(sentinels) =
             Target::parse("redis+sentinel://u:p%40@a/m%2Fn/3?sentinel_password=x").unwrap()
@@ -223,7 +224,7 @@ mod tests {
         let list = |hosts: &[&str]| hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>();
         let sentinel = |hosts: &[&str], master: &str| Target::sentinel(&list(hosts), master, false);
         let shown = format!("{:?}", sentinel(&["a", "[::1]:7", "b:1", "[::2]"], "m/n").unwrap());
-        assert_eq!(shown, "m/n by the sentinels a:26379,::1:7,b:1,::2:26379");
+        assert_eq!(shown, "m/n by the sentinels a:26379,[::1]:7,b:1,[::2]:26379");
         let cluster = |hosts: &[&str]| Target::cluster(&list(hosts), false);
         assert_eq!(format!("{:?}", cluster(&["a", "b:1"]).unwrap()), "cluster a:6379,b:1");
         for (address, reason) in [

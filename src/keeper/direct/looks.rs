@@ -3,17 +3,18 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::super::lock;
-use super::super::machine::DirectLease;
+use super::super::machine::{DirectLease, TAKEN_OVER_WITHIN};
 use super::super::routes::Line;
+use super::super::{LOOK, lock};
 use super::task::PATIENCE;
-use super::{Direct, Handover, Unanswered};
+use super::{Direct, Handover, LEAST_LEASE, Unanswered};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::server::Wire;
 
 /// The keeper takes over leases of this age.
 const SHORT: Duration = Duration::from_millis(500);
+const _: () = assert!((SHORT.as_millis() + LOOK.as_millis()) * TAKEN_OVER_WITHIN as u128 <= LEAST_LEASE.as_millis());
 /// After this many looks of the keeper without a use the connection is closed.
 const IDLE_LOOKS: u32 = 10;
 

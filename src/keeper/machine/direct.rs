@@ -20,6 +20,9 @@ use crate::protocol::{
 };
 use crate::term::Term;
 
+/// The keeper takes a direct lease over within this part of its length.
+pub(crate) const TAKEN_OVER_WITHIN: u32 = 6;
+
 /// An acquire over the direct connection.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct DirectAcquire {
@@ -89,8 +92,10 @@ impl DirectAcquire {
             &Verdict::Acquire(AcquireVerdict::Granted { token, left, claim: false }) => {
                 let Self { id, spec, about } = self.clone();
                 let term = Term { sent, span: left };
-                // Its caller would have to be told at once that it ends. The keeper acquires a longer one.
-                if term.deadline() <= now + term.notice(spec.lease, spec.notice) {
+                // The keeper would take it over too late to tell its caller in time that it ends, so it acquires a longer
+                // one.
+                let told = term.deadline() - term.notice(spec.lease, spec.notice);
+                if told <= now + spec.lease / TAKEN_OVER_WITHIN {
                     return Heard::Unclear;
                 }
                 let ticket = common.own.as_ref().map_or(token.as_ticket(), |own| own.ticket);

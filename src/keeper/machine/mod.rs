@@ -26,7 +26,7 @@ pub(crate) use self::api::{
     Command, Effect, Event, NotGranted, Outcome, Page, QuestionId, Release, Renewal, RequestId,
 };
 pub(in crate::keeper) use self::core::{Core, Sent, Timer, What};
-pub(crate) use self::direct::{DirectAcquire, DirectLease, Heard, LeaseState};
+pub(crate) use self::direct::{DirectAcquire, DirectLease, Heard, LeaseState, TAKEN_OVER_WITHIN};
 use self::lock::LockState;
 use self::questions::Pending;
 use self::unsent::Unsent;

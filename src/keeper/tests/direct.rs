@@ -7,6 +7,7 @@ use super::world::{LATENCY, World};
 use crate::clock::Time;
 use crate::keeper::machine::{
     Command, DirectAcquire, DirectLease, Event, Heard, Id, LeaseState, Mode, NotGranted, QuestionId, RequestId,
+    TAKEN_OVER_WITHIN,
 };
 use crate::protocol::{About, Request, Secret, WireId};
 
@@ -76,10 +77,10 @@ impl Direct {
 }
 
 impl Client {
-    /// When the keeper takes over a lease that lasts, at the latest: a small part of the lease, as in truth.
+    /// When the keeper takes over a lease that lasts, at the latest.
     pub(super) fn looks_at(&self) -> Option<u64> {
         match &self.direct.as_ref()?.stage {
-            Stage::Held(lease) if self.runs() => Some(self.when(lease.granted + lease.spec.lease / 8)),
+            Stage::Held(lease) if self.runs() => Some(self.when(lease.granted + lease.spec.lease / TAKEN_OVER_WITHIN)),
             _ => None,
         }
     }
