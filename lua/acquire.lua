@@ -4,7 +4,7 @@
 --   room: join the queue if fewer waiters than this are in it, 0 only try · as_claim: 1 grant no more than a claim · ticket: 0 for a new one
 --   secret: messages to the caller repeat it · epoch: under which the ticket was confirmed, 0 for none
 --   floor longest_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
--- REPLY: granted left_us granted_token | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | disbelieved
+-- REPLY: granted left_us granted_token | queued ticket rank | busy [held_id held_token held_label held_owner held_us held_claim] | disbelieved
 local id, room, as_claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, longest_us, last_token, pace_us =
   unpack(ARGV)
 lease_us, liveness_us, buffer_us, heartbeat_us = tonumber(lease_us), tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)

@@ -2,7 +2,7 @@
 -- KEYS: lock waiters
 -- ARGV: after count
 --   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
--- REPLY: state grants [held_id held_token held_label held_owner held_us held_broken] page {id, ticket, label, owner, waited_us, alive}...
+-- REPLY: state grants [held_id held_token held_label held_owner held_us held_claim held_broken] page {id, ticket, label, owner, waited_us, alive}...
 local after, count = ARGV[1], ARGV[2]
 -- include keys
 local found, joining = call('HGET', lock, ''), false

@@ -21,6 +21,10 @@ pub struct Holder {
     pub held_for: Duration,
     /// Whether an operator broke the lease: it is not renewed any more.
     pub broken: bool,
+    /// Whether the holder is known to have heard of the grant. A waiter is granted a claim, which is shorter than its
+    /// lease, and its first renewal confirms that. A process that died while it waited never does, and the lock passes
+    /// on when the claim ends. (A claim that is as long as the lease counts as confirmed.)
+    pub confirmed: bool,
 }
 
 /// One waiter in the queue of a lock.

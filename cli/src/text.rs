@@ -109,6 +109,18 @@ fn tail(text: &str, room: usize) -> &str {
     &text[start..]
 }
 
+/// Whether the lock has passed to a waiter that seems to be dead: a living one confirms its grant within moments.
+pub(crate) fn is_unanswered(confirmed: bool, held_for: Duration) -> bool {
+    !confirmed && held_for >= Duration::from_secs(1)
+}
+
+/// `granted 8s ago to ops@db1:14380 deploy.sh, which has not answered`
+pub(crate) fn granted_to(label: &str, ago: Duration) -> String {
+    format!("granted {} ago to {label}{UNANSWERED}", about(ago))
+}
+
+pub(crate) const UNANSWERED: &str = ", which has not answered";
+
 /// `held 12m by ops@db1:14380 deploy.sh`
 pub(crate) fn held_by(label: &str, held_for: Duration) -> String {
     if held_for < Duration::from_secs(1) {

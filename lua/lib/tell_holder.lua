@@ -1,8 +1,8 @@
 -- tell_holder: the holder of the lock, for people.
--- NEEDS: holder holder_token raw told
+-- NEEDS: holder holder_token claim raw told
 -- SETS: told
 if holder ~= '' then
   local entry = cmsgpack.unpack(call('HGET', lock, holder))
   told = {'held_id', holder, 'held_token', holder_token, 'held_label', entry[LABEL], 'held_owner', entry[OWNER],
-    'held_us', max(raw - holder_token, 0)} -- a token is the time of its grant
+    'held_us', max(raw - holder_token, 0), 'held_claim', claim} -- a token is the time of its grant
 end

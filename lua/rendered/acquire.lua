@@ -4,7 +4,7 @@
 --   room: join the queue if fewer waiters than this are in it, 0 only try · as_claim: 1 grant no more than a claim · ticket: 0 for a new one
 --   secret: messages to the caller repeat it · epoch: under which the ticket was confirmed, 0 for none
 --   floor longest_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
--- REPLY: granted left_us granted_token | queued ticket rank | busy [held_id held_token held_label held_owner held_us] | disbelieved
+-- REPLY: granted left_us granted_token | queued ticket rank | busy [held_id held_token held_label held_owner held_us held_claim] | disbelieved
 local id, room, as_claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, longest_us, last_token, pace_us =
   unpack(ARGV)
 lease_us, liveness_us, buffer_us, heartbeat_us = tonumber(lease_us), tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
@@ -384,12 +384,12 @@ elseif joins then
 else
   word = 'busy'
 -- tell_holder: the holder of the lock, for people.
--- NEEDS: holder holder_token raw told
+-- NEEDS: holder holder_token claim raw told
 -- SETS: told
 if holder ~= '' then
   local entry = cmsgpack.unpack(call('HGET', lock, holder))
   told = {'held_id', holder, 'held_token', holder_token, 'held_label', entry[LABEL], 'held_owner', entry[OWNER],
-    'held_us', max(raw - holder_token, 0)} -- a token is the time of its grant
+    'held_us', max(raw - holder_token, 0), 'held_claim', claim} -- a token is the time of its grant
 end
 end
 -- answer: a reply is a word, then names and values. Every waiter learns from it when to ask next. The reply is one string

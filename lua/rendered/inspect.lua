@@ -2,7 +2,7 @@
 -- KEYS: lock waiters
 -- ARGV: after count
 --   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
--- REPLY: state grants [held_id held_token held_label held_owner held_us held_broken] page {id, ticket, label, owner, waited_us, alive}...
+-- REPLY: state grants [held_id held_token held_label held_owner held_us held_claim held_broken] page {id, ticket, label, owner, waited_us, alive}...
 local after, count = ARGV[1], ARGV[2]
 -- keys: the keys of one lock, in the order in which every script declares them, and the form of its fields.
 -- SETS: call max min lock waiters CLIENT_OF BAD_ID SESSION LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS
@@ -74,12 +74,12 @@ end
 
 local client, word, told = '', 'state', {}
 -- tell_holder: the holder of the lock, for people.
--- NEEDS: holder holder_token raw told
+-- NEEDS: holder holder_token claim raw told
 -- SETS: told
 if holder ~= '' then
   local entry = cmsgpack.unpack(call('HGET', lock, holder))
   told = {'held_id', holder, 'held_token', holder_token, 'held_label', entry[LABEL], 'held_owner', entry[OWNER],
-    'held_us', max(raw - holder_token, 0)} -- a token is the time of its grant
+    'held_us', max(raw - holder_token, 0), 'held_claim', claim} -- a token is the time of its grant
 end
 if holder ~= '' then told[#told + 1], told[#told + 2] = 'held_broken', broken end
 local page = {}

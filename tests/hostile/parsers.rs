@@ -50,7 +50,7 @@ fn word() -> impl Strategy<Value = (&'static str, &'static str)> {
 
 fn field() -> impl Strategy<Value = &'static str> {
     let fields = "epoch stamp token waiting lease_left_us recover_left_us holder holder_token holder_ticket holder_claim again left_us granted_token \
-                  ticket rank pace_us longest_us held_id held_token held_label held_owner held_us held_broken grants recorded page past unheard_of";
+                  ticket rank pace_us longest_us held_id held_token held_label held_owner held_us held_claim held_broken grants recorded page past unheard_of";
     proptest::sample::select(fields.split_whitespace().collect::<Vec<_>>())
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn of_lock(name: &str, state: &LockState) -> Value {
             "id": holder.id, "token": holder.token, "label": holder.label, "owner": holder.owner,
             "held_for_ms": milliseconds(holder.held_for), "held_since": ago(holder.held_for),
             "remaining_ms": milliseconds(holder.remaining), "ends_at": ahead(holder.remaining),
-            "broken": holder.broken,
+            "broken": holder.broken, "confirmed": holder.confirmed,
         })
     });
     let waiter = |waiter: &QueuedWaiter| {

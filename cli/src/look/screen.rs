@@ -9,7 +9,7 @@ use fairlock::{Holder, LockState};
 use super::document::word;
 use crate::duration::{about, seconds};
 use crate::output::{self, wrap};
-use crate::text::{columns, held_by, no_grants, printable, shorten};
+use crate::text::{UNANSWERED, columns, granted_to, held_by, is_unanswered, no_grants, printable, shorten};
 
 /// The most waiters that are shown; JSON has all of them.
 const MOST_WAITERS: usize = 20;
@@ -31,11 +31,17 @@ pub(crate) fn lock(name: &str, state: &LockState, width: usize) -> String {
     let name = shorten(&printable(name), width / 2);
     match (&state.holder, state.recovering_for) {
         (Some(holder), recovering) => {
-            let mut before = format!("{name}  held {}", seconds(holder.held_for));
-            before += if columns(&before) + " by ".len() + LEAST > width { "\n  by " } else { " by " };
-            let used = before.lines().last().map_or(0, columns);
+            let span = seconds(holder.held_for);
+            let (mut before, to, after) = if is_unanswered(holder.confirmed, holder.held_for) {
+                (format!("{name}  granted {span} ago"), "to", UNANSWERED)
+            } else {
+                (format!("{name}  held {span}"), "by", "")
+            };
+            let gap = if columns(&before) + to.len() + 2 + LEAST + after.len() > width { "\n  " } else { " " };
+            before += &format!("{gap}{to} ");
+            let used = before.lines().last().map_or(0, columns) + after.len();
             let who = shorten(&who(holder), width.saturating_sub(used));
-            let _ = writeln!(text, "{before}{who}");
+            let _ = writeln!(text, "{before}{who}{after}");
             let _ = writeln!(text, "{}", indented(&format!("token {}; {}", holder.token, lease(holder)), width));
             if let Some(longest) = recovering {
                 let _ = writeln!(text, "{}", indented(&no_grants(longest), width));
@@ -65,6 +71,8 @@ fn lease(holder: &Holder) -> String {
     let left = seconds(holder.remaining);
     if holder.broken {
         format!("the lease was broken: it is not renewed, and ends in {left} at the latest")
+    } else if is_unanswered(holder.confirmed, holder.held_for) {
+        format!("without an answer the next one is asked in {left}")
     } else {
         format!("the lease ends in {left} if the holder dies")
     }
@@ -121,6 +129,9 @@ pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
 fn held(state: &LockState) -> String {
     match &state.holder {
         Some(holder) if holder.broken => format!("breaking, {}", about(holder.held_for)),
+        Some(holder) if is_unanswered(holder.confirmed, holder.held_for) => {
+            format!("granted, {}", about(holder.held_for))
+        }
         Some(holder) => format!("held {}", about(holder.held_for)),
         None => word(state).to_owned(),
     }
@@ -137,6 +148,9 @@ fn in_two_lines(name: &str, state: &LockState, width: usize) -> String {
 /// The lock in a few words: `held 12m by ops@db1:14380 deploy.sh, 2 waiting`.
 pub(crate) fn brief(state: &LockState) -> String {
     let what = match (&state.holder, state.recovering_for) {
+        (Some(holder), _) if is_unanswered(holder.confirmed, holder.held_for) && !holder.broken => {
+            format!("held by nobody yet: {}", granted_to(&who(holder), holder.held_for))
+        }
         (Some(holder), _) => {
             let breaking = if holder.broken { "being broken, " } else { "" };
             format!("{breaking}{}", held_by(&who(holder), holder.held_for))

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::progress::{Part, Style};
 use crate::duration::{about, seconds};
-use crate::text::{held_by, ordinal};
+use crate::text::{granted_to, held_by, is_unanswered, ordinal};
 
 /// What is known about the wait.
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub(crate) struct Before {
     pub(crate) label: String,
     pub(crate) token: u64,
     pub(crate) since: Instant,
+    /// False: it has not answered its grant yet.
+    pub(crate) confirmed: bool,
 }
 
 impl Before {
@@ -37,9 +39,15 @@ impl Before {
         self.since.elapsed()
     }
 
+    /// The lock was granted to it a while ago, and it seems to be dead.
+    fn is_unanswered(&self) -> bool {
+        is_unanswered(self.confirmed, self.held_for())
+    }
+
     /// `held 12m by ops@db1:14380 deploy.sh`
     fn described(&self) -> String {
-        held_by(&self.label, self.held_for())
+        let (label, span) = (&self.label, self.held_for());
+        if self.is_unanswered() { granted_to(label, span) } else { held_by(label, span) }
     }
 }
 
@@ -51,7 +59,8 @@ impl View {
             Self::NoAnswer(why) => Some(why.clone()),
             Self::Place { recovering_until: Some(_), holder: None, .. } => Some("recovering".to_owned()),
             Self::Place { position, holder, .. } if verbose => {
-                Some(format!("{position} {}", holder.as_ref().map_or(0, |holder| holder.token)))
+                let holder = holder.as_ref().map(|holder| (holder.token, holder.is_unanswered()));
+                Some(format!("{position} {holder:?}"))
             }
             Self::Place { .. } => Some("waiting".to_owned()),
         }

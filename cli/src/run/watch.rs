@@ -87,6 +87,7 @@ async fn look_at(when: Instant, position: impl Future<Output = Result<u64, Fault
                 position,
                 waiting: state.waiting,
                 holder: state.holder.map(|holder| Before {
+                    confirmed: holder.confirmed,
                     label: describe(&holder),
                     token: holder.token,
                     since: Instant::now().checked_sub(holder.held_for).unwrap_or_else(Instant::now),
@@ -115,7 +116,8 @@ async fn no_answer(lock: &Lock) -> Seen {
 /// The position at which the holder need not be asked for.
 fn known(view: &View, looks: u32) -> u64 {
     match view {
-        View::Place { position, holder: Some(_), .. } if looks < LOOKS => *position,
+        // One that has not answered may yet do so, or be passed over.
+        View::Place { position, holder: Some(Before { confirmed: true, .. }), .. } if looks < LOOKS => *position,
         _ => 0,
     }
 }

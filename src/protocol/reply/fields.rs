@@ -34,6 +34,7 @@ pub(super) struct Fields {
     pub(super) held_label: Option<String>,
     pub(super) held_owner: Option<String>,
     pub(super) held_for: Option<Duration>,
+    pub(super) held_claim: bool,
     pub(super) held_broken: bool,
     pub(super) grants: Option<u64>,
     pub(super) page: Option<Vec<QueuedWaiter>>,
@@ -70,6 +71,7 @@ impl Fields {
                 b"held_owner" => read.held_owner = Some(text(value)?),
                 b"held_us" => read.held_for = Some(span(value)?),
                 b"grants" => read.grants = Some(number(value)?),
+                b"held_claim" => read.held_claim = flag(value)?,
                 b"held_broken" => read.held_broken = flag(value)?,
                 b"page" => read.page = Some(page(value)?),
                 b"recorded" => read.recorded = Some(flag(value)?),
@@ -114,6 +116,7 @@ impl Fields {
             remaining: self.lease_left?,
             held_for: self.held_for?,
             broken: self.held_broken,
+            confirmed: !self.held_claim,
         })))
     }
 }

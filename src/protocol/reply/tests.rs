@@ -35,6 +35,7 @@ fn every_field() -> Vec<(&'static str, Plain)> {
         ("held_label", "twenty-five"),
         ("held_owner", "twenty-six"),
         ("held_us", "27"),
+        ("held_claim", "1"),
         ("held_broken", "1"),
         ("grants", "41"),
         ("recorded", "1"),
@@ -77,6 +78,7 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
         remaining: us(15),
         held_for: us(27),
         broken: true,
+        confirmed: false,
     };
     let queued = |id: &str, alive| QueuedWaiter {
         id: id.into(),
@@ -203,7 +205,7 @@ fn a_strange_field_is_passed_over_and_a_strange_value_is_not() {
         assert!(with(name, bulk(value)).is_none(), "{name} {value}");
     }
     assert!(with("page", Plain::List(vec![Plain::List(vec![])])).is_none());
-    for flag in ["again", "holder_claim", "held_broken", "recorded"] {
+    for flag in ["again", "holder_claim", "held_claim", "held_broken", "recorded"] {
         for (value, is_read) in [("0", true), ("1", true), ("2", false), ("yes", false), ("", false)] {
             assert_eq!(with(flag, bulk(value)).is_some(), is_read, "{flag} {value:?}");
         }

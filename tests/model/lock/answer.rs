@@ -69,6 +69,7 @@ impl Turn {
             ("held_label", held.label.clone()),
             ("held_owner", held.owner.clone()),
             ("held_us", held_for),
+            ("held_claim", u8::from(held.claim).to_string()),
         ] {
             answer.fields.insert(name.into(), value);
         }
