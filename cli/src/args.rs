@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatc
 use crate::look::{breaking, list, status, wait};
 use crate::run::hold;
 use crate::text::printable;
-use crate::{bench, connect, doctor, exporter, history, local, run, shipped, stderr, tips, watch};
+use crate::{connect, doctor, exporter, history, local, run, shipped, stderr, tips, watch};
 
 const TEMPLATE: &str = "\
 {about-with-newline}
@@ -82,8 +82,6 @@ pub(crate) enum Task {
     Break(breaking::Args),
     /// Look for what harms locks at the servers, and say what mends it
     Doctor(doctor::Args),
-    /// Measure what a lock costs at your server
-    Bench(bench::Args),
     /// Watch locks, holders and queues on the whole screen
     Watch(watch::Args),
     /// Show who had a lock lately, as a timeline

@@ -13,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod bench;
 mod connect;
 mod doctor;
 mod duration;
@@ -96,7 +95,6 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::Wait(args) => wait::wait(&cli.server, &args),
         Task::Break(args) => breaking::break_lease(&cli.server, &args),
         Task::Doctor(args) => doctor::doctor(&cli.server, &args),
-        Task::Bench(args) => bench::bench(&cli.server, &args),
         Task::Watch(args) => watch::watch(&cli.server, &args),
         Task::History(args) => history::history(&cli.server, &args),
         Task::Exporter(args) => exporter::exporter(&cli.server, &args),

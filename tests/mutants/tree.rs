@@ -86,7 +86,6 @@ pub(crate) const COMMAND: Stage = Stage {
     name: "with the command line",
     targets: &[
         ("cli::lease", &[]),
-        ("cli::bench", &[]),
         ("cli::descendants", &[]),
         ("cli::events", &[]),
         ("cli::doctor", &[]),

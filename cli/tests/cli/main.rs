@@ -4,7 +4,6 @@
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-mod bench;
 mod certificates;
 mod descendants;
 mod doctor;

@@ -84,5 +84,5 @@ fn the_examples_of_the_page_run_and_look_like_their_samples() {
         }
     }
     let commands: Vec<&str> = examples.iter().filter_map(|(command, _)| command.split(' ').nth(1)).collect();
-    assert_eq!(commands, ["doctor", "bench", "watch", "history", "history", "exporter"]);
+    assert_eq!(commands, ["status", "break", "doctor", "watch", "history", "history", "exporter"]);
 }

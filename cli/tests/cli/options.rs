@@ -135,7 +135,6 @@ fn a_user_who_named_no_server_is_told_how_to() {
         &["status", "x"],
         &["list"],
         &["history", "x"],
-        &["bench"],
     ] {
         let named = Process::spawn(fairlock().args(["--redis", "unix:///none.sock"]).args(words)).finish();
         assert!(named.code >= 124 && !named.stderr.contains("tip:"), "{named:?}");
