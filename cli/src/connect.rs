@@ -126,10 +126,9 @@ impl Server {
     /// A client, not connected yet.
     pub(crate) fn client(&self) -> ClientBuilder {
         let builder = Client::builder().url(&self.url).prefix(&self.prefix);
-        let user = self.user.clone().or_else(|| user_of(&self.url)).unwrap_or_else(|| "default".to_owned());
         let builder = match (&self.password_file, &self.password) {
-            (Some(file), _) => builder.login_from_file(&user, file),
-            (None, Some(password)) => builder.login(&user, password),
+            (Some(file), _) => builder.login_from_file(&self.user(), file),
+            (None, Some(password)) => builder.login(&self.user(), password),
             (None, None) => builder,
         };
         if self.tls_ca.is_none() && self.tls_cert.is_none() {
@@ -143,6 +142,11 @@ impl Server {
             tls = tls.client_certificate_files(cert, key);
         }
         builder.tls(tls)
+    }
+
+    /// Whom clients log in as.
+    pub(crate) fn user(&self) -> String {
+        self.user.clone().or_else(|| user_of(&self.url)).unwrap_or_else(|| "default".to_owned())
     }
 
     pub(crate) fn to_json(&self) -> Value {
@@ -168,14 +172,34 @@ pub(crate) fn client(args: &Args) -> Result<ClientBuilder, Failure> {
     Server::find(args).map(|server| server.client())
 }
 
+/// The same for looking on. None if there is nothing to see: with `--local`, while the private server does not run.
+pub(crate) fn running(args: &Args) -> Result<Option<ClientBuilder>, Failure> {
+    if args.local && !local::runs()? { Ok(None) } else { client(args).map(Some) }
+}
+
 fn url(server: &Args) -> Result<String, Failure> {
     if server.local {
         return local::share_or_start().map(|folder| folder.url());
     }
-    if let Some(url) = &server.redis {
-        return Ok(hidden::given(url));
+    let url = match &server.redis {
+        Some(url) => hidden::given(url),
+        None => variable("REDIS_URL")?.unwrap_or_else(|| "redis://127.0.0.1/".to_owned()),
+    };
+    match without_scheme(&url) {
+        Some(meant) => Err(Failure::own(format!("{url} is no URL")).with_tip(format!("did you mean {meant}?"))),
+        None => Ok(url),
     }
-    Ok(variable("REDIS_URL")?.unwrap_or_else(|| "redis://127.0.0.1/".to_owned()))
+}
+
+/// The URL that a host with its port, or a path, is meant for. A text that may have a password is not told again.
+fn without_scheme(url: &str) -> Option<String> {
+    let is_host = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || ".-:[]/_".contains(c));
+    match url {
+        "" => None,
+        path if path.starts_with('/') && is_host(path) => Some(format!("unix://{path}")),
+        host if !host.contains("://") && is_host(host) => Some(format!("redis://{host}")),
+        _ => None,
+    }
 }
 
 /// A variable that is set and not empty.

@@ -11,7 +11,7 @@ use fairlock::{History, LockOptions, LockState};
 use serde_json::{Value, json};
 
 pub(crate) use args::Args;
-use timeline::{Grant, Timeline};
+use timeline::{End, Grant, Timeline};
 
 use crate::duration::milliseconds;
 use crate::exit::{Failure, say};
@@ -38,7 +38,7 @@ pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure
     }
     let past = lock.history(args.count).blocking().map_err(|error| own(&error))?;
     let state = lock.inspect().blocking().map_err(|error| own(&error))?;
-    let grants = grants(&past, &state);
+    let grants = grants(&past, &state, args.count as usize);
     if args.json {
         output::write(&(printable_json(&document(&args.name, &past, &grants).to_string()) + "\n"))?;
         return Ok(if past.recorded { 0 } else { NOTHING });
@@ -60,22 +60,25 @@ pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure
     Ok(0)
 }
 
-/// The past grants, and the present one.
-fn grants(past: &History, state: &LockState) -> Vec<Grant> {
+/// The past grants and the present one, of them the latest.
+fn grants(past: &History, state: &LockState, count: usize) -> Vec<Grant> {
     let present = state.holder.as_ref().filter(|_| past.recorded).map(Grant::present);
     // It may have ended between the two questions.
     let present = present.filter(|present| past.grants.iter().all(|grant| grant.token != present.token));
-    past.grants.iter().map(Grant::past).chain(present).collect()
+    let mut grants: Vec<Grant> = past.grants.iter().map(Grant::past).chain(present).collect();
+    grants.sort_by_key(|grant| std::cmp::Reverse(grant.granted_at));
+    grants.truncate(count);
+    grants
 }
 
 /// The latest grant first.
 fn document(name: &str, past: &History, grants: &[Grant]) -> Value {
-    let mut grants: Vec<&Grant> = grants.iter().collect();
-    grants.sort_by_key(|grant| std::cmp::Reverse(grant.granted_at));
-    let grant = |grant: &&Grant| {
+    // The server does not tell how long the present holder had waited.
+    let waited = |grant: &Grant| (grant.end != End::Held).then(|| milliseconds(grant.waited));
+    let grant = |grant: &Grant| {
         json!({
             "token": grant.token, "label": grant.label, "owner": grant.owner, "granted_at": iso(grant.granted_at),
-            "waited_ms": milliseconds(grant.waited), "held_ms": milliseconds(grant.held), "end": grant.end.word(),
+            "waited_ms": waited(grant), "held_ms": milliseconds(grant.held), "end": grant.end.word(),
         })
     };
     let grants: Vec<Value> = grants.iter().map(grant).collect();

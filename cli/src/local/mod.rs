@@ -7,13 +7,14 @@ pub(crate) mod server;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
 
+use crate::duration;
 use crate::exit::{Failure, say};
 use crate::process::{descendants, lookup, this_binary};
 use crate::text::printable;
@@ -104,13 +105,26 @@ fn status() -> Result<u8, Failure> {
     let folder = Folder::find()?;
     let shown = folder.shown();
     let (text, code) = match (answer(&folder)?, servers_of(&folder).first()) {
-        (Answer::Ready, _) => (format!("running: {}", folder.url()), 0),
+        (Answer::Ready, _) => (format!("running: {}{}", folder.url(), about(&folder).unwrap_or_default()), 0),
         (Answer::Loading, _) => (format!("reading its data: {}", folder.url()), 0),
         (Answer::Nothing, Some(server)) => (format!("process {} runs without a socket in {shown}", server.pid), 1),
         (Answer::Nothing, None) => (format!("not running; its folder would be {shown}"), 1),
     };
     show(&text);
     Ok(code)
+}
+
+/// Its process, how long it has run, and who is connected.
+fn about(folder: &Folder) -> Option<String> {
+    let mut connection = Connection::open(folder).ok()?;
+    let server = connection.ask("INFO server").ok()?;
+    let clients = connection.ask("INFO clients").ok()?;
+    let number = |info: &str, field: &str| info.lines().find_map(|line| line.strip_prefix(field)?.trim().parse().ok());
+    let (pid, age): (u64, u64) = (number(&server, "process_id:")?, number(&server, "uptime_in_seconds:")?);
+    // This connection is one of them.
+    let clients = number(&clients, "connected_clients:")?.saturating_sub(1);
+    let s = if clients == 1 { "" } else { "s" };
+    Some(format!("\nprocess {pid}, up {}, {clients} client{s} connected", duration::short(Duration::from_secs(age))))
 }
 
 fn show(line: &str) -> u8 {
@@ -124,6 +138,22 @@ pub(crate) fn share_or_start() -> Result<Folder, Failure> {
     let _ = std::fs::remove_file(folder.stop_mark());
     bring_up(&folder)?;
     Ok(folder)
+}
+
+/// Whether there is a server, also one that does not answer. If it has ended by itself, jobs that hold its locks may be
+/// about to start it again.
+pub(crate) fn runs() -> Result<bool, Failure> {
+    let folder = Folder::find()?;
+    let deadline = Instant::now() + PAUSE + GRACE;
+    loop {
+        if answer(&folder)? != Answer::Nothing || !servers_of(&folder).is_empty() {
+            return Ok(true);
+        }
+        if !folder.path().exists() || folder.stop_mark().exists() || Instant::now() > deadline {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Starts the server again whenever it has ended, for as long as this process lives. The server ends with the control
@@ -169,6 +199,8 @@ fn bring_up(folder: &Folder) -> Result<Option<Child>, Failure> {
     if answer(folder)? == Answer::Ready {
         return Ok(None);
     }
+    // Before the folder is made, which would be left behind.
+    let program = find_server()?;
     folder.prepare()?;
     let failed = |error: std::io::Error| Failure::because(&folder.shown(), error);
     // Held until the server answers. It is closed on exec, so the server does not inherit it.
@@ -183,7 +215,7 @@ fn bring_up(folder: &Folder) -> Result<Option<Child>, Failure> {
             (Answer::Ready, _) => return Ok(child),
             // It reads its journal, which may take long or fail.
             (Answer::Loading, _) => deadline = Instant::now() + START,
-            (Answer::Nothing, None) => child = Some(launch(folder)?),
+            (Answer::Nothing, None) => child = Some(launch(folder, &program)?),
             (Answer::Nothing, Some(_)) => {}
         }
         if let Some(server) = &mut child
@@ -240,9 +272,9 @@ fn unreachable(folder: &Folder) -> Failure {
     })
 }
 
-fn launch(folder: &Folder) -> Result<Child, Failure> {
+fn launch(folder: &Folder, program: &Path) -> Result<Child, Failure> {
     let mut server = this_binary();
-    server.arg(server::WORD).arg(folder.path()).arg(find_server()?);
+    server.arg(server::WORD).arg(folder.path()).arg(program);
     // The server outlives this process, so it must not hold a descriptor whose end another process awaits.
     server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     descendants::spawn_apart(&mut server).map_err(|error| Failure::because("cannot start redis-server", error))

@@ -1,6 +1,7 @@
 //! `fairlock list`: which locks there are.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fairlock::LockState;
@@ -48,9 +49,17 @@ pub(crate) fn list(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         Some(pattern) if is_pattern(pattern) => pattern.to_owned(),
         Some(part) => format!("*{part}*"),
     };
-    let places = connect::client(server)?.places().map_err(own)?;
-    let found = Survey::new(places, &server.prefix, &[pattern], Duration::MAX).look(WAITERS);
-    let found = found.map_err(|error| server.failed(error))?;
+    let found = match connect::running(server)? {
+        None => {
+            say("the private server does not run");
+            BTreeMap::new()
+        }
+        Some(client) => {
+            let places = client.places().map_err(own)?;
+            let found = Survey::new(places, &server.prefix, &[pattern], Duration::MAX).look(WAITERS);
+            found.map_err(|error| server.failed(error))?
+        }
+    };
     let locks = found.into_iter().map(|(name, seen)| (name, seen.state));
     let used = |state: &LockState| state.holder.is_some() || state.waiting > 0 || state.recovering_for.is_some();
     let mut locks: Vec<(String, LockState)> = locks.filter(|(_, state)| args.all || used(state)).collect();

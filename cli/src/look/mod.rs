@@ -12,7 +12,7 @@ use std::future::IntoFuture as _;
 use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{Client, Fault, Lock, LockOptions, LockState};
+use fairlock::{Client, ClientBuilder, Fault, Lock, LockOptions, LockState};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
@@ -37,10 +37,32 @@ fn with_client<T>(
     names: &[String],
     work: impl AsyncFnOnce(Client) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    for name in names {
-        LockOptions::new().check(name).map_err(own)?;
+    check(names)?;
+    connected(server, connect::client(server)?, work)
+}
+
+/// The same, but a private server is not started for it.
+fn with_running<T>(
+    server: &connect::Args,
+    names: &[String],
+    work: impl AsyncFnOnce(Option<Client>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    check(names)?;
+    match connect::running(server)? {
+        None => runtime::start(Builder::enable_time)?.block_on(work(None)),
+        Some(client) => connected(server, client, async |client| work(Some(client)).await),
     }
-    let client = connect::client(server)?;
+}
+
+fn check(names: &[String]) -> Result<(), Failure> {
+    names.iter().try_for_each(|name| LockOptions::new().check(name)).map_err(own)
+}
+
+fn connected<T>(
+    server: &connect::Args,
+    client: ClientBuilder,
+    work: impl AsyncFnOnce(Client) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async { work(client.connect().await.map_err(|error| server.failed(error))?).await })
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use fairlock::LockState;
+use fairlock::{Client, LockState};
 
 use super::document::{self, word};
 use super::list::{self, list};
 use super::screen::{self, width};
-use super::{FREE, HELD, lock, own, with_client};
+use super::{FREE, HELD, lock, own, with_running};
 use crate::duration::{about, any};
-use crate::exit::Failure;
+use crate::exit::{Failure, say};
 use crate::text::printable;
 use crate::{connect, output};
 
@@ -59,14 +59,18 @@ pub(crate) fn status(server: &connect::Args, args: &Args) -> Result<u8, Failure>
     if args.names.is_empty() && !args.check {
         return list(server, &list::Args { pattern: None, json: args.json, all: false });
     }
-    let seen = with_client(server, &args.names, async |client| {
+    let states = async |client: Option<Client>| {
+        let Some(client) = client else {
+            say("the private server does not run");
+            return Ok(args.names.iter().map(|name| (name, LockState::default())).collect());
+        };
         let mut seen = Vec::new();
         for name in &args.names {
             seen.push((name, lock(&client, name)?.inspect().await.map_err(own)?));
         }
         Ok(seen)
-    });
-    let seen = match seen {
+    };
+    let seen = match with_running(server, &args.names, states) {
         Err(failure) if args.check => return Ok(unknown(&failure)),
         seen => seen?,
     };

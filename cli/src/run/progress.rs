@@ -26,7 +26,8 @@ pub(crate) enum Style {
     Warning,
 }
 
-/// A part of the line. What changes comes first; the end may be cut.
+/// A part of the line. What changes comes first; the end may be cut. A faint part, the holder, is shortened in its
+/// middle: a label has the machine at its beginning, and the script at its end.
 pub(crate) type Part = (Style, String);
 
 /// Draws the line, if a terminal shows stderr and fairlock is in its foreground. False if not.
@@ -74,8 +75,12 @@ pub(crate) fn has_colours() -> bool {
 fn line<'a>(parts: impl Iterator<Item = &'a Part>, mut room: usize, colours: bool) -> String {
     let mut line = String::new();
     for (style, text) in parts {
-        let shown = head(text, room);
-        room -= columns(shown).min(room);
+        if room == 0 {
+            break;
+        }
+        let shown = if *style == Style::Faint { shorten(text, room) } else { head(text, room).to_owned() };
+        let is_short = shown.len() < text.len();
+        room -= columns(&shown).min(room);
         let code = match style {
             Style::Plain => None,
             Style::Bold => Some(1),
@@ -84,9 +89,9 @@ fn line<'a>(parts: impl Iterator<Item = &'a Part>, mut room: usize, colours: boo
         };
         match code.filter(|_| colours) {
             Some(code) => line.push_str(&format!("\x1b[{code}m{shown}\x1b[m")),
-            None => line.push_str(shown),
+            None => line.push_str(&shown),
         }
-        if shown.len() < text.len() {
+        if is_short {
             break;
         }
     }
@@ -102,6 +107,9 @@ mod tests {
         let parts = [(Style::Bold, "日本".to_owned()), (Style::Plain, "語 and".to_owned()), (Style::Faint, "x".into())];
         assert_eq!(line(parts.iter(), 7, true), "\x1b[1m日本\x1b[m語 ");
         assert_eq!(line(parts.iter(), 7, false), "日本語 ");
+        assert_eq!(line(parts.iter(), 4, false), "日本");
         assert_eq!(line(parts.iter(), 80, false), "日本語 andx");
+        let holder = [(Style::Plain, "· ".to_owned()), (Style::Faint, "held by ops@db1:1 dump.sh".to_owned())];
+        assert_eq!(line(holder.iter(), 18, false), "· held by …dump.sh");
     }
 }

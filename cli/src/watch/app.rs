@@ -1,5 +1,6 @@
 //! What is shown and chosen, and what keys do. It knows no terminal and no server.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -67,12 +68,14 @@ pub(crate) struct App {
     late: Duration,
     /// Why the locks cannot be seen now.
     pub(crate) trouble: Option<String>,
-    /// The outcome of the last order.
-    pub(crate) news: Option<String>,
+    /// The outcome of the last order, and when it was told.
+    news: Option<(String, Instant)>,
     /// The chosen lock, wherever it is sorted to.
     pub(crate) chosen: Option<String>,
     /// How many rows of the queue are above the screen.
     pub(crate) scrolled: usize,
+    /// How many rows of the queue the screen had room for when it was drawn last.
+    pub(crate) room: Cell<usize>,
 }
 
 /// What a key asks for beyond the screen.
@@ -88,6 +91,8 @@ pub(crate) enum Wish {
 
 /// Rows that PgUp and PgDn move by.
 const PAGE: isize = 10;
+/// After this time the keys are shown again.
+const NEWS: Duration = Duration::from_secs(5);
 
 impl App {
     /// Locks are looked at this often.
@@ -105,6 +110,7 @@ impl App {
             news: None,
             chosen: None,
             scrolled: 0,
+            room: Cell::new(1),
         }
     }
 
@@ -120,14 +126,16 @@ impl App {
                 }
             }
             Report::Trouble(trouble) => self.trouble = Some(trouble),
-            Report::Broke(news) => self.news = Some(news),
+            Report::Broke(news) => self.news = Some((news, now)),
         }
     }
 
     /// The names that are shown, in their order.
     pub(crate) fn names(&self) -> Vec<String> {
-        let matches = |name: &str| name.to_lowercase().contains(&self.filter.to_lowercase());
-        let locks = self.locks.iter().flatten().filter(|(name, _)| matches(name));
+        let filter = self.filter.to_lowercase();
+        let has = |text: &str| text.to_lowercase().contains(&filter);
+        let holds = |seen: &Seen| seen.state.holder.as_ref().is_some_and(|one| has(&one.label) || has(&one.owner));
+        let locks = self.locks.iter().flatten().filter(|(name, seen)| has(name) || holds(seen));
         let mut locks: Vec<(&String, &Seen)> = locks.collect();
         let held = |seen: &Seen| seen.state.holder.as_ref().map(|holder| holder.held_for);
         let waited = |seen: &Seen| seen.state.queue.first().map(|waiter| waiter.waited);
@@ -149,7 +157,13 @@ impl App {
         self.trouble.is_some() || self.seen_at.elapsed() > self.late
     }
 
+    /// What the foot of the screen says instead of the keys, for a while.
+    pub(crate) fn news(&self) -> Option<&str> {
+        self.news.as_ref().filter(|(_, told)| told.elapsed() < NEWS).map(|(news, _)| news.as_str())
+    }
+
     pub(crate) fn key(&mut self, key: KeyEvent) -> Wish {
+        self.news = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
                 KeyCode::Char('c') => Wish::Quit,
@@ -219,7 +233,9 @@ impl App {
             }
             KeyCode::Char('b') => self.ask_to_break(),
             key => {
-                let most = self.opened.as_ref().map_or(0, |seen| seen.state.queue.len().saturating_sub(1));
+                // The last rows fill the screen.
+                let most =
+                    self.opened.as_ref().map_or(0, |seen| seen.state.queue.len().saturating_sub(self.room.get()));
                 self.scrolled = self.scrolled.saturating_add_signed(steps(key).unwrap_or(0)).min(most);
             }
         }
@@ -231,7 +247,7 @@ impl App {
         let chosen = self.chosen.clone();
         let Some(name) = chosen else { return };
         let Some(holder) = self.lock(&name).and_then(|seen| seen.state.holder.clone()) else {
-            self.news = Some(format!("{name} has no holder"));
+            self.news = Some((format!("{name} has no holder"), Instant::now()));
             return;
         };
         let back = Box::new(self.mode.clone());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::duration;
 
 const HELP: &str = "\
-Keys: ↑ ↓ choose · Enter opens, Esc goes back · s sorts · / filters names
+Keys: ↑ ↓ choose · Enter opens, Esc goes back · s sorts · / filters by name or holder
       b breaks the lease, after a question · q quits
 
 Examples:
@@ -19,12 +19,7 @@ pub(crate) struct Args {
     /// Names, or patterns with `*`, `?` and `[…]` [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// How often to look
+    /// How often to look; every fifth time also for new locks
     #[arg(long, value_name = "TIME", value_parser = duration::positive, default_value = "1s")]
     pub(crate) every: Duration,
-    /// How often to look for new locks
-    ///
-    /// That is a walk through all keys of the servers.
-    #[arg(long, value_name = "TIME", value_parser = duration::any, default_value = "5s")]
-    pub(crate) find_every: Duration,
 }

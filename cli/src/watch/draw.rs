@@ -14,7 +14,7 @@ use super::app::{App, Mode};
 use super::sparkline::sparkline;
 use crate::duration::short;
 use crate::output::wrap;
-use crate::text::{columns, cut, printable, shorten};
+use crate::text::{columns, cut, is_unanswered, printable, shorten};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
@@ -26,18 +26,22 @@ pub(crate) fn draw(frame: &mut Frame<'_>, app: &App, server: &str) {
     let rows = [Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)];
     let [head, body, foot] = Layout::vertical(rows).areas(frame.area());
     let mode = if let Mode::Confirm { back, .. } = &app.mode { &**back } else { &app.mode };
-    frame.render_widget(Line::styled(fit(&title(app, server), head.width), BOLD), head);
-    match (mode, app.chosen.as_deref()) {
-        (Mode::Open, Some(name)) => open(frame, body, app, name),
+    let below = match (mode, app.chosen.as_deref()) {
+        (Mode::Open, Some(name)) => {
+            open(frame, body, app, name);
+            0
+        }
         _ => list(frame, body, app),
-    }
+    };
+    frame.render_widget(Line::styled(fit(&title(app, server, below), head.width), BOLD), head);
     frame.render_widget(Line::styled(fit(&keys(app, foot.width), foot.width), DIM), foot);
     if let Mode::Confirm { name, holder, token, force, .. } = &app.mode {
         confirm(frame, name, holder, *token, *force);
     }
 }
 
-fn title(app: &App, server: &str) -> String {
+/// With how many locks are below the screen.
+fn title(app: &App, server: &str, below: usize) -> String {
     let locks = match (&app.trouble, &app.locks) {
         (Some(trouble), None) => return printable(trouble),
         (Some(trouble), Some(_)) => {
@@ -53,11 +57,12 @@ fn title(app: &App, server: &str) -> String {
     let waiting: u64 = locks.values().map(|seen| seen.state.waiting).sum();
     let all = format!("{} lock{}", locks.len(), if locks.len() == 1 { "" } else { "s" });
     let shown = if app.filter.is_empty() { String::new() } else { format!("{} of ", app.names().len()) };
-    format!("{shown}{all}, {held} held, {waiting} waiting · {server}")
+    let below = if below > 0 { format!(", {below} below") } else { String::new() };
+    format!("{shown}{all}, {held} held, {waiting} waiting{below} · {server}")
 }
 
 fn keys(app: &App, width: u16) -> String {
-    if let (Some(news), false) = (&app.news, app.mode == Mode::Filter) {
+    if let (Some(news), false) = (app.news(), app.mode == Mode::Filter) {
         return printable(news);
     }
     match (&app.mode, width >= NARROW) {
@@ -78,25 +83,30 @@ fn keys(app: &App, width: u16) -> String {
     }
 }
 
-fn list(frame: &mut Frame<'_>, area: Rect, app: &App) {
+/// Returns how many locks are below the screen.
+fn list(frame: &mut Frame<'_>, area: Rect, app: &App) -> usize {
     let names = app.names();
     if names.is_empty() {
         let nothing = match (&app.locks, app.filter.is_empty()) {
             (None, _) => "",
             (Some(_), true) => "No lock was used within the last hour.",
-            (Some(_), false) => "No name contains this text. Esc shows all.",
+            (Some(_), false) => "No lock and no holder has this text. Esc shows all.",
         };
-        return frame.render_widget(Paragraph::new(nothing).wrap(Wrap { trim: true }), area);
+        frame.render_widget(Paragraph::new(nothing).wrap(Wrap { trim: true }), area);
+        return 0;
     }
     let wide = area.width >= NARROW;
-    let (fixed, titles): (u16, &[&str]) = if wide {
-        (7 + 6 + 5 + 16, &["LOCK", "HOLDER", "HELD", "LEASE", "QUEUE", "GRANTS A MINUTE"])
-    } else {
-        (7 + 5, &["LOCK", "HOLDER", "HELD", "QUEUE"])
+    let (lock, holder) =
+        (widest(names.iter().map(|name| printable(name)), "LOCK"), widest(holders(app, &names), "HOLDER"));
+    // Names and holders come before bars.
+    let rate = if wide && lock + holder + 7 + 6 + 5 + 16 + 5 > area.width { 8 } else { 16 };
+    let (fixed, titles): (u16, &[&str]) = match (wide, rate) {
+        (true, 16) => (7 + 6 + 5 + 16, &["LOCK", "HOLDER", "HELD", "LEASE", "QUEUE", "GRANTS A MINUTE"]),
+        (true, _) => (7 + 6 + 5 + 8, &["LOCK", "HOLDER", "HELD", "LEASE", "QUEUE", "A MINUTE"]),
+        (false, _) => (7 + 5, &["LOCK", "HOLDER", "HELD", "QUEUE"]),
     };
     let gaps = titles.len() as u16 - 1;
-    let room = area.width.saturating_sub(fixed + gaps);
-    let (lock, holder) = share(room, app, &names);
+    let (lock, holder) = share(area.width.saturating_sub(fixed + gaps), lock, holder);
     let row = |name: &String| {
         let Some(seen) = app.lock(name) else { return Row::default() };
         let held = seen.state.holder.as_ref();
@@ -107,8 +117,9 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) {
         if wide {
             cells.push(format!("{:>6}", span(held.map(|holder| holder.remaining))));
             cells.push(format!("{queue:>5}"));
-            let rate = app.rates.a_minute(name);
-            cells.push(format!("{rate:>4} {}", sparkline(app.rates.steps(name), 11)));
+            let grants = app.rates.a_minute(name);
+            let bars = if rate == 16 { sparkline(app.rates.steps(name), 11) } else { String::new() };
+            cells.push(format!("{grants:>4} {bars}"));
         } else {
             cells.push(format!("{queue:>5}"));
         }
@@ -116,7 +127,7 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) {
         Row::new(cells).style(if is_free || app.is_old() { DIM } else { Style::new() })
     };
     let mut widths = vec![Constraint::Length(lock), Constraint::Length(holder), Constraint::Length(7)];
-    widths.extend(if wide { vec![6, 5, 16] } else { vec![5] }.into_iter().map(Constraint::Length));
+    widths.extend(if wide { vec![6, 5, rate] } else { vec![5] }.into_iter().map(Constraint::Length));
     let titles = titles.iter().map(|title| match *title {
         "HELD" => format!("{title:>7}"),
         "LEASE" => format!("{title:>6}"),
@@ -126,21 +137,33 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) {
     let chosen = app.chosen.as_ref().and_then(|chosen| names.iter().position(|name| name == chosen));
     let mut state = TableState::new().with_selected(chosen);
     frame.render_stateful_widget(table.column_spacing(1).row_highlight_style(REVERSED), area, &mut state);
+    let shown = usize::from(area.height.saturating_sub(1));
+    names.len().saturating_sub(state.offset() + shown)
 }
 
-/// The columns of names and of holders. Each gets half of the room at least, if it needs so much.
-fn share(room: u16, app: &App, names: &[String]) -> (u16, u16) {
-    let widest = |texts: &mut dyn Iterator<Item = String>| texts.map(|text| columns(&text)).max().unwrap_or(0) as u16;
-    let name = widest(&mut names.iter().map(|name| printable(name))).max(4);
-    let holder = widest(&mut names.iter().filter_map(|name| app.lock(name)).map(holder_of)).max(6);
+fn holders(app: &App, names: &[String]) -> impl Iterator<Item = String> {
+    names.iter().filter_map(|name| app.lock(name)).map(holder_of)
+}
+
+/// The columns that these texts and their title take.
+fn widest(texts: impl Iterator<Item = String>, title: &str) -> u16 {
+    texts.map(|text| columns(&text)).chain([title.len()]).max().unwrap_or(0) as u16
+}
+
+/// The columns of names and of holders: what they need, if there is room for both. Otherwise each gets half of the room
+/// at least, if it needs so much.
+fn share(room: u16, name: u16, holder: u16) -> (u16, u16) {
     let name = name.min(room - holder.min(room / 2));
-    (name, room - name)
+    (name, holder.min(room - name))
 }
 
 /// The holder, or why there is none.
 fn holder_of(seen: &Seen) -> String {
     match (&seen.state.holder, seen.state.recovering_for) {
         (Some(holder), _) if holder.broken => format!("broken: {}", printable(&holder.label)),
+        (Some(holder), _) if is_unanswered(holder.confirmed, holder.held_for) => {
+            format!("no answer: {}", printable(&holder.label))
+        }
         (Some(holder), _) => printable(&holder.label),
         (None, Some(left)) => format!("recovering, {} left", short(left)),
         (None, None) if seen.state.waiting > 0 => "none; the first waiter is next".to_owned(),
@@ -167,13 +190,19 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
     let bars = sparkline(app.rates.steps(name), usize::from(area.width.saturating_sub(24)).min(60));
     lines.push(("grants", format!("{} a minute {bars}", app.rates.a_minute(name))));
     lines.push(("queue", seen.state.waiting.to_string()));
+    let room = usize::from(area.height).saturating_sub(lines.len());
+    app.room.set(room);
+    let queue = app.opened.as_ref().map(|opened| &opened.state.queue[..]).unwrap_or_default();
+    let below = queue.len().saturating_sub(app.scrolled + room);
+    if let (Some((_, waiting)), true) = (lines.last_mut(), below > 0) {
+        *waiting += &format!(", {below} below");
+    }
     let text: Vec<Line<'_>> = lines
         .iter()
         .map(|(word, text)| Line::raw(format!("{word:8}{}", shorten(text, area.width.saturating_sub(8).into()))))
         .collect();
     let [above, below] = Layout::vertical([Constraint::Length(lines.len() as u16), Constraint::Min(0)]).areas(area);
     frame.render_widget(Paragraph::new(text).style(old), above);
-    let queue = app.opened.as_ref().map(|opened| &opened.state.queue[..]).unwrap_or_default();
     let waiters = queue.iter().enumerate().skip(app.scrolled).take(below.height.into());
     let rows: Vec<Line<'_>> = waiters
         .map(|(index, waiter)| {

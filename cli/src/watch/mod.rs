@@ -30,6 +30,8 @@ use crate::{connect, warnings};
 
 /// The screen shows seconds.
 const TICK: Duration = Duration::from_secs(1);
+/// After so many looks new locks are looked for, which is a walk through all keys of the servers.
+const LOOKS: u32 = 5;
 
 enum Event {
     Input(Input),
@@ -48,7 +50,7 @@ pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
     let client = connect::client(server)?;
     let places = client.places().map_err(|error| Failure::own(error.to_string()))?;
     let shown = format!("{places:?}");
-    let survey = Survey::new(places, &server.prefix, &args.names, args.find_every);
+    let survey = Survey::new(places, &server.prefix, &args.names, args.every.saturating_mul(LOOKS));
     // A warning in the middle of the screen would be drawn over.
     warnings::hush();
     // Before any other thread is started, and after the private server, which must not inherit the mask.
@@ -70,7 +72,6 @@ pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
         }
         match events.recv_timeout(TICK) {
             Ok(Event::Input(Input::Key(key))) if key.kind != KeyEventKind::Release => {
-                app.news = None;
                 match app.key(key) {
                     Wish::Nothing => {}
                     Wish::Quit => break Ok(0),

@@ -8,7 +8,7 @@ use crate::shared::{Process, Redis, Signal, hold, signal};
 /// Watches in a terminal of this many columns.
 fn watch(redis: &Redis, columns: u16) -> Terminal {
     let mut terminal = Terminal::open_with(columns, &[("REDIS_URL", &redis.url())]);
-    terminal.enter("$F watch --every 200ms --find-every 0s; echo code $?");
+    terminal.enter("$F watch --every 200ms; echo code $?");
     terminal
 }
 
@@ -68,10 +68,10 @@ fn locks_are_shown_at_80_and_at_40_columns() {
     let lines: Vec<&str> = screen.lines().collect();
     let expected = "\
 N locks, N held, N waiting
-LOCK                  HOLDER                  HELD  LEASE QUEUE GRANTS A MINUTE
-prod:web:deploy       ip-N-N-N…deploy.sh  Ns  Ns  N  N ▁▁▁▁▁▁▁▁▁▁▁
-日本語日本…本語日本語 長い名前長…長い名前  Ns  Ns  N ▁▁▁▁▁▁▁▁▁▁▁
-idle                  free  N ▁▁▁▁▁▁▁▁▁▁▁";
+LOCK                      HOLDER                      HELD  LEASE QUEUE A MINUTE
+prod:web:deploy           ip-N-N-N-N…N deploy.sh  Ns  Ns  N  N
+日本語日本語…日本語日本語 長い名前長い…前長い名前  Ns  Ns  N
+idle                      free  N";
     assert_eq!(shape(&lines[..5].join("\n")), expected, "{screen}");
     assert_eq!(lines[23].trim(), "↑↓ choose   ⏎ open   s sort: held   / filter   b break   q quit");
     quit(&mut wide, "q");
@@ -137,7 +137,7 @@ fn keys_choose_sort_filter_and_open() {
     terminal.keys("\x1b");
     terminal.await_screen(|screen| names(screen) == ["first", "idle", "second"]);
     terminal.keys("/zz\r");
-    terminal.await_screen(|screen| screen.contains("No name contains this text"));
+    terminal.await_screen(|screen| screen.contains("No lock and no holder has this text"));
     terminal.keys("\x1b");
     terminal.await_screen(|screen| names(screen).len() == 3);
     // What is chosen stays chosen when the order changes: `second` is last by name, and first by its queue.
@@ -146,6 +146,58 @@ fn keys_choose_sort_filter_and_open() {
     terminal.keys("\r");
     terminal.await_screen(|screen| screen.contains("lock    second"));
     quit(&mut terminal, "q");
+}
+
+#[test]
+fn columns_are_as_wide_as_what_they_show() {
+    let redis = Redis::start();
+    let label = "ops@ip-10-0-12-34.compute.internal:14380 deploy.sh";
+    let _lock = hold(&redis, "short", label);
+    let mut terminal = watch(&redis, 200);
+    let screen = terminal.await_screen(|screen| screen.contains("short") && screen.contains("quit"));
+    let row = screen.lines().nth(2).unwrap();
+    assert!(row.starts_with(&format!("short {label} ")) && row.trim_end().chars().count() < 110, "{screen}");
+    // Where there is no room for all, names and holders come before bars.
+    let mut terminal = watch(&redis, 90);
+    let screen = terminal.await_screen(|screen| screen.contains("short") && screen.contains("quit"));
+    assert!(screen.contains(label) && screen.contains(" A MINUTE") && !screen.contains("GRANTS"), "{screen}");
+}
+
+#[test]
+fn what_is_below_the_screen_is_told_and_the_end_fills_the_screen() {
+    let redis = Redis::start();
+    let _many: Vec<_> = (10..40).map(|number| hold(&redis, &format!("lock{number}"), "the holder")).collect();
+    let _queue: Vec<_> = (1..=30).map(|place| queue(&redis, "lock10", &format!("waiter {place}"), place)).collect();
+    let mut terminal = watch(&redis, 80);
+    let told = "30 locks, 30 held, 30 waiting, 9 below · ";
+    let rows = |screen: &str| screen.lines().filter(|line| line.starts_with("lock")).count();
+    terminal.await_screen(|screen| screen.starts_with(told) && rows(screen) == 21);
+    terminal.keys("\x1b[F");
+    terminal.await_screen(|screen| screen.starts_with("30 locks, 30 held, 30 waiting · "));
+    terminal.keys("\x1b[H\r");
+    let screen = terminal.await_screen(|screen| screen.contains("  1.  waiter 1 ") && screen.contains("Esc back"));
+    let shown = screen.matches("waiter").count();
+    assert!(screen.contains(&format!("queue   30, {} below", 30 - shown)), "{screen}");
+    terminal.keys("\x1b[F");
+    let screen = terminal.await_screen(|screen| screen.contains(" 30.  waiter 30 ") && !screen.contains("below"));
+    assert_eq!(screen.matches("waiter").count(), shown, "the screen is full: {screen}");
+    terminal.keys("\x1b[A");
+    terminal.await_screen(|screen| screen.contains("queue   30, 1 below"));
+}
+
+#[test]
+fn a_filter_finds_holders_and_a_message_gives_way_to_the_keys() {
+    let redis = Redis::start();
+    let _locks = [("first", "ops@db1:4711 dump.sh"), ("second", "ops@web7:12 x"), ("third", "OPS@DB1:1 y")]
+        .map(|(name, label)| hold(&redis, name, label));
+    let mut terminal = watch(&redis, 80);
+    terminal.await_screen(|screen| screen.contains("second"));
+    terminal.keys("/db1\r");
+    terminal.await_screen(|screen| screen.starts_with("2 of 3 locks") && !screen.contains("second"));
+    terminal.keys("\x1bby");
+    terminal.await_screen(|screen| screen.contains(" is told; its lease ends within"));
+    // Without a key.
+    terminal.await_screen(|screen| screen.contains("b break   q quit"));
 }
 
 #[test]

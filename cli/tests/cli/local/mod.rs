@@ -220,7 +220,7 @@ fn a_server_whose_folder_is_gone_is_stopped_by_force() {
     let mut place = Place::new();
     let mut holder = place.fairlock();
     let holder =
-        Process::spawn(holder.args(["run", "--local", "x", "--lease", "2s", "--", "sh", "-c", "echo; sleep 1000"]));
+        Process::spawn(holder.args(["run", "--local", "x", "--lease", "9s", "--", "sh", "-c", "echo; sleep 1000"]));
     holder.line();
     let server = place.lose_folder(|folder| fs::remove_dir_all(folder).unwrap());
     assert_eq!(place.local(&["stop", "--force"]).code, 0);
@@ -288,6 +288,36 @@ fn a_server_in_the_foreground_replaces_one_that_ends() {
     assert_eq!(holder.finish().code, 143);
     front.signal(Signal::TERM);
     assert_eq!(front.finish().code, 0);
+}
+
+#[test]
+fn looking_on_starts_no_server_and_leaves_nothing() {
+    let place = Place::new();
+    let look = |words: &[&str]| Process::spawn(place.fairlock().arg("--local").args(words)).finish();
+    let list = look(&["list"]);
+    assert_eq!((list.code, list.stdout.as_str()), (0, ""), "{list:?}");
+    let status = look(&["status", "x"]);
+    assert_eq!((status.code, status.stdout.as_str()), (1, "x  free\n"), "{status:?}");
+    assert_eq!(status.stderr, "fairlock: the private server does not run\n");
+    assert!(place.server().is_none() && !place.folder().exists());
+    let without = Process::spawn(place.fairlock().env("PATH", "/nowhere").args(["--local", "run", "x", "/bin/true"]));
+    let without = without.finish();
+    assert!(without.code == 125 && without.stderr.contains("--local needs redis-server"), "{without:?}");
+    assert!(!place.folder().exists(), "a failure leaves no folder");
+
+    let holder = place.run("echo; exec sleep 1000");
+    holder.line();
+    assert_eq!(look(&["status", "x"]).code, 0);
+    let status = place.local(&["status"]);
+    let told = format!("\nprocess {}, up ", place.server().unwrap());
+    assert!(status.stdout.starts_with("running: unix:///") && status.stdout.contains(&told), "{status:?}");
+    assert!(status.stdout.ends_with(" connected\n") && !status.stdout.contains(" 0 clients"), "{status:?}");
+    holder.signal(Signal::TERM);
+    holder.finish();
+    // A server that was stopped on purpose stays so.
+    assert_eq!(place.local(&["stop", "--force"]).code, 0);
+    assert_eq!(look(&["status", "x"]).code, 1);
+    assert!(place.server().is_none());
 }
 
 #[test]
