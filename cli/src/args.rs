@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatc
 use crate::look::{breaking, list, status, wait};
 use crate::run::hold;
 use crate::text::printable;
-use crate::{connect, doctor, exporter, history, local, run, shipped, stderr, tips, watch};
+use crate::{connect, doctor, exporter, history, local, run, shipped, stderr, tips, variables, watch};
 
 const TEMPLATE: &str = "\
 {about-with-newline}
@@ -97,13 +97,6 @@ pub(crate) enum Task {
     ManPages(shipped::ManPages),
 }
 
-/// The subcommands whose options may come from the environment. The options of the connection always may.
-const WITH_VARIABLES: [&str; 2] = ["run", "hold"];
-/// The options without a variable: they say which lock is taken, and what runs.
-const WITHOUT_VARIABLE: [&str; 5] = ["and", "shell", "fd", "help", "version"];
-/// Of two options that exclude each other, one on the command line replaces one in the environment.
-const EXCLUSIVE: [[&str; 2]; 2] = [["timeout", "no_wait"], ["redis", "local"]];
-
 /// The subcommands that ask no server, so that their helps leave out the options of the connection.
 const WITHOUT_SERVER: [&str; 3] = ["local", "completions", "man-pages"];
 
@@ -115,7 +108,7 @@ pub(crate) fn command() -> Command {
 /// The same with the values of the environment, for parsing.
 fn command_here() -> Command {
     let mut command = Cli::command().mut_args(or_from_environment);
-    for name in WITH_VARIABLES {
+    for name in ["run", "hold"] {
         command = command.mut_subcommand(name, |command| command.mut_args(or_from_environment));
     }
     in_full(command)
@@ -159,16 +152,10 @@ fn or_help(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     words
 }
 
-/// The variable of an option: `FAIRLOCK_NO_WAIT` for `--no-wait`.
-pub(crate) fn variable(arg: &Arg) -> Option<String> {
-    let long = arg.get_long().filter(|long| !WITHOUT_VARIABLE.contains(long))?;
-    Some(format!("FAIRLOCK_{}", long.to_uppercase().replace('-', "_")))
-}
-
 /// A variable that is empty counts as unset, since a crontab cannot unset one.
 fn or_from_environment(arg: Arg) -> Arg {
-    let set = variable(&arg).filter(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
-    let Some(name) = set else { return arg };
+    let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let Some(name) = variables::of(&arg).filter(is_set) else { return arg };
     let arg = arg.env(name).hide_env(true);
     if matches!(arg.get_action(), ArgAction::SetTrue) { arg.value_parser(FalseyValueParser::new()) } else { arg }
 }
@@ -184,21 +171,14 @@ impl Cli {
         let mut command = command_here();
         let matches = command.try_get_matches_from_mut(or_help(words))?;
         let given = matches.subcommand().map_or(&matches, |(_, matches)| matches);
-        for [one, other] in EXCLUSIVE {
-            if on_the_line(given, one) && on_the_line(given, other) {
-                let option = |id: &str| format!("--{}", id.replace('_', "-"));
-                let said = format!("the argument '{}' cannot be used with '{}'", option(one), option(other));
+        let mut cli = Self::from_arg_matches(&matches)?;
+        // Of these two, one on the command line replaces one in the environment.
+        if on_the_line(given, "redis") {
+            if on_the_line(given, "local") {
+                let said = "the argument '--redis' cannot be used with '--local'";
                 return Err(command.error(ErrorKind::ArgumentConflict, said));
             }
-        }
-        let mut cli = Self::from_arg_matches(&matches)?;
-        if on_the_line(given, "redis") {
             cli.server.local = false;
-        }
-        if let (Task::Run(run::Args { wait, .. }) | Task::Hold(hold::Args { wait, .. }), true) =
-            (&mut cli.task, on_the_line(given, "timeout"))
-        {
-            wait.no_wait = false;
         }
         Ok(cli)
     }
@@ -215,7 +195,7 @@ pub(crate) fn say_wrong_call(mut error: clap::Error) {
     {
         return stderr::write(&short_help(name));
     }
-    let tip = tips::for_wrong_call(&mut error);
+    let tip = tips::for_wrong_call(&mut error, &command());
     let plain = error.render().to_string();
     let mut lines: String = plain.lines().map(|line| printable(line) + "\n").collect();
     if let Some(tip) = tip {

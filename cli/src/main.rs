@@ -22,6 +22,7 @@ mod hidden;
 mod history;
 mod local;
 mod look;
+mod names;
 mod output;
 mod process;
 mod run;
@@ -32,6 +33,7 @@ mod stderr;
 mod survey;
 mod text;
 mod tips;
+mod variables;
 mod warnings;
 mod watch;
 
@@ -65,6 +67,7 @@ fn become_what_is_asked_for() -> ExitCode {
         match word.to_str() {
             Some(shim::protocol::SHIM_WORD) => return shim::main(words),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
+            Some(names::WORD) => return names::main(),
             Some(run::hold::WORD) => return exit::with(hold_for_a_script(words)),
             Some(local::server::WORD) => return local::server::main(words),
             _ => {}

@@ -44,6 +44,10 @@ pub(crate) struct ManPages {
 pub(crate) fn completions(command: Command, args: &Completions) -> Result<u8, Failure> {
     // What helps do not show is not offered either.
     let shown = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
+    let shown = shown.map(|subcommand| match subcommand.get_name() {
+        "hold" => subcommand.mut_arg("signal", |arg| arg.value_parser(SIGNALS)),
+        _ => subcommand,
+    });
     let version = env!("CARGO_PKG_VERSION");
     let mut command = Command::new("fairlock")
         .version(version)
@@ -56,9 +60,62 @@ pub(crate) fn completions(command: Command, args: &Completions) -> Result<u8, Fa
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "fairlock", &mut script);
-    // zsh completes a command as such only if the words before it are left out, which takes a third colon.
-    let script = String::from_utf8_lossy(&script).replace("'*::command -- ", "'*:::command -- ");
+    let script = String::from_utf8_lossy(&script);
+    let script = match args.shell {
+        Known::Bash => format!("{script}{BASH_NAMES}"),
+        Known::Zsh => of_zsh(&script),
+        Known::Fish => format!("{script}{FISH_NAMES}"),
+    };
     output::write(&script).map(|()| 0)
+}
+
+/// The signals that a script may want. `hold --signal` takes all others, too.
+const SIGNALS: [&str; 6] = ["TERM", "INT", "HUP", "USR1", "USR2", "KILL"];
+
+/// bash takes a colon for the end of a word, so what stands before it in a name is not repeated.
+const BASH_NAMES: &str = r#"
+_fairlock_or_names() {
+    _fairlock "$@"
+    local line="${COMP_LINE:0:COMP_POINT}" name IFS=$'\n'
+    local typed="${line##* }"
+    local before="${typed%"$2"}"
+    local -a names=()
+    for name in $(printf '%s\n' "$line" | fairlock __names 2>/dev/null); do
+        names+=("${name#"$before"}")
+    done
+    [[ ${#names[@]} -eq 0 ]] || COMPREPLY=("${names[@]}")
+}
+complete -F _fairlock_or_names -o bashdefault -o default fairlock
+"#;
+
+const FISH_NAMES: &str = r#"
+complete -c fairlock -n "__fish_fairlock_using_subcommand status wait break watch history hold" -f
+complete -c fairlock -n "not __fish_fairlock_needs_command; and command -q fairlock" \
+    -a "(commandline -cp | fairlock __names 2>/dev/null)"
+"#;
+
+const ZSH_NAMES: &str = r#"
+_fairlock_names() {
+    local -a names
+    names=("${(@f)$(print -r -- "${BUFFER[1,CURSOR]}" | fairlock __names 2>/dev/null)}")
+    compadd -a names
+}
+"#;
+
+fn of_zsh(script: &str) -> String {
+    let is_name =
+        |line: &str| ["':name -- ", "'*::names -- ", "'*-a+[", "'*--and=["].iter().any(|at| line.starts_with(at));
+    let mut done = String::new();
+    for line in script.lines() {
+        // zsh completes a command as such only if the words before it are left out, which takes a third colon.
+        let line = line.replace("'*::command -- ", "'*:::command -- ");
+        done += &if is_name(&line) { line.replace(":_default'", ":_fairlock_names'") } else { line };
+        done.push('\n');
+        if done.ends_with("#compdef fairlock\n") {
+            done += ZSH_NAMES;
+        }
+    }
+    done
 }
 
 /// Writes a page for the command, and one for each of its subcommands.

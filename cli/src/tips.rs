@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::text::printable;
+use crate::variables;
 
 /// A command that was not found may be a line for a shell.
 pub(crate) fn for_no_command(words: &[OsString]) -> Option<&'static str> {
@@ -14,7 +15,7 @@ pub(crate) fn for_no_command(words: &[OsString]) -> Option<&'static str> {
 }
 
 /// The advice for a wrong call, if there is better than clap's.
-pub(crate) fn for_wrong_call(error: &mut clap::Error) -> Option<String> {
+pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
@@ -28,11 +29,15 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error) -> Option<String> {
     }
     let tip = match (error.kind(), argument.as_deref()) {
         (ErrorKind::UnknownArgument, Some(option)) => match option {
+            "-F" | "--no-fork" => {
+                "fairlock stays beside the command, to renew its lease: leave the option out".to_owned()
+            }
+            _ if is_number(option) => "no time and no number here is negative".to_owned(),
             "-x" | "-e" | "--exclusive" => "every lock is exclusive: leave the option out".to_owned(),
             "-s" | "--shared" => "every lock is exclusive: there is no shared one".to_owned(),
             "-u" | "--unlock" => "a lock is released when its command ends".to_owned(),
             "-o" | "--close" => "the command never inherits the lock: leave the option out".to_owned(),
-            _ if has_command(error) => {
+            _ if has_command(error) && is_behind_a_name(option) => {
                 // clap would advise `-- -x`, which makes an option the command.
                 "options of fairlock come before the command, those of the command behind it".to_owned()
             }
@@ -44,16 +49,25 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error) -> Option<String> {
         (ErrorKind::MissingRequiredArgument, Some(missing)) if missing.contains("COMMAND") => {
             "to hold a lock without a command: fairlock hold NAME".to_owned()
         }
-        // clap knows a word that is meant, or the word is one of `fairlock local`.
-        (ErrorKind::InvalidSubcommand, _) if error.get(ContextKind::SuggestedSubcommand).is_some() => return None,
+        // The word is one of `fairlock local`.
         (ErrorKind::InvalidSubcommand, _) if usage(error).contains("fairlock local") => return None,
         (ErrorKind::InvalidSubcommand, _) => {
             let word = text(ContextKind::InvalidSubcommand).unwrap_or_default();
-            format!("to run a command under the lock {0}: fairlock run {0} COMMAND", printable(&word))
+            let meant = text(ContextKind::SuggestedSubcommand);
+            if of_others(&word).is_none() && meant.is_some_and(|meant| is_a_slip(&word, &meant)) {
+                return None;
+            }
+            error.remove(ContextKind::SuggestedSubcommand);
+            of_others(&word).map_or_else(
+                || format!("to run a command under the lock {0}: fairlock run {0} COMMAND", printable(&word)),
+                str::to_owned,
+            )
         }
         (ErrorKind::ValueValidation | ErrorKind::InvalidValue, Some(option)) => {
             let long = option.split(' ').next()?.strip_prefix("--")?;
-            let variable = format!("FAIRLOCK_{}", long.to_uppercase().replace('-', "_"));
+            // It has all options that have a variable.
+            let run = command.find_subcommand("run")?;
+            let variable = run.get_arguments().find(|arg| arg.get_long() == Some(long)).and_then(variables::of)?;
             let here = std::env::var_os(&variable)?;
             (here.to_str() == value.as_deref()).then(|| format!("the value comes from the variable {variable}"))?
         }
@@ -63,6 +77,45 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error) -> Option<String> {
     Some(tip)
 }
 
+/// Verbs of other programs.
+fn of_others(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "lock" | "acquire" => "fairlock run NAME COMMAND holds it for a command, fairlock hold NAME for a script",
+        "unlock" | "release" => {
+            "a lock is released when its command or script ends; fairlock break NAME ends the lease of another"
+        }
+        "kill" => "fairlock break NAME ends the lease of a holder, and its command with it",
+        "ls" => "fairlock list shows which locks there are",
+        "top" => "fairlock watch shows all locks on the whole screen",
+        "who" => "fairlock status NAME shows who holds a lock, and who waits for it",
+        _ => return None,
+    })
+}
+
+/// Whether one typing error makes a word of another: a character too many, too few or wrong, or two that changed
+/// places.
+fn is_a_slip(typed: &str, meant: &str) -> bool {
+    let (typed, meant): (Vec<char>, Vec<char>) = (typed.chars().collect(), meant.chars().collect());
+    let same = typed.iter().zip(&meant).take_while(|(one, other)| one == other).count();
+    let (typed, meant) = (&typed[same..], &meant[same..]);
+    let same = typed.iter().rev().zip(meant.iter().rev()).take_while(|(one, other)| one == other).count();
+    match (&typed[..typed.len() - same], &meant[..meant.len() - same]) {
+        ([a, b], [c, d]) => (a, b) == (d, c),
+        (typed, meant) => typed.len() <= 1 && meant.len() <= 1,
+    }
+}
+
+/// `-5`, which is meant as the value of an option.
+fn is_number(option: &str) -> bool {
+    option.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Whether a word that is no option stands before this one, behind the subcommand.
+fn is_behind_a_name(option: &str) -> bool {
+    let words = std::env::args_os().skip(2).map(|word| word.to_string_lossy().into_owned());
+    words.take_while(|word| !word.starts_with(option)).any(|word| !word.starts_with('-'))
+}
+
 fn usage(error: &clap::Error) -> String {
     error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default()
 }
@@ -70,4 +123,19 @@ fn usage(error: &clap::Error) -> String {
 /// Whether it was called wrongly before a command to run, or instead of one.
 fn has_command(error: &clap::Error) -> bool {
     usage(error).contains("COMMAND...")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_a_slip;
+
+    #[test]
+    fn one_typing_error_is_a_slip_and_two_are_another_word() {
+        for typed in ["lsit", "lis", "lst", "liist", "list", "lisr", "kist"] {
+            assert!(is_a_slip(typed, "list"), "{typed}");
+        }
+        for (typed, meant) in [("x", "exporter"), ("lock", "local"), ("who", "hold"), ("tsil", "list"), ("", "list")] {
+            assert!(!is_a_slip(typed, meant), "{typed}");
+        }
+    }
 }

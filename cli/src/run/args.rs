@@ -40,10 +40,9 @@ how long it waited. The token rises with every grant: a store that the command w
 than it has seen. FAIRLOCK_HELD tells a `fairlock run` inside the command which locks this job already holds: it \
 refuses (125) to wait for one of them, since the job would wait for itself.
 
-  An option that is not on the command line is taken from the environment: FAIRLOCK_TIMEOUT=10m is --timeout 10m, \
-FAIRLOCK_NO_WAIT=1 is --no-wait, FAIRLOCK_LABEL, FAIRLOCK_LEASE and so on. --and and --shell have no variable. With \
-NOTIFY_SOCKET, as systemd sets it for Type=notify, fairlock tells systemd how the wait goes, and READY=1 when the lock \
-is granted.
+  FAIRLOCK_LABEL and FAIRLOCK_LEASE stand for --label and --lease, and the command does not inherit them. The options \
+of the connection have variables too: REDIS_URL, FAIRLOCK_PREFIX, FAIRLOCK_LOCAL=1 and so on. With NOTIFY_SOCKET, as \
+systemd sets it for Type=notify, fairlock tells systemd how the wait goes, and READY=1 when the lock is granted.
 
 The lease:
   The command never outlives its lease. When the lease is lost, for instance because Redis cannot be reached, the \
@@ -106,13 +105,13 @@ pub(crate) struct Wait {
     ///
     /// How long to wait for the lock, and for a server that is not up yet, at most 366 days: seconds, or a time such as
     /// 90s, 10m or 1h [default: for ever]. With 0 it does not wait, as with --no-wait.
-    #[arg(short = 't', short_alias = 'w', visible_short_alias = 'w', long, alias = "wait", value_parser = timeout, value_name = "TIME")]
+    #[arg(short = 'w', short_alias = 't', long, alias = "wait", value_parser = timeout, value_name = "TIME")]
     pub(crate) timeout: Option<Duration>,
     /// Do not wait at all
     ///
     /// Exits with 122 if the lock is taken. After holder and waiters died, two calls may find the lock taken before one
     /// finds them dead: silence alone does not show whether they died or the server stood still.
-    #[arg(short = 'n', long, aliases = ["nb", "nonblock"])]
+    #[arg(short = 'n', long, aliases = ["nb", "nonblock"], conflicts_with = "timeout")]
     pub(crate) no_wait: bool,
     /// Exit with N instead of 122 and 124
     ///

@@ -10,6 +10,7 @@ mod news;
 pub(crate) mod progress;
 mod request;
 mod setting;
+mod subject;
 mod supervise;
 mod systemd;
 mod timing;
@@ -101,7 +102,8 @@ fn words(args: &Args) -> Result<Cow<'_, [OsString]>, Failure> {
         command if !args.shell => Ok(command.into()),
         [line] => Ok(vec!["sh".into(), "-c".into(), line.clone()].into()),
         _ => Err(Failure::own(
-            "--shell takes one word, a line for sh: quote the line, or leave --shell out to run a command with its arguments",
+            "--shell takes one word, a line for sh: quote the line, or leave --shell out to run a command with its \
+             arguments",
         )),
     }
 }

@@ -1,7 +1,6 @@
 //! The request of a run, and the messages about its outcome.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::time::Duration;
 
 use fairlock::{AcquireError, ClientBuilder, Holder, Lock, LockOptions, TryAcquireError};
@@ -9,6 +8,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 
 use super::nested::Ancestors;
+use super::subject;
 use crate::exit::{self, Failure};
 use crate::text::{held_by, no_grants, printable};
 
@@ -33,39 +33,8 @@ pub(crate) fn default_label(command: &[OsString]) -> String {
     let machine = rustix::system::uname();
     let host = machine.nodename().to_string_lossy();
     let user = User::from_uid(geteuid()).ok().flatten().map(|user| user.name + "@").unwrap_or_default();
-    let name: String = subject(command).chars().take(40).collect();
+    let name: String = subject::of(command).chars().take(40).collect();
     format!("{user}{host}:{} {name}", std::process::id()).trim_end().to_owned()
-}
-
-/// Programs that run another program and keywords of shells, which say nothing of what is run.
-const WRAPPERS: [&str; 26] = [
-    "ash", "bash", "chronic", "dash", "doas", "env", "exec", "ionice", "ksh", "nice", "nohup", "perl", "php",
-    "pipefail", "python", "python3", "ruby", "set", "setsid", "sh", "stdbuf", "sudo", "taskset", "time", "timeout",
-    "zsh",
-];
-
-/// What a command is about: the first word behind wrappers, their options, variables and numbers, such as `backup.sh`
-/// in `timeout 1h sh -c 'cd /srv && ./backup.sh -v'`. If there is none, the command's own name.
-fn subject(command: &[OsString]) -> String {
-    let base = |word: &str| Path::new(word).file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
-    let own = command.first().map(|word| base(&word.to_string_lossy())).unwrap_or_default();
-    if !WRAPPERS.contains(&own.as_str()) {
-        return own;
-    }
-    let text = command[1..].iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let mut words = text.split_whitespace().map(|word| word.trim_matches(|c| "'\";&|(){}".contains(c)));
-    while let Some(word) = words.next() {
-        let name = base(word);
-        if word == "cd" {
-            words.next();
-        } else if word.starts_with(|c: char| c.is_alphabetic() || "/._~".contains(c))
-            && !word.contains('=')
-            && !WRAPPERS.contains(&name.as_str())
-        {
-            return name;
-        }
-    }
-    own
 }
 
 /// The failure of a wait that a signal ended.
@@ -117,31 +86,5 @@ impl Request<'_> {
         let message =
             format!("{} was not granted within {waited}{place}{}", printable(name), cause.unwrap_or_default());
         self.conflict(exit::TIMED_OUT, message)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::subject;
-
-    #[test]
-    fn a_label_names_the_script_and_not_its_shell() {
-        for (command, name) in [
-            (&["./deploy.sh", "-v"][..], "deploy.sh"),
-            (&["/usr/bin/rsync", "-a", "a", "b"], "rsync"),
-            (&["sh", "-c", "/srv/backup.sh --all"], "backup.sh"),
-            (&["bash", "-euo", "pipefail", "x.sh"], "x.sh"),
-            (&["sh", "-c", "cd /srv && ./backup.sh -v"], "backup.sh"),
-            (&["env", "A=1", "timeout", "1h", "python3", "-u", "report.py"], "report.py"),
-            (&["sudo", "-n", "nice", "-n", "5", "sh", "-c", "(cat; true)"], "cat"),
-            (&["sh", "-c", "exit 3"], "exit"),
-            (&["bash"], "bash"),
-            (&["sh", "-s"], "sh"),
-            (&["日本語", "x"], "日本語"),
-            (&[""], ""),
-        ] {
-            let words: Vec<_> = command.iter().map(Into::into).collect();
-            assert_eq!(subject(&words), name, "{command:?}");
-        }
     }
 }

@@ -12,6 +12,7 @@ use crate::hidden;
 use crate::process::signals::Mask;
 use crate::process::terminal;
 use crate::text::printable;
+use crate::variables;
 
 /// `fairlock __command PARENT FOREGROUND MASK PROGRAM NAME ARGUMENT…` becomes the command.
 pub(crate) const COMMAND_WORD: &str = "__command";
@@ -38,7 +39,13 @@ pub(crate) fn become_command(arguments: impl Iterator<Item = OsString>) -> ExitC
         say(format_args!("cannot restore the signal mask: {error}"));
         return ExitCode::from(OWN_FAILURE);
     }
-    let error = Command::new(&program).arg0(&name).args(arguments).env_remove(hidden::VARIABLE).exec();
+    let mut command = Command::new(&program);
+    command.arg0(&name).args(arguments);
+    // These were meant for fairlock itself, not for one that the command may run.
+    for name in [hidden::VARIABLE].iter().chain(&variables::OF_RUN) {
+        command.env_remove(name);
+    }
+    let error = command.exec();
     say(format_args!("{}: {error}", printable(&name.to_string_lossy())));
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
 }

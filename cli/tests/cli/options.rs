@@ -1,7 +1,8 @@
 //! The options of `fairlock run` that `flock` has too, and the variables that stand for options.
 
 use crate::pty::Terminal;
-use crate::shared::{Finished, Process, Redis, Signal, fairlock};
+use crate::shared::{Finished, Process, Redis, Signal, fairlock, hold};
+use testkit::RedisServer;
 
 /// `fairlock run x WORDS…`
 fn run(redis: &Redis, words: &[&str]) -> Finished {
@@ -88,18 +89,13 @@ fn a_quiet_run_says_nothing_of_waits_and_busy_locks() {
 }
 
 #[test]
-fn an_option_may_come_from_the_environment() {
+fn the_connection_the_label_and_the_lease_may_come_from_the_environment() {
     let (redis, _holder) = held();
     let code = |variables: &[(&str, &str)], words: &[&str]| with(&redis, variables, words).code;
-    assert_eq!(code(&[("FAIRLOCK_NO_WAIT", "1")], &["true"]), 122);
-    assert_eq!(code(&[("FAIRLOCK_TIMEOUT", "300ms"), ("FAIRLOCK_NO_WAIT", "")], &["true"]), 124);
-    assert_eq!(code(&[("FAIRLOCK_TIMEOUT", "300ms"), ("FAIRLOCK_CONFLICT_EXIT_CODE", "9")], &["true"]), 9);
-    let empty = [("FAIRLOCK_TIMEOUT", ""), ("FAIRLOCK_LEASE", ""), ("FAIRLOCK_CONFLICT_EXIT_CODE", "")];
-    assert_eq!(code(&empty, &["-n", "true"]), 122, "a crontab cannot unset a variable");
+    assert_eq!(code(&[("FAIRLOCK_LEASE", ""), ("FAIRLOCK_LOCAL", "")], &["-n", "true"]), 122, "a crontab cannot unset");
     assert_eq!(code(&[("FAIRLOCK_PREFIX", "other")], &["true"]), 0, "another prefix, another lock");
     // The command line counts more.
-    assert_eq!(code(&[("FAIRLOCK_NO_WAIT", "1")], &["-t", "300ms", "true"]), 124);
-    assert_eq!(code(&[("FAIRLOCK_TIMEOUT", "1h")], &["-n", "true"]), 122);
+    assert_eq!(code(&[("FAIRLOCK_LEASE", "soon")], &["-n", "--lease", "1s", "true"]), 122);
     let here = redis.url();
     assert_eq!(
         code(&[("FAIRLOCK_LOCAL", "1"), ("FAIRLOCK_LOCAL_DIR", "/nowhere")], &["-n", "--redis", &here, "true"]),
@@ -109,9 +105,35 @@ fn an_option_may_come_from_the_environment() {
     let inherited =
         [("FAIRLOCK_NAME", "y"), ("FAIRLOCK_TOKEN", "7"), ("FAIRLOCK_WAITED_MS", "7"), ("FAIRLOCK_SHELL", "1")];
     assert_eq!(code(&inherited, &["-n", "true"]), 122);
-    let wrong = with(&redis, &[("FAIRLOCK_TIMEOUT", "soon")], &["true"]);
+    let wrong = with(&redis, &[("FAIRLOCK_LEASE", "soon")], &["true"]);
     assert_eq!(wrong.code, 125);
-    assert!(wrong.stderr.contains("the value comes from the variable FAIRLOCK_TIMEOUT"), "{wrong:?}");
+    assert!(wrong.stderr.contains("the value comes from the variable FAIRLOCK_LEASE"), "{wrong:?}");
+    let wrong = with(&redis, &[("FAIRLOCK_TIMEOUT", "soon")], &["-w", "soon", "true"]);
+    assert!(wrong.code == 125 && !wrong.stderr.contains("FAIRLOCK_TIMEOUT"), "not a variable: {wrong:?}");
+}
+
+/// A job that runs another one does not decide for it whether it waits, what it is called and what its failure counts.
+#[test]
+fn a_job_does_not_inherit_the_options_of_the_run_around_it() {
+    let redis = Redis::start();
+    let held = hold(&redis, "inner", "the holder");
+    let run = |variables: &[(&str, &str)], line: &str| {
+        let mut run = redis.fairlock();
+        run.env("F", env!("CARGO_BIN_EXE_fairlock")).envs(variables.iter().copied());
+        Process::spawn(run.args(["run", "x", "-c", line]))
+    };
+    // These are no variables of fairlock any more: it would leave the job out, silently.
+    let options = [("FAIRLOCK_NO_WAIT", "1"), ("FAIRLOCK_CONFLICT_EXIT_CODE", "0"), ("FAIRLOCK_QUIET", "1")];
+    let job = run(&options, "$F run inner echo it ran");
+    assert!(job.complaint().contains("waiting for inner"));
+    held.signal(Signal::TERM);
+    assert_eq!(job.line(), "it ran");
+    let mine = [("FAIRLOCK_LABEL", "mine"), ("FAIRLOCK_LEASE", "7s")];
+    let line = "$F status x; $F run inner -- $F status inner; env";
+    let seen = run(&mine, line).finish().stdout;
+    assert!(seen.contains("by mine") && seen.matches("by mine").count() == 1, "{seen}");
+    assert!(!seen.contains("FAIRLOCK_LABEL=") && !seen.contains("FAIRLOCK_LEASE="), "{seen}");
+    assert!(seen.contains("FAIRLOCK_NAME=x") && seen.contains("REDIS_URL="), "{seen}");
 }
 
 #[test]
@@ -124,6 +146,59 @@ fn a_label_names_user_host_process_and_script() {
     let (user, place) = who.split_once('@').unwrap();
     assert!(!user.is_empty() && place.ends_with(&format!(":{}", holder.id())), "{label}");
     assert_eq!(what, "echo", "the first command of a shell's line");
+    let line = "trap 'exit 7' INT; echo; exec sleep 1000";
+    let mut wrapped = redis.fairlock();
+    wrapped.args(["run", "y", "timeout", "-s", "TERM", "1000", "env", "-u", "FOO", "sh", "-c", line]);
+    let wrapped = Process::spawn(&mut wrapped);
+    wrapped.line();
+    let label = redis.state("y")["holder"]["label"].as_str().unwrap().to_owned();
+    assert!(label.ends_with(&format!(":{} echo", wrapped.id())), "{label}");
+}
+
+/// The job was not disturbed, so cron needs no mail.
+#[test]
+fn a_quiet_run_says_nothing_of_an_outage_that_it_survived() {
+    let server = RedisServer::builder().plain().appendonly().config("maxmemory-policy allkeys-lru").start();
+    let redis = Redis::of(server);
+    for (options, is_told) in [(&["-q"][..], false), (&[], true)] {
+        let lease = ["--lease", "3s"];
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let script = format!("echo; read line < {}; echo done", fifo.display());
+        let job = redis.run("x", &[options, &lease].concat(), &script);
+        job.line();
+        redis.kill();
+        redis.restart();
+        let before = redis.state("x")["holder"]["remaining_ms"].as_u64().unwrap_or_default();
+        testkit::eventually("the lease is renewed again", testkit::SOON, || {
+            redis.state("x")["holder"]["remaining_ms"].as_u64() > Some(before)
+        });
+        std::fs::write(&fifo, "go on\n").unwrap();
+        let ended = job.finish();
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, "done\n"), "{ended:?}");
+        assert_eq!(ended.stderr.contains("maxmemory-policy") || ended.stderr.contains("connect"), is_told, "{ended:?}");
+        assert!(is_told || ended.stderr.is_empty(), "{ended:?}");
+    }
+}
+
+/// The server answers, and refuses: that is no silence.
+#[test]
+fn a_full_server_is_said_to_be_full_with_what_to_do() {
+    let server = RedisServer::builder().plain().start();
+    let mut operator = server.raw();
+    let redis = Redis::of(server);
+    let mut allow = |bytes| redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).exec(&mut operator).unwrap();
+    allow("1");
+    let full = "the server's memory is full, so it refuses new locks: raise its maxmemory, or remove other data";
+    // A machine that stands still for five seconds leaves no time for an answer.
+    let mut tries = (0..5).map(|_| run(&redis, &["-n", "true"]));
+    let at_once = tries.find(|tried| !tried.stderr.contains("no answer from the server")).unwrap();
+    assert_eq!((at_once.code, at_once.stderr), (125, format!("fairlock: {full}\n")));
+    let waits = redis.run("x", &["-w", "1h"], "echo it ran");
+    assert_eq!(waits.complaint(), format!("fairlock: {full}; trying again"));
+    allow("0");
+    assert_eq!(waits.line(), "it ran");
 }
 
 #[test]
@@ -144,6 +219,7 @@ fn a_user_who_named_no_server_is_told_how_to() {
             assert!(default.code >= 124 && default.stderr.contains(tip), "{default:?}");
             let doctor = Process::spawn(fairlock().arg("doctor")).finish();
             assert!(doctor.stdout.contains("mend: this address is the default"), "{doctor:?}");
+            assert!(doctor.stdout.lines().all(|line| line.chars().count() <= 80), "{doctor:?}");
         }
     }
 }
@@ -158,7 +234,21 @@ fn a_wrong_call_is_told_what_to_do_instead() {
         (&["run", "x", "-Z", "true"], 125, "tip: options of fairlock come before the command"),
         (&["run", "x", "--timeuot", "1", "true"], 125, "tip: a similar argument exists: '--timeout'"),
         (&["run", "x", "-c", "echo", "a"], 125, "quote the line, or leave --shell out"),
+        (&["run", "-F", "x", "true"], 125, "tip: fairlock stays beside the command"),
+        (&["run", "x", "-t", "-5", "true"], 125, "tip: no time and no number here is negative"),
+        (&["run", "-E", "-1", "x", "true"], 125, "tip: no time and no number here is negative"),
+        (&["run", "-Z", "x", "true"], 125, "unexpected argument '-Z' found\n\nUsage"),
         (&["lsit"], 125, "tip: a similar subcommand exists: 'list'"),
+        (&["x", "true"], 125, "tip: to run a command under the lock x: fairlock run x COMMAND"),
+        (&["lock", "x", "true"], 125, "tip: fairlock run NAME COMMAND holds it for a command"),
+        (&["unlock", "x"], 125, "tip: a lock is released when its command or script ends"),
+        (&["release", "x"], 125, "tip: a lock is released when its command or script ends"),
+        (&["kill", "x"], 125, "tip: fairlock break NAME"),
+        (&["ls"], 125, "tip: fairlock list"),
+        (&["top"], 125, "tip: fairlock watch"),
+        (&["who"], 125, "tip: fairlock status NAME"),
+        (&["--redis", "localhost:6379", "list"], 125, "tip: did you mean redis://localhost:6379?"),
+        (&["--redis", "/run/redis.sock", "list"], 125, "tip: did you mean unix:///run/redis.sock?"),
         (&["local", "strat"], 125, "tip: some similar subcommands exist: 'status', 'start'"),
         (&["list", "a", "b"], 125, "unexpected argument 'b' found\n\nUsage"),
         (&["exporter", "--listen", "9764"], 125, "write HOST:PORT, as in 127.0.0.1:9764"),

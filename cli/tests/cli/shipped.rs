@@ -3,7 +3,9 @@
 use std::process::{Command, Stdio};
 
 use crate::pty::Terminal;
-use crate::shared::fairlock;
+use crate::shared::{Redis, fairlock, hold};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairlock");
 
 fn printed(words: &[&str]) -> String {
     let output = fairlock().args(words).output().unwrap();
@@ -73,6 +75,80 @@ fn shells_complete_subcommands_and_options() {
     }
 }
 
+/// What one key completes, in each shell that is here.
+#[test]
+fn shells_complete_names_of_locks() {
+    let redis = Redis::start();
+    let _locks = ["deploy:web", "deploy:db", "other", "$(touch x)"].map(|name| hold(&redis, name, "the holder"));
+    let folder = tempfile::tempdir().unwrap();
+    // It records its arguments, which `ps` shows to other users.
+    let (binary, arguments) = (folder.path().join("fairlock"), folder.path().join("arguments"));
+    let recorder = format!("#!/bin/sh\necho \"$@\" >>'{}'\nexec {} \"$@\"\n", arguments.display(), BINARY);
+    std::fs::write(&binary, recorder).unwrap();
+    std::fs::set_permissions(&binary, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let file = |shell: &str| {
+        let path = folder.path().join(format!("_{shell}"));
+        std::fs::write(&path, printed(&["completions", shell])).unwrap();
+        path.display().to_string()
+    };
+    let names = |url: &str, line: &str| {
+        let typed = folder.path().join("typed");
+        std::fs::write(&typed, format!("{line}\n")).unwrap();
+        let typed = std::fs::File::open(typed).unwrap();
+        let output = fairlock().env("REDIS_URL", url).arg("__names").stdin(typed).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(names(&redis.url(), "fairlock status "), "deploy:db\ndeploy:web\nother\n", "no name runs anything");
+    assert_eq!(names("unix:///none.sock", &format!("fairlock --redis {} break o", redis.url())), "other\n");
+    for silent in ["unix:///none.sock", "nonsense"] {
+        assert_eq!(names(silent, "fairlock status "), "");
+    }
+    redis.stall();
+    assert_eq!(names(&redis.url(), "fairlock status "), "", "a server that hangs keeps nobody waiting");
+    redis.resume();
+
+    let variables = [("REDIS_URL", redis.url()), ("PATH", path)];
+    let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let types = |terminal: &mut Terminal, prompt: &str| {
+        for (typed, completed) in [
+            ("fairlock status ot", "fairlock status other"),
+            ("fairlock wait -w 1m deploy:w", "fairlock wait -w 1m deploy:web"),
+            ("fairlock run x --and ot", "fairlock run x --and other"),
+            ("fairlock hold x --signal US", "fairlock hold x --signal USR"),
+        ] {
+            terminal.keys(&format!("{typed}\t"));
+            terminal.await_screen(|screen| screen.contains(&format!("{prompt}{completed}")));
+            terminal.keys("\x15");
+            terminal.await_screen(|screen| !screen.contains(completed));
+        }
+    };
+    let mut bash = Terminal::open(&variables);
+    // One that reads keys: that of the terminal reads lines.
+    bash.enter("stty echo; exec bash --norc --noprofile");
+    bash.enter(&format!("source {}; PS1='BA''SH> '; clear", file("bash")));
+    bash.await_screen(|screen| screen.starts_with("BASH> "));
+    types(&mut bash, "BASH> ");
+    if told_by(&["zsh", "-f", "-c"], "").is_some() {
+        let mut zsh = Terminal::open(&variables);
+        zsh.enter("exec zsh -f");
+        let dump = folder.path().join("dump");
+        let load = format!("autoload -U compinit; compinit -uD -d {}; source {}", dump.display(), file("zsh"));
+        zsh.enter(&format!("{load}; PS1='ZS''H> '; clear"));
+        zsh.await_screen(|screen| screen.starts_with("ZSH> "));
+        types(&mut zsh, "ZSH> ");
+    }
+    let fish =
+        format!("source {}; complete -C 'fairlock status de'; complete -C 'fairlock hold x --signal US'", file("fish"));
+    let output = Command::new("fish").args(["--no-config", "-c", &fish]).envs(variables).output();
+    if let Ok(output) = output {
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "deploy:db\ndeploy:web\nUSR1\nUSR2\n");
+    }
+    let arguments = std::fs::read_to_string(arguments).unwrap();
+    assert!(arguments.lines().all(|line| line == "__names"), "a line may have a password: {arguments}");
+}
+
 #[test]
 fn each_subcommand_has_a_page() {
     let folder = tempfile::tempdir().unwrap();
@@ -93,6 +169,7 @@ fn each_subcommand_has_a_page() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), listed.len() + 1);
     let run = page("fairlock-run");
     assert!(run.contains(".SH EXAMPLES\n.nf\n") && run.contains(".SH \"EXIT CODES\""), "{run}");
+    assert!(run.contains("\\fB\\-w\\fR, \\fB\\-\\-timeout"), "{run}");
     for name in listed.iter().map(String::as_str).chain(["fairlock"]) {
         let path = folder.path().join(format!("{name}.1"));
         let Ok(checked) = Command::new("man").args(["--warnings", "-E", "UTF-8", "-l"]).arg(path).output() else {

@@ -1,0 +1,232 @@
+//! What a command is about, for its label: `backup.sh` in `timeout -s TERM 1h sh -c 'cd /srv && ./backup.sh -v'`.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+/// A program that runs another one.
+struct Wrapper {
+    names: &'static [&'static str],
+    /// Its options of one letter that take a value.
+    valued: &'static str,
+    /// The words before the command that are no options, such as the time of `timeout`.
+    words: usize,
+    runs: Runs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    /// The rest of its words.
+    Command,
+    /// A file, or with `-c` a line.
+    Shell,
+    /// A file, or with `-m` a module. With `-c`, `-e` or `-r` its own language, which says nothing.
+    Interpreter,
+}
+
+const fn wrapper(names: &'static [&'static str], valued: &'static str, words: usize, runs: Runs) -> Wrapper {
+    Wrapper { names, valued, words, runs }
+}
+
+const WRAPPERS: [Wrapper; 12] = [
+    wrapper(&["timeout"], "sk", 1, Runs::Command),
+    wrapper(&["env"], "uC", 0, Runs::Command),
+    wrapper(&["sudo", "doas"], "ughpCrtTUDR", 0, Runs::Command),
+    wrapper(&["nice"], "n", 0, Runs::Command),
+    wrapper(&["ionice"], "cn", 0, Runs::Command),
+    wrapper(&["taskset", "chrt"], "", 1, Runs::Command),
+    wrapper(&["stdbuf"], "ioe", 0, Runs::Command),
+    wrapper(&["time"], "fo", 0, Runs::Command),
+    wrapper(&["exec"], "a", 0, Runs::Command),
+    wrapper(&["chronic", "command", "nohup", "setsid"], "", 0, Runs::Command),
+    wrapper(&["ash", "bash", "dash", "ksh", "sh", "zsh"], "oO", 0, Runs::Shell),
+    wrapper(&["perl", "php", "python", "python3", "ruby"], "WXI", 0, Runs::Interpreter),
+];
+
+/// The long options of these programs that take a value, which may be the next word. Other options stand alone.
+const LONG_VALUED: [&str; 23] = [
+    "adjustment",
+    "chdir",
+    "chroot",
+    "class",
+    "classdata",
+    "close-from",
+    "command-timeout",
+    "error",
+    "format",
+    "group",
+    "host",
+    "init-file",
+    "input",
+    "kill-after",
+    "other-user",
+    "output",
+    "prompt",
+    "rcfile",
+    "role",
+    "signal",
+    "type",
+    "unset",
+    "user",
+];
+
+/// Words of a shell before which no command is named, or whose commands only prepare others.
+const PREPARES: [&str; 18] = [
+    ":", "alias", "cd", "declare", "export", "for", "local", "pushd", "readonly", "set", "shift", "shopt", "trap",
+    "true", "ulimit", "umask", "unset", "wait",
+];
+/// Words of a shell that stand before a command.
+const BEFORE: [&str; 8] = ["!", "do", "elif", "else", "if", "then", "until", "while"];
+
+/// The name of the program or script that this command runs in the end. If there is none, the command's own name.
+pub(crate) fn of(command: &[OsString]) -> String {
+    let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    run_by(&words).unwrap_or_else(|| words.first().map(|word| base(word)).unwrap_or_default())
+}
+
+fn base(word: &str) -> String {
+    let name = Path::new(word).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    // A login shell is called `-bash`.
+    name.trim_start_matches('-').to_owned()
+}
+
+/// None if these words name no command.
+fn run_by(words: &[String]) -> Option<String> {
+    let (first, rest) = words.split_first()?;
+    let own = base(first);
+    let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&own.as_str())) else {
+        // A script that is read from a descriptor, such as /dev/fd/3, has no name.
+        return Some(own).filter(|own| !own.is_empty() && !own.chars().all(|c| c.is_ascii_digit()));
+    };
+    let mut rest = rest.iter().peekable();
+    while let Some(option) = rest.next_if(|word| word.len() > 1 && (word.starts_with('-') || is_assignment(word))) {
+        let letters = option.trim_start_matches('-');
+        match (wrapper.runs, option.starts_with("--")) {
+            _ if option == "--" => break,
+            // `-euo pipefail`, `-c LINE`, and both at once.
+            (Runs::Shell, false) if letters.contains('c') => {
+                return rest.find(|word| !word.starts_with('-')).and_then(|line| of_line(line));
+            }
+            (Runs::Interpreter, false) if letters == "m" => return rest.next().cloned(),
+            (Runs::Interpreter, false) if ["c", "e", "r"].contains(&letters) => return None,
+            (_, true) if LONG_VALUED.contains(&letters) => drop(rest.next()),
+            (_, false) if letters.chars().last().is_some_and(|last| wrapper.valued.contains(last)) => drop(rest.next()),
+            _ => {}
+        }
+    }
+    let rest: Vec<String> = rest.skip(wrapper.words).cloned().collect();
+    run_by(&rest)
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+}
+
+/// The first command of a shell's line that does more than prepare the next one.
+fn of_line(line: &str) -> Option<String> {
+    commands(line).into_iter().find_map(|words| {
+        let words: Vec<String> =
+            words.into_iter().skip_while(|word| BEFORE.contains(&word.as_str()) || is_assignment(word)).collect();
+        words.first().filter(|first| !PREPARES.contains(&first.as_str()))?;
+        run_by(&words)
+    })
+}
+
+/// The simple commands of a line, without quotes and redirections. (Only as well as a label needs it.)
+fn commands(line: &str) -> Vec<Vec<String>> {
+    let mut commands = vec![Vec::new()];
+    let (mut word, mut quote, mut quoted) = (String::new(), None, false);
+    for c in line.chars().chain(['\n']) {
+        match (quote, c) {
+            (Some(mark), c) if c == mark => quote = None,
+            (None, '\'' | '"') => (quote, quoted) = (Some(c), true),
+            (None, c) if c.is_whitespace() || ";&|(){}".contains(c) => {
+                let word = std::mem::take(&mut word);
+                let is_redirection = !quoted && word.contains(['<', '>']);
+                if let (Some(command), false) = (commands.last_mut(), word.is_empty() || is_redirection) {
+                    command.push(word);
+                }
+                quoted = false;
+                if !" \t".contains(c) {
+                    commands.push(Vec::new());
+                }
+            }
+            (_, c) => word.push(c),
+        }
+    }
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of;
+
+    #[test]
+    fn a_label_names_the_script_and_not_its_shell() {
+        for (command, name) in [
+            (&["./deploy.sh", "-v"][..], "deploy.sh"),
+            (&["/usr/bin/rsync", "-a", "a", "b"], "rsync"),
+            (&["sh", "-c", "/srv/backup.sh --all"], "backup.sh"),
+            (&["bash", "-euo", "pipefail", "x.sh"], "x.sh"),
+            (&["bash", "-euo", "pipefail", "-c", "set -x; ./x.sh"], "x.sh"),
+            (&["sh", "-c", "cd /srv && ./backup.sh -v"], "backup.sh"),
+            (&["env", "A=1", "timeout", "1h", "python3", "-u", "report.py"], "report.py"),
+            (&["python3", "-m", "reports.nightly"], "reports.nightly"),
+            (&["perl", "-e", "sleep 1"], "perl"),
+            (&["sudo", "-n", "nice", "-n", "5", "sh", "-c", "(cat; true)"], "cat"),
+            (&["sh", "-c", "exit 3"], "exit"),
+            (&["bash"], "bash"),
+            (&["-bash"], "bash"),
+            (&["sh", "-s"], "sh"),
+            (&["日本語", "x"], "日本語"),
+            (&[""], ""),
+        ] {
+            assert_eq!(subject(command), name, "{command:?}");
+        }
+    }
+
+    #[test]
+    fn the_value_of_an_option_is_not_the_command() {
+        for (command, name) in [
+            (&["timeout", "-s", "TERM", "5", "sleep", "1"][..], "sleep"),
+            (&["timeout", "--signal=TERM", "-k", "1", "5", "sleep", "1"], "sleep"),
+            (&["timeout", "--signal", "TERM", "5", "sleep", "1"], "sleep"),
+            (&["env", "-u", "FOO", "sleep", "1"], "sleep"),
+            (&["env", "--unset", "FOO", "sleep", "1"], "sleep"),
+            (&["env", "--ignore-environment", "sleep", "1"], "sleep"),
+            (&["sudo", "--user", "nobody", "sleep", "30"], "sleep"),
+            (&["nice", "--adjustment", "5", "sleep", "1"], "sleep"),
+            (&["sudo", "-u", "nobody", "sleep", "30"], "sleep"),
+            (&["sudo", "-nu", "nobody", "--", "./x.sh"], "x.sh"),
+            (&["nice", "-n", "10", "sleep", "1"], "sleep"),
+            (&["nice", "-10", "sleep", "1"], "sleep"),
+            (&["taskset", "-c", "0,1", "make"], "make"),
+            (&["stdbuf", "-oL", "tail", "-f", "x"], "tail"),
+        ] {
+            assert_eq!(subject(command), name, "{command:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_called_after_its_first_work() {
+        for (line, name) in [
+            ("trap 'rm -f x; exit' INT TERM; ./work --fast", "work"),
+            ("exec 9>x.lock; A=1 B=2 ./work", "work"),
+            ("exec ./work", "work"),
+            ("if ./work; then true; fi", "work"),
+            ("while true; do ./work; sleep 1; done", "work"),
+            ("umask 077 && export A=b && \"./my work\" | tee log", "my work"),
+            ("for i in 1 2; do ./work; done", "work"),
+            ("set -e", "sh"),
+            ("", "sh"),
+        ] {
+            assert_eq!(subject(&["sh", "-c", line]), name, "{line}");
+        }
+        // A script that a shell reads from a descriptor: `bash <(…)`.
+        assert_eq!(subject(&["bash", "/dev/fd/63"]), "bash");
+    }
+
+    fn subject(command: &[&str]) -> String {
+        let words: Vec<_> = command.iter().map(Into::into).collect();
+        of(&words)
+    }
+}
