@@ -13,9 +13,9 @@ use crate::text::printable;
 pub(crate) const BUSY: u8 = 122;
 /// The lease was lost, and the command was ended because of it.
 pub(crate) const LOST: u8 = 123;
-/// The lock was not granted within `--timeout`.
+/// Others had the lock until `--timeout` was over.
 pub(crate) const TIMED_OUT: u8 = 124;
-/// fairlock itself failed, or was called wrongly.
+/// fairlock itself failed, or was called wrongly; or the server does not serve, which no option turns into a success.
 pub(crate) const OWN_FAILURE: u8 = 125;
 /// The command was found and cannot be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;

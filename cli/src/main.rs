@@ -25,6 +25,7 @@ mod look;
 mod names;
 mod output;
 mod process;
+mod refusal;
 mod run;
 mod runtime;
 mod shim;

@@ -85,6 +85,7 @@ pub(crate) const OBSERVED: Stage = Stage {
 pub(crate) const COMMAND: Stage = Stage {
     name: "with the command line",
     targets: &[
+        ("cli::broken_servers", &[]),
         ("cli::lease", &[]),
         ("cli::descendants", &[]),
         ("cli::events", &[]),

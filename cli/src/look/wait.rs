@@ -18,12 +18,12 @@ use crate::{connect, output};
 const HELP: &str = "\
 Examples:
   fairlock wait deploy && ./start.sh        starts when no deploy runs
-  fairlock wait -t 10m deploy               for 10 minutes at most
+  fairlock wait -w 10m deploy               for 10 minutes at most
   fairlock wait --token 1795328894826758 x  until that holder has ended
 
 Another process may take the lock at the same moment: to act while no other job
 does, use `fairlock run`.
-Exit code: 0 it is free, 124 not within --timeout, 125 no server at the start.";
+Exit code: 0 it is free, 124 held until --timeout, 125 no answer.";
 
 /// How long the server may take for an answer, also at the end of the timeout.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", hide_short_help = true)]
     pub(crate) name: String,
     /// Give up after this time: 10, 90s, 1h
-    #[arg(short = 't', long, visible_short_alias = 'w', value_name = "TIME", value_parser = timeout)]
+    #[arg(short = 'w', short_alias = 't', long, value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
     /// Only until the lease with this token is over
     ///
@@ -72,7 +72,8 @@ pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
             let state = match state {
                 Ok(Ok(state)) => state,
                 Ok(Err(failure)) => break Err(failure),
-                Err(_) => break Err(Failure::new(TIMED_OUT, "no answer from the server")),
+                // Whether the lock is free is not known: that is no timeout of the wait.
+                Err(_) => break Err(Failure::own("no answer from the server")),
             };
             let over = is_over(&state, args.token);
             if over || end.is_some_and(|end| Instant::now() >= end) {

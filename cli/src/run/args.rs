@@ -28,8 +28,8 @@ Exit codes:
   The command's own exit code, or 128+N when signal N ended it. Otherwise:
   122    the lock is held, and --no-wait was given
   123    the lease was lost, so the command was ended or not started
-  124    the lock was not granted within --timeout
-  125    fairlock itself failed, or was called wrongly
+  124    others had the lock until --timeout was over
+  125    fairlock itself failed, was called wrongly, or the server did not serve
   126    the command was found but cannot be executed
   127    the command was not found
   128+N  signal N ended the wait in the queue
@@ -54,7 +54,8 @@ processes that it left behind (daemons, background children) nor ends them.
   fairlock cannot end processes that run as another user (instead of sudo in the command, use `sudo fairlock run …`), \
 nor processes that another program starts for the command (docker run, systemd-run). Between fairlock and the command \
 is a process called lease-shim. If both are stopped, nothing ends the command; if both are killed at the same instant, \
-the kernel kills the command, but not its descendants.
+the kernel kills the command, but not its descendants. While fairlock waits in the queue, a process called queue-shim \
+leaves the queue if fairlock is killed.
 
 Signals:
   INT, TERM, HUP and QUIT sent to fairlock go to the command's process group; USR1, USR2, ALRM and WINCH go to the \
@@ -115,7 +116,8 @@ pub(crate) struct Wait {
     pub(crate) no_wait: bool,
     /// Exit with N instead of 122 and 124
     ///
-    /// For callers that know the exit code of flock. With 0, a lock that is taken is no failure.
+    /// For callers that know the exit code of flock. With 0, a lock that is taken is no failure. A server that does not
+    /// serve stays one (125).
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,
     /// What others see as holder or waiter
@@ -125,7 +127,7 @@ pub(crate) struct Wait {
     pub(crate) label: Option<String>,
     /// Say nothing of waits and busy locks
     ///
-    /// Failures of fairlock itself and a lost lease are still reported.
+    /// Failures of fairlock itself, a server that does not serve and a lost lease are still reported.
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
     /// Tell of every change of the wait, and sum up

@@ -3,14 +3,19 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use fairlock::{AcquireError, ClientBuilder, Holder, Lock, LockOptions, TryAcquireError};
+use fairlock::{AcquireError, ClientBuilder, Holder, Lock, LockOptions, LockState, TryAcquireError};
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
+use tokio::time::timeout;
 
 use super::nested::Ancestors;
 use super::subject;
 use crate::exit::{self, Failure};
-use crate::text::{held_by, no_grants, printable};
+use crate::refusal;
+use crate::text::{granted_to, held_by, is_unanswered, no_grants, printable};
+
+/// How long the server may take to show at the end of a wait that it is still there.
+const ANSWER: Duration = Duration::from_secs(2);
 
 pub(crate) struct Request<'a> {
     pub(crate) client: &'a ClientBuilder,
@@ -20,6 +25,7 @@ pub(crate) struct Request<'a> {
     pub(crate) options: LockOptions,
     pub(crate) timeout: Option<Duration>,
     pub(crate) no_wait: bool,
+    pub(crate) replicas: u32,
     /// Instead of 122 and 124.
     pub(crate) conflict_code: Option<u8>,
     pub(crate) quiet: bool,
@@ -44,7 +50,19 @@ pub(crate) fn interrupted_by(signal: Signal, names: &[&str]) -> Failure {
 
 /// Why the server does not answer, as far as the client knows.
 pub(crate) async fn trouble(lock: &Lock) -> Option<String> {
-    lock.trouble().await.ok().flatten().map(|trouble| trouble.to_string())
+    lock.trouble().await.ok().flatten().map(|trouble| refusal::told(&trouble))
+}
+
+/// Why a wait without known trouble was not served. None if it was, since others have the lock.
+async fn unserved(lock: &Lock, was_queued: bool) -> Option<String> {
+    match timeout(ANSWER, lock.inspect()).await {
+        Ok(Ok(LockState { holder: None, waiting: 0, recovering_for: None, .. })) if !was_queued => {
+            Some("the time was over before it answered".to_owned())
+        }
+        Ok(Ok(_)) => None,
+        Ok(Err(fault)) => Some(refusal::told(&fault.to_string())),
+        Err(_) => Some(trouble(lock).await.unwrap_or_else(|| "no answer".to_owned())),
+    }
 }
 
 pub(crate) fn describe(holder: &Holder) -> String {
@@ -67,7 +85,11 @@ impl Request<'_> {
                 if let Err(nested) = self.ancestors.check(name, holder.token) {
                     return nested;
                 }
-                format!("is {}", held_by(&describe(holder), holder.held_for))
+                if is_unanswered(holder.confirmed, holder.held_for) {
+                    format!("is held by nobody yet: {}", granted_to(&describe(holder), holder.held_for))
+                } else {
+                    format!("is {}", held_by(&describe(holder), holder.held_for))
+                }
             }
             (None, Some(longest)) => format!("is {}", no_grants(*longest)),
             (None, None) => "is free, but its waiters are first".to_owned(),
@@ -76,15 +98,27 @@ impl Request<'_> {
         self.conflict(exit::BUSY, format!("{} {why}{queue}", printable(name)))
     }
 
-    pub(crate) fn not_granted(&self, name: &str, error: &AcquireError) -> Failure {
+    /// Only a lock that others have, as far as the server still answers, is a conflict. A server that does not serve is
+    /// a failure, whether it did before or not: the callers of `--quiet` and `--conflict-exit-code` must hear of it.
+    pub(crate) async fn not_granted(&self, lock: &Lock, error: &AcquireError) -> Failure {
         let AcquireError::Timeout { waited, position, cause, .. } = error else {
             return Failure::own(error.to_string());
         };
+        let unserved = match (cause, trouble(lock).await) {
+            // A server whose replicas do not follow answers all the same.
+            (Some(cause), _) if self.replicas > 0 => Some(refusal::told(&cause.to_string())),
+            (_, Some(trouble)) => Some(trouble),
+            (_, None) => unserved(lock, position.is_some()).await,
+        };
         let place = position.map(|position| format!(", at position {position}")).unwrap_or_default();
-        let cause = cause.as_ref().map(|cause| format!("; last error: {}", printable(&cause.to_string())));
         let waited = humantime::format_duration(self.timeout.unwrap_or(*waited));
-        let message =
-            format!("{} was not granted within {waited}{place}{}", printable(name), cause.unwrap_or_default());
-        self.conflict(exit::TIMED_OUT, message)
+        let message = format!("{} was not granted within {waited}{place}", printable(lock.name()));
+        match unserved {
+            None => self.conflict(exit::TIMED_OUT, message),
+            Some(why) => Failure {
+                tip: self.tip.filter(|_| position.is_none()).map(str::to_owned),
+                ..Failure::own(format!("{message}; the server does not serve: {}", printable(&why)))
+            },
+        }
     }
 }

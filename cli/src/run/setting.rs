@@ -104,6 +104,7 @@ impl<'a> Setting<'a> {
             options: self.options.clone(),
             timeout: self.wait.timeout,
             no_wait,
+            replicas: self.wait.replicas,
             conflict_code: self.wait.conflict_exit_code,
             quiet: self.wait.quiet,
             tip: self.tip,

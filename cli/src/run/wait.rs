@@ -20,6 +20,7 @@ use crate::duration::seconds;
 use crate::exit::Failure;
 use crate::process::signals;
 use crate::process::terminal::Terminal;
+use crate::refusal;
 
 /// How long `--no-wait` waits for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -98,8 +99,13 @@ async fn attempt(request: &Request<'_>, lock: &Lock, began: Instant) -> Result<G
     match timeout_at(began + ANSWER, attempt).await {
         Ok(result) => result.map_err(|error| request.not_now(lock.name(), &error)),
         Err(_) => {
-            let cause = trouble(lock).await.unwrap_or_else(|| "no answer".to_owned());
-            Err(Failure::own(format!("no answer from the server within {}: {cause}", seconds(ANSWER))))
+            // It may have answered each time that it is short of something.
+            let said = lock.trouble().await.ok().flatten();
+            Err(Failure::own(match said.as_deref().map(|said| (said, refusal::meaning(said))) {
+                Some((_, Some(meaning))) => meaning.to_owned(),
+                Some((said, None)) => format!("no answer from the server within {}: {said}", seconds(ANSWER)),
+                None => format!("no answer from the server within {}", seconds(ANSWER)),
+            }))
         }
     }
 }
@@ -116,10 +122,14 @@ async fn wait(
         // The timeout includes the time for connecting, and for the locks before.
         enqueue = enqueue.timeout(all.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
     }
-    let failed = |error: AcquireError| request.not_granted(lock.name(), &error);
-    let mut waiting = queue(enqueue, lock, request.tip, news).await.map_err(failed)?;
-    if let Some(granted) = (&mut waiting).now_or_never() {
-        return granted.map_err(failed);
+    let mut waiting = match queue(enqueue, lock, request.tip, news).await {
+        Ok(waiting) => waiting,
+        Err(error) => return Err(request.not_granted(lock, &error).await),
+    };
+    match (&mut waiting).now_or_never() {
+        Some(Ok(guard)) => return Ok(guard),
+        Some(Err(error)) => return Err(request.not_granted(lock, &error).await),
+        None => {}
     }
     news.queued(lock.name(), waiting.ticket());
     watch(request, waiting, lock, news, terminal).await

@@ -36,7 +36,10 @@ pub(crate) async fn watch(
     loop {
         tokio::select! {
             biased;
-            granted = &mut waiting => return granted.map_err(|error| request.not_granted(lock.name(), &error)),
+            granted = &mut waiting => return match granted {
+                Ok(guard) => Ok(guard),
+                Err(error) => Err(request.not_granted(lock, &error).await),
+            },
             seen = &mut look => {
                 looks += 1;
                 match seen {

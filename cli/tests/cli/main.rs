@@ -4,6 +4,7 @@
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod broken_servers;
 mod certificates;
 mod descendants;
 mod doctor;

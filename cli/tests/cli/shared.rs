@@ -75,6 +75,16 @@ impl Redis {
         self.0.cont();
     }
 
+    /// The result of one command to the server.
+    pub(crate) fn command(&self, words: &[&str]) {
+        let () = redis::cmd(words[0]).arg(&words[1..]).query(&mut self.0.raw()).unwrap();
+    }
+
+    /// The number of its newest connection.
+    pub(crate) fn newest_connection(&self) -> u64 {
+        self.0.connections().last().copied().unwrap_or_default()
+    }
+
     /// All data of the server is lost.
     pub(crate) fn flush(&self) {
         self.0.flush();
