@@ -87,8 +87,13 @@ fn become_what_is_asked_for() -> ExitCode {
         }
     };
     hidden::hide(cli.server.redis.as_deref());
-    // The doctor says all that a warning would say, and more.
-    if !matches!(cli.task, Task::Doctor(_)) {
+    let is_quiet = match &cli.task {
+        // The doctor says all that a warning would say, and more.
+        Task::Doctor(_) => true,
+        Task::Run(run::Args { wait, .. }) | Task::Hold(run::hold::Args { wait, .. }) => wait.quiet,
+        _ => false,
+    };
+    if !is_quiet {
         warnings::show();
     }
     let result = match cli.task {

@@ -5,13 +5,16 @@
 //!
 //! ```text
 //! script                 has a file open as descriptor N
-//!   ├─ fairlock hold     waits until the stand-in has the lock, prints the token, exits
+//!   ├─ fairlock hold     waits until the stand-in has the lock, exits
 //!   └─ stand-in          holds the lock, in a session of its own, until the script has closed its descriptor
 //! ```
 //!
 //! The stand-in locks the script's open file with flock(2), closes its own copy, and waits for a lock on the file
 //! through another descriptor. The kernel grants that when the last copy of the script's descriptor is closed, however
 //! the script ends.
+//!
+//! A lost lease is told, and then kept like any other until the script is done or the lease is over: released at once,
+//! it would let the next holder in while the script still works.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -42,23 +45,27 @@ In a terminal, `fairlock hold deploy` holds until Ctrl-D or Ctrl-C.
 Exit code: 0, or 122 busy, 123 lease lost, 124 timeout, 125 fairlock failed.";
 
 const LONG: &str = "\
-It prints the fencing token when the lock is granted, and holds until its stdin ends, or until INT. \
-A script that writes to it keeps the lock as long as it likes; bash: `coproc L { fairlock hold deploy; }; read -r token \
-<&\"${L[0]}\"`, and later `exec {L[1]}>&-`. If the stdin is /dev/null, the lock is given back at once.
+It prints the fencing token when the lock is granted, and holds until its stdin ends, or until INT. A script that \
+writes to it keeps the lock as long as it likes; bash: `coproc L { fairlock hold deploy; }; read -r token \
+<&\"${L[0]}\"`, and later `exec {L[1]}>&-`. A stdin that has ended already, as /dev/null and that of `fairlock hold \
+deploy &` in a script, is refused: nothing would be held.
 
 With --fd N it returns when the lock is granted. The lock is held until the script has closed descriptor N, as it does \
-when it ends, however it ends. The descriptor must be a file, as for flock. Programs that the script starts inherit the \
-descriptor, and with it the lock: start a daemon with `9>&-`.
+when it ends, however it ends. The descriptor must be a file, as for flock. Programs that the script starts inherit \
+the descriptor, and with it the lock: start a daemon with `9>&-`. It prints nothing, as flock; --print-token asks for \
+the fencing token.
 
-When the lease is lost, the script is sent --signal. Without a command there is nothing that fairlock could end, so the \
-script has to stop by itself: the default, TERM, ends it. Nothing tells the script if the process that holds the lock \
-for it is killed.
+When the lease is lost, the script is sent --signal. Without a command there is nothing that fairlock could end, so \
+the script has to stop by itself: the default, TERM, ends it. The next holder comes when the script is done, or when \
+the lease ends. Without --fd only a message on stderr tells of the loss. Nothing tells the script if the process that \
+holds the lock for it is killed.
 
 Examples:
   exec 9>x.lock; fairlock hold x --fd 9 || exit  waits in line, as flock 9 does
   exec 9>&-                                      gives it back, as its end does
 
-Exit codes: 0, or 122 busy, 123 lease lost, 124 timeout, 125 fairlock failed, 128+N by signal N.";
+Exit codes: 0, or 122 busy, 123 lease lost, 124 busy until --timeout, 125 fairlock failed or the server does not \
+serve, 128+N by signal N.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = SHORT, after_long_help = LONG, override_usage = "fairlock hold [OPTIONS] NAME")]
@@ -74,6 +81,11 @@ pub(crate) struct Args {
     /// Returns when the lock is granted, and holds it until the script has closed the descriptor N.
     #[arg(long, value_name = "N")]
     pub(crate) fd: Option<u32>,
+    /// With --fd: print the fencing token
+    ///
+    /// Without --fd it is always printed.
+    #[arg(long, requires = "fd", hide_short_help = true)]
+    pub(crate) print_token: bool,
     /// With --fd: sent at a loss [default: TERM]
     ///
     /// The script is sent this signal when the lease is lost.
@@ -94,8 +106,8 @@ const NOTICE: Duration = Duration::from_secs(5);
 
 pub(crate) fn hold(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     match args.fd {
-        Some(fd) => start_stand_in(fd),
-        None => keep(server, args, None),
+        Some(fd) => start_stand_in(fd, args.print_token),
+        None => refuse_ended_stdin().and_then(|()| keep(server, args, None)),
     }
 }
 
@@ -103,7 +115,7 @@ pub(crate) fn hold(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
 pub(crate) const WORD: &str = "__hold";
 
 /// Starts the stand-in, and waits until it has the lock.
-fn start_stand_in(fd: u32) -> Result<u8, Failure> {
+fn start_stand_in(fd: u32, print_token: bool) -> Result<u8, Failure> {
     let failed = |error: std::io::Error| Failure::because("cannot start the process that holds the lock", error);
     let about = std::fs::metadata(format!("/dev/fd/{fd}")).map_err(|error| {
         Failure::own(format!("descriptor {fd}: {error}; open a file first, as in `exec {fd}>/tmp/my.lock`"))
@@ -123,7 +135,7 @@ fn start_stand_in(fd: u32) -> Result<u8, Failure> {
         BufReader::new(stdout).read_line(&mut token).map_err(failed)?;
     }
     if token.ends_with('\n') {
-        return output::write(&token).map(|()| 0);
+        return if print_token { output::write(&token).map(|()| 0) } else { Ok(0) };
     }
     let status = stand_in.wait().map_err(failed)?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -133,7 +145,9 @@ fn start_stand_in(fd: u32) -> Result<u8, Failure> {
 /// The stand-in's process; `script` is the process id of the script, in words.
 pub(crate) fn keep_for(script: Option<OsString>, server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let script = script.and_then(|word| word.to_str()?.parse().ok()).and_then(Pid::from_raw);
-    warnings::show();
+    if !args.wait.quiet {
+        warnings::show();
+    }
     Script::of(script).and_then(|script| keep(server, args, Some(script)))
 }
 
@@ -145,7 +159,8 @@ fn keep(server: &connect::Args, args: &Args, script: Option<Script>) -> Result<u
     let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {
         let Granted { client, holding, .. } = setting.take().await?;
-        let was_at_its_end = script.is_none() && stdin_is_at_its_end();
+        // It may have ended during the wait.
+        let wanted = if script.is_none() { refuse_ended_stdin() } else { Ok(()) };
         if let Some(script) = &script {
             script.detach();
         }
@@ -156,26 +171,26 @@ fn keep(server: &connect::Args, args: &Args, script: Option<Script>) -> Result<u
             Some(script) => script.watch(closed),
             None => watch_stdin(closed),
         };
-        let end = match told.and(begun) {
+        let end = match wanted.and(told).and(begun) {
             Ok(()) => until_closed(&mut setting, &holding.leases()).await,
             Err(failure) => End::Failed(failure),
         };
-        if was_at_its_end && matches!(end, End::Closed) {
-            say("stdin was at its end already, so the lock is given back: give it a pipe, or use --fd");
-        }
         let lost = matches!(end, End::Lost);
-        if let (End::Lost, Some(script)) = (&end, &script) {
-            script.tell(args.signal.unwrap_or(Signal::SIGTERM));
+        if lost {
+            if let Some(script) = &script {
+                script.tell(args.signal.unwrap_or(Signal::SIGTERM));
+            }
+            until_done(&mut setting, &holding.leases()).await;
         }
         setting.news.stopping();
-        setting.release(client, holding, lost).await;
+        let released = setting.release(client, holding, lost).await;
         let code = match end {
             End::Closed | End::Signalled(Signal::SIGINT) => 0,
             End::Signalled(signal) => exit::by_signal(signal as i32),
             End::Lost => LOST,
             End::Failed(failure) => return Err(failure),
         };
-        if !lost {
+        if released {
             setting.news.released(code);
         }
         Ok(code)
@@ -211,12 +226,35 @@ async fn until_closed(setting: &mut Setting<'_>, leases: &holding::Leases) -> En
     }
 }
 
-/// Whether a read would give nothing, and at once.
-fn stdin_is_at_its_end() -> bool {
+/// After a loss: until what used the lock is done, or until no lease is left that keeps others out.
+async fn until_done(setting: &mut Setting<'_>, leases: &holding::Leases) {
+    loop {
+        let left = leases.longest_remaining();
+        tokio::select! {
+            event = setting.events.recv() => match event {
+                Some(Event::Closed) | None => return,
+                Some(Event::Signal(Signal::SIGTSTP)) => signals::stop_here(false),
+                Some(Event::Signal(signal)) if signals::ends(signal) => return,
+                Some(_) => {}
+            },
+            // Of several leases some may still be renewed.
+            () = tokio::time::sleep(left) => if left.is_zero() { return },
+        }
+    }
+}
+
+/// Fails if a read would give nothing, and at once: then the lock would be given back as soon as it is granted.
+fn refuse_ended_stdin() -> Result<(), Failure> {
     let stdin = std::io::stdin();
     let ready =
         poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
-    ready && rustix::io::ioctl_fionread(&stdin).unwrap_or(0) == 0
+    if ready && rustix::io::ioctl_fionread(&stdin).unwrap_or(0) == 0 {
+        return Err(Failure::own(
+            "stdin is at its end already, so nothing would be held: use --fd N in scripts, or give it a pipe (the stdin \
+             of a command with & in a script is /dev/null)",
+        ));
+    }
+    Ok(())
 }
 
 fn watch_stdin(closed: impl FnOnce() + Send + 'static) -> Result<(), Failure> {

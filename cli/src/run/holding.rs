@@ -5,6 +5,8 @@ use std::time::Duration;
 use fairlock::{Guard, Held, Lock, Lost, ReleaseError};
 use futures_util::future::{join_all, select_all};
 
+use super::request;
+
 /// The order in which locks are taken, so that jobs which take several of them never wait for each other in a circle.
 /// A name that was given twice is taken once.
 pub(crate) fn in_order<'a>(first: &'a str, others: &'a [String]) -> Vec<&'a str> {
@@ -56,6 +58,20 @@ impl Leases {
     /// What is left of the lease that ends first.
     pub(crate) fn remaining(&self) -> Duration {
         self.0.iter().map(|(_, held)| held.remaining()).min().unwrap_or_default()
+    }
+
+    /// What is left of the lease that ends last.
+    pub(crate) fn longest_remaining(&self) -> Duration {
+        self.0.iter().map(|(_, held)| held.remaining()).max().unwrap_or_default()
+    }
+
+    /// Why the server of the lease that ends first does not answer.
+    pub(crate) async fn trouble(&self) -> String {
+        let known = match self.first_to_end() {
+            Some((lock, _)) => request::trouble(lock).await,
+            None => None,
+        };
+        known.unwrap_or_else(|| "Redis does not answer".to_owned())
     }
 
     /// The lease that ends first.

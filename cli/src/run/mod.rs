@@ -82,8 +82,7 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         setting.news.stopping();
         // In every case the command is dead here. Only now may the lock be granted to another.
         let lost = matches!(result, Ok(Ended { code: exit::LOST, .. }));
-        setting.release(client, holding, lost).await;
-        if !lost {
+        if setting.release(client, holding, lost).await {
             setting.news.released(result.as_ref().map_or(exit::OWN_FAILURE, |ended| ended.code));
         }
         result.map(|ended| {

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use fairlock::Lost;
-use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::args::Wait;
@@ -40,6 +39,8 @@ pub(crate) struct News {
     granted: Option<Granted>,
     /// That the lease is running out was told.
     warned: bool,
+    /// A warning that `--quiet` keeps to itself until the lease is lost.
+    unsaid: Option<String>,
     said_lost: bool,
 }
 
@@ -64,6 +65,7 @@ impl News {
             began: Instant::now(),
             granted: None,
             warned: false,
+            unsaid: None,
             said_lost: false,
         })
     }
@@ -153,7 +155,10 @@ impl News {
     pub(crate) fn renewed(&mut self, name: &str, token: u64, left: Duration) {
         self.write("renewed", name, json!({ "token": token, "remaining_ms": milliseconds(left) }));
         if std::mem::take(&mut self.warned) {
-            say(format_args!("Redis answers again; the lease on {} goes on", self.names));
+            self.unsaid = None;
+            if !self.quiet {
+                say(format_args!("Redis answers again; the lease on {} goes on", self.names));
+            }
             self.status("holds the lock");
         }
     }
@@ -165,7 +170,12 @@ impl News {
         }
         self.write("warned", name, json!({ "token": token, "remaining_ms": milliseconds(left), "cause": cause }));
         let (cause, name, left) = (printable(cause), printable(name), seconds(left));
-        say(format_args!("{cause}; {name} is ours for {left} more"));
+        let warning = format!("{cause}; {name} is ours for {left} more");
+        if self.quiet {
+            self.unsaid = Some(warning);
+        } else {
+            say(warning);
+        }
         self.status(&format!("{cause}; the lease ends in {left}"));
     }
 
@@ -182,6 +192,9 @@ impl News {
         }
         let name = lost.map_or_else(|| self.names.clone(), |lost| printable(&lost.name));
         progress::erase();
+        if let Some(warning) = self.unsaid.take() {
+            say(warning);
+        }
         say(format_args!("the lease on {name} is lost: {}; {and}", printable(&reason)));
         self.status("the lease is lost");
     }
@@ -219,9 +232,16 @@ impl News {
         }
     }
 
-    /// A signal came before the server had answered a release.
-    pub(crate) fn left_behind(&self, signal: Signal) {
-        say(format_args!("{signal} before {} was released: it stays held until its lease ends", self.names));
+    /// The lease had ended before its release, and nobody has heard of it until now.
+    pub(crate) fn ended_before(&self, lost: &Lost) {
+        let (names, lost) = (&self.names, printable(&lost.to_string()));
+        say(format_args!("{names} was not held to the end: {lost}; another job may have run meanwhile"));
+    }
+
+    /// The server has not confirmed a release. Longer than this nobody else is granted the lock.
+    pub(crate) fn not_released(&self, why: impl std::fmt::Display, left: Duration) {
+        let (names, why, left) = (&self.names, printable(&why.to_string()), seconds(left));
+        say(format_args!("{names} could not be released ({why}): the lease ends by itself, in {left} at the latest"));
     }
 }
 

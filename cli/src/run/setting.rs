@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{Client, ClientBuilder, LockOptions};
+use fairlock::{Client, ClientBuilder, LockOptions, ReleaseError};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
 
 use super::args::Wait;
 use super::events::Event;
@@ -15,11 +16,16 @@ use super::request::{self, Request};
 use super::timing::Timing;
 use super::wait;
 use crate::connect::{self, Server};
-use crate::exit::{Failure, say};
+use crate::exit::Failure;
 use crate::local;
 use crate::process::clock::Moment;
 use crate::process::signals::{self, Mask};
 use crate::process::terminal::Terminal;
+
+/// How long the end of a run waits for a server that is away. The leases end without it, only later.
+const ANSWER: Duration = Duration::from_secs(4);
+/// How long it waits then for what the client has still to say to servers that answer.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 pub(crate) struct Setting<'a> {
     wait: &'a Wait,
@@ -125,7 +131,7 @@ impl<'a> Setting<'a> {
             }
             // The lease is over, and the command was not started.
             self.news.mention("the lock was granted too late to be used; waiting again");
-            if let Some(signal) = give_back(client, holding, true, events, &self.news).await {
+            if let Err(signal) = give_back(client, holding, true, events, &self.news).await {
                 return Err(request::interrupted_by(signal, &self.names));
             }
             let least = Duration::from_millis(1);
@@ -133,31 +139,42 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Releases the locks. If a signal comes before the server answers, they expire by themselves.
-    pub(crate) async fn release(&mut self, client: Client, holding: Holding, lost: bool) {
-        give_back(client, holding, lost, &mut self.events, &self.news).await;
+    /// Releases the locks, and returns whether they were held until then and are given back. If a signal comes before
+    /// the server answers, or it does not answer soon, they expire by themselves.
+    pub(crate) async fn release(&mut self, client: Client, holding: Holding, lost: bool) -> bool {
+        give_back(client, holding, lost, &mut self.events, &self.news).await == Ok(true)
     }
 }
 
+/// As [`Setting::release`]. An error is the signal that came first.
 async fn give_back(
     client: Client,
     holding: Holding,
     lost: bool,
     events: &mut UnboundedReceiver<Event>,
     news: &News,
-) -> Option<Signal> {
-    let interrupted = tokio::select! {
-        released = holding.release() => {
-            if let (Err(error), false) = (released, lost) {
-                say(format_args!("the lock could not be released and stays held until its lease ends: {error}"));
-            }
-            None
-        }
+) -> Result<bool, Signal> {
+    let leases = holding.leases();
+    let end = Instant::now() + leases.longest_remaining();
+    let left = || end.saturating_duration_since(Instant::now());
+    let released = tokio::select! {
+        released = timeout(ANSWER, holding.release()) => released,
         signal = wait::interruption(events) => {
-            news.left_behind(signal);
-            Some(signal)
+            news.not_released(signal, left());
+            return Err(signal);
         }
     };
-    let _ = tokio::time::timeout(Duration::from_secs(1), client.close()).await;
-    interrupted
+    if !lost {
+        match &released {
+            Ok(Ok(())) => {}
+            Ok(Err(ReleaseError::Lost(lost))) => news.ended_before(lost),
+            Ok(Err(error)) => news.not_released(error, left()),
+            Err(_) => {
+                let trouble = leases.trouble().await;
+                news.not_released(trouble, left());
+            }
+        }
+    }
+    let _ = timeout(LAST_ANSWERS, client.close()).await;
+    Ok(!lost && matches!(released, Ok(Ok(()))))
 }

@@ -47,8 +47,12 @@ pub(crate) struct Supervisor<'a> {
     stopped: bool,
     leases: Leases,
     timing: Timing,
-    /// What the shim was told: when to send TERM, and when KILL.
+    /// What the shim was sent: when to send TERM, and when KILL.
     told: (Moment, Moment),
+    /// By when the shim sends KILL, as it has confirmed. It is told of renewals in vain while it is stopped.
+    knows: Moment,
+    /// The shim missed its deadline, and was killed.
+    stuck: bool,
     lost: bool,
     told_lost: bool,
     news: &'a mut News,
@@ -80,6 +84,8 @@ impl<'a> Supervisor<'a> {
             leases,
             timing,
             told,
+            knows: told.1,
+            stuck: false,
             lost: false,
             told_lost: false,
             news,
@@ -135,17 +141,19 @@ impl<'a> Supervisor<'a> {
             self.told_lost = self.told_lost || self.job.order(Order::End { kill_at });
             knows = self.told_lost;
             self.told.1 = kill_at;
+            self.knows = self.knows.min(kill_at);
         } else if term_at > self.told.0.after(Duration::from_millis(1)) {
             knows = self.job.order(Order::Lease { term_at, kill_at });
             if knows {
                 self.told = (term_at, kill_at);
             }
         }
-        let missed = self.told.1.after(self.timing.margin / 2);
+        let missed = self.knows.after(self.timing.margin / 2);
         let left = missed.since(Moment::now());
         if left.is_zero() {
             // The shim is stopped; or fairlock was stopped, and its report is still to be read.
-            self.lost = true;
+            self.stuck = true;
+            self.lost |= Moment::now() >= self.timing.of(&self.leases).0;
             self.job.kill_shim();
         }
         if knows && !left.is_zero() { left } else { self.timing.retry }
@@ -196,6 +204,10 @@ impl<'a> Supervisor<'a> {
                 self.job.started(pid);
                 return None;
             }
+            Report::Lease { kill_at, .. } => {
+                self.knows = kill_at.min(self.told.1);
+                return None;
+            }
             Report::Stopped { signal } => {
                 self.on_stop(Signal::try_from(signal).unwrap_or(Signal::SIGSTOP));
                 return None;
@@ -234,6 +246,10 @@ impl<'a> Supervisor<'a> {
         }
         if self.lost {
             Ok(self.ended_with_lease("the command was killed"))
+        } else if self.stuck {
+            Err(Failure::own(
+                "the command's shim was stopped, so it was killed, and the command with it if it still ran",
+            ))
         } else {
             Err(Failure::own("the command's shim was killed, and the command with it"))
         }

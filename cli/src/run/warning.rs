@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::holding::Leases;
 use super::news::News;
-use super::request::trouble;
 use super::timing::Timing;
 
 /// Warns once half of the lease is left. Returns after how long to look again, unless there is a renewal before.
@@ -14,8 +13,8 @@ pub(crate) async fn look(leases: &Leases, timing: Timing, news: &mut News) -> Du
         return due;
     }
     let left = left.saturating_sub(timing.notice);
-    if let (Some((lock, held)), false) = (leases.first_to_end(), left.is_zero()) {
-        let cause = trouble(lock).await.unwrap_or_else(|| "Redis does not answer".to_owned());
+    if let (Some((_, held)), false) = (leases.first_to_end(), left.is_zero()) {
+        let cause = leases.trouble().await;
         news.warned(held.name(), held.token(), left, &cause);
     }
     Duration::MAX

@@ -168,7 +168,11 @@ impl Shim {
     /// Returns the shim's last message once there is nothing left to guard.
     fn handle(&mut self, event: Event) -> Option<Report> {
         match event {
-            Event::Order(Order::Lease { term_at, kill_at }) => (self.term_at, self.kill_at) = (term_at, kill_at),
+            Event::Order(Order::Lease { term_at, kill_at }) => {
+                (self.term_at, self.kill_at) = (term_at, kill_at);
+                // An order in the socket's buffer is no order that a stopped shim knows.
+                protocol::send(&self.socket, Report::Lease { term_at, kill_at });
+            }
             Event::Order(Order::End { kill_at }) => {
                 self.kill_at = self.kill_at.min(kill_at);
                 self.end();

@@ -42,6 +42,8 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     /// The command runs, as leader of its own process group.
     Started { pid: i32 },
+    /// The lease's end as the shim knows it now, after an order.
+    Lease { term_at: Moment, kill_at: Moment },
     /// The command was stopped by this signal.
     Stopped { signal: i32 },
     /// The command exited, by itself or because the shim ended it (`forced`). The shim's last message.
@@ -96,6 +98,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Started { pid } => writeln!(f, "started {pid}"),
+            Self::Lease { term_at, kill_at } => writeln!(f, "lease {} {}", term_at.0, kill_at.0),
             Self::Stopped { signal } => writeln!(f, "stopped {signal}"),
             Self::Exited { code, forced } => writeln!(f, "exited {code} {forced}"),
             Self::Killed { signal, forced } => writeln!(f, "killed {signal} {forced}"),
@@ -115,6 +118,9 @@ impl FromStr for Report {
         let words: Vec<&str> = line.split_whitespace().collect();
         Ok(match words[..] {
             ["started", pid] => Self::Started { pid: number(pid)? },
+            ["lease", term_at, kill_at] => {
+                Self::Lease { term_at: Moment(number(term_at)?), kill_at: Moment(number(kill_at)?) }
+            }
             ["stopped", signal] => Self::Stopped { signal: number(signal)? },
             ["exited", code, forced] => Self::Exited { code: number(code)?, forced: number(forced)? },
             ["too", "late"] => Self::TooLate,
@@ -179,6 +185,7 @@ mod tests {
         }
         let reports = [
             Report::Started { pid: 4711 },
+            Report::Lease { term_at: Moment(1), kill_at: Moment(u64::MAX) },
             Report::Stopped { signal: 20 },
             Report::Exited { code: 3, forced: false },
             Report::Killed { signal: 9, forced: true },

@@ -1,11 +1,20 @@
 //! A fairlock that is killed costs the next waiter no lease: its shim gives the lock back.
 
+use std::io::Read as _;
+use std::process::Stdio;
 use std::time::Instant;
 
 use crate::shared::{Process, Redis, STUBBORN, Signal, await_death, eventually, lives, signal, witness};
 
 /// No test waits that long, so a grant is not due to the end of the lease.
 const LONG: [&str; 2] = ["--lease", "10h"];
+/// Everything is told, the events on stderr.
+const TOLD: [&str; 3] = ["-v", "--events", "2"];
+
+fn tells_of_release(stderr: impl AsRef<[u8]>) -> bool {
+    let said = String::from_utf8_lossy(stderr.as_ref());
+    said.contains("released x") || said.contains("\"event\":\"released\"")
+}
 
 #[test]
 fn the_next_waiter_is_granted_the_lock_as_soon_as_the_command_is_dead() {
@@ -81,7 +90,7 @@ fn a_command_that_ended_by_itself_before_fairlock_died_is_followed_by_the_next()
 #[test]
 fn a_shim_that_reaches_no_server_ends_with_the_lease() {
     let redis = Redis::start();
-    let holder = redis.run("x", &["--lease", "3s"], "echo $$; exec sleep 1000");
+    let holder = redis.run("x", &["--lease", "6s"], "echo $$; exec sleep 1000");
     let command = holder.number();
     let shim = holder.shim(command);
     redis.stall();
@@ -102,4 +111,65 @@ fn the_url_is_not_on_the_command_line_of_the_shim() {
     let url = redis.url();
     let path = url.split("://").nth(1).unwrap();
     assert!(line.contains("__shim") && !line.contains(path), "{line}");
+}
+
+/// The lease ends by itself; whoever waits for the end of the run need not wait for that.
+#[test]
+fn fairlock_leaves_a_server_that_is_away_when_its_command_is_over() {
+    for (away, interrupt) in [(Redis::kill as fn(&Redis), false), (Redis::stall, false), (Redis::stall, true)] {
+        let redis = Redis::start();
+        let holder = redis.run("x", &[&LONG[..], &TOLD].concat(), "echo $$; exec sleep 1000");
+        let command = holder.number();
+        let shim = holder.shim(command);
+        away(&redis);
+        let began = Instant::now();
+        signal(command, Signal::TERM);
+        await_death(shim);
+        if interrupt {
+            holder.signal(Signal::INT);
+        }
+        let ended = holder.finish();
+        println!("left after {:?}", began.elapsed());
+        assert_eq!(ended.code, 143, "{ended:?}");
+        let why = if interrupt { "x could not be released (SIGINT)" } else { "x could not be released (" };
+        assert!(ended.stderr.contains(why), "{ended:?}");
+        assert!(ended.stderr.contains("the lease ends by itself, in 9h 5"), "{ended:?}");
+        assert!(!tells_of_release(&ended.stderr), "{ended:?}");
+    }
+}
+
+/// The server was emptied, and a stranger came before the holder's next renewal.
+#[test]
+fn a_run_whose_lease_had_ended_says_so_and_promises_nothing() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[&LONG[..], &TOLD].concat(), "echo $$; exec sleep 1000");
+    let command = holder.number();
+    redis.flush();
+    let _stranger = crate::shared::hold(&redis, "x", "stranger");
+    signal(command, Signal::TERM);
+    let ended = holder.finish();
+    assert!(!tells_of_release(&ended.stderr), "{ended:?}");
+    assert_eq!(ended.code, 143, "{ended:?}");
+    assert!(ended.stderr.contains("x was not held to the end: the lease of the lock \"x\""), "{ended:?}");
+    assert!(ended.stderr.contains("another job may have run meanwhile"), "{ended:?}");
+    assert!(!ended.stderr.contains("ends by itself"), "{ended:?}");
+}
+
+#[test]
+fn a_hold_tells_of_its_release_only_if_the_server_has_confirmed_it() {
+    for (away, tells) in [(false, true), (true, false)] {
+        let redis = Redis::start();
+        let mut hold = redis.fairlock();
+        hold.args(["hold", "x"]).args(LONG).args(TOLD).stdin(Stdio::piped());
+        let mut holder = hold.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Otherwise the end would close the pipe.
+        let _stdin = holder.stdin.take();
+        holder.stdout.as_mut().unwrap().read_exact(&mut [0]).expect("a token");
+        if away {
+            redis.kill();
+        }
+        signal(holder.id(), Signal::INT);
+        let ended = holder.wait_with_output().unwrap();
+        assert_eq!((ended.status.code(), tells_of_release(&ended.stderr)), (Some(0), tells), "{ended:?}");
+    }
 }

@@ -1,6 +1,7 @@
 //! `fairlock hold`: a lock without a command, and `--fd` for scripts that lock in the middle.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use fairlock::Client;
 
@@ -59,8 +60,25 @@ fn hold_keeps_the_lock_until_stdin_ends_or_a_signal_comes() {
         assert_eq!(child.wait().unwrap().code(), Some(code));
         assert_eq!(redis.state("x")["state"], "free", "{end:?}");
     }
-    let ended = Process::spawn(redis.fairlock().args(["hold", "x"])).finish();
-    assert!(ended.code == 0 && ended.stderr.contains("stdin was at its end already"), "{ended:?}");
+}
+
+/// As behind `&` in a script. The lock would be given back as soon as it is granted.
+#[test]
+fn a_hold_whose_stdin_has_ended_is_refused_before_it_queues() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "echo; exec sleep 1000");
+    holder.line();
+    let refused = Process::spawn(redis.fairlock().args(["hold", "x"])).finish();
+    assert!(refused.code == 125 && refused.stderr.contains("use --fd N in scripts"), "{refused:?}");
+    assert_eq!(redis.state("x")["state"], "held", "it has not waited for the holder");
+    // It may end while the hold waits.
+    let mut hold = redis.fairlock();
+    let mut waiter = hold.args(["hold", "x"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    redis.await_waiting("x", 1);
+    drop(waiter.stdin.take());
+    holder.signal(Signal::TERM);
+    assert_eq!(waiter.wait().unwrap().code(), Some(125));
+    is_free(&redis, "x");
 }
 
 #[test]
@@ -68,7 +86,13 @@ fn hold_takes_the_options_of_run() {
     let redis = Redis::start();
     let _holder = redis.run("x", &[], "echo; exec sleep 1000");
     _holder.line();
-    let code = |words: &[&str]| Process::spawn(redis.fairlock().args(["hold"]).args(words)).finish().code;
+    let code = |words: &[&str]| {
+        let mut hold = redis.fairlock();
+        let mut hold = hold.arg("hold").args(words).stdin(Stdio::piped()).spawn().unwrap();
+        let _stdin = hold.stdin.take();
+        hold.wait().unwrap().code()
+    };
+    let code = |words: &[&str]| code(words).unwrap();
     assert_eq!(code(&["-n", "x"]), 122);
     assert_eq!(code(&["-n", "-E", "0", "a", "-a", "x"]), 0);
     assert_eq!(code(&["-t", "200ms", "x"]), 124);
@@ -79,7 +103,8 @@ fn hold_takes_the_options_of_run() {
 async fn hold_ends_when_its_lease_is_lost() {
     let redis = Redis::start();
     let mut hold = redis.fairlock();
-    let mut child = hold.args(["hold", "x"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    hold.args(["hold", "x", "--lease", "3s"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = hold.spawn().unwrap();
     eventually("it is held", || (redis.state("x")["state"] == "held").then_some(()));
     let client = Client::connect(&redis.url()).await.unwrap();
     client.lock("x").unwrap().break_lease(token(&redis, "x").parse().unwrap()).await.unwrap();
@@ -97,8 +122,8 @@ fn a_script_holds_the_lock_until_it_closes_its_descriptor() {
     let redis = Redis::start();
     let script = Script::start(
         &redis,
-        "exec 9>$L; token=$($F hold x --fd 9) || exit; step $token; exec 9>&-; step closed; \
-         exec 9>$L; $F hold x --fd 9 || exit; step again",
+        "exec 9>$L; token=$($F hold x --fd 9 --print-token) || exit; step $token; exec 9>&-; step closed; \
+         exec 9>$L; $F hold x --fd 9 --print-token || exit; step again",
     );
     assert_eq!(script.process.line(), token(&redis, "x"));
     let label = redis.state("x")["holder"]["label"].as_str().unwrap().to_owned();
@@ -120,7 +145,7 @@ fn a_script_holds_the_lock_until_it_closes_its_descriptor() {
 #[test]
 fn a_program_that_inherited_the_descriptor_keeps_the_lock() {
     let redis = Redis::start();
-    let script = Script::start(&redis, "exec 9>$L; $F hold x --fd 9 >/dev/null || exit; sleep 1000 & echo $!");
+    let script = Script::start(&redis, "exec 9>$L; $F hold x --fd 9 || exit; sleep 1000 & echo $!");
     let child = script.process.number();
     await_death(script.process.id());
     assert_eq!(redis.state("x")["state"], "held");
@@ -135,7 +160,7 @@ fn scripts_that_hold_the_same_lock_take_turns() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let text = format!(
-        "for i in 1 2 3; do exec 9>'{0}.lock'; $F hold x --fd 9 -q >/dev/null || exit; \
+        "for i in 1 2 3; do exec 9>'{0}.lock'; $F hold x --fd 9 -q || exit; \
          echo in >>'{0}'; sleep .05; echo out >>'{0}'; exec 9>&-; done",
         log.display()
     );
@@ -153,15 +178,88 @@ async fn a_script_is_sent_a_signal_when_its_lease_is_lost() {
     let client = Client::connect(&redis.url()).await.unwrap();
     for (options, code) in [("", 143), ("--signal USR1", 7)] {
         let text = format!(
-            "trap 'exit 7' USR1; exec 9>$L; $F hold x --fd 9 {options} >/dev/null || exit; echo; while :; do sleep .1; done"
+            "trap 'exit 7' USR1; exec 9>$L; $F hold x --fd 9 {options} || exit; echo ready; while :; do sleep .1; done"
         );
         let script = Script::start(&redis, &text);
-        script.process.line();
+        assert_eq!(script.process.line(), "ready", "flock prints nothing either");
         client.lock("x").unwrap().break_lease(token(&redis, "x").parse().unwrap()).await.unwrap();
         let ended = script.process.finish();
         assert!(ended.code == code && ended.stderr.contains("the lease on x is lost"), "{options}: {ended:?}");
         is_free(&redis, "x");
     }
+}
+
+/// Ends the lease politely, when another one waits for the lock.
+fn break_politely(redis: &Redis) -> (Process, Process) {
+    let next = redis.run("x", &[], "echo granted");
+    redis.await_waiting("x", 1);
+    let ending = Process::spawn(redis.fairlock().args(["break", "x", "--token", &token(redis, "x")]));
+    (next, ending)
+}
+
+#[test]
+fn after_a_polite_break_the_next_holder_comes_when_the_script_is_done() {
+    let redis = Redis::start();
+    let text = "trap 'step told; exit' TERM; exec 9>$L; $F hold x --fd 9 --lease 10m || exit; echo ready; \
+                while :; do sleep .1; done";
+    let script = Script::start(&redis, text);
+    assert_eq!(script.process.line(), "ready");
+    let (next, ending) = break_politely(&redis);
+    assert_eq!(script.process.line(), "told");
+    // A stand-in that releases at once has done so by now.
+    std::thread::sleep(Duration::from_millis(500));
+    let state = redis.state("x");
+    assert!(state["holder"]["broken"] == true && state["waiting"] == 1, "the script is at work: {state}");
+    script.step();
+    assert_eq!(next.line(), "granted");
+    let ended = ending.finish();
+    assert!(ended.code == 0 && ended.stderr.contains("let go"), "{ended:?}");
+}
+
+#[test]
+fn after_a_polite_break_the_next_holder_comes_when_stdin_ends() {
+    let redis = Redis::start();
+    let mut hold = redis.fairlock();
+    hold.args(["hold", "x", "--lease", "10m"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = hold.spawn().unwrap();
+    eventually("it is held", || (redis.state("x")["state"] == "held").then_some(()));
+    let (next, _ending) = break_politely(&redis);
+    let mut said = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.take().unwrap()), &mut said).unwrap();
+    assert!(said.contains("the lease on x is lost: an operator broke it"), "{said}");
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(redis.state("x")["waiting"], 1, "the script is at work");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(123));
+    assert_eq!(next.line(), "granted");
+}
+
+/// A loss is told five seconds before the lease ends at the server, which may come back in between.
+#[test]
+fn a_server_that_comes_back_after_a_loss_has_no_next_holder_while_the_script_works() {
+    let redis = Redis::start();
+    let client = Client::builder().url(&redis.url()).connect().blocking().unwrap();
+    let holder = || client.lock("x").unwrap().inspect().blocking().unwrap().holder;
+    let text = "trap 'step told; exit' TERM; exec 9>$L; $F hold x --fd 9 --lease 20s || exit; echo ready; \
+                while :; do sleep .1; done";
+    let in_time = (0..5).any(|_| {
+        let script = Script::start(&redis, text);
+        assert_eq!(script.process.line(), "ready");
+        redis.stall();
+        assert_eq!(script.process.line(), "told");
+        let told = Instant::now();
+        redis.resume();
+        // A stand-in that has released the lease when it was lost is heard now.
+        std::thread::sleep(Duration::from_millis(500));
+        let held = holder().is_some();
+        // Otherwise the lease may have ended by itself.
+        let in_time = told.elapsed() < Duration::from_secs(2);
+        assert!(held || !in_time, "the lease goes on to its end");
+        script.step();
+        is_free(&redis, "x");
+        in_time
+    });
+    assert!(in_time);
 }
 
 #[test]
