@@ -17,6 +17,8 @@ use crate::guard::Guard;
 use crate::keeper::{Acquiring, Mode};
 use crate::operation::Operation;
 use crate::protocol::Ticket;
+#[cfg(feature = "operator")]
+use crate::protocol::WireId;
 
 macro_rules! builder {
     ($name:ident, $mode:ident) => {
@@ -284,6 +286,13 @@ impl Waiting {
             let Some((id, lock)) = waiter else { return Ok(0) };
             handle.position(&lock, id).await
         })
+    }
+
+    /// As everybody else sees it.
+    #[cfg(feature = "operator")]
+    pub(crate) fn wire_id(&self) -> String {
+        let id = self.attempt.running().map(|Resolving(acquiring)| acquiring.id);
+        id.map(|id| WireId::new(self.attempt.plan.handle.client_id(), id).as_str().to_owned()).unwrap_or_default()
     }
 
     /// Waits on the spot; no async runtime is needed.

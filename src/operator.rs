@@ -3,12 +3,16 @@
 //! Everything here blocks its caller, on connections of its own, and knows nothing of keepers.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::acquire::Waiting;
 use crate::client::ClientBuilder;
 use crate::error::ConnectError;
 use crate::inspect::LockState;
-use crate::protocol::{Epoch, Inspected, LockKeys, Reply, SCRIPTS, Token, Verb, Verdict};
+use crate::protocol::{
+    Epoch, Inspected, Known, LeaveRequest, LockKeys, Reply, Request, SCRIPTS, Token, Verb, Verdict, WireId,
+};
 pub use crate::server::{Answer, Line, Place, Places};
 
 impl ClientBuilder {
@@ -20,6 +24,11 @@ impl ClientBuilder {
     pub fn places(&self) -> Result<Places, ConnectError> {
         self.target().map(Places::from)
     }
+}
+
+/// The id of a waiter, as everybody else sees it: [`QueuedWaiter::id`](crate::QueuedWaiter::id).
+pub fn id_of(waiting: &Waiting) -> String {
+    waiting.wire_id()
 }
 
 /// One of many locks, as an observer sees it.
@@ -98,6 +107,37 @@ impl Line {
             }
         }
         Ok(answers.iter().map(Seen::read).collect())
+    }
+
+    /// Gives up the places of these waiters, whose processes are dead, and whatever was granted to them: only the dead
+    /// do not come back to a place that they lost. One round trip, or two if the server does not know the script.
+    ///
+    /// # Errors
+    /// [`LookError`]: [`LookError::Moved`] if the lock is at another server.
+    pub fn leave(&mut self, prefix: &str, name: &str, ids: &[String], within: Duration) -> Result<(), LookError> {
+        let script = &SCRIPTS[Verb::Leave as usize];
+        let keys = Arc::new(LockKeys::new(prefix, name));
+        let request = Request::Leave(LeaveRequest {
+            keys: keys.clone(),
+            // What is known of the lock is told by those who live.
+            liveness: Duration::ZERO,
+            known: Known::default(),
+            ids: ids.iter().filter_map(|id| WireId::parse(id)).collect(),
+        });
+        let mut arguments = Vec::new();
+        request.arguments("", |_, value| arguments.push(String::from_utf8_lossy(value).into_owned()));
+        let digest = crate::server::digest(script);
+        for call in [["EVALSHA", &digest], ["EVAL", script.text]] {
+            let arguments = arguments.iter().map(String::as_str);
+            let command = call.into_iter().chain(["2", &keys.keys[0], &keys.keys[1]]).chain(arguments).collect();
+            let answers = self.ask(&[command], within)?;
+            match answers[0].error() {
+                Some(error) if error.starts_with("NOSCRIPT") => {}
+                Some(_) => return Err(LookError::of(&answers[0])),
+                None => return Ok(()),
+            }
+        }
+        Err(LookError::Refused("it does not keep the script".to_owned()))
     }
 }
 

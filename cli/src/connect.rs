@@ -149,6 +149,11 @@ impl Server {
         self.user.clone().or_else(|| user_of(&self.url)).unwrap_or_else(|| "default".to_owned())
     }
 
+    /// The prefix of all keys.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "url": self.url, "prefix": self.prefix,

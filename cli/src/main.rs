@@ -8,6 +8,8 @@
 //!        └─ command   starts as a stage that ties its life to the shim's, then execs  shim/stage.rs
 //! ```
 //!
+//! While it waits in a queue, a `queue-shim` (shim/queue.rs) beside it leaves the queue if fairlock is killed.
+//!
 //! `local/` is the private server of `--local`, and `process/` what all of them need from the operating system. Imports
 //! go one way: `run` uses `shim`, `local` and `process`; `shim` and `local` use `process`.
 #![forbid(unsafe_code)]
@@ -67,6 +69,7 @@ fn become_what_is_asked_for() -> ExitCode {
         // The stages are not part of the interface, so clap and its help do not know them.
         match word.to_str() {
             Some(shim::protocol::SHIM_WORD) => return shim::main(words),
+            Some(shim::queue::WORD) => return shim::queue::main(),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
             Some(names::WORD) => return names::main(),
             Some(run::hold::WORD) => return exit::with(hold_for_a_script(words)),

@@ -102,6 +102,7 @@ pub(crate) const COMMAND: Stage = Stage {
         ("cli::nested", &[]),
         ("cli::options", &[]),
         ("cli::passwords", &[]),
+        ("cli::queue_shim", &[]),
         ("cli::run", &[]),
         ("cli::several", &[]),
         ("cli::shipped", &[]),

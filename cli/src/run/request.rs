@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::nested::Ancestors;
 use super::subject;
+use crate::connect::Server;
 use crate::exit::{self, Failure};
 use crate::refusal;
 use crate::text::{granted_to, held_by, is_unanswered, no_grants, printable};
@@ -18,6 +19,7 @@ use crate::text::{granted_to, held_by, is_unanswered, no_grants, printable};
 const ANSWER: Duration = Duration::from_secs(2);
 
 pub(crate) struct Request<'a> {
+    pub(crate) server: &'a Server,
     pub(crate) client: &'a ClientBuilder,
     /// In the order in which they are taken.
     pub(crate) names: &'a [&'a str],

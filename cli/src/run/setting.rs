@@ -104,6 +104,7 @@ impl<'a> Setting<'a> {
         let began = Instant::now();
         let no_wait = self.wait.no_wait || self.wait.timeout.is_some_and(|timeout| timeout.is_zero());
         let mut request = Request {
+            server: &self.server,
             client: &self.client,
             names: &self.names,
             label: self.label.clone(),

@@ -4,6 +4,7 @@ use std::future::IntoFuture as _;
 use std::pin::pin;
 use std::time::Duration;
 
+use fairlock::operator::id_of;
 use fairlock::{AcquireError, Client, Enqueue, Guard, Lock, Waiting};
 use futures_util::FutureExt as _;
 use nix::sys::signal::Signal;
@@ -21,6 +22,7 @@ use crate::exit::Failure;
 use crate::process::signals;
 use crate::process::terminal::Terminal;
 use crate::refusal;
+use crate::shim::queue::Places;
 
 /// How long `--no-wait` waits for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -82,12 +84,14 @@ async fn obtain(
     let client = connect(request).await?;
     *slot = Some(client.clone());
     let mut holding = Holding::default();
+    // If this process is killed, its places end, and with them the locks that it got while it waits for others.
+    let mut places = Places::new(request.server);
     for name in request.names {
         let lock = client.lock_with(name, request.options.clone());
         let lock = lock.map_err(|error| Failure::own(error.to_string()))?;
         let guard = match request.no_wait {
             true => attempt(request, &lock, began).await?,
-            false => wait(request, &lock, began, news, terminal).await?,
+            false => wait(request, &lock, began, &mut places, news, terminal).await?,
         };
         holding.add(lock, guard);
     }
@@ -114,6 +118,7 @@ async fn wait(
     request: &Request<'_>,
     lock: &Lock,
     began: Instant,
+    places: &mut Places<'_>,
     news: &mut News,
     terminal: Option<&Terminal>,
 ) -> Result<Guard, Failure> {
@@ -126,10 +131,11 @@ async fn wait(
         Ok(waiting) => waiting,
         Err(error) => return Err(request.not_granted(lock, &error).await),
     };
+    places.add(lock.name(), id_of(&waiting));
     match (&mut waiting).now_or_never() {
         Some(Ok(guard)) => return Ok(guard),
         Some(Err(error)) => return Err(request.not_granted(lock, &error).await),
-        None => {}
+        None => places.guard(),
     }
     news.queued(lock.name(), waiting.ticket());
     watch(request, waiting, lock, news, terminal).await

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::connect::Server;
 use crate::process::clock::Moment;
 
-/// The pause before another try while the server does not answer: twice as long after each, up to the longest. The lease
-/// may last for days.
+/// The pause before another try while the server does not answer: twice as long after each, up to the longest. The
+/// lease may last for days.
 const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 

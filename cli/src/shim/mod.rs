@@ -17,6 +17,7 @@
 pub(crate) mod give_back;
 pub(crate) mod job;
 pub(crate) mod protocol;
+pub(crate) mod queue;
 pub(crate) mod stage;
 
 use std::ffi::OsString;

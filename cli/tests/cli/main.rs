@@ -25,6 +25,7 @@ mod operating_page;
 mod options;
 mod passwords;
 mod pty;
+mod queue_shim;
 mod run;
 mod several;
 mod shared;

@@ -273,6 +273,16 @@ pub(crate) fn signal(pid: u32, number: Signal) {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), number).unwrap();
 }
 
+/// The living children of a process, by the name that `ps` shows.
+pub(crate) fn children(pid: u32, name: &str) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let named = |child: &u32| {
+        std::fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|found| found.trim() == name) && lives(*child)
+    };
+    all.filter(|child| stat(*child).is_some_and(|stat| stat[1] == pid.to_string()) && named(child)).collect()
+}
+
 /// The fields of /proc/PID/stat after the name: state, parent, process group, session, …
 pub(crate) fn stat(pid: u32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
