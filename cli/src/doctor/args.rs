@@ -32,10 +32,9 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// The lease of the jobs, with which delays are compared
+    /// The lease of the jobs
+    ///
+    /// Delays are compared with it.
     #[arg(long, value_parser = duration::positive, default_value = "30s", value_name = "TIME")]
     pub(crate) lease: Duration,
-    /// How many round trips to measure at each server
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) samples: u32,
 }

@@ -17,29 +17,29 @@ pub(crate) struct Found {
     pub(crate) is_cluster: bool,
 }
 
-pub(crate) fn all(places: &Places, lease: Duration) -> Found {
+pub(crate) fn all(places: &Places, user: &str, lease: Duration) -> Found {
     match places {
         Places::One(place) => {
-            let nodes = visit(vec![(place.clone(), Part::Server)]);
+            let nodes = visit(vec![(place.clone(), Part::Server)], user);
             Found { kind: "one server", nodes, findings: Vec::new(), is_cluster: false }
         }
-        Places::Sentinels { sentinels, master, login } => behind_sentinels(sentinels, master, login, lease),
-        Places::Cluster(seeds) => of_cluster(seeds, lease),
+        Places::Sentinels { sentinels, master, login } => behind_sentinels(sentinels, master, login, user, lease),
+        Places::Cluster(seeds) => of_cluster(seeds, user, lease),
     }
 }
 
 /// All at the same time, because each may be silent.
-fn visit(places: Vec<(Place, Part)>) -> Vec<Node> {
+fn visit(places: Vec<(Place, Part)>, user: &str) -> Vec<Node> {
     std::thread::scope(|scope| {
         let visits: Vec<_> =
-            places.into_iter().map(|(place, part)| scope.spawn(move || Node::visit(place, part))).collect();
+            places.into_iter().map(|(place, part)| scope.spawn(move || Node::visit(place, part, user))).collect();
         // A visit panics only if this program is wrong, and then its panic is told.
         visits.into_iter().filter_map(|visit| visit.join().ok()).collect()
     })
 }
 
-fn behind_sentinels(sentinels: &[Place], name: &str, login: &Place, lease: Duration) -> Found {
-    let mut nodes = visit(sentinels.iter().map(|sentinel| (sentinel.clone(), Part::Sentinel)).collect());
+fn behind_sentinels(sentinels: &[Place], name: &str, login: &Place, user: &str, lease: Duration) -> Found {
+    let mut nodes = visit(sentinels.iter().map(|sentinel| (sentinel.clone(), Part::Sentinel)).collect(), "default");
     let mut findings = Vec::new();
     // What the sentinels say: the master by its address, with the sentinels that name it, and its replicas.
     let mut masters: BTreeMap<(String, u16), Vec<String>> = BTreeMap::new();
@@ -79,7 +79,7 @@ fn behind_sentinels(sentinels: &[Place], name: &str, login: &Place, lease: Durat
     replicas.retain(|replica| !masters.contains_key(replica));
     let with_locks = masters.keys().map(|address| (address, Part::Master));
     let with_locks = with_locks.chain(replicas.iter().map(|address| (address, Part::Replica)));
-    nodes.extend(visit(with_locks.map(|((host, port), part)| (login.at(host, *port), part)).collect()));
+    nodes.extend(visit(with_locks.map(|((host, port), part)| (login.at(host, *port), part)).collect(), user));
     Found { kind: "sentinels", nodes, findings, is_cluster: false }
 }
 
@@ -135,16 +135,16 @@ fn failover_after(silence: Duration, lease: Duration, mend: String) -> Finding {
     }
 }
 
-fn of_cluster(seeds: &[Place], lease: Duration) -> Found {
+fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
     let mut findings = Vec::new();
-    let mut seen = visit(seeds.iter().map(|seed| (seed.clone(), Part::Master)).collect());
+    let mut seen = visit(seeds.iter().map(|seed| (seed.clone(), Part::Master)).collect(), user);
     let mut told = None;
     for node in &mut seen {
         let replied = node.ask(&[vec!["CLUSTER", "SLOTS"], vec!["CLUSTER", "INFO"]]);
         let [slots, info] = &replied[..] else { continue };
         match slots.error() {
             Some(error) if error.starts_with("NOPERM") => {
-                let mend = format!("ACL SETUSER USER +cluster|slots (at {})", node.place);
+                let mend = node.allow(&["+cluster|slots".to_owned()]);
                 let fault = Finding::fault("cluster", format!("this user may not ask for the slots ({error})"));
                 node.findings.push(fault.risk("no client finds its locks").mend(mend));
             }
@@ -189,7 +189,8 @@ fn of_cluster(seeds: &[Place], lease: Duration) -> Found {
     for node in &mut seen {
         node.part = parts.get(&node.place.to_string()).map_or(node.part, |(_, part)| *part);
     }
-    seen.extend(visit(parts.into_values().filter(|(place, _)| !known.contains(&place.to_string())).collect()));
+    let others = parts.into_values().filter(|(place, _)| !known.contains(&place.to_string()));
+    seen.extend(visit(others.collect(), user));
     seen.sort_by_key(|node| (node.part == Part::Replica, node.place.to_string()));
     for node in &mut seen {
         if let Some(timeout) = node.config.number("cluster-node-timeout") {

@@ -6,11 +6,17 @@ use super::finding::Finding;
 use super::node::{Node, Part};
 use crate::duration::shown;
 
-pub(crate) fn measure(node: &mut Node, samples: u32, lease: Duration) {
+/// How many round trips are measured at each server, at most.
+const SAMPLES: usize = 100;
+/// No more are measured once they took this long together: a slow server is seen after a few.
+const ENOUGH: Duration = Duration::from_secs(3);
+
+pub(crate) fn measure(node: &mut Node, lease: Duration) {
     if node.part == Part::Sentinel || node.line.is_none() {
         return;
     }
-    for _ in 0..samples {
+    let start = Instant::now();
+    while node.round_trips.len() < SAMPLES && start.elapsed() < ENOUGH {
         let before = Instant::now();
         node.ask_one(&["TIME"]);
         node.round_trips.push(before.elapsed());
@@ -21,7 +27,8 @@ pub(crate) fn measure(node: &mut Node, samples: u32, lease: Duration) {
     }
     let [half, nine, last] = [0.5, 0.9, 1.0].map(|share| quantile(&node.round_trips, share));
     let found = format!(
-        "half of {samples} round trips took {}, 90 % {}, the slowest {}",
+        "half of {} round trips took {}, 90 % {}, the slowest {}",
+        node.round_trips.len(),
         shown(half),
         shown(nine),
         shown(last)

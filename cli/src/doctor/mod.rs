@@ -16,15 +16,16 @@ mod trial;
 pub(crate) use args::Args;
 use finding::Level;
 
-use crate::connect;
+use crate::connect::{self, Server};
 use crate::exit::Failure;
 use crate::output;
 
 pub(crate) fn doctor(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
-    let client = connect::client(server)?;
+    let named = Server::find(server)?;
+    let (client, user) = (named.client(), named.user());
     let places = client.places().map_err(|error| Failure::own(error.to_string()))?;
     let name = format!("doctor-{}", output::random_word());
-    let mut found = find::all(&places, args.lease);
+    let mut found = find::all(&places, &user, args.lease);
     for node in &mut found.nodes {
         // A server that nobody named is not there.
         if let (Some(tip), [finding]) = (server.tip(), &mut node.findings[..]) {
@@ -33,7 +34,7 @@ pub(crate) fn doctor(server: &connect::Args, args: &Args) -> Result<u8, Failure>
         server::check(node, args.lease);
         rights::check(node, &server.prefix, &name, found.is_cluster);
         clocks::read(node);
-        latency::measure(node, args.samples, args.lease);
+        latency::measure(node, args.lease);
     }
     found.findings.extend(clocks::compare(&found.nodes));
     found.findings.extend(trial::run(client, &mut found.nodes, &server.prefix, &name));

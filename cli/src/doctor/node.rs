@@ -33,6 +33,8 @@ impl Part {
 pub(crate) struct Node {
     pub(crate) place: Place,
     pub(crate) part: Part,
+    /// Whom this login stands for.
+    pub(crate) user: String,
     /// None if it cannot be reached.
     pub(crate) line: Option<Line>,
     pub(crate) info: Fields,
@@ -57,18 +59,21 @@ const SETTINGS: [&str; 7] = [
 
 impl Node {
     /// Connects, and asks the server about itself.
-    pub(crate) fn visit(place: Place, part: Part) -> Self {
+    pub(crate) fn visit(place: Place, part: Part, user: &str) -> Self {
         let (info, config) = <(Fields, Fields)>::default();
         let (clock, round_trips) = (None, Vec::new());
-        let mut node = Self { place, part, line: None, info, config, clock, round_trips, findings: Vec::new() };
+        let user = user.to_owned();
+        let mut node = Self { place, part, user, line: None, info, config, clock, round_trips, findings: Vec::new() };
         match node.place.connect(PATIENCE) {
             Ok(line) => {
                 node.line = Some(line);
-                let mut questions = vec![vec!["INFO"]];
+                let mut questions = vec![vec!["ACL", "WHOAMI"], vec!["INFO"]];
                 questions.extend(SETTINGS.map(|setting| vec!["CONFIG", "GET", setting]));
                 let answers = node.ask(&questions);
-                node.info = Fields::of_info(answers.first());
-                node.config = Fields::of_config(answers.get(1..).unwrap_or_default());
+                // Sentinels have users of their own. A user without rights may not even ask for its name.
+                node.user = answers.first().and_then(Answer::text).unwrap_or(node.user);
+                node.info = Fields::of_info(answers.get(1));
+                node.config = Fields::of_config(answers.get(2..).unwrap_or_default());
             }
             Err(error) => node.findings.push(node.out_of_reach(error.to_string())),
         }
@@ -112,6 +117,17 @@ impl Node {
             }
             _ => format!("redis-cli -s {address} {command}"),
         }
+    }
+
+    /// A line for a shell that gives these rights to this user.
+    pub(crate) fn allow(&self, rules: &[String]) -> String {
+        // A shell takes some of them for a pipe, a pattern or a job.
+        let quoted = |rule: &String| {
+            let is_plain = rule.chars().all(|c| c.is_ascii_alphanumeric() || "+-_.".contains(c));
+            if is_plain { rule.clone() } else { format!("'{}'", rule.replace('\'', "'\\''")) }
+        };
+        let rules: Vec<String> = rules.iter().map(quoted).collect();
+        self.shell(&format!("ACL SETUSER {} {}", quoted(&self.user), rules.join(" ")))
     }
 
     /// Such as "Redis 7.0.15"; None if the server may not be asked.

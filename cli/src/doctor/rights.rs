@@ -31,13 +31,13 @@ const fn right(name: &'static str, call: &'static [&'static str]) -> Right {
 
 const HISTORY: &str = "a history of grants cannot be recorded or read";
 
-/// KEY and CHANNEL stand for names that no lock has. No call succeeds in a change: keys are missing, or an argument is
-/// wrong.
 /// For what a client has to know of its connection to end it.
 const UNKNOWN_CONNECTION: For = For::Comfort(
     "a first grant is a short claim until it is confirmed, --replicas does not work, and no client has a direct connection",
 );
 
+/// KEY and CHANNEL stand for names that no lock has. No call succeeds in a change: keys are missing, or an argument is
+/// wrong.
 const RIGHTS: [Right; 33] = [
     right("evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "1", "KEY"]),
     right("eval", &["EVAL", "return 1", "1", "KEY"]),
@@ -149,28 +149,11 @@ pub(crate) fn check(node: &mut Node, prefix: &str, name: &str, is_cluster: bool)
             }
         }
     }
-    let user = node.ask_one(&["ACL", "WHOAMI"]).text().unwrap_or_else(|| "USER".to_owned());
-    let mut missing = Vec::new();
-    for (right, tried) in asked.iter().zip(&results) {
-        missing.extend(lacking(node, right, *tried, &user));
-    }
-    let any = |wanted| results.contains(&wanted);
-    if any(Tried::NoKey) {
-        missing.push(
-            Finding::fault("rights", format!("this user may not use the keys {prefix}:*"))
-                .risk("no lock can be taken")
-                .mend(node.shell(&format!("ACL SETUSER {user} '~{prefix}:*'"))),
-        );
-    }
-    if any(Tried::NoChannel) {
-        missing.push(
-            Finding::fault("rights", format!("this user may not use the channels {prefix}:*"))
-                .risk("no client hears that it is granted a lock")
-                .mend(node.shell(&format!("ACL SETUSER {user} '&{prefix}:*'"))),
-        );
-    }
-    let there = results.iter().filter(|tried| **tried == Tried::Allowed).count();
-    if missing.iter().all(|finding| finding.risk.is_none()) {
+    let results: Vec<(&Right, Tried)> = asked.into_iter().zip(results).collect();
+    let missing = [forbidden(node, &results, prefix), spared(node, &results), unknown(&results)];
+    let missing: Vec<Finding> = missing.into_iter().flatten().collect();
+    if missing.is_empty() {
+        let there = results.iter().filter(|(_, tried)| *tried == Tried::Allowed).count();
         node.findings.push(Finding::good(
             "rights",
             format!("all {there} that fairlock uses, for the keys and channels {prefix}:*"),
@@ -179,24 +162,72 @@ pub(crate) fn check(node: &mut Node, prefix: &str, name: &str, is_cluster: bool)
     node.findings.extend(missing);
 }
 
-/// A command that is not allowed, or not known.
-fn lacking(node: &Node, right: &Right, tried: Tried, user: &str) -> Option<Finding> {
-    let command = right.name.replace('|', " ").to_uppercase();
-    let found = match tried {
-        Tried::NoCommand => format!("this user may not call {command}"),
-        // An older server knows fewer commands, and none of those that a lock needs has come since Redis 6.
-        Tried::Unknown if matches!(right.needed, For::Comfort(_)) => return None,
-        Tried::Unknown => format!("{command} is unknown here: it is renamed, or switched off"),
-        _ => return None,
-    };
-    let mend = match tried {
-        Tried::NoCommand => node.shell(&format!("ACL SETUSER {user} '+{}'", right.name)),
-        _ => format!("take `rename-command {}` out of redis.conf", command.split(' ').next().unwrap_or_default()),
-    };
-    Some(match right.needed {
-        For::Comfort(risk) => Finding::note("rights", found).risk(risk).mend(mend),
-        For::Locks | For::Cluster | For::ShardedMessages => {
-            Finding::fault("rights", found).risk("locks cannot be taken, renewed or released").mend(mend)
+/// What locks need and this user may not do: all of it in one line that gives it.
+fn forbidden(node: &Node, results: &[(&Right, Tried)], prefix: &str) -> Option<Finding> {
+    let commands = of(results, Tried::NoCommand, |right| !matches!(right.needed, For::Comfort(_)));
+    let any = |wanted| results.iter().any(|(_, tried)| *tried == wanted);
+    let (mut not, mut rules) = (Vec::new(), rules(&commands));
+    if !commands.is_empty() {
+        not.push(format!("call {}", names(&commands)));
+    }
+    for (tried, word, what, sign) in
+        [(Tried::NoKey, "KEY", "keys", '~'), (Tried::NoChannel, "CHANNEL", "channels", '&')]
+    {
+        // A command that is forbidden hides whether its key is.
+        let is_hidden = results.iter().all(|(right, tried)| !right.call.contains(&word) || *tried == Tried::NoCommand);
+        if any(tried) {
+            not.push(format!("use the {what} {prefix}:*"));
         }
+        if any(tried) || is_hidden {
+            rules.push(format!("{sign}{prefix}:*"));
+        }
+    }
+    let risk = match &commands[..] {
+        [] if !any(Tried::NoKey) => "no client hears that it is granted a lock",
+        _ => "locks cannot be taken, renewed or released",
+    };
+    let found = format!("this user may not {}", not.join(", nor "));
+    (!not.is_empty()).then(|| Finding::fault("rights", found).risk(risk).mend(node.allow(&rules)))
+}
+
+/// What makes something better than it is, and this user may not do.
+fn spared(node: &Node, results: &[(&Right, Tried)]) -> Option<Finding> {
+    let commands = of(results, Tried::NoCommand, |right| matches!(right.needed, For::Comfort(_)));
+    let mut risks = Vec::new();
+    for right in &commands {
+        if let For::Comfort(risk) = right.needed
+            && !risks.contains(&risk)
+        {
+            risks.push(risk);
+        }
+    }
+    let found = format!("this user may not call {}", names(&commands));
+    (!commands.is_empty())
+        .then(|| Finding::note("rights", found).risk(risks.join("; ")).mend(node.allow(&rules(&commands))))
+}
+
+/// What a lock needs is switched off. An older server knows fewer commands, and none of those that a lock needs has
+/// come since Redis 6.
+fn unknown(results: &[(&Right, Tried)]) -> Option<Finding> {
+    let commands = of(results, Tried::Unknown, |right| !matches!(right.needed, For::Comfort(_)));
+    let first: Vec<String> =
+        commands.iter().map(|right| right.name.split('|').next().unwrap_or_default().to_uppercase()).collect();
+    let (is, it) = if commands.len() == 1 { ("is", "it is") } else { ("are", "they are") };
+    (!commands.is_empty()).then(|| {
+        Finding::fault("rights", format!("{} {is} unknown here: {it} renamed, or switched off", names(&commands)))
+            .risk("locks cannot be taken, renewed or released")
+            .mend(format!("take `rename-command {}` out of redis.conf", first.join("`, `rename-command ")))
     })
+}
+
+fn of<'a>(results: &[(&'a Right, Tried)], wanted: Tried, is: impl Fn(&Right) -> bool) -> Vec<&'a Right> {
+    results.iter().filter(|(right, tried)| *tried == wanted && is(right)).map(|(right, _)| *right).collect()
+}
+
+fn names(rights: &[&Right]) -> String {
+    rights.iter().map(|right| right.name.replace('|', " ").to_uppercase()).collect::<Vec<_>>().join(", ")
+}
+
+fn rules(rights: &[&Right]) -> Vec<String> {
+    rights.iter().map(|right| format!("+{}", right.name)).collect()
 }

@@ -15,7 +15,7 @@ pub(crate) fn check(node: &mut Node, lease: Duration) {
     }
     if node.info.is_empty() {
         let unknown = "this user may not call INFO: version, disk, memory and replicas are unknown";
-        return node.findings.push(Finding::note("info", unknown).mend("ACL SETUSER USER +info"));
+        return node.findings.push(Finding::note("info", unknown).mend(node.allow(&["+info".to_owned()])));
     }
     let mut findings = Vec::new();
     findings.extend(node.version().map(|version| Finding::good("version", version)));
@@ -116,7 +116,6 @@ fn memory(node: &Node) -> Vec<Finding> {
     let (limit, used) = (node.info.number("maxmemory").unwrap_or(0), node.info.number("used_memory").unwrap_or(0));
     let Some(policy) = node.info.get("maxmemory_policy") else { return Vec::new() };
     let mend = node.shell("CONFIG SET maxmemory-policy noeviction");
-    let megabytes = |bytes: u64| format!("{:.0} MB", bytes as f64 / 1e6);
     let mut findings = Vec::new();
     findings.push(match (policy, limit) {
         ("noeviction", 0) => Finding::good("eviction", "no limit of memory, and noeviction"),
@@ -125,20 +124,29 @@ fn memory(node: &Node) -> Vec<Finding> {
             .risk("with a limit the server would drop keys of locks")
             .mend(mend),
         (policy, limit) => {
-            Finding::fault("eviction", format!("maxmemory-policy is {policy}, with a limit of {}", megabytes(limit)))
+            Finding::fault("eviction", format!("maxmemory-policy is {policy}, with a limit of {}", size(limit)))
                 .risk("when memory is short the server drops keys of locks that are held: two jobs may hold one lock")
                 .mend(mend)
         }
     });
     if limit > 0 && used > limit / 100 * NEARLY {
-        let found = format!("{} of {} are used", megabytes(used), megabytes(limit));
+        let found = format!("{} of {} are used", size(used), size(limit));
         findings.push(
             Finding::warning("memory", found)
                 .risk("when memory is full no lock can be taken (OOM); leases are still renewed and released")
-                .mend(node.shell(&format!("CONFIG SET maxmemory {}", limit * 2))),
+                .mend(node.shell(&format!("CONFIG SET maxmemory {}mb", used.max(limit).div_ceil(1 << 19)))),
         );
     }
     findings
+}
+
+/// As much memory, for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..10_000_000 => format!("{} KB", bytes / 1000),
+        _ => format!("{} MB", (bytes + 500_000) / 1_000_000),
+    }
 }
 
 fn replicas(node: &Node) -> Vec<Finding> {

@@ -16,6 +16,9 @@ use crate::text::{printable, printable_json};
 /// The column at which the texts of findings begin.
 const INDENT: usize = 10;
 
+const LASTS: &str = "What CONFIG SET and ACL SETUSER change is gone after a restart of the server, unless CONFIG REWRITE \
+                     (ACL SAVE where there is an aclfile) writes it to its files.";
+
 pub(crate) fn text(found: &Found, worst: Level, width: usize) -> String {
     let mut text = String::new();
     let alike = alike(found);
@@ -45,6 +48,11 @@ pub(crate) fn text(found: &Found, worst: Level, width: usize) -> String {
     if !found.findings.is_empty() {
         let _ = writeln!(text, "together ({})", found.kind);
         in_order(&found.findings).iter().for_each(|finding| write(&mut text, &[], &[finding], width));
+        text.push('\n');
+    }
+    let sets = |finding: &Finding| finding.mend.as_ref().is_some_and(|mend| mend.contains(" SET"));
+    if all(found).any(sets) {
+        wrap(LASTS, width).iter().for_each(|line| text.push_str(&format!("{line}\n")));
         text.push('\n');
     }
     text + &summary(found, worst) + "\n"
@@ -95,9 +103,17 @@ fn write(text: &mut String, nodes: &[&Node], findings: &[&Finding], width: usize
     let mut mends: Vec<&str> = findings.iter().filter_map(|finding| finding.mend.as_deref()).collect();
     mends.dedup();
     for mend in mends {
-        // A line to copy is not broken.
-        let _ = writeln!(text, "{:INDENT$}mend: {}", "", printable(mend));
+        if is_for_a_shell(mend) {
+            // A line to copy is not broken.
+            let _ = writeln!(text, "{:INDENT$}mend: {}", "", printable(mend));
+        } else {
+            paragraph(text, "", &format!("mend: {mend}"), width);
+        }
     }
+}
+
+fn is_for_a_shell(mend: &str) -> bool {
+    ["redis-cli ", "fairlock "].iter().any(|program| mend.starts_with(program))
 }
 
 fn paragraph(out: &mut String, head: &str, text: &str, width: usize) {

@@ -3,9 +3,12 @@
 mod args;
 mod metrics;
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
@@ -15,19 +18,25 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
 
 pub(crate) use args::Args;
 use metrics::Metrics;
 
 use crate::exit::{Failure, say};
 use crate::survey::Survey;
+use crate::text::printable;
 use crate::{connect, output, runtime};
 
-/// More are not served at the same time.
-const CONNECTIONS: usize = 64;
-/// A client that says nothing for this long is gone.
-const SILENCE: Duration = Duration::from_secs(30);
+/// Of so many clients that have not asked yet, or do not read their answer, the next one takes the place of the first.
+const SILENT: usize = 64;
+/// While the answers to so many clients are made, the next one is not accepted.
+const ASKING: usize = 16;
+/// A client that takes longer for its question is gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A client that has not read its answer by then is gone. A scrape of servers that do not answer takes a while.
+const AT_MOST: Duration = Duration::from_secs(60);
 
 const PAGE: &str =
     "<!DOCTYPE html><title>fairlock exporter</title><p>The metrics are at <a href=\"/metrics\">/metrics</a>.\n";
@@ -40,6 +49,7 @@ pub(crate) fn exporter(server: &connect::Args, args: &Args) -> Result<u8, Failur
     if args.once {
         let text = metrics.scrape();
         let code = if text.contains("\nfairlock_up 1\n") { 0 } else { crate::exit::OWN_FAILURE };
+        let text = if std::io::stdout().is_terminal() { printable_lines(&text) } else { text };
         return output::write(&text).map(|()| code);
     }
     let runtime = runtime::start(Builder::enable_all)?;
@@ -48,40 +58,107 @@ pub(crate) fn exporter(server: &connect::Args, args: &Args) -> Result<u8, Failur
         let listener = TcpListener::bind(args.listen).await.map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
         say(format_args!("the metrics are at http://{address}/metrics"));
-        serve(listener, Arc::new(Mutex::new(metrics))).await
+        serve(listener, Arc::new(Mutex::new(Scrapes { metrics, latest: None }))).await
     })
 }
 
-async fn serve(listener: TcpListener, metrics: Arc<Mutex<Metrics>>) -> ! {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        // The semaphore is never closed.
-        let place = Arc::clone(&places).acquire_owned().await;
-        let Ok((stream, _)) = listener.accept().await else {
-            // No descriptors are left, for instance: others end meanwhile.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let metrics = Arc::clone(&metrics);
-        tokio::spawn(async move {
-            let answer = service_fn(move |request| answer(request, Arc::clone(&metrics)));
-            let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(SILENCE);
-            // A client that breaks off is no concern of ours.
-            let _ = http.serve_connection(TokioIo::new(stream), answer).await;
-            drop(place);
-        });
+/// The metrics, and the latest text of them.
+struct Scrapes {
+    metrics: Metrics,
+    /// When its scrape began.
+    latest: Option<(Instant, String)>,
+}
+
+impl Scrapes {
+    /// What a client is told that has asked at this moment. Clients that wait at the same time share a scrape.
+    fn asked_at(&mut self, moment: Instant) -> String {
+        if let Some((began, text)) = &self.latest
+            && *began >= moment
+        {
+            return text.clone();
+        }
+        let began = Instant::now();
+        let text = self.metrics.scrape();
+        self.latest = Some((began, text.clone()));
+        text
     }
 }
 
-async fn answer(request: Request<Incoming>, metrics: Arc<Mutex<Metrics>>) -> Result<Response<String>, Infallible> {
+/// A client that was accepted, and whether it waits for its answer. Before and after, this process waits for the
+/// client.
+struct Client {
+    waits: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+impl Client {
+    fn is_silent(&self) -> bool {
+        !self.waits.load(Ordering::Relaxed)
+    }
+}
+
+/// Clients that are silent, send a byte now and then, or do not read must not keep Prometheus from its metrics, nor
+/// this process from its descriptors.
+async fn serve(listener: TcpListener, scrapes: Arc<Mutex<Scrapes>>) -> ! {
+    let pause = || tokio::time::sleep(Duration::from_millis(100));
+    let mut clients: VecDeque<Client> = VecDeque::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // No descriptors are left, for instance: others end meanwhile.
+            pause().await;
+            continue;
+        };
+        let silent = loop {
+            clients.retain(|client| !client.task.is_finished());
+            let silent = clients.iter().filter(|client| client.is_silent()).count();
+            if clients.len() - silent < ASKING {
+                break silent;
+            }
+            pause().await;
+        };
+        if silent >= SILENT
+            && let Some(longest) = clients.iter().position(Client::is_silent).and_then(|at| clients.remove(at))
+        {
+            longest.task.abort();
+        }
+        let (scrapes, waits) = (Arc::clone(&scrapes), Arc::new(AtomicBool::new(false)));
+        let is_waiting = Arc::clone(&waits);
+        let task = tokio::spawn(async move {
+            let answer = service_fn(|request| {
+                is_waiting.store(true, Ordering::Relaxed);
+                let answer = answer(request, Arc::clone(&scrapes));
+                async {
+                    let answer = answer.await;
+                    is_waiting.store(false, Ordering::Relaxed);
+                    answer
+                }
+            });
+            let mut http = http1::Builder::new();
+            // A connection that is kept would be silent until the next scrape.
+            http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
+            // A client that breaks off is no concern of ours.
+            let _ = tokio::time::timeout(AT_MOST, http.serve_connection(TokioIo::new(stream), answer)).await;
+        });
+        clients.push_back(Client { waits, task: task.abort_handle() });
+        // A client that has asked already is not silent, however many come at the same moment.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// For a terminal: the names of locks and the labels of holders may have control characters.
+fn printable_lines(text: &str) -> String {
+    text.lines().map(|line| printable(line) + "\n").collect()
+}
+
+async fn answer(request: Request<Incoming>, scrapes: Arc<Mutex<Scrapes>>) -> Result<Response<String>, Infallible> {
     let is_get = [Method::GET, Method::HEAD].contains(request.method());
     let (status, kind, text) = match request.uri().path() {
         _ if !is_get => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET is known here\n".to_owned()),
         "/metrics" => {
-            // The servers are asked on a thread that may block.
-            let scrape = move || metrics.lock().unwrap_or_else(PoisonError::into_inner).scrape();
-            match tokio::task::spawn_blocking(scrape).await {
+            // The servers are asked on a thread that may block, one scrape after the other.
+            let moment = Instant::now();
+            let mut scrapes = scrapes.lock_owned().await;
+            match tokio::task::spawn_blocking(move || scrapes.asked_at(moment)).await {
                 Ok(text) => (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text),
                 Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "the scrape failed\n".to_owned()),
             }

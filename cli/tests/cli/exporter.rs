@@ -2,8 +2,10 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::Command;
 
-use crate::shared::{PATIENCE, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock};
+use crate::pty::Terminal;
+use crate::shared::{PATIENCE, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock, hold};
 use testkit::{Cluster, RedisServer, SOON, eventually, run};
 
 /// A running exporter, and where it listens.
@@ -14,7 +16,11 @@ struct Exporter {
 
 impl Exporter {
     fn start(url: &str, options: &[&str]) -> Self {
-        let mut command = fairlock();
+        Self::start_as(fairlock(), url, options)
+    }
+
+    /// The same with another command that becomes the exporter.
+    fn start_as(mut command: Command, url: &str, options: &[&str]) -> Self {
         command.env("REDIS_URL", url).args(["exporter", "--listen", "127.0.0.1:0"]).args(options);
         if !options.contains(&"--find-every") {
             command.args(["--find-every", "0s"]);
@@ -261,7 +267,7 @@ fn a_server_that_is_away_is_reported_until_it_is_back() {
 }
 
 #[test]
-fn odd_requests_are_answered_and_silent_clients_do_not_hold_up_others() {
+fn odd_requests_are_answered() {
     let redis = Redis::start();
     let exporter = Exporter::start(&redis.url(), &[]);
     assert!(exporter.get("/").contains("<a href=\"/metrics\">"));
@@ -271,10 +277,82 @@ fn odd_requests_are_answered_and_silent_clients_do_not_hold_up_others() {
     assert!(exporter.send("who is there?\r\n\r\n").starts_with("HTTP/1.1 400 "));
     let head = exporter.send("HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
-    let silent: Vec<_> = (0..30).map(|_| TcpStream::connect(&exporter.address).unwrap()).collect();
-    exporter.scrape();
-    drop(silent);
     let taken = fairlock().args(["exporter", "--listen", &exporter.address]).output().unwrap();
     assert_eq!(taken.status.code(), Some(125));
     assert!(String::from_utf8(taken.stderr).unwrap().contains(&format!("cannot listen on {}", exporter.address)));
+}
+
+/// Half of them have begun a request, and some come back without a new one, as clients with kept connections do.
+#[test]
+fn silent_clients_do_not_keep_others_from_their_metrics() {
+    let redis = Redis::start();
+    let exporter = Exporter::start(&redis.url(), &[]);
+    let connect = |said: &str| {
+        let mut client = TcpStream::connect(&exporter.address).unwrap();
+        client.write_all(said.as_bytes()).unwrap();
+        client
+    };
+    let page = || {
+        let mut client = connect("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        client.read_to_string(&mut String::new()).expect("no connection is kept");
+    };
+    page();
+    // A scrape that is being answered makes room for nobody, though the server takes its time.
+    redis.stall();
+    let mut asked = connect("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    // What was asked before is known when this is answered.
+    page();
+    let mut silent: Vec<_> = ["", "GET /metrics HT"].into_iter().cycle().take(150).map(connect).collect();
+    // Prometheus gives up after 10 s.
+    let mut next = connect("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    next.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    let mut answer = String::new();
+    next.read_to_string(&mut answer).expect("it is not kept waiting by 150 silent ones");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    redis.resume();
+    let mut answer = String::new();
+    asked.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    // The first ones made room; the others are given up after a while.
+    for client in &mut silent {
+        // The end of the connection, or its reset.
+        let _ = client.read_to_string(&mut String::new());
+    }
+}
+
+/// Their answers are longer than what the kernel takes for a client that does not read.
+#[test]
+fn clients_that_do_not_read_their_answers_do_not_keep_others_from_their_metrics() {
+    let redis = Redis::start();
+    let mut few_descriptors = Command::new("sh");
+    few_descriptors.args(["-c", "ulimit -n 100; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_fairlock")]);
+    let names: Vec<String> = (100..500).map(|number| format!("{number}{}", "\"".repeat(500))).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let exporter = Exporter::start_as(few_descriptors, &redis.url(), &names);
+    let _unread: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = TcpStream::connect(&exporter.address).unwrap();
+            client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            client
+        })
+        .collect();
+    let mut next = TcpStream::connect(&exporter.address).unwrap();
+    // The others are given up after a minute in any case.
+    next.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    next.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let (began, mut answer) = (std::time::Instant::now(), String::new());
+    next.read_to_string(&mut answer).expect("it is not kept waiting");
+    println!("{} bytes after {:?}", answer.len(), began.elapsed());
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.len() > 3 << 20, "{} bytes", answer.len());
+}
+
+#[test]
+fn names_of_locks_do_not_control_the_terminal() {
+    let redis = Redis::start();
+    let _holder = hold(&redis, "a\u{1b}[31mb", "the holder");
+    let once = redis.fairlock().args(["exporter", "--once"]).output().unwrap();
+    assert!(String::from_utf8(once.stdout).unwrap().contains("a\u{1b}[31mb"), "a file has the name itself");
+    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
+    let said = terminal.command("$F exporter --once");
+    assert!(said.contains("a\\u{1b}[31mb") && !said.contains("\u{1b}[31m"), "{said}");
 }
