@@ -54,7 +54,7 @@ pub enum Act {
     Hold,
     /// It is lost, with all later frames in its direction of the connection, even after the fault is lifted.
     Swallow,
-    /// It comes this much later.
+    /// It comes this much later. Frames that come together are late together, as on a long link.
     Delay(Duration),
     /// This error takes its place: a request is not executed, a reply is replaced. A push cannot be answered.
     Answer(&'static str),

@@ -25,6 +25,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -173,6 +174,14 @@ impl Proxy {
     pub fn fault_times(&self, times: u64, target: Target, act: Act) -> Fault {
         let number = self.shared.lock().rules.add(times, target, act);
         Fault { number, shared: self.shared.clone() }
+    }
+
+    /// From now on this is a long link: what comes from either side takes half of this time, or twice as long if something
+    /// is on its way.
+    pub fn far(&self, round_trip: Duration) {
+        for target in [Target::request(""), Target::reply(""), Target::push("")] {
+            self.fault(target, Act::Delay(round_trip / 2));
+        }
     }
 
     /// Lifts all faults: held frames go on, and new connections are accepted again.

@@ -1,7 +1,10 @@
 //! The frames of the Redis protocol (RESP2 and RESP3), as far as the proxy must know them: where each ends, which of
 //! them are pushes, and the words of a request.
 
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    time::Instant,
+};
 
 /// The length of the first frame in `bytes`, if all of it is there.
 pub fn frame_len(bytes: &[u8]) -> Option<usize> {
@@ -68,11 +71,17 @@ fn frame_len_if_any(bytes: &[u8]) -> Option<usize> {
 pub struct Frames<R> {
     source: R,
     bytes: Vec<u8>,
+    arrived: Instant,
 }
 
 impl<R: Read> Frames<R> {
     pub fn new(source: R) -> Frames<R> {
-        Frames { source, bytes: Vec::new() }
+        Frames { source, bytes: Vec::new(), arrived: Instant::now() }
+    }
+
+    /// When the last frame came. Frames that come together have the same time.
+    pub fn arrived(&self) -> Instant {
+        self.arrived
     }
 }
 
@@ -88,7 +97,10 @@ impl<R: Read> Iterator for Frames<R> {
             let mut chunk = [0; 16 * 1024];
             match self.source.read(&mut chunk) {
                 Ok(0) => return None,
-                Ok(length) => self.bytes.extend_from_slice(&chunk[..length]),
+                Ok(length) => {
+                    self.bytes.extend_from_slice(&chunk[..length]);
+                    self.arrived = Instant::now();
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return None,
             }

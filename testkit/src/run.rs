@@ -113,6 +113,12 @@ pub fn least_rights(password: &str, in_cluster: bool) -> String {
     format!("on >{password} resetkeys resetchannels -@all {}", rights.join(" "))
 }
 
+/// The rules of a user that the servers of this run know: Redis 6.0 has no channel permissions.
+pub fn known_rules(rules: &str) -> impl Iterator<Item = &str> {
+    let of_channels = |rule: &&str| rule.starts_with('&') || rule.ends_with("channels");
+    rules.split_whitespace().filter(move |rule| version() >= (6, 2) || !of_channels(rule))
+}
+
 /// Redis 7.0 refuses rights to commands that it does not know; older servers accept them.
 pub fn takes_setinfo() -> bool {
     version().0 != 7 || version() >= (7, 2)

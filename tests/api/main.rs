@@ -3,6 +3,7 @@
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod acl_half_rights;
 mod acl_least_rights;
 mod acl_teams;
 mod arrival_order;
@@ -13,6 +14,7 @@ mod cleanup;
 mod connect_errors;
 mod history;
 mod leases;
+mod long_link;
 mod operations;
 mod panic_and_fork;
 mod queue_bound;

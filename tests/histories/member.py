@@ -88,7 +88,7 @@ def live(notes, locks, name, rng, stop, lease_s, long_of):
 
 
 def main():
-    url, name, history, number, seed, _, lease, liveness, buffer, long_of, _ = (
+    url, name, history, number, seed, _, lease, liveness, buffer, long_of, *_ = (
         os.environ["FAIRLOCK_CHILD_ARGS"].removesuffix("\x1f").split("\x1f")
     )
     lease, liveness, buffer = (int(span) / 1e9 for span in (lease, liveness, buffer))

@@ -10,7 +10,9 @@
 
 use std::{panic::AssertUnwindSafe, path::Path, time::Duration};
 
+use crate::injected::silence;
 use redis::cmd;
+
 use testkit::{
     RedisServer, child,
     crew::{self, Crew, Fault, Report, Struck, fault, seeds},
@@ -124,4 +126,32 @@ fn a_server_that_grants_twice_is_found_out() {
         crew.finish();
     });
     assert!(said.contains("two hold at once"), "{said}");
+}
+
+/// Lease, liveness and buffer of each acquire are drawn up to the longest that there are. Nobody dies, because that
+/// would take as long to get over.
+#[test]
+fn order_stands_whatever_the_times_are() {
+    for seed in seeds(&[6]) {
+        let server = RedisServer::start();
+        let mut crew = Crew::at(&server).seed(seed).any_times().start();
+        crew.work(50);
+        crew.suffer(vec![connections_killed(&server, 10)]);
+        crew.work(50);
+        crew.finish();
+        keys_left(&server);
+    }
+}
+
+/// The server stands still for longer than some count as alive, and for a moment in the eyes of others.
+#[test]
+#[ignore = "HOLES 3: a waiter with a long liveness makes an outage end the sessions of others"]
+fn outages_cost_nobody_its_turn_whatever_the_times_are() {
+    for seed in seeds(&[7]) {
+        let server = RedisServer::start();
+        let mut crew = Crew::at(&server).seed(seed).processes(12).waiters(1).any_times().start();
+        crew.suffer(vec![silence::stopped(&server, |_| Duration::from_secs(6), 10)]);
+        crew.finish();
+        keys_left(&server);
+    }
 }

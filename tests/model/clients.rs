@@ -46,7 +46,8 @@ pub struct Hold {
     pub id: String,
     pub token: u64,
     epoch: u64,
-    until: u64,
+    /// Until when it believes in the lease, by true time.
+    pub until: u64,
 }
 
 impl Client {

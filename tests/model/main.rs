@@ -3,11 +3,17 @@
 //! must be the same. The promises are judged on their own too. The clock is the test's, so nothing sleeps.
 //!
 //! `STEPS=n` sets how many steps are taken. What failed once is kept in `regressions.txt`, step by step.
+//!
+//! `recovery.rs` and `mixed_settings.rs` have single cases on the scripts alone, which say what is promised.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod mixed_settings;
 #[path = "mod.rs"]
 mod model;
+mod recovery;
+mod scene;
+
 use std::time::Instant;
 
 use model::driver::Driver;

@@ -8,6 +8,7 @@
 //!
 //! * `properties.rs` runs random schedules, then lets the faults stop and expects everybody to be served, and nothing
 //!   to be left behind when the handles are dropped.
+//! * `ranges.rs` does so where lease, liveness and buffer are anything that options allow.
 //! * `explore.rs` visits every state of small worlds.
 //! * `cases.rs` and `decisions/` have single cases of one machine without a world (`alone.rs`): former bugs, and what
 //!   is sent and told when, to the microsecond.
@@ -23,6 +24,7 @@ mod explore;
 mod judge;
 mod losses;
 mod properties;
+mod ranges;
 mod regressions;
 mod replies;
 mod server;

@@ -147,6 +147,11 @@ fn unshrunk() -> bool {
     std::env::var_os("FAIRLOCK_UNSHRUNK").is_some()
 }
 
+/// For draws that say enough as they are.
+pub(super) fn unshrunk_config(cases: u32) -> Config {
+    Config { max_shrink_iters: 0, ..config(cases) }
+}
+
 fn config(cases: u32) -> Config {
     let max_shrink_iters = if unshrunk() { 0 } else { 20_000 };
     Config { cases, max_shrink_iters, failure_persistence: None, ..Config::default() }
@@ -298,6 +303,17 @@ fn outlived(waiters: std::ops::Range<usize>, options: [usize; 3], blows: impl St
     let result = runner(config(cases)).run(&strategy, |(waiters, blows, [before, after], no_pushes)| {
         served_in_order(&Plan::usual(3, 1), &waiters, options, &blows, before, after, no_pushes)
             .map_err(TestCaseError::fail)
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+/// The same where each client has its own times.
+pub(super) fn outlived_in(plans: impl Strategy<Value = Plan>, blows: impl Strategy<Value = Vec<Step>>) {
+    let strategy = (plans, vec(0..3_u8, 2..12), blows);
+    let result = runner(unshrunk_config(cases(400))).run(&strategy, |(plan, waiters, blows)| {
+        served_in_order(&plan, &waiters, [0, 1, 2], &blows, 0, 0, false).map_err(TestCaseError::fail)
     });
     if let Err(error) = result {
         panic!("{error}");

@@ -21,6 +21,9 @@ const THREADS: usize = 2;
 /// The factor by which some durations are shorter than others.
 const BRIEF: f64 = 0.6;
 
+/// The longest lease, liveness and buffer.
+pub(super) const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// What the conductor tells a member.
 #[derive(Clone, Debug)]
 pub struct Orders {
@@ -38,6 +41,8 @@ pub struct Orders {
     pub long_of: u32,
     /// How many replicas must have a grant.
     pub replicas: u32,
+    /// Each turn has a lease, liveness and buffer of its own, from these up to the longest that options allow.
+    pub any_times: bool,
 }
 
 impl Orders {
@@ -51,6 +56,14 @@ impl Orders {
     }
 
     pub fn options(&self, brief: Brief) -> LockOptions {
+        if self.any_times {
+            let Brief { parts: [lease, liveness, buffer], .. } = brief;
+            let upwards = |least: Duration, part: f64| {
+                least.mul_f64((LONGEST.as_secs_f64() / least.as_secs_f64()).powf(part)).min(LONGEST)
+            };
+            let options = LockOptions::new().lease(upwards(self.lease, lease)).replicas(self.replicas);
+            return options.liveness(upwards(self.liveness, liveness)).buffer(upwards(self.buffer, buffer));
+        }
         let of = |span: Duration, brief| if brief { span.mul_f64(BRIEF) } else { span };
         // The longest liveness of a process is the one that counts at the server: some processes have no long one.
         let liveness = of(self.liveness, brief.liveness || self.number % 3 == 1);
@@ -60,7 +73,7 @@ impl Orders {
 
     /// The shortest liveness of all waiters.
     pub fn shortest(&self) -> Duration {
-        self.liveness.mul_f64(BRIEF)
+        if self.any_times { self.liveness } else { self.liveness.mul_f64(BRIEF) }
     }
 
     /// A pause that may cost a process its place: one in which it could miss more than a heartbeat.
@@ -82,11 +95,13 @@ impl Orders {
             nanos(self.buffer),
             self.long_of.to_string(),
             self.replicas.to_string(),
+            u8::from(self.any_times).to_string(),
         ]
     }
 
     fn from_args(args: &[String]) -> Option<Orders> {
-        let [url, lock, history, number, seed, waiters, lease, liveness, buffer, long_of, replicas] = args else {
+        let [url, lock, history, number, seed, waiters, lease, liveness, buffer, long_of, replicas, any_times] = args
+        else {
             return None;
         };
         let nanos = |text: &String| text.parse().ok().map(Duration::from_nanos);
@@ -102,6 +117,7 @@ impl Orders {
             buffer: nanos(buffer)?,
             long_of: long_of.parse().ok()?,
             replicas: replicas.parse().ok()?,
+            any_times: any_times == "1",
         })
     }
 }
@@ -168,7 +184,11 @@ impl Waiter {
             return None;
         }
         self.turns += 1;
-        let turn = Turn::draw(&mut self.rng, self.orders.lease, self.orders.long_of);
+        let mut turn = Turn::draw(&mut self.rng, self.orders.lease, self.orders.long_of);
+        if self.orders.any_times {
+            // The shortest ones are those that faults concern.
+            turn.brief.parts = std::array::from_fn(|_| if self.rng.bool() { self.rng.f64() } else { 0.0 });
+        }
         let turn = if self.slot < THREADS { turn.on_thread() } else { turn };
         let waiter = format!("{}.{}.{}-{}", self.orders.name(), self.slot, self.turns, turn.name());
         Some((turn, waiter))

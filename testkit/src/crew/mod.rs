@@ -57,7 +57,7 @@ use super::{
 pub const ROLE: &str = "crew member";
 
 /// How long a process may take to end by itself, and a fault to hit as often as it should.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The seeds of this run. The ordinary ones are always the same; `FAIRLOCK_CASES=100` takes that many random ones
 /// instead, `FAIRLOCK_SEED=7` this one.

@@ -44,12 +44,7 @@ impl Notes {
         std::thread::spawn(move || {
             let mut looked = now_ns();
             loop {
-                let now = now_ns();
-                if now - looked > long.as_nanos() as u64 {
-                    notes.record.note_at(looked, "-", Event::Paused);
-                    notes.record.note_at(now, "-", Event::Resumed);
-                }
-                looked = now;
+                looked = notes.record.note_pause(looked, long);
                 std::thread::sleep(if notes.look(lease) { CLOSE_LOOK } else { LOOK });
             }
         });

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use super::{
     Crew, PATIENCE,
     clock::{self, ClockMarks},
-    member::Orders,
+    member::{LONGEST, Orders},
 };
 use crate::{
     history::{Recorder, Terms, now_ns},
@@ -46,6 +46,7 @@ impl Setup {
             buffer: Duration::from_millis(1500),
             long_of: 1,
             replicas: 0,
+            any_times: false,
         };
         Setup {
             helpers: Location::caller(),
@@ -81,6 +82,13 @@ impl Setup {
 
     pub fn liveness(mut self, liveness: Duration, buffer: Duration) -> Setup {
         (self.orders.liveness, self.orders.buffer) = (liveness, buffer);
+        self
+    }
+
+    /// Each acquire has a lease, liveness and buffer of its own: from the crew's, which a busy machine can keep, up to the
+    /// longest that options allow. Nothing may strike such a crew that takes as long as they do to get over.
+    pub fn any_times(mut self) -> Setup {
+        self.orders.any_times = true;
         self
     }
 
@@ -136,10 +144,11 @@ impl Setup {
         let file = format!("crew-{}-{}-{}.history", orders.seed, std::process::id(), now_ns());
         orders.history = tmp().join(file);
         let record = Recorder::open(&orders.history, "conductor").expect("a file for the history");
+        let longest = |span| if orders.any_times { LONGEST } else { span };
         let terms = Terms {
-            lease: orders.lease,
-            liveness: orders.liveness,
-            buffer: orders.buffer,
+            lease: longest(orders.lease),
+            liveness: longest(orders.liveness),
+            buffer: longest(orders.buffer),
             shortest: orders.shortest(),
             slack,
             lateness: LATENESS,

@@ -64,6 +64,8 @@ pub struct Brief {
     pub lease: bool,
     pub liveness: bool,
     pub buffer: bool,
+    /// Where in their whole ranges lease, liveness and buffer are, from 0 to 1, in a crew that draws them there.
+    pub parts: [f64; 3],
 }
 
 impl Turn {
@@ -100,7 +102,7 @@ impl Turn {
             abort: (rng.u32(..10) < 2).then(|| up_to(rng, Duration::from_millis(1500))),
             // So that the lock is free at times, and wanted by many at others.
             rest: up_to(rng, Duration::from_millis(1000)),
-            brief: Brief { lease: rng.bool(), liveness: rng.bool(), buffer: rng.bool() },
+            brief: Brief { lease: rng.bool(), liveness: rng.bool(), buffer: rng.bool(), parts: [0.0; 3] },
         }
     }
 

@@ -5,6 +5,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write as _},
     path::Path,
+    time::Duration,
 };
 
 use rustix::time::{ClockId, clock_gettime};
@@ -121,6 +122,17 @@ impl Recorder {
     /// An event of another moment, such as a timeout that was due then.
     pub fn note_at(&self, at_ns: u64, waiter: &str, event: Event) {
         self.write(format!("{at_ns} {} {waiter} {event}\n", self.process));
+    }
+
+    /// Records that this process stood still since it last looked, if that is longer ago than this. On a busy machine it
+    /// may, which excuses as much as a pause. Returns the time of this look.
+    pub fn note_pause(&self, looked_ns: u64, longest: Duration) -> u64 {
+        let now = now_ns();
+        if u128::from(now - looked_ns) > longest.as_nanos() {
+            self.note_at(looked_ns, "-", Event::Paused);
+            self.note_at(now, "-", Event::Resumed);
+        }
+        now
     }
 
     /// A remark for the reader; judges ignore it.

@@ -211,7 +211,10 @@ impl<'a> Line<'a> {
     fn befall(&self, until: Option<u64>, waits: &mut BTreeMap<&str, Wait>) {
         let called_by = until.unwrap_or(self.at);
         let concerned = |wait: &&mut Wait| {
-            let ends = [wait.released_ns, wait.lost_ns, wait.left_ns, wait.untaken_ns, wait.returned_ns];
+            // A timeout ends the wait when it is due, and its caller returns later.
+            let returns = self.event == Event::Paused && wait.timeout_ns.is_some();
+            let left = wait.left_ns.filter(|_| !returns);
+            let ends = [wait.released_ns, wait.lost_ns, left, wait.untaken_ns, wait.returned_ns];
             wait.process == self.process && wait.called_ns <= called_by && ends.iter().all(Option::is_none)
         };
         for wait in waits.values_mut().filter(concerned) {

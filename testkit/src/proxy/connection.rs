@@ -7,6 +7,7 @@ use std::{
     os::fd::OwnedFd,
     os::unix::net::UnixStream,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use rustix::{
@@ -90,7 +91,7 @@ impl Shared {
         let mut frames = Frames::new(&connection.client);
         while let Some(frame) = frames.next() {
             let words = words(&frame);
-            match self.judge(connection, Side::Request, &words) {
+            match self.judge(connection, Side::Request, &words, frames.arrived()) {
                 None if connection.state().cut => return,
                 None => {
                     let gone = connection.client_gone();
@@ -124,14 +125,14 @@ impl Shared {
         while let Some(frame) = frames.next() {
             let push = is_push(&frame);
             let verdict = if push {
-                self.judge(connection, Side::Push, &words(&frame))
+                self.judge(connection, Side::Push, &words(&frame), frames.arrived())
             } else {
                 // It stays first until it has passed, so that no other answer overtakes it.
                 let words = match connection.asked().front() {
                     Some(Asked::Server(words)) => words.clone(),
                     other => panic!("a reply to {other:?}"),
                 };
-                self.judge(connection, Side::Reply, &words)
+                self.judge(connection, Side::Reply, &words, frames.arrived())
             };
             let (bytes, end) = match verdict {
                 None => (frame.as_slice(), false),
@@ -162,7 +163,7 @@ impl Shared {
     }
 
     /// The act for this frame, if it is not simply passed on. Waits as long as the frame is held.
-    fn judge(&self, connection: &Connection, side: Side, words: &[Vec<u8>]) -> Option<Act> {
+    fn judge(&self, connection: &Connection, side: Side, words: &[Vec<u8>], arrived: Instant) -> Option<Act> {
         // A fault of an unawaited answer would not be noticed.
         if side != Side::Request && connection.client_gone() {
             return None;
@@ -181,7 +182,7 @@ impl Shared {
             }
             Act::Delay(time) => {
                 drop(inner);
-                std::thread::sleep(time);
+                std::thread::sleep(time.saturating_sub(arrived.elapsed()));
                 None
             }
             act => Some(act),

@@ -63,10 +63,7 @@ impl Builder {
 
     /// One more ACL user, e.g. `user("worker", "on >secret ~fairlock:* +@all")`; log in with `url_as`.
     pub fn user(self, name: &str, rules: &str) -> Self {
-        let of_channels = |rule: &&str| rule.starts_with('&') || rule.ends_with("channels");
-        // Redis 6.0 has no channel permissions.
-        let rules = rules.split_whitespace().filter(|rule| run::version() >= (6, 2) || !of_channels(rule));
-        self.config(&format!("user {name} {}", rules.collect::<Vec<_>>().join(" ")))
+        self.config(&format!("user {name} {}", run::known_rules(rules).collect::<Vec<_>>().join(" ")))
     }
 
     /// One more line for redis.conf.

@@ -1,0 +1,338 @@
+//! A user that lacks one of the rights of docs/guide.md: what it does to everybody else at a lock, and whether it hears
+//! which right it lacks.
+//!
+//! The table has each right of the guide. A test that waits for a redesign of the scripts is ignored there, with what
+//! happens today.
+
+use std::time::Duration;
+
+use fairlock::{Client, Fault, Guard, Lock, LockOptions, TryAcquireError, Waiting};
+use testkit::{
+    RedisServer, SOON, keys_left,
+    run::{self, HISTORY_RIGHTS, Topology, lacks, least_rights},
+    soon,
+};
+
+/// Longer than the TTL of a lock that nobody uses, so a key with that TTL would end before this lease. And nobody can
+/// wait for the end of it.
+const LEASE: Duration = Duration::from_secs(3 * 24 * 3600);
+
+/// The tests of each right, in a module of its name. A client works without a right that is not needed.
+macro_rules! rights {
+    (
+        needed {
+            $(
+                $name:ident = $right:literal
+                $(, others: $others:literal)? $(, taken: $taken:literal)? $(, named: $named:literal)?;
+            )*
+        }
+        not_needed { $($spare:ident = $spare_right:literal;)* }
+    ) => {
+        const RIGHTS: &[&str] = &[$($right,)* $($spare_right,)*];
+        $(mod $name {
+            $(#[ignore = $others])?
+            #[tokio::test(flavor = "multi_thread")]
+            async fn others_go_on() {
+                super::others_go_on($right).await;
+            }
+
+            $(#[ignore = $taken])?
+            #[tokio::test(flavor = "multi_thread")]
+            async fn others_go_on_when_it_is_taken_away() {
+                super::others_go_on_when_it_is_taken_away($right).await;
+            }
+
+            $(#[ignore = $named])?
+            #[tokio::test(flavor = "multi_thread")]
+            async fn connect_or_the_first_acquire_names_it() {
+                super::connect_or_the_first_acquire_names($right).await;
+            }
+        })*
+        $(mod $spare {
+            #[tokio::test(flavor = "multi_thread")]
+            async fn others_go_on() {
+                super::others_go_on($spare_right).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn others_go_on_when_it_is_taken_away() {
+                super::others_go_on_when_it_is_taken_away($spare_right).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn locks_work_without_it() {
+                super::locks_work_without($spare_right).await;
+            }
+        })*
+    };
+}
+
+rights! {
+    needed {
+        keys = "~fairlock:*";
+        channels = "&fairlock:*";
+        evalsha = "+evalsha";
+        eval = "+eval";
+        subscribe = "+subscribe";
+        publish = "+publish",
+            named: "half a right: it is granted the lock, and nobody hears of the next grant before a heartbeat";
+        time = "+time",
+            named: "half a right: Redis 7.0 does not say which command it refuses in a script";
+        hget = "+hget",
+            named: "half a right: it is granted the lock, and cannot leave a queue";
+        hmget = "+hmget",
+            named: "half a right: Redis 7.0 does not say which command it refuses in a script";
+        hset = "+hset",
+            others: "half a right: its refused requests cut the TTL of the lock to a day",
+            taken: "half a right: its refused requests cut the TTL of the lock to a day",
+            named: "half a right: Redis 7.0 does not say which command it refuses in a script";
+        hdel = "+hdel",
+            others: "half a right: the others take its half-written places for a loss of data",
+            taken: "half a right: the others take its half-written places for a loss of data",
+            named: "half a right: it is granted the lock, and cannot release it";
+        zadd = "+zadd",
+            others: "half a right: the others take its half-written places for a loss of data",
+            taken: "half a right: the others take its half-written places for a loss of data",
+            named: "half a right: it is granted the lock, and cannot queue";
+        zrem = "+zrem",
+            others: "half a right: the others take its half-written places for a loss of data",
+            taken: "half a right: the others take its half-written places for a loss of data",
+            named: "half a right: it is granted the lock, and cannot leave a queue";
+        zcard = "+zcard",
+            named: "half a right: Redis 7.0 does not say which command it refuses in a script";
+        zscore = "+zscore",
+            named: "half a right: it is granted the lock, and cannot repeat an acquire";
+        zrange = "+zrange",
+            others: "half a right: it is granted the lock, and cannot release it to a waiter",
+            named: "half a right: it is granted the lock, and cannot release it to a waiter";
+        zrank = "+zrank",
+            named: "half a right: it is granted the lock, and cannot ask for its position";
+        zrangebyscore = "+zrangebyscore",
+            named: "half a right: it is granted the lock, and cannot inspect it";
+        pexpire = "+pexpire",
+            others: "half a right: a lock that it was the first to use is kept for ever",
+            taken: "half a right: a lock that it was the first to use is kept for ever",
+            named: "half a right: Redis 7.0 does not say which command it refuses in a script";
+        del = "+del",
+            named: "half a right: it is granted the lock, and cannot return to it after a loss of data";
+        cluster_slots = "+cluster|slots";
+        asking = "+asking",
+            named: "half a right: it is granted the lock, and not while its slot moves";
+        ssubscribe = "+ssubscribe";
+        spublish = "+spublish",
+            named: "half a right: it is granted the lock, and nobody hears of the next grant before a heartbeat";
+    }
+    not_needed {
+        hello = "+hello";
+        client_id = "+client|id";
+        client_kill = "+client|kill";
+        client_setinfo = "+client|setinfo";
+        info = "+info";
+        script_load = "+script|load";
+        wait = "+wait";
+        exists = "+exists";
+        xadd = "+xadd";
+        xdel = "+xdel";
+        xrevrange = "+xrevrange";
+    }
+}
+
+#[test]
+fn the_table_has_each_right_of_the_guide() {
+    let rules = least_rights("pw", true) + HISTORY_RIGHTS;
+    let rights = rules.split_whitespace().filter(|rule| rule.starts_with(['~', '&', '+']));
+    let missing: Vec<&str> = rights.filter(|right| !RIGHTS.contains(right)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// The ACL rules of a user with all rights of the guide but this one. None: no server of this run knows the right.
+fn all_but(right: &str) -> Option<String> {
+    if right.starts_with('&') && lacks("a right to a channel", (6, 2)) {
+        return None;
+    }
+    let rules = least_rights("pw", Topology::of_this_run() == Topology::Cluster) + HISTORY_RIGHTS;
+    let (taken, rest): (Vec<&str>, Vec<&str>) = rules.split_whitespace().partition(|rule| *rule == right);
+    if taken.is_empty() {
+        println!("not tested: {right} is for other servers");
+        return None;
+    }
+    Some(rest.join(" "))
+}
+
+/// A server where a user has these rules, and its URL for the user.
+fn server(rules: &str) -> (RedisServer, String) {
+    let server = RedisServer::builder().user("lacking", rules).start();
+    let url = server.url_as("lacking", "pw");
+    (server, url)
+}
+
+async fn connected(url: &str) -> Client {
+    soon(Client::connect(url)).await.unwrap()
+}
+
+/// On a slow machine nobody is passed over, and a lost message costs some seconds.
+fn options() -> LockOptions {
+    LockOptions::new().lease(LEASE).liveness(Duration::from_secs(15))
+}
+
+/// The user never had the right.
+async fn others_go_on(right: &str) {
+    let Some(rules) = all_but(right) else { return };
+    let (server, url) = server(&rules);
+    match soon(Client::connect(&url)).await {
+        Ok(lacking) => disturb(&server, &lacking, LEASE).await,
+        Err(error) => println!("it cannot do anything: {error}"),
+    }
+}
+
+/// The client of the user has connected before. It may cost the others its leases, as a process that dies does, and they
+/// are short.
+async fn others_go_on_when_it_is_taken_away(right: &str) {
+    let Some(rules) = all_but(right) else { return };
+    let (server, url) = server(&format!("{rules} {right}"));
+    let lacking = connected(&url).await;
+    let rest: Vec<&str> = run::known_rules(&rules).collect();
+    redis::cmd("ACL").arg("SETUSER").arg("lacking").arg("reset").arg(rest).exec(&mut server.raw()).unwrap();
+    disturb(&server, &lacking, Duration::from_millis(500)).await;
+}
+
+/// Others hold the lock, wait for it and hand it over, while a client that lacks a right asks for it all the time.
+async fn disturb(server: &RedisServer, lacking: &Client, its_lease: Duration) {
+    let (here, there) = (connected(&server.url()).await, connected(&server.url()).await);
+    let (one, other) = (here.lock_with("lock", options()).unwrap(), there.lock_with("lock", options()).unwrap());
+    let lacking = lacking.lock_with("lock", options().lease(its_lease)).unwrap();
+    soon(one.record_history(true)).await.unwrap();
+
+    // It is the first to use the lock.
+    ask_for_everything(&lacking).await;
+    every_key_expires(server, Duration::ZERO);
+    let mut holder = soon(one.acquire()).await.unwrap();
+    for _ in 0..3 {
+        ask_for_everything(&lacking).await;
+        let next = soon(other.enqueue()).await.unwrap();
+        ask_for_everything(&lacking).await;
+        let last = soon(one.enqueue()).await.unwrap();
+        ask_for_everything(&lacking).await;
+        holder = hand_over(server, &one, holder, next).await;
+        ask_for_everything(&lacking).await;
+        holder = hand_over(server, &one, holder, last).await;
+    }
+    // It has a place before another, if it gets that far.
+    let its_turn = briefly(lacking.enqueue()).await;
+    let next = soon(other.enqueue()).await.unwrap();
+    still_holds(server, &holder).await;
+    soon(holder.release()).await.unwrap();
+    if let Some(Ok(waiting)) = its_turn
+        && let Some(Ok(guard)) = briefly(waiting).await
+    {
+        renew_and_release(guard).await;
+    }
+    let guard = its_turn_comes(&one, next).await;
+    still_holds(server, &guard).await;
+    soon(guard.release()).await.unwrap();
+    every_key_expires(server, Duration::ZERO);
+}
+
+/// As far as the server lets it. Returns when the server has heard of all of it.
+async fn ask_for_everything(lock: &Lock) {
+    match briefly(lock.try_acquire()).await {
+        Some(Ok(guard)) => renew_and_release(guard).await,
+        // It cannot connect again.
+        None | Some(Err(TryAcquireError::Fault(Fault::Connect(_)))) => return,
+        Some(Err(_)) => {}
+    }
+    if let Some(Ok(waiting)) = briefly(lock.enqueue()).await {
+        let _ = briefly(waiting.position()).await;
+    }
+    let _ = briefly(lock.break_lease(1)).await;
+    let _ = briefly(lock.history(10)).await;
+    // A place is given up in the background, before the second of these is asked.
+    for _ in 0..2 {
+        let _ = briefly(lock.inspect()).await;
+    }
+}
+
+async fn renew_and_release(guard: Guard) {
+    let _ = briefly(guard.renew()).await;
+    // The client goes on to repeat what is refused.
+    let _ = briefly(guard.release()).await;
+}
+
+/// What becomes of a call that may be refused for as long as it lasts.
+async fn briefly<F: IntoFuture>(call: F) -> Option<F::Output> {
+    tokio::time::timeout(Duration::from_secs(1), call.into_future()).await.ok()
+}
+
+/// The next holder is the waiter that came first.
+async fn hand_over(server: &RedisServer, lock: &Lock, holder: Guard, first: Waiting) -> Guard {
+    still_holds(server, &holder).await;
+    let (token, ticket) = (holder.token(), first.ticket());
+    soon(holder.release()).await.unwrap();
+    let guard = its_turn_comes(lock, first).await;
+    assert_eq!(guard.ticket(), ticket);
+    assert!(guard.token() > token);
+    guard
+}
+
+async fn its_turn_comes(lock: &Lock, waiting: Waiting) -> Guard {
+    match tokio::time::timeout(SOON, waiting).await {
+        Ok(granted) => granted.unwrap(),
+        Err(_) => panic!("the waiter does not get its turn: {:?}", lock.inspect().await),
+    }
+}
+
+async fn still_holds(server: &RedisServer, guard: &Guard) {
+    guard.check().unwrap();
+    soon(guard.renew()).await.unwrap();
+    every_key_expires(server, guard.remaining());
+}
+
+/// No key lives for ever, and none ends before the lease.
+#[track_caller]
+fn every_key_expires(server: &RedisServer, lease: Duration) {
+    let mut raw = server.raw();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut raw).unwrap();
+    for key in keys {
+        let ttl: i64 = redis::cmd("PTTL").arg(&key).query(&mut raw).unwrap();
+        let lasts = u64::try_from(ttl).map(Duration::from_millis);
+        // A history has a TTL of its own.
+        assert!(lasts.is_ok_and(|lasts| lasts > lease || key.ends_with("history")), "{key} has a TTL of {ttl} ms");
+    }
+}
+
+async fn connect_or_the_first_acquire_names(right: &str) {
+    let Some(rules) = all_but(right) else { return };
+    if rules.contains("+ssubscribe") && ["+subscribe", "+publish"].contains(&right) {
+        return println!("not tested: a cluster of this version has no use for {right}");
+    }
+    let (_server, url) = server(&rules);
+    let error = match soon(Client::connect(&url)).await {
+        Err(error) => error.to_string(),
+        Ok(client) => match soon(client.lock("lock").unwrap().acquire()).await {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("it is granted the lock, and nothing is said"),
+        },
+    };
+    let name = match right {
+        "~fairlock:*" => "keys",
+        "&fairlock:*" => "channels",
+        command => &command[1..],
+    };
+    let said = error.to_lowercase();
+    assert!(said.contains(name) || said.contains(&name.replace('|', " ")), "{error}");
+}
+
+async fn locks_work_without(right: &str) {
+    let Some(rules) = all_but(right) else { return };
+    let (server, url) = server(&rules);
+    let client = connected(&url).await;
+    let lock = client.lock_with("lock", options()).unwrap();
+    let guard = soon(lock.acquire()).await.unwrap();
+    let waiting = soon(lock.enqueue()).await.unwrap();
+    assert_eq!(soon(waiting.position()).await.unwrap(), 1);
+    soon(guard.renew()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+    soon(its_turn_comes(&lock, waiting).await.release()).await.unwrap();
+    drop((lock, client));
+    keys_left(&server);
+}
