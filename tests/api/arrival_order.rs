@@ -143,17 +143,17 @@ async fn a_thousand_acquires_of_one_client_are_served_in_order() {
     keys_left(&server);
 }
 
-/// The liveness is shorter than the short timeout: a waiter is kept in the queue by its heartbeats, not by anything
+/// Liveness and buffer together are shorter than a third of the short timeout: a waiter is kept in the queue by its heartbeats, not by anything
 /// that the server could take for its timeout.
 #[tokio::test]
 async fn a_short_timeout_beside_a_long_one_costs_it_nothing() {
     let server = RedisServer::start();
-    let options = || LockOptions::new().liveness(Duration::from_millis(500)).buffer(Duration::from_millis(200));
+    let options = || LockOptions::new().liveness(Duration::from_millis(1500)).buffer(Duration::from_millis(1500));
     let (near, far) = (Client::connect(&server.url()).await.unwrap(), Client::connect(&server.url()).await.unwrap());
     let lock = near.lock_with("queue", options()).unwrap();
     let guard = lock.acquire().await.unwrap();
 
-    let (short, long) = (Duration::from_secs(3), Duration::from_secs(600));
+    let (short, long) = (Duration::from_secs(12), Duration::from_secs(600));
     let far_lock = far.lock_with("queue", options()).unwrap();
     // Waiters with short timeouts stand before and behind the long one. Some belong to its client, some to another.
     let before = lock.enqueue().timeout(short).await.unwrap();

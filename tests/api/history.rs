@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use fairlock::{Client, EndedAs, Fault, Lock, LockOptions, PastGrant};
 use testkit::{
-    RedisServer, SOON, eventually_async, keys_left,
+    Proxy, RedisServer, SOON, eventually_async, keys_left,
     run::{HISTORY_RIGHTS, least_rights, version},
     soon,
 };
@@ -68,13 +68,14 @@ async fn a_history_tells_the_wait_the_hold_and_the_end_of_each_grant() {
 async fn a_dead_holder_is_in_the_history_once_its_lease_is_over() {
     let server = RedisServer::start();
     let Some(lock) = recorded(&server).await else { return };
-    let options = LockOptions::new().lease(Duration::from_millis(300)).liveness(Duration::from_millis(300));
-    let dying = Client::connect(&server.url()).await.unwrap().lock_with("lock", options).unwrap();
-    // A holder that is cut off cannot give its lease back.
+    let proxy = Proxy::start(&server);
+    let options = LockOptions::new().lease(Duration::from_secs(2));
+    let dying = Client::connect(&proxy.url()).await.unwrap().lock_with("lock", options).unwrap();
     let guard = dying.acquire().await.unwrap();
-    let _: () = redis::cmd("CLIENT").arg("PAUSE").arg(500).arg("WRITE").query(&mut server.raw()).unwrap();
-    std::mem::forget(guard);
-    drop(dying);
+    // A holder that is cut off cannot give its lease back.
+    proxy.refuse();
+    proxy.cut();
+    drop((guard, dying));
     eventually_async("the lease is over", SOON, async || {
         lock.try_acquire().await.is_ok() && !lock.history(9).await.unwrap().grants.is_empty()
     })

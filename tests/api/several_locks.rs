@@ -26,6 +26,19 @@ fn failed_at(error: LockAllError) -> (String, AcquireError) {
     }
 }
 
+/// A case that a machine which stands still meanwhile takes for another one. So it is repeated with twice the time until
+/// that has not happened; a case that comes out wrong for another reason does so each time.
+async fn in_some_time<T>(mut case: impl AsyncFnMut(Duration) -> Option<T>) -> T {
+    let mut time = Duration::from_millis(200);
+    while time < SOON / 2 {
+        if let Some(came_out) = case(time).await {
+            return came_out;
+        }
+        time *= 2;
+    }
+    panic!("it never came out as it should, in up to {time:?}");
+}
+
 #[tokio::test]
 async fn several_locks_are_taken_in_the_order_of_their_names_and_given_back_together() {
     let server = RedisServer::start();
@@ -70,12 +83,18 @@ async fn several_locks_are_acquired_by_one_timeout_or_not_at_all() {
     let server = RedisServer::start();
     let (client, other) = (connect(&server).await, connect(&server).await);
     let guard = all(&other, &["b"]).await;
-    let (bound, called) = (Duration::from_millis(100), Instant::now());
-    let late = soon(client.lock_all(["c", "b", "a"]).unwrap().timeout(bound).into_future()).await.unwrap_err();
+    let late = in_some_time(async |bound| {
+        let called = Instant::now();
+        let late = soon(client.lock_all(["c", "b", "a"]).unwrap().timeout(bound).into_future()).await.unwrap_err();
+        assert!(called.elapsed() >= bound);
+        // The first lock is free, and its answer takes a while.
+        late.to_string().contains(r#""b""#).then_some(late)
+    })
+    .await;
     assert!(late.to_string().starts_with(r#"the lock "b", one of several, was not acquired: not granted"#), "{late}");
     let (name, error) = failed_at(late);
     assert!(matches!(error, AcquireError::Timeout { .. }), "{error}");
-    assert!(name == "b" && called.elapsed() >= bound);
+    assert_eq!(name, "b");
     // The first lock was held meanwhile, and is given back. The last one was never asked for.
     eventually_async("it is given back", SOON, async || !is_held(&client, "a").await).await;
     assert_eq!(waiting(&client, "b").await, 0);
@@ -93,17 +112,20 @@ async fn several_locks_are_acquired_by_one_timeout_or_not_at_all() {
 async fn the_timeout_is_for_all_locks_together() {
     let server = RedisServer::start();
     let (client, other) = (connect(&server).await, connect(&server).await);
-    let (first, second) = (all(&other, &["a"]).await, all(&other, &["b"]).await);
-    let (bound, called) = (Duration::from_secs(2), Instant::now());
-    let locks = client.lock_all_with(["a", "b"], quiet()).unwrap().timeout(bound);
-    let (late, ()) = tokio::join!(soon(locks), async {
-        eventually_async("it waits", SOON, async || waiting(&client, "a").await == 1).await;
-        tokio::time::sleep(bound / 2).await;
-        drop(first);
-    });
-    let (name, error) = failed_at(late.unwrap_err());
-    assert!(name == "b" && called.elapsed() >= bound, "{:?}", called.elapsed());
-    assert!(matches!(error, AcquireError::Timeout { waited, .. } if waited < bound * 9 / 10), "{error}");
+    let second = all(&other, &["b"]).await;
+    in_some_time(async |bound| {
+        let first = all(&other, &["a"]).await;
+        let called = Instant::now();
+        let locks = client.lock_all_with(["a", "b"], quiet()).unwrap().timeout(bound);
+        let (late, ()) = tokio::join!(soon(locks), async {
+            tokio::time::sleep(bound / 2).await;
+            drop(first);
+        });
+        assert!(called.elapsed() >= bound, "{:?}", called.elapsed());
+        let (name, AcquireError::Timeout { waited, .. }) = failed_at(late.unwrap_err()) else { panic!("not too late") };
+        (name == "b" && waited < bound * 9 / 10).then_some(())
+    })
+    .await;
     drop(second);
     keys_left(&server);
 }

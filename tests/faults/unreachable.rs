@@ -9,7 +9,7 @@ use fairlock::{
     Acquire, AcquireError, Client, ClientBuilder, Enqueue, Fault, Guard, Held, Lock, LockOptions, Lost, LostReason,
     ReleaseError, TryAcquire, TryAcquireError, Waiting,
 };
-use testkit::{Act, Proxy, RedisServer, Target, connect, keys_left, soon};
+use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually, keys_left, soon};
 
 /// Far longer than a scheduling delay, far shorter than for ever.
 const SLACK: Duration = Duration::from_secs(10);
@@ -161,13 +161,17 @@ async fn a_network_that_is_slow_to_connect_is_given_longer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_first_connection_is_given_up_as_soon_as_the_lock_needs() {
     let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
-    let silence = proxy.fault_times(1, Target::request("hello").command(), Act::Hold);
-    let lock = Client::connect_lazy(&proxy.url()).unwrap().lock_with("lock", often()).unwrap();
-    let guard = soon(lock.acquire().timeout(Duration::from_secs(4)).into_future()).await.unwrap();
-    assert_eq!(silence.struck(), 1);
-    silence.lift();
+    let ways = [Proxy::start(&server), Proxy::start(&server)];
+    let silences = [0, 1].map(|way: usize| ways[way].fault_times(1, Target::request("hello").command(), Act::Hold));
+    let other = Client::connect_lazy(&ways[0].url()).unwrap().lock("other").unwrap();
+    let patient = tokio::spawn(other.acquire().into_future());
+    silences[0].await_struck();
+    let lock = Client::connect_lazy(&ways[1].url()).unwrap().lock_with("lock", often()).unwrap();
+    let guard = soon(lock.acquire().into_future()).await.unwrap();
+    assert_eq!((silences[1].struck(), ways[0].counts().connections), (1, 1), "the other connects again as soon");
+    silences.iter().for_each(testkit::proxy::Fault::lift);
     guard.release().await.unwrap();
+    soon(patient).await.unwrap().unwrap().release().await.unwrap();
     keys_left(&server);
 }
 
@@ -189,13 +193,12 @@ async fn a_client_with_short_leases_tries_to_connect_more_often() {
     }
     ways.iter().for_each(Proxy::refuse);
     ways.iter().for_each(Proxy::cut);
-    let [often, by_lease, seldom] = &ways;
     // At most 640 ms in one case, and at least half of it; at most 83 ms in the others. The first seven attempts are
-    // alike.
-    often.wait("many attempts", |counts| counts.refused >= 47);
-    by_lease.wait("many attempts for a short lease", |counts| counts.refused >= 40);
-    let attempts = seldom.counts().refused;
-    assert!(attempts < 7 + 20, "{attempts}");
+    // alike, and a busy machine adds the same to each of the others.
+    eventually("many attempts for a short session or lease, and fewer for long ones", SOON, || {
+        let [often, by_lease, seldom] = [0, 1, 2].map(|way: usize| ways[way].counts().refused);
+        often.min(by_lease) >= 40 && 4 * seldom < 3 * often.min(by_lease)
+    });
     ways.iter().for_each(Proxy::heal);
 }
 

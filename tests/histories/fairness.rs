@@ -9,7 +9,7 @@ use std::{
 use fairlock::{Client, LockOptions};
 use testkit::{
     Child, RedisServer, SOON, child,
-    history::{Event, History, Recorder, Wait},
+    history::{Event, History, Recorder, Wait, now_ns},
     keys_left,
 };
 
@@ -38,6 +38,15 @@ fn options(lease_s: u64) -> LockOptions {
 #[tokio::main(flavor = "current_thread")]
 async fn compete(url: &str, history: &Path, name: &str, longest_hold_us: u64, lease_s: u64) {
     let record = Recorder::open(history, name).unwrap();
+    // A grant lasts as long as a lease for a client that does not answer.
+    let watched = Recorder::open(history, name).unwrap();
+    std::thread::spawn(move || {
+        let mut looked = now_ns();
+        loop {
+            std::thread::sleep(Duration::from_millis(10));
+            looked = watched.note_pause(looked, Duration::from_secs(lease_s) / 6);
+        }
+    });
     let client = Client::connect(url).await.unwrap();
     let lock = client.lock_with("contended", options(lease_s)).unwrap();
     for number in 0..ACQUIRES {

@@ -122,7 +122,9 @@ fn promises_hold_when_an_address_moves_to_another_master() {
         let third = second.replica();
         let address = Proxy::start(&first);
         let fault = promotion::address_moved(&address, [&first, &second, &third], 4);
-        suffer(crew_of(&address.url(), seed).replicas(1), vec![fault]);
+        // A waiter has as long as its liveness for two answers of the master and one of the replica.
+        let liveness = Duration::from_secs(4);
+        suffer(crew_of(&address.url(), seed).liveness(liveness, liveness).replicas(1), vec![fault]);
         [first, second, third].iter().for_each(keys_left);
     }
 }

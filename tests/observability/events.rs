@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use fairlock::{Client, LockOptions};
-use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, is_direct, keys_left, soon};
+use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, is_direct, keys_left, quiet, soon};
 use tracing::{Level, level_filters::LevelFilter};
 
 use crate::collector::{Collector, mark};
@@ -224,8 +224,7 @@ async fn lose_many() {
     const MANY: usize = 1500;
     let server = RedisServer::builder().alone().start();
     let client = Client::connect(&server.url()).await.unwrap();
-    let options = LockOptions::new().lease(Duration::from_secs(20));
-    let lock = |number: usize| client.lock_with(&format!("lock {number}"), options.clone()).unwrap();
+    let lock = |number: usize| client.lock_with(&format!("lock {number}"), quiet()).unwrap();
     let guards = futures_util::future::join_all((0..MANY).map(|number| lock(number).acquire())).await;
     let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
     let events = Collector::start(LevelFilter::WARN);

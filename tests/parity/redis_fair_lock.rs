@@ -170,12 +170,13 @@ fn a_release_waits_for_no_renewal() {
     const TURNS: u32 = 30;
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).blocking().unwrap();
-    let lock = client.lock_with("lock", LockOptions::new().renew_every(Duration::from_secs(1))).unwrap();
+    let interval = Duration::from_secs(10);
+    let lock = client.lock_with("lock", LockOptions::new().renew_every(interval)).unwrap();
     let begun = Instant::now();
     for _ in 0..TURNS {
         lock.acquire().blocking().unwrap().release().blocking().unwrap();
     }
-    assert!(begun.elapsed() < Duration::from_secs(1) * TURNS / 2, "{:?} for {TURNS} turns", begun.elapsed());
+    assert!(begun.elapsed() < interval * TURNS / 2, "{:?} for {TURNS} turns", begun.elapsed());
     keys_left(&server);
 }
 
@@ -239,16 +240,16 @@ async fn zombies_are_cleaned_up_after_their_liveness_and_a_buffer() {
     let server = RedisServer::start();
     let lock = connect(&server).await.lock_with("lock", impatient()).unwrap();
     let guard = soon(lock.acquire()).await.unwrap();
-    let mut zombies = [(); 3].map(|()| Child::spawn("wait", &[&server.url()]));
+    let mut zombies = [(); 9].map(|()| Child::spawn("wait", &[&server.url()]));
     zombies.iter_mut().for_each(|zombie| drop(zombie.wait_line("queued", SOON)));
     let next = enqueue(&lock).await;
-    assert_eq!(next.position().await.unwrap(), 4);
+    assert_eq!(next.position().await.unwrap(), zombies.len() as u64 + 1);
     zombies.iter_mut().for_each(Child::kill);
     let released = Instant::now();
     guard.release().await.unwrap();
     soon(next).await.unwrap().release().await.unwrap();
     let window = LIVENESS + BUFFER + LIVENESS / 3;
-    assert!(released.elapsed() < 3 * window, "{:?} for all three together", released.elapsed());
+    assert!(released.elapsed() < 6 * window, "{:?} for all nine together", released.elapsed());
     keys_left(&server);
 }
 

@@ -306,6 +306,13 @@ fn a_delay_delays() {
     let start = Instant::now();
     client.send("ECHO x").expect("$1\r\nx\r\n");
     assert!(start.elapsed() >= 2 * delay);
-    assert_eq!(faults.map(|fault| fault.struck()), [1, 1]);
+    assert_eq!(faults.each_ref().map(|fault| fault.struck()), [1, 1]);
+    // A hundred that are sent together are late together.
+    faults.iter().for_each(|fault| fault.lift());
+    proxy.far(2 * delay);
+    let start = Instant::now();
+    client.send(&["ECHO x"; 200].join(";")).expect(&"$1\r\nx\r\n".repeat(200));
+    let took = start.elapsed();
+    assert!((2 * delay..200 * delay).contains(&took), "{took:?}");
     client.0.shutdown(Shutdown::Both).unwrap();
 }

@@ -83,7 +83,7 @@ fn name(pid: u32) -> String {
 #[test]
 fn descendants_end_when_the_lease_is_lost() {
     let redis = Redis::start();
-    let job = Job::start(&redis, &["--lease", "3s"]);
+    let job = Job::start(&redis, &["--lease", "9s"]);
     redis.stall();
     job.await_deaths();
     assert_eq!(job.finish().code, 123);
@@ -156,7 +156,7 @@ fn descendants_end_when_the_shim_is_stopped_and_fairlock_killed() {
 #[test]
 fn descendants_end_when_the_shim_is_stopped_and_the_lease_lost() {
     let redis = Redis::start();
-    let job = Job::start(&redis, &["--lease", "3s"]);
+    let job = Job::start(&redis, &["--lease", "9s"]);
     signal(job.shim(), Signal::STOP);
     redis.stall();
     job.await_deaths();

@@ -217,14 +217,18 @@ fn a_server_that_starts_late_is_waited_for_and_that_is_said_once() {
     server.kill();
     let redis = Redis::of(server);
     let waiter = redis.run("x", &["--timeout", "10m"], "echo it ran");
-    assert!(waiter.complaint().contains("trying again"));
+    let first = waiter.complaint();
+    assert!(first.contains("trying again"), "{first}");
     // The server is away for longer than a call without a timeout waits for an answer.
     std::thread::sleep(Duration::from_secs(6));
     redis.restart();
     let finished = waiter.finish();
     assert_eq!((finished.code, finished.stdout.as_str()), (0, "it ran\n"));
-    let said: Vec<&str> = finished.stderr.lines().collect();
-    assert!(matches!(said[..], [one] if one.starts_with("fairlock: got x after ")), "{said:?}");
+    // On a slow machine the server may be there for a while before it answers, which is another message.
+    let mut said: Vec<&str> = [first.as_str()].into_iter().chain(finished.stderr.lines()).collect();
+    assert!(said.pop().is_some_and(|last| last.starts_with("fairlock: got x after ")), "{finished:?}");
+    let different: std::collections::BTreeSet<&str> = said.iter().copied().collect();
+    assert!(said.len() == different.len() && said.len() <= 2, "{said:?}");
 }
 
 #[test]

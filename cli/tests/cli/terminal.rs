@@ -184,7 +184,7 @@ fn a_command_that_reads_in_the_background_waits_for_fg() {
 fn a_command_that_stays_stopped_is_ended_with_its_lease() {
     let redis = Redis::start();
     let mut terminal = open(&redis);
-    terminal.enter("$F run x --lease 2s -- sh -c 'echo pid $$; exec sleep 1000'");
+    terminal.enter("$F run x --lease 6s -- sh -c 'echo pid $$; exec sleep 1000'");
     let command = terminal.number_after("pid ");
     terminal.keys("\x1a");
     terminal.expect("PROMPT> ");

@@ -55,7 +55,7 @@ fn when_fairlock_is_killed_its_command_is_dead_before_the_next_grant() {
 fn a_lost_lease_ends_the_command_and_fairlock() {
     let redis = Redis::start();
     let all = ALL.map(|unheard| {
-        let (holder, pipe) = run(unheard, &redis, &format!("{unheard:?}"), &["--lease", "3s"], STUBBORN);
+        let (holder, pipe) = run(unheard, &redis, &format!("{unheard:?}"), &["--lease", "9s"], STUBBORN);
         (unheard, holder.number(), holder, pipe)
     });
     redis.stall();

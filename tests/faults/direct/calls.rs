@@ -7,17 +7,23 @@ use fairlock::testing::digest;
 use fairlock::{Canceller, Client, LockOptions, LostReason, ReleaseError};
 use testkit::{Act, Proxy, RedisServer, SOON, Target, is_direct, keys_left, quiet, soon};
 
+/// Shorter than an answer may take (5 s), so this acquire goes to the keeper.
+const HURRIED: Duration = Duration::from_secs(4);
+
 #[test]
 fn callers_that_cycle_get_one_more_connection() {
     By::each(|by| {
         let server = server();
         let (client, lock) = client_of(&server.url());
         by.open(&lock);
+        let mut direct = 0;
         for _ in 0..100 {
             let guard = by.acquire(&lock);
-            assert!(is_direct(&guard));
+            direct += u32::from(is_direct(&guard));
             by.release(guard).unwrap();
         }
+        // The keeper takes over what a caller on a slow machine holds for half a second.
+        assert!(direct > 50, "{direct} of 100 directly");
         assert_eq!(server.connections().len(), 2);
         let guard = by.directly(&lock);
         let busy = lock.try_acquire().blocking();
@@ -34,15 +40,13 @@ fn short_leases_timeouts_and_cancellable_acquires_go_to_the_keeper() {
         let client = Client::connect(&server.url()).blocking().unwrap();
         let short = LockOptions::new().lease(Duration::from_secs(9));
         by.never_directly(&server, &client.lock_with("x", short).unwrap());
-        // The keeper would take it over after its holder was to be told of its end.
-        let told_early = LockOptions::new().lease(Duration::from_secs(10)).notice(Duration::from_millis(9500));
-        let told_early = told_early.renew_every(Duration::from_millis(300));
-        by.never_directly(&server, &client.lock_with("y", told_early).unwrap());
+        // The holder is to be told in the first half of its lease. So the keeper might take it over too late.
+        by.never_directly(&server, &client.lock_with("y", quiet().notice(60 * SOON)).unwrap());
         drop(client);
         let (client, lock) = client_of(&server.url());
         by.open(&lock);
         // The connection is open, but not for a caller whose timeout is shorter than an answer may take.
-        let hurried = lock.acquire().timeout(Duration::from_secs(1)).blocking().unwrap();
+        let hurried = lock.acquire().timeout(HURRIED).blocking().unwrap();
         assert!(!is_direct(&hurried));
         hurried.release().blocking().unwrap();
         let cancellable = lock.acquire().cancelled_by(&Canceller::new()).blocking().unwrap();
@@ -63,9 +67,9 @@ fn the_keeper_renews_a_lease_that_lasts() {
         let server = server();
         let (client, lock) = client_of(&server.url());
         let guard = by.directly(&lock);
-        let before = guard.remaining();
+        let (asked, before) = (std::time::Instant::now(), guard.remaining());
         let renewed = in_time(guard.renewed()).unwrap();
-        assert!(renewed > before - Duration::from_secs(1), "{renewed:?} after {before:?}");
+        assert!(renewed + asked.elapsed() > before, "{renewed:?} after {before:?}");
         by.release(guard).unwrap();
         drop((lock, client));
         keys_left(&server);
@@ -146,7 +150,7 @@ fn what_a_job_awaits_does_not_block_its_thread() {
     let (client, lock) = client_of(&proxy.url());
     let another = client.lock_with("another", quiet()).unwrap();
     By::Blocking.open(&another);
-    let held = lock.acquire().timeout(Duration::from_secs(1));
+    let held = lock.acquire().timeout(HURRIED);
     let awaited = held.run(|_| async {
         let reply = proxy.fault_times(1, Target::reply(digest("acquire")), Act::Hold);
         let (guard, ()) = tokio::join!(another.acquire(), async { reply.lift() });
@@ -165,7 +169,7 @@ fn a_try_after_a_dropped_guard_finds_the_lock_free() {
         let proxy = Proxy::start(&server);
         let (client, lock) = client_of(&proxy.url());
         by.open(&lock);
-        let guard = lock.acquire().timeout(Duration::from_secs(1)).blocking().unwrap();
+        let guard = lock.acquire().timeout(HURRIED).blocking().unwrap();
         assert!(!is_direct(&guard));
         let late = proxy.fault_times(1, Target::request(digest("release")), Act::Delay(Duration::from_millis(200)));
         drop(guard);

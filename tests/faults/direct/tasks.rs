@@ -209,12 +209,12 @@ fn tasks_of_one_client_are_served_in_the_order_of_their_acquires() {
     keys_left(&server);
 }
 
-/// The keeper looks only once a second for itself.
+/// The keeper looks only once a second for itself, and the drop of the last handle takes a quarter of that. So a client
+/// that ended with a look of the keeper would never end sooner than half a second after the answer.
 #[test]
 fn a_client_ends_with_the_answer_to_a_release_that_nobody_awaits() {
     let server = server();
-    let mut took = Duration::ZERO;
-    for _ in 0..5 {
+    let ends = || {
         let proxy = Proxy::start(&server);
         let (client, lock) = client_of(&proxy.url());
         let guard = By::Task.directly(&lock);
@@ -227,8 +227,9 @@ fn a_client_ends_with_the_answer_to_a_release_that_nobody_awaits() {
         let start = Instant::now();
         reply.lift();
         eventually("the connections are closed", SOON, || server.connections().is_empty());
-        took += start.elapsed();
-    }
-    assert!(took < Duration::from_secs(1), "{took:?}");
+        start.elapsed()
+    };
+    // A busy machine may be slow at any one of them.
+    assert!((0..20).any(|_| ends() < Duration::from_millis(500)), "each time something else ended it");
     keys_left(&server);
 }

@@ -51,6 +51,7 @@ fn an_acquire_returns_by_its_timeout() {
     }
     // A pause of its own process excuses it. A pause of another process does not, nor does a later one.
     assert_eq!(returned_at(50, &[("30 b b.1 left", "29 b - paused\n30 b b.1 left")]), Ok(()));
+    assert_eq!(returned_at(50, &[("30 b b.1 left", "30 b b.1 left\n31 b - paused\n49 b - resumed")]), Ok(()));
     rejected(returned_at(50, &[("30 b b.1 left", "29 a - paused\n30 b b.1 left")]), "b.1 returned");
     rejected(returned_at(50, &[("30 b b.1 left", "30 b b.1 left\n55 b - paused")]), "b.1 returned");
     // A caller that called while its process was being stopped stood still with it. A later caller did not.
