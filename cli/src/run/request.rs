@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use fairlock::{AcquireError, ClientBuilder, Holder, Lock, LockOptions, LockState, TryAcquireError};
+use fairlock::{AcquireError, ClientBuilder, Fault, Holder, Lock, LockOptions, LockState, TryAcquireError};
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 use tokio::time::timeout;
@@ -79,8 +79,12 @@ impl Request<'_> {
     }
 
     pub(crate) fn not_now(&self, name: &str, error: &TryAcquireError) -> Failure {
-        let TryAcquireError::Busy { holder, waiting, recovering_for, .. } = error else {
-            return Failure::own(error.to_string());
+        let (holder, waiting, recovering_for) = match error {
+            TryAcquireError::Busy { holder, waiting, recovering_for, .. } => (holder, waiting, recovering_for),
+            TryAcquireError::Fault(Fault::Unavailable { .. }) => {
+                return Failure::own(refusal::told(&error.to_string()));
+            }
+            _ => return Failure::own(error.to_string()),
         };
         let why = match (holder, recovering_for) {
             (Some(holder), _) => {
@@ -106,9 +110,12 @@ impl Request<'_> {
         let AcquireError::Timeout { waited, position, cause, .. } = error else {
             return Failure::own(error.to_string());
         };
-        let unserved = match (cause, trouble(lock).await) {
+        let cause = cause.as_ref().map(ToString::to_string);
+        // A full server answers, and gives nobody a place. The answer to the end of the wait may hide that by now.
+        let refused = cause.as_deref().and_then(refusal::meaning).filter(|_| position.is_none()).map(str::to_owned);
+        let unserved = match (cause, refused.or(trouble(lock).await)) {
             // A server whose replicas do not follow answers all the same.
-            (Some(cause), _) if self.replicas > 0 => Some(refusal::told(&cause.to_string())),
+            (Some(cause), _) if self.replicas > 0 => Some(refusal::told(&cause)),
             (_, Some(trouble)) => Some(trouble),
             (_, None) => unserved(lock, position.is_some()).await,
         };

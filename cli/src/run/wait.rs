@@ -99,11 +99,12 @@ async fn obtain(
 }
 
 async fn attempt(request: &Request<'_>, lock: &Lock, began: Instant) -> Result<Guard, Failure> {
-    let attempt = lock.try_acquire().label(&request.label).into_future();
+    let attempt = pin!(lock.try_acquire().label(&request.label).into_future());
     match timeout_at(began + ANSWER, attempt).await {
         Ok(result) => result.map_err(|error| request.not_now(lock.name(), &error)),
         Err(_) => {
-            // It may have answered each time that it is short of something.
+            // It may have answered each time that it is short of something. The attempt goes on while this is asked: at its
+            // end the client leaves the queue, and the answer to that hides what was refused before.
             let said = lock.trouble().await.ok().flatten();
             Err(Failure::own(match said.as_deref().map(|said| (said, refusal::meaning(said))) {
                 Some((_, Some(meaning))) => meaning.to_owned(),

@@ -23,11 +23,13 @@ enum Server {
     ReadOnly,
     /// Its name does not resolve.
     Nameless,
+    /// Its memory is full, and another one holds the lock: the server gives nobody a place in its queue.
+    FullAndHeld,
     /// It serves, and another one holds the lock.
     Busy,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Call {
     server: Server,
     words: Vec<String>,
@@ -133,10 +135,11 @@ fn looks(server: Server) -> Vec<Call> {
 
 #[test]
 fn a_server_that_does_not_serve_is_a_failure_with_a_message() {
-    let (full, replica, busy) = (Redis::start(), Redis::start(), Redis::start());
+    let (full, held, replica, busy) = (Redis::start(), Redis::start(), Redis::start(), Redis::start());
+    let _holders = [hold(&held, "x", "holder"), hold(&busy, "x", "holder")];
     full.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    held.command(&["CONFIG", "SET", "maxmemory", "1"]);
     replica.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    let _holder = hold(&busy, "x", "holder");
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let hung = format!("redis://{}/", silent.local_addr().unwrap());
     thread::spawn(move || silent.incoming().collect::<Vec<_>>());
@@ -145,14 +148,15 @@ fn a_server_that_does_not_serve_is_a_failure_with_a_message() {
         Server::Down => "unix:///nonexistent/redis.sock".to_owned(),
         Server::Hung => hung.clone(),
         Server::Full => full.url(),
+        Server::FullAndHeld => held.url(),
         Server::ReadOnly => replica.url(),
         Server::Nameless => "redis://nowhere.invalid/".to_owned(),
         Server::Busy => busy.url(),
     };
-    let servers =
-        [Server::Hung, Server::Down, Server::Full, Server::ReadOnly, Server::Nameless, Server::Busy].into_iter();
     // Those that take longest begin.
-    let calls: Vec<Call> = servers.flat_map(|server| [looks(server), waits(server)].into_iter().flatten()).collect();
+    let servers = [Server::Hung, Server::Down, Server::Full, Server::ReadOnly, Server::Nameless, Server::Busy];
+    let mut calls = waits(Server::FullAndHeld);
+    calls.extend(servers.into_iter().flat_map(|server| [looks(server), waits(server)].concat()));
     let count = calls.len();
     let (calls, wrong) = (Mutex::new(calls.into_iter()), Mutex::new(Vec::new()));
     thread::scope(|scope| {
