@@ -53,12 +53,12 @@ fn a_run_takes_all_its_locks_or_none() {
     for (options, code) in [(&[&["-n"][..]][..], 122), (&[&["-t", "500ms"], &["-t", "5s"], &["-t", "30s"]], 124)] {
         let run = |options: &&[&str]| {
             let ended = redis.run("a", &[&["-a", "b", "-a", "c"], *options].concat(), "echo it ran").finish();
-            assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{ended:?}");
+            assert_eq!(ended.stdout, "", "{ended:?}");
             ended
         };
-        // On a slow machine half a second may be over before the first lock is granted.
+        // On a slow machine half a second may be over before the first lock is granted. That is the server's failure.
         let mut runs = options.iter().map(run);
-        assert!(runs.any(|ended| ended.stderr.contains("b ")), "it says which of them was held");
+        assert!(runs.any(|ended| ended.code == code && ended.stderr.contains("b ")), "it says which of them was held");
         // By then the run has given back the locks that it had taken before.
         for name in ["a", "c"] {
             assert_eq!(redis.state(name)["state"], "free", "{name}");
