@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::look::{breaking, list, status, wait};
+use crate::look::{breaking, status, wait};
 use crate::run::hold;
 use crate::text::printable;
 use crate::{connect, doctor, exporter, history, local, run, shipped, stderr, tips, variables, watch};
@@ -72,15 +72,14 @@ pub(crate) enum Task {
     Run(run::Args),
     /// Hold a lock for a script, without a command
     Hold(hold::Args),
-    /// Show which locks there are, the oldest hold first
-    List(list::Args),
-    /// Show who holds a lock, and who waits for it
+    /// Show locks, who holds them, and who waits
+    #[command(visible_alias = "list")]
     Status(status::Args),
     /// Wait until a lock is free, without taking it
     Wait(wait::Args),
     /// End the lease of a holder, by asking it or by force
     Break(breaking::Args),
-    /// Look for what harms locks at the servers, and say what mends it
+    /// Look for what harms locks at the servers, and say what to do
     Doctor(doctor::Args),
     /// Watch locks, holders and queues on the whole screen
     Watch(watch::Args),

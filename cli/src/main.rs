@@ -8,7 +8,7 @@
 //!        └─ command   starts as a stage that ties its life to the shim's, then execs  shim/stage.rs
 //! ```
 //!
-//! While it waits in a queue, a `queue-shim` (shim/queue.rs) beside it leaves the queue if fairlock is killed.
+//! While it waits in a queue, its `queue-shim` (shim/queue.rs) leaves the queue if fairlock is killed.
 //!
 //! `local/` is the private server of `--local`, and `process/` what all of them need from the operating system. Imports
 //! go one way: `run` uses `shim`, `local` and `process`; `shim` and `local` use `process`.
@@ -45,7 +45,7 @@ use std::process::ExitCode;
 
 use args::{Cli, Task};
 use exit::{Failure, OWN_FAILURE};
-use look::{breaking, list, status, wait};
+use look::{breaking, status, wait};
 use shim::stage;
 
 fn main() -> ExitCode {
@@ -102,7 +102,6 @@ fn become_what_is_asked_for() -> ExitCode {
     let result = match cli.task {
         Task::Run(run) => run::run(&cli.server, &run),
         Task::Hold(args) => run::hold::hold(&cli.server, &args),
-        Task::List(args) => list::list(&cli.server, &args),
         Task::Status(args) => status::status(&cli.server, &args),
         Task::Wait(args) => wait::wait(&cli.server, &args),
         Task::Break(args) => breaking::break_lease(&cli.server, &args),

@@ -45,7 +45,7 @@ fn line_of_stdin() -> Option<String> {
 /// None if no name of a lock can stand there, and whenever a server does not answer.
 fn names(line: &str) -> Option<Vec<String>> {
     let Asked { options, typed } = asked(&args::command(), line)?;
-    let words = ["fairlock".to_owned()].into_iter().chain(options).chain(["list".to_owned()]);
+    let words = ["fairlock".to_owned()].into_iter().chain(options).chain(["status".to_owned()]);
     let cli = Cli::of(words.map(OsString::from)).ok()?;
     let places = connect::running(&cli.server).ok()??.places().ok()?;
     let found = Survey::new(places, &cli.server.prefix, &[], Duration::MAX).look(1).ok()?;

@@ -11,7 +11,7 @@ const KNOWN: [(&str, &str); 5] = [
 
 /// What is wrong, if the server answered with an error that says it. None if there may have been no answer at all.
 pub(crate) fn meaning(trouble: &str) -> Option<&'static str> {
-    // Up to Redis 6.2 the error of a command in a script stands in the middle of another one.
+    // Up to Redis 6.2 the error of a command in a script is in the middle of another one.
     KNOWN.iter().find(|(word, _)| trouble.contains(word)).map(|(_, meaning)| *meaning)
 }
 

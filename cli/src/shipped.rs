@@ -1,4 +1,4 @@
-//! What a package ships besides the program: completions for shells, and man pages. Both are made from the arguments.
+//! Completions for shells, and man pages: both are made from the arguments.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ pub(crate) fn completions(command: Command, args: &Completions) -> Result<u8, Fa
 /// The signals that a script may want. `hold --signal` takes all others, too.
 const SIGNALS: [&str; 6] = ["TERM", "INT", "HUP", "USR1", "USR2", "KILL"];
 
-/// bash takes a colon for the end of a word, so what stands before it in a name is not repeated.
+/// bash takes a colon for the end of a word, so the part of a name before it is not repeated.
 const BASH_NAMES: &str = r#"
 _fairlock_or_names() {
     _fairlock "$@"

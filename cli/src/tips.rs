@@ -30,7 +30,7 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
     let tip = match (error.kind(), argument.as_deref()) {
         (ErrorKind::UnknownArgument, Some(option)) => match option {
             "-F" | "--no-fork" => {
-                "fairlock stays beside the command, to renew its lease: leave the option out".to_owned()
+                "fairlock runs as long as the command, to renew its lease: leave the option out".to_owned()
             }
             _ if is_number(option) => "no time and no number here is negative".to_owned(),
             "-x" | "-e" | "--exclusive" => "every lock is exclusive: leave the option out".to_owned(),
@@ -85,7 +85,7 @@ fn of_others(word: &str) -> Option<&'static str> {
             "a lock is released when its command or script ends; fairlock break NAME ends the lease of another"
         }
         "kill" => "fairlock break NAME ends the lease of a holder, and its command with it",
-        "ls" => "fairlock list shows which locks there are",
+        "ls" => "fairlock status shows which locks there are",
         "top" => "fairlock watch shows all locks on the whole screen",
         "who" => "fairlock status NAME shows who holds a lock, and who waits for it",
         _ => return None,
@@ -110,7 +110,7 @@ fn is_number(option: &str) -> bool {
     option.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether a word that is no option stands before this one, behind the subcommand.
+/// Whether a word that is no option comes before this one, after the subcommand.
 fn is_behind_a_name(option: &str) -> bool {
     let words = std::env::args_os().skip(2).map(|word| word.to_string_lossy().into_owned());
     words.take_while(|word| !word.starts_with(option)).any(|word| !word.starts_with('-'))

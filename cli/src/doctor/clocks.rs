@@ -33,7 +33,7 @@ pub(crate) fn read(node: &mut Node) {
     node.findings.push(if offset.abs() - either_way > AWAY.as_secs_f64() {
         Finding::note("clock", found)
             .risk("none for locks; times in messages and logs cannot be compared")
-            .mend("timedatectl set-ntp true, on both machines")
+            .fix("timedatectl set-ntp true, on both machines")
     } else {
         Finding::good("clock", found)
     });
@@ -54,7 +54,7 @@ pub(crate) fn compare(nodes: &[Node]) -> Option<Finding> {
     Some(
         Finding::warning("clocks", format!("{ahead} is {} ahead of {behind}", signed(apart).trim_start_matches('+')))
             .risk("a failover between them is a jump of the clock: forwards it ends leases early, backwards it can repeat tokens after a loss of data")
-            .mend("timedatectl set-ntp true, on each machine"),
+            .fix("timedatectl set-ntp true, on each machine"),
     )
 }
 

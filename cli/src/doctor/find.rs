@@ -66,14 +66,14 @@ fn behind_sentinels(sentinels: &[Place], name: &str, login: &Place, user: &str, 
         findings.push(
             Finding::fault("master", format!("the sentinels disagree who the master is: {}", said.join("; ")))
                 .risk("clients that ask different sentinels keep their locks on different servers")
-                .mend("wait for the failover to end, then check the network between the sentinels"),
+                .fix("wait for the failover to end, then check the network between the sentinels"),
         );
     }
     if masters.is_empty() {
         findings.push(
             Finding::fault("master", format!("no sentinel names a master called {name}"))
                 .risk("there is no server to take locks at")
-                .mend("check the name at the end of the URL: redis-cli -p 26379 SENTINEL MASTERS"),
+                .fix("check the name at the end of the URL: redis-cli -p 26379 SENTINEL MASTERS"),
         );
     }
     replicas.retain(|replica| !masters.contains_key(replica));
@@ -93,7 +93,7 @@ fn sentinel(node: &mut Node, name: &str, lease: Duration) {
         } else {
             Finding::fault("sentinel", format!("it knows no master called {name} ({error})"))
                 .risk("a client that asks this sentinel finds no server")
-                .mend(node.shell(&format!("SENTINEL MONITOR {name} HOST PORT QUORUM")))
+                .fix(node.shell(&format!("SENTINEL MONITOR {name} HOST PORT QUORUM")))
         };
         return node.findings.push(finding);
     }
@@ -101,7 +101,7 @@ fn sentinel(node: &mut Node, name: &str, lease: Duration) {
         node.findings.push(
             Finding::fault("quorum", error)
                 .risk("when the master dies no replica takes its place, and all locks stop")
-                .mend("start the other sentinels, or lower the quorum: SENTINEL SET NAME quorum N"),
+                .fix("start the other sentinels, or lower the quorum: SENTINEL SET NAME quorum N"),
         );
     }
     let master = Fields::of_pairs(master);
@@ -109,7 +109,7 @@ fn sentinel(node: &mut Node, name: &str, lease: Duration) {
     node.findings.push(if others < 2 {
         Finding::warning("sentinels", format!("it knows {others} other sentinel{}", if others == 1 { "" } else { "s" }))
             .risk("fewer than three cannot agree on a failover when one machine dies with the master")
-            .mend("run a sentinel on a third machine")
+            .fix("run a sentinel on a third machine")
     } else {
         Finding::good("sentinels", format!("{} know each other", others + 1))
     });
@@ -120,7 +120,7 @@ fn sentinel(node: &mut Node, name: &str, lease: Duration) {
 }
 
 /// A holder renews at the latest a third of its lease before the end; a failover should be over by then.
-fn failover_after(silence: Duration, lease: Duration, mend: String) -> Finding {
+fn failover_after(silence: Duration, lease: Duration, fix: String) -> Finding {
     let found = format!("a failover begins after {} of silence", shown(silence));
     if silence > lease / 3 {
         Finding::warning("failover", found)
@@ -129,7 +129,7 @@ fn failover_after(silence: Duration, lease: Duration, mend: String) -> Finding {
                 shown(lease),
                 (silence * 3).as_secs()
             ))
-            .mend(mend)
+            .fix(fix)
     } else {
         Finding::good("failover", found)
     }
@@ -144,14 +144,14 @@ fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
         let [slots, info] = &replied[..] else { continue };
         match slots.error() {
             Some(error) if error.starts_with("NOPERM") => {
-                let mend = node.allow(&["+cluster|slots".to_owned()]);
+                let fix = node.allow(&["+cluster|slots".to_owned()]);
                 let fault = Finding::fault("cluster", format!("this user may not ask for the slots ({error})"));
-                node.findings.push(fault.risk("no client finds its locks").mend(mend));
+                node.findings.push(fault.risk("no client finds its locks").fix(fix));
             }
             Some(error) => {
                 let fault = Finding::fault("cluster", format!("it is not a node of a cluster ({error})"));
                 node.findings
-                    .push(fault.risk("no lock can be taken").mend("write redis:// instead of redis+cluster://"));
+                    .push(fault.risk("no lock can be taken").fix("write redis:// instead of redis+cluster://"));
             }
             None => {
                 let slots = slots.clone();
@@ -181,7 +181,7 @@ fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
         findings.push(
             Finding::note("url", "the URL names a single node")
                 .risk("a client that starts while this node is down finds no cluster")
-                .mend("name several nodes: redis+cluster://HOST:PORT,HOST:PORT"),
+                .fix("name several nodes: redis+cluster://HOST:PORT,HOST:PORT"),
         );
     }
     // The nodes that were asked stay as they are, and the others are visited.
@@ -194,14 +194,14 @@ fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
     seen.sort_by_key(|node| (node.part == Part::Replica, node.place.to_string()));
     for node in &mut seen {
         if let Some(timeout) = node.config.number("cluster-node-timeout") {
-            let mend = node.shell("CONFIG SET cluster-node-timeout 5000");
-            node.findings.push(failover_after(Duration::from_millis(timeout), lease, mend));
+            let fix = node.shell("CONFIG SET cluster-node-timeout 5000");
+            node.findings.push(failover_after(Duration::from_millis(timeout), lease, fix));
         }
         if node.major().is_some_and(|major| major < 7) {
             node.findings.push(
                 Finding::note("messages", "this version has no sharded messages")
                     .risk("each message about a grant goes to all nodes of the cluster")
-                    .mend("upgrade to Redis 7 or Valkey"),
+                    .fix("upgrade to Redis 7 or Valkey"),
             );
         }
     }
@@ -223,7 +223,7 @@ fn cluster_state(slots: &Answer, info: &Answer) -> Vec<Finding> {
         findings.push(
             Finding::fault("slots", format!("{} of 16384 slots are served by no node", 16384 - served))
                 .risk("locks whose names fall into these slots cannot be taken, and by default no others either")
-                .mend("redis-cli --cluster fix HOST:PORT"),
+                .fix("redis-cli --cluster fix HOST:PORT"),
         );
     } else {
         findings.push(Finding::good("slots", "all 16384 are served"));
@@ -232,7 +232,7 @@ fn cluster_state(slots: &Answer, info: &Answer) -> Vec<Finding> {
         findings.push(
             Finding::fault("cluster", "its state is `fail`")
                 .risk("it refuses all locks")
-                .mend("redis-cli --cluster check HOST:PORT"),
+                .fix("redis-cli --cluster check HOST:PORT"),
         );
     }
     findings

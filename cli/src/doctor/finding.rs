@@ -40,13 +40,13 @@ pub(crate) struct Finding {
     pub(crate) found: String,
     /// What it risks for locks.
     pub(crate) risk: Option<String>,
-    /// The line that mends it.
-    pub(crate) mend: Option<String>,
+    /// The line that fixes it.
+    pub(crate) fix: Option<String>,
 }
 
 impl Finding {
     pub(crate) fn good(check: &'static str, found: impl Into<String>) -> Self {
-        Self { level: Level::Good, check, found: found.into(), risk: None, mend: None }
+        Self { level: Level::Good, check, found: found.into(), risk: None, fix: None }
     }
 
     pub(crate) fn note(check: &'static str, found: impl Into<String>) -> Self {
@@ -65,7 +65,7 @@ impl Finding {
         Self { risk: Some(risk.into()), ..self }
     }
 
-    pub(crate) fn mend(self, mend: impl Into<String>) -> Self {
-        Self { mend: Some(mend.into()), ..self }
+    pub(crate) fn fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn measure(node: &mut Node, lease: Duration) {
     node.findings.push(if last > lease / 10 {
         Finding::fault("latency", found)
             .risk(format!("a renewal that takes this long is too late for a lease of {of_lease}: jobs are ended"))
-            .mend(format!(
+            .fix(format!(
                 "fairlock run --lease {} …, or find what delays the server: {}",
                 shown(last * 30),
                 node.shell("LATENCY DOCTOR")
@@ -45,7 +45,7 @@ pub(crate) fn measure(node: &mut Node, lease: Duration) {
     } else if last > lease / 30 {
         Finding::warning("latency", found)
             .risk(format!("a renewal of a lease of {of_lease} has little time left"))
-            .mend(format!("find what delays the server: {}", node.shell("LATENCY DOCTOR")))
+            .fix(format!("find what delays the server: {}", node.shell("LATENCY DOCTOR")))
     } else {
         Finding::good("latency", found)
     });

@@ -1,6 +1,6 @@
 //! `fairlock doctor`: whether the servers are fit for locks, before jobs suffer.
 //!
-//! A finding says what was found, what it risks for locks, and which line mends it.
+//! A finding says what was found, what it risks for locks, and which line fixes it.
 
 mod args;
 mod clocks;
@@ -29,7 +29,7 @@ pub(crate) fn doctor(server: &connect::Args, args: &Args) -> Result<u8, Failure>
     for node in &mut found.nodes {
         // A server that nobody named is not there.
         if let (Some(tip), [finding]) = (server.tip(), &mut node.findings[..]) {
-            finding.mend = finding.mend.take().or_else(|| Some(tip.to_owned()));
+            finding.fix = finding.fix.take().or_else(|| Some(tip.to_owned()));
         }
         server::check(node, args.lease);
         rights::check(node, &server.prefix, &name, found.is_cluster);

@@ -89,7 +89,7 @@ const RIGHTS: [Right; 33] = [
     Right {
         name: "scan",
         call: &["SCAN", "0", "COUNT", "1"],
-        needed: For::Comfort("`list`, `watch` and `exporter` see only locks that they are told by name"),
+        needed: For::Comfort("`status`, `watch` and `exporter` see only locks that they are told by name"),
     },
 ];
 
@@ -187,7 +187,7 @@ fn forbidden(node: &Node, results: &[(&Right, Tried)], prefix: &str) -> Option<F
         _ => "locks cannot be taken, renewed or released",
     };
     let found = format!("this user may not {}", not.join(", nor "));
-    (!not.is_empty()).then(|| Finding::fault("rights", found).risk(risk).mend(node.allow(&rules)))
+    (!not.is_empty()).then(|| Finding::fault("rights", found).risk(risk).fix(node.allow(&rules)))
 }
 
 /// What makes something better than it is, and this user may not do.
@@ -203,7 +203,7 @@ fn spared(node: &Node, results: &[(&Right, Tried)]) -> Option<Finding> {
     }
     let found = format!("this user may not call {}", names(&commands));
     (!commands.is_empty())
-        .then(|| Finding::note("rights", found).risk(risks.join("; ")).mend(node.allow(&rules(&commands))))
+        .then(|| Finding::note("rights", found).risk(risks.join("; ")).fix(node.allow(&rules(&commands))))
 }
 
 /// What a lock needs is switched off. An older server knows fewer commands, and none of those that a lock needs has
@@ -216,7 +216,7 @@ fn unknown(results: &[(&Right, Tried)]) -> Option<Finding> {
     (!commands.is_empty()).then(|| {
         Finding::fault("rights", format!("{} {is} unknown here: {it} renamed, or switched off", names(&commands)))
             .risk("locks cannot be taken, renewed or released")
-            .mend(format!("take `rename-command {}` out of redis.conf", first.join("`, `rename-command ")))
+            .fix(format!("take `rename-command {}` out of redis.conf", first.join("`, `rename-command ")))
     })
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn check(node: &mut Node, lease: Duration) {
     }
     if node.info.is_empty() {
         let unknown = "this user may not call INFO: version, disk, memory and replicas are unknown";
-        return node.findings.push(Finding::note("info", unknown).mend(node.allow(&["+info".to_owned()])));
+        return node.findings.push(Finding::note("info", unknown).fix(node.allow(&["+info".to_owned()])));
     }
     let mut findings = Vec::new();
     findings.extend(node.version().map(|version| Finding::good("version", version)));
@@ -37,15 +37,15 @@ fn role(node: &Node) -> Option<Finding> {
             let host = node.info.get("master_host").unwrap_or("?");
             let port = node.info.get("master_port").unwrap_or("?");
             let fault = Finding::fault("role", format!("it is a replica of {host}:{port}"));
-            Some(fault.risk("it takes no locks").mend(format!("write redis://{host}:{port}/ in the URL")))
+            Some(fault.risk("it takes no locks").fix(format!("write redis://{host}:{port}/ in the URL")))
         }
         (Part::Master, true) => {
             let fault = Finding::fault("role", "it is called a master, and says that it is a replica");
-            Some(fault.risk("it takes no locks until a failover is over").mend("run doctor again in a minute"))
+            Some(fault.risk("it takes no locks until a failover is over").fix("run doctor again in a minute"))
         }
         (Part::Replica, false) => {
             let fault = Finding::fault("role", "it is called a replica, and says that it is a master");
-            Some(fault.risk("locks that are taken here are lost").mend("run doctor again in a minute"))
+            Some(fault.risk("locks that are taken here are lost").fix("run doctor again in a minute"))
         }
         _ => None,
     }
@@ -60,23 +60,23 @@ fn persistence(node: &Node) -> Vec<Finding> {
     findings.push(match (on("aof_enabled"), node.config.get("appendfsync"), snapshots) {
         (Some("1"), Some("no"), _) => Finding::warning("disk", "an append-only file, written when the system likes")
             .risk("a crash of the machine can undo the last half minute: until their clients are back, locks are as they were then")
-            .mend(node.shell("CONFIG SET appendfsync everysec")),
+            .fix(node.shell("CONFIG SET appendfsync everysec")),
         (Some("1"), Some("always"), _) => Finding::good("disk", "an append-only file, written before each answer"),
         (Some("1"), _, _) => Finding::good("disk", "an append-only file, written each second"),
         (_, _, Some(true)) => Finding::warning("disk", "snapshots only, and no append-only file")
             .risk("a crash takes the server back to the last snapshot: locks are as they were then, until their clients are back")
-            .mend(append),
+            .fix(append),
         (_, _, None) => Finding::warning("disk", "no append-only file (and this user may not see whether there are snapshots)")
             .risk("a crash takes the server back by minutes, or it forgets all locks")
-            .mend(append),
+            .fix(append),
         (_, _, Some(false)) if has_replicas => {
             Finding::fault("disk", "nothing is written to disk, and there are replicas")
                 .risk("when it restarts it is empty, and so are its replicas then: two jobs may hold one lock")
-                .mend(append)
+                .fix(append)
         }
         (_, _, Some(false)) => Finding::warning("disk", "nothing is written to disk")
             .risk("a restart forgets all locks: a job that comes before the former ones are back can be granted a lock that is held")
-            .mend(append),
+            .fix(append),
     });
     if on("rdb_last_bgsave_status") == Some("err") {
         let strict = node.config.get("stop-writes-on-bgsave-error") != Some("no");
@@ -85,18 +85,18 @@ fn persistence(node: &Node) -> Vec<Finding> {
         findings.push(if strict && snapshots != Some(false) {
             Finding::fault("snapshot", format!("{found}, and the server refuses writes until one succeeds"))
                 .risk("no lock can be taken or renewed (MISCONF)")
-                .mend(format!("make room{folder}, then {}", node.shell("BGSAVE")))
+                .fix(format!("make room{folder}, then {}", node.shell("BGSAVE")))
         } else {
             Finding::warning("snapshot", found)
                 .risk("after a crash the server goes back to an older one")
-                .mend(format!("make room{folder}, then {}", node.shell("BGSAVE")))
+                .fix(format!("make room{folder}, then {}", node.shell("BGSAVE")))
         });
     }
     if on("aof_last_write_status") == Some("err") {
         findings.push(
             Finding::fault("append-only file", "the last write to it failed")
                 .risk("no lock can be taken or renewed (MISCONF)")
-                .mend("make room on the server's disk"),
+                .fix("make room on the server's disk"),
         );
     }
     findings
@@ -108,25 +108,25 @@ fn forks(node: &Node, lease: Duration) -> Option<Finding> {
     (last > lease / 30).then(|| {
         Finding::warning("fork", format!("for its last snapshot or rewrite the server stood still for {}", shown(last)))
             .risk("renewals wait that long; leases that are shorter are lost")
-            .mend("echo never > /sys/kernel/mm/transparent_hugepage/enabled, or a server of its own for locks")
+            .fix("echo never > /sys/kernel/mm/transparent_hugepage/enabled, or a server of its own for locks")
     })
 }
 
 fn memory(node: &Node) -> Vec<Finding> {
     let (limit, used) = (node.info.number("maxmemory").unwrap_or(0), node.info.number("used_memory").unwrap_or(0));
     let Some(policy) = node.info.get("maxmemory_policy") else { return Vec::new() };
-    let mend = node.shell("CONFIG SET maxmemory-policy noeviction");
+    let fix = node.shell("CONFIG SET maxmemory-policy noeviction");
     let mut findings = Vec::new();
     findings.push(match (policy, limit) {
         ("noeviction", 0) => Finding::good("eviction", "no limit of memory, and noeviction"),
         ("noeviction", _) => Finding::good("eviction", "noeviction"),
         (policy, 0) => Finding::note("eviction", format!("maxmemory-policy is {policy}, but memory has no limit"))
             .risk("with a limit the server would drop keys of locks")
-            .mend(mend),
+            .fix(fix),
         (policy, limit) => {
             Finding::fault("eviction", format!("maxmemory-policy is {policy}, with a limit of {}", size(limit)))
                 .risk("when memory is short the server drops keys of locks that are held: two jobs may hold one lock")
-                .mend(mend)
+                .fix(fix)
         }
     });
     if limit > 0 && used > limit / 100 * NEARLY {
@@ -134,7 +134,7 @@ fn memory(node: &Node) -> Vec<Finding> {
         findings.push(
             Finding::warning("memory", found)
                 .risk("when memory is full no lock can be taken (OOM); leases are still renewed and released")
-                .mend(node.shell(&format!("CONFIG SET maxmemory {}mb", used.max(limit).div_ceil(1 << 19)))),
+                .fix(node.shell(&format!("CONFIG SET maxmemory {}mb", used.max(limit).div_ceil(1 << 19)))),
         );
     }
     findings
@@ -156,10 +156,7 @@ fn replicas(node: &Node) -> Vec<Finding> {
             findings.push(
                 Finding::fault("link", "it is not connected to its master")
                     .risk("after a failover to it the locks are as they were long ago")
-                    .mend(format!(
-                        "check its log, and the network to {}",
-                        node.info.get("master_host").unwrap_or("it")
-                    )),
+                    .fix(format!("check its log, and the network to {}", node.info.get("master_host").unwrap_or("it"))),
             );
         }
         return findings;
@@ -170,7 +167,7 @@ fn replicas(node: &Node) -> Vec<Finding> {
             findings.push(
                 Finding::warning("replicas", "it has none")
                     .risk("when it dies its locks can be neither taken nor renewed until it is back")
-                    .mend(more_replicas(node)),
+                    .fix(more_replicas(node)),
             );
         }
         return findings;
@@ -184,13 +181,13 @@ fn replicas(node: &Node) -> Vec<Finding> {
     } else {
         Finding::warning("replicas", format!("{} of {count} lag behind: {}", behind.len(), behind.join("; ")))
             .risk("a failover to one of them forgets the last grants: two jobs may hold one lock")
-            .mend("check their logs and the network")
+            .fix("check their logs and the network")
     });
     if node.config.number("min-replicas-to-write").unwrap_or(0) == 0 {
         findings.push(
             Finding::note("replication", "grants do not wait for replicas")
                 .risk("a failover can forget the last grants: two jobs may hold one lock until the older one is told")
-                .mend(format!("fairlock run --replicas {count} … where that matters")),
+                .fix(format!("fairlock run --replicas {count} … where that matters")),
         );
     }
     findings
@@ -216,6 +213,6 @@ fn connections(node: &Node) -> Option<Finding> {
     (open > most * NEARLY / 100).then(|| {
         Finding::warning("connections", format!("{open} of at most {most} are open"))
             .risk("each process that waits for a lock or holds one needs a connection; more are refused")
-            .mend(node.shell(&format!("CONFIG SET maxclients {}", most * 2)))
+            .fix(node.shell(&format!("CONFIG SET maxclients {}", most * 2)))
     })
 }

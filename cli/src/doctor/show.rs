@@ -50,7 +50,7 @@ pub(crate) fn text(found: &Found, worst: Level, width: usize) -> String {
         in_order(&found.findings).iter().for_each(|finding| write(&mut text, &[], &[finding], width));
         text.push('\n');
     }
-    let sets = |finding: &Finding| finding.mend.as_ref().is_some_and(|mend| mend.contains(" SET"));
+    let sets = |finding: &Finding| finding.fix.as_ref().is_some_and(|fix| fix.contains(" SET"));
     if all(found).any(sets) {
         wrap(LASTS, width).iter().for_each(|line| text.push_str(&format!("{line}\n")));
         text.push('\n');
@@ -71,7 +71,7 @@ fn gist(finding: &Finding) -> Gist<'_> {
     (Reverse(finding.level), finding.check, &finding.found, finding.risk.as_deref())
 }
 
-/// What is wrong with several servers alike, the worst first. It is told once, with the line that mends each server.
+/// What is wrong with several servers alike, the worst first. It is told once, with the line that fixes each server.
 fn alike(found: &Found) -> BTreeMap<Gist<'_>, (Vec<&Node>, Vec<&Finding>)> {
     let mut groups = BTreeMap::<_, (Vec<_>, Vec<_>)>::new();
     for node in &found.nodes {
@@ -100,20 +100,20 @@ fn write(text: &mut String, nodes: &[&Node], findings: &[&Finding], width: usize
     if let Some(risk) = &finding.risk {
         paragraph(text, "", &format!("risk: {risk}"), width);
     }
-    let mut mends: Vec<&str> = findings.iter().filter_map(|finding| finding.mend.as_deref()).collect();
-    mends.dedup();
-    for mend in mends {
-        if is_for_a_shell(mend) {
+    let mut fixes: Vec<&str> = findings.iter().filter_map(|finding| finding.fix.as_deref()).collect();
+    fixes.dedup();
+    for fix in fixes {
+        if is_for_a_shell(fix) {
             // A line to copy is not broken.
-            let _ = writeln!(text, "{:INDENT$}mend: {}", "", printable(mend));
+            let _ = writeln!(text, "{:INDENT$}fix: {}", "", printable(fix));
         } else {
-            paragraph(text, "", &format!("mend: {mend}"), width);
+            paragraph(text, "", &format!("fix: {fix}"), width);
         }
     }
 }
 
-fn is_for_a_shell(mend: &str) -> bool {
-    ["redis-cli ", "fairlock "].iter().any(|program| mend.starts_with(program))
+fn is_for_a_shell(fix: &str) -> bool {
+    ["redis-cli ", "fairlock "].iter().any(|program| fix.starts_with(program))
 }
 
 fn paragraph(out: &mut String, head: &str, text: &str, width: usize) {
@@ -149,7 +149,7 @@ pub(crate) fn json(found: &Found, worst: Level, prefix: &str) -> String {
     let finding = |finding: &Finding, node: Option<&Node>| {
         json!({
             "level": finding.level.word(), "check": finding.check, "found": finding.found, "risk": finding.risk,
-            "mend": finding.mend, "node": node.map(|node| node.place.to_string()),
+            "fix": finding.fix, "node": node.map(|node| node.place.to_string()),
         })
     };
     let of_nodes = found.nodes.iter().flat_map(|node| node.findings.iter().map(move |one| (one, Some(node))));

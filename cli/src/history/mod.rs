@@ -11,6 +11,7 @@ use fairlock::{History, LockOptions, LockState};
 use serde_json::{Value, json};
 
 pub(crate) use args::Args;
+use args::Record;
 use timeline::{End, Grant, Timeline};
 
 use crate::duration::milliseconds;
@@ -27,12 +28,11 @@ pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure
     let client = connect::client(server)?.connect().blocking().map_err(|error| server.failed(error))?;
     let lock = client.lock(&args.name).map_err(|error| own(&error))?;
     let name = printable(&args.name);
-    if args.on || args.off {
-        lock.record_history(args.on).blocking().map_err(|error| own(&error))?;
-        say(if args.on {
-            format!("the grants of {name} are recorded from now on")
-        } else {
-            format!("the grants of {name} are recorded no more, and its history is dropped")
+    if let Some(record) = args.record {
+        lock.record_history(record == Record::On).blocking().map_err(|error| own(&error))?;
+        say(match record {
+            Record::On => format!("the grants of {name} are recorded from now on"),
+            Record::Off => format!("the grants of {name} are recorded no more, and its history is dropped"),
         });
         return Ok(0);
     }
@@ -44,7 +44,7 @@ pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure
         return Ok(if past.recorded { 0 } else { NOTHING });
     }
     if !past.recorded {
-        say(format_args!("no grants of {name} are recorded; to record them: fairlock history {name} --on"));
+        say(format_args!("no grants of {name} are recorded; to record them: fairlock history {name} on"));
         return Ok(NOTHING);
     }
     let Some(timeline) = Timeline::new(&args.name, grants) else {

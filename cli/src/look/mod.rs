@@ -1,8 +1,7 @@
-//! Looking at locks, and acting on what is seen: `status`, `list`, `wait`, `break`.
+//! Looking at locks, and acting on what is seen: `status`, `wait`, `break`.
 
 pub(crate) mod breaking;
 mod document;
-pub(crate) mod list;
 mod screen;
 pub(crate) mod status;
 pub(crate) mod wait;
@@ -37,24 +36,11 @@ fn with_client<T>(
     names: &[String],
     work: impl AsyncFnOnce(Client) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    check(names)?;
+    check_names(names)?;
     connected(server, connect::client(server)?, work)
 }
 
-/// The same, but a private server is not started for it.
-fn with_running<T>(
-    server: &connect::Args,
-    names: &[String],
-    work: impl AsyncFnOnce(Option<Client>) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    check(names)?;
-    match connect::running(server)? {
-        None => runtime::start(Builder::enable_time)?.block_on(work(None)),
-        Some(client) => connected(server, client, async |client| work(Some(client)).await),
-    }
-}
-
-fn check(names: &[String]) -> Result<(), Failure> {
+fn check_names(names: &[String]) -> Result<(), Failure> {
     names.iter().try_for_each(|name| LockOptions::new().check(name)).map_err(own)
 }
 

@@ -1,34 +1,48 @@
-//! `fairlock status`: who holds a lock, and who waits for it; with `--check` for monitors.
+//! `fairlock status`: which locks there are, who holds them, and who waits; with `--check` for monitors.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
-use fairlock::{Client, LockState};
+use fairlock::LockState;
 
 use super::document::{self, word};
-use super::list::{self, list};
 use super::screen::{self, width};
-use super::{FREE, HELD, lock, own, with_running};
+use super::{FREE, HELD, check_names, connected, lock, own};
 use crate::duration::{about, any};
 use crate::exit::{Failure, say};
+use crate::survey::{Survey, is_pattern};
 use crate::text::printable;
 use crate::{connect, output};
 
 const HELP: &str = "\
 Examples:
-  fairlock status deploy                          who holds it, and who waits
-  fairlock status deploy --json                   the same for programs
-  fairlock status --check --max-wait 10m deploy   for Nagios and the like
+  fairlock status                         all locks, the oldest hold first
+  fairlock status deploy                  who holds it, and who waits
+  fairlock status 'ci:*' --json           for programs
+  fairlock status --check --max-wait 10m deploy
 
-Exit code: 0 held, breaking or recovering (one of them at least), 1 free,
-125 no answer; with --check 0 fine, 1 recovering or breaking, 2 beyond a limit,
-3 no answer.";
+Exit code: 0; 1 if all locks that were named are free; 125 no answer; with
+--check 0 fine, 1 recovering or breaking, 2 beyond a limit, 3 no answer.";
+
+const NOTHING: &str = "no lock is held or waited for";
+
+/// The most waiters of each lock that a pattern shows.
+const WAITERS: u32 = 100;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP, override_usage = "fairlock status [OPTIONS] [NAME]...")]
+#[command(after_help = HELP, override_usage = "fairlock status [OPTIONS] [NAME|PATTERN]...")]
 pub(crate) struct Args {
-    /// The names of the locks; without any, all that are in use are listed
-    #[arg(value_name = "NAME", hide_short_help = true)]
+    /// Names, or patterns with * ? [] [default: all locks in use]
+    ///
+    /// A name shows the lock with its whole queue. A pattern, and no argument at all, shows the locks in use that it
+    /// matches, one in a line. That takes a look through the keys of all servers (SCAN), which does not hold them up.
+    #[arg(value_name = "NAME|PATTERN", hide_short_help = true)]
     pub(crate) names: Vec<String>,
+    /// Locks that nobody uses now, too
+    ///
+    /// Their keys expire within a day of their last use.
+    #[arg(short = 'a', long)]
+    pub(crate) all: bool,
     /// One JSON object per lock and line
     ///
     /// docs/command-line.md describes the fields. Its `state` is
@@ -56,41 +70,66 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn status(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
-    if args.names.is_empty() && !args.check {
-        return list(server, &list::Args { pattern: None, json: args.json, all: false });
-    }
-    let states = async |client: Option<Client>| {
-        let Some(client) = client else {
-            say("the private server does not run");
-            return Ok(args.names.iter().map(|name| (name, LockState::default())).collect());
-        };
-        let mut seen = Vec::new();
-        for name in &args.names {
-            seen.push((name, lock(&client, name)?.inspect().await.map_err(own)?));
-        }
-        Ok(seen)
-    };
-    let seen = match with_running(server, &args.names, states) {
+    let (patterns, names): (Vec<String>, _) = args.names.iter().cloned().partition(|name| is_pattern(name));
+    let are_named = patterns.is_empty() && !names.is_empty();
+    let locks = match look(server, args.all, &names, &patterns) {
         Err(failure) if args.check => return Ok(unknown(&failure)),
-        seen => seen?,
+        locks => locks?,
     };
-    let (mut text, mut worst) = (String::new(), Health::Fine);
-    for (name, state) in &seen {
-        text += &match (args.json, args.check) {
-            (true, _) => document::line(&document::of_lock(name, state)),
-            (_, true) => {
-                let (health, line) = check(args, name, state);
-                worst = worst.max(health);
-                line
-            }
-            _ => screen::lock(name, state, width()),
+    let (text, code) = if args.check {
+        check(args, &locks)
+    } else {
+        let text = if args.json {
+            locks.iter().map(|(name, state)| document::line(&document::of_lock(name, state))).collect()
+        } else if are_named {
+            locks.iter().map(|(name, state)| screen::lock(name, state, width())).collect()
+        } else if locks.is_empty() {
+            say(NOTHING);
+            String::new()
+        } else {
+            screen::table(&locks, width())
         };
+        let is_free = are_named && locks.iter().all(|(_, state)| word(state) == "free");
+        (text, if is_free { FREE } else { HELD })
+    };
+    output::write(&text).map(|()| code)
+}
+
+/// The locks with these names, as they were named; and those that match patterns, the oldest hold first.
+fn look(
+    server: &connect::Args,
+    all: bool,
+    names: &[String],
+    patterns: &[String],
+) -> Result<Vec<(String, LockState)>, Failure> {
+    check_names(names)?;
+    let Some(client) = connect::running(server)? else {
+        say("the private server does not run");
+        return Ok(names.iter().map(|name| (name.clone(), LockState::default())).collect());
+    };
+    let mut found = Vec::new();
+    if names.is_empty() || !patterns.is_empty() {
+        let mut survey = Survey::new(client.places().map_err(own)?, &server.prefix, patterns, Duration::MAX);
+        let seen = survey.look(WAITERS).map_err(|error| server.failed(error))?;
+        found.extend(seen.into_iter().map(|(name, seen)| (name, seen.state)));
+        let is_used = |state: &LockState| state.holder.is_some() || state.waiting > 0 || state.recovering_for.is_some();
+        found.retain(|(name, state)| (all || is_used(state)) && !names.contains(name));
+        // Names are in order already.
+        found.sort_by_key(|(_, state)| {
+            let held = state.holder.as_ref().map(|holder| holder.held_for);
+            (Reverse(held), state.waiting == 0)
+        });
     }
-    output::write(&text)?;
-    Ok(match () {
-        () if args.check => worst as u8,
-        () if seen.iter().any(|(_, state)| word(state) != "free") => HELD,
-        () => FREE,
+    if names.is_empty() {
+        return Ok(found);
+    }
+    connected(server, client, async |client| {
+        let mut locks = Vec::new();
+        for name in names {
+            locks.push((name.clone(), lock(&client, name)?.inspect().await.map_err(own)?));
+        }
+        locks.extend(found);
+        Ok(locks)
     })
 }
 
@@ -109,8 +148,22 @@ fn unknown(failure: &Failure) -> u8 {
     Health::Unknown as u8
 }
 
+/// A line for each lock, and the worst exit code of all.
+fn check(args: &Args, locks: &[(String, LockState)]) -> (String, u8) {
+    if locks.is_empty() {
+        return (format!("OK - {NOTHING}\n"), Health::Fine as u8);
+    }
+    let (mut text, mut worst) = (String::new(), Health::Fine);
+    for (name, state) in locks {
+        let (health, line) = judge(args, name, state);
+        text += &line;
+        worst = worst.max(health);
+    }
+    (text, worst as u8)
+}
+
 /// A line as monitors read it: a word, what it is about, and figures behind a bar.
-fn check(args: &Args, name: &str, state: &LockState) -> (Health, String) {
+fn judge(args: &Args, name: &str, state: &LockState) -> (Health, String) {
     let held = state.holder.as_ref().map(|holder| holder.held_for).unwrap_or_default();
     let wait = state.queue.iter().map(|waiter| waiter.waited).max().unwrap_or_default();
     let mut faults = Vec::new();

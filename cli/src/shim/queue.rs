@@ -1,4 +1,4 @@
-//! The queue shim: a process beside a fairlock that waits, which leaves the queue for it if it is killed. Otherwise the
+//! The queue shim: a child of a fairlock that waits, which leaves the queue if fairlock is killed. Otherwise the
 //! lock would be granted to the dead when their turn comes, and be free again only when that claim ends.
 //!
 //! It is started once fairlock waits in a queue: whoever is granted a lock at once pays nothing for it. It learns of

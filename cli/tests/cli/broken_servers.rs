@@ -119,12 +119,12 @@ fn looks(server: Server) -> Vec<Call> {
     }
     // Lists and metrics of a replica are old, and true as such.
     if server != Server::ReadOnly {
-        calls.push(call(&["list"], 0, server != Server::Busy));
+        calls.push(call(&["status"], 0, server != Server::Busy));
         calls.push(call(&["exporter", "--once"], 0, false));
     }
     if server != Server::Busy {
         calls.push(call(&["break", "x", "--force"], 1, true));
-        calls.push(call(&["history", "--on", "x"], 125, true));
+        calls.push(call(&["history", "x", "on"], 125, true));
         // It finds the fault, and tells of it on stdout.
         let doctor = call(&["doctor"], 2, false);
         calls.push(Call { code: 2, says: false, ..doctor });

@@ -23,7 +23,7 @@ fn trouble(report: &Value, check: &str) -> Vec<[String; 4]> {
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap_or_default().to_owned();
     let of_check = |finding: &&Value| finding["check"] == check && finding["level"] != "good";
     let findings = report["findings"].as_array().unwrap().iter().filter(of_check);
-    findings.map(|finding| ["level", "found", "risk", "mend"].map(|field| text(finding, field))).collect()
+    findings.map(|finding| ["level", "found", "risk", "fix"].map(|field| text(finding, field))).collect()
 }
 
 /// The only trouble of this check.
@@ -35,12 +35,9 @@ fn the_trouble(report: &Value, check: &str) -> [String; 4] {
 }
 
 #[track_caller]
-fn told(report: &Value, check: &str, level: &str, found: &str, mend: &str) {
+fn told(report: &Value, check: &str, level: &str, found: &str, fix: &str) {
     let [is, says, risk, line] = the_trouble(report, check);
-    assert!(
-        is == level && says.contains(found) && !risk.is_empty() && line.contains(mend),
-        "{is} {says} {risk} {line}"
-    );
+    assert!(is == level && says.contains(found) && !risk.is_empty() && line.contains(fix), "{is} {says} {risk} {line}");
 }
 
 fn set(server: &RedisServer, name: &str, value: &str) {
@@ -139,10 +136,10 @@ fn short_memory_and_eviction_are_told() {
     told(&doctor(&server.tcp_url(), &[]).1, "memory", "warning", "are used", "CONFIG SET maxmemory");
     // More is used than allowed, as after a limit was set that is too low.
     set(&server, "maxmemory", "1000");
-    let [_, found, _, mend] = the_trouble(&doctor(&server.tcp_url(), &[]).1, "memory");
+    let [_, found, _, fix] = the_trouble(&doctor(&server.tcp_url(), &[]).1, "memory");
     assert!(found.ends_with(" of 1000 bytes are used"), "{found}");
-    let raised = mend.rsplit(' ').next().unwrap().strip_suffix("mb").unwrap().parse::<u64>().unwrap() << 20;
-    assert!(raised >= 2 * used.trim().parse::<u64>().unwrap(), "twice as much as is used: {mend}");
+    let raised = fix.rsplit(' ').next().unwrap().strip_suffix("mb").unwrap().parse::<u64>().unwrap() << 20;
+    assert!(raised >= 2 * used.trim().parse::<u64>().unwrap(), "twice as much as is used: {fix}");
     let text = fairlock().args(["--redis", &server.tcp_url(), "doctor"]).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("\nWhat CONFIG SET and ACL SETUSER change is gone after a restart"), "{text}");
@@ -186,16 +183,16 @@ fn each_missing_right_is_told_with_the_rule_that_gives_it() {
     for lacking in &lacking {
         let report = as_user(&name(lacking));
         let found = trouble(&report, "rights");
-        let mended = |finding: &&[String; 4]| finding[3].split(' ').any(|word| word.trim_matches('\'') == *lacking);
-        let finding = found.iter().find(mended).unwrap_or_else(|| panic!("{lacking}: {report:#}"));
+        let gives_it = |finding: &&[String; 4]| finding[3].split(' ').any(|word| word.trim_matches('\'') == *lacking);
+        let finding = found.iter().find(gives_it).unwrap_or_else(|| panic!("{lacking}: {report:#}"));
         let comfort = ["+info", "+client|id", "+client|kill", "+client|setinfo", "+wait"].contains(lacking);
         assert_eq!(finding[0], if comfort { "note" } else { "fault" }, "{finding:?}");
     }
     // Every lock needs these rights. The others are for histories and for watching.
     let report = as_user("least");
-    let [level, found, _, mend] = the_trouble(&report, "rights");
+    let [level, found, _, fix] = the_trouble(&report, "rights");
     assert_eq!((&*level, &*found), ("note", "this user may not call XADD, XDEL, XREVRANGE, SCAN"), "{report:#}");
-    assert!(mend.ends_with("ACL SETUSER least +xadd +xdel +xrevrange +scan"), "{mend}");
+    assert!(fix.ends_with("ACL SETUSER least +xadd +xdel +xrevrange +scan"), "{fix}");
     assert!(report["findings"].as_array().unwrap().iter().any(|one| one["check"] == "trial" && one["level"] == "good"));
     // Without them the doctor sees less, and says so.
     let report = as_user("blind");
@@ -213,14 +210,14 @@ fn a_user_without_rights_is_told_once_with_the_line_that_gives_them() {
     let found = trouble(&report, "rights");
     assert_eq!(found.iter().map(|[level, ..]| &**level).collect::<Vec<_>>(), ["fault", "note"], "{report:#}");
     assert_eq!(code, 2);
-    for [_, found, risk, mend] in &found {
+    for [_, found, risk, fix] in &found {
         assert!(found.starts_with("this user may not call ") && !risk.is_empty(), "{report:#}");
         // As somebody copies it to a shell.
-        let line = mend.replace("redis-cli ", "set -- ");
+        let line = fix.replace("redis-cli ", "set -- ");
         let words = std::process::Command::new("sh").args(["-c", &format!("{line}; printf '%s\\n' \"$@\"")]).output();
         let words = String::from_utf8(words.unwrap().stdout).unwrap();
         let words: Vec<&str> = words.lines().skip_while(|word| *word != "ACL").collect();
-        assert_eq!(words[..3], ["ACL", "SETUSER", "bare"], "{mend}");
+        assert_eq!(words[..3], ["ACL", "SETUSER", "bare"], "{fix}");
         cmd("ACL").arg(&words[1..]).exec(&mut server.raw()).unwrap();
     }
     let (_, report) = doctor(&url, &[]);
@@ -230,8 +227,8 @@ fn a_user_without_rights_is_told_once_with_the_line_that_gives_them() {
 
 #[track_caller]
 fn told_blind(report: &Value) {
-    let [level, found, _, mend] = the_trouble(report, "info");
-    assert!(level == "note" && found.contains("may not call INFO") && mend.contains("+info"), "{report:#}");
+    let [level, found, _, fix] = the_trouble(report, "info");
+    assert!(level == "note" && found.contains("may not call INFO") && fix.contains("+info"), "{report:#}");
 }
 
 #[test]
@@ -330,7 +327,7 @@ fn all_nodes_of_a_cluster_are_visited() {
     assert!(failover.len() == 6 && failover[0][3].contains("cluster-node-timeout 5000"), "{failover:?}");
     let text = fairlock().args(["--redis", &cluster.url(), "doctor"]).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
-    // What is alike at six nodes is told once, with six lines that mend it.
+    // What is alike at six nodes is told once, with six lines that fix it.
     assert_eq!(text.matches("failover: a failover begins after").count(), 1, "{text}");
     assert_eq!(text.matches("CONFIG SET cluster-node-timeout 5000").count(), 6, "{text}");
     assert!(text.contains("in danger if something else fails: 1 warning"), "{text}");

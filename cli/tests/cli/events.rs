@@ -1,4 +1,4 @@
-//! What a run tells besides its exit code: the lines of a log, `--events`, systemd.
+//! What a run tells while it waits and holds: the lines of a log, `--events`, systemd.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;

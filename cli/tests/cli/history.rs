@@ -18,7 +18,7 @@ fn printed(output: &Output) -> String {
 /// A lock that is recorded: released once, then expired, then waited for and released, then held.
 fn eventful() -> (Redis, crate::shared::Process) {
     let redis = Redis::start();
-    let on = history(&redis, &["deploy <1>", "--on"]);
+    let on = history(&redis, &["deploy <1>", "on"]);
     assert_eq!(on.stderr, b"fairlock: the grants of deploy <1> are recorded from now on\n");
     assert_eq!(redis.run("deploy <1>", &["--label", "first & \"quick\""], "true").finish().code, 0);
     let dead = redis.run("deploy <1>", &["--label", "日本 \u{1b}[2J", "--lease", "4s"], "echo; exec sleep 1000");
@@ -110,20 +110,20 @@ fn a_lock_without_records_says_how_to_switch_them_on() {
     let redis = Redis::start();
     let none = history(&redis, &["x"]);
     assert_eq!(none.status.code(), Some(1));
-    let said = "fairlock: no grants of x are recorded; to record them: fairlock history x --on\n";
+    let said = "fairlock: no grants of x are recorded; to record them: fairlock history x on\n";
     assert_eq!(String::from_utf8(none.stderr).unwrap(), said);
     let json = history(&redis, &["x", "--json"]);
     assert_eq!(json.status.code(), Some(1));
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&json["recorded"], json["grants"].as_array().unwrap().len()), (&false.into(), 0));
-    printed(&history(&redis, &["x", "--on"]));
+    printed(&history(&redis, &["x", "on"]));
     let empty = history(&redis, &["x"]);
     assert!(empty.status.success() && String::from_utf8(empty.stderr).unwrap().contains("was not granted"));
     assert_eq!(redis.run("x", &[], "true").finish().code, 0);
     assert!(printed(&history(&redis, &["x"])).starts_with("x: 1 grant in "));
-    printed(&history(&redis, &["x", "--off"]));
+    printed(&history(&redis, &["x", "off"]));
     assert_eq!(history(&redis, &["x"]).status.code(), Some(1));
-    let full = history(&redis, &["x", "--on", "--off"]);
+    let full = history(&redis, &["x", "on", "--json"]);
     assert_eq!(full.status.code(), Some(125));
 }
 

@@ -1,4 +1,4 @@
-//! `list`, `status`, `wait` and `break`: an operator acts without knowing keys.
+//! `status`, `wait` and `break`: an operator acts without knowing keys.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn names(objects: &[Value]) -> Vec<&str> {
 fn locks_are_listed_with_the_oldest_hold_first() {
     let redis = Redis::start();
     assert_eq!(redis.run("over", &[], "true").finish().code, 0);
-    let none = call(&redis, &["list"]);
+    let none = call(&redis, &["status"]);
     assert_eq!((none.code, none.stdout.as_str()), (0, ""), "{none:?}");
     assert!(none.stderr.contains("no lock is held or waited for"), "{none:?}");
 
@@ -33,28 +33,33 @@ fn locks_are_listed_with_the_oldest_hold_first() {
     let _waiter = redis.run("z", &[], "true");
     redis.await_waiting("z", 1);
     let listed = |words: &[&str]| {
-        let ended = call(&redis, &[&["list", "--json"], words].concat());
+        let ended = call(&redis, &[&["status", "--json"], words].concat());
         assert_eq!(ended.code, 0, "{ended:?}");
         objects(&ended.stdout)
     };
     assert_eq!(names(&listed(&[])), ["z", "ci:b", "ci:a*"]);
     assert_eq!(names(&listed(&["--all"])), ["z", "ci:b", "ci:a*", "over"]);
-    // An argument is a part of names, or a pattern for whole names.
+    // A pattern is for whole names, and shows what is in use.
     for (pattern, found) in [
-        ("i:", &["ci:b", "ci:a*"][..]),
+        ("*i:*", &["ci:b", "ci:a*"][..]),
         ("ci:*", &["ci:b", "ci:a*"]),
         ("?", &["z"]),
         ("i:*", &[]),
         (r"ci:a\*", &["ci:a*"]),
         ("[xyz]", &["z"]),
-        ("nothing", &[]),
+        ("over*", &[]),
     ] {
         assert_eq!(names(&listed(&[pattern])), found, "{pattern}");
     }
-    assert_eq!(listed(&["z"])[0]["waiting"], 1);
+    assert_eq!(
+        names(&listed(&["*", "over", "z"])),
+        ["over", "z", "ci:b", "ci:a*"],
+        "names as they were given, and once"
+    );
+    assert_eq!(listed(&["?"])[0]["waiting"], 1);
     assert_eq!(listed(&["--prefix", "other"]), [Value::Null; 0]);
     let text = call(&redis, &["list"]).stdout;
-    assert_eq!(call(&redis, &["status"]).stdout.lines().count(), text.lines().count(), "status of nothing named");
+    assert_eq!(call(&redis, &["status"]).stdout.lines().count(), text.lines().count(), "list is another word for it");
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["NAME", "STATE", "WAITING", "HOLDER"]);
     assert_eq!(
@@ -75,7 +80,7 @@ fn all_nodes_of_a_cluster_are_listed() {
     };
     let _guards: Vec<_> = names.iter().map(hold).collect();
     eventually("the oldest first, whichever node has it", || {
-        let ended = Process::spawn(fairlock().args(["--redis", &cluster.url(), "list", "--json"])).finish();
+        let ended = Process::spawn(fairlock().args(["--redis", &cluster.url(), "status", "--json"])).finish();
         let listed: Vec<String> =
             objects(&ended.stdout).iter().map(|lock| lock["name"].as_str().unwrap().to_owned()).collect();
         assert_eq!(listed.iter().collect::<BTreeSet<_>>(), names.iter().collect(), "each of them once: {listed:?}");
@@ -94,7 +99,7 @@ fn a_server_of_another_kind_than_the_url_says_is_named() {
         (format!("redis+sentinel://127.0.0.1:{port}/main"), "not a sentinel"),
         (format!("redis+cluster://127.0.0.1:{port}"), "not a node of a cluster"),
     ] {
-        let ended = Process::spawn(fairlock().args(["--redis", &url, "list"])).finish();
+        let ended = Process::spawn(fairlock().args(["--redis", &url, "status"])).finish();
         assert!(ended.code == 125 && ended.stderr.contains(said), "{url}: {ended:?}");
     }
 }
@@ -151,11 +156,11 @@ fn json_has_the_documented_fields() {
 fn the_exit_code_of_status_tells_held_from_free() {
     let redis = Redis::start();
     let _holder = hold(&redis, "x", "the holder");
-    for (names, code) in [(&["x"][..], 0), (&["free"], 1), (&["free", "x"], 0), (&["free", "too"], 1)] {
+    for (names, code) in [(&["x"][..], 0), (&["free"], 1), (&["free", "x"], 0), (&["free", "too"], 1), (&["fre?"], 0)] {
         for option in [&[][..], &["--json"]] {
             let ended = call(&redis, &[&["status"], names, option].concat());
             assert_eq!(ended.code, code, "{ended:?}");
-            assert!(names.iter().all(|name| ended.stdout.contains(name)), "{ended:?}");
+            assert!(names.iter().all(|name| name.contains('?') || ended.stdout.contains(name)), "{ended:?}");
         }
     }
     let nowhere = Process::spawn(fairlock().args(["--redis", "unix:///none.sock", "status", "x"])).finish();
@@ -184,6 +189,10 @@ fn a_monitor_gets_one_line_and_its_own_exit_codes() {
         let line = lines[0].split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty());
         let line = line.collect::<Vec<_>>().join("N");
         assert!(line.starts_with(says) && line.matches('|').count() == 1, "{line}");
+    }
+    for (pattern, says) in [("x*", "OK - x: held "), ("y*", "OK - no lock is held or waited for\n")] {
+        let ended = call(&redis, &["status", "--check", pattern]);
+        assert!(ended.code == 0 && ended.stdout.starts_with(says), "{ended:?}");
     }
     // The holder cannot end the recovery.
     holder.signal(Signal::STOP);
@@ -302,7 +311,7 @@ fn at_a_terminal_break_shows_the_holder_and_asks() {
 
 /// Names and labels are longer than the terminal is wide, and some of their characters take two columns.
 #[test]
-fn the_lines_of_list_and_status_never_wrap() {
+fn the_lines_of_status_never_wrap() {
     let redis = Redis::start();
     let names = ["prod:web:deploy", "日本語日本語日本語日本語日本語:日本語", &"n".repeat(200)];
     let _holders: Vec<Process> = names.iter().map(|name| hold(&redis, name, &"日本語 label ".repeat(60))).collect();
@@ -311,7 +320,7 @@ fn the_lines_of_list_and_status_never_wrap() {
     // A heading, and a row for each lock and for each holder; or two rows for each.
     for (columns, heading, each) in [(80, 1, 1), (40, 0, 2)] {
         let mut terminal = Terminal::open_with(columns, &[("REDIS_URL", &redis.url())]);
-        terminal.enter("clear; $F list; echo END");
+        terminal.enter("clear; $F status; echo END");
         let screen = terminal.await_screen(|screen| screen.contains("END"));
         let rows: Vec<&str> = screen.lines().collect();
         let (locks, after) = rows[heading..].split_at(3 * each);
@@ -349,7 +358,7 @@ async fn a_long_queue_is_cut_for_people_and_whole_for_programs() {
         (document["waiting"].as_u64(), document["shown"].as_u64(), document["queue"].as_array().map(Vec::len))
     };
     assert_eq!(length(&redis.state("x")), (Some(150), Some(150), Some(150)));
-    assert_eq!(length(&objects(&call(&redis, &["list", "--json"]).stdout)[0]), (Some(150), Some(100), Some(100)));
+    assert_eq!(length(&objects(&call(&redis, &["status", "--json"]).stdout)[0]), (Some(150), Some(100), Some(100)));
 }
 
 /// As after a waiter was killed: the server grants it the lock, and it never hears of that.
@@ -375,7 +384,7 @@ fn a_grant_that_is_not_answered_is_no_hold() {
     });
     assert!(said.contains("; without an answer the next one is asked in "), "{said}");
     assert_eq!(redis.state("x")["holder"]["confirmed"], false);
-    let list = String::from_utf8(redis.fairlock().arg("list").output().unwrap().stdout).unwrap();
+    let list = String::from_utf8(redis.fairlock().arg("status").output().unwrap().stdout).unwrap();
     assert!(list.contains("granted, "), "{list}");
     let busy = redis.run("x", &["-n"], "true").finish();
     assert!(busy.code == 122 && busy.stderr.contains("held by nobody yet: granted "), "{busy:?}");

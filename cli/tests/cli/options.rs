@@ -215,7 +215,7 @@ fn a_user_who_named_no_server_is_told_how_to() {
         &["run", "-t", "2", "x", "true"][..],
         &["run", "-n", "x", "true"],
         &["status", "x"],
-        &["list"],
+        &["status"],
         &["history", "x"],
     ] {
         let named = Process::spawn(fairlock().args(["--redis", "unix:///none.sock"]).args(words)).finish();
@@ -225,7 +225,7 @@ fn a_user_who_named_no_server_is_told_how_to() {
             let default = Process::spawn(fairlock().args(words)).finish();
             assert!(default.code >= 124 && default.stderr.contains(tip), "{default:?}");
             let doctor = Process::spawn(fairlock().arg("doctor")).finish();
-            assert!(doctor.stdout.contains("mend: this address is the default"), "{doctor:?}");
+            assert!(doctor.stdout.contains("fix: this address is the default"), "{doctor:?}");
             assert!(doctor.stdout.lines().all(|line| line.chars().count() <= 80), "{doctor:?}");
         }
     }
@@ -241,7 +241,7 @@ fn a_wrong_call_is_told_what_to_do_instead() {
         (&["run", "x", "-Z", "true"], 125, "tip: options of fairlock come before the command"),
         (&["run", "x", "--timeuot", "1", "true"], 125, "tip: a similar argument exists: '--timeout'"),
         (&["run", "x", "-c", "echo", "a"], 125, "quote the line, or leave --shell out"),
-        (&["run", "-F", "x", "true"], 125, "tip: fairlock stays beside the command"),
+        (&["run", "-F", "x", "true"], 125, "tip: fairlock runs as long as the command"),
         (&["run", "x", "-t", "-5", "true"], 125, "tip: no time and no number here is negative"),
         (&["run", "-E", "-1", "x", "true"], 125, "tip: no time and no number here is negative"),
         (&["run", "-Z", "x", "true"], 125, "unexpected argument '-Z' found\n\nUsage"),
@@ -251,13 +251,13 @@ fn a_wrong_call_is_told_what_to_do_instead() {
         (&["unlock", "x"], 125, "tip: a lock is released when its command or script ends"),
         (&["release", "x"], 125, "tip: a lock is released when its command or script ends"),
         (&["kill", "x"], 125, "tip: fairlock break NAME"),
-        (&["ls"], 125, "tip: fairlock list"),
+        (&["ls"], 125, "tip: fairlock status"),
         (&["top"], 125, "tip: fairlock watch"),
         (&["who"], 125, "tip: fairlock status NAME"),
-        (&["--redis", "localhost:6379", "list"], 125, "tip: did you mean redis://localhost:6379?"),
-        (&["--redis", "/run/redis.sock", "list"], 125, "tip: did you mean unix:///run/redis.sock?"),
+        (&["--redis", "localhost:6379", "status"], 125, "tip: did you mean redis://localhost:6379?"),
+        (&["--redis", "/run/redis.sock", "status"], 125, "tip: did you mean unix:///run/redis.sock?"),
         (&["local", "strat"], 125, "tip: some similar subcommands exist: 'status', 'start'"),
-        (&["list", "a", "b"], 125, "unexpected argument 'b' found\n\nUsage"),
+        (&["wait", "a", "b"], 125, "unexpected argument 'b' found\n\nUsage"),
         (&["exporter", "--listen", "9764"], 125, "write HOST:PORT, as in 127.0.0.1:9764"),
         (&["deploy", "./x.sh"], 125, "tip: to run a command under the lock deploy: fairlock run deploy COMMAND"),
     ] {

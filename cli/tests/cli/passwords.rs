@@ -122,14 +122,14 @@ fn no_output_has_the_password() {
     let calls: [&[&str]; 12] = [
         &["run", "x", "--no-wait", "--", "true"],
         &["run", "x", "--timeout", "2s", "--events", "/dev/stderr", "--", "true"],
-        &["list"],
-        &["list", "--json"],
+        &["status"],
+        &["status", "--json"],
         &["status", "x"],
         &["status", "x", "--json"],
         &["break", "x", "--force", "--json"],
         &["doctor"],
         &["doctor", "--json"],
-        &["history", "x", "--on"],
+        &["history", "x", "on"],
         &["history", "x", "--json"],
         &["exporter", "--once", "--holders"],
     ];

@@ -1,4 +1,4 @@
-//! Completions, man pages and the version: what a package ships besides the program.
+//! Completions, man pages and the version.
 
 use std::process::{Command, Stdio};
 

@@ -294,7 +294,7 @@ fn a_server_in_the_foreground_replaces_one_that_ends() {
 fn looking_on_starts_no_server_and_leaves_nothing() {
     let place = Place::new();
     let look = |words: &[&str]| Process::spawn(place.fairlock().arg("--local").args(words)).finish();
-    let list = look(&["list"]);
+    let list = look(&["status"]);
     assert_eq!((list.code, list.stdout.as_str()), (0, ""), "{list:?}");
     let status = look(&["status", "x"]);
     assert_eq!((status.code, status.stdout.as_str()), (1, "x  free\n"), "{status:?}");
