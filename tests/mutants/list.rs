@@ -8,7 +8,7 @@
 //! + place = (ticket > 0 and ticket) or next_stamp()
 //! ```
 //!
-//! `[]` marks a mutant that breaks no promise but what the command line tells its user.
+//! `[]` marks a mutant that breaks no promise of the lock, but one of the command line: an exit code, for instance.
 //!
 //! A line `by api::leases` names the tests that should notice, as test binary and module (`by lib`: the unit tests), if
 //! they are not the scripts' model or the keeper's own tests. They are run first and alone, which saves building the
