@@ -79,8 +79,7 @@ impl Survey {
     }
 
     fn find(&mut self) -> Result<(), LookError> {
-        let (patterns, plain): (Vec<String>, Vec<String>) =
-            self.patterns.iter().cloned().partition(|pattern| is_pattern(pattern));
+        let (plain, patterns) = split(&self.patterns);
         for (line, names) in &mut self.servers {
             let mut found = BTreeSet::new();
             for pattern in &patterns {
@@ -97,7 +96,52 @@ impl Survey {
     }
 }
 
-/// Whether Redis takes this for a pattern of names.
-pub(crate) fn is_pattern(text: &str) -> bool {
-    text.contains(['*', '?', '[', '\\'])
+/// The names among these texts, and the patterns of Redis. A name with wildcards has a backslash before each of them.
+pub(crate) fn split(texts: &[String]) -> (Vec<String>, Vec<String>) {
+    let (mut names, mut patterns) = (Vec::new(), Vec::new());
+    for text in texts {
+        match exact(text) {
+            Some(name) => names.push(name),
+            None => patterns.push(text.clone()),
+        }
+    }
+    (names, patterns)
+}
+
+/// None if the text is a pattern.
+fn exact(text: &str) -> Option<String> {
+    const WILDCARDS: [char; 3] = ['*', '?', '['];
+    if !text.contains(WILDCARDS) {
+        return Some(text.to_owned());
+    }
+    let (mut name, mut rest) = (String::new(), text.chars());
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => name.extend(rest.next()),
+            c if WILDCARDS.contains(&c) => return None,
+            c => name.push(c),
+        }
+    }
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exact;
+
+    #[test]
+    fn a_text_is_a_name_unless_it_has_a_wildcard_without_a_backslash() {
+        for (text, name) in [
+            ("deploy", Some("deploy")),
+            (r"OFFICE\deploy", Some(r"OFFICE\deploy")),
+            (r"job\[1]", Some("job[1]")),
+            (r"a\\\*", Some(r"a\*")),
+            ("", Some("")),
+            ("ci:*", None),
+            (r"\*?", None),
+            ("job[1]", None),
+        ] {
+            assert_eq!(exact(text).as_deref(), name, "{text}");
+        }
+    }
 }

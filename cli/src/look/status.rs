@@ -10,7 +10,7 @@ use super::screen::{self, width};
 use super::{FREE, HELD, check_names, connected, lock, own};
 use crate::duration::{about, any};
 use crate::exit::{Failure, say};
-use crate::survey::{Survey, is_pattern};
+use crate::survey::{self, Survey};
 use crate::text::printable;
 use crate::{connect, output};
 
@@ -21,7 +21,7 @@ Examples:
   fairlock status 'ci:*' --json           for programs
   fairlock status --check --max-wait 10m deploy
 
-Exit code: 0; 1 if all locks that were named are free; 125 no answer; with
+Exit code: 0; 1 if all locks that were asked for are free; 125 no answer; with
 --check 0 fine, 1 recovering or breaking, 2 beyond a limit, 3 no answer.";
 
 const NOTHING: &str = "no lock is held or waited for";
@@ -36,6 +36,7 @@ pub(crate) struct Args {
     ///
     /// A name shows the lock with its whole queue. A pattern, and no argument at all, shows the locks in use that it
     /// matches, one in a line. That takes a look through the keys of all servers (SCAN), which does not hold them up.
+    /// In a name that has them, write a backslash before * ? and [.
     #[arg(value_name = "NAME|PATTERN", hide_short_help = true)]
     pub(crate) names: Vec<String>,
     /// Locks that nobody uses now, too
@@ -70,7 +71,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn status(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
-    let (patterns, names): (Vec<String>, _) = args.names.iter().cloned().partition(|name| is_pattern(name));
+    let (names, patterns) = survey::split(&args.names);
     let are_named = patterns.is_empty() && !names.is_empty();
     let locks = match look(server, args.all, &names, &patterns) {
         Err(failure) if args.check => return Ok(unknown(&failure)),
@@ -89,7 +90,7 @@ pub(crate) fn status(server: &connect::Args, args: &Args) -> Result<u8, Failure>
         } else {
             screen::table(&locks, width())
         };
-        let is_free = are_named && locks.iter().all(|(_, state)| word(state) == "free");
+        let is_free = !args.names.is_empty() && locks.iter().all(|(_, state)| word(state) == "free");
         (text, if is_free { FREE } else { HELD })
     };
     output::write(&text).map(|()| code)

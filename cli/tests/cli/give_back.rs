@@ -40,10 +40,10 @@ fn the_next_waiter_is_granted_the_lock_as_soon_as_the_command_is_dead() {
 #[test]
 fn all_locks_of_a_run_are_given_back() {
     let redis = Redis::start();
-    let holder = redis.run("a", &[&LONG[..], &["-a", "b", "-a", "a name\u{1b}[2J"]].concat(), "echo; exec sleep 1000");
+    let holder = redis.run("a", &[&LONG[..], &["-a", "b", "-a", "a name\u{1b}]0;"]].concat(), "echo; exec sleep 1000");
     holder.line();
     holder.signal(Signal::KILL);
-    for name in ["a", "b", "a name\u{1b}[2J"] {
+    for name in ["a", "b", "a name\u{1b}]0;"] {
         eventually("the lock is free", || (redis.state(name)["state"] == "free").then_some(()));
     }
 }
