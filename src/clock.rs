@@ -3,11 +3,13 @@
 //! `std::time::Instant` is `CLOCK_MONOTONIC` on Linux and stands still while a laptop sleeps. A lease judged by it
 //! would seem alive long after the server granted the lock to another process.
 
+#![cfg_attr(not(feature = "operator"), allow(unreachable_pub))]
+
 use std::time::Duration;
 
 /// A moment on the local clock, in nanoseconds since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Time(pub(crate) u64);
+pub struct Time(pub u64);
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
@@ -16,13 +18,14 @@ const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
 const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
 impl Time {
-    pub(crate) fn now() -> Self {
+    /// This moment.
+    pub fn now() -> Self {
         let now = rustix::time::clock_gettime(CLOCK);
         Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
     }
 
     /// The time since `earlier`, or zero if that lies in the future.
-    pub(crate) fn since(self, earlier: Time) -> Duration {
+    pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }

@@ -215,7 +215,7 @@ impl fmt::Debug for LockAll {
 #[must_use = "the locks are released as soon as their guard is dropped"]
 #[derive(Debug)]
 pub struct AllGuard {
-    guards: Vec<Guard>,
+    pub(crate) guards: Vec<Guard>,
 }
 
 impl AllGuard {

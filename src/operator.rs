@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use crate::acquire::Waiting;
 use crate::client::ClientBuilder;
+pub use crate::clock::Time;
 use crate::error::ConnectError;
+use crate::guard::Guard;
 use crate::inspect::LockState;
+use crate::lock_all::AllGuard;
 use crate::protocol::{
     Epoch, Inspected, Known, LeaveRequest, LockKeys, Reply, Request, SCRIPTS, Token, Verb, Verdict, WireId,
 };
@@ -29,6 +32,11 @@ impl ClientBuilder {
 /// The id of a waiter, as everybody else sees it: [`QueuedWaiter::id`](crate::QueuedWaiter::id).
 pub fn id_of(waiting: &Waiting) -> String {
     waiting.wire_id()
+}
+
+/// These guards as one: of locks that were waited for one by one, to show each place in a queue.
+pub fn together(guards: Vec<Guard>) -> AllGuard {
+    AllGuard { guards }
 }
 
 /// One of many locks, as an observer sees it.

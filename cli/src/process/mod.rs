@@ -1,6 +1,6 @@
-//! What fairlock needs from the operating system: its clock, its signals, its terminal, its table of processes.
+//! What fairlock needs from the operating system: its clock with alarms, its signals, its terminal, its table of processes.
 
-pub(crate) mod clock;
+pub(crate) mod alarm;
 pub(crate) mod descendants;
 pub(crate) mod lookup;
 pub(crate) mod signals;

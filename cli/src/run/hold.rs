@@ -30,8 +30,9 @@ use rustix::process::Pid;
 use tokio::runtime::Builder;
 
 use super::events::Event;
-use super::setting::{Granted, Setting};
-use super::{holding, request, warning};
+use super::granted::{self, Granted};
+use super::setting::Setting;
+use super::{request, warning};
 use crate::exit::{self, Failure, LOST, say};
 use crate::process::signals;
 use crate::{connect, output, runtime, warnings};
@@ -153,18 +154,18 @@ pub(crate) fn keep_for(script: Option<OsString>, server: &connect::Args, args: &
 
 /// Holds the locks until the stdin ends, or for a script until it has closed its descriptor.
 fn keep(server: &connect::Args, args: &Args, script: Option<Script>) -> Result<u8, Failure> {
-    let names = holding::in_order(&args.name, &args.and);
+    let names = granted::in_order(&args.name, &args.and);
     let label = || request::default_label(&script.as_ref().map_or_else(|| vec!["hold".into()], Script::words));
     let mut setting = Setting::new(server, &args.wait, names, NOTICE, label)?;
     let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {
-        let Granted { client, holding, .. } = setting.take().await?;
+        let (granted, _) = setting.take().await?;
         // It may have ended during the wait.
         let wanted = if script.is_none() { refuse_ended_stdin() } else { Ok(()) };
         if let Some(script) = &script {
             script.detach();
         }
-        let told = output::write(&format!("{}\n", holding.token(&args.name)));
+        let told = output::write(&format!("{}\n", granted.token(&args.name)));
         let hear = setting.hear.clone();
         let closed = move || drop(hear.send(Event::Closed));
         let begun = match &script {
@@ -172,7 +173,7 @@ fn keep(server: &connect::Args, args: &Args, script: Option<Script>) -> Result<u
             None => watch_stdin(closed),
         };
         let end = match wanted.and(told).and(begun) {
-            Ok(()) => until_closed(&mut setting, &holding.leases()).await,
+            Ok(()) => until_closed(&mut setting, &granted).await,
             Err(failure) => End::Failed(failure),
         };
         let lost = matches!(end, End::Lost);
@@ -180,10 +181,10 @@ fn keep(server: &connect::Args, args: &Args, script: Option<Script>) -> Result<u
             if let Some(script) = &script {
                 script.tell(args.signal.unwrap_or(Signal::SIGTERM));
             }
-            until_done(&mut setting, &holding.leases()).await;
+            until_done(&mut setting, &granted).await;
         }
         setting.news.stopping();
-        let released = setting.release(client, holding, lost).await;
+        let released = setting.release(granted, lost).await;
         let code = match end {
             End::Closed | End::Signalled(Signal::SIGINT) => 0,
             End::Signalled(signal) => exit::by_signal(signal as i32),
@@ -204,10 +205,10 @@ enum End {
     Failed(Failure),
 }
 
-async fn until_closed(setting: &mut Setting<'_>, leases: &holding::Leases) -> End {
+async fn until_closed(setting: &mut Setting<'_>, granted: &Granted) -> End {
     loop {
-        let renewed = leases.renewed();
-        let next_look = warning::look(leases, setting.timing, &mut setting.news).await;
+        let renewed = granted.renewed();
+        let next_look = warning::look(granted, setting.timing, &mut setting.news).await;
         tokio::select! {
             biased;
             event = setting.events.recv() => match event {
@@ -216,7 +217,7 @@ async fn until_closed(setting: &mut Setting<'_>, leases: &holding::Leases) -> En
                 Some(Event::Signal(signal)) if signals::ends(signal) => return End::Signalled(signal),
                 Some(_) => {}
             },
-            Some(lost) = leases.lost() => {
+            lost = granted.guards.lost() => {
                 setting.news.lost(Some(&lost), "stop what it protects");
                 return End::Lost;
             }
@@ -227,9 +228,9 @@ async fn until_closed(setting: &mut Setting<'_>, leases: &holding::Leases) -> En
 }
 
 /// After a loss: until what used the lock is done, or until no lease is left that keeps others out.
-async fn until_done(setting: &mut Setting<'_>, leases: &holding::Leases) {
+async fn until_done(setting: &mut Setting<'_>, granted: &Granted) {
     loop {
-        let left = leases.longest_remaining();
+        let left = granted.longest_remaining();
         tokio::select! {
             event = setting.events.recv() => match event {
                 Some(Event::Closed) | None => return,

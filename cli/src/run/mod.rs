@@ -2,8 +2,8 @@
 
 mod args;
 mod events;
+mod granted;
 pub(crate) mod hold;
-mod holding;
 mod journal;
 mod nested;
 mod news;
@@ -32,7 +32,7 @@ use crate::shim::give_back;
 use crate::shim::job::{Job, Plan};
 use crate::{connect, runtime, tips};
 use events::Event;
-use setting::{Granted, Setting};
+use setting::Setting;
 use supervise::{Ended, Supervisor};
 
 pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
@@ -41,12 +41,12 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         Some(tip) => failure.with_tip(tip),
         None => failure,
     })?;
-    let names = holding::in_order(&args.name, &args.and);
+    let names = granted::in_order(&args.name, &args.and);
     let label = || request::default_label(&words);
     let mut setting = Setting::new(server, &args.wait, names, args.kill_after, label)?;
     let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {
-        let Granted { client, holding, term_at, kill_at } = setting.take().await?;
+        let (granted, (term_at, kill_at)) = setting.take().await?;
         // At a plain terminal the command replaces fairlock's group in the foreground.
         let terminal = setting.terminal.take();
         let foreground = terminal.as_ref().filter(|terminal| terminal.is_for_command()).map(Terminal::own_group);
@@ -55,11 +55,11 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
             words: &words,
             environment: vec![
                 ("FAIRLOCK_NAME", args.name.clone()),
-                ("FAIRLOCK_TOKEN", holding.token(&args.name).to_string()),
+                ("FAIRLOCK_TOKEN", granted.token(&args.name).to_string()),
                 ("FAIRLOCK_WAITED_MS", setting.news.waited().as_millis().to_string()),
-                (nested::VARIABLE, setting.ancestors.with(&holding.tokens())),
+                (nested::VARIABLE, setting.ancestors.with(&granted.tokens())),
             ],
-            leases: give_back::describe(&setting.server, &holding.tokens()),
+            leases: give_back::describe(&setting.server, &granted.tokens()),
             kill_after: args.kill_after,
             term_at,
             kill_at,
@@ -72,8 +72,7 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
             Ok(job) => {
                 let told = (term_at, kill_at);
                 let in_front = foreground.is_some();
-                let (leases, news) = (holding.leases(), &mut setting.news);
-                Supervisor::new(job, terminal, in_front, leases, setting.timing, told, news)
+                Supervisor::new(job, terminal, in_front, &granted, setting.timing, told, &mut setting.news)
                     .watch(&mut setting.events)
                     .await
             }
@@ -82,7 +81,7 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         setting.news.stopping();
         // In every case the command is dead here. Only now may the lock be granted to another.
         let lost = matches!(result, Ok(Ended { code: exit::LOST, .. }));
-        if setting.release(client, holding, lost).await {
+        if setting.release(granted, lost).await {
             setting.news.released(result.as_ref().map_or(exit::OWN_FAILURE, |ended| ended.code));
         }
         result.map(|ended| {

@@ -6,7 +6,7 @@ use fairlock::Lost;
 use serde_json::json;
 
 use super::args::Wait;
-use super::holding::Holding;
+use super::granted::Granted;
 use super::journal::Journal;
 use super::progress;
 use super::systemd::Systemd;
@@ -36,7 +36,7 @@ pub(crate) struct News {
     /// The lock and the topic of the last event about a position.
     seen: Option<(String, String)>,
     began: Instant,
-    granted: Option<Granted>,
+    granted: Option<Grant>,
     /// That the lease is running out was told.
     warned: bool,
     /// A warning that `--quiet` keeps to itself until the lease is lost.
@@ -44,7 +44,7 @@ pub(crate) struct News {
     said_lost: bool,
 }
 
-struct Granted {
+struct Grant {
     at: Instant,
     waited: Duration,
     tokens: Vec<(String, u64)>,
@@ -130,9 +130,9 @@ impl News {
         }
     }
 
-    pub(crate) fn granted(&mut self, holding: &Holding) {
+    pub(crate) fn granted(&mut self, granted: &Granted) {
         progress::erase();
-        let (waited, tokens) = (self.began.elapsed(), holding.tokens());
+        let (waited, tokens) = (self.began.elapsed(), granted.tokens());
         for (name, token) in &tokens {
             self.write("granted", name, json!({ "token": token, "waited_ms": milliseconds(waited) }));
         }
@@ -144,7 +144,7 @@ impl News {
         if let Some(systemd) = &self.systemd {
             systemd.granted(&format!("holds {names} (token {listed})"));
         }
-        self.granted = Some(Granted { at: Instant::now(), waited, tokens });
+        self.granted = Some(Grant { at: Instant::now(), waited, tokens });
     }
 
     /// How long was waited for the grant.
@@ -212,7 +212,7 @@ impl News {
     }
 
     pub(crate) fn released(&mut self, code: u8) {
-        let Some(Granted { at, waited, tokens }) = self.granted.take() else { return };
+        let Some(Grant { at, waited, tokens }) = self.granted.take() else { return };
         let held = at.elapsed();
         for (name, token) in &tokens {
             self.write("released", name, json!({ "token": token, "held_ms": milliseconds(held), "exit_code": code }));

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use fairlock::{AcquireError, ClientBuilder, Fault, Holder, Lock, LockOptions, LockState, TryAcquireError};
+use fairlock::{AcquireError, Client, ClientBuilder, Fault, Holder, Lock, LockOptions, LockState, TryAcquireError};
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 use tokio::time::timeout;
@@ -53,6 +53,15 @@ pub(crate) fn interrupted_by(signal: Signal, names: &[&str]) -> Failure {
 /// Why the server does not answer, as far as the client knows.
 pub(crate) async fn trouble(lock: &Lock) -> Option<String> {
     lock.trouble().await.ok().flatten().map(|trouble| refusal::told(&trouble))
+}
+
+/// The same of a lease, for a sentence.
+pub(crate) async fn why_silent(client: &Client, name: &str) -> String {
+    let known = match client.lock(name) {
+        Ok(lock) => trouble(&lock).await,
+        Err(_) => None,
+    };
+    known.unwrap_or_else(|| "Redis does not answer".to_owned())
 }
 
 /// Why a wait without known trouble was not served. None if it was, since others have the lock.

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{Client, ClientBuilder, LockOptions, ReleaseError};
+use fairlock::operator::Time;
+use fairlock::{ClientBuilder, LockOptions, ReleaseError};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
 use super::args::Wait;
 use super::events::Event;
-use super::holding::Holding;
+use super::granted::Granted;
 use super::nested::Ancestors;
 use super::news::News;
 use super::request::{self, Request};
@@ -18,7 +19,6 @@ use super::wait;
 use crate::connect::{self, Server};
 use crate::exit::Failure;
 use crate::local;
-use crate::process::clock::Moment;
 use crate::process::signals::{self, Mask};
 use crate::process::terminal::Terminal;
 
@@ -44,14 +44,6 @@ pub(crate) struct Setting<'a> {
     pub(crate) events: UnboundedReceiver<Event>,
     pub(crate) news: News,
     pub(crate) terminal: Option<Terminal>,
-}
-
-/// The locks are held, and the command must be ended at these moments unless the leases are renewed.
-pub(crate) struct Granted {
-    pub(crate) client: Client,
-    pub(crate) holding: Holding,
-    pub(crate) term_at: Moment,
-    pub(crate) kill_at: Moment,
 }
 
 impl<'a> Setting<'a> {
@@ -99,8 +91,8 @@ impl<'a> Setting<'a> {
         })
     }
 
-    /// Waits for all locks.
-    pub(crate) async fn take(&mut self) -> Result<Granted, Failure> {
+    /// Waits for all locks. Returns when a command must be sent TERM and when KILL, unless the leases are renewed.
+    pub(crate) async fn take(&mut self) -> Result<(Granted, (Time, Time)), Failure> {
         let began = Instant::now();
         let no_wait = self.wait.no_wait || self.wait.timeout.is_some_and(|timeout| timeout.is_zero());
         let mut request = Request {
@@ -119,20 +111,20 @@ impl<'a> Setting<'a> {
         };
         loop {
             let (events, terminal) = (&mut self.events, self.terminal.as_ref());
-            let (client, holding) = wait::for_locks(&request, events, &mut self.news, terminal).await?;
+            let granted = wait::for_locks(&request, events, &mut self.news, terminal).await?;
             // If this process was stopped, or the machine suspended, since the lease was confirmed, it is renewed
             // first.
-            if Moment::now() >= self.timing.of(&holding.leases()).0 {
-                holding.renew().await;
+            if Time::now() >= self.timing.of(&granted.guards).0 {
+                granted.renew().await;
             }
-            let (term_at, kill_at) = self.timing.of(&holding.leases());
-            if Moment::now() < term_at {
-                self.news.granted(&holding);
-                return Ok(Granted { client, holding, term_at, kill_at });
+            let deadlines = self.timing.of(&granted.guards);
+            if Time::now() < deadlines.0 {
+                self.news.granted(&granted);
+                return Ok((granted, deadlines));
             }
             // The lease is over, and the command was not started.
             self.news.mention("the lock was granted too late to be used; waiting again");
-            if let Err(signal) = give_back(client, holding, true, events, &self.news).await {
+            if let Err(signal) = give_back(granted, true, events, &self.news).await {
                 return Err(request::interrupted_by(signal, &self.names));
             }
             let least = Duration::from_millis(1);
@@ -142,24 +134,24 @@ impl<'a> Setting<'a> {
 
     /// Releases the locks, and returns whether they were held until then and are given back. If a signal comes before
     /// the server answers, or it does not answer soon, they expire by themselves.
-    pub(crate) async fn release(&mut self, client: Client, holding: Holding, lost: bool) -> bool {
-        give_back(client, holding, lost, &mut self.events, &self.news).await == Ok(true)
+    pub(crate) async fn release(&mut self, granted: Granted, lost: bool) -> bool {
+        give_back(granted, lost, &mut self.events, &self.news).await == Ok(true)
     }
 }
 
 /// As [`Setting::release`]. An error is the signal that came first.
 async fn give_back(
-    client: Client,
-    holding: Holding,
+    granted: Granted,
     lost: bool,
     events: &mut UnboundedReceiver<Event>,
     news: &News,
 ) -> Result<bool, Signal> {
-    let leases = holding.leases();
-    let end = Instant::now() + leases.longest_remaining();
+    let end = Instant::now() + granted.longest_remaining();
+    let first = granted.first_to_end().map(|guard| guard.name().to_owned()).unwrap_or_default();
+    let Granted { client, guards } = granted;
     let left = || end.saturating_duration_since(Instant::now());
     let released = tokio::select! {
-        released = timeout(ANSWER, holding.release()) => released,
+        released = timeout(ANSWER, guards.release()) => released,
         signal = wait::interruption(events) => {
             news.not_released(signal, left());
             return Err(signal);
@@ -171,7 +163,7 @@ async fn give_back(
             Ok(Err(ReleaseError::Lost(lost))) => news.ended_before(lost),
             Ok(Err(error)) => news.not_released(error, left()),
             Err(_) => {
-                let trouble = leases.trouble().await;
+                let trouble = request::why_silent(&client, &first).await;
                 news.not_released(trouble, left());
             }
         }

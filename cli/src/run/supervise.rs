@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use fairlock::Lost;
+use fairlock::operator::Time;
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::events::Event;
-use super::holding::Leases;
+use super::granted::Granted;
 use super::news::News;
 use super::timing::Timing;
 use super::warning;
 use crate::duration::seconds;
 use crate::exit::{self, Failure, say};
-use crate::process::clock::Moment;
 use crate::process::signals;
 use crate::process::terminal::Terminal;
 use crate::shim::job::{Job, Orphans};
@@ -45,12 +45,12 @@ pub(crate) struct Supervisor<'a> {
     /// fairlock received SIGTSTP, so it stops once the command has stopped.
     told_to_stop: bool,
     stopped: bool,
-    leases: Leases,
+    granted: &'a Granted,
     timing: Timing,
     /// What the shim was sent: when to send TERM, and when KILL.
-    told: (Moment, Moment),
+    told: (Time, Time),
     /// By when the shim sends KILL, as it has confirmed. It is told of renewals in vain while it is stopped.
-    knows: Moment,
+    knows: Time,
     /// The shim missed its deadline, and was killed.
     stuck: bool,
     lost: bool,
@@ -67,9 +67,9 @@ impl<'a> Supervisor<'a> {
         job: Job,
         mut terminal: Option<Terminal>,
         in_front: bool,
-        leases: Leases,
+        granted: &'a Granted,
         timing: Timing,
-        told: (Moment, Moment),
+        told: (Time, Time),
         news: &'a mut News,
     ) -> Self {
         if let Some(terminal) = &mut terminal {
@@ -81,7 +81,7 @@ impl<'a> Supervisor<'a> {
             wants_terminal: in_front,
             told_to_stop: false,
             stopped: false,
-            leases,
+            granted,
             timing,
             told,
             knows: told.1,
@@ -96,13 +96,13 @@ impl<'a> Supervisor<'a> {
 
     /// Returns once the command is dead.
     pub(crate) async fn watch(mut self, events: &mut UnboundedReceiver<Event>) -> Result<Ended, Failure> {
-        let leases = self.leases.clone();
+        let granted = self.granted;
         let result = loop {
             // Before the shim is told of the lease as it is: a renewal in between is not missed.
-            let renewed = leases.renewed();
+            let renewed = granted.renewed();
             let mut next_look = self.tell_shim();
             if !self.lost {
-                next_look = next_look.min(warning::look(&self.leases, self.timing, self.news).await);
+                next_look = next_look.min(warning::look(granted, self.timing, self.news).await);
             }
             tokio::select! {
                 biased;
@@ -112,7 +112,7 @@ impl<'a> Supervisor<'a> {
                     Some(Event::Closed) => {}
                     Some(Event::ShimGone) | None => break self.on_shim_gone().await,
                 },
-                Some(lost) = leases.lost(), if !self.lost => self.on_lost(&lost),
+                lost = granted.guards.lost(), if !self.lost => self.on_lost(&lost),
                 Some((name, token, left)) = renewed, if !self.lost => self.news.renewed(&name, token, left),
                 () = tokio::time::sleep(next_look) => {}
             }
@@ -133,7 +133,7 @@ impl<'a> Supervisor<'a> {
     /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one. Returns after how
     /// long it is to be called again, unless there is news before.
     fn tell_shim(&mut self) -> Duration {
-        let (term_at, kill_at) = self.timing.of(&self.leases);
+        let (term_at, kill_at) = self.timing.of(&self.granted.guards);
         let mut knows = true;
         if self.lost {
             // A loss is final. It may bring the end forward, but never put it off.
@@ -142,18 +142,18 @@ impl<'a> Supervisor<'a> {
             knows = self.told_lost;
             self.told.1 = kill_at;
             self.knows = self.knows.min(kill_at);
-        } else if term_at > self.told.0.after(Duration::from_millis(1)) {
+        } else if term_at > self.told.0 + Duration::from_millis(1) {
             knows = self.job.order(Order::Lease { term_at, kill_at });
             if knows {
                 self.told = (term_at, kill_at);
             }
         }
-        let missed = self.knows.after(self.timing.margin / 2);
-        let left = missed.since(Moment::now());
+        let missed = self.knows + self.timing.margin / 2;
+        let left = missed.since(Time::now());
         if left.is_zero() {
             // The shim is stopped; or fairlock was stopped, and its report is still to be read.
             self.stuck = true;
-            self.lost |= Moment::now() >= self.timing.of(&self.leases).0;
+            self.lost |= Time::now() >= self.timing.of(&self.granted.guards).0;
             self.job.kill_shim();
         }
         if knows && !left.is_zero() { left } else { self.timing.retry }
@@ -171,7 +171,7 @@ impl<'a> Supervisor<'a> {
     /// The exit code of a lost lease, always with its message.
     fn ended_with_lease(&mut self, and: &str) -> Ended {
         self.lost = true;
-        self.news.lost(self.leases.check().as_ref(), and);
+        self.news.lost(self.granted.guards.check().err().as_ref(), and);
         exit::LOST.into()
     }
 
@@ -280,7 +280,7 @@ impl<'a> Supervisor<'a> {
                 return;
             }
         } else {
-            let left = seconds(self.leases.remaining());
+            let left = seconds(self.granted.guards.remaining());
             say(format_args!("stopped; the lease on {} ends in {left}, and the command with it", self.news.names()));
         }
         // The rest of the job stops as well, unless the signal was for fairlock alone.

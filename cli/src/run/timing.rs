@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::holding::Leases;
-use crate::process::clock::Moment;
+use fairlock::AllGuard;
+use fairlock::operator::Time;
 
 /// Computed once from `--lease` and `--kill-after`.
 #[derive(Debug, Clone, Copy)]
@@ -32,11 +32,11 @@ impl Timing {
     }
 
     /// When the command is sent TERM and when KILL, unless the lease is renewed.
-    pub(crate) fn of(&self, leases: &Leases) -> (Moment, Moment) {
+    pub(crate) fn of(&self, guards: &AllGuard) -> (Time, Time) {
         // The clock is read first, so that a delay in between makes the deadlines earlier and not later.
-        let now = Moment::now();
-        let end = now.after(leases.remaining());
-        (end.before(self.notice), end.before(self.margin))
+        let now = Time::now();
+        let end = now + guards.remaining();
+        (end - self.notice, end - self.margin)
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::IntoFuture as _;
 use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::operator::id_of;
+use fairlock::operator::{id_of, together};
 use fairlock::{AcquireError, Client, Enqueue, Guard, Lock, Waiting};
 use futures_util::FutureExt as _;
 use nix::sys::signal::Signal;
@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::events::Event;
-use super::holding::Holding;
+use super::granted::Granted;
 use super::news::News;
 use super::progress;
 use super::request::{Request, interrupted_by, trouble};
@@ -33,7 +33,7 @@ pub(crate) async fn for_locks(
     events: &mut UnboundedReceiver<Event>,
     news: &mut News,
     terminal: Option<&Terminal>,
-) -> Result<(Client, Holding), Failure> {
+) -> Result<Granted, Failure> {
     let mut client = None;
     let interrupted = tokio::select! {
         biased;
@@ -43,9 +43,9 @@ pub(crate) async fn for_locks(
     progress::erase();
     let failure = match interrupted {
         Ok(signal) => interrupted_by(signal, request.names),
-        Err(Ok(holding)) => {
+        Err(Ok(guards)) => {
             let client = client.ok_or_else(|| Failure::own("no connection"))?;
-            return Ok((client, holding));
+            return Ok(Granted { client, guards: together(guards) });
         }
         Err(Err(failure)) => failure,
     };
@@ -79,11 +79,11 @@ async fn obtain(
     slot: &mut Option<Client>,
     news: &mut News,
     terminal: Option<&Terminal>,
-) -> Result<Holding, Failure> {
+) -> Result<Vec<Guard>, Failure> {
     let began = Instant::now();
     let client = connect(request).await?;
     *slot = Some(client.clone());
-    let mut holding = Holding::default();
+    let mut guards = Vec::new();
     // If this process is killed, its places end, and with them the locks that it got while it waits for others.
     let mut places = Places::new(request.server);
     for name in request.names {
@@ -93,9 +93,9 @@ async fn obtain(
             true => attempt(request, &lock, began).await?,
             false => wait(request, &lock, began, &mut places, news, terminal).await?,
         };
-        holding.add(lock, guard);
+        guards.push(guard);
     }
-    Ok(holding)
+    Ok(guards)
 }
 
 async fn attempt(request: &Request<'_>, lock: &Lock, began: Instant) -> Result<Guard, Failure> {

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
+use fairlock::operator::Time;
 use serde_json::{Value, json};
 
 use crate::connect::Server;
-use crate::process::clock::Moment;
 
 /// The pause before another try while the server does not answer: twice as long after each, up to the longest. The
 /// lease may last for days.
@@ -24,7 +24,7 @@ pub(crate) fn describe(server: &Server, held: &[(String, u64)]) -> String {
 }
 
 /// Ends these leases. Tries again until they have ended by themselves.
-pub(super) fn give_back(description: &str, leases_end: Moment) {
+pub(super) fn give_back(description: &str, leases_end: Time) {
     let description: Value = serde_json::from_str(description).unwrap_or_default();
     let Some(server) = Server::from_json(&description["server"]) else { return };
     let leases: Vec<(&str, u64)> = description["leases"]
@@ -34,7 +34,7 @@ pub(super) fn give_back(description: &str, leases_end: Moment) {
         .filter_map(|lease| Some((lease["name"].as_str()?, lease["token"].as_u64()?)))
         .collect();
     let mut pause = PAUSE;
-    while end(&server, &leases).is_none() && Moment::now() < leases_end {
+    while end(&server, &leases).is_none() && Time::now() < leases_end {
         std::thread::sleep(pause);
         pause = LONGEST_PAUSE.min(2 * pause);
     }

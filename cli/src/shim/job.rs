@@ -10,11 +10,11 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use fairlock::operator::Time;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use super::protocol::{self, Order, Report};
-use crate::process::clock::Moment;
 use crate::process::signals::Mask;
 use crate::process::{descendants, this_binary};
 
@@ -27,8 +27,8 @@ pub(crate) struct Plan<'a> {
     /// What the shim gives back if fairlock dies.
     pub(crate) leases: String,
     pub(crate) kill_after: Duration,
-    pub(crate) term_at: Moment,
-    pub(crate) kill_at: Moment,
+    pub(crate) term_at: Time,
+    pub(crate) kill_at: Time,
     /// The process group that gives its place in the terminal's foreground to the command.
     pub(crate) foreground: Option<rustix::process::Pid>,
     pub(crate) mask: &'a Mask,

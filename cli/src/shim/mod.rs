@@ -32,12 +32,13 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
+use fairlock::operator::Time;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid};
 
 use crate::exit::{OWN_FAILURE, say};
-use crate::process::clock::{Alarm, Moment};
+use crate::process::alarm::Alarm;
 use crate::process::{descendants, signals, this_binary};
 use crate::stderr;
 use protocol::{Order, Report};
@@ -67,11 +68,11 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
     descendants::adopt()?;
     let mut number =
         || arguments.next().and_then(|word| word.to_str()?.parse().ok()).ok_or(std::io::ErrorKind::InvalidInput);
-    let (kill_after, term_at, kill_at) = (Duration::from_nanos(number()?), Moment(number()?), Moment(number()?));
+    let (kill_after, term_at, kill_at) = (Duration::from_nanos(number()?), Time(number()?), Time(number()?));
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let stdin = protocol::receive_descriptor(&socket)?;
 
-    if Moment::now() >= term_at {
+    if Time::now() >= term_at {
         // fairlock was stopped after the grant. The lease is over and the command was not started.
         protocol::send(&socket, Report::TooLate);
         return Ok(());
@@ -137,8 +138,8 @@ struct Shim {
     socket: UnixStream,
     pid: Pid,
     kill_after: Duration,
-    term_at: Moment,
-    kill_at: Moment,
+    term_at: Time,
+    kill_at: Time,
     ending: Option<Ending>,
     /// How the command itself ended, while some of its descendants are still alive.
     status: Option<WaitStatus>,
@@ -152,17 +153,17 @@ struct Shim {
 
 /// The command is being ended: TERM has been sent.
 struct Ending {
-    kill_at: Moment,
+    kill_at: Time,
     killed: bool,
 }
 
 impl Shim {
-    fn next_look(&self) -> Moment {
+    fn next_look(&self) -> Time {
         match &self.ending {
             None => self.term_at,
-            Some(ending) if ending.killed => Moment::now().after(SWEEP),
+            Some(ending) if ending.killed => Time::now() + SWEEP,
             // The end of a child is also reported by SIGCHLD.
-            Some(ending) => ending.kill_at.min(Moment::now().after(LOOK)),
+            Some(ending) => ending.kill_at.min(Time::now() + LOOK),
         }
     }
 
@@ -190,10 +191,10 @@ impl Shim {
             Event::Child => self.collect(),
             Event::Alarm => {}
         }
-        self.act(Moment::now())
+        self.act(Time::now())
     }
 
-    fn act(&mut self, now: Moment) -> Option<Report> {
+    fn act(&mut self, now: Time) -> Option<Report> {
         if self.ending.is_none() && self.status.is_none() && now >= self.term_at {
             self.end();
         }
@@ -212,7 +213,7 @@ impl Shim {
             self.complain(pid);
         }
         let status = self.status?;
-        let waited_enough = due && now >= self.ending.as_ref()?.kill_at.after(VANISH);
+        let waited_enough = due && now >= self.ending.as_ref()?.kill_at + VANISH;
         let gone = group_is_empty(self.pid) && !left.alive;
         self.all_gone = gone;
         (waited_enough || gone).then(|| last_word(status, true))
@@ -240,7 +241,7 @@ impl Shim {
         if self.ending.is_some() || self.status.is_some() || exited(self.pid) {
             return false;
         }
-        self.ending = Some(Ending { kill_at: self.kill_at.min(Moment::now().after(self.kill_after)), killed: false });
+        self.ending = Some(Ending { kill_at: self.kill_at.min(Time::now() + self.kill_after), killed: false });
         self.signal_all(Signal::SIGTERM);
         self.signal_all(Signal::SIGCONT);
         for pid in descendants::outside(self.pid) {

@@ -10,11 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
 
+use fairlock::operator::Time;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
-
-use crate::process::clock::Moment;
 
 /// The word that makes this binary a shim: `fairlock __shim KILL_AFTER_NS TERM_AT KILL_AT FOREGROUND MASK COMMAND…`,
 /// where `FOREGROUND MASK COMMAND…` is for the stage.
@@ -28,9 +27,9 @@ pub(crate) enum Order {
     /// If fairlock dies, give these leases back, see `give_back.rs`.
     Keep { leases: String },
     /// The lease was renewed: unless another order comes, send TERM at `term_at` and KILL by `kill_at`.
-    Lease { term_at: Moment, kill_at: Moment },
+    Lease { term_at: Time, kill_at: Time },
     /// The lease is lost: send TERM now, and KILL by `kill_at`.
-    End { kill_at: Moment },
+    End { kill_at: Time },
     /// Pass this signal on.
     Signal { number: i32, whole_group: bool },
     /// Continue the stopped command.
@@ -43,7 +42,7 @@ pub(crate) enum Report {
     /// The command runs, as leader of its own process group.
     Started { pid: i32 },
     /// The lease's end as the shim knows it now, after an order.
-    Lease { term_at: Moment, kill_at: Moment },
+    Lease { term_at: Time, kill_at: Time },
     /// The command was stopped by this signal.
     Stopped { signal: i32 },
     /// The command exited, by itself or because the shim ended it (`forced`). The shim's last message.
@@ -82,9 +81,9 @@ impl FromStr for Order {
         let words: Vec<&str> = line.split_whitespace().collect();
         Ok(match words[..] {
             ["lease", term_at, kill_at] => {
-                Self::Lease { term_at: Moment(number(term_at)?), kill_at: Moment(number(kill_at)?) }
+                Self::Lease { term_at: Time(number(term_at)?), kill_at: Time(number(kill_at)?) }
             }
-            ["end", kill_at] => Self::End { kill_at: Moment(number(kill_at)?) },
+            ["end", kill_at] => Self::End { kill_at: Time(number(kill_at)?) },
             ["signal", signal, whole_group] => {
                 Self::Signal { number: number(signal)?, whole_group: number(whole_group)? }
             }
@@ -119,7 +118,7 @@ impl FromStr for Report {
         Ok(match words[..] {
             ["started", pid] => Self::Started { pid: number(pid)? },
             ["lease", term_at, kill_at] => {
-                Self::Lease { term_at: Moment(number(term_at)?), kill_at: Moment(number(kill_at)?) }
+                Self::Lease { term_at: Time(number(term_at)?), kill_at: Time(number(kill_at)?) }
             }
             ["stopped", signal] => Self::Stopped { signal: number(signal)? },
             ["exited", code, forced] => Self::Exited { code: number(code)?, forced: number(forced)? },
@@ -174,8 +173,8 @@ mod tests {
     fn every_message_survives_the_way() {
         let orders = [
             Order::Keep { leases: r#"{"name":"a b"}"#.to_owned() },
-            Order::Lease { term_at: Moment(1), kill_at: Moment(u64::MAX) },
-            Order::End { kill_at: Moment(7) },
+            Order::Lease { term_at: Time(1), kill_at: Time(u64::MAX) },
+            Order::End { kill_at: Time(7) },
             Order::Signal { number: 15, whole_group: true },
             Order::Signal { number: 10, whole_group: false },
             Order::Continue,
@@ -185,7 +184,7 @@ mod tests {
         }
         let reports = [
             Report::Started { pid: 4711 },
-            Report::Lease { term_at: Moment(1), kill_at: Moment(u64::MAX) },
+            Report::Lease { term_at: Time(1), kill_at: Time(u64::MAX) },
             Report::Stopped { signal: 20 },
             Report::Exited { code: 3, forced: false },
             Report::Killed { signal: 9, forced: true },
