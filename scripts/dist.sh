@@ -29,7 +29,7 @@ build() {
     "$root/usr/bin/fairlock" completions zsh >"$share/zsh/vendor-completions/_fairlock"
     "$root/usr/bin/fairlock" completions fish >"$share/fish/vendor_completions.d/fairlock.fish"
     # The pages that helps name, and those that an operator asks for.
-    install -m 644 README.md docs/command-line.md docs/operating.md docs/guide.md docs/coming-from-flock.md "$share/doc/fairlock/"
+    install -m 644 README.md docs/command-line.md docs/operating.md docs/guide.md "$share/doc/fairlock/"
     cp -r docs/systemd "$share/doc/fairlock/"
     cat LICENSE-MIT LICENSE-APACHE >"$share/doc/fairlock/copyright"
     find "$root" -type d -exec chmod 755 {} +

@@ -78,9 +78,9 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_scripts_of_the_page_about_flock_work() {
+fn the_scripts_that_replace_those_with_flock_work() {
     let place = Place::new();
-    let scripts = blocks("docs/coming-from-flock.md", "sh");
+    let scripts = blocks("docs/command-line.md", "sh");
     for script in &scripts {
         let output = place.run(script);
         assert!(output.status.success() && output.stderr.is_empty(), "{script}: {output:?}");
@@ -94,9 +94,9 @@ fn the_scripts_of_the_page_about_flock_work() {
 
 /// The calls of flock on the page work with flock, so that the page compares real programs.
 #[test]
-fn the_flock_calls_on_that_page_work_with_flock() {
+fn the_flock_calls_that_they_replace_work_with_flock() {
     let place = Place::new();
-    let calls: Vec<String> = blocks("docs/coming-from-flock.md", "text");
+    let calls: Vec<String> = blocks("docs/command-line.md", "text");
     let scripts = calls.iter().filter(|call| call.contains("flock 9"));
     // In a crontab the time comes first.
     let is_line = |line: &&str| line.starts_with(|c: char| c == '*' || c.is_ascii_digit());
