@@ -130,6 +130,20 @@ pub(crate) fn held_by(label: &str, held_for: Duration) -> String {
     }
 }
 
+/// One of the two: what an operator or a waiter is told of a holder.
+pub(crate) fn hold(confirmed: bool, label: &str, held_for: Duration) -> String {
+    if is_unanswered(confirmed, held_for) {
+        format!("held by nobody yet: {}", granted_to(label, held_for))
+    } else {
+        held_by(label, held_for)
+    }
+}
+
+/// What a holder or waiter is called, for people.
+pub(crate) fn name_of(label: &str, id: &str) -> String {
+    printable(if label.is_empty() { id } else { label })
+}
+
 /// Describes a lock in recovery.
 pub(crate) fn no_grants(longest: Duration) -> String {
     let longest = seconds(longest.max(Duration::from_secs(1)));

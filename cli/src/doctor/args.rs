@@ -4,22 +4,20 @@ use std::time::Duration;
 
 use crate::duration;
 
-const SHORT: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   fairlock doctor --lease 2m  for jobs that run with this lease
-  fairlock doctor --json      for programs
+  fairlock doctor --json      for programs";
 
+const SHORT: &str = "\
 Exit code: 0 nothing that harms locks, 1 a warning, 2 a fault, 125 wrongly
 called. It changes nothing but a lock of a random name, whose keys it removes.";
 
-pub(crate) const HELP: &str = "\
+const MORE: &str = "\
 Doctor reads settings, tries each right with a call that changes nothing, measures round trips, and at last takes and \
-releases a lock of a random name, whose keys it removes. What it may not see, such as CONFIG, it says.
+releases a lock of a random name, whose keys it removes. What it may not see, such as CONFIG, it says.";
 
-Examples:
-  fairlock doctor --lease 2m  for jobs that run with this lease
-  fairlock doctor --json      for programs
-
+const CODES: &str = "\
 Exit codes:
   0    nothing that harms locks (notes do not count)
   1    at least one warning
@@ -27,7 +25,10 @@ Exit codes:
   125  fairlock was called wrongly";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = SHORT, after_long_help = HELP)]
+#[command(
+    after_help = format!("{EXAMPLES}\n\n{SHORT}"),
+    after_long_help = format!("{MORE}\n\n{EXAMPLES}\n\n{CODES}"),
+)]
 pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]

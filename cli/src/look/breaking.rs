@@ -18,8 +18,9 @@ use crate::{connect, output};
 const SHORT: &str = "\
 The holder is told, and break waits until it lets go or its lease ends.
 With --force the next waiter gets the lock at once, although the holder may go
-on until it hears of it: only for a holder that is dead or harmless.
+on until it hears of it: only for a holder that is dead or harmless.";
 
+const EXAMPLES: &str = "\
 Examples:
   fairlock break deploy                            shows the holder, and asks
   fairlock break deploy --token 1795328894826758   that holder, and no other
@@ -35,17 +36,14 @@ broken. Without a terminal to ask at, name the lease with --token, or use --forc
 --force does not wait: the next waiter is granted the lock at once, although the holder may go on until it hears of \
 it, at the latest when its lease would have ended. Until then two processes may believe that they hold the lock; only \
 a store that refuses old fencing tokens is safe from that. While a lock recovers after a loss of data, --force ends the \
-wait for its former holder.
-
-Examples:
-  fairlock break deploy                            shows the holder, and asks
-  fairlock break deploy --token 1795328894826758   that holder, and no other
-  fairlock break deploy --force                    whoever holds it, at once
-
-Exit code: 0 the lease is over, 1 there was nothing to break, 125 no answer.";
+wait for its former holder.";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = SHORT, after_long_help = LONG, override_usage = "fairlock break [OPTIONS] NAME")]
+#[command(
+    after_help = format!("{SHORT}\n\n{EXAMPLES}"),
+    after_long_help = format!("{LONG}\n\n{EXAMPLES}"),
+    override_usage = "fairlock break [OPTIONS] NAME",
+)]
 pub(crate) struct Args {
     /// The name of the lock
     #[arg(value_name = "NAME", hide_short_help = true)]

@@ -9,7 +9,7 @@ use fairlock::{Holder, LockState};
 use super::document::word;
 use crate::duration::{about, seconds};
 use crate::output::{self, wrap};
-use crate::text::{UNANSWERED, columns, granted_to, held_by, is_unanswered, no_grants, printable, shorten};
+use crate::text::{UNANSWERED, columns, held_by, hold, is_unanswered, name_of, no_grants, printable, shorten};
 
 /// The most waiters that are shown; JSON has all of them.
 const MOST_WAITERS: usize = 20;
@@ -148,13 +148,8 @@ fn in_two_lines(name: &str, state: &LockState, width: usize) -> String {
 /// The lock in a few words: `held 12m by ops@db1:14380 deploy.sh, 2 waiting`.
 pub(crate) fn brief(state: &LockState) -> String {
     let what = match (&state.holder, state.recovering_for) {
-        (Some(holder), _) if is_unanswered(holder.confirmed, holder.held_for) && !holder.broken => {
-            format!("held by nobody yet: {}", granted_to(&who(holder), holder.held_for))
-        }
-        (Some(holder), _) => {
-            let breaking = if holder.broken { "being broken, " } else { "" };
-            format!("{breaking}{}", held_by(&who(holder), holder.held_for))
-        }
+        (Some(holder), _) if holder.broken => format!("being broken, {}", held_by(&who(holder), holder.held_for)),
+        (Some(holder), _) => hold(holder.confirmed, &who(holder), holder.held_for),
         (None, Some(left)) => format!("recovering for {}", about(left.max(Duration::from_secs(1)))),
         (None, None) => "free".to_owned(),
     };
@@ -166,6 +161,6 @@ pub(crate) fn who(holder: &Holder) -> String {
 }
 
 fn described(label: &str, owner: &str, id: &str) -> String {
-    let label = printable(if label.is_empty() { id } else { label });
+    let label = name_of(label, id);
     if owner.is_empty() { label } else { format!("{label} ({})", printable(owner)) }
 }

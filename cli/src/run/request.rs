@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use fairlock::{AcquireError, Client, ClientBuilder, Fault, Holder, Lock, LockOptions, LockState, TryAcquireError};
+use fairlock::{AcquireError, Client, ClientBuilder, Fault, Lock, LockOptions, LockState, TryAcquireError};
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 use tokio::time::timeout;
@@ -13,7 +13,7 @@ use super::subject;
 use crate::connect::Server;
 use crate::exit::{self, Failure};
 use crate::refusal;
-use crate::text::{granted_to, held_by, is_unanswered, no_grants, printable};
+use crate::text::{hold, name_of, no_grants, printable};
 
 /// How long the server may take to show at the end of a wait that it is still there.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -76,10 +76,6 @@ async fn unserved(lock: &Lock, was_queued: bool) -> Option<String> {
     }
 }
 
-pub(crate) fn describe(holder: &Holder) -> String {
-    printable(if holder.label.is_empty() { &holder.id } else { &holder.label })
-}
-
 impl Request<'_> {
     /// The failure to get a lock that others have.
     fn conflict(&self, code: u8, message: String) -> Failure {
@@ -100,11 +96,8 @@ impl Request<'_> {
                 if let Err(nested) = self.ancestors.check(name, holder.token) {
                     return nested;
                 }
-                if is_unanswered(holder.confirmed, holder.held_for) {
-                    format!("is held by nobody yet: {}", granted_to(&describe(holder), holder.held_for))
-                } else {
-                    format!("is {}", held_by(&describe(holder), holder.held_for))
-                }
+                let label = name_of(&holder.label, &holder.id);
+                format!("is {}", hold(holder.confirmed, &label, holder.held_for))
             }
             (None, Some(longest)) => format!("is {}", no_grants(*longest)),
             (None, None) => "is free, but its waiters are first".to_owned(),

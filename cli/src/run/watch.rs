@@ -7,11 +7,11 @@ use fairlock::{Fault, Guard, Holder, Lock, Waiting};
 use tokio::time::{Instant, sleep_until};
 
 use super::news::News;
-use super::request::{Request, describe, trouble};
+use super::request::{Request, trouble};
 use super::view::{Before, View, expected_wait};
 use crate::exit::Failure;
 use crate::process::terminal::Terminal;
-use crate::text::printable;
+use crate::text::{name_of, printable};
 
 /// A shorter wait is not reported.
 pub(crate) const SILENT: Duration = Duration::from_millis(200);
@@ -91,7 +91,7 @@ async fn look_at(when: Instant, position: impl Future<Output = Result<u64, Fault
                 waiting: state.waiting,
                 holder: state.holder.map(|holder| Before {
                     confirmed: holder.confirmed,
-                    label: describe(&holder),
+                    label: name_of(&holder.label, &holder.id),
                     token: holder.token,
                     since: Instant::now().checked_sub(holder.held_for).unwrap_or_else(Instant::now),
                 }),

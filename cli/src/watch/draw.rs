@@ -14,7 +14,7 @@ use super::app::{App, Mode};
 use super::sparkline::sparkline;
 use crate::duration::short;
 use crate::output::wrap;
-use crate::text::{columns, cut, is_unanswered, printable, shorten};
+use crate::text::{columns, cut, is_unanswered, name_of, printable, shorten};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
@@ -209,8 +209,7 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
             let silent = if waiter.alive { "" } else { " silent" };
             let end = format!("{:>8}{silent}", short(waiter.waited));
             let room = below.width.saturating_sub(8 + end.width() as u16);
-            let label = printable(if waiter.label.is_empty() { &waiter.id } else { &waiter.label });
-            let label = shorten(&label, room.into());
+            let label = shorten(&name_of(&waiter.label, &waiter.id), room.into());
             let gap = " ".repeat(usize::from(room).saturating_sub(label.width()));
             Line::raw(format!("{:>5}.  {label}{gap}{end}", index + 1))
         })

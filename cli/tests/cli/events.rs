@@ -24,8 +24,7 @@ fn the_events_of_a_run_are_lines_of_json() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events");
-    let holder = redis.run("x", &["--label", "one \u{1b}[2J"], "echo; exec sleep 1000");
-    holder.line();
+    let holder = redis.hold("x", &["--label", "one \u{1b}[2J"]);
     let second = redis.run("x", &["--label", "two"], "echo; exec sleep 1000");
     redis.await_waiting("x", 1);
     let file = path.to_str().unwrap();
@@ -149,8 +148,7 @@ fn systemd_is_told_of_the_wait_and_of_the_grant() {
         let length = manager.recv(&mut message).unwrap();
         String::from_utf8_lossy(&message[..length]).into_owned()
     };
-    let holder = redis.run("x", &[], "echo; exec sleep 1000");
-    holder.line();
+    let holder = redis.hold("x", &[]);
     let mut run = redis.fairlock();
     let waiter = Process::spawn(run.env("NOTIFY_SOCKET", &path).args(["run", "x", "--", "sleep", "1000"]));
     // A start that may last longer than systemd waits is reported again and again.

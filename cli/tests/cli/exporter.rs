@@ -112,8 +112,7 @@ fn holders_queues_and_recoveries_are_scraped() {
     assert_eq!(of_one.scrape().of("held", "deploy"), 0.0);
     let scrape = exporter.scrape();
     assert_eq!((scrape.get("fairlock_up"), scrape.get("fairlock_locks")), (Some(1.0), Some(0.0)), "{scrape:#?}");
-    let holder = redis.run("deploy", &[], "echo; exec sleep 1000");
-    holder.line();
+    let holder = redis.hold("deploy", &[]);
     let waiters: Vec<_> = (0..2).map(|_| redis.run("deploy", &[], "echo; exec sleep 1000")).collect();
     redis.await_waiting("deploy", 2);
     let scrape = exporter.await_value("fairlock_locks", 1.0);
@@ -144,8 +143,7 @@ fn holders_queues_and_recoveries_are_scraped() {
 fn the_labels_of_holders_are_escaped() {
     let redis = Redis::start();
     let exporter = Exporter::start(&redis.url(), &["--holders"]);
-    let holder = redis.run("a \"b\"\\\nc", &["--label", "日本 \"x\"\n"], "echo; exec sleep 1000");
-    holder.line();
+    let _holder = redis.hold("a \"b\"\\\nc", &["--label", "日本 \"x\"\n"]);
     let scrape = exporter.scrape();
     assert_eq!(scrape.of("held", r#"a \"b\"\\\nc"#), 1.0);
     let info = r#"fairlock_lock_holder_info{lock="a \"b\"\\\nc",label="日本 \"x\"\n",owner=""}"#;

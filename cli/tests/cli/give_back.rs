@@ -40,8 +40,7 @@ fn the_next_waiter_is_granted_the_lock_as_soon_as_the_command_is_dead() {
 #[test]
 fn all_locks_of_a_run_are_given_back() {
     let redis = Redis::start();
-    let holder = redis.run("a", &[&LONG[..], &["-a", "b", "-a", "a name\u{1b}]0;"]].concat(), "echo; exec sleep 1000");
-    holder.line();
+    let holder = redis.hold("a", &[&LONG[..], &["-a", "b", "-a", "a name\u{1b}]0;"]].concat());
     holder.signal(Signal::KILL);
     for name in ["a", "b", "a name\u{1b}]0;"] {
         eventually("the lock is free", || (redis.state(name)["state"] == "free").then_some(()));
@@ -57,8 +56,7 @@ fn the_shim_does_not_end_the_lease_of_another_holder() {
     old.signal(Signal::STOP);
     let ended = redis.fairlock().args(["break", "x", "--force"]).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
-    let new = redis.run("x", &[], "echo; exec sleep 1000");
-    new.line();
+    let new = redis.hold("x", &[]);
     let token = redis.state("x")["holder"]["token"].clone();
     let shim = old.shim(command);
     old.signal(Signal::KILL);

@@ -62,9 +62,18 @@ fn the_word_help_and_a_call_without_a_subcommand_print_the_help() {
 #[test]
 fn the_long_help_of_run_has_examples_exit_codes_and_what_it_cannot_do() {
     let help = help(&["run", "--help"]);
-    for part in
-        ["Examples:", "Exit codes:", "Environment:", "TLS (", "redis+sentinel://", "FAIRLOCK_WAITED_MS", "lease-shim"]
-    {
+    for part in [
+        "Environment:",
+        "FAIRLOCK_WAITED_MS",
+        "lease-shim",
+        "  122 ",
+        "  123 ",
+        "  124 ",
+        "  125 ",
+        "  126 ",
+        "  127 ",
+        "  128+N ",
+    ] {
         assert!(help.contains(part), "{part}: {help}");
     }
 }

@@ -21,15 +21,13 @@ fn eventful() -> (Redis, crate::shared::Process) {
     let on = history(&redis, &["deploy <1>", "on"]);
     assert_eq!(on.stderr, b"fairlock: the grants of deploy <1> are recorded from now on\n");
     assert_eq!(redis.run("deploy <1>", &["--label", "first & \"quick\""], "true").finish().code, 0);
-    let dead = redis.run("deploy <1>", &["--label", "日本 \u{1b}[2J", "--lease", "4s"], "echo; exec sleep 1000");
-    dead.line();
+    let dead = redis.hold("deploy <1>", &["--label", "日本 \u{1b}[2J", "--lease", "4s"]);
     let waiter = redis.run("deploy <1>", &["--label", "<script>alert(1)</script>"], "true");
     redis.await_waiting("deploy <1>", 1);
     dead.signal(Signal::STOP);
     assert_eq!(waiter.finish().code, 0);
     dead.signal(Signal::CONT);
-    let holder = redis.run("deploy <1>", &["--label", "the present"], "echo; exec sleep 1000");
-    holder.line();
+    let holder = redis.hold("deploy <1>", &["--label", "the present"]);
     (redis, holder)
 }
 

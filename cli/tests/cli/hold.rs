@@ -66,8 +66,7 @@ fn hold_keeps_the_lock_until_stdin_ends_or_a_signal_comes() {
 #[test]
 fn a_hold_whose_stdin_has_ended_is_refused_before_it_queues() {
     let redis = Redis::start();
-    let holder = redis.run("x", &[], "echo; exec sleep 1000");
-    holder.line();
+    let holder = redis.hold("x", &[]);
     let refused = Process::spawn(redis.fairlock().args(["hold", "x"])).finish();
     assert!(refused.code == 125 && refused.stderr.contains("use --fd N in scripts"), "{refused:?}");
     assert_eq!(redis.state("x")["state"], "held", "it has not waited for the holder");
@@ -84,8 +83,7 @@ fn a_hold_whose_stdin_has_ended_is_refused_before_it_queues() {
 #[test]
 fn hold_takes_the_options_of_run() {
     let redis = Redis::start();
-    let _holder = redis.run("x", &[], "echo; exec sleep 1000");
-    _holder.line();
+    let _holder = redis.hold("x", &[]);
     let code = |words: &[&str]| {
         let mut hold = redis.fairlock();
         let mut hold = hold.arg("hold").args(words).stdin(Stdio::piped()).spawn().unwrap();
@@ -265,8 +263,7 @@ fn a_server_that_comes_back_after_a_loss_has_no_next_holder_while_the_script_wor
 #[test]
 fn a_hold_that_is_ended_while_it_waits_leaves_the_queue() {
     let redis = Redis::start();
-    let holder = redis.run("x", &[], "echo; exec sleep 1000");
-    holder.line();
+    let holder = redis.hold("x", &[]);
     let script = Script::start(&redis, "exec 9>$L; $F hold x --fd 9 & echo $!; wait $!; echo code $?");
     let hold = script.process.number();
     redis.await_waiting("x", 1);

@@ -346,8 +346,7 @@ fn a_run_that_waits_outlives_its_deleted_binary() {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("fairlock");
     std::fs::copy(env!("CARGO_BIN_EXE_fairlock"), &copy).unwrap();
-    let holder = redis.run("x", &[], "echo; exec sleep 1000");
-    holder.line();
+    let holder = redis.hold("x", &[]);
     // A fork of another test may have the copy open for writing at this instant.
     let waiter = eventually("the copy can be executed", || {
         let mut command = std::process::Command::new(&copy);

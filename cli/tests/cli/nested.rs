@@ -54,8 +54,7 @@ fn the_same_name_at_another_server_is_another_lock() {
     let ended = run(&redis, "x", &format!("$F --redis '{}' run x -- echo it ran", other.url())).finish();
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "it ran\n"), "{ended:?}");
     // Also if that lock is held.
-    let holder = other.run("x", &[], "echo; exec sleep 1000");
-    holder.line();
+    let holder = other.hold("x", &[]);
     let parent = run(&redis, "x", &format!("$F --redis '{}' run x -- echo it ran", other.url()));
     assert!(parent.complaint().contains("waiting for x: 1st of 1"));
     holder.signal(Signal::TERM);
@@ -67,8 +66,7 @@ fn the_same_name_at_another_server_is_another_lock() {
 fn a_run_that_inherits_an_ended_lease_waits_for_the_present_holder() {
     let redis = Redis::start();
     let over = run(&redis, "x", "echo \"$FAIRLOCK_HELD\"").finish().stdout;
-    let of_today = redis.run("x", &[], "echo; exec sleep 1000");
-    of_today.line();
+    let of_today = redis.hold("x", &[]);
     for told in [over.trim(), "", "[", "{\"name\":\"x\"}", "[{\"name\":\"x\",\"token\":1}]"] {
         let mut run = redis.fairlock();
         run.env("FAIRLOCK_HELD", told).args(["run", "x", "--timeout", "1s", "--", "true"]);

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis};
+use crate::shared::Redis;
 use testkit::RedisServer;
 
 const PAGE: &str = include_str!("../../../docs/operating.md");
@@ -49,12 +49,7 @@ fn the_examples_of_the_page_run_and_look_like_their_samples() {
     let server = RedisServer::builder().plain().tcp().config("maxmemory 100mb").config("maxmemory-policy allkeys-lru");
     let redis = Redis::of(server.start());
     let url = redis.tcp_url();
-    let job = |name: &str| {
-        let job: Process = redis.run(name, &[], "echo; exec sleep 1000");
-        job.line();
-        job
-    };
-    let _jobs = [job("prod:web:deploy"), job("reports:nightly")];
+    let _jobs = ["prod:web:deploy", "reports:nightly"].map(|name| redis.hold(name, &[]));
     let programs = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fairlock"), programs.path().join("fairlock")).unwrap();
     let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap());

@@ -16,8 +16,7 @@ fn with(redis: &Redis, variables: &[(&str, &str)], words: &[&str]) -> Finished {
 
 fn held() -> (Redis, Process) {
     let redis = Redis::start();
-    let holder = redis.run("x", &["--label", "the holder"], "echo; exec sleep 1000");
-    holder.line();
+    let holder = redis.hold("x", &["--label", "the holder"]);
     (redis, holder)
 }
 
@@ -59,9 +58,6 @@ fn a_conflict_has_the_exit_code_that_was_asked_for() {
     ] {
         assert_eq!(run(&redis, words).code, code, "{words:?}");
     }
-    let unreachable =
-        Process::spawn(fairlock().args(["--redis", "unix:///none.sock", "run", "-n", "-E", "0", "x", "true"])).finish();
-    assert_eq!(unreachable.code, 125, "{unreachable:?}");
 }
 
 /// Cron mails whatever is printed.
@@ -81,8 +77,7 @@ fn a_quiet_run_says_nothing_of_waits_and_busy_locks() {
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "ran\n", ""));
     assert!(!run(&redis, &["-q", "no-such-command"]).stderr.is_empty(), "a failure is no wait");
     // Not at a terminal either.
-    let _holder = redis.run("x", &[], "echo; exec sleep 1000");
-    _holder.line();
+    let _holder = redis.hold("x", &[]);
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
     let said = terminal.command("$F run -q -t 1.5 x true; echo code $?");
     assert_eq!(said.trim(), "code 124");

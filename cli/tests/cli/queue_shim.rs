@@ -127,8 +127,7 @@ fn the_shim_of_a_waiter_is_gone_when_its_command_starts() {
 #[test]
 fn a_run_that_does_not_wait_has_no_shim_for_it() {
     let redis = Redis::start();
-    let run = redis.run("x", &[], "echo; exec sleep 1000");
-    run.line();
+    let run = redis.hold("x", &[]);
     assert!(children(run.id(), SHIM).is_empty());
 }
 

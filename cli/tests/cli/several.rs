@@ -48,8 +48,7 @@ fn runs_that_name_the_same_locks_in_any_order_do_not_wait_for_each_other() {
 #[test]
 fn a_run_takes_all_its_locks_or_none() {
     let redis = Redis::start();
-    let holder = redis.run("b", &[], "echo; exec sleep 1000");
-    holder.line();
+    let _holder = redis.hold("b", &[]);
     for (options, code) in [(&[&["-n"][..]][..], 122), (&[&["-t", "500ms"], &["-t", "5s"], &["-t", "30s"]], 124)] {
         let run = |options: &&[&str]| {
             let ended = redis.run("a", &[&["-a", "b", "-a", "c"], *options].concat(), "echo it ran").finish();
@@ -89,8 +88,7 @@ async fn the_command_ends_with_the_first_lease_that_is_lost() {
     let client = fairlock::Client::connect(&redis.url()).await.unwrap();
     for lost in ["a", "b"] {
         // The lease is so long that its end cannot end the command.
-        let holder = redis.run("a", &["-a", "b", "--lease", "10h"], "echo; exec sleep 1000");
-        holder.line();
+        let holder = redis.hold("a", &["-a", "b", "--lease", "10h"]);
         let token = redis.state(lost)["holder"]["token"].as_u64().unwrap();
         client.lock(lost).unwrap().break_lease(token).await.unwrap();
         let ended = holder.finish();

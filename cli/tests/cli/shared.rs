@@ -107,6 +107,13 @@ impl Redis {
         Process::spawn(self.fairlock().args(["run", name]).args(options).args(["--", "sh", "-c", script]))
     }
 
+    /// The same with a command that holds the lock until it is told to end, as it does when this returns.
+    pub(crate) fn hold(&self, name: &str, options: &[&str]) -> Process {
+        let holder = self.run(name, options, "echo; exec sleep 1000");
+        holder.line();
+        holder
+    }
+
     /// The output of `status --json`.
     pub(crate) fn state(&self, name: &str) -> serde_json::Value {
         let output = self.fairlock().args(["status", name, "--json"]).output().unwrap();
@@ -120,11 +127,9 @@ impl Redis {
     }
 }
 
-/// Holds the lock until it is told to end.
+/// [`Redis::hold`] under this label.
 pub(crate) fn hold(redis: &Redis, name: &str, label: &str) -> Process {
-    let holder = redis.run(name, &["--label", label], "echo; exec sleep 1000");
-    holder.line();
-    holder
+    redis.hold(name, &["--label", label])
 }
 
 /// Waits for the lock, and says whether process `pid` is alive at the moment of the grant. It is in the queue when this

@@ -70,8 +70,7 @@ fn ctrl_c_and_ctrl_backslash_end_the_script_around_fairlock() {
 #[test]
 fn ctrl_c_while_waiting_ends_the_script_around_fairlock() {
     let redis = Redis::start();
-    let holder = redis.run("x", &[], "echo; exec sleep 1000");
-    holder.line();
+    let _holder = redis.hold("x", &[]);
     let mut terminal = open(&redis);
     terminal.command("ulimit -c 0");
     for (shell, keys) in [("sh", &["\x03", "\x1c"][..]), ("bash", &["\x03"])] {

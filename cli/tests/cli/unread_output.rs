@@ -69,8 +69,7 @@ fn a_lost_lease_ends_the_command_and_fairlock() {
 fn a_waiter_whose_stderr_nobody_reads_takes_its_turn() {
     let redis = Redis::start();
     for unheard in ALL {
-        let holder = redis.run("x", &[], "echo; exec sleep 1000");
-        holder.line();
+        let holder = redis.hold("x", &[]);
         let (waiter, _pipe) = run(unheard, &redis, "x", &[], "echo granted");
         redis.await_waiting("x", 1);
         // The wait is so long that it is reported.

@@ -259,8 +259,7 @@ fn a_terminal_that_takes_nothing_does_not_hold_up_the_wait() {
 #[test]
 fn ctrl_z_stops_the_wait_and_fg_goes_on_waiting() {
     let redis = Redis::start();
-    let holder = redis.run("x", &[], "echo; exec sleep 1000");
-    holder.line();
+    let holder = redis.hold("x", &[]);
     let mut terminal = open(&redis, 80);
     terminal.enter("$F run x -- echo granted");
     redis.await_waiting("x", 1);
