@@ -36,7 +36,7 @@ where
     let office = client.lock_with("leader", options)?;
     loop {
         // The token is the number of the term. Workers refuse orders of an earlier one.
-        match office.run(&lead).await {
+        match office.acquire().run(&lead).await {
             Ok(()) => return Ok(()),
             // `lead` was dropped at its current await. The node stands again, at the end of the queue.
             Err(RunError::Lost(lost)) => println!("not the leader any more: {lost}"),

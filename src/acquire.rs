@@ -279,7 +279,7 @@ impl Waiting {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time. It borrows nothing, so it can be awaited beside the wait itself.
-    pub fn position(&self) -> Operation<impl Future<Output = Result<u64, Fault>> + Send + Sync + use<>> {
+    pub fn position(&self) -> Operation<Result<u64, Fault>> {
         let handle = self.attempt.plan.handle.clone();
         let waiter = self.attempt.running().map(|Resolving(acquiring)| (acquiring.id, acquiring.lock.clone()));
         Operation::relayed(&self.attempt.plan.handle.wakers, async move {

@@ -1,6 +1,5 @@
 //! Connecting, and the client that all its locks share.
 
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -52,7 +51,7 @@ impl Client {
     ///
     /// # Cancel safety
     /// If the future is dropped, the connection is closed again.
-    pub fn connect(url: &str) -> Operation<impl Future<Output = Result<Self, ConnectError>> + Send + use<>> {
+    pub fn connect(url: &str) -> Operation<Result<Self, ConnectError>> {
         Self::builder().url(url).connect()
     }
 
@@ -73,7 +72,7 @@ impl Client {
     ///
     /// # Cancel safety
     /// If the future is dropped, the connection is closed again.
-    pub fn from_env() -> Operation<impl Future<Output = Result<Self, ConnectError>> + Send + use<>> {
+    pub fn from_env() -> Operation<Result<Self, ConnectError>> {
         ClientBuilder::from_env().connect()
     }
 
@@ -107,7 +106,7 @@ impl Client {
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client is closed nevertheless.
-    pub fn close(&self) -> Operation<impl Future<Output = ()> + Send + use<>> {
+    pub fn close(&self) -> Operation<()> {
         let handle = self.handle.clone();
         Operation::relayed(&self.handle.wakers, async move {
             // An error means that the keeper is gone, with everything that it kept.
@@ -291,7 +290,7 @@ impl ClientBuilder {
     ///
     /// # Cancel safety
     /// If the future is dropped, the connection is closed again.
-    pub fn connect(self) -> Operation<impl Future<Output = Result<Client, ConnectError>> + Send + use<>> {
+    pub fn connect(self) -> Operation<Result<Client, ConnectError>> {
         Operation::of_others(async move {
             let (first, connected) = oneshot::channel();
             let client = self.start(Some(first))?;

@@ -275,7 +275,7 @@ pub enum RenewError {
     Fault(#[from] Fault),
 }
 
-/// A job of [`run`](crate::Lock::run) was not run, or not to its end under the lease.
+/// A job of [`run`](crate::Acquire::run) was not run, or not to its end under the lease.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -287,7 +287,7 @@ pub enum RunError {
     Lost(#[from] Lost),
 }
 
-/// A job of [`try_run`](crate::Lock::try_run) was not run, or not to its end under the lease.
+/// A job of a [try](crate::TryAcquire::run) was not run, or not to its end under the lease.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryRunError {

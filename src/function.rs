@@ -5,9 +5,8 @@ use std::fmt;
 use std::future::Future;
 
 use crate::client::Client;
-use crate::error::{InvalidOption, RunError, TryRunError};
+use crate::error::{InvalidOption, RunError};
 use crate::lock::Lock;
-use crate::operation::Operation;
 
 /// The path of the enclosing function, such as `"reports::make_nightly"`: a name for its lock.
 ///
@@ -17,7 +16,7 @@ use crate::operation::Operation;
 /// ```
 /// async fn make_nightly(client: &fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
 ///     let lock = client.lock(fairlock::function_name!())?;
-///     lock.run(|held| async move { println!("token {}", held.token()) }).await?;
+///     lock.acquire().run(|held| async move { println!("token {}", held.token()) }).await?;
 ///     Ok(())
 /// }
 /// # mod reports { pub fn name() -> &'static str { fairlock::function_name!() } }
@@ -105,62 +104,32 @@ impl<F> Locked<F> {
     }
 
     /// Acquires the lock, calls the function with this argument (a tuple, if it needs several), and releases the lock,
-    /// see [`Lock::run`]. Two round trips if the lock is free.
+    /// see [`Acquire::run`](crate::Acquire::run). Two round trips if the lock is free. For a try, run the function under
+    /// its [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`Lock::run`].
+    /// As [`Acquire::run`](crate::Acquire::run).
     ///
     /// # Cancel safety
     /// If the future is dropped, the call is dropped and the lock is released.
-    pub fn call<A, Fut, T>(
-        &self,
-        argument: A,
-    ) -> Operation<impl Future<Output = Result<T, RunError>> + use<'_, F, A, Fut, T>>
+    pub async fn call<A, Fut, T>(&self, argument: A) -> Result<T, RunError>
     where
         F: Fn(A) -> Fut,
         Fut: Future<Output = T>,
     {
-        self.lock.run(move |_| (self.function)(argument))
+        self.lock.acquire().run(move |_| (self.function)(argument)).await
     }
 
-    /// Calls the function if the lock is free and has no waiters, see [`Lock::try_run`]. Two round trips, or one.
+    /// Acquires the lock on the spot and calls a function that is not async, see
+    /// [`Acquire::run_blocking`](crate::Acquire::run_blocking).
     ///
     /// # Errors
-    /// As [`Lock::try_run`].
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the call is dropped and the lock is released.
-    pub fn try_call<A, Fut, T>(
-        &self,
-        argument: A,
-    ) -> Operation<impl Future<Output = Result<T, TryRunError>> + use<'_, F, A, Fut, T>>
-    where
-        F: Fn(A) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        self.lock.try_run(move |_| (self.function)(argument))
-    }
-
-    /// Acquires the lock on the spot and calls a function that is not async, see [`Lock::run_blocking`].
-    ///
-    /// # Errors
-    /// As [`Lock::run_blocking`].
+    /// As [`Acquire::run_blocking`](crate::Acquire::run_blocking).
     pub fn call_blocking<A, T>(&self, argument: A) -> Result<T, RunError>
     where
         F: Fn(A) -> T,
     {
-        self.lock.run_blocking(|_| (self.function)(argument))
-    }
-
-    /// Calls a function that is not async if the lock is free and has no waiters, see [`Lock::try_run_blocking`].
-    ///
-    /// # Errors
-    /// As [`Lock::try_run_blocking`].
-    pub fn try_call_blocking<A, T>(&self, argument: A) -> Result<T, TryRunError>
-    where
-        F: Fn(A) -> T,
-    {
-        self.lock.try_run_blocking(|_| (self.function)(argument))
+        self.lock.acquire().run_blocking(|_| (self.function)(argument))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The handles of a holder: the guard, and views of it.
 
 use std::fmt;
-use std::future::Future;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use crate::operation::Operation;
 /// end. The client's own thread renews the lease, whatever the threads of the caller do.
 ///
 /// A guard cannot stop its owner from going on after the lease was lost: await [`lost`](Guard::lost), call
-/// [`check`](Guard::check) before each critical step, and let stores refuse old [`token`](Guard::token)s.
+/// [`check`](Held::check) before each critical step, and let stores refuse old [`token`](Held::token)s.
 ///
 /// If it is the last handle of its client, the drop waits up to 250 ms until the lock is released, see
 /// [`Client`](crate::Client).
@@ -37,14 +37,15 @@ use crate::operation::Operation;
 pub struct Guard {
     // Dropped before the handle: the release must be sent before the last handle ends the keeper.
     armed: Armed,
+    held: Held,
     handle: Arc<Handle>,
     observed: Hold,
 }
 
 impl Guard {
     pub(crate) fn new(armed: Armed, handle: Arc<Handle>) -> Self {
-        let observed = Hold::new(&armed.shared);
-        Self { armed, handle, observed }
+        let (held, observed) = (Held { shared: armed.shared.clone() }, Hold::new(&armed.shared));
+        Self { armed, held, handle, observed }
     }
 
     /// The `tracing` span of this hold.
@@ -52,117 +53,28 @@ impl Guard {
         &self.observed.span
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.armed.shared
-    }
-
     pub(crate) fn handle(&self) -> &Arc<Handle> {
         &self.handle
     }
 
-    /// The lock's name.
-    pub fn name(&self) -> &str {
-        self.armed.shared.spec.name()
-    }
-
-    /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones.
-    pub fn token(&self) -> u64 {
-        self.armed.shared.token.get()
-    }
-
-    /// The ticket: the place in the order of arrival, lower than the token. For a try, which never waits, it is the
-    /// token.
-    pub fn ticket(&self) -> u64 {
-        self.armed.shared.ticket.get()
-    }
-
-    /// The id of this acquire, as others see it in [`inspect`](crate::Lock::inspect): [`Holder::id`](crate::Holder::id).
-    pub fn id(&self) -> String {
-        self.armed.shared.id_seen()
-    }
-
-    /// The owner that the acquire named; empty if it named none.
-    pub fn owner(&self) -> &str {
-        &self.armed.shared.origin.owner
-    }
-
-    /// The label that others see.
-    pub fn label(&self) -> &str {
-        &self.armed.shared.origin.label
-    }
-
-    /// The length of the lease, to which every renewal prolongs it.
-    pub fn lease(&self) -> Duration {
-        self.armed.shared.spec.lease
-    }
-
-    /// When this client heard of its grant, by the local wall clock.
-    pub fn granted_at(&self) -> SystemTime {
-        self.armed.shared.granted_at()
-    }
-
-    /// How long the acquire took from its first poll to the grant, by the local clock, which counts suspended time.
-    pub fn waited(&self) -> Duration {
-        self.armed.shared.waited()
-    }
-
-    /// What is left of the lease by the local clock, which counts suspended time. Every renewal prolongs it.
-    pub fn remaining(&self) -> Duration {
-        self.armed.shared.remaining()
-    }
-
-    /// Fails unless the lease is held. It checks the clock, not only the keeper's messages. No round trip.
-    ///
-    /// # Errors
-    /// [`Lost`] if the lease is lost, or about to be.
-    pub fn check(&self) -> Result<(), Lost> {
-        self.armed.shared.check()
-    }
-
     /// A view of the lease to hand to tasks and stores.
     pub fn held(&self) -> Held {
-        Held { shared: self.armed.shared.clone() }
+        self.held.clone()
     }
 
     /// Resolves when the lease is lost: a `notice` before its deadline if it cannot be renewed, at once if it has ended
     /// on the server. Final. No round trip.
     ///
     /// In a forked process it resolves at every poll. A future that was polled before the fork is not woken there: make
-    /// a new one, or call [`check`](Guard::check).
+    /// a new one, or call [`check`](Held::check).
     ///
-    /// It borrows the guard, which cannot be released meanwhile. For an independent task, use [`Held::lost`].
+    /// It also resolves if the guard is released or dropped meanwhile, with [`LostReason::Released`].
+    /// [`Held::ended`] tells a release from a loss.
     ///
     /// # Cancel safety
     /// The future may be dropped and made again at any time.
-    pub fn lost(&self) -> Operation<impl Future<Output = Lost> + Send + Sync + '_> {
-        let shared = &self.armed.shared;
-        Operation::relayed(&shared.wakers, async { shared.lost_with(shared.ended().await) })
-    }
-
-    /// Resolves at the next renewal, automatic or by hand, with the remaining time after it. No round trip.
-    ///
-    /// An [extended](Guard::extend) lease is renewed as often as any other. These renewals count too, although they do
-    /// not move its end: they tell that the server has the lease.
-    ///
-    /// # Errors
-    /// [`Lost`] when the lease is lost.
-    ///
-    /// # Cancel safety
-    /// The future may be dropped at any time. It counts renewals from this call on, whenever it is polled.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn example(guard: fairlock::Guard) {
-    /// let held = guard.held();
-    /// tokio::spawn(async move {
-    ///     while let Ok(remaining) = held.renewed().await {
-    ///         println!("renewed, {remaining:?} left");
-    ///     }
-    /// });
-    /// # }
-    /// ```
-    pub fn renewed(&self) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
-        next_renewal(&self.armed.shared)
+    pub fn lost(&self) -> Operation<Lost> {
+        self.when_over(|lost| lost)
     }
 
     /// Releases the lock and reports whether it was held to the end. One round trip, in which the next waiter is
@@ -174,7 +86,7 @@ impl Guard {
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock is released nevertheless.
-    pub fn release(mut self) -> Operation<impl Future<Output = Result<(), ReleaseError>> + Send + Sync + use<>> {
+    pub fn release(mut self) -> Operation<Result<(), ReleaseError>> {
         let wakers = self.handle.wakers.clone();
         Operation::relayed(&wakers, async move {
             let held = self.check();
@@ -195,6 +107,13 @@ impl Guard {
     }
 }
 
+impl Deref for Guard {
+    type Target = Held;
+    fn deref(&self) -> &Held {
+        &self.held
+    }
+}
+
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.armed.shared.show("Guard", f)
@@ -202,13 +121,14 @@ impl fmt::Debug for Guard {
 }
 
 /// A view of a lease. It does not keep the lock: it may outlive its guard, and reports then that the lease is over.
+/// A [`Guard`] has all that a view has.
 ///
 /// # Examples
 /// ```no_run
 /// # async fn example(guard: fairlock::Guard) {
 /// let held = guard.held();
 /// tokio::spawn(async move {
-///     if let Some(lost) = held.lost().await {
+///     if let Some(lost) = held.ended().await {
 ///         eprintln!("stop the work: {lost}");
 ///     }
 /// });
@@ -220,22 +140,27 @@ pub struct Held {
 }
 
 impl Held {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// The lock's name.
     pub fn name(&self) -> &str {
         self.shared.spec.name()
     }
 
-    /// The fencing token, see [`Guard::token`].
+    /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones.
     pub fn token(&self) -> u64 {
         self.shared.token.get()
     }
 
-    /// The ticket, see [`Guard::ticket`].
+    /// The ticket: the place in the order of arrival, lower than the token. For a try, which never waits, it is the
+    /// token.
     pub fn ticket(&self) -> u64 {
         self.shared.ticket.get()
     }
 
-    /// The id of the acquire, see [`Guard::id`].
+    /// The id of this acquire, as others see it in [`inspect`](crate::Lock::inspect): [`Holder::id`](crate::Holder::id).
     pub fn id(&self) -> String {
         self.shared.id_seen()
     }
@@ -255,22 +180,22 @@ impl Held {
         self.shared.spec.lease
     }
 
-    /// When this client heard of its grant, see [`Guard::granted_at`].
+    /// When this client heard of its grant, by the local wall clock.
     pub fn granted_at(&self) -> SystemTime {
         self.shared.granted_at()
     }
 
-    /// How long the acquire took, see [`Guard::waited`].
+    /// How long the acquire took from its first poll to the grant, by the local clock, which counts suspended time.
     pub fn waited(&self) -> Duration {
         self.shared.waited()
     }
 
-    /// What is left of the lease, see [`Guard::remaining`].
+    /// What is left of the lease by the local clock, which counts suspended time. Every renewal prolongs it.
     pub fn remaining(&self) -> Duration {
         self.shared.remaining()
     }
 
-    /// Whether the lease is held, see [`Guard::check`].
+    /// Fails unless the lease is held. It checks the clock, not only the keeper's messages. No round trip.
     ///
     /// # Errors
     /// [`Lost`] if the lease is lost, or about to be.
@@ -281,33 +206,45 @@ impl Held {
     /// Resolves when the lease is over: with the loss, or None if the lock was released with `release` or by dropping
     /// its guard. Otherwise like [`Guard::lost`]. No round trip.
     ///
-    /// In `tokio::select!` write `Some(lost) = held.lost() => …`: a release then disables the branch.
+    /// In `tokio::select!` write `Some(lost) = held.ended() => …`: a release then disables the branch.
     ///
     /// # Cancel safety
     /// The future may be dropped and made again at any time.
-    pub fn lost(&self) -> Operation<impl Future<Output = Option<Lost>> + Send + Sync + use<>> {
-        let shared = self.shared.clone();
-        Operation::relayed(&self.shared.wakers, async move {
-            let reason = shared.ended().await;
-            (reason != LostReason::Released).then(|| shared.lost_with(reason))
-        })
+    pub fn ended(&self) -> Operation<Option<Lost>> {
+        self.when_over(|lost| (lost.reason != LostReason::Released).then_some(lost))
     }
 
-    /// Resolves when the lease is over, also if it was released.
-    pub(crate) fn ended(&self) -> Operation<impl Future<Output = Lost> + Send + Sync + use<>> {
+    /// What this makes of the end of the lease, which may be its release.
+    pub(crate) fn when_over<T: 'static>(&self, tell: impl FnOnce(Lost) -> T + Send + Sync + 'static) -> Operation<T> {
         let shared = self.shared.clone();
-        Operation::relayed(&self.shared.wakers, async move { shared.lost_with(shared.ended().await) })
+        Operation::relayed(&self.shared.wakers, async move { tell(shared.lost_with(shared.ended().await)) })
     }
 
-    /// Resolves at the next renewal of the lease, see [`Guard::renewed`]. No round trip.
+    /// Resolves at the next renewal, automatic or by hand, with the remaining time after it. No round trip.
+    ///
+    /// An [extended](Guard::extend) lease is renewed as often as any other. These renewals count too, although they do
+    /// not move its end: they tell that the server has the lease.
     ///
     /// # Errors
     /// [`Lost`] when the lease is lost or released.
     ///
     /// # Cancel safety
     /// The future may be dropped at any time. It counts renewals from this call on, whenever it is polled.
-    pub fn renewed(&self) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
-        next_renewal(&self.shared)
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(guard: fairlock::Guard) {
+    /// let held = guard.held();
+    /// tokio::spawn(async move {
+    ///     while let Ok(remaining) = held.renewed().await {
+    ///         println!("renewed, {remaining:?} left");
+    ///     }
+    /// });
+    /// # }
+    /// ```
+    pub fn renewed(&self) -> Operation<Result<Duration, Lost>> {
+        let (shared, before) = (self.shared.clone(), self.shared.renewals());
+        Operation::relayed(&self.shared.wakers, async move { shared.renewed(before).await })
     }
 }
 
@@ -315,10 +252,4 @@ impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.shared.show("Held", f)
     }
-}
-
-/// The next renewal from now on.
-fn next_renewal(shared: &Arc<Shared>) -> Operation<impl Future<Output = Result<Duration, Lost>> + Send + Sync + use<>> {
-    let (shared, before) = (shared.clone(), shared.renewals());
-    Operation::relayed(&shared.wakers.clone(), async move { shared.renewed(before).await })
 }

@@ -30,7 +30,7 @@ impl Guard {
     ///
     /// # Cancel safety
     /// If the future is dropped, the renewal may still take place.
-    pub fn renew(&self) -> Operation<impl Future<Output = Result<(), RenewError>> + Send + Sync + use<>> {
+    pub fn renew(&self) -> Operation<Result<(), RenewError>> {
         self.ask(|handle, shared| async move { renew(&handle, &shared, None).await })
     }
 
@@ -61,10 +61,7 @@ impl Guard {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn extend(
-        &self,
-        additional: Duration,
-    ) -> Operation<impl Future<Output = Result<(), RenewError>> + Send + Sync + use<>> {
+    pub fn extend(&self, additional: Duration) -> Operation<Result<(), RenewError>> {
         self.ask(move |handle, shared| async move {
             shared.check()?;
             let (value, most) = (shared.remaining().saturating_add(additional), LONGEST);
@@ -100,7 +97,7 @@ impl Guard {
     /// # }
     /// # async fn work_on(part: u32) {}
     /// ```
-    pub fn refresh(&self) -> Operation<impl Future<Output = Result<Refreshed, RenewError>> + Send + Sync + use<>> {
+    pub fn refresh(&self) -> Operation<Result<Refreshed, RenewError>> {
         self.ask(|handle, shared| async move {
             shared.check()?;
             let recently = Time::now().since(shared.renewed_at()) < refresh_interval(shared.spec.lease);
@@ -124,7 +121,7 @@ impl Guard {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
-    pub fn is_locked_by_me(&self) -> Operation<impl Future<Output = Result<bool, Fault>> + Send + Sync + use<>> {
+    pub fn is_locked_by_me(&self) -> Operation<Result<bool, Fault>> {
         self.ask(|handle, shared| async move { is_held(&handle, &shared).await })
     }
 
@@ -140,10 +137,10 @@ impl Guard {
     }
 
     /// An operation of this guard that does not borrow it.
-    fn ask<T, F: Future<Output = T> + Send + Sync>(
+    fn ask<T, F: Future<Output = T> + Send + Sync + 'static>(
         &self,
         operation: impl FnOnce(Arc<Handle>, Arc<Shared>) -> F,
-    ) -> Operation<F> {
+    ) -> Operation<T> {
         Operation::relayed(&self.handle().wakers, operation(self.handle().clone(), self.shared().clone()))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tracing::Instrument as _;
 
 use crate::acquire::{Acquire, TryAcquire};
 use crate::client::Client;
-use crate::error::{AcquireError, Fault, InvalidOption, Lost, ReleaseError, RunError, TryAcquireError};
+use crate::error::{AcquireError, Fault, InvalidOption, ReleaseError, RunError, TryAcquireError};
 use crate::guard::{Guard, Held};
 use crate::lock::Lock;
 use crate::memory::GiveBack as _;
 use crate::mutex::lock;
 use crate::operation::Operation;
 use crate::options::LockOptions;
-use crate::run::job_under;
+use crate::run::{job_under, outcome};
 
 /// A lock for each key of a space: accounts, users, files. Made by [`Client::keyed`]. Cheap to clone; all clones share
 /// what they hold.
@@ -54,13 +54,6 @@ struct Space {
     name: String,
     options: LockOptions,
     held: Mutex<Kept>,
-}
-
-/// An operation that borrows nothing of its key.
-type Boxed<T> = Operation<Pin<Box<dyn Future<Output = T> + Send>>>;
-
-fn boxed<T>(operation: impl Future<Output = T> + Send + 'static) -> Boxed<T> {
-    Operation::of_others(Box::pin(operation))
 }
 
 /// The guards of the keys that are held.
@@ -128,10 +121,10 @@ impl KeyedMutex {
     ///
     /// # Cancel safety
     /// If the future is dropped, the waiter leaves the queue.
-    pub fn acquire(&self, key: impl fmt::Display) -> Boxed<Result<Held, AcquireError>> {
+    pub fn acquire(&self, key: impl fmt::Display) -> Operation<Result<Held, AcquireError>> {
         let acquire = self.waiting(key);
         let space = self.space.clone();
-        boxed(async move { Ok(space.keep(acquire?.await?)) })
+        Operation::of_others(async move { Ok(space.keep(acquire?.await?)) })
     }
 
     /// Acquires the lock of this key if it is free and has no waiters, and keeps it until [`release`](Self::release).
@@ -142,10 +135,10 @@ impl KeyedMutex {
     ///
     /// # Cancel safety
     /// If the future is dropped, a grant that is on its way is released.
-    pub fn try_acquire(&self, key: impl fmt::Display) -> Boxed<Result<Held, TryAcquireError>> {
+    pub fn try_acquire(&self, key: impl fmt::Display) -> Operation<Result<Held, TryAcquireError>> {
         let acquire: Result<TryAcquire, _> = self.lock(key).map(|lock| lock.try_acquire());
         let space = self.space.clone();
-        boxed(async move { Ok(space.keep(acquire?.await?)) })
+        Operation::of_others(async move { Ok(space.keep(acquire?.await?)) })
     }
 
     /// Acquires the lock of this key for as long as the guard lives. [`release`](Self::release) and
@@ -156,10 +149,10 @@ impl KeyedMutex {
     ///
     /// # Cancel safety
     /// If the future is dropped, the waiter leaves the queue.
-    pub fn locked(&self, key: impl fmt::Display) -> Boxed<Result<KeyGuard, AcquireError>> {
+    pub fn locked(&self, key: impl fmt::Display) -> Operation<Result<KeyGuard, AcquireError>> {
         let acquire = self.waiting(key);
         let space = self.space.clone();
-        boxed(async move {
+        Operation::of_others(async move {
             let guard = acquire?.await?;
             Ok(KeyGuard::new(space, guard))
         })
@@ -173,29 +166,32 @@ impl KeyedMutex {
     ///
     /// # Cancel safety
     /// If the future is dropped, the job is dropped and the lock is released.
-    pub fn run<K, F, Fut, T>(
-        &self,
-        key: K,
-        job: F,
-    ) -> Operation<impl Future<Output = Result<T, RunError>> + use<K, F, Fut, T>>
+    pub async fn run<F, Fut, T>(&self, key: impl fmt::Display, job: F) -> Result<T, RunError>
     where
-        K: fmt::Display,
         F: FnOnce(Held) -> Fut,
         Fut: Future<Output = T>,
     {
-        let acquire = self.waiting(key);
-        let space = self.space.clone();
-        Operation::of_others(async move {
-            let guard = acquire.map_err(AcquireError::from)?.await?;
-            let span = guard.span().clone();
-            let guard = KeyGuard::new(space, guard);
-            let value = job_under(guard.held.ended(), job(guard.held().clone()).instrument(span)).await?;
-            guard.held.check()?;
-            match guard.release().await {
-                Err(ReleaseError::Lost(lost)) => Err(lost.into()),
-                _ => Ok(value),
-            }
-        })
+        let acquire = self.waiting(key).map_err(AcquireError::from)?;
+        let guard = acquire.await?;
+        let span = guard.span().clone();
+        let guard = KeyGuard::new(self.space.clone(), guard);
+        let value = job_under(guard.when_over(|lost| lost), job(guard.held.clone()).instrument(span)).await?;
+        guard.check()?;
+        Ok(outcome(value, guard.release().await)?)
+    }
+
+    /// Acquires the lock of this key on the spot, runs the job on this thread, and releases it, see
+    /// [`run`](Self::run) and [`Acquire::run_blocking`]. Two round trips if the lock is free.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn run_blocking<T>(&self, key: impl fmt::Display, job: impl FnOnce(Held) -> T) -> Result<T, RunError> {
+        let guard = self.waiting(key).map_err(AcquireError::from)?.blocking()?;
+        let span = guard.span().clone();
+        let guard = KeyGuard::new(self.space.clone(), guard);
+        let value = span.in_scope(|| job(guard.held.clone()));
+        guard.check()?;
+        Ok(outcome(value, guard.release().blocking())?)
     }
 
     /// Releases the lock of this key, whatever part of this process acquired it through this mutex. False if no part
@@ -206,11 +202,11 @@ impl KeyedMutex {
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the lock is released nevertheless.
-    pub fn release(&self, key: impl fmt::Display) -> Boxed<Result<bool, ReleaseError>> {
+    pub fn release(&self, key: impl fmt::Display) -> Operation<Result<bool, ReleaseError>> {
         // A key that cannot be a lock's name was never acquired.
         let name = self.lock(key).map(|lock| lock.name().to_owned()).unwrap_or_default();
         let space = self.space.clone();
-        boxed(async move {
+        Operation::of_others(async move {
             let guard = space.kept()?.remove(&name);
             match guard {
                 Some(guard) => guard.release().await.map(|()| true),
@@ -227,7 +223,7 @@ impl KeyedMutex {
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the locks are released nevertheless.
-    pub fn release_all(&self) -> Operation<impl Future<Output = Result<usize, ReleaseError>> + Send + use<>> {
+    pub fn release_all(&self) -> Operation<Result<usize, ReleaseError>> {
         let space = self.space.clone();
         Operation::of_others(async move {
             let kept = std::mem::take(&mut *space.kept()?).guards;
@@ -322,24 +318,6 @@ impl KeyGuard {
         Self { space, held }
     }
 
-    /// A view of the lease.
-    pub fn held(&self) -> &Held {
-        &self.held
-    }
-
-    /// The fencing token, see [`Guard::token`].
-    pub fn token(&self) -> u64 {
-        self.held.token()
-    }
-
-    /// Fails unless the lease is held, see [`Guard::check`]. No round trip.
-    ///
-    /// # Errors
-    /// [`Lost`] if the lease is lost or about to be, or the key was released.
-    pub fn check(&self) -> Result<(), Lost> {
-        self.held.check()
-    }
-
     /// Releases the lock of the key and reports whether it was held to the end, see [`Guard::release`]. One round trip.
     ///
     /// # Errors
@@ -347,7 +325,7 @@ impl KeyGuard {
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock is released nevertheless.
-    pub fn release(self) -> Operation<impl Future<Output = Result<(), ReleaseError>> + Send + use<>> {
+    pub fn release(self) -> Operation<Result<(), ReleaseError>> {
         Operation::of_others(async move {
             let guard = self.space.take(&self.held)?;
             match guard {
@@ -355,6 +333,13 @@ impl KeyGuard {
                 None => self.held.check().map_err(Into::into),
             }
         })
+    }
+}
+
+impl Deref for KeyGuard {
+    type Target = Held;
+    fn deref(&self) -> &Held {
+        &self.held
     }
 }
 

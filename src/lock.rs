@@ -1,7 +1,6 @@
 //! One lock.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,7 +114,7 @@ impl Lock {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn inspect(&self) -> Operation<impl Future<Output = Result<LockState, Fault>> + Send + Sync + use<>> {
+    pub fn inspect(&self) -> Operation<Result<LockState, Fault>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move { lock.read_pages().await })
     }
@@ -148,7 +147,7 @@ impl Lock {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
-    pub fn is_locked_by_me(&self) -> Operation<impl Future<Output = Result<bool, Fault>> + Send + Sync + use<>> {
+    pub fn is_locked_by_me(&self) -> Operation<Result<bool, Fault>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move {
             let is_mine = |holder: Holder| match &*lock.owner {
@@ -169,7 +168,7 @@ impl Lock {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
-    pub fn is_locked_by_anyone(&self) -> Operation<impl Future<Output = Result<bool, Fault>> + Send + Sync + use<>> {
+    pub fn is_locked_by_anyone(&self) -> Operation<Result<bool, Fault>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move { Ok(lock.holder().await?.is_some()) })
     }
@@ -198,7 +197,7 @@ impl Lock {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn history(&self, count: u32) -> Operation<impl Future<Output = Result<History, Fault>> + Send + Sync + use<>> {
+    pub fn history(&self, count: u32) -> Operation<Result<History, Fault>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move { lock.handle.history(&lock.spec.keys, None, count).await })
     }
@@ -215,7 +214,7 @@ impl Lock {
     ///
     /// # Cancel safety
     /// If the future is dropped, the server may or may not have executed the request.
-    pub fn record_history(&self, on: bool) -> Operation<impl Future<Output = Result<(), Fault>> + Send + Sync + use<>> {
+    pub fn record_history(&self, on: bool) -> Operation<Result<(), Fault>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move {
             lock.handle.history(&lock.spec.keys, Some(on), 0).await.map(drop)
@@ -233,7 +232,7 @@ impl Lock {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
-    pub fn trouble(&self) -> Operation<impl Future<Output = Result<Option<Arc<str>>, Fault>> + Send + Sync + use<>> {
+    pub fn trouble(&self) -> Operation<Result<Option<Arc<str>>, Fault>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move { lock.handle.trouble(lock.spec.name()).await })
     }
@@ -261,10 +260,7 @@ impl Lock {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn break_lease(
-        &self,
-        token: u64,
-    ) -> Operation<impl Future<Output = Result<BreakOutcome, Fault>> + Send + Sync + use<>> {
+    pub fn break_lease(&self, token: u64) -> Operation<Result<BreakOutcome, Fault>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move { lock.break_with(token, false).await })
     }
@@ -281,10 +277,7 @@ impl Lock {
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the lease may be ended all the same.
-    pub fn force_break_lease(
-        &self,
-        token: u64,
-    ) -> Operation<impl Future<Output = Result<BreakOutcome, Fault>> + Send + Sync + use<>> {
+    pub fn force_break_lease(&self, token: u64) -> Operation<Result<BreakOutcome, Fault>> {
         let lock = self.clone();
         Operation::relayed(&self.handle.wakers, async move { lock.break_with(token, true).await })
     }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
-use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
@@ -11,7 +10,6 @@ use futures_util::stream::FuturesUnordered;
 use tracing::{Instrument as _, Span};
 
 use crate::acquire::Acquire;
-use crate::blocking::block_on;
 use crate::cancel::Canceller;
 use crate::client::Client;
 use crate::error::{AcquireError, InvalidOption, LockAllError, Lost, ReleaseError};
@@ -125,7 +123,7 @@ impl LockAll {
     /// # Errors
     /// As when awaited.
     pub fn blocking(self) -> Result<AllGuard, LockAllError> {
-        block_on(self.acquire_all())
+        self.into_future().blocking()
     }
 
     /// Acquires all locks, runs the job while holding them, and releases them, see [`Acquire::run`]. The job is given
@@ -138,18 +136,29 @@ impl LockAll {
     ///
     /// # Cancel safety
     /// If the future is dropped, the job is dropped and the locks are released.
-    pub fn run<F, Fut, T>(self, job: F) -> Operation<impl Future<Output = Result<T, LockAllError>> + use<F, Fut, T>>
+    pub async fn run<F, Fut, T>(self, job: F) -> Result<T, LockAllError>
     where
         F: FnOnce(Vec<u64>) -> Fut,
         Fut: Future<Output = T>,
     {
-        Operation::of_others(async move {
-            let guard = self.await?;
-            let tokens = guard.tokens().map(|(_, token)| token).collect();
-            let value = job_under(guard.lost(), job(tokens).instrument(guard.span())).await?;
-            guard.check()?;
-            Ok(outcome(value, guard.release().await)?)
-        })
+        let guard = self.await?;
+        let tokens = guard.tokens().map(|(_, token)| token).collect();
+        let value = job_under(guard.lost(), job(tokens).instrument(guard.span())).await?;
+        guard.check()?;
+        Ok(outcome(value, guard.release().await)?)
+    }
+
+    /// Acquires all locks on the spot, runs the job on this thread, and releases them, see [`run`](Self::run) and
+    /// [`Acquire::run_blocking`].
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_blocking<T>(self, job: impl FnOnce(Vec<u64>) -> T) -> Result<T, LockAllError> {
+        let guard = self.blocking()?;
+        let tokens = guard.tokens().map(|(_, token)| token).collect();
+        let value = guard.span().in_scope(|| job(tokens));
+        guard.check()?;
+        Ok(outcome(value, guard.release().blocking())?)
     }
 
     async fn acquire_all(self) -> Result<AllGuard, LockAllError> {
@@ -164,7 +173,7 @@ impl LockAll {
             };
             let acquired = job_under(losses.first(), acquire.instrument(all.span())).await?;
             let guard = acquired.map_err(failed)?;
-            losses.0.push(guard.held().ended());
+            losses.0.push(guard.lost());
             all.guards.push(guard);
         }
         all.check()?;
@@ -196,9 +205,9 @@ impl LockAll {
 
 impl IntoFuture for LockAll {
     type Output = Result<AllGuard, LockAllError>;
-    type IntoFuture = Operation<Pin<Box<dyn Future<Output = Self::Output> + Send>>>;
+    type IntoFuture = Operation<Self::Output>;
     fn into_future(self) -> Self::IntoFuture {
-        Operation::of_others(Box::pin(self.acquire_all()))
+        Operation::of_others(self.acquire_all())
     }
 }
 
@@ -234,17 +243,17 @@ impl AllGuard {
         self.guards.iter().map(|guard| (guard.name(), guard.token()))
     }
 
-    /// What is left of the lease that ends first, see [`Guard::remaining`].
+    /// What is left of the lease that ends first, see [`Held::remaining`](crate::Held::remaining).
     pub fn remaining(&self) -> Duration {
-        self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
+        self.guards.iter().map(|guard| guard.remaining()).min().unwrap_or_default()
     }
 
-    /// Fails unless all leases are held, see [`Guard::check`]. No round trip.
+    /// Fails unless all leases are held, see [`Held::check`](crate::Held::check). No round trip.
     ///
     /// # Errors
     /// [`Lost`] with the first lock whose lease is lost, or about to be.
     pub fn check(&self) -> Result<(), Lost> {
-        self.guards.iter().try_for_each(Guard::check)
+        self.guards.iter().try_for_each(|guard| guard.check())
     }
 
     /// Resolves when the first lease is lost, see [`Guard::lost`]. The others are held until the guard is dropped. No
@@ -252,8 +261,9 @@ impl AllGuard {
     ///
     /// # Cancel safety
     /// The future may be dropped and made again at any time.
-    pub fn lost(&self) -> Operation<impl Future<Output = Lost> + Send + Sync + '_> {
-        Operation::of_others(async { Losses(self.guards.iter().map(Guard::lost).collect()).first().await })
+    pub fn lost(&self) -> Operation<Lost> {
+        let mut losses = Losses(self.guards.iter().map(Guard::lost).collect());
+        Operation::of_others(async move { losses.first().await })
     }
 
     /// Releases all locks and reports whether they were held to the end. One round trip for all together.
@@ -263,7 +273,7 @@ impl AllGuard {
     ///
     /// # Cancel safety
     /// If the future is dropped, the locks are released nevertheless.
-    pub fn release(self) -> Operation<impl Future<Output = Result<(), ReleaseError>> + Send + use<>> {
+    pub fn release(self) -> Operation<Result<(), ReleaseError>> {
         Operation::of_others(async move {
             let released = join_all(self.guards.into_iter().map(Guard::release)).await;
             released.into_iter().collect()
@@ -292,6 +302,7 @@ mod tests {
     use std::task::Poll;
 
     use super::*;
+    use crate::blocking::block_on;
     use crate::error::LostReason;
 
     /// How often the losses of so many locks are polled while the locks are acquired one after the other.

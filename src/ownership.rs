@@ -1,7 +1,5 @@
 //! Tries that ask on whose behalf the lock is held.
 
-use std::future::Future;
-
 use crate::acquire::TryAcquire;
 use crate::error::TryAcquireError;
 use crate::guard::Guard;
@@ -62,7 +60,7 @@ impl TryAcquire {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn ownership(self) -> Operation<impl Future<Output = Result<Ownership, TryAcquireError>> + Send + use<>> {
+    pub fn ownership(self) -> Operation<Result<Ownership, TryAcquireError>> {
         let owner = self.chosen_owner();
         Operation::of_others(async move {
             match self.await {

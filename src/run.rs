@@ -10,12 +10,11 @@ use crate::acquire::{Acquire, TryAcquire};
 use crate::blocking::poll_job;
 use crate::error::{Lost, ReleaseError, RunError, TryRunError};
 use crate::guard::{Guard, Held};
-use crate::lock::Lock;
-use crate::operation::Operation;
 
 impl Acquire {
-    /// Acquires the lock, runs the job while holding it, and releases it, see [`Lock::run`]. The job is polled within a
-    /// `tracing` span that names the lock and the token. Two round trips if the lock is free.
+    /// Acquires the lock, runs the job while holding it, and releases it. If the lease is lost, the job is dropped at
+    /// its current await. The job is polled within a `tracing` span that names the lock and the token. Two round trips
+    /// if the lock is free.
     ///
     /// # Errors
     /// [`RunError::Acquire`] if the lock was not acquired, [`RunError::Lost`] if the lease was lost, even if the job
@@ -23,79 +22,46 @@ impl Acquire {
     ///
     /// # Cancel safety
     /// If the future is dropped, the job is dropped and the lock is released.
-    pub fn run<F, Fut, T>(self, job: F) -> Operation<impl Future<Output = Result<T, RunError>> + use<F, Fut, T>>
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let written = lock.acquire().run(|held| async move { write_report(held.token()).await }).await?;
+    /// # Ok(())
+    /// # }
+    /// # async fn write_report(token: u64) -> u64 { token }
+    /// ```
+    pub async fn run<F, Fut, T>(self, job: F) -> Result<T, RunError>
     where
         F: FnOnce(Held) -> Fut,
         Fut: Future<Output = T>,
     {
-        Operation::of_others(async move { Ok(run(self.await?, job).await?) })
+        Ok(run(self.await?, job).await?)
     }
 
-    /// The same on the spot, for a job that is no future, see [`Lock::run_blocking`].
+    /// Acquires the lock on the spot, runs the job on this thread while holding it, and releases it; no async runtime
+    /// is needed. Two round trips if the lock is free.
+    ///
+    /// A job that is no future cannot be ended from outside: a long one calls [`Held::check`] before what matters.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// As [`run`](Self::run). If the lease was lost before the job ended, its result is dropped.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let written = lock.acquire().run_blocking(|held| write_report(held.token()))?;
+    /// # Ok(())
+    /// # }
+    /// # fn write_report(token: u64) -> u64 { token }
+    /// ```
     pub fn run_blocking<T>(self, job: impl FnOnce(Held) -> T) -> Result<T, RunError> {
         Ok(run_blocking(self.blocking()?, job)?)
     }
 }
 
 impl TryAcquire {
-    /// Takes the lock if it is free and has no waiters, runs the job while holding it, and releases it, see
-    /// [`Lock::try_run`]. Two round trips, or one.
-    ///
-    /// # Errors
-    /// [`TryRunError::Acquire`] if the lock was not acquired, [`TryRunError::Lost`] if the lease was lost, even if the
-    /// job ended after that.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the job is dropped and the lock is released.
-    pub fn run<F, Fut, T>(self, job: F) -> Operation<impl Future<Output = Result<T, TryRunError>> + use<F, Fut, T>>
-    where
-        F: FnOnce(Held) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        Operation::of_others(async move { Ok(run(self.await?, job).await?) })
-    }
-
-    /// The same on the spot, for a job that is no future, see [`Lock::run_blocking`].
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn run_blocking<T>(self, job: impl FnOnce(Held) -> T) -> Result<T, TryRunError> {
-        Ok(run_blocking(self.blocking()?, job)?)
-    }
-}
-
-impl Lock {
-    /// Acquires the lock, runs the job while holding it, and releases it. If the lease is lost, the job is dropped at
-    /// its current await. To set a timeout or a label use [`Acquire::run`].
-    ///
-    /// Costs what an acquire and a release cost: two round trips if the lock is free.
-    ///
-    /// # Errors
-    /// [`RunError::Lost`] if the lease was lost, even if the job ended after that.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the job is dropped and the lock is released.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
-    /// let written = lock.run(|held| async move { write_report(held.token()).await }).await?;
-    /// # Ok(())
-    /// # }
-    /// # async fn write_report(token: u64) -> u64 { token }
-    /// ```
-    pub fn run<F, Fut, T>(&self, job: F) -> Operation<impl Future<Output = Result<T, RunError>> + use<F, Fut, T>>
-    where
-        F: FnOnce(Held) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        self.acquire().run(job)
-    }
-
-    /// Runs the job if the lock is free and has no waiters, and does not wait otherwise. As [`run`](Self::run) in all
+    /// Runs the job if the lock is free and has no waiters, and does not wait otherwise. As [`Acquire::run`] in all
     /// else. Two round trips, or one if the job is not run.
     ///
     /// # Errors
@@ -110,7 +76,7 @@ impl Lock {
     /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
     /// use fairlock::{TryAcquireError, TryRunError};
     ///
-    /// match lock.try_run(|_| async { 5 }).await {
+    /// match lock.try_acquire().run(|_| async { 5 }).await {
     ///     Ok(value) => println!("done: {value}"),
     ///     Err(TryRunError::Acquire(TryAcquireError::Busy { .. })) => println!("another process does it"),
     ///     Err(error) => return Err(error.into()),
@@ -118,41 +84,20 @@ impl Lock {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn try_run<F, Fut, T>(&self, job: F) -> Operation<impl Future<Output = Result<T, TryRunError>> + use<F, Fut, T>>
+    pub async fn run<F, Fut, T>(self, job: F) -> Result<T, TryRunError>
     where
         F: FnOnce(Held) -> Fut,
         Fut: Future<Output = T>,
     {
-        self.try_acquire().run(job)
+        Ok(run(self.await?, job).await?)
     }
 
-    /// Acquires the lock on the spot, runs the job on this thread while holding it, and releases it; no async runtime
-    /// is needed. To set a timeout or a label use [`Acquire::run_blocking`].
-    ///
-    /// A job that is no future cannot be ended from outside: a long one calls [`Held::check`] before what matters.
+    /// The same on the spot, for a job that is no future, see [`Acquire::run_blocking`].
     ///
     /// # Errors
-    /// [`RunError::Lost`] if the lease was lost before the job ended, whose result is then dropped.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
-    /// let written = lock.run_blocking(|held| write_report(held.token()))?;
-    /// # Ok(())
-    /// # }
-    /// # fn write_report(token: u64) -> u64 { token }
-    /// ```
-    pub fn run_blocking<T>(&self, job: impl FnOnce(Held) -> T) -> Result<T, RunError> {
-        self.acquire().run_blocking(job)
-    }
-
-    /// Runs the job on this thread if the lock is free and has no waiters, see [`try_run`](Self::try_run) and
-    /// [`run_blocking`](Self::run_blocking).
-    ///
-    /// # Errors
-    /// As [`try_run`](Self::try_run).
-    pub fn try_run_blocking<T>(&self, job: impl FnOnce(Held) -> T) -> Result<T, TryRunError> {
-        self.try_acquire().run_blocking(job)
+    /// As [`run`](Self::run).
+    pub fn run_blocking<T>(self, job: impl FnOnce(Held) -> T) -> Result<T, TryRunError> {
+        Ok(run_blocking(self.blocking()?, job)?)
     }
 }
 

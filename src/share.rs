@@ -1,7 +1,6 @@
 //! One lease with several handles inside a process.
 
 use std::fmt;
-use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -62,7 +61,7 @@ impl SharedGuard {
     ///
     /// # Cancel safety
     /// If the future is dropped, so is the handle.
-    pub fn release(self) -> Operation<impl Future<Output = Result<bool, ReleaseError>> + Send + Sync + use<>> {
+    pub fn release(self) -> Operation<Result<bool, ReleaseError>> {
         Operation::of_others(async move {
             match Arc::into_inner(self.guard) {
                 Some(guard) => guard.release().await.map(|()| true),

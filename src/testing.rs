@@ -9,6 +9,11 @@ use crate::protocol::{
 };
 use crate::server::Target;
 
+/// Polls a future as [`Operation::blocking`](crate::Operation::blocking) does.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    crate::blocking::block_on(future)
+}
+
 /// The clock by which local deadlines are kept, in nanoseconds.
 pub fn local_clock_ns() -> u64 {
     crate::clock::Time::now().0

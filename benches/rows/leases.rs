@@ -47,7 +47,7 @@ pub fn leases(arguments: &[&str]) {
         let mut least = LEASE;
         while start.elapsed() < Duration::from_secs(25) {
             std::thread::sleep(Duration::from_millis(500));
-            least = guards.iter().map(Guard::remaining).min().expect("some leases").min(least);
+            least = guards.iter().map(|guard| guard.remaining()).min().expect("some leases").min(least);
         }
         guards.iter().for_each(|guard| guard.check().expect("a lease that is still held"));
         Some(least.as_secs_f64().to_string())

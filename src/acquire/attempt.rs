@@ -13,9 +13,9 @@ use crate::cancel::{Cancelled, Canceller};
 use crate::error::{AcquireError, Fault, InvalidOption, TryAcquireError};
 use crate::guard::Guard;
 use crate::keeper::{Acquiring, Handle, Mode, NotGranted};
-use crate::operation::Operation;
 use crate::options::{Spec, check_text, in_bounds};
 use crate::protocol::{About, Secret, Ticket};
+use crate::wakers::Way;
 
 /// The settings of every kind of acquire.
 #[derive(Clone)]
@@ -61,7 +61,7 @@ pub(super) struct Attempt<F> {
 
 enum Stage<F> {
     Planned,
-    Running { operation: Operation<F>, cancelled: Option<Cancelled> },
+    Running { way: Way, future: F, cancelled: Option<Cancelled> },
     Resolved,
 }
 
@@ -72,33 +72,33 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
 
     /// A started one, as another kind of attempt.
     pub(super) fn going_on(plan: Plan, mode: Mode, acquiring: Acquiring) -> Self {
-        let operation = Operation::relayed(&plan.handle.wakers, acquiring.into());
-        let stage = Stage::Running { operation, cancelled: plan.watch() };
+        let (way, cancelled) = (Way::new(plan.handle.wakers.clone()), plan.watch());
+        let stage = Stage::Running { way, future: acquiring.into(), cancelled };
         Self { plan, mode, stage }
     }
 
     /// The acquire under way, if it is.
     pub(super) fn running(&self) -> Option<&F> {
         match &self.stage {
-            Stage::Running { operation, .. } => Some(&operation.future),
+            Stage::Running { future, .. } => Some(future),
             Stage::Planned | Stage::Resolved => None,
         }
     }
 
     /// Polled with the waker of a caller.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
-        self.poll_by(context, |operation, context| operation.poll_unpin(context))
+        self.poll_by(context, |way, future, context| way.poll(Pin::new(future), context))
     }
 
     /// Waits on the spot. The waker only unparks the thread that is blocked here, so a keeper may call it.
     pub(super) fn blocking(mut self) -> F::Output {
-        block_on(poll_fn(|context| self.poll_by(context, |operation, context| operation.future.poll_unpin(context))))
+        block_on(poll_fn(|context| self.poll_by(context, |_, future, context| future.poll_unpin(context))))
     }
 
     fn poll_by(
         &mut self,
         context: &mut Context<'_>,
-        poll: impl FnOnce(&mut Operation<F>, &mut Context<'_>) -> Poll<F::Output>,
+        poll: impl FnOnce(&mut Way, &mut F, &mut Context<'_>) -> Poll<F::Output>,
     ) -> Poll<F::Output> {
         let polled = self.advance(context, poll);
         if polled.is_ready() {
@@ -111,7 +111,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
     fn advance(
         &mut self,
         context: &mut Context<'_>,
-        poll: impl FnOnce(&mut Operation<F>, &mut Context<'_>) -> Poll<F::Output>,
+        poll: impl FnOnce(&mut Way, &mut F, &mut Context<'_>) -> Poll<F::Output>,
     ) -> Poll<F::Output> {
         // An attempt that was started before a fork is answered in the parent only.
         if self.plan.handle.is_forked() {
@@ -124,14 +124,14 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
             let acquiring = self.plan.start(self.mode)?;
             *self = Self::going_on(self.plan.clone(), self.mode, acquiring);
         }
-        let Stage::Running { operation, cancelled } = &mut self.stage else {
+        let Stage::Running { way, future, cancelled } = &mut self.stage else {
             panic!("the future of an acquire was polled after it had resolved");
         };
         // With the caller's own waker, because `cancel` is not called on a keeper.
         if cancelled.as_mut().is_some_and(|cancelled| cancelled.poll(context).is_ready()) {
             return Poll::Ready(Err(Failed::Cancelled));
         }
-        poll(operation, context)
+        poll(way, future, context)
     }
 }
 

@@ -1,7 +1,9 @@
 //! How callers poll what keepers answer.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
@@ -48,8 +50,16 @@ impl Way {
         Self { wakers, relay: None }
     }
 
-    /// The waker to poll with instead of the caller's.
-    pub(crate) fn waker(&mut self, caller: &Waker) -> &Waker {
+    /// Polls the future with a waker that leads to the caller's.
+    pub(crate) fn poll<F: Future + ?Sized>(
+        &mut self,
+        future: Pin<&mut F>,
+        context: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(self.waker(context.waker())))
+    }
+
+    pub(super) fn waker(&mut self, caller: &Waker) -> &Waker {
         let (relay, waker) = self.relay.get_or_insert_with(|| {
             let relay = Arc::new(Relay { wakers: self.wakers.clone(), caller: AtomicWaker::new() });
             (relay.clone(), relay.into())

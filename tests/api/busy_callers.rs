@@ -204,14 +204,14 @@ async fn wakers_that_block_delay_no_lease_and_no_wake_up() {
     let mut renewal = Box::pin(guard.renew());
     wait_with(&waker, &mut renewal);
     server.cont();
-    let mut lost = Box::pin(guard.held().lost());
+    let mut lost = Box::pin(guard.held().ended());
     wait_with(&waker, &mut lost);
     broken.break_lease(guard.token()).await.unwrap();
     gate.await_inside(BLOCKED as u32 + 2);
 
     assert_eq!(soon(guard.lost()).await.reason, LostReason::Broken);
     soon(client.lock("free").unwrap().acquire()).await.unwrap().release().await.unwrap();
-    let lost = tokio::time::timeout(3 * LEASE / 2, held.lost()).await;
+    let lost = tokio::time::timeout(3 * LEASE / 2, held.ended()).await;
     assert!(lost.is_err(), "{lost:?} while wakers of others blocked");
     held.check().unwrap();
 
@@ -236,7 +236,7 @@ async fn a_waker_that_panics_harms_nobody_else() {
     let waker = Waker::from(panics.clone());
     let mut acquire = client.lock("wanted").unwrap().acquire().into_future();
     wait_with(&waker, &mut acquire);
-    let mut lost = Box::pin(wanted.held().lost());
+    let mut lost = Box::pin(wanted.held().ended());
     wait_with(&waker, &mut lost);
     // The keeper takes no part in this: one task drops the guard, and another awaits its end.
     drop(wanted);

@@ -99,7 +99,7 @@ async fn a_job_is_cancelled_when_its_lease_is_lost() {
     let (worker, operator) = (lock(&server, LockOptions::new()).await, lock(&server, LockOptions::new()).await);
     for force in [false, true] {
         let (begun, cancelled) = (Notify::new(), Arc::new(AtomicBool::new(false)));
-        let job = worker.run(async |_| {
+        let job = worker.acquire().run(async |_| {
             let _dropped = Dropped(cancelled.clone());
             begun.notify_one();
             pending::<()>().await;
@@ -135,9 +135,9 @@ async fn a_job_that_ends_after_its_lease_is_lost() {
         lock(&server, LockOptions::new().lease(lease).manual_renewal()).await,
         lock(&server, LockOptions::new()).await,
     );
-    let ended = short.run(async |_| std::thread::sleep(lease)).await;
+    let ended = short.acquire().run(async |_| std::thread::sleep(lease)).await;
     assert!(matches!(ended, Err(RunError::Lost(_))), "{ended:?}");
-    assert_eq!(lock.run(async |held| held.check().map(|()| 5)).await.unwrap(), Ok(5));
+    assert_eq!(lock.acquire().run(async |held| held.check().map(|()| 5)).await.unwrap(), Ok(5));
     let guard = lock.acquire().await.unwrap();
     let timeout = lock.acquire().timeout(Duration::from_millis(50)).run(async |_| ()).await;
     assert!(matches!(timeout, Err(RunError::Acquire(AcquireError::Timeout { .. }))), "{timeout:?}");
@@ -152,7 +152,7 @@ async fn a_dropped_run_gives_the_lock_back() {
     let cancelled = Arc::new(AtomicBool::new(false));
     let (start, started) = oneshot::channel();
     let dropped = Dropped(cancelled.clone());
-    let job = lock.run(|_| async move {
+    let job = lock.acquire().run(|_| async move {
         let _dropped = dropped;
         start.send(()).unwrap();
         pending::<()>().await;

@@ -33,13 +33,13 @@ fn every_operation_can_be_waited_for_on_the_spot() {
 
     assert!(matches!(lock.break_lease(guard.token()).blocking().unwrap(), BreakOutcome::Told { .. }));
     assert_eq!(guard.lost().blocking().reason, LostReason::Broken);
-    assert_eq!(guard.held().lost().blocking().unwrap().reason, LostReason::Broken);
+    assert_eq!(guard.held().ended().blocking().unwrap().reason, LostReason::Broken);
     assert_eq!(guard.renewed().blocking().unwrap_err().reason, LostReason::Broken);
     assert_eq!(lock.force_break_lease(guard.token()).blocking().unwrap(), BreakOutcome::Ended);
     guard.release().blocking().unwrap_err();
 
     waiting.blocking().unwrap().release().blocking().unwrap();
-    assert_eq!(lock.run(async |held| held.token() > 0).blocking(), Ok(true));
+    assert_eq!(lock.acquire().run_blocking(|held| held.token() > 0), Ok(true));
     client.close().blocking();
     assert!(matches!(lock.inspect().blocking(), Err(Fault::Closed)));
     keys_left(&server);
@@ -183,11 +183,11 @@ fn a_lease_that_was_given_back_is_not_lost() {
     let server = RedisServer::start();
     let lock = lock(&server);
     let guard = lock.acquire().blocking().unwrap();
-    let (held, before) = (guard.held(), guard.held().lost());
+    let (held, before) = (guard.held(), guard.held().ended());
     guard.release().blocking().unwrap();
-    assert_eq!((before.blocking(), held.lost().blocking()), (None, None));
+    assert_eq!((before.blocking(), held.ended().blocking()), (None, None));
     let guard = lock.acquire().blocking().unwrap();
-    let before = guard.held().lost();
+    let before = guard.held().ended();
     drop(guard);
     assert_eq!(before.blocking(), None);
 }

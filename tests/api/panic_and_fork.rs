@@ -123,7 +123,7 @@ fn fork_while_holding(url: &str) {
     let enqueue = |name: &str| client.lock(name).unwrap().enqueue().blocking().unwrap();
     let waiting = ["a", "b", "c"].map(enqueue);
     let lock = client.lock("a").unwrap();
-    let mut polled = Box::pin(guards[0].held().lost());
+    let mut polled = Box::pin(guards[0].held().ended());
     assert!(polled.as_mut().now_or_never().is_none());
 
     match fork::fork().unwrap() {
@@ -179,13 +179,13 @@ fn fork_beside_a_thread_that_awaits(url: &str) {
     std::thread::scope(|threads| {
         threads.spawn(|| {
             while forks_on.load(Ordering::Relaxed) {
-                assert!(held.lost().now_or_never().is_none());
+                assert!(held.ended().now_or_never().is_none());
                 canceller.cancel();
                 assert!(keys.is_held("k"));
             }
         });
         let end_well = (0..100).all(|_| {
-            let mut polled = Box::pin(held.lost());
+            let mut polled = Box::pin(held.ended());
             assert!(polled.as_mut().now_or_never().is_none());
             match fork::fork().unwrap() {
                 fork::Fork::Child => {

@@ -63,7 +63,7 @@ fn tasks_of_smol_may_acquire() {
         }
         tokens.sort_unstable();
         assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
-        let later = lock.run(async |held| held.token()).await.unwrap();
+        let later = lock.acquire().run(async |held| held.token()).await.unwrap();
         assert!(later > *tokens.last().unwrap());
         client.close().await;
     });

@@ -185,6 +185,10 @@ fn several_locks_are_waited_for_on_the_spot() {
     let (name, error) = failed_at(thread.join().unwrap().unwrap_err());
     assert_eq!((&*name, error), ("a", AcquireError::Cancelled));
     guard.release().blocking().unwrap();
+    let locks = || client.lock_all_with(["a", "b"], quiet()).unwrap();
+    assert_eq!(locks().run_blocking(|tokens| tokens.len()).unwrap(), 2);
+    let ended = locks().run_blocking(|tokens| client.lock("b").unwrap().force_break_lease(tokens[1]).blocking());
+    assert!(matches!(ended, Err(LockAllError::Lost(lost)) if *lost.name == *"b"));
     keys_left(&server);
 }
 

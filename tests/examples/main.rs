@@ -261,10 +261,11 @@ async fn the_program_of_the_readme_runs() {
         guard.release().await?; // or drop it
 
         // Runs a job while holding the lock; the job is cancelled if the lease is lost.
-        lock.run(|held| async move {
-            println!("write to the store with token {}", held.token());
-        })
-        .await?;
+        lock.acquire()
+            .run(|held| async move {
+                println!("write to the store with token {}", held.token());
+            })
+            .await?;
         Ok(())
     };
     soon(program()).await.unwrap();

@@ -225,14 +225,14 @@ fn handles_and_futures_can_go_to_other_threads() {
     fn shared<T: Send + Sync + 'static>(_: impl FnOnce(Guard) -> T) {}
     anywhere::<(Client, ClientBuilder, Lock, LockOptions)>();
     anywhere::<(Guard, Held, Waiting)>();
-    anywhere::<(Acquire, TryAcquire, Enqueue)>();
+    anywhere::<(Acquire, TryAcquire, Enqueue, Operation<Lost>)>();
     anywhere::<(AcquireError, TryAcquireError, ReleaseError, Fault, Lost)>();
-    sent(|lock, _| lock.run(async |held| held.token()));
+    sent(|lock, _| lock.acquire().run(async |held| held.token()));
     sent(|lock, _| lock.inspect());
     sent(|lock, _| lock.break_lease(1));
     shared(|guard| guard.renewed());
     shared(|guard| guard.held().renewed());
     shared(|guard| guard.renew());
     shared(|guard| guard.release());
-    shared(|guard| guard.held().lost());
+    shared(|guard| guard.held().ended());
 }

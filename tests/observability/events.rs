@@ -85,14 +85,17 @@ async fn run_a_job() {
         mark("in the job");
         held.token()
     };
-    in_span(lock.run(job).await.unwrap());
-    in_span(lock.try_run(job).await.unwrap());
+    in_span(lock.acquire().run(job).await.unwrap());
+    in_span(lock.try_acquire().run(job).await.unwrap());
     in_span_of("users:anna", client.keyed("users").unwrap().run("anna", job).await.unwrap());
     let job = |held: fairlock::Held| {
         mark("in the job");
         held.token()
     };
-    in_span(tokio::task::block_in_place(|| lock.run_blocking(job)).unwrap());
+    in_span(tokio::task::block_in_place(|| lock.acquire().run_blocking(job)).unwrap());
+    let users = client.keyed("users").unwrap();
+    in_span_of("users:anna", tokio::task::block_in_place(|| users.run_blocking("anna", job)).unwrap());
+    drop(users);
     drop(client);
     keys_left(&server);
 }
@@ -111,14 +114,24 @@ async fn run_a_job_under_several() {
         mark("in the job");
         tokens
     };
-    let tokens = client.lock_all(["b", "a", "c"]).unwrap().run(job).await.unwrap();
-    let mut span = events.one("in the job").span;
-    for (name, token) in ["a", "b", "c"].into_iter().zip(tokens).rev() {
-        let inner = span.expect("a span");
-        assert_eq!((inner.name, &*inner.fields["lock"], &*inner.fields["token"]), ("hold", name, &*token.to_string()));
-        span = events.parent(&inner);
-    }
-    assert!(span.is_none(), "{span:?}");
+    let in_spans = |tokens: Vec<u64>| {
+        let mut span = events.one("in the job").span;
+        for (name, token) in ["a", "b", "c"].into_iter().zip(tokens).rev() {
+            let inner = span.expect("a span");
+            let token = token.to_string();
+            assert_eq!((inner.name, &*inner.fields["lock"], &*inner.fields["token"]), ("hold", name, &*token));
+            span = events.parent(&inner);
+        }
+        assert!(span.is_none(), "{span:?}");
+        events.forget();
+    };
+    let locks = || client.lock_all(["b", "a", "c"]).unwrap();
+    in_spans(locks().run(job).await.unwrap());
+    let job = |tokens: Vec<u64>| {
+        mark("in the job");
+        tokens
+    };
+    in_spans(tokio::task::block_in_place(|| locks().run_blocking(job)).unwrap());
     drop(client);
     keys_left(&server);
 }
@@ -196,7 +209,7 @@ async fn lose_leases() {
         events.forget();
         let lock = client.lock("jobs").unwrap();
         let guard = lock.acquire().await.unwrap();
-        let lost = watches.then(|| [tokio::spawn(guard.held().lost()), tokio::spawn(guard.held().lost())]);
+        let lost = watches.then(|| [tokio::spawn(guard.held().ended()), tokio::spawn(guard.held().ended())]);
         lock.break_lease(guard.token()).await.unwrap();
         let told = events.one("lease lost");
         assert_eq!(told.level, Level::WARN);
@@ -290,7 +303,7 @@ async fn collect_info() {
         guard.release().await.unwrap();
         drop(waiting.await.unwrap());
     }
-    lock.run(|_| async {}).await.unwrap();
+    lock.acquire().run(|_| async {}).await.unwrap();
     assert!(events.all().is_empty() && events.spans().is_empty(), "{:?}", events.all());
 
     proxy.cut();

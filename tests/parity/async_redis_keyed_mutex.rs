@@ -78,6 +78,14 @@ async fn locked_for_the_length_of_a_job() {
     });
     let Err(RunError::Lost(lost)) = soon(ended).await else { panic!("it goes on") };
     assert_eq!(lost.reason, LostReason::Released);
+    tokio::task::spawn_blocking(move || {
+        assert_eq!(keyed.run_blocking(7, |held| held.check().map(|()| 5)).unwrap(), Ok(5));
+        let ended = keyed.run_blocking(7, |_| keyed.release(7).blocking());
+        assert!(matches!(ended, Err(RunError::Lost(lost)) if lost.reason == LostReason::Released));
+        assert_eq!(keyed.held(), 0);
+    })
+    .await
+    .unwrap();
     keys_left(&server);
 }
 
@@ -174,7 +182,7 @@ async fn without_a_timeout_a_key_is_renewed_while_it_is_held() {
     // A key with a timeout ends by itself, and a later release says so.
     let keyed = client.keyed_with("hosts", LockOptions::new().lease(lease).manual_renewal()).unwrap();
     let held = soon(keyed.acquire(7)).await.unwrap();
-    soon(held.lost()).await.unwrap();
+    soon(held.ended()).await.unwrap();
     eventually_async("it is free", SOON, async || is_free(&keyed, 7).await).await;
     assert!(!keyed.is_held(7));
     keyed.release(7).await.unwrap_err();

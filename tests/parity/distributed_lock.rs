@@ -185,12 +185,13 @@ async fn the_server_says_who_has_locked_it() {
 async fn a_job_runs_under_the_lock_or_is_told_that_it_is_busy() {
     let server = RedisServer::start();
     let lock = connect(&server).await.lock_with("lock", quiet()).unwrap();
-    assert_eq!(lock.try_run(async |held| held.check().map(|()| 5)).await.unwrap(), Ok(5));
-    assert_eq!(lock.run(async |held| held.check().map(|()| 6)).await.unwrap(), Ok(6));
-    let busy = lock.run(async |_| lock.try_run(async |_| ()).await).await.unwrap();
+    assert_eq!(lock.try_acquire().run(async |held| held.check().map(|()| 5)).await.unwrap(), Ok(5));
+    assert_eq!(lock.acquire().run(async |held| held.check().map(|()| 6)).await.unwrap(), Ok(6));
+    let busy = lock.acquire().run(async |_| lock.try_acquire().run(async |_| ()).await).await.unwrap();
     assert!(matches!(busy, Err(TryRunError::Acquire(TryAcquireError::Busy { .. }))), "{busy:?}");
     let lost = lock
-        .try_run(async |held| {
+        .try_acquire()
+        .run(async |held| {
             lock.force_break_lease(held.token()).await.unwrap();
             std::future::pending::<()>().await;
         })
@@ -203,18 +204,18 @@ async fn a_job_runs_under_the_lock_or_is_told_that_it_is_busy() {
 fn a_job_that_is_not_async_runs_under_the_lock_too() {
     let server = RedisServer::start();
     let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("lock", quiet()).unwrap();
-    assert_eq!(lock.run_blocking(|held| held.check().map(|()| 5)).unwrap(), Ok(5));
-    let busy = lock.run_blocking(|_| lock.try_run_blocking(|_| ())).unwrap();
+    assert_eq!(lock.acquire().run_blocking(|held| held.check().map(|()| 5)).unwrap(), Ok(5));
+    let busy = lock.acquire().run_blocking(|_| lock.try_acquire().run_blocking(|_| ())).unwrap();
     assert!(matches!(busy, Err(TryRunError::Acquire(TryAcquireError::Busy { .. }))), "{busy:?}");
     let force = |token: u64| lock.force_break_lease(token).blocking().unwrap();
-    let lost = lock.run_blocking(|held| {
+    let lost = lock.acquire().run_blocking(|held| {
         force(held.token());
-        held.lost().blocking()
+        held.ended().blocking()
     });
     assert!(matches!(lost, Err(RunError::Lost(_))), "{lost:?}");
-    let lost = lock.try_run_blocking(|held| {
+    let lost = lock.try_acquire().run_blocking(|held| {
         force(held.token());
-        held.lost().blocking()
+        held.ended().blocking()
     });
     assert!(matches!(lost, Err(TryRunError::Lost(_))), "{lost:?}");
     keys_left(&server);
@@ -224,7 +225,7 @@ fn a_job_that_is_not_async_runs_under_the_lock_too() {
 fn a_panic_in_a_job_gives_the_lock_back() {
     let server = RedisServer::start();
     let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("lock", quiet()).unwrap();
-    let job = || lock.run_blocking(|_| panic!("a failure in the job"));
+    let job = || lock.acquire().run_blocking(|_| panic!("a failure in the job"));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err());
     lock.acquire().timeout(SOON).blocking().unwrap().release().blocking().unwrap();
     keys_left(&server);
@@ -258,9 +259,9 @@ async fn a_function_holds_the_lock_of_its_own_name() {
     let nightly = client.locked(nightly).unwrap();
     assert_eq!(nightly.lock().name(), "parity::distributed_lock::nightly");
     assert_eq!(nightly.call(1).await.unwrap(), 2);
-    assert_eq!(nightly.try_call(1).await.unwrap(), 2);
     let guard = soon(nightly.lock().acquire()).await.unwrap();
-    assert!(matches!(nightly.try_call(1).await, Err(TryRunError::Acquire(TryAcquireError::Busy { .. }))));
+    let tried = nightly.lock().try_acquire().run(async |_| ()).await;
+    assert!(matches!(tried, Err(TryRunError::Acquire(TryAcquireError::Busy { .. }))));
     drop(guard);
 
     // A closure has no name of its own, but can be given one.
@@ -276,7 +277,7 @@ fn a_function_that_is_not_async_holds_the_lock_of_its_own_name() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).blocking().unwrap();
     let nightly = client.locked(nightly_blocking).unwrap();
-    assert_eq!((nightly.call_blocking(1).unwrap(), nightly.try_call_blocking(1).unwrap()), (2, 2));
+    assert_eq!(nightly.call_blocking(1).unwrap(), 2);
     keys_left(&server);
 }
 

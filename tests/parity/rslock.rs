@@ -119,14 +119,14 @@ async fn a_job_is_renewed_while_it_runs_and_ends_with_its_lease() {
     let server = RedisServer::start();
     let options = LockOptions::new().lease(Duration::from_secs(2));
     let lock = connect(&server).await.lock_with("resource", options).unwrap();
-    let renewed = lock.run(async |held| {
+    let renewed = lock.acquire().run(async |held| {
         for _ in 0..4 {
             held.renewed().await.unwrap();
         }
         5
     });
     assert_eq!(soon(renewed).await, Ok(5));
-    let aborted = lock.run(async |held| {
+    let aborted = lock.acquire().run(async |held| {
         lock.force_break_lease(held.token()).await.unwrap();
         std::future::pending::<()>().await;
     });

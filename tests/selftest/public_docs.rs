@@ -32,10 +32,10 @@ fn complaints(path: &Path) -> Vec<String> {
         if line.starts_with("#[") {
             continue;
         }
-        if let Some(function) = line.strip_prefix("pub fn ") {
+        if let Some(function) = line.strip_prefix("pub fn ").or(line.strip_prefix("pub async fn ")) {
             let signature = lines[number..].iter().take(8).copied().collect::<Vec<_>>().join(" ");
             let signature = signature.split('{').next().unwrap_or_default();
-            let asks = signature.contains("Operation<") || signature.contains("Boxed<");
+            let asks = line.starts_with("pub async") || signature.contains("Operation<");
             let mut needs = |needed: bool, said: bool, what: &str| {
                 if needed && !said {
                     let name = function.split(['(', '<']).next().unwrap_or_default();

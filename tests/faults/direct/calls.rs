@@ -156,7 +156,7 @@ fn what_a_job_awaits_does_not_block_its_thread() {
         let (guard, ()) = tokio::join!(another.acquire(), async { reply.lift() });
         is_direct(&guard.unwrap())
     });
-    assert!(awaited.blocking().unwrap());
+    assert!(fairlock::testing::block_on(awaited).unwrap());
     drop((lock, another, client));
     keys_left(&server);
 }

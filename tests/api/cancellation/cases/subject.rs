@@ -159,8 +159,8 @@ impl Subject {
                 boxed(async move { guard.lost().await })
             }
             What::Renewed => boxed(hold(&lock, &mut kept).renewed()),
-            What::HeldLost => boxed(hold(&lock, &mut kept).held().lost()),
-            What::Run => boxed(async move { lock.run(|held| async move { job(held).await }).await }),
+            What::HeldLost => boxed(hold(&lock, &mut kept).held().ended()),
+            What::Run => boxed(async move { lock.acquire().run(|held| async move { job(held).await }).await }),
             What::AcquireRun => boxed(lock.acquire().timeout(100 * SOON).run(job)),
             What::Inspect => boxed(async move { lock.inspect().await }),
             What::Break => boxed(async move { lock.break_lease(token).await }),
