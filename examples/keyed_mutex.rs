@@ -7,13 +7,17 @@
 
 use std::time::Duration;
 
-use fairlock::{AcquireError, Client, KeyedMutex, ReleaseError};
+use fairlock::{
+    Client,
+    compat::KeyedMutex,
+    error::{AcquireError, ReleaseError},
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1/".into());
     let client = Client::connect(&url).await?;
-    let customers = client.keyed("customers")?.timeout(Duration::from_secs(30));
+    let customers = KeyedMutex::new(&client, "customers")?.timeout(Duration::from_secs(30));
 
     // For a scope: orders of one customer wait for each other, those of two do not.
     let orders = [("alice", 1), ("bob", 2), ("alice", 3)];
@@ -30,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 pub(crate) async fn handle(customers: KeyedMutex, customer: &str, order: u32) -> Result<u32, AcquireError> {
-    let _guard = customers.locked(customer).await?;
+    let _guard = customers.guard(customer).await?;
     tokio::time::sleep(Duration::from_millis(50)).await;
     Ok(order)
 }

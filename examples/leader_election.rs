@@ -7,7 +7,10 @@
 
 use std::time::Duration;
 
-use fairlock::{AcquireError, Client, Held, LockOptions, RunError};
+use fairlock::{
+    Client, Held, LockOptions,
+    error::{AcquireError, RunError},
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

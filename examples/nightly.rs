@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use fairlock::{AcquireError, Client};
+use fairlock::{Client, error::AcquireError};
 use redis::AsyncCommands as _;
 
 const LAST_RUN: &str = "nightly:last_run";

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use fairlock::{Client, Held, LockOptions, TryAcquireError};
+use fairlock::{Client, Held, LockOptions, error::TryAcquireError};
 use redis::AsyncCommands as _;
 
 const JOBS: [&str; 4] = ["index:books", "index:maps", "index:music", "index:films"];

@@ -116,7 +116,7 @@ pub struct Acquire {
 /// # Examples
 /// ```no_run
 /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
-/// use fairlock::TryAcquireError;
+/// use fairlock::error::TryAcquireError;
 ///
 /// match lock.try_acquire().await {
 ///     Ok(guard) => println!("granted with token {}", guard.token()),

@@ -16,7 +16,7 @@ use crate::fork::{Process, UnlessForked};
 ///
 /// # Examples
 /// ```no_run
-/// use fairlock::{AcquireError, Canceller, Client};
+/// use fairlock::{Canceller, Client, error::AcquireError};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let lock = Client::connect_lazy("redis://127.0.0.1/")?.lock("reports:nightly")?;
@@ -43,7 +43,7 @@ impl Canceller {
     }
 
     /// Cancels its acquires: they leave the queue and fail with
-    /// [`AcquireError::Cancelled`](crate::AcquireError::Cancelled). Final.
+    /// [`AcquireError::Cancelled`](crate::error::AcquireError::Cancelled). Final.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.changed.notify_waiters();

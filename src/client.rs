@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// A client that connects in the background when it is first used, and waits for a server that is not there yet. An
-    /// acquire waits until its timeout. It fails at once with [`Fault::Connect`](crate::Fault::Connect) where waiting
+    /// acquire waits until its timeout. It fails at once with [`Fault::Connect`](crate::error::Fault::Connect) where waiting
     /// does not help, such as after a wrong password. No round trip.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Client {
         Ok(Lock::new(self.handle.clone(), spec, label, owner.unwrap_or_default().into()))
     }
 
-    /// Ends the client: waiters get [`Fault::Closed`](crate::Fault::Closed), guards hear that they are lost, everything
+    /// Ends the client: waiters get [`Fault::Closed`](crate::error::Fault::Closed), guards hear that they are lost, everything
     /// is given back. Returns when that is done, or after a second. One round trip.
     ///
     /// # Cancel safety

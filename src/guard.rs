@@ -1,13 +1,15 @@
 //! The handles of a holder: the guard, and views of it.
 
 use std::fmt;
+use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::error::{Fault, Lost, LostReason, ReleaseError};
-use crate::keeper::{Armed, Handle, Hold, Release, Shared};
+use crate::error::{Fault, InvalidOption, Lost, LostReason, ReleaseError, RenewError};
+use crate::keeper::{Armed, Handle, Hold, Release, Renewal, Shared};
 use crate::operation::Operation;
+use crate::options::LONGEST;
 
 /// Holds the lock until it is dropped or its lease is lost.
 ///
@@ -77,6 +79,57 @@ impl Guard {
         self.when_over(|lost| lost)
     }
 
+    /// Renews the lease to its full length now. One round trip. Needed with
+    /// [`manual_renewal`](crate::LockOptions::manual_renewal) only.
+    ///
+    /// # Errors
+    /// [`RenewError::Lost`] if the lease is lost, [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the renewal may still take place.
+    pub fn renew(&self) -> Operation<Result<(), RenewError>> {
+        self.ask(|handle, shared| async move { renew(&handle, &shared, None).await })
+    }
+
+    /// Extends the lease by this much beyond the end that it has now, once. One round trip. Renewals, automatic or by
+    /// hand, never shorten it again. Extensions that are asked for at the same time add up.
+    ///
+    /// For work that must go on although the lease may not be renewable for a while: a planned restart of the server, a
+    /// job that suspends its machine. If this process dies, the others wait until the end of the extension. If the
+    /// server then loses its data while others wait, they wait up to that long for the lease to be re-asserted, also
+    /// after it was released. Release the lock as soon as the work is done.
+    ///
+    /// [`max_hold`](crate::LockOptions::max_hold) ends automatic renewals, and does not limit extensions.
+    ///
+    /// # Errors
+    /// [`RenewError::Lost`] if the lease is lost, [`RenewError::Option`] if more than 30 days would be left of it,
+    /// [`Fault::Unavailable`] if there was no answer within 5 seconds: the lease may be extended all the same.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the extension may still take place.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(guard: fairlock::Guard) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// guard.extend(Duration::from_secs(600)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(600));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn extend(&self, additional: Duration) -> Operation<Result<(), RenewError>> {
+        self.ask(move |handle, shared| async move {
+            shared.check()?;
+            let (value, most) = (shared.remaining().saturating_add(additional), LONGEST);
+            if value > most {
+                let option = "the extended lease";
+                return Err(InvalidOption::Duration { option, value, least: Duration::ZERO, most }.into());
+            }
+            renew(&handle, &shared, Some(additional)).await
+        })
+    }
+
     /// Releases the lock and reports whether it was held to the end. One round trip, in which the next waiter is
     /// granted the lock.
     ///
@@ -105,6 +158,14 @@ impl Guard {
             }
         })
     }
+
+    /// An operation of this guard that does not borrow it.
+    pub(crate) fn ask<T, F: Future<Output = T> + Send + Sync + 'static>(
+        &self,
+        operation: impl FnOnce(Arc<Handle>, Arc<Shared>) -> F,
+    ) -> Operation<T> {
+        Operation::relayed(&self.handle().wakers, operation(self.handle().clone(), self.shared().clone()))
+    }
 }
 
 impl Deref for Guard {
@@ -117,6 +178,14 @@ impl Deref for Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.armed.shared.show("Guard", f)
+    }
+}
+
+pub(crate) async fn renew(handle: &Handle, shared: &Shared, extend: Option<Duration>) -> Result<(), RenewError> {
+    shared.check()?;
+    match handle.renew(shared.spec.name(), shared.id, extend).await? {
+        Renewal::Renewed => Ok(()),
+        Renewal::Lost(reason) => Err(shared.lost_with(reason).into()),
     }
 }
 
@@ -160,7 +229,7 @@ impl Held {
         self.shared.ticket.get()
     }
 
-    /// The id of this acquire, as others see it in [`inspect`](crate::Lock::inspect): [`Holder::id`](crate::Holder::id).
+    /// The id of this acquire, as others see it in [`inspect`](crate::Lock::inspect): [`Holder::id`](crate::state::Holder::id).
     pub fn id(&self) -> String {
         self.shared.id_seen()
     }

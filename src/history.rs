@@ -16,7 +16,7 @@ pub struct History {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PastGrant {
-    /// The former holder's id, as [`Holder::id`](crate::Holder::id).
+    /// The former holder's id, as [`Holder::id`](crate::state::Holder::id).
     pub id: String,
     /// The fencing token of its lease.
     pub token: u64,

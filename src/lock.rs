@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::acquire::{Acquire, Enqueue, Plan, TryAcquire};
 use crate::error::Fault;
 use crate::history::History;
-use crate::inspect::{BreakOutcome, Holder, LockState};
+use crate::inspect::{BreakOutcome, LockState};
 use crate::keeper::Handle;
 use crate::operation::Operation;
 use crate::options::Spec;
-use crate::protocol::{Ticket, Token, WireId};
+use crate::protocol::{Ticket, Token};
 
 /// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
 ///
@@ -66,7 +66,7 @@ impl Lock {
     }
 
     /// The random id of its client. The ids of acquires begin with that of their client and a dot:
-    /// [`Holder::id`](crate::Holder::id).
+    /// [`Holder::id`](crate::state::Holder::id).
     pub fn id(&self) -> &str {
         self.handle.client_id().as_str()
     }
@@ -135,46 +135,6 @@ impl Lock {
                 return Ok(state);
             }
         }
-    }
-
-    /// Whether the lock is held for the caller, by the server's word: by an acquire of this lock's
-    /// [owner](crate::LockOptions::owner), from whatever client, or, if the lock has no owner, by any acquire of this
-    /// client. One round trip, which changes nothing. [`Guard::is_locked_by_me`](crate::Guard::is_locked_by_me) tells
-    /// it of one lease.
-    ///
-    /// # Errors
-    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
-    ///
-    /// # Cancel safety
-    /// The future may be dropped at any time.
-    pub fn is_locked_by_me(&self) -> Operation<Result<bool, Fault>> {
-        let lock = self.clone();
-        Operation::relayed(&self.handle.wakers, async move {
-            let is_mine = |holder: Holder| match &*lock.owner {
-                "" => WireId::parse(&holder.id).is_some_and(|id| id.is_of(lock.handle.client_id())),
-                owner => holder.owner == owner,
-            };
-            Ok(lock.holder().await?.is_some_and(is_mine))
-        })
-    }
-
-    /// Whether anybody holds the lock, by the server's word. One round trip, which changes nothing.
-    ///
-    /// A lock that nobody holds may still have waiters, or be recovering: only [`try_acquire`](Self::try_acquire) tells
-    /// whether it can be taken.
-    ///
-    /// # Errors
-    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
-    ///
-    /// # Cancel safety
-    /// The future may be dropped at any time.
-    pub fn is_locked_by_anyone(&self) -> Operation<Result<bool, Fault>> {
-        let lock = self.clone();
-        Operation::relayed(&self.handle.wakers, async move { Ok(lock.holder().await?.is_some()) })
-    }
-
-    async fn holder(&self) -> Result<Option<Holder>, Fault> {
-        Ok(self.handle.inspect(&self.spec.keys, None, 0).await?.holder)
     }
 
     /// The latest grants of this lock, at most `count` of them, if [`record_history`](Self::record_history) has
@@ -249,7 +209,7 @@ impl Lock {
     /// # Examples
     /// ```no_run
     /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
-    /// use fairlock::BreakOutcome;
+    /// use fairlock::state::BreakOutcome;
     ///
     /// if let Some(holder) = lock.inspect().await?.holder {
     ///     match lock.break_lease(holder.token).await? {

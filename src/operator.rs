@@ -29,7 +29,7 @@ impl ClientBuilder {
     }
 }
 
-/// The id of a waiter, as everybody else sees it: [`QueuedWaiter::id`](crate::QueuedWaiter::id).
+/// The id of a waiter, as everybody else sees it: [`QueuedWaiter::id`](crate::state::QueuedWaiter::id).
 pub fn id_of(waiting: &Waiting) -> String {
     waiting.wire_id()
 }

@@ -92,7 +92,7 @@ impl LockOptions {
     /// How long a holder may keep the lock without a renewal (default 30 s, from 50 ms to 30 days). A holder that dies
     /// costs what is left of it. A lease below a second is lost as soon as a busy machine is late with a renewal, and a
     /// grant that its future does not take for a whole lease is given back
-    /// ([`AcquireError::NotTaken`](crate::AcquireError::NotTaken)).
+    /// ([`AcquireError::NotTaken`](crate::error::AcquireError::NotTaken)).
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -163,7 +163,7 @@ impl LockOptions {
     }
 
     /// Do not join a queue that has this many waiters (default: any number). An acquire then fails with
-    /// [`AcquireError::QueueFull`](crate::AcquireError::QueueFull) instead of waiting; with zero it never waits.
+    /// [`AcquireError::QueueFull`](crate::error::AcquireError::QueueFull) instead of waiting; with zero it never waits.
     ///
     /// For callers that would rather hear soon that they are too many. Each acquire goes by the bound of its own
     /// options, so all users of a lock should have the same. The server decides, so the bound is exact. Waiters that

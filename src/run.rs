@@ -65,7 +65,7 @@ impl TryAcquire {
     /// else. Two round trips, or one if the job is not run.
     ///
     /// # Errors
-    /// [`TryRunError::Acquire`], mostly with [`TryAcquireError::Busy`](crate::TryAcquireError::Busy), if the job was not
+    /// [`TryRunError::Acquire`], mostly with [`TryAcquireError::Busy`](crate::error::TryAcquireError::Busy), if the job was not
     /// run; [`TryRunError::Lost`] if the lease was lost, even if the job ended after that.
     ///
     /// # Cancel safety
@@ -74,7 +74,7 @@ impl TryAcquire {
     /// # Examples
     /// ```no_run
     /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
-    /// use fairlock::{TryAcquireError, TryRunError};
+    /// use fairlock::error::{TryAcquireError, TryRunError};
     ///
     /// match lock.try_acquire().run(|_| async { 5 }).await {
     ///     Ok(value) => println!("done: {value}"),

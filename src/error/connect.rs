@@ -28,8 +28,7 @@ pub enum ConnectError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// [`ClientBuilder::tls`](crate::ClientBuilder::tls) was called, and the URL asks for connections that are not
-    /// encrypted.
+    /// `ClientBuilder::tls` was called, and the URL asks for connections that are not encrypted.
     #[error(
         "the URL scheme is `{scheme}`, but certificates were given: use a scheme that begins with `rediss`, or give none"
     )]

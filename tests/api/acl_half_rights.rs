@@ -6,7 +6,10 @@
 
 use std::time::Duration;
 
-use fairlock::{Client, Fault, Guard, Lock, LockOptions, TryAcquireError, Waiting};
+use fairlock::{
+    Client, Guard, Lock, LockOptions, Waiting,
+    error::{Fault, TryAcquireError},
+};
 use testkit::{
     RedisServer, SOON, keys_left,
     run::{self, HISTORY_RIGHTS, Topology, lacks, least_rights},

@@ -1,7 +1,7 @@
 //! The rights that docs/guide.md lists are enough, and each of them is needed.
 use std::time::Duration;
 
-use fairlock::{BreakOutcome, Client, LockOptions, TryAcquireError};
+use fairlock::{Client, LockOptions, error::TryAcquireError, state::BreakOutcome};
 use testkit::{
     RedisServer, SOON, eventually_async, keys_left,
     run::{Topology, least_rights, takes_setinfo, version},

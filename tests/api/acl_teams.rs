@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairlock::{Client, ConnectError, LockOptions};
+use fairlock::{Client, LockOptions, error::ConnectError};
 use redis::Commands as _;
 use testkit::{RedisServer, keys_left, run::least_rights, soon};
 

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fairlock::{AcquireError, Client, LockOptions};
+use fairlock::{Client, LockOptions, error::AcquireError};
 use redis::{Connection, cmd};
 use testkit::{RedisServer, SOON, eventually_async, keys_left, state::State};
 use tokio::sync::Mutex;

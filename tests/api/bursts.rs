@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use fairlock::{AcquireError, Client, LockOptions};
+use fairlock::{Client, LockOptions, error::AcquireError};
 use redis::cmd;
 use testkit::{
     Monitor, RedisServer, SOON, child, connect, eventually, keys_left, keys_left_within, poll_once, quiet, soon,

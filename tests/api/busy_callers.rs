@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fairlock::{Client, LockOptions, LostReason};
+use fairlock::{Client, LockOptions, error::LostReason};
 use testkit::{Child, RedisServer, SOON, child, keys_left, soon};
 use tracing::span;
 

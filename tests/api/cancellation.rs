@@ -167,7 +167,7 @@ fn every_public_future_is_covered() {
         ("guard.rs", "lost"),
         ("guard.rs", "release"),
         ("guard.rs", "renewed"),
-        ("holding.rs", "renew"),
+        ("guard.rs", "renew"),
         ("lock.rs", "break_lease"),
         ("lock.rs", "force_break_lease"),
         ("lock.rs", "history"),
@@ -179,26 +179,27 @@ fn every_public_future_is_covered() {
         // These only await the futures above, one at a time.
         ("client.rs", "from_env"),
         ("function.rs", "call"),
-        ("holding.rs", "extend"),
-        ("holding.rs", "is_locked_by_me"),
-        ("holding.rs", "refresh"),
+        ("guard.rs", "extend"),
         ("keyed.rs", "acquire"),
-        ("keyed.rs", "locked"),
+        ("keyed.rs", "guard"),
         ("keyed.rs", "release"),
         ("keyed.rs", "release_all"),
         ("keyed.rs", "run"),
         ("keyed.rs", "try_acquire"),
-        ("lock.rs", "is_locked_by_anyone"),
-        ("lock.rs", "is_locked_by_me"),
+        ("lease.rs", "is_locked_by_anyone"),
+        ("lease.rs", "is_locked_by_me"),
+        ("lease.rs", "refresh"),
+        ("lease.rs", "verify"),
         ("lock_all.rs", "lost"),
         ("lock_all.rs", "release"),
         ("lock_all.rs", "run"),
-        ("ownership.rs", "ownership"),
+        ("ownership.rs", "of"),
         ("share.rs", "release"),
     ];
     let known: BTreeSet<(String, String)> = known.map(|(file, name)| (file.into(), name.into())).into();
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let files = fs::read_dir(src).unwrap().map(|entry| entry.unwrap().path());
+    let folders = [src.clone(), src.join("compat")];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
     let mut found = BTreeSet::new();
     for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
         let file = path.file_name().unwrap().to_str().unwrap().to_owned();

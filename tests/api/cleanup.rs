@@ -9,7 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fairlock::{AcquireError, BreakOutcome, Client, Fault, Guard, LostReason, RenewError, TryAcquireError};
+use fairlock::{
+    Client, Guard,
+    error::{AcquireError, Fault, LostReason, RenewError, TryAcquireError},
+    state::BreakOutcome,
+};
 use redis::cmd;
 use testkit::{
     Act, Child, Proxy, RedisServer, SOON, Target, child, connect, eventually, eventually_async, keys_left, poll_once,

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fairlock::{AcquireError, Client, ConnectError, Fault};
+use fairlock::{
+    Client,
+    error::{AcquireError, ConnectError, Fault},
+};
 use redis::cmd;
 use testkit::{RedisServer, SOON, eventually, eventually_async, impostor, soon};
 

@@ -2,7 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use fairlock::{Client, EndedAs, Fault, Lock, LockOptions, PastGrant};
+use fairlock::{
+    Client, Lock, LockOptions,
+    error::Fault,
+    state::{EndedAs, PastGrant},
+};
 use testkit::{
     Proxy, RedisServer, SOON, eventually_async, keys_left,
     run::{HISTORY_RIGHTS, least_rights, version},

@@ -11,8 +11,9 @@ use std::{
 };
 
 use fairlock::{
-    AcquireError, BreakOutcome, Client, Lock, LockOptions, LostReason, ReleaseError, RenewError, RunError,
-    TryAcquireError,
+    Client, Lock, LockOptions,
+    error::{AcquireError, LostReason, ReleaseError, RenewError, RunError, TryAcquireError},
+    state::BreakOutcome,
 };
 use testkit::{RedisServer, SOON, eventually_async, keys_left, soon};
 use tokio::sync::{Notify, oneshot};

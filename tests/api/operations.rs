@@ -5,7 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use fairlock::{
-    AcquireError, BreakOutcome, Canceller, Client, Fault, InvalidOption, Lock, LockOptions, LostReason, TryAcquireError,
+    Canceller, Client, Lock, LockOptions,
+    error::{AcquireError, Fault, InvalidOption, LostReason, TryAcquireError},
+    state::BreakOutcome,
 };
 use futures_util::FutureExt as _;
 use testkit::{RedisServer, SOON, eventually, eventually_async, keys_left, poll_once, soon};

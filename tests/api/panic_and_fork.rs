@@ -8,8 +8,9 @@ use std::{
 };
 
 use fairlock::{
-    AcquireError, Canceller, Client, Fault, Guard, Lock, LockOptions, LostReason, ReleaseError, RenewError,
-    TryAcquireError, Waiting,
+    Canceller, Client, Guard, Lock, LockOptions, Waiting,
+    compat::KeyedMutex,
+    error::{AcquireError, Fault, LostReason, ReleaseError, RenewError, TryAcquireError},
 };
 use futures_util::FutureExt as _;
 use pollster::block_on;
@@ -169,8 +170,8 @@ fn fork_beside_a_thread_that_awaits(url: &str) {
     let client = block_on(Client::connect(url)).unwrap();
     let lock = client.lock("a").unwrap();
     let guard = lock.acquire().blocking().unwrap();
-    let keys = client.keyed("keys").unwrap();
-    let mut key = Some(keys.locked("k").blocking().unwrap());
+    let keys = KeyedMutex::new(&client, "keys").unwrap();
+    let mut key = Some(keys.guard("k").blocking().unwrap());
     let canceller = Canceller::new();
     let mut waiting = Box::pin(lock.acquire().cancelled_by(&canceller));
     assert!(waiting.as_mut().now_or_never().is_none());
@@ -191,7 +192,7 @@ fn fork_beside_a_thread_that_awaits(url: &str) {
                 fork::Fork::Child => {
                     drop((polled, waiting.take(), key.take()));
                     let outcome = keys.release("k").blocking();
-                    assert!(matches!(outcome, Err(ReleaseError::Fault(Fault::Forked))) && keys.held() == 0);
+                    assert!(matches!(outcome, Err(ReleaseError::Fault(Fault::Forked))) && keys.kept() == 0);
                     std::process::exit(0);
                 }
                 fork::Fork::Parent(pid) => ends_well(pid),

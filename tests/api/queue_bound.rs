@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use fairlock::{AcquireError, Client, Lock, LockOptions, TryAcquireError};
+use fairlock::{
+    Client, Lock, LockOptions,
+    error::{AcquireError, TryAcquireError},
+};
 use futures_util::future::join_all;
 use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left, quiet, soon};
 

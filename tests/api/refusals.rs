@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fairlock::{AcquireError, Client, ConnectError, Fault, InvalidOption, LockOptions, TryAcquireError};
+use fairlock::{
+    Client, LockOptions,
+    error::{AcquireError, ConnectError, Fault, InvalidOption, TryAcquireError},
+};
 use redis::{Commands as _, cmd};
 use testkit::{RedisServer, SOON, impostor, keys_left, soon};
 

@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use fairlock::{Client, Lock, TryAcquireError};
+use fairlock::{Client, Lock, error::TryAcquireError};
 use testkit::{RedisServer, SOON, keys_left};
 
 const CYCLES: u64 = 1000;

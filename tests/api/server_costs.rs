@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, LockOptions};
+use fairlock::{LockOptions, error::AcquireError};
 use testkit::{Monitor, RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon, watch::Counter};
 
 /// The commands of clients, without those that scripts called.

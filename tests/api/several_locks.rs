@@ -3,12 +3,16 @@
 use std::future::IntoFuture as _;
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, AllGuard, Canceller, Client, InvalidOption, LockAllError, LockOptions, LostReason};
+use fairlock::{
+    AllGuard, Canceller, Client, LockOptions,
+    compat::{is_locked_by_anyone, verify},
+    error::{AcquireError, InvalidOption, LockAllError, LostReason},
+};
 use futures_util::future::try_join_all;
 use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon};
 
 async fn is_held(client: &Client, name: &str) -> bool {
-    client.lock(name).unwrap().is_locked_by_anyone().await.unwrap()
+    is_locked_by_anyone(&client.lock(name).unwrap()).await.unwrap()
 }
 
 async fn waiting(client: &Client, name: &str) -> u64 {
@@ -234,7 +238,7 @@ async fn the_last_handle_of_a_shared_guard_gives_the_lock_back() {
     assert_eq!((last.handles(), last.token(), last.name()), (1, token, "lock"));
     // The last handle can do all that a guard can.
     last.renew().await.unwrap();
-    assert!(last.is_locked_by_me().await.unwrap() && last.held().check().is_ok());
+    assert!(verify(&last).await.unwrap() && last.held().check().is_ok());
     assert!(soon(last.release()).await.unwrap());
     assert!(!is_held(&client, "lock").await);
 

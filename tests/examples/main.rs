@@ -32,7 +32,7 @@ mod worker_pool;
 
 use std::{fs, path::Path, sync::Mutex, time::Duration};
 
-use fairlock::Client;
+use fairlock::{Client, compat::KeyedMutex};
 use testkit::{RedisServer, SOON, keys_left, soon};
 use tokio::sync::{mpsc, oneshot};
 
@@ -210,7 +210,7 @@ async fn a_lease_is_extended_for_each_conflict_and_lost_by_work_that_hangs() {
 async fn a_key_is_held_from_one_request_to_another_and_others_are_free() {
     let server = RedisServer::start();
     let client = connect(&server).await;
-    let customers = client.keyed("customers").unwrap();
+    let customers = KeyedMutex::new(&client, "customers").unwrap();
     keyed_mutex::open(&customers, "alice").await.unwrap();
     let mut order = std::pin::pin!(keyed_mutex::handle(customers.clone(), "alice", 1));
     // An order of another customer is done while the first one waits.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{BreakOutcome, Client, Guard, Lock, LockOptions};
+use fairlock::{Client, Guard, Lock, LockOptions, state::BreakOutcome};
 use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, soon, watch::Counter};
 
 /// Far longer than a recovery without anybody to wait for, and renewed only by hand: the holder is connected and sends

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use fairlock::{Client, LockOptions, LostReason, RenewError};
+use fairlock::{
+    Client, LockOptions,
+    error::{LostReason, RenewError},
+};
 use redis::cmd;
 use testkit::{RedisServer, SOON, child::alone, eventually, keys_left, log::Log, soon};
 

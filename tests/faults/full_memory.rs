@@ -4,7 +4,7 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use fairlock::{AcquireError, Client, LockOptions};
+use fairlock::{Client, LockOptions, error::AcquireError};
 use redis::cmd;
 use testkit::{RedisServer, SOON, eventually_async, keys_left, soon};
 

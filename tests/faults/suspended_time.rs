@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use fairlock::{Client, LockOptions, LostReason};
+use fairlock::{Client, LockOptions, error::LostReason};
 use rustix::time::{ClockId, clock_gettime};
 use testkit::{Child, RedisServer, SOON, child, keys_left};
 

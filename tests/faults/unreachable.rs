@@ -6,8 +6,8 @@ use std::{
 };
 
 use fairlock::{
-    Acquire, AcquireError, Client, ClientBuilder, Enqueue, Fault, Guard, Held, Lock, LockOptions, Lost, LostReason,
-    ReleaseError, TryAcquire, TryAcquireError, Waiting,
+    Acquire, Client, ClientBuilder, Enqueue, Guard, Held, Lock, LockOptions, TryAcquire, Waiting,
+    error::{AcquireError, Fault, Lost, LostReason, ReleaseError, TryAcquireError},
 };
 use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually, keys_left, soon};
 
@@ -225,7 +225,7 @@ fn handles_and_futures_can_go_to_other_threads() {
     fn shared<T: Send + Sync + 'static>(_: impl FnOnce(Guard) -> T) {}
     anywhere::<(Client, ClientBuilder, Lock, LockOptions)>();
     anywhere::<(Guard, Held, Waiting)>();
-    anywhere::<(Acquire, TryAcquire, Enqueue, Operation<Lost>)>();
+    anywhere::<(Acquire, TryAcquire, Enqueue, fairlock::Operation<Lost>)>();
     anywhere::<(AcquireError, TryAcquireError, ReleaseError, Fault, Lost)>();
     sent(|lock, _| lock.acquire().run(async |held| held.token()));
     sent(|lock, _| lock.inspect());

@@ -5,7 +5,11 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
 
-use fairlock::{AcquireError, BreakOutcome, Client, ConnectError, InvalidOption};
+use fairlock::{
+    Client,
+    error::{AcquireError, ConnectError, InvalidOption},
+    state::BreakOutcome,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use redis::{Connection, cmd};

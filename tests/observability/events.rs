@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use fairlock::{Client, LockOptions};
+use fairlock::{Client, LockOptions, compat::KeyedMutex};
 use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, is_direct, keys_left, quiet, soon};
 use tracing::{Level, level_filters::LevelFilter};
 
@@ -87,13 +87,13 @@ async fn run_a_job() {
     };
     in_span(lock.acquire().run(job).await.unwrap());
     in_span(lock.try_acquire().run(job).await.unwrap());
-    in_span_of("users:anna", client.keyed("users").unwrap().run("anna", job).await.unwrap());
+    in_span_of("users:anna", KeyedMutex::new(&client, "users").unwrap().run("anna", job).await.unwrap());
     let job = |held: fairlock::Held| {
         mark("in the job");
         held.token()
     };
     in_span(tokio::task::block_in_place(|| lock.acquire().run_blocking(job)).unwrap());
-    let users = client.keyed("users").unwrap();
+    let users = KeyedMutex::new(&client, "users").unwrap();
     in_span_of("users:anna", tokio::task::block_in_place(|| users.run_blocking("anna", job)).unwrap());
     drop(users);
     drop(client);

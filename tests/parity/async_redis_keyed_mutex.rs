@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, InvalidOption, KeyedMutex, LockOptions, LostReason, RunError, TryAcquireError};
+use fairlock::{
+    LockOptions,
+    compat::{KeyedMutex, is_locked_by_anyone},
+    error::{AcquireError, InvalidOption, LostReason, RunError, TryAcquireError},
+};
 use futures_util::future::{join_all, try_join_all};
 use testkit::{RedisServer, SOON, child, connect, eventually_async, keys_left, quiet, soon};
 
 async fn keyed(server: &RedisServer) -> KeyedMutex {
-    connect(server).await.keyed_with("users", quiet()).unwrap()
+    KeyedMutex::with_options(&connect(server).await, "users", quiet()).unwrap()
 }
 
 async fn is_free(keyed: &KeyedMutex, key: impl fmt::Display) -> bool {
-    !keyed.lock(key).unwrap().is_locked_by_anyone().await.unwrap()
+    !is_locked_by_anyone(&keyed.lock(key).unwrap()).await.unwrap()
 }
 
 struct Account {
@@ -54,13 +58,13 @@ async fn locked_for_the_length_of_a_scope() {
     let server = RedisServer::start();
     let (keyed, other) = (keyed(&server).await, keyed(&server).await);
     {
-        let guard = soon(keyed.locked(7)).await.unwrap();
+        let guard = soon(keyed.guard(7)).await.unwrap();
         guard.check().unwrap();
         assert!(matches!(other.try_acquire(7).await, Err(TryAcquireError::Busy { .. })));
         soon(other.try_acquire(8)).await.unwrap();
     }
     soon(other.acquire(7)).await.unwrap();
-    assert_eq!((keyed.held(), other.held()), (0, 2));
+    assert_eq!((keyed.kept(), other.kept()), (0, 2));
     drop(other);
     keys_left(&server);
 }
@@ -70,7 +74,7 @@ async fn locked_for_the_length_of_a_job() {
     let server = RedisServer::start();
     let keyed = keyed(&server).await;
     assert_eq!(keyed.run(7, async |held| held.check().map(|()| 5)).await.unwrap(), Ok(5));
-    assert!(is_free(&keyed, 7).await && keyed.held() == 0);
+    assert!(is_free(&keyed, 7).await && keyed.kept() == 0);
     // A release from elsewhere in the process ends the job.
     let ended = keyed.run(7, async |_| {
         assert!(keyed.release(7).await.unwrap());
@@ -82,7 +86,7 @@ async fn locked_for_the_length_of_a_job() {
         assert_eq!(keyed.run_blocking(7, |held| held.check().map(|()| 5)).unwrap(), Ok(5));
         let ended = keyed.run_blocking(7, |_| keyed.release(7).blocking());
         assert!(matches!(ended, Err(RunError::Lost(lost)) if lost.reason == LostReason::Released));
-        assert_eq!(keyed.held(), 0);
+        assert_eq!(keyed.kept(), 0);
     })
     .await
     .unwrap();
@@ -126,7 +130,7 @@ async fn released_by_key_from_anywhere_in_the_process() {
     assert!(!keyed.release("alice").await.unwrap());
     assert!(!keyed.release("bob").await.unwrap() && !keyed.release("x".repeat(600)).await.unwrap());
     // A scope that is released by its key has nothing left to release, not even the next lease of the key.
-    let guard = soon(keyed.locked("alice")).await.unwrap();
+    let guard = soon(keyed.guard("alice")).await.unwrap();
     assert!(keyed.release("alice").await.unwrap());
     let next = soon(keyed.acquire("alice")).await.unwrap();
     drop(guard);
@@ -153,11 +157,11 @@ async fn the_keys_of_others_are_not_released() {
 async fn after_release_all_it_goes_on() {
     let server = RedisServer::start();
     let keyed = keyed(&server).await;
-    let scope = soon(keyed.locked("scope")).await.unwrap();
+    let scope = soon(keyed.guard("scope")).await.unwrap();
     join_all((0..100).map(|key| keyed.acquire(key))).await.into_iter().for_each(|held| drop(held.unwrap()));
-    assert_eq!(keyed.held(), 101);
+    assert_eq!(keyed.kept(), 101);
     assert_eq!(soon(keyed.release_all()).await.unwrap(), 101);
-    assert_eq!(keyed.held(), 0);
+    assert_eq!(keyed.kept(), 0);
     scope.check().unwrap_err();
     assert!(is_free(&keyed, 5).await && is_free(&keyed, "scope").await);
     soon(keyed.acquire(5)).await.unwrap();
@@ -173,14 +177,14 @@ async fn without_a_timeout_a_key_is_renewed_while_it_is_held() {
     let lease = Duration::from_secs(2);
     let server = RedisServer::start();
     let client = connect(&server).await;
-    let keyed = client.keyed_with("users", LockOptions::new().lease(lease)).unwrap();
+    let keyed = KeyedMutex::with_options(&client, "users", LockOptions::new().lease(lease)).unwrap();
     let held = soon(keyed.acquire(7)).await.unwrap();
     for _ in 0..5 {
         soon(held.renewed()).await.unwrap();
     }
     assert!(keyed.is_held(7) && !is_free(&keyed, 7).await);
     // A key with a timeout ends by itself, and a later release says so.
-    let keyed = client.keyed_with("hosts", LockOptions::new().lease(lease).manual_renewal()).unwrap();
+    let keyed = KeyedMutex::with_options(&client, "hosts", LockOptions::new().lease(lease).manual_renewal()).unwrap();
     let held = soon(keyed.acquire(7)).await.unwrap();
     soon(held.ended()).await.unwrap();
     eventually_async("it is free", SOON, async || is_free(&keyed, 7).await).await;
@@ -216,18 +220,18 @@ async fn many_keys() {
     // In a cluster the client remembers something of each slot.
     let server = RedisServer::builder().alone().start();
     let client = connect(&server).await;
-    let keyed = client.keyed("users").unwrap();
+    let keyed = KeyedMutex::new(&client, "users").unwrap();
     let through = async |batches: std::ops::Range<usize>| {
         for batch in batches {
             let keys = || (0..BATCH).map(|key| format!("batch {batch}, key {key}, with a name of a usual length"));
             for held in join_all(keys().map(|key| keyed.acquire(key))).await {
                 held.unwrap();
             }
-            assert_eq!(keyed.held(), BATCH);
+            assert_eq!(keyed.kept(), BATCH);
             for released in join_all(keys().map(|key| keyed.release(key))).await {
                 assert!(released.unwrap());
             }
-            assert_eq!(keyed.held(), 0);
+            assert_eq!(keyed.kept(), 0);
         }
     };
     through(0..4).await;
@@ -238,7 +242,7 @@ async fn many_keys() {
 
     // Leases that nobody ever releases are forgotten as new ones come.
     let brief = LockOptions::new().lease(Duration::from_millis(200)).manual_renewal();
-    let keyed = client.keyed_with("brief", brief).unwrap();
+    let keyed = KeyedMutex::with_options(&client, "brief", brief).unwrap();
     for key in 0..100 {
         soon(keyed.acquire(key)).await.unwrap();
     }
@@ -246,7 +250,7 @@ async fn many_keys() {
     for key in 100..300 {
         soon(keyed.acquire(key)).await.unwrap();
     }
-    assert!(keyed.held() < 300, "{}", keyed.held());
+    assert!(keyed.kept() < 300, "{}", keyed.kept());
 }
 
 /// The bytes of memory that this process uses.

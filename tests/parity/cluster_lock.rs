@@ -3,7 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{Client, Guard, Lock, LockOptions, Ownership, TryAcquireError};
+use fairlock::{
+    Client, Guard, Lock, LockOptions,
+    compat::{Ownership, verify},
+    error::TryAcquireError,
+};
 use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, soon};
 
 mod suite;
@@ -21,7 +25,7 @@ fn of(client: &Client, owner: &str, lease: Duration) -> Lock {
 const LONG: Duration = Duration::from_secs(100);
 
 async fn ownership(lock: &Lock) -> Ownership {
-    soon(lock.try_acquire().ownership()).await.unwrap()
+    soon(Ownership::of(lock.try_acquire())).await.unwrap()
 }
 
 async fn granted(lock: &Lock) -> Guard {
@@ -49,7 +53,7 @@ async fn the_same_owner_is_told_so_by_whatever_client_and_gets_no_second_lease()
         assert!(answer.is_mine());
         // The answer neither renews nor releases: its drop leaves the lease alone.
         drop(answer);
-        assert!(guard.is_locked_by_me().await.unwrap());
+        assert!(verify(&guard).await.unwrap());
     }
     guard.check().unwrap();
     guard.release().await.unwrap();
@@ -77,7 +81,7 @@ async fn a_try_behind_a_queue_is_busy_and_names_nobody() {
     server.flush();
     // The waiter hears of the loss and returns; the server waits for the holder, which has not heard of it.
     eventually_async("it returns", SOON, async || other.inspect().await.unwrap().waiting == 1).await;
-    let busy = soon(other.try_acquire().ownership()).await;
+    let busy = soon(Ownership::of(other.try_acquire())).await;
     let nobody = matches!(&busy, Err(TryAcquireError::Busy { holder: None, waiting: 1, recovering_for: Some(_), .. }));
     assert!(nobody, "{busy:?}");
     drop((waiting, guard));
@@ -139,13 +143,12 @@ async fn a_try_has_a_timeout_for_the_answer() {
     let (one, two) = (lock(&server, "worker-1", LONG).await, lock(&server, "worker-2", LONG).await);
     let guard = granted(&one).await;
     let bound = Duration::from_millis(100);
-    assert!(matches!(two.try_acquire().timeout(SOON).ownership().await, Ok(Ownership::Other(_))));
+    assert!(matches!(Ownership::of(two.try_acquire().timeout(SOON)).await, Ok(Ownership::Other(_))));
     server.stop();
     let called = Instant::now();
-    let unknown = soon(two.try_acquire().timeout(bound).ownership()).await.unwrap_err();
+    let unknown = soon(Ownership::of(two.try_acquire().timeout(bound))).await.unwrap_err();
     assert!(called.elapsed() >= bound, "{:?}", called.elapsed());
-    let fault =
-        matches!(&unknown, TryAcquireError::Fault(fairlock::Fault::Unavailable { waited, .. }) if *waited >= bound);
+    let fault = matches!(&unknown, TryAcquireError::Fault(fairlock::error::Fault::Unavailable { waited, .. }) if *waited >= bound);
     assert!(fault, "{unknown}");
     server.cont();
     drop(guard);

@@ -2,7 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, BreakOutcome, Client, Lock, LockOptions, LostReason};
+use fairlock::{
+    Client, Lock, LockOptions,
+    compat::{is_locked_by_anyone, is_locked_by_me},
+    error::{AcquireError, LostReason},
+    state::BreakOutcome,
+};
 use testkit::{Proxy, RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon};
 
 async fn lock(server: &RedisServer) -> Lock {
@@ -115,9 +120,9 @@ async fn several_locks_are_one_entity() {
     let server = RedisServer::start();
     let client = connect(&server).await;
     let guard = soon(client.lock_all_with(["locks/one", "locks/two"], quiet()).unwrap()).await.unwrap();
-    assert!(client.lock("locks/two").unwrap().is_locked_by_me().await.unwrap());
+    assert!(is_locked_by_me(&client.lock("locks/two").unwrap()).await.unwrap());
     guard.release().await.unwrap();
-    assert!(!client.lock("locks/one").unwrap().is_locked_by_anyone().await.unwrap());
+    assert!(!is_locked_by_anyone(&client.lock("locks/one").unwrap()).await.unwrap());
     keys_left(&server);
 }
 
@@ -129,9 +134,9 @@ async fn handles_of_one_lease_are_counted() {
     let outer = soon(lock.acquire()).await.unwrap().share();
     let inner = outer.clone();
     inner.check().unwrap();
-    assert!(!inner.release().await.unwrap() && lock.is_locked_by_me().await.unwrap());
+    assert!(!inner.release().await.unwrap() && is_locked_by_me(&lock).await.unwrap());
     assert!(soon(outer.release()).await.unwrap());
-    eventually_async("it is free", SOON, async || !lock.is_locked_by_me().await.unwrap()).await;
+    eventually_async("it is free", SOON, async || !is_locked_by_me(&lock).await.unwrap()).await;
     keys_left(&server);
 }
 

@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use fairlock::{
-    AcquireError, Client, ClientBuilder, InvalidOption, LockOptions, LostReason, RenewError, RunError, TryAcquireError,
-    TryRunError,
+    Client, ClientBuilder, LockOptions,
+    compat::{Locked, is_locked_by_anyone, is_locked_by_me, set_automatic_renewal, verify},
+    error::{AcquireError, InvalidOption, LostReason, RenewError, RunError, TryAcquireError, TryRunError},
 };
 use testkit::{Child, RedisServer, SOON, child, connect, eventually_async, keys_left, quiet, soon};
 
@@ -66,19 +67,19 @@ async fn renewal_is_switched_off_and_on_while_the_lock_is_held() {
     let guard = soon(lock.acquire()).await.unwrap();
     soon(guard.renewed()).await.unwrap();
     // A lease that is renewed by hand goes on, and so it does when automatic renewal is switched on again.
-    guard.set_automatic_renewal(false);
+    set_automatic_renewal(&guard, false);
     guard.renew().await.unwrap();
-    guard.set_automatic_renewal(true);
+    set_automatic_renewal(&guard, true);
     soon(guard.renewed()).await.unwrap();
     soon(guard.renewed()).await.unwrap();
     // With automatic renewal switched off it ends.
-    guard.set_automatic_renewal(false);
+    set_automatic_renewal(&guard, false);
     assert!(matches!(soon(guard.lost()).await.reason, LostReason::NotRenewed { .. }));
     drop(guard);
 
     let manual = LockOptions::new().lease(lease).manual_renewal();
     let guard = soon(connect(&server).await.lock_with("lock", manual).unwrap().acquire()).await.unwrap();
-    guard.set_automatic_renewal(true);
+    set_automatic_renewal(&guard, true);
     soon(guard.renewed()).await.unwrap();
     drop(guard);
     keys_left(&server);
@@ -122,7 +123,7 @@ async fn an_extension_outlives_a_loss_of_data() {
     server.flush();
     // The next automatic renewal comes as soon as that of any lease, long before the end of the extension.
     let theirs = other.lock("lock").unwrap();
-    eventually_async("it is back", SOON, async || theirs.is_locked_by_anyone().await.unwrap()).await;
+    eventually_async("it is back", SOON, async || is_locked_by_anyone(&theirs).await.unwrap()).await;
     let there = theirs.inspect().await.unwrap().holder.unwrap();
     assert_eq!(there.token, guard.token());
     assert!(there.remaining + asked.elapsed() >= before, "{:?} of {before:?}", there.remaining);
@@ -153,30 +154,30 @@ async fn the_server_says_who_has_locked_it() {
     let (here, there) = (connect(&server).await, connect(&server).await);
     let (mine, theirs) = (here.lock_with("lock", quiet()).unwrap(), there.lock_with("lock", quiet()).unwrap());
     let says = async |by_me: [bool; 2], by_anyone: bool| {
-        let says = [mine.is_locked_by_me().await.unwrap(), theirs.is_locked_by_me().await.unwrap()];
+        let says = [is_locked_by_me(&mine).await.unwrap(), is_locked_by_me(&theirs).await.unwrap()];
         assert_eq!(says, by_me);
         for lock in [&mine, &theirs] {
-            assert_eq!(lock.is_locked_by_anyone().await.unwrap(), by_anyone);
+            assert_eq!(is_locked_by_anyone(lock).await.unwrap(), by_anyone);
         }
     };
     says([false, false], false).await;
     let guard = soon(mine.acquire()).await.unwrap();
     says([true, false], true).await;
-    assert!(guard.is_locked_by_me().await.unwrap());
+    assert!(verify(&guard).await.unwrap());
     // The holder may not have heard of the end of its lease yet, but the server knows.
     let next = soon(theirs.enqueue()).await.unwrap();
     theirs.force_break_lease(guard.token()).await.unwrap();
-    assert!(!guard.is_locked_by_me().await.unwrap());
+    assert!(!verify(&guard).await.unwrap());
     says([false, true], true).await;
     drop(soon(next).await.unwrap());
     drop(guard);
-    eventually_async("nobody has it", SOON, async || !mine.is_locked_by_anyone().await.unwrap()).await;
+    eventually_async("nobody has it", SOON, async || !is_locked_by_anyone(&mine).await.unwrap()).await;
 
     // An owner is the same one in every process.
     let named = |client: &Client| client.lock_with("lock", quiet().owner("worker-1")).unwrap();
     let guard = soon(named(&here).acquire()).await.unwrap();
-    assert!(named(&there).is_locked_by_me().await.unwrap());
-    assert!(!theirs.is_locked_by_me().await.unwrap());
+    assert!(is_locked_by_me(&named(&there)).await.unwrap());
+    assert!(!is_locked_by_me(&theirs).await.unwrap());
     drop(guard);
     keys_left(&server);
 }
@@ -238,7 +239,7 @@ async fn a_scope_that_ends_gives_the_lock_back() {
     let lock = connect(&server).await.lock_with("lock", quiet()).unwrap();
     {
         let _guard = soon(lock.acquire()).await.unwrap();
-        assert!(lock.is_locked_by_me().await.unwrap());
+        assert!(is_locked_by_me(&lock).await.unwrap());
     }
     soon(lock.acquire()).await.unwrap().release().await.unwrap();
     keys_left(&server);
@@ -256,7 +257,7 @@ fn nightly_blocking(count: u32) -> u32 {
 async fn a_function_holds_the_lock_of_its_own_name() {
     let server = RedisServer::start();
     let client = connect(&server).await;
-    let nightly = client.locked(nightly).unwrap();
+    let nightly = Locked::by_name(&client, nightly).unwrap();
     assert_eq!(nightly.lock().name(), "parity::distributed_lock::nightly");
     assert_eq!(nightly.call(1).await.unwrap(), 2);
     let guard = soon(nightly.lock().acquire()).await.unwrap();
@@ -265,9 +266,9 @@ async fn a_function_holds_the_lock_of_its_own_name() {
     drop(guard);
 
     // A closure has no name of its own, but can be given one.
-    let error = client.locked(async |(): ()| ()).unwrap_err();
+    let error = Locked::by_name(&client, async |(): ()| ()).unwrap_err();
     assert!(matches!(error, InvalidOption::Closure { .. }), "{error}");
-    let named = client.lock("named").unwrap().locked(async |(a, b): (u32, u32)| a + b);
+    let named = Locked::new(client.lock("named").unwrap(), async |(a, b): (u32, u32)| a + b);
     assert_eq!(named.call((2, 3)).await.unwrap(), 5);
     keys_left(&server);
 }
@@ -276,15 +277,15 @@ async fn a_function_holds_the_lock_of_its_own_name() {
 fn a_function_that_is_not_async_holds_the_lock_of_its_own_name() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).blocking().unwrap();
-    let nightly = client.locked(nightly_blocking).unwrap();
+    let nightly = Locked::by_name(&client, nightly_blocking).unwrap();
     assert_eq!(nightly.call_blocking(1).unwrap(), 2);
     keys_left(&server);
 }
 
 #[tokio::test]
 async fn a_function_can_name_itself() {
-    assert_eq!(fairlock::function_name!(), "parity::distributed_lock::a_function_can_name_itself");
-    let from_a_closure = || fairlock::function_name!();
+    assert_eq!(fairlock::compat::function_name!(), "parity::distributed_lock::a_function_can_name_itself");
+    let from_a_closure = || fairlock::compat::function_name!();
     assert_eq!(from_a_closure(), "parity::distributed_lock::a_function_can_name_itself");
 }
 

@@ -3,7 +3,11 @@
 
 use std::time::Duration;
 
-use fairlock::{Client, Lock, LockOptions, LostReason, Ownership, TryAcquireError};
+use fairlock::{
+    Client, Lock, LockOptions,
+    compat::{Ownership, is_locked_by_anyone, set_automatic_renewal, verify},
+    error::{LostReason, TryAcquireError},
+};
 use futures_util::FutureExt as _;
 use testkit::{Proxy, RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon};
 
@@ -66,7 +70,7 @@ async fn the_same_owner_is_told_and_gets_no_second_lease() {
     let server = RedisServer::start();
     let lock = connect(&server).await.lock_with("/my-lock", quiet().owner("session-1")).unwrap();
     let guard = soon(lock.acquire()).await.unwrap();
-    let second = soon(lock.try_acquire().ownership()).await.unwrap();
+    let second = soon(Ownership::of(lock.try_acquire())).await.unwrap();
     assert!(matches!(second, Ownership::Mine(_)), "{second:?}");
     guard.check().unwrap();
     drop(guard);
@@ -86,7 +90,7 @@ async fn a_holder_hears_of_the_end_of_its_lease_before_it_ends() {
     proxy.refuse();
     proxy.cut();
     let lost = soon(guard.lost()).await;
-    assert!(other.is_locked_by_anyone().await.unwrap() && waiting(&other).await == 1, "it is not granted yet: {lost}");
+    assert!(is_locked_by_anyone(&other).await.unwrap() && waiting(&other).await == 1, "it is not granted yet: {lost}");
     soon(next).await.unwrap().release().await.unwrap();
     proxy.heal();
     drop(guard);
@@ -114,7 +118,7 @@ async fn a_client_that_is_closed_gives_everything_back() {
     let _second = soon(client.lock_with("/another", quiet()).unwrap().acquire()).await.unwrap();
     soon(client.close()).await;
     assert_eq!(guard.check().unwrap_err().reason, LostReason::Closed);
-    assert!(!other.is_locked_by_anyone().await.unwrap());
+    assert!(!is_locked_by_anyone(&other).await.unwrap());
     keys_left(&server);
 }
 
@@ -126,9 +130,9 @@ async fn a_lease_that_is_left_alone_ends_by_itself() {
     let lock = client.lock_with("/my-lock", LockOptions::new().lease(Duration::from_millis(500))).unwrap();
     let guard = soon(lock.acquire()).await.unwrap();
     soon(guard.renewed()).await.unwrap();
-    guard.set_automatic_renewal(false);
+    set_automatic_renewal(&guard, false);
     soon(guard.lost()).await;
-    eventually_async("it has ended", SOON, async || !lock.is_locked_by_anyone().await.unwrap()).await;
+    eventually_async("it has ended", SOON, async || !is_locked_by_anyone(&lock).await.unwrap()).await;
     drop(guard);
     keys_left(&server);
 }
@@ -153,9 +157,9 @@ async fn the_server_says_whether_the_lease_is_held() {
     let server = RedisServer::start();
     let (lock, operator) = (lock(&server).await, lock(&server).await);
     let guard = soon(lock.acquire()).await.unwrap();
-    assert!(guard.is_locked_by_me().await.unwrap());
+    assert!(verify(&guard).await.unwrap());
     operator.force_break_lease(guard.token()).await.unwrap();
-    assert!(!guard.is_locked_by_me().await.unwrap());
+    assert!(!verify(&guard).await.unwrap());
     drop(guard);
     keys_left(&server);
 }

@@ -3,7 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, Client, Lock, LockOptions, LostReason, Waiting};
+use fairlock::{
+    Client, Lock, LockOptions, Waiting,
+    error::{AcquireError, LostReason},
+};
 use testkit::{Act, Child, Proxy, RedisServer, SOON, Target, child, connect, eventually_async, keys_left, quiet, soon};
 
 /// The helper process that waits until it is killed.

@@ -3,7 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, Client, Lock, LockOptions, LostReason, ReleaseError, RenewError, TryAcquireError};
+use fairlock::{
+    Client, Lock, LockOptions,
+    compat::{is_locked_by_anyone, is_locked_by_me, verify},
+    error::{AcquireError, LostReason, ReleaseError, RenewError, TryAcquireError},
+};
 use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon};
 
 const LONG: Duration = Duration::from_secs(100);
@@ -90,10 +94,10 @@ async fn renew_sets_the_timeout_anew() {
 async fn locked_and_owned() {
     let server = RedisServer::start();
     let (one, two) = (with_timeout(&server, LONG).await, with_timeout(&server, LONG).await);
-    assert!(!one.is_locked_by_anyone().await.unwrap());
+    assert!(!is_locked_by_anyone(&one).await.unwrap());
     let guard = soon(one.acquire()).await.unwrap();
-    assert!(two.is_locked_by_anyone().await.unwrap());
-    assert!(guard.is_locked_by_me().await.unwrap() && !two.is_locked_by_me().await.unwrap());
+    assert!(is_locked_by_anyone(&two).await.unwrap());
+    assert!(verify(&guard).await.unwrap() && !is_locked_by_me(&two).await.unwrap());
     drop(guard);
     keys_left(&server);
 }
@@ -120,7 +124,7 @@ async fn a_scope_that_outlives_its_lease_raises_nothing() {
         soon(lock.acquire()).await.unwrap()
     };
     // The end of the scope has not released what another one holds.
-    assert!(next.is_locked_by_me().await.unwrap());
+    assert!(verify(&next).await.unwrap());
     next.release().await.unwrap();
     keys_left(&server);
 }

@@ -3,7 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, BreakOutcome, Canceller, Client, Lock, LockOptions, LostReason, SharedGuard};
+use fairlock::{
+    Canceller, Client, Lock, LockOptions, SharedGuard,
+    compat::{is_locked_by_anyone, is_locked_by_me, verify},
+    error::{AcquireError, LostReason},
+    state::BreakOutcome,
+};
 use testkit::{Child, RedisServer, SOON, child, connect, eventually, eventually_async, keys_left, quiet, soon};
 
 const LIVENESS: Duration = Duration::from_secs(2);
@@ -66,7 +71,7 @@ async fn a_lease_time_ends_the_hold_and_its_holder_is_told() {
     let brief = lock(&server, LockOptions::new().lease(Duration::from_millis(500)).manual_renewal()).await;
     let guard = soon(brief.acquire()).await.unwrap();
     assert!(matches!(soon(guard.lost()).await.reason, LostReason::NotRenewed { .. }));
-    eventually_async("it is free", SOON, async || !brief.is_locked_by_anyone().await.unwrap()).await;
+    eventually_async("it is free", SOON, async || !is_locked_by_anyone(&brief).await.unwrap()).await;
     drop(guard);
     keys_left(&server);
 }
@@ -130,10 +135,10 @@ async fn a_handle_takes_the_place_of_re_entrance() {
 async fn questions() {
     let server = RedisServer::start();
     let (one, two) = (lock(&server, quiet()).await, lock(&server, quiet()).await);
-    assert!(!one.is_locked_by_anyone().await.unwrap() && one.inspect().await.unwrap().holder.is_none());
+    assert!(!is_locked_by_anyone(&one).await.unwrap() && one.inspect().await.unwrap().holder.is_none());
     let guard = soon(one.acquire()).await.unwrap();
-    assert!(two.is_locked_by_anyone().await.unwrap());
-    assert!(guard.is_locked_by_me().await.unwrap() && !two.is_locked_by_me().await.unwrap());
+    assert!(is_locked_by_anyone(&two).await.unwrap());
+    assert!(verify(&guard).await.unwrap() && !is_locked_by_me(&two).await.unwrap());
     let holder = two.inspect().await.unwrap().holder.unwrap();
     assert!(holder.remaining > SOON && guard.remaining() > SOON);
     assert_eq!((holder.id, &*holder.label), (guard.id(), guard.label()));

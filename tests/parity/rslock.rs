@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, Client, Lock, LockOptions, RenewError, RunError};
+use fairlock::{
+    Client, Lock, LockOptions,
+    compat::{is_locked_by_anyone, verify},
+    error::{AcquireError, RenewError, RunError},
+};
 use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon};
 
 const TTL: Duration = Duration::from_secs(100);
@@ -47,9 +51,9 @@ async fn a_dropped_guard_releases_and_blocks_no_runtime() {
     let held = proxy.fault(testkit::Target::request("evalsha"), testkit::Act::Hold);
     drop(guard);
     held.await_struck();
-    assert!(lock.is_locked_by_anyone().await.unwrap());
+    assert!(is_locked_by_anyone(&lock).await.unwrap());
     held.lift();
-    eventually_async("it is released", SOON, async || !lock.is_locked_by_anyone().await.unwrap()).await;
+    eventually_async("it is released", SOON, async || !is_locked_by_anyone(&lock).await.unwrap()).await;
     keys_left(&server);
 }
 
@@ -63,7 +67,7 @@ async fn a_guard_is_kept_and_released_elsewhere() {
         let guard = soon(lock.acquire()).await.unwrap();
         kept.insert(guard.name().to_owned(), guard);
     }
-    assert!(lock.is_locked_by_anyone().await.unwrap());
+    assert!(is_locked_by_anyone(&lock).await.unwrap());
     let guard = kept.remove("resource").unwrap();
     soon(tokio::spawn(guard.release())).await.unwrap().unwrap();
     keys_left(&server);
@@ -106,9 +110,9 @@ async fn the_server_says_whether_a_lock_is_freed() {
     let server = RedisServer::start();
     let (lock, other) = (lock(&server, TTL).await, lock(&server, TTL).await);
     let guard = soon(lock.acquire()).await.unwrap();
-    assert!(guard.is_locked_by_me().await.unwrap());
+    assert!(verify(&guard).await.unwrap());
     other.force_break_lease(guard.token()).await.unwrap();
-    assert!(!guard.is_locked_by_me().await.unwrap());
+    assert!(!verify(&guard).await.unwrap());
     drop(guard);
     keys_left(&server);
 }

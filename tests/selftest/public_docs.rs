@@ -11,7 +11,7 @@ const HIDDEN: [&str; 2] = ["testing.rs", "operator.rs"];
 fn operations_name_errors_costs_and_cancel_safety() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let sources = files(root.clone()).chain(files(root.join("error")));
+    let sources = ["", "error", "compat"].into_iter().flat_map(|folder| files(root.join(folder)));
     let shown = |path: &PathBuf| !HIDDEN.iter().any(|hidden| path.ends_with(hidden));
     let sources: Vec<PathBuf> =
         sources.filter(|path| path.extension().is_some_and(|it| it == "rs")).filter(shown).collect();

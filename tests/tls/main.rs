@@ -1,7 +1,7 @@
 //! Encrypted connections, to a server that shows a certificate and demands one.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-use fairlock::{Client, ClientBuilder, ConnectError, Tls};
+use fairlock::{Client, ClientBuilder, Tls, error::ConnectError};
 use testkit::certificates::{Authority, Certificates, Encrypted, Identity};
 use testkit::{Child, Cluster, RedisServer, SOON, child, keys_left, quiet, sentinel::MASTER, sigpipe, soon};
 

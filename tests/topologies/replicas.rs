@@ -2,7 +2,10 @@
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-use fairlock::{AcquireError, Client, Lock, LockOptions, LostReason};
+use fairlock::{
+    Client, Lock, LockOptions,
+    error::{AcquireError, LostReason},
+};
 use futures_util::future::try_join_all;
 use testkit::{Act, Cluster, Proxy, RedisServer, SOON, Target, eventually, keys_left, quiet, soon, state::State};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::{Client, ClientBuilder, TryAcquireError};
+use fairlock::{Client, ClientBuilder, error::TryAcquireError};
 
 use super::finding::{Finding, Level};
 use super::node::{Node, PATIENCE, Part};

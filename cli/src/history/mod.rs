@@ -7,7 +7,10 @@ mod timeline;
 
 use std::time::SystemTime;
 
-use fairlock::{History, LockOptions, LockState};
+use fairlock::{
+    LockOptions,
+    state::{History, LockState},
+};
 use serde_json::{Value, json};
 
 pub(crate) use args::Args;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use fairlock::{EndedAs, Holder, PastGrant};
+use fairlock::state::{EndedAs, Holder, PastGrant};
 
 use crate::duration::short;
 

@@ -3,7 +3,10 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use fairlock::{BreakOutcome, Lock, LockState};
+use fairlock::{
+    Lock,
+    state::{BreakOutcome, LockState},
+};
 use serde_json::json;
 
 use super::document::{self, of_lock};

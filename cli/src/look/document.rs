@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use fairlock::{LockState, QueuedWaiter};
+use fairlock::state::{LockState, QueuedWaiter};
 use serde_json::{Value, json};
 
 use crate::duration::milliseconds;

@@ -11,7 +11,7 @@ use std::future::IntoFuture as _;
 use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{Client, ClientBuilder, Fault, Lock, LockOptions, LockState};
+use fairlock::{Client, ClientBuilder, Lock, LockOptions, error::Fault, state::LockState};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use fairlock::{Holder, LockState};
+use fairlock::state::{Holder, LockState};
 
 use super::document::word;
 use crate::duration::{about, seconds};

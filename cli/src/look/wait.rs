@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairlock::LockState;
+use fairlock::state::LockState;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::document::{self, word};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock::Lost;
+use fairlock::error::Lost;
 use serde_json::json;
 
 use super::args::Wait;

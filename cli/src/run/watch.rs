@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use fairlock::{Fault, Guard, Holder, Lock, Waiting};
+use fairlock::{Guard, Lock, Waiting, error::Fault, state::Holder};
 use tokio::time::{Instant, sleep_until};
 
 use super::news::News;

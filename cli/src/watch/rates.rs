@@ -62,7 +62,7 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlock::LockState;
+    use fairlock::state::LockState;
 
     #[test]
     fn grants_are_counted_and_steps_move_on() {

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use fairlock::operator::Seen;
-use fairlock::{BreakOutcome, ClientBuilder};
+use fairlock::{ClientBuilder, state::BreakOutcome};
 
 use crate::duration::shown;
 use crate::survey::Survey;

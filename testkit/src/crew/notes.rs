@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use fairlock::{AcquireError, Fault, Guard, Held, TryAcquireError};
+use fairlock::{
+    Guard, Held,
+    error::{AcquireError, Fault, TryAcquireError},
+};
 
 use crate::history::{Event, Recorder, now_ns};
 

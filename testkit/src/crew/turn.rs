@@ -2,7 +2,7 @@
 
 use std::{future::IntoFuture as _, time::Duration};
 
-use fairlock::{Lock, RunError};
+use fairlock::{Lock, error::RunError};
 use fastrand::Rng;
 
 use super::{

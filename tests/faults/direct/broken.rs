@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::*;
 use fairlock::testing::digest;
-use fairlock::{Client, LockOptions, LostReason, ReleaseError};
+use fairlock::{
+    Client, LockOptions,
+    error::{LostReason, ReleaseError},
+};
 use testkit::{Act, Proxy, SOON, Target, eventually, is_direct, keys_left};
 
 /// Whether the request was executed or not, and whatever breaks, the caller has the lock much sooner than a lease

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use super::*;
-use fairlock::testing::digest;
-use fairlock::{Canceller, Client, LockOptions, LostReason, ReleaseError};
+use fairlock::{
+    Canceller, Client, LockOptions,
+    error::{LostReason, ReleaseError},
+};
+use fairlock::{compat::set_automatic_renewal, testing::digest};
 use testkit::{Act, Proxy, RedisServer, SOON, Target, is_direct, keys_left, quiet, soon};
 
 /// Shorter than an answer may take (5 s), so this acquire goes to the keeper.
@@ -27,7 +30,7 @@ fn callers_that_cycle_get_one_more_connection() {
         assert_eq!(server.connections().len(), 2);
         let guard = by.directly(&lock);
         let busy = lock.try_acquire().blocking();
-        assert!(matches!(busy, Err(fairlock::TryAcquireError::Busy { .. })), "{busy:?}");
+        assert!(matches!(busy, Err(fairlock::error::TryAcquireError::Busy { .. })), "{busy:?}");
         drop((guard, lock, client));
         keys_left(&server);
     });
@@ -91,7 +94,7 @@ async fn the_keeper_takes_over_a_lease_with_the_first_call_about_it() {
         guard.release().blocking().unwrap();
 
         let guard = held();
-        guard.set_automatic_renewal(false);
+        set_automatic_renewal(&guard, false);
         guard.release().blocking().unwrap();
 
         // A drop of the guard, and a release that is awaited, are such calls, too.

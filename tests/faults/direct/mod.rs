@@ -5,7 +5,10 @@ mod broken;
 mod calls;
 mod tasks;
 
-use fairlock::{Acquire, Client, Guard, Lock, LostReason, ReleaseError};
+use fairlock::{
+    Acquire, Client, Guard, Lock,
+    error::{LostReason, ReleaseError},
+};
 use testkit::{RedisServer, SOON, eventually, is_direct, poll_once, proxy::Fault, quiet, soon};
 
 /// There is no direct connection in a cluster.

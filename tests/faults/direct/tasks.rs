@@ -67,7 +67,7 @@ fn a_lease_that_a_task_is_granted_when_its_client_is_closed_goes_back() {
     std::thread::sleep(Duration::from_millis(1500));
     request.lift();
     let failed = in_time(future);
-    assert!(matches!(failed, Err(fairlock::AcquireError::Fault(fairlock::Fault::Closed))), "{failed:?}");
+    assert!(matches!(failed, Err(fairlock::error::AcquireError::Fault(fairlock::error::Fault::Closed))), "{failed:?}");
     let (other, its) = client_of(&server.url());
     By::Task.release(By::Task.acquire(&its)).unwrap();
     drop((lock, client, its, other));

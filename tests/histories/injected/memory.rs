@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairlock::{AcquireError, Client};
+use fairlock::{Client, error::AcquireError};
 
 use super::tell;
 use testkit::{

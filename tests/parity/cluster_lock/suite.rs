@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use fairlock::{Fault, InvalidOption, LostReason, Refreshed, RenewError};
+use fairlock::{
+    compat::{Ownership, Refreshed, is_locked_by_anyone, is_locked_by_me, refresh},
+    error::{Fault, InvalidOption, LostReason, RenewError},
+};
 use testkit::{Proxy, watch::Counter};
 use tokio::sync::Barrier;
 
@@ -13,7 +16,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn refreshed(guard: &Guard) -> Refreshed {
-    soon(guard.refresh()).await.unwrap()
+    soon(refresh(guard)).await.unwrap()
 }
 
 /// Waits until a refresh writes again.
@@ -50,7 +53,7 @@ async fn release_frees_at_once() {
     let server = RedisServer::start();
     let (one, two) = (lock(&server, "worker-1", LONG).await, lock(&server, "worker-2", LONG).await);
     granted(&one).await.release().await.unwrap();
-    assert!(!one.is_locked_by_anyone().await.unwrap());
+    assert!(!is_locked_by_anyone(&one).await.unwrap());
     drop(granted(&two).await);
     keys_left(&server);
 }
@@ -97,7 +100,7 @@ async fn existence_checked_during_rate_limiting() {
     let guard = granted(&one).await;
     assert_eq!(refreshed(&guard).await, Refreshed::Verified);
     two.force_break_lease(guard.token()).await.unwrap();
-    assert!(matches!(soon(guard.refresh()).await, Err(RenewError::Lost(_))));
+    assert!(matches!(soon(refresh(&guard)).await, Err(RenewError::Lost(_))));
     drop(guard);
     keys_left(&server);
 }
@@ -110,7 +113,7 @@ async fn ownership_lost() {
     two.force_break_lease(guard.token()).await.unwrap();
     let next = granted(&two).await;
     assert!(next.token() > guard.token());
-    assert!(matches!(soon(guard.refresh()).await, Err(RenewError::Lost(_))));
+    assert!(matches!(soon(refresh(&guard)).await, Err(RenewError::Lost(_))));
     // A release never ends the lease of another.
     guard.release().await.unwrap_err();
     assert_eq!(refreshed(&next).await, Refreshed::Verified);
@@ -123,9 +126,9 @@ async fn ownership_lost() {
 async fn refresh_without_acquire() {
     let server = RedisServer::start();
     let (one, two) = (lock(&server, "worker-1", LONG).await, lock(&server, "worker-2", LONG).await);
-    assert!(!two.is_locked_by_me().await.unwrap());
+    assert!(!is_locked_by_me(&two).await.unwrap());
     let guard = granted(&one).await;
-    assert!(!two.is_locked_by_me().await.unwrap());
+    assert!(!is_locked_by_me(&two).await.unwrap());
     drop(guard);
     keys_left(&server);
 }
@@ -137,8 +140,8 @@ async fn natural_expiry() {
     let guard = granted(&one).await;
     let lost = soon(guard.lost()).await;
     assert!(matches!(lost.reason, LostReason::NotRenewed { .. }), "{lost}");
-    eventually_async("the lease is over", SOON, async || !two.is_locked_by_anyone().await.unwrap()).await;
-    assert!(matches!(soon(guard.refresh()).await, Err(RenewError::Lost(_))));
+    eventually_async("the lease is over", SOON, async || !is_locked_by_anyone(&two).await.unwrap()).await;
+    assert!(matches!(soon(refresh(&guard)).await, Err(RenewError::Lost(_))));
     drop(granted(&two).await);
     drop(guard);
     keys_left(&server);
@@ -174,7 +177,7 @@ async fn five_threads_with_one_winner() {
                 let client = Client::connect(&url).blocking().unwrap();
                 let lock = of(&client, &format!("worker-{worker}"), LONG);
                 start.wait();
-                lock.try_acquire().ownership().blocking().unwrap()
+                Ownership::of(lock.try_acquire()).blocking().unwrap()
             })
         })
         .collect();
@@ -195,7 +198,7 @@ async fn sequential_reuse_after_expiry() {
         let guard = granted(&lock).await;
         tokens.push(guard.token());
         soon(guard.lost()).await;
-        eventually_async("it is over", SOON, async || !lock.is_locked_by_anyone().await.unwrap()).await;
+        eventually_async("it is over", SOON, async || !is_locked_by_anyone(&lock).await.unwrap()).await;
         drop(guard);
     }
     assert!(tokens.is_sorted(), "{tokens:?}");
@@ -235,10 +238,10 @@ async fn connection_failure_on_acquire_and_on_refresh() {
     proxy.refuse();
     proxy.cut();
     let bound = Duration::from_millis(200);
-    let failed = soon(of(&client, "worker-2", LONG).try_acquire().timeout(bound).ownership()).await;
+    let failed = soon(Ownership::of(of(&client, "worker-2", LONG).try_acquire().timeout(bound))).await;
     assert!(matches!(failed, Err(TryAcquireError::Fault(Fault::Unavailable { .. }))), "{failed:?}");
     // The lease goes on meanwhile: that a refresh failed does not mean that it is lost.
-    let failed = soon(guard.refresh()).await;
+    let failed = soon(refresh(&guard)).await;
     assert!(matches!(failed, Err(RenewError::Fault(Fault::Unavailable { .. }))), "{failed:?}");
     guard.check().unwrap();
     proxy.heal();
@@ -267,12 +270,12 @@ async fn key_deleted_underneath_and_taken() {
     let guard = granted(&one).await;
     server.flush();
     let next = granted(&two).await;
-    assert!(matches!(soon(guard.refresh()).await, Err(RenewError::Lost(_))));
+    assert!(matches!(soon(refresh(&guard)).await, Err(RenewError::Lost(_))));
     next.check().unwrap();
     drop(next);
 }
 
-/// `max(lease / 10, 1 s)`. The figures are compared in `src/holding.rs`; this shows the first of them.
+/// `max(lease / 10, 1 s)`. The figures are compared in `src/compat/lease.rs`; this shows the first of them.
 #[tokio::test]
 async fn interval_calculation() {
     let server = RedisServer::start();
@@ -354,7 +357,7 @@ async fn graceful_degradation_and_recovery() {
     let bound = Duration::from_millis(100);
     server.kill();
     for _ in 0..3 {
-        let failed = soon(lock.try_acquire().timeout(bound).ownership()).await;
+        let failed = soon(Ownership::of(lock.try_acquire().timeout(bound))).await;
         assert!(matches!(failed, Err(TryAcquireError::Fault(_))), "{failed:?}");
     }
     server.restart();

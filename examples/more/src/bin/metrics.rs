@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Something to look at: four workers want one lock all the time, and one of them is impatient.
-async fn work(client: Client, worker: u64) -> Result<(), fairlock::InvalidOption> {
+async fn work(client: Client, worker: u64) -> Result<(), fairlock::error::InvalidOption> {
     let options = LockOptions::new().lease(Duration::from_secs(3)).metrics_label("reports");
     let lock = client.lock_with("reports:nightly", options)?;
     let patience = Duration::from_millis(if worker == 0 { 300 } else { 60_000 });

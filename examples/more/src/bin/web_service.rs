@@ -16,7 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use fairlock::{AcquireError, Client, KeyedMutex};
+use fairlock::{Client, compat::KeyedMutex, error::AcquireError};
 use redis::{AsyncCommands as _, aio::MultiplexedConnection};
 
 #[derive(Clone)]
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1/".into());
     let balances = redis::Client::open(&*url)?.get_multiplexed_async_connection().await?;
     // A user who sends everything at once waits; the service does not pile up requests for ever.
-    let users = Client::connect(&url).await?.keyed("user")?.timeout(Duration::from_secs(5));
+    let users = Client::KeyedMutex::new(&connect(&url).await?, "user")?.timeout(Duration::from_secs(5));
     let app = App { users, balances };
     let routes = Router::new().route("/users/{user}/deposit/{amount}", post(deposit)).with_state(app);
     let listener = tokio::net::TcpListener::bind(std::env::args().nth(1).unwrap_or("127.0.0.1:3000".into())).await?;
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Answers with the new balance. If the browser hangs up, axum drops this future: the waiter leaves the queue, or the
 /// lock is given back.
 async fn deposit(State(mut app): State<App>, Path((user, amount)): Path<(u64, u64)>) -> Result<String, Failure> {
-    let guard = match app.users.locked(user).await {
+    let guard = match app.users.guard(user).await {
         Err(AcquireError::Timeout { .. }) => return Err(Failure(StatusCode::SERVICE_UNAVAILABLE, "try again".into())),
         acquired => acquired?,
     };

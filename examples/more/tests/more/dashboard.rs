@@ -25,7 +25,7 @@ fn a_scrape_has_every_metric_that_the_dashboard_shows() {
     eventually("a lease is broken", SOON, || {
         let holder = lock.inspect().blocking().unwrap().holder;
         let broken = holder.map(|holder| lock.break_lease(holder.token).blocking().unwrap());
-        matches!(broken, Some(fairlock::BreakOutcome::Told { .. }))
+        matches!(broken, Some(fairlock::state::BreakOutcome::Told { .. }))
     });
     let _: u64 = redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).query(&mut redis.raw()).unwrap();
 

@@ -2,7 +2,6 @@
 
 use std::any::type_name;
 use std::fmt;
-use std::future::Future;
 
 use crate::client::Client;
 use crate::error::{InvalidOption, RunError};
@@ -15,18 +14,19 @@ use crate::lock::Lock;
 /// # Examples
 /// ```
 /// async fn make_nightly(client: &fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
-///     let lock = client.lock(fairlock::function_name!())?;
+///     let lock = client.lock(fairlock::compat::function_name!())?;
 ///     lock.acquire().run(|held| async move { println!("token {}", held.token()) }).await?;
 ///     Ok(())
 /// }
-/// # mod reports { pub fn name() -> &'static str { fairlock::function_name!() } }
+/// # mod reports { pub fn name() -> &'static str { fairlock::compat::function_name!() } }
 /// # assert!(reports::name().ends_with("::reports::name"));
 /// ```
+#[doc(hidden)]
 #[macro_export]
-macro_rules! function_name {
+macro_rules! __function_name {
     () => {{
         fn here() {}
-        $crate::__enclosing(::core::any::type_name_of_val(&here))
+        $crate::compat::__enclosing(::core::any::type_name_of_val(&here))
     }};
 }
 
@@ -40,8 +40,23 @@ pub fn __enclosing(here: &'static str) -> &'static str {
     path
 }
 
-/// A function that holds a lock while it runs: [`Client::locked`] and [`Lock::locked`]. Cheap to clone if the function
-/// is.
+/// A function that holds a lock while it runs. Cheap to clone if the function is.
+///
+/// # Examples
+/// ```no_run
+/// use fairlock::compat::Locked;
+///
+/// async fn make_report(day: u32) -> usize {
+///     // …
+/// #   0
+/// }
+///
+/// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let make_report = Locked::by_name(&client, make_report)?;
+/// println!("{} bytes", make_report.call(7).await?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Locked<F> {
     lock: Lock,
@@ -54,50 +69,32 @@ impl<F> fmt::Debug for Locked<F> {
     }
 }
 
-impl Client {
-    /// The function, to be called while the lock of its name is held. The name is its path in the source, such as
-    /// `reports::make_nightly`. A closure has no name: give it one with [`Lock::locked`]. No round trip.
-    ///
-    /// # Errors
-    /// [`InvalidOption`] if its name cannot be that of a lock: it is a closure, or a function that is generic over one;
-    /// or its name is longer than 512 bytes.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// async fn make_report(day: u32) -> usize {
-    ///     // …
-    /// #   0
-    /// }
-    ///
-    /// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// let make_report = client.locked(make_report)?;
-    /// println!("{} bytes", make_report.call(7).await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn locked<F>(&self, function: F) -> Result<Locked<F>, InvalidOption> {
-        let name = type_name::<F>();
-        if names_closure(name) {
-            return Err(InvalidOption::Closure { name: name.into() });
-        }
-        Ok(self.lock(name)?.locked(function))
-    }
-}
-
 /// Whether this is the type of a closure, or has one for a parameter: all closures of a function have the same name.
 /// What follows `::` after a closure is nested in it, as a function in an async function is.
 fn names_closure(type_name: &str) -> bool {
     type_name.split("{{closure}}").skip(1).any(|after| !after.starts_with("::"))
 }
 
-impl Lock {
-    /// The function, to be called while this lock is held. No round trip.
-    pub fn locked<F>(&self, function: F) -> Locked<F> {
-        Locked { lock: self.clone(), function }
-    }
-}
-
 impl<F> Locked<F> {
+    /// The function, to be called while this lock is held. No round trip.
+    pub fn new(lock: Lock, function: F) -> Self {
+        Self { lock, function }
+    }
+
+    /// The function, to be called while the lock of its name is held. The name is its path in the source, such as
+    /// `reports::make_nightly`. A closure has no name: give it one with [`new`](Self::new). No round trip.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] if its name cannot be that of a lock: it is a closure, or a function that is generic over one;
+    /// or its name is longer than 512 bytes.
+    pub fn by_name(client: &Client, function: F) -> Result<Self, InvalidOption> {
+        let name = type_name::<F>();
+        if names_closure(name) {
+            return Err(InvalidOption::Closure { name: name.into() });
+        }
+        Ok(Self::new(client.lock(name)?, function))
+    }
+
     /// The lock that it takes.
     pub fn lock(&self) -> &Lock {
         &self.lock
@@ -160,7 +157,7 @@ mod tests {
     /// The last part of the name that its lock would have.
     fn name_of<F>(function: F) -> Option<&'static str> {
         let client = Client::connect_lazy("redis://127.0.0.1:1/").unwrap();
-        match client.locked(function) {
+        match Locked::by_name(&client, function) {
             Ok(locked) => {
                 assert_eq!(locked.lock().name(), type_name::<F>());
                 Some(type_name::<F>().rsplit("tests::").next().unwrap())

@@ -21,7 +21,7 @@ use crate::operation::Operation;
 use crate::options::LockOptions;
 use crate::run::{job_under, outcome};
 
-/// A lock for each key of a space: accounts, users, files. Made by [`Client::keyed`]. Cheap to clone; all clones share
+/// A lock for each key of a space: accounts, users, files. Cheap to clone; all clones share
 /// what they hold.
 ///
 /// A key is anything that can be displayed. It needs memory only while it is held or waited for, so there may be any
@@ -30,10 +30,10 @@ use crate::run::{job_under, outcome};
 /// # Examples
 /// ```no_run
 /// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
-/// let users = client.keyed("users")?;
+/// let users = fairlock::compat::KeyedMutex::new(&client, "users")?;
 ///
 /// // For a scope, or for a job:
-/// let guard = users.locked(7).await?;
+/// let guard = users.guard(7).await?;
 /// drop(guard);
 /// users.run(7, |held| async move { println!("token {}", held.token()) }).await?;
 ///
@@ -72,14 +72,14 @@ impl Kept {
     }
 }
 
-impl Client {
+impl KeyedMutex {
     /// A lock for each key of the space with this name, with the usual options: renewed while it is held. The lock of a
     /// key is named `SPACE:KEY`. No round trip.
     ///
     /// # Errors
     /// [`InvalidOption`] if the space cannot be the beginning of a lock's name.
-    pub fn keyed(&self, space: &str) -> Result<KeyedMutex, InvalidOption> {
-        self.keyed_with(space, LockOptions::default())
+    pub fn new(client: &Client, space: &str) -> Result<Self, InvalidOption> {
+        Self::with_options(client, space, LockOptions::default())
     }
 
     /// The same with other options. With [`manual_renewal`](LockOptions::manual_renewal) a key is released after its
@@ -87,14 +87,12 @@ impl Client {
     ///
     /// # Errors
     /// [`InvalidOption`] if the space or an option cannot work.
-    pub fn keyed_with(&self, space: &str, options: LockOptions) -> Result<KeyedMutex, InvalidOption> {
+    pub fn with_options(client: &Client, space: &str, options: LockOptions) -> Result<Self, InvalidOption> {
         options.check(space)?;
-        let space = Space { client: self.clone(), name: space.into(), options, held: Mutex::default() };
-        Ok(KeyedMutex { space: Arc::new(space), timeout: None })
+        let space = Space { client: client.clone(), name: space.into(), options, held: Mutex::default() };
+        Ok(Self { space: Arc::new(space), timeout: None })
     }
-}
 
-impl KeyedMutex {
     /// The same keys, with acquires that give up after this time (default: they wait for ever), see
     /// [`Acquire::timeout`].
     #[must_use]
@@ -149,7 +147,7 @@ impl KeyedMutex {
     ///
     /// # Cancel safety
     /// If the future is dropped, the waiter leaves the queue.
-    pub fn locked(&self, key: impl fmt::Display) -> Operation<Result<KeyGuard, AcquireError>> {
+    pub fn guard(&self, key: impl fmt::Display) -> Operation<Result<KeyGuard, AcquireError>> {
         let acquire = self.waiting(key);
         let space = self.space.clone();
         Operation::of_others(async move {
@@ -241,7 +239,7 @@ impl KeyedMutex {
     }
 
     /// How many keys are kept in this process: those that are held, and those whose lease was lost recently.
-    pub fn held(&self) -> usize {
+    pub fn kept(&self) -> usize {
         self.space.kept().map_or(0, |kept| kept.guards.len())
     }
 
@@ -256,7 +254,7 @@ impl KeyedMutex {
 
 impl fmt::Debug for KeyedMutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyedMutex").field("space", &self.space.name).field("held", &self.held()).finish()
+        f.debug_struct("KeyedMutex").field("space", &self.space.name).field("kept", &self.kept()).finish()
     }
 }
 
@@ -295,12 +293,12 @@ impl Space {
 }
 
 /// Holds the lock of a key until it is dropped, its key is released, or its lease is lost. Made by
-/// [`KeyedMutex::locked`].
+/// [`KeyedMutex::guard`].
 ///
 /// # Examples
 /// ```no_run
-/// # async fn example(accounts: fairlock::KeyedMutex) -> Result<(), Box<dyn std::error::Error>> {
-/// let guard = accounts.locked(7).await?;
+/// # async fn example(accounts: fairlock::compat::KeyedMutex) -> Result<(), Box<dyn std::error::Error>> {
+/// let guard = accounts.guard(7).await?;
 /// println!("account 7 is ours, with token {}", guard.token());
 /// guard.release().await?;
 /// # Ok(())

@@ -1,0 +1,76 @@
+//! Tries that ask on whose behalf the lock is held.
+
+use crate::acquire::TryAcquire;
+use crate::error::TryAcquireError;
+use crate::guard::Guard;
+use crate::inspect::Holder;
+use crate::operation::Operation;
+
+/// On whose behalf a lock is held after a try.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+/// use fairlock::compat::Ownership;
+///
+/// match Ownership::of(lock.try_acquire().owner("worker-3")).await? {
+///     Ownership::Granted(guard) => println!("granted with token {}", guard.token()),
+///     Ownership::Mine(holder) => println!("I hold it already, with token {}", holder.token),
+///     other => println!("{} holds it", other.owner()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Ownership {
+    /// The try was granted the lock.
+    Granted(Guard),
+    /// The same owner holds the lock by an earlier acquire, of this client or of another one. This try gets no guard:
+    /// only the earlier acquire's can renew and release the lease.
+    Mine(Holder),
+    /// Another owner holds the lock.
+    Other(Holder),
+}
+
+impl Ownership {
+    /// Takes the lock if it is free, and otherwise tells which [owner](TryAcquire::owner) holds it. A second try by the
+    /// same owner is told so, and takes no second lease. One round trip.
+    ///
+    /// An empty owner stands for none: two tries without an owner are not by the same one.
+    ///
+    /// # Errors
+    /// [`TryAcquireError`]. `Busy` only means that no owner can be named: nobody holds the lock, but others wait for it,
+    /// or the server lost data.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, a grant that is on its way is released.
+    pub fn of(acquire: TryAcquire) -> Operation<Result<Self, TryAcquireError>> {
+        let owner = acquire.chosen_owner();
+        Operation::of_others(async move {
+            match acquire.await {
+                Ok(guard) => Ok(Self::Granted(guard)),
+                Err(TryAcquireError::Busy { holder: Some(holder), .. })
+                    if !owner.is_empty() && holder.owner == *owner =>
+                {
+                    Ok(Self::Mine(*holder))
+                }
+                Err(TryAcquireError::Busy { holder: Some(holder), .. }) => Ok(Self::Other(*holder)),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// The owner that holds the lock.
+    pub fn owner(&self) -> &str {
+        match self {
+            Self::Granted(guard) => guard.owner(),
+            Self::Mine(holder) | Self::Other(holder) => &holder.owner,
+        }
+    }
+
+    /// Whether the owner of the try holds the lock, since now or since before.
+    pub fn is_mine(&self) -> bool {
+        matches!(self, Self::Granted(_) | Self::Mine(_))
+    }
+}
