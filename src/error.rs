@@ -149,11 +149,11 @@ pub enum AcquireError {
 #[non_exhaustive]
 pub enum TryAcquireError {
     /// Another process holds the lock or waits for it, or the server lost data and grants nothing for a while.
-    #[error("busy: {}, {waiting} waiting", held_by(.holder, .recovering_for))]
+    #[error("busy: {}, {waiting} waiting", held_by(.holders, .recovering_for))]
     #[non_exhaustive]
     Busy {
-        /// The holder, if there is one: there may be waiters only.
-        holder: Option<Box<Holder>>,
+        /// The holder, if there is one: one at most, and there may be waiters only.
+        holders: Vec<Holder>,
         /// The number of waiters.
         waiting: u64,
         /// For how long nothing is granted at most, because the server lost data and waits for its clients to return.
@@ -332,8 +332,8 @@ fn at(position: &Option<u64>) -> String {
     position.map_or_else(String::new, |position| format!(", last known at position {position} of the queue"))
 }
 
-fn held_by(holder: &Option<Box<Holder>>, recovering_for: &Option<Duration>) -> String {
-    match (holder, recovering_for) {
+fn held_by(holders: &[Holder], recovering_for: &Option<Duration>) -> String {
+    match (holders.first(), recovering_for) {
         (Some(holder), _) => {
             format!("held by {:?} for another {} unless renewed", holder.label, brief(&holder.remaining))
         }

@@ -49,8 +49,8 @@ pub struct QueuedWaiter {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LockState {
-    /// The holder, if there is one.
-    pub holder: Option<Holder>,
+    /// The holder, if there is one: one at most.
+    pub holders: Vec<Holder>,
     /// The number of waiters, live or not.
     pub waiting: u64,
     /// The waiters, in the order in which they will be served.

@@ -105,7 +105,7 @@ impl Lock {
     /// ```no_run
     /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
     /// let state = lock.inspect().await?;
-    /// if let Some(holder) = &state.holder {
+    /// for holder in &state.holders {
     ///     println!("{} holds it for another {:?} unless it renews", holder.label, holder.remaining);
     /// }
     /// for waiter in &state.queue {
@@ -126,7 +126,7 @@ impl Lock {
         loop {
             let page = self.handle.inspect(&self.spec.keys, after, PAGE).await?;
             state.recovering_for = page.recovering_for;
-            state.holder = page.holder;
+            state.holders = page.holder.into_iter().collect();
             state.waiting = page.waiting;
             let more = page.queue.len() == PAGE as usize;
             after = page.queue.last().and_then(|waiter| Ticket::new(waiter.ticket)).or(after);
@@ -211,7 +211,7 @@ impl Lock {
     /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
     /// use fairlock::state::BreakOutcome;
     ///
-    /// if let Some(holder) = lock.inspect().await?.holder {
+    /// for holder in lock.inspect().await?.holders {
     ///     match lock.break_lease(holder.token).await? {
     ///         BreakOutcome::Told { remaining, .. } => println!("it ends within {remaining:?}"),
     ///         _ => println!("it has ended"),

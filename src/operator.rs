@@ -158,7 +158,7 @@ impl Seen {
             return Err(LookError::of(answer));
         };
         let (waiting, recovering_for) = (common.waiting, common.recovering_for());
-        let state = LockState { holder: holder.map(|holder| *holder), waiting, queue, recovering_for };
+        let state = LockState { holders: holder.into_iter().map(|it| *it).collect(), waiting, queue, recovering_for };
         let (token, epoch) = (Token::on_wire(common.token), Epoch::on_wire(common.epoch));
         Ok(Self { state, token, grants, epoch })
     }

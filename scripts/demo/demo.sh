@@ -55,7 +55,7 @@ status() { "$fairlock" status "$lock" --json 2>>"$dir/status.log" || [ $? = 1 ];
 queue() { status | tr '{' '\n' | grep '"ticket":'; }
 ticket_of() { queue | grep "\"label\":\"$1\"" | sed 's/.*"ticket":\([0-9]*\).*/\1/'; }
 is_queued() { [ -n "$(ticket_of "$1")" ]; }
-is_free() { status | grep -q '"holder":null' && status | grep -q '"waiting":0'; }
+is_free() { status | grep -q '"holders":\[\]' && status | grep -q '"waiting":0'; }
 
 has_written() { grep -q "^[0-9]* $1 [0-9]* $2\$" "$dir/journal"; }
 note() { echo "$(now_ms) $*" >>"$dir/notes"; }

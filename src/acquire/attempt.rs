@@ -219,11 +219,11 @@ impl From<Failed> for TryAcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::NotGranted(NotGranted::Busy { holder, waiting, recovering_for }) => {
-                TryAcquireError::Busy { holder, waiting, recovering_for }
+                TryAcquireError::Busy { holders: holder.into_iter().map(|it| *it).collect(), waiting, recovering_for }
             }
             // A try joins no queue.
             Failed::NotGranted(NotGranted::QueueFull { waiting }) => {
-                TryAcquireError::Busy { holder: None, waiting, recovering_for: None }
+                TryAcquireError::Busy { holders: Vec::new(), waiting, recovering_for: None }
             }
             Failed::NotGranted(NotGranted::Timeout { waited, cause, .. }) => {
                 Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()

@@ -119,7 +119,7 @@ async fn a_forged_message_ends_no_lease() {
     let lock = client.lock("victim").unwrap();
     let guard = lock.acquire().await.unwrap();
     // A client listens from its first connection on.
-    let id = lock.inspect().await.unwrap().holder.unwrap().id;
+    let id = lock.inspect().await.unwrap().holders.remove(0).id;
     Hostile::new(&server, id).forge("break", guard.token());
     lock.inspect().await.unwrap();
     guard.check().unwrap();

@@ -102,7 +102,7 @@ async fn keeps_its_lease(role: &str, begins: &str, lease: Duration) {
     let lock = client.lock_with("lock", options(lease)).unwrap();
     let mut holder = Child::spawn(role, &[&server.url()]);
     holder.wait_line(begins, SOON);
-    let before = lock.inspect().await.unwrap().holder.unwrap();
+    let before = lock.inspect().await.unwrap().holders.remove(0);
     let waiting = lock.enqueue().await.unwrap();
 
     // The keeper has news for the subscriber, and must not call it itself, because it has a lease to renew.
@@ -112,7 +112,7 @@ async fn keeps_its_lease(role: &str, begins: &str, lease: Duration) {
     let line = holder.wait_line("still holding", SOON + 3 * lease);
     assert!(blocked.elapsed() > 2 * lease, "it was not blocked at all");
     let after = lock.inspect().await.unwrap();
-    assert_eq!(after.holder.unwrap().token, before.token, "{line}");
+    assert_eq!(after.holders[0].token, before.token, "{line}");
     assert_eq!(after.queue.iter().map(|waiter| waiter.ticket).collect::<Vec<_>>(), [waiting.ticket()]);
 
     holder.kill();

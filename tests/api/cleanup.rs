@@ -122,7 +122,7 @@ async fn the_end_of_main_gives_back_only_what_it_drops_and_close_gives_back_the_
             let args = [&server.url(), lock.name(), how, &closes.to_string()];
             assert!(Child::spawn("end", &args).wait(SOON).success(), "{how}");
             let state = lock.inspect().await.unwrap();
-            let left = state.holder.as_ref().filter(|_| mine.is_none()).is_some() || state.waiting > 0;
+            let left = state.holders.first().filter(|_| mine.is_none()).is_some() || state.waiting > 0;
             assert_eq!(left, !closes, "{how}: {state:?}");
         }
     }

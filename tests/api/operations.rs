@@ -30,7 +30,7 @@ fn every_operation_can_be_waited_for_on_the_spot() {
     assert!(matches!(lock.try_acquire().blocking(), Err(TryAcquireError::Busy { .. })));
     let waiting = lock.enqueue().blocking().unwrap();
     assert_eq!(waiting.position().blocking().unwrap(), 1);
-    assert_eq!(lock.inspect().blocking().unwrap().holder.unwrap().token, guard.token());
+    assert_eq!(lock.inspect().blocking().unwrap().holders.remove(0).token, guard.token());
     assert_eq!(lock.trouble().blocking().unwrap(), None);
 
     assert!(matches!(lock.break_lease(guard.token()).blocking().unwrap(), BreakOutcome::Told { .. }));

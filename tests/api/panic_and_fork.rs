@@ -141,7 +141,7 @@ fn fork_while_holding(url: &str) {
             for guard in &guards {
                 guard.check().unwrap();
                 let state = block_on(client.lock(guard.name()).unwrap().inspect()).unwrap();
-                assert_eq!(state.holder.unwrap().token, guard.token());
+                assert_eq!(state.holders[0].token, guard.token());
                 assert_eq!(state.waiting, 1);
             }
             for (guard, waiting) in guards.into_iter().zip(waiting) {

@@ -53,7 +53,7 @@ async fn several_locks_are_taken_in_the_order_of_their_names_and_given_back_toge
     let tokens: Vec<(&str, u64)> = guard.tokens().collect();
     assert!(tokens.iter().map(|(name, _)| *name).eq(["a", "b", "c"]), "{tokens:?}");
     for (name, token) in &tokens {
-        let holder = client.lock(name).unwrap().inspect().await.unwrap().holder.unwrap();
+        let holder = client.lock(name).unwrap().inspect().await.unwrap().holders.remove(0);
         assert_eq!((holder.token, &*holder.label, &*holder.owner), (*token, "job 7", "me"));
     }
     assert!(guard.check().is_ok() && guard.remaining() > SOON);
@@ -152,7 +152,7 @@ async fn a_guard_of_several_locks_is_lost_when_one_is() {
     let (lost, ()) = tokio::join!(soon(client.lock_all_with(["a", "b"], quiet()).unwrap()), async {
         eventually_async("it waits", SOON, async || waiting(&client, "b").await == 1).await;
         let first = operator.lock("a").unwrap();
-        let token = first.inspect().await.unwrap().holder.unwrap().token;
+        let token = first.inspect().await.unwrap().holders.remove(0).token;
         first.break_lease(token).await.unwrap();
     });
     assert!(matches!(lost, Err(LockAllError::Lost(lost)) if *lost.name == *"a"));

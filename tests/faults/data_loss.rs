@@ -48,7 +48,7 @@ async fn a_recovery_waits_for_the_holder_however_often_data_is_lost() {
     }
     // The holder comes back, and everything is as it was.
     guard.renew().await.unwrap();
-    assert_eq!(lock.inspect().await.unwrap().holder.map(|holder| holder.token), Some(guard.token()));
+    assert_eq!(lock.inspect().await.unwrap().holders.first().map(|holder| holder.token), Some(guard.token()));
     let token = guard.token();
     guard.release().await.unwrap();
     let next = soon(waiting).await.unwrap();

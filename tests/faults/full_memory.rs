@@ -46,7 +46,7 @@ async fn leases_and_places_go_on_while_newcomers_are_refused() {
     }
     guard.check().unwrap();
     let state = holder.inspect().await.unwrap();
-    assert_eq!(state.holder.map(|holder| holder.token), Some(guard.token()));
+    assert_eq!(state.holders.first().map(|holder| holder.token), Some(guard.token()));
     assert!(state.queue.len() == 1 && state.queue[0].alive, "{:?}", state.queue);
     let token = guard.token();
     guard.release().await.unwrap();

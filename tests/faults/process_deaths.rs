@@ -85,7 +85,7 @@ async fn a_dead_holder_costs_its_lease_and_no_poll() {
     holder.kill();
 
     let asked = Instant::now();
-    let left = lock.inspect().await.unwrap().holder.unwrap().remaining;
+    let left = lock.inspect().await.unwrap().holders.remove(0).remaining;
     let guard = waiting.await.unwrap();
     let took = asked.elapsed();
     // A poll would come with a heartbeat, after 100 s.
@@ -109,7 +109,7 @@ async fn a_dead_holder_before_a_dead_waiter_costs_no_poll() {
     waiter.kill();
     holder.kill();
     let asked = Instant::now();
-    let left = lock.inspect().await.unwrap().holder.unwrap().remaining;
+    let left = lock.inspect().await.unwrap().holders.remove(0).remaining;
     let guard = waiting.await.unwrap();
     let took = asked.elapsed();
     assert!(took < left.max(WINDOW) + SOON, "granted {took:?} after both had died, the lease was {left:?}");

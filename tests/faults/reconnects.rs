@@ -71,7 +71,7 @@ async fn a_waiter_known_to_the_snapshot_tells_the_server_of_later_grants() {
     assert!(guard.check().is_ok() && !poll_once(&mut last).is_ready(), "granted beside a holder");
     proxy.heal();
     eventually_async("the holder is back", SOON, async || {
-        state.inspect().await.is_ok_and(|state| state.holder.is_some_and(|holder| holder.token == guard.token()))
+        state.inspect().await.is_ok_and(|state| state.holders.iter().any(|holder| holder.token == guard.token()))
     })
     .await;
     guard.release().await.unwrap();
@@ -98,7 +98,7 @@ async fn a_newcomer_does_not_overtake_waiters_that_its_own_client_knows() {
     // The holder re-asserts itself, and hands over in the old order.
     let lock = holder.lock_with("x", options()).unwrap();
     eventually_async("the holder is back", SOON, async || {
-        lock.inspect().await.unwrap().holder.is_some_and(|holder| holder.token == guard.token())
+        lock.inspect().await.unwrap().holders.iter().any(|holder| holder.token == guard.token())
     })
     .await;
     eventually_async("the old waiter is back", SOON, async || {

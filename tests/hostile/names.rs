@@ -52,7 +52,7 @@ async fn carried_faithfully(server: &RedisServer, prefix: &str) {
         let theirs = other.lock_with(name, quiet()).unwrap();
         let waiting = theirs.enqueue().label(owner).owner(label).await.unwrap();
         let state = lock.inspect().await.unwrap();
-        let holder = state.holder.unwrap();
+        let holder = &state.holders[0];
         assert_eq!((&*holder.label, &*holder.owner), (label, owner), "{name:?}");
         assert_eq!((&*state.queue[0].label, &*state.queue[0].owner), (owner, label), "{name:?}");
         assert_eq!((lock.name(), guard.name()), (*name, *name));
@@ -236,15 +236,15 @@ async fn labels_of_foreign_clients_are_shown_whatever_bytes_they_have() {
         }
         let lock = client.lock(&name).unwrap();
         let state = lock.inspect().await.unwrap();
-        let holder = state.holder.unwrap();
+        let holder = &state.holders[0];
         assert_eq!(holder.label, String::from_utf8_lossy(text));
         assert_eq!((state.waiting, &*state.queue[0].owner), (1, &*String::from_utf8_lossy(text)));
         let busy = lock.try_acquire().await.unwrap_err();
         clear(&busy);
-        for token in [holder.token, lock.inspect().await.unwrap().holder.unwrap().token] {
+        for token in [holder.token, lock.inspect().await.unwrap().holders.remove(0).token] {
             lock.force_break_lease(token).await.unwrap();
         }
-        if let Some(holder) = lock.inspect().await.unwrap().holder {
+        for holder in lock.inspect().await.unwrap().holders {
             lock.force_break_lease(holder.token).await.unwrap();
         }
     }
@@ -280,7 +280,7 @@ fn any_name_is_refused_or_carried() {
             prop_assert!(state.is_some_and(|state| state.holder().is_some()));
             let waiting = other.lock_with(&name, quiet()).unwrap().enqueue().owner(label.clone()).blocking().unwrap();
             let state = pollster::block_on(lock.inspect()).unwrap();
-            prop_assert_eq!(state.holder.map(|holder| holder.label), Some(label.clone()));
+            prop_assert_eq!(state.holders.first().map(|holder| &holder.label), Some(&label));
             prop_assert_eq!(&state.queue[0].owner, &label);
             drop(guard);
             // The waiter hears of its grant by a message: a heartbeat would come too late.

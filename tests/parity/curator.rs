@@ -55,7 +55,7 @@ async fn participants_are_listed_in_their_order_with_their_texts() {
         waiting.push(soon(enqueue).await.unwrap());
     }
     let state = lock.inspect().await.unwrap();
-    let holder = state.holder.unwrap();
+    let holder = &state.holders[0];
     assert_eq!((&*holder.label, &*holder.owner), ("holder", "host-0"));
     let queue: Vec<_> = state.queue.iter().map(|waiter| (&*waiter.label, &*waiter.owner)).collect();
     assert_eq!(queue, [("waiter 1", "host-1"), ("waiter 2", "host-2"), ("waiter 3", "host-3")]);

@@ -30,7 +30,7 @@ async fn each_acquire_has_an_identifier_of_its_own() {
     let lock = client.lock("lock").unwrap();
     let first = soon(lock.acquire()).await.unwrap();
     let id = first.id();
-    assert_eq!(lock.inspect().await.unwrap().holder.unwrap().id, id);
+    assert_eq!(lock.inspect().await.unwrap().holders.remove(0).id, id);
     assert!(id.starts_with(&format!("{}.", lock.id())), "{id} is of the client {}", lock.id());
     assert_eq!(first.held().id(), id);
     first.release().await.unwrap();
@@ -95,7 +95,7 @@ async fn an_extension_counts_from_the_present_end_and_no_renewal_shortens_it() {
     let (minute, asked, before) = (Duration::from_secs(60), Instant::now(), guard.remaining());
     guard.extend(minute).await.unwrap();
     assert!(guard.remaining() + asked.elapsed() >= before + minute, "{:?}", guard.remaining());
-    let at_the_server = lock.inspect().await.unwrap().holder.unwrap().remaining;
+    let at_the_server = lock.inspect().await.unwrap().holders.remove(0).remaining;
     assert!(at_the_server + asked.elapsed() >= before + minute, "{at_the_server:?}");
     // Automatic renewals go on, and a renewal by hand works, too.
     soon(guard.renewed()).await.unwrap();
@@ -124,7 +124,7 @@ async fn an_extension_outlives_a_loss_of_data() {
     // The next automatic renewal comes as soon as that of any lease, long before the end of the extension.
     let theirs = other.lock("lock").unwrap();
     eventually_async("it is back", SOON, async || is_locked_by_anyone(&theirs).await.unwrap()).await;
-    let there = theirs.inspect().await.unwrap().holder.unwrap();
+    let there = theirs.inspect().await.unwrap().holders.remove(0);
     assert_eq!(there.token, guard.token());
     assert!(there.remaining + asked.elapsed() >= before, "{:?} of {before:?}", there.remaining);
     guard.release().await.unwrap();
@@ -298,5 +298,5 @@ fn the_environment_says_where_the_server_is() {
     let mut job = Child::spawn_under(&[&["env"], &variables[..]].concat(), "by environment", &[]);
     job.wait_line("job ", SOON);
     let client = ClientBuilder::from_env().url(&url).prefix("team").connect().blocking().unwrap();
-    assert_eq!(client.lock("lock").unwrap().inspect().blocking().unwrap().holder.unwrap().label, "job");
+    assert_eq!(client.lock("lock").unwrap().inspect().blocking().unwrap().holders.remove(0).label, "job");
 }

@@ -135,7 +135,7 @@ async fn a_caller_names_itself_by_an_owner() {
     let server = RedisServer::start();
     let (one, two) = (with_timeout(&server, LONG).await, with_timeout(&server, LONG).await);
     let guard = soon(one.acquire().owner("worker-3")).await.unwrap();
-    assert_eq!(two.inspect().await.unwrap().holder.map(|holder| holder.owner), Some("worker-3".into()));
+    assert_eq!(two.inspect().await.unwrap().holders[0].owner, "worker-3");
     drop(guard);
     keys_left(&server);
 }

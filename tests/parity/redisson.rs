@@ -135,11 +135,11 @@ async fn a_handle_takes_the_place_of_re_entrance() {
 async fn questions() {
     let server = RedisServer::start();
     let (one, two) = (lock(&server, quiet()).await, lock(&server, quiet()).await);
-    assert!(!is_locked_by_anyone(&one).await.unwrap() && one.inspect().await.unwrap().holder.is_none());
+    assert!(!is_locked_by_anyone(&one).await.unwrap() && one.inspect().await.unwrap().holders.is_empty());
     let guard = soon(one.acquire()).await.unwrap();
     assert!(is_locked_by_anyone(&two).await.unwrap());
     assert!(verify(&guard).await.unwrap() && !is_locked_by_me(&two).await.unwrap());
-    let holder = two.inspect().await.unwrap().holder.unwrap();
+    let holder = two.inspect().await.unwrap().holders.remove(0);
     assert!(holder.remaining > SOON && guard.remaining() > SOON);
     assert_eq!((holder.id, &*holder.label), (guard.id(), guard.label()));
     drop(guard);

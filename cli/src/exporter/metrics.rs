@@ -24,15 +24,15 @@ pub(crate) struct Metrics {
 type Metric = (&'static str, &'static str, &'static str, fn(&Seen) -> f64);
 
 const OF_EACH: [Metric; 9] = [
-    ("held", "gauge", "Whether the lock has a holder.", |seen| yes(seen.state.holder.is_some())),
+    ("held", "gauge", "Whether the lock has a holder.", |seen| yes(!seen.state.holders.is_empty())),
     ("hold_seconds", "gauge", "For how long the holder has held it; 0 without one.", |seen| {
-        seconds(seen.state.holder.as_ref().map(|holder| holder.held_for))
+        seconds(seen.state.holders.first().map(|holder| holder.held_for))
     }),
     ("lease_remaining_seconds", "gauge", "What is left of the lease unless it is renewed; 0 without one.", |seen| {
-        seconds(seen.state.holder.as_ref().map(|holder| holder.remaining))
+        seconds(seen.state.holders.first().map(|holder| holder.remaining))
     }),
     ("breaking", "gauge", "Whether the lease was broken and runs out.", |seen| {
-        yes(seen.state.holder.as_ref().is_some_and(|holder| holder.broken))
+        yes(seen.state.holders.iter().any(|holder| holder.broken))
     }),
     ("waiting", "gauge", "The length of the queue.", |seen| seen.state.waiting as f64),
     ("wait_seconds", "gauge", "For how long the first waiter has waited; 0 without one.", |seen| {
@@ -112,7 +112,7 @@ impl Metrics {
         self.recoveries.retain(|lock, _| locks.contains_key(lock));
         if self.holders {
             head(text, "holder_info", "gauge", "Who holds it.");
-            for (lock, holder) in locks.iter().filter_map(|(lock, seen)| Some((lock, seen.state.holder.as_ref()?))) {
+            for (lock, holder) in locks.iter().filter_map(|(lock, seen)| Some((lock, seen.state.holders.first()?))) {
                 let [lock, label, owner] = [lock, &holder.label, &holder.owner].map(|text| escape(text));
                 let _ = writeln!(
                     text,

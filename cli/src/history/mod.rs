@@ -65,7 +65,7 @@ pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure
 
 /// The past grants and the present one, of them the latest.
 fn grants(past: &History, state: &LockState, count: usize) -> Vec<Grant> {
-    let present = state.holder.as_ref().filter(|_| past.recorded).map(Grant::present);
+    let present = state.holders.first().filter(|_| past.recorded).map(Grant::present);
     // It may have ended between the two questions.
     let present = present.filter(|present| past.grants.iter().all(|grant| grant.token != present.token));
     let mut grants: Vec<Grant> = past.grants.iter().map(Grant::past).chain(present).collect();

@@ -103,7 +103,7 @@ enum Choice {
 
 /// Which lease to break, if any.
 fn choose(args: &Args, state: &LockState) -> Result<Choice, Failure> {
-    let Some(holder) = &state.holder else {
+    let Some(holder) = state.holders.first() else {
         // In a recovery the lease of a token that nobody holds now may be awaited.
         let recovers = state.recovering_for.is_some() && args.force;
         return Ok(if recovers { Choice::Break(args.token.unwrap_or(0)) } else { Choice::Not(Outcome::Unknown) });
@@ -176,7 +176,7 @@ fn tell(args: &Args, outcome: Outcome, took: Duration, before: &LockState, after
         return output::write(&document::line(&document));
     }
     let now = brief(after);
-    match (outcome, &before.holder) {
+    match (outcome, before.holders.first()) {
         (Outcome::Released, Some(holder)) => say(format_args!("{} let go; {name} is {now}", who(holder))),
         (Outcome::Expired, Some(holder)) => {
             say(format_args!("{} did not answer, and its lease has ended; {name} is {now}", who(holder)));

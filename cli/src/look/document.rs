@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use fairlock::state::{LockState, QueuedWaiter};
+use fairlock::state::{Holder, LockState, QueuedWaiter};
 use serde_json::{Value, json};
 
 use crate::duration::milliseconds;
@@ -10,7 +10,7 @@ use crate::text::{iso, printable_json};
 
 /// The state of the lock in a word. A free lock may have waiters; the first of them is next.
 pub(crate) fn word(state: &LockState) -> &'static str {
-    match (&state.holder, state.recovering_for) {
+    match (state.holders.first(), state.recovering_for) {
         (Some(holder), _) if holder.broken => "breaking",
         (Some(_), _) => "held",
         (None, Some(_)) => "recovering",
@@ -24,27 +24,28 @@ pub(crate) fn of_lock(name: &str, state: &LockState) -> Value {
     let now = SystemTime::now();
     let ago = |span: Duration| now.checked_sub(span).map(iso);
     let ahead = |span: Duration| now.checked_add(span).map(iso);
-    let holder = state.holder.as_ref().map(|holder| {
+    let holder = |holder: &Holder| {
         json!({
             "id": holder.id, "token": holder.token, "label": holder.label, "owner": holder.owner,
             "held_for_ms": milliseconds(holder.held_for), "held_since": ago(holder.held_for),
             "remaining_ms": milliseconds(holder.remaining), "ends_at": ahead(holder.remaining),
             "broken": holder.broken, "confirmed": holder.confirmed,
         })
-    });
+    };
     let waiter = |waiter: &QueuedWaiter| {
         json!({
             "id": waiter.id, "ticket": waiter.ticket, "label": waiter.label, "owner": waiter.owner,
             "waited_ms": milliseconds(waiter.waited), "queued_at": ago(waiter.waited), "alive": waiter.alive,
         })
     };
+    let holders: Vec<Value> = state.holders.iter().map(holder).collect();
     let queue: Vec<Value> = state.queue.iter().map(waiter).collect();
     json!({
         "name": name, "state": word(state), "at": iso(now),
         "at_ms": now.duration_since(SystemTime::UNIX_EPOCH).map(milliseconds).unwrap_or(0),
         "recovering_for_ms": state.recovering_for.map(milliseconds),
         "recovering_until": state.recovering_for.and_then(ahead),
-        "holder": holder, "waiting": state.waiting, "shown": queue.len(), "queue": queue,
+        "holders": holders, "waiting": state.waiting, "shown": queue.len(), "queue": queue,
     })
 }
 

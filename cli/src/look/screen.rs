@@ -29,7 +29,7 @@ pub(crate) fn width() -> usize {
 pub(crate) fn lock(name: &str, state: &LockState, width: usize) -> String {
     let mut text = String::new();
     let name = shorten(&printable(name), width / 2);
-    match (&state.holder, state.recovering_for) {
+    match (state.holders.first(), state.recovering_for) {
         (Some(holder), recovering) => {
             let span = seconds(holder.held_for);
             let (mut before, to, after) = if is_unanswered(holder.confirmed, holder.held_for) {
@@ -105,7 +105,7 @@ pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
         .iter()
         .map(|(name, state)| {
             let name = shorten(&printable(name), width * 2 / 5);
-            [name, held(state), state.waiting.to_string(), state.holder.as_ref().map(who).unwrap_or_default()]
+            [name, held(state), state.waiting.to_string(), state.holders.first().map(who).unwrap_or_default()]
         })
         .collect();
     let widest = |column: usize| {
@@ -127,7 +127,7 @@ pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
 }
 
 fn held(state: &LockState) -> String {
-    match &state.holder {
+    match state.holders.first() {
         Some(holder) if holder.broken => format!("breaking, {}", about(holder.held_for)),
         Some(holder) if is_unanswered(holder.confirmed, holder.held_for) => {
             format!("granted, {}", about(holder.held_for))
@@ -141,7 +141,7 @@ fn in_two_lines(name: &str, state: &LockState, width: usize) -> String {
     let waiting = if state.waiting > 0 { format!(", {} waiting", state.waiting) } else { String::new() };
     let what = held(state) + &waiting;
     let name = shorten(&printable(name), width.saturating_sub(columns(&what) + 2));
-    let who = state.holder.as_ref().map(|holder| format!("  {}\n", shorten(&who(holder), width - 2)));
+    let who = state.holders.first().map(|holder| format!("  {}\n", shorten(&who(holder), width - 2)));
     format!("{name}  {what}\n{}", who.unwrap_or_default())
 }
 

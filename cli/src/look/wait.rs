@@ -96,7 +96,7 @@ pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
 /// Whether the lease is over; without a token, whether the lock is free and nobody is next.
 pub(super) fn is_over(state: &LockState, token: Option<u64>) -> bool {
     match token {
-        Some(token) => state.holder.as_ref().is_none_or(|holder| holder.token != token),
+        Some(token) => state.holders.iter().all(|holder| holder.token != token),
         None => word(state) == "free" && state.waiting == 0,
     }
 }

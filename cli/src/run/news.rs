@@ -102,14 +102,17 @@ impl News {
             return;
         }
         self.seen = topic;
-        let holder = holder.as_ref().map(|holder| {
-            if !self.behind.contains(&holder.label) {
-                self.behind.push(holder.label.clone());
-            }
-            json!({ "label": holder.label, "token": holder.token, "held_for_ms": milliseconds(holder.held_for()) })
-        });
+        let holders: Vec<_> = holder
+            .iter()
+            .map(|holder| {
+                if !self.behind.contains(&holder.label) {
+                    self.behind.push(holder.label.clone());
+                }
+                json!({ "label": holder.label, "token": holder.token, "held_for_ms": milliseconds(holder.held_for()) })
+            })
+            .collect();
         let expected = expected.map(|at| milliseconds(at.saturating_duration_since(tokio::time::Instant::now())));
-        let place = json!({ "position": position, "waiting": waiting, "holder": holder, "expected_ms": expected });
+        let place = json!({ "position": position, "waiting": waiting, "holders": holders, "expected_ms": expected });
         self.write("position", name, place);
     }
 

@@ -67,7 +67,7 @@ pub(crate) async fn why_silent(client: &Client, name: &str) -> String {
 /// Why a wait without known trouble was not served. None if it was, since others have the lock.
 async fn unserved(lock: &Lock, was_queued: bool) -> Option<String> {
     match timeout(ANSWER, lock.inspect()).await {
-        Ok(Ok(LockState { holder: None, waiting: 0, recovering_for: None, .. })) if !was_queued => {
+        Ok(Ok(LockState { holders, waiting: 0, recovering_for: None, .. })) if holders.is_empty() && !was_queued => {
             Some("the time was over before it answered".to_owned())
         }
         Ok(Ok(_)) => None,
@@ -91,7 +91,7 @@ impl Request<'_> {
             }
             _ => return Failure::own(error.to_string()),
         };
-        let why = match (holder, recovering_for) {
+        let why = match (holders.first(), recovering_for) {
             (Some(holder), _) => {
                 if let Err(nested) = self.ancestors.check(name, holder.token) {
                     return nested;

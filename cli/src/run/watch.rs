@@ -86,10 +86,10 @@ async fn look_at(when: Instant, position: impl Future<Output = Result<u64, Fault
         Ok(position) if position == known => Seen::Unchanged,
         Ok(position) => match lock.inspect().await {
             Ok(state) => Seen::New(View::Place {
-                expected: expected(lock, position, state.holder.as_ref()).await.map(|wait| Instant::now() + wait),
+                expected: expected(lock, position, state.holders.first()).await.map(|wait| Instant::now() + wait),
                 position,
                 waiting: state.waiting,
-                holder: state.holder.map(|holder| Before {
+                holder: state.holders.first().map(|holder| Before {
                     confirmed: holder.confirmed,
                     label: name_of(&holder.label, &holder.id),
                     token: holder.token,

@@ -134,10 +134,10 @@ impl App {
     pub(crate) fn names(&self) -> Vec<String> {
         let filter = self.filter.to_lowercase();
         let has = |text: &str| text.to_lowercase().contains(&filter);
-        let holds = |seen: &Seen| seen.state.holder.as_ref().is_some_and(|one| has(&one.label) || has(&one.owner));
+        let holds = |seen: &Seen| seen.state.holders.iter().any(|one| has(&one.label) || has(&one.owner));
         let locks = self.locks.iter().flatten().filter(|(name, seen)| has(name) || holds(seen));
         let mut locks: Vec<(&String, &Seen)> = locks.collect();
-        let held = |seen: &Seen| seen.state.holder.as_ref().map(|holder| holder.held_for);
+        let held = |seen: &Seen| seen.state.holders.first().map(|holder| holder.held_for);
         let waited = |seen: &Seen| seen.state.queue.first().map(|waiter| waiter.waited);
         // Names come in their order, and a stable sort keeps it among equals.
         match self.sort {
@@ -246,7 +246,7 @@ impl App {
     fn ask_to_break(&mut self) {
         let chosen = self.chosen.clone();
         let Some(name) = chosen else { return };
-        let Some(holder) = self.lock(&name).and_then(|seen| seen.state.holder.clone()) else {
+        let Some(holder) = self.lock(&name).and_then(|seen| seen.state.holders.first().cloned()) else {
             self.news = Some((format!("{name} has no holder"), Instant::now()));
             return;
         };

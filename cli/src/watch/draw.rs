@@ -53,7 +53,7 @@ fn title(app: &App, server: &str, below: usize) -> String {
         }
         (None, Some(locks)) => locks,
     };
-    let held = locks.values().filter(|seen| seen.state.holder.is_some()).count();
+    let held = locks.values().filter(|seen| !seen.state.holders.is_empty()).count();
     let waiting: u64 = locks.values().map(|seen| seen.state.waiting).sum();
     let all = format!("{} lock{}", locks.len(), if locks.len() == 1 { "" } else { "s" });
     let shown = if app.filter.is_empty() { String::new() } else { format!("{} of ", app.names().len()) };
@@ -109,7 +109,7 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) -> usize {
     let (lock, holder) = share(area.width.saturating_sub(fixed + gaps), lock, holder);
     let row = |name: &String| {
         let Some(seen) = app.lock(name) else { return Row::default() };
-        let held = seen.state.holder.as_ref();
+        let held = seen.state.holders.first();
         let span = |span: Option<Duration>| span.map_or_else(String::new, short);
         let queue = if seen.state.waiting == 0 { String::new() } else { seen.state.waiting.to_string() };
         let mut cells = vec![shorten(&printable(name), lock.into()), shorten(&holder_of(seen), holder.into())];
@@ -159,7 +159,7 @@ fn share(room: u16, name: u16, holder: u16) -> (u16, u16) {
 
 /// The holder, or why there is none.
 fn holder_of(seen: &Seen) -> String {
-    match (&seen.state.holder, seen.state.recovering_for) {
+    match (seen.state.holders.first(), seen.state.recovering_for) {
         (Some(holder), _) if holder.broken => format!("broken: {}", printable(&holder.label)),
         (Some(holder), _) if is_unanswered(holder.confirmed, holder.held_for) => {
             format!("no answer: {}", printable(&holder.label))
@@ -178,7 +178,7 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
         return frame.render_widget(Paragraph::new(gone).wrap(Wrap { trim: true }), area);
     };
     let mut lines = vec![("lock", printable(name)), ("holder", holder_of(seen))];
-    if let Some(holder) = &seen.state.holder {
+    if let Some(holder) = seen.state.holders.first() {
         if !holder.owner.is_empty() {
             lines.push(("owner", printable(&holder.owner)));
         }

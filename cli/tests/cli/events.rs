@@ -52,9 +52,9 @@ fn the_events_of_a_run_are_lines_of_json() {
     let [queued, first, next, granted, renewals @ .., released] = &all[..] else { panic!("{all:?}") };
     assert_eq!((&queued["event"], queued["ticket"].is_u64()), (&"queued".into(), true), "{queued}");
     assert_eq!((&first["position"], &first["waiting"]), (&2.into(), &2.into()), "{first}");
-    assert_eq!(first["holder"]["label"], "one \\u{1b}[2J", "as status shows it: {first}");
-    assert!(first["holder"]["token"].is_u64() && first["holder"]["held_for_ms"].is_u64(), "{first}");
-    assert_eq!((&next["position"], &next["holder"]["label"]), (&1.into(), &"two".into()), "{next}");
+    assert_eq!(first["holders"][0]["label"], "one \\u{1b}[2J", "as status shows it: {first}");
+    assert!(first["holders"][0]["token"].is_u64() && first["holders"][0]["held_for_ms"].is_u64(), "{first}");
+    assert_eq!((&next["position"], &next["holders"][0]["label"]), (&1.into(), &"two".into()), "{next}");
     assert_eq!((&granted["event"], granted["waited_ms"].is_u64()), (&"granted".into(), true), "{granted}");
     assert!(!renewals.is_empty() && renewals.iter().all(|event| event["event"] == "renewed"), "{renewals:?}");
     assert!(renewals.iter().all(|event| event["remaining_ms"].is_u64() && event["token"] == granted["token"]));

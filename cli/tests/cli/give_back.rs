@@ -62,7 +62,7 @@ fn the_shim_does_not_end_the_lease_of_another_holder() {
     old.signal(Signal::KILL);
     await_death(command);
     await_death(shim);
-    assert_eq!(redis.state("x")["holder"]["token"], token, "the new lease stands");
+    assert_eq!(redis.state("x")["holders"][0]["token"], token, "the new lease stands");
     assert!(lives(new.id()));
 }
 
@@ -74,13 +74,13 @@ fn a_command_that_ended_by_itself_before_fairlock_died_is_followed_by_the_next()
     let command = holder.number();
     let next = redis.run("x", &[], "echo granted");
     redis.await_waiting("x", 1);
-    let token = redis.state("x")["holder"]["token"].clone();
+    let token = redis.state("x")["holders"][0]["token"].clone();
     holder.signal(Signal::STOP);
     signal(command, Signal::TERM);
     await_death(command);
     // A shim that did not wait for fairlock would release the lock in this time.
     std::thread::sleep(std::time::Duration::from_millis(500));
-    assert_eq!(redis.state("x")["holder"]["token"], token, "fairlock may go on, and its lease stands");
+    assert_eq!(redis.state("x")["holders"][0]["token"], token, "fairlock may go on, and its lease stands");
     holder.signal(Signal::KILL);
     assert_eq!(next.line(), "granted");
 }

@@ -35,7 +35,7 @@ fn a_command_that_waited_begins_with_a_whole_lease() {
     let (holder, waiter) = waiting(&redis, &["--lease", "10m"], "echo begun; exec sleep 1000");
     holder.signal(Signal::TERM);
     assert_eq!(waiter.line(), "begun");
-    let left = redis.state("x")["holder"]["remaining_ms"].as_u64().unwrap();
+    let left = redis.state("x")["holders"][0]["remaining_ms"].as_u64().unwrap();
     // A claim would have 10 s left.
     assert!(left > 5 * 60_000, "{left} ms");
     waiter.signal(Signal::TERM);

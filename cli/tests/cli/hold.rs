@@ -13,7 +13,7 @@ fn is_free(redis: &Redis, name: &str) {
 }
 
 fn token(redis: &Redis, name: &str) -> String {
-    redis.state(name)["holder"]["token"].to_string()
+    redis.state(name)["holders"][0]["token"].to_string()
 }
 
 /// A script that knows fairlock as `$F` and a file of its own as `$L`, and waits for a line at each `step`.
@@ -124,7 +124,7 @@ fn a_script_holds_the_lock_until_it_closes_its_descriptor() {
          exec 9>$L; $F hold x --fd 9 --print-token || exit; step again",
     );
     assert_eq!(script.process.line(), token(&redis, "x"));
-    let label = redis.state("x")["holder"]["label"].as_str().unwrap().to_owned();
+    let label = redis.state("x")["holders"][0]["label"].as_str().unwrap().to_owned();
     let next = redis.run("x", &[], "echo granted");
     redis.await_waiting("x", 1);
     script.step();
@@ -207,7 +207,7 @@ fn after_a_polite_break_the_next_holder_comes_when_the_script_is_done() {
     // A stand-in that releases at once has done so by now.
     std::thread::sleep(Duration::from_millis(500));
     let state = redis.state("x");
-    assert!(state["holder"]["broken"] == true && state["waiting"] == 1, "the script is at work: {state}");
+    assert!(state["holders"][0]["broken"] == true && state["waiting"] == 1, "the script is at work: {state}");
     script.step();
     assert_eq!(next.line(), "granted");
     let ended = ending.finish();
@@ -237,7 +237,7 @@ fn after_a_polite_break_the_next_holder_comes_when_stdin_ends() {
 fn a_server_that_comes_back_after_a_loss_has_no_next_holder_while_the_script_works() {
     let redis = Redis::start();
     let client = Client::builder().url(&redis.url()).connect().blocking().unwrap();
-    let holder = || client.lock("x").unwrap().inspect().blocking().unwrap().holder;
+    let holder = || client.lock("x").unwrap().inspect().blocking().unwrap().holders.pop();
     let text = "trap 'step told; exit' TERM; exec 9>$L; $F hold x --fd 9 --lease 20s || exit; echo ready; \
                 while :; do sleep .1; done";
     let in_time = (0..5).any(|_| {

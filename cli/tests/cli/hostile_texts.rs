@@ -191,5 +191,5 @@ fn names_and_labels_that_keys_cannot_have_are_refused_briefly() {
     let unreachable = run(fairlock().args(["status", "x", "--redis", &format!("unix:///{long}")]));
     assert_eq!(unreachable.status.code(), Some(125), "{unreachable:?}");
     let state = redis.state("x");
-    assert!(state["holder"].is_null() && state["waiting"] == 0, "{state}");
+    assert!(state["holders"][0].is_null() && state["waiting"] == 0, "{state}");
 }

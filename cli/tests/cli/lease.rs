@@ -323,7 +323,7 @@ fn a_command_that_ignores_a_forwarded_term_keeps_the_lock() {
     let command = holder.number();
     holder.signal(Signal::TERM);
     assert_eq!(holder.line(), "no");
-    assert_ne!(redis.state("x")["holder"], serde_json::Value::Null);
+    assert_ne!(redis.state("x")["holders"][0], serde_json::Value::Null);
     holder.signal(Signal::TERM);
     assert_eq!(holder.line(), "no", "it lives: somebody's wish is not the loss of the lease");
     signal(command, Signal::KILL);

@@ -51,10 +51,10 @@ fn json_has_the_documented_fields() {
     redis.await_waiting("x", 1);
     let state = redis.state("x");
     has_fields(&state, "field of a lock");
-    has_fields(&state["holder"], "field of a holder");
+    has_fields(&state["holders"][0], "field of a holder");
     has_fields(&state["queue"][0], "field of a waiter");
     has_fields(&redis.state("free"), "field of a lock");
-    for number in [&state["holder"]["token"], &state["queue"][0]["ticket"]] {
+    for number in [&state["holders"][0]["token"], &state["queue"][0]["ticket"]] {
         assert!(number.as_u64().unwrap() < 1 << 53, "a number that JavaScript reads exactly: {number}");
     }
     // The same moment in two forms.
@@ -62,7 +62,7 @@ fn json_has_the_documented_fields() {
         let time = humantime::parse_rfc3339(text.as_str().unwrap()).unwrap();
         u64::try_from(time.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap()
     };
-    let (at, holder) = (state["at_ms"].as_u64().unwrap(), &state["holder"]);
+    let (at, holder) = (state["at_ms"].as_u64().unwrap(), &state["holders"][0]);
     assert_eq!(ms(&state["at"]), at);
     let close = |one: u64, other: u64| assert!(one.abs_diff(other) <= 1, "{state}");
     close(ms(&holder["held_since"]), at - holder["held_for_ms"].as_u64().unwrap());
@@ -82,7 +82,7 @@ fn wait_ends_when_the_lock_is_free_and_takes_nothing() {
     let holder = hold(&redis, "x", "the holder");
     let late = call(&redis, &["wait", "x", "-t", "0.3"]);
     assert!(late.code == 124 && late.stderr.contains("x is held ") && late.stderr.contains("the holder"), "{late:?}");
-    let token = redis.state("x")["holder"]["token"].to_string();
+    let token = redis.state("x")["holders"][0]["token"].to_string();
     let next = redis.run("x", &[], "echo; exec sleep 1000");
     redis.await_waiting("x", 1);
     let of_this = Process::spawn(redis.fairlock().args(["wait", "x", "--token", &token]));
@@ -102,13 +102,13 @@ fn break_names_its_lease_or_is_forced_where_it_cannot_ask() {
     let nothing = call(&redis, &["break", "x"]);
     assert!(nothing.code == 1 && nothing.stderr.contains("x is free: there is nothing to break"), "{nothing:?}");
     let holder = hold(&redis, "x", "the holder");
-    let token = redis.state("x")["holder"]["token"].to_string();
+    let token = redis.state("x")["holders"][0]["token"].to_string();
     let unnamed = call(&redis, &["break", "x"]);
     assert_eq!(unnamed.code, 125, "{unnamed:?}");
     assert!(unnamed.stderr.contains(&format!("with --token {token}, or use --force")), "{unnamed:?}");
     let other = call(&redis, &["break", "x", "--token", "7"]);
     assert!(other.code == 1 && other.stderr.contains("no lease with that token"), "{other:?}");
-    assert_eq!(redis.state("x")["holder"]["token"].to_string(), token, "no other lease is touched");
+    assert_eq!(redis.state("x")["holders"][0]["token"].to_string(), token, "no other lease is touched");
     let broken = call(&redis, &["break", "x", "--token", &token]);
     assert_eq!(broken.code, 0, "{broken:?}");
     assert!(broken.stderr.ends_with("the holder let go; x is free\n"), "{broken:?}");
@@ -128,7 +128,7 @@ fn a_holder_that_does_not_answer_keeps_its_lease_to_the_end_unless_it_is_forced(
         let broken = call(&redis, &[&["break", "x", "--json", "--token", &token], force].concat());
         let document = &objects(&broken.stdout)[0];
         assert_eq!((broken.code, &document["outcome"]), (0, &outcome.into()), "{broken:?}");
-        assert_eq!(document["before"]["holder"]["token"].to_string(), token);
+        assert_eq!(document["before"]["holders"][0]["token"].to_string(), token);
         assert_eq!(next.line(), "granted");
         holder.signal(Signal::KILL);
     }

@@ -136,7 +136,7 @@ fn a_label_names_user_host_process_and_script() {
     let redis = Redis::start();
     let holder = redis.run("x", &[], "echo; sleep 1000");
     holder.line();
-    let label = redis.state("x")["holder"]["label"].as_str().unwrap().to_owned();
+    let label = redis.state("x")["holders"][0]["label"].as_str().unwrap().to_owned();
     let (who, what) = label.split_once(' ').unwrap();
     let (user, place) = who.split_once('@').unwrap();
     assert!(!user.is_empty() && place.ends_with(&format!(":{}", holder.id())), "{label}");
@@ -146,7 +146,7 @@ fn a_label_names_user_host_process_and_script() {
     wrapped.args(["run", "y", "timeout", "-s", "TERM", "1000", "env", "-u", "FOO", "sh", "-c", line]);
     let wrapped = Process::spawn(&mut wrapped);
     wrapped.line();
-    let label = redis.state("y")["holder"]["label"].as_str().unwrap().to_owned();
+    let label = redis.state("y")["holders"][0]["label"].as_str().unwrap().to_owned();
     assert!(label.ends_with(&format!(":{} echo", wrapped.id())), "{label}");
 }
 
@@ -165,9 +165,9 @@ fn a_quiet_run_says_nothing_of_an_outage_that_it_survived() {
         job.line();
         redis.kill();
         redis.restart();
-        let before = redis.state("x")["holder"]["remaining_ms"].as_u64().unwrap_or_default();
+        let before = redis.state("x")["holders"][0]["remaining_ms"].as_u64().unwrap_or_default();
         testkit::eventually("the lease is renewed again", testkit::SOON, || {
-            redis.state("x")["holder"]["remaining_ms"].as_u64() > Some(before)
+            redis.state("x")["holders"][0]["remaining_ms"].as_u64() > Some(before)
         });
         std::fs::write(&fifo, "go on\n").unwrap();
         let ended = job.finish();

@@ -18,7 +18,7 @@ fn the_command_gets_name_and_token_and_its_exit_code_is_passed_on() {
     assert!(first.stdout.starts_with("a name\n"));
     assert!(token(&first.stdout) < token(&second.stdout), "tokens rise: {first:?} {second:?}");
     assert_eq!(first.stderr, "", "a lock that is free is not worth a word");
-    assert_eq!(redis.state("a name")["holder"], serde_json::Value::Null, "the lock was given back");
+    assert_eq!(redis.state("a name")["holders"][0], serde_json::Value::Null, "the lock was given back");
 }
 
 /// A run does not wait for a server that can never serve it, and says what to use instead.
@@ -124,7 +124,7 @@ async fn warnings_of_the_library_appear_on_stderr() {
     let holder = redis.hold("x", &[]);
     warned(&holder.complaint());
     let lock = fairlock::Client::connect(&redis.url()).await.unwrap().lock("x").unwrap();
-    lock.break_lease(redis.state("x")["holder"]["token"].as_u64().unwrap()).await.unwrap();
+    lock.break_lease(redis.state("x")["holders"][0]["token"].as_u64().unwrap()).await.unwrap();
     let ended = holder.finish();
     assert_eq!((ended.code, ended.stderr.lines().count()), (123, 1), "{ended:?}");
     assert!(ended.stderr.starts_with("fairlock: the lease on x is lost"), "{ended:?}");
@@ -237,7 +237,7 @@ fn runs_are_served_in_order_and_status_shows_the_queue() {
         })
         .collect();
     let state = redis.state("x");
-    assert_eq!(state["holder"]["label"], "zero");
+    assert_eq!(state["holders"][0]["label"], "zero");
     let labels: Vec<_> =
         state["queue"].as_array().unwrap().iter().map(|waiter| waiter["label"].as_str().unwrap()).collect();
     assert_eq!(labels, ["waiter 1", "waiter 2", "waiter 3"]);

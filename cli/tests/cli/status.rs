@@ -29,7 +29,7 @@ fn status_tells_a_free_lock_from_a_held_one() {
     assert_eq!((&state["state"], &state["recovering_for_ms"]), (&"free".into(), &serde_json::Value::Null), "{state}");
     let _holder = redis.hold("x", &["--label", "the holder"]);
     let (state, text, busy) = told(&redis, "x");
-    assert_eq!((&state["state"], &state["holder"]["broken"]), (&"held".into(), &false.into()), "{state}");
+    assert_eq!((&state["state"], &state["holders"][0]["broken"]), (&"held".into(), &false.into()), "{state}");
     assert!(text.contains(" by the holder\n") && text.contains("if the holder dies"), "{text}");
     assert!(busy.contains("x is held ") && busy.contains(" by the holder"), "{busy}");
 }
@@ -46,7 +46,7 @@ fn a_recovery_is_told_with_its_reason_and_its_length() {
     // The waiter is back.
     redis.await_waiting("x", 1);
     let (state, text, busy) = told(&redis, "x");
-    assert_eq!((&state["state"], &state["holder"]), (&"recovering".into(), &serde_json::Value::Null), "{state}");
+    assert_eq!((&state["state"], &state["holders"][0]), (&"recovering".into(), &serde_json::Value::Null), "{state}");
     assert!(state["recovering_for_ms"].as_u64().is_some_and(|left| left > 600_000), "{state}");
     assert!(text.starts_with("x  recovering: the server lost data, and grants nothing for up to "), "{text}");
     assert!(busy.contains("x is recovering: the server lost data, and grants nothing for up to "), "{busy}");
@@ -68,7 +68,7 @@ async fn a_lease_that_is_being_broken_is_told() {
     // The holder is told, and does not release.
     let redis = Redis::of(server);
     let (state, text, busy) = told(&redis, "x");
-    assert_eq!((&state["state"], &state["holder"]["broken"]), (&"breaking".into(), &true.into()), "{state}");
+    assert_eq!((&state["state"], &state["holders"][0]["broken"]), (&"breaking".into(), &true.into()), "{state}");
     assert!(text.contains(" by the holder\n") && text.contains("was broken") && !text.contains("dies"), "{text}");
     assert!(busy.contains("x is held ") && busy.contains("by the holder"), "{busy}");
 }

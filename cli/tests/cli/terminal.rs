@@ -60,7 +60,7 @@ fn ctrl_c_and_ctrl_backslash_end_the_script_around_fairlock() {
             terminal.keys(key);
             let screen = terminal.expect("PROMPT> ");
             assert!(!screen.contains("next step"), "{shell} {key:?}: {screen}");
-            assert_eq!(redis.state("x")["holder"], serde_json::Value::Null, "the lock was given back before");
+            assert_eq!(redis.state("x")["holders"][0], serde_json::Value::Null, "the lock was given back before");
             terminal.enter("echo code $?");
             assert_eq!(terminal.number_after("code "), code, "{shell}");
         }

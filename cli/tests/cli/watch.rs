@@ -223,7 +223,7 @@ fn a_lease_is_broken_after_a_question() {
     terminal.await_screen(|screen| screen.contains("the holder"));
     terminal.keys("b");
     let screen = terminal.await_screen(|screen| screen.contains("y: break it"));
-    let token = redis.state("deploy")["holder"]["token"].to_string();
+    let token = redis.state("deploy")["holders"][0]["token"].to_string();
     assert!(screen.contains("Break the lease on deploy?") && screen.contains(&format!("token {token}")), "{screen}");
     terminal.keys("n");
     terminal.await_screen(|screen| !screen.contains("y: break it"));

@@ -117,7 +117,7 @@ fn other_callers_of_the_client_see_a_lease_and_wait_for_it() {
     let (client, lock) = client_of(&server.url());
     let guard = By::Blocking.directly(&lock);
     let seen = lock.inspect().blocking().unwrap();
-    assert_eq!(seen.holder.unwrap().token, guard.token());
+    assert_eq!(seen.holders[0].token, guard.token());
     let waiting = lock.enqueue().blocking().unwrap();
     assert_eq!(waiting.position().blocking().unwrap(), 1);
     guard.check().unwrap();

@@ -30,7 +30,7 @@ async fn acquisition() {
     let lock = lock(&server, "worker-1", LONG).await;
     let answer = ownership(&lock).await;
     assert!(answer.is_mine() && answer.owner() == "worker-1", "{answer:?}");
-    let holder = lock.inspect().await.unwrap().holder.unwrap();
+    let holder = lock.inspect().await.unwrap().holders.remove(0);
     assert_eq!(holder.owner, "worker-1");
     assert!(holder.remaining <= LONG && holder.remaining > LONG / 2);
     drop(answer);

@@ -242,7 +242,7 @@ fn waiters_and_holders_restart_the_private_server() {
     let queue = || {
         let status = Process::spawn(place.fairlock().args(["status", "--local", "x", "--json"])).finish().stdout;
         let status: serde_json::Value = serde_json::from_str(&status).unwrap_or_default();
-        (status["holder"]["token"].as_u64(), status["waiting"].as_u64())
+        (status["holders"][0]["token"].as_u64(), status["waiting"].as_u64())
     };
     eventually("it waits", || (queue() == (Some(token), Some(1))).then_some(()));
 

@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1/".into());
     let balances = redis::Client::open(&*url)?.get_multiplexed_async_connection().await?;
     // A user who sends everything at once waits; the service does not pile up requests for ever.
-    let users = Client::KeyedMutex::new(&connect(&url).await?, "user")?.timeout(Duration::from_secs(5));
+    let users = KeyedMutex::new(&Client::connect(&url).await?, "user")?.timeout(Duration::from_secs(5));
     let app = App { users, balances };
     let routes = Router::new().route("/users/{user}/deposit/{amount}", post(deposit)).with_state(app);
     let listener = tokio::net::TcpListener::bind(std::env::args().nth(1).unwrap_or("127.0.0.1:3000".into())).await?;

@@ -23,7 +23,7 @@ fn a_scrape_has_every_metric_that_the_dashboard_shows() {
     let client = fairlock::Client::connect_lazy(&redis.url()).unwrap();
     let lock = client.lock("reports:nightly").unwrap();
     eventually("a lease is broken", SOON, || {
-        let holder = lock.inspect().blocking().unwrap().holder;
+        let holder = lock.inspect().blocking().unwrap().holders.pop();
         let broken = holder.map(|holder| lock.break_lease(holder.token).blocking().unwrap());
         matches!(broken, Some(fairlock::state::BreakOutcome::Told { .. }))
     });
