@@ -46,7 +46,7 @@ test:
 	-./scripts/fetch-servers.sh redis-5.0
 	$(MAKE) quick
 	$(with_redis) RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) cargo test -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics --bins $(waiting:%=--test %) --test cli
-	cargo test --features tls,operator,metrics --doc
+	cargo test --features tls,operator,metrics,redis-1 --doc
 	OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 
 test-all: test

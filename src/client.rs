@@ -130,8 +130,15 @@ impl Client {
 #[derive(Clone)]
 enum Server {
     Url(String),
-    Sentinel { sentinels: Vec<String>, master: String },
-    Cluster { nodes: Vec<String> },
+    Sentinel {
+        sentinels: Vec<String>,
+        master: String,
+    },
+    Cluster {
+        nodes: Vec<String>,
+    },
+    #[cfg(feature = "redis-1")]
+    Settings(Box<crate::server::ConnectionInfo>),
 }
 
 /// Settings of a [`Client`]. They are checked when it connects.
@@ -210,6 +217,25 @@ impl ClientBuilder {
         builder.prefix = text("FAIRLOCK_PREFIX").unwrap_or(builder.prefix);
         builder.label = text("FAIRLOCK_LABEL");
         builder
+    }
+
+    /// A builder with the server of another client: its address, whether its connections are encrypted, user, password
+    /// and database. Only these: certificates cannot be read from there and are given to `tls` once more, and the
+    /// connections of the other client are not used.
+    ///
+    /// Needs the feature `redis-1`, for the versions 1.x of the crate redis.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redis = redis::Client::open("redis://user:secret@127.0.0.1/2")?;
+    /// let client = fairlock::ClientBuilder::from_redis(redis.get_connection_info()).connect_lazy()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis-1")]
+    pub fn from_redis(settings: &crate::server::ConnectionInfo) -> Self {
+        Self { server: Server::Settings(Box::new(settings.clone())), ..Self::default() }
     }
 
     /// The address of the server (default `redis://127.0.0.1/`):
@@ -320,6 +346,8 @@ impl ClientBuilder {
             Server::Url(url) => Target::parse(url),
             Server::Sentinel { sentinels, master } => Target::sentinel(sentinels, master, encrypted),
             Server::Cluster { nodes } => Target::cluster(nodes, encrypted),
+            #[cfg(feature = "redis-1")]
+            Server::Settings(settings) => Target::of_settings(settings),
         }
     }
 
@@ -333,9 +361,9 @@ impl ClientBuilder {
         }
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
-            if let (Server::Url(url), false) = (&self.server, target.is_encrypted()) {
-                let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme).to_owned();
-                return Err(ConnectError::NotEncrypted { scheme });
+            if !target.is_encrypted() {
+                let scheme = if let Server::Url(url) = &self.server { url.split(':').next() } else { None };
+                return Err(ConnectError::NotEncrypted { scheme: scheme.unwrap_or("redis").to_owned() });
             }
             target.set_tls(tls)?;
         }

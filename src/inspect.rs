@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The holder's id: `CLIENT.N`, a random id of its client and the number of the acquire within it. Equal ids are
+    /// The holder's id: `CLIENT.N`, the UUID of its client and the number of the acquire within it. Equal ids are
     /// the same acquire, also before and after the grant ([`QueuedWaiter::id`]). Beyond that its format may change.
     pub id: String,
     /// The fencing token of its lease.

@@ -65,7 +65,7 @@ impl Lock {
         self.spec.lease
     }
 
-    /// The random id of its client. The ids of acquires begin with that of their client and a dot:
+    /// The id of its client, a UUID in 32 hex digits. The ids of acquires begin with that of their client and a dot:
     /// [`Holder::id`](crate::state::Holder::id).
     pub fn id(&self) -> &str {
         self.handle.client_id().as_str()

@@ -3,15 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::names::{Names, random_name};
+use uuid::Uuid;
 
-/// A client's random id. It has letters and digits only, so a dot ends it in an id and a space in a push.
+use super::names::Names;
+
+/// A client's id: a UUID of version 4 in 32 hex digits. Clients in other languages may have ids of other letters and
+/// digits, but of nothing else: a dot ends it in an id and a space in a push.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClientId(Arc<str>);
 
 impl ClientId {
     pub(crate) fn random() -> Self {
-        Self(random_name().into())
+        Self(Uuid::new_v4().simple().to_string().into())
     }
 
     pub(crate) fn new(name: &str) -> Option<Self> {
@@ -149,6 +152,13 @@ mod tests {
         for other in ["clients.7", "clien.7", "other.7", "client.99999999999999999999"] {
             assert_eq!(WireId::parse(other).unwrap().number_at(&client), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_client_has_a_uuid() {
+        let [one, other] = [ClientId::random(), ClientId::random()];
+        assert!(one != other && one.as_str().len() == 32, "{one}");
+        assert_eq!(Uuid::parse_str(one.as_str()).unwrap().get_version_num(), 4, "{one}");
     }
 
     #[test]

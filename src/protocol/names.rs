@@ -1,4 +1,4 @@
-//! Random names: of clients, and the secrets of acquires.
+//! Random names: the secrets of acquires.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 const DRAWN: usize = 64;
 
 /// A unique name that cannot be guessed: 128 random bits. The server keeps it many times over, so it is short.
-pub(super) fn random_name() -> String {
+fn random_name() -> String {
     let [bits] = random();
     name(bits)
 }

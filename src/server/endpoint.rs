@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use redis::{ConnectionAddr, ErrorKind, IntoConnectionInfo as _};
+use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo as _};
 
 use crate::error::ConnectError;
 use crate::protocol::{SCRIPTS, Source};
@@ -65,11 +65,8 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
         let encrypts = ["rediss:", "valkeys:"].iter().any(|scheme| url.starts_with(scheme));
-        if encrypts && !cfg!(feature = "tls") {
-            return Err(bad("encrypted connections need a fairlock that was built with its feature `tls`"));
-        }
         if encrypts && url.contains('#') {
-            return Err(bad("fairlock checks every certificate: name the server's authority instead of #insecure"));
+            return Err(insecure());
         }
         // The library reads URLs. It need not know how to encrypt.
         let plain = if encrypts { url.replacen("s:", ":", 1) } else { url.to_owned() };
@@ -78,11 +75,22 @@ impl Endpoint {
             ErrorKind::InvalidClientConfig => bad("its scheme or one of its parts is not known"),
             _ => bad("it is not a URL"),
         })?;
-        let at = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => Address::Node(Node { host: host.clone(), port: *port }),
-            ConnectionAddr::Unix(path) => Address::Path(path.clone()),
+        Self::of_settings(&info, encrypts)
+    }
+
+    /// The server of these settings. A caller may know that its connections are encrypted though they do not say so.
+    pub(super) fn of_settings(info: &ConnectionInfo, encrypted: bool) -> Result<Self, ConnectError> {
+        let node = |host: &String, port: &u16| Address::Node(Node { host: host.clone(), port: *port });
+        let (at, encrypted) = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => (node(host, port), encrypted),
+            ConnectionAddr::TcpTls { insecure: true, .. } => return Err(insecure()),
+            ConnectionAddr::TcpTls { host, port, .. } => (node(host, port), true),
+            ConnectionAddr::Unix(path) => (Address::Path(path.clone()), encrypted),
             _ => return Err(bad("its scheme is not known")),
         };
+        if encrypted && !cfg!(feature = "tls") {
+            return Err(bad("encrypted connections need a fairlock that was built with its feature `tls`"));
+        }
         let address = match &at {
             Address::Node(node) => node.to_string(),
             Address::Path(path) => path.display().to_string(),
@@ -92,7 +100,7 @@ impl Endpoint {
             user: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
             database: settings.db(),
-            ..Self::of(at, encrypts, address)
+            ..Self::of(at, encrypted, address)
         })
     }
 
@@ -148,6 +156,10 @@ fn digests() -> Arc<[String]> {
 /// The digest by which servers know a script.
 pub(crate) fn digest(script: &Source) -> String {
     redis::Script::new(script.text).get_hash().to_owned()
+}
+
+fn insecure() -> ConnectError {
+    bad("fairlock checks every certificate: name the server's authority instead of #insecure")
 }
 
 /// A URL that names no server.

@@ -27,6 +27,8 @@ pub(crate) use endpoint::{Endpoint, Node};
 pub(crate) use hooks::{converse, read_by_the_library, read_frames, read_nodes};
 #[cfg(feature = "operator")]
 pub use line::{Answer, Line, Place, Places};
+#[cfg(feature = "redis-1")]
+pub(crate) use redis::ConnectionInfo;
 pub(crate) use setup::{Connected, Previous};
 pub(crate) use target::Target;
 pub(crate) use wire::{Reply, Said, Wire};

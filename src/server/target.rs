@@ -50,6 +50,12 @@ pub(crate) struct Sentinels {
 }
 
 impl Target {
+    /// One server, by the settings of another client.
+    #[cfg(feature = "redis-1")]
+    pub(crate) fn of_settings(info: &redis::ConnectionInfo) -> Result<Self, ConnectError> {
+        Endpoint::of_settings(info, false).map(Self::Server)
+    }
+
     /// Reads a URL. Beyond those of one server, it may name several hosts: `redis+sentinel://HOSTS/MASTER[/DB]`,
     /// `redis+cluster://HOSTS`.
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fairlock::{
-    Client,
+    Client, ClientBuilder,
     error::{AcquireError, ConnectError, Fault},
 };
 use redis::cmd;
@@ -232,6 +232,31 @@ async fn the_one_sentinel_that_answers_is_enough() {
     let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel").start();
     let url = format!("redis+sentinel://{},127.0.0.1:{}/main", silent.local_addr().unwrap(), sentinel.port());
     assert_error!(refusal(&url).await, UnknownMaster, "main");
+}
+
+/// A program that has a client of the crate redis names its server once.
+#[tokio::test]
+async fn the_settings_of_a_client_of_the_redis_crate_are_enough() {
+    let server = RedisServer::start();
+    let admin = redis::Client::open(server.admin_url()).unwrap();
+    let mut raw = admin.get_connection().unwrap();
+    let rights = ["SETUSER", "us:er", "on", ">pass@word", "~*", "&*", "+@all"];
+    let () = cmd("ACL").arg(&rights).query(&mut raw).unwrap();
+    let settings = |db: i64, password: &str| {
+        let info = admin.get_connection_info().clone();
+        let login = info.redis_settings().clone().set_username("us:er").set_password(password).set_db(db);
+        redis::Client::open(info.set_redis_settings(login)).unwrap()
+    };
+    let from = |redis: redis::Client| ClientBuilder::from_redis(redis.get_connection_info()).connect();
+    let guard = soon(from(settings(2, "pass@word"))).await.unwrap().lock("x").unwrap().acquire().await.unwrap();
+    let keys = |db| cmd("DBSIZE").query::<u64>(&mut settings(db, "pass@word").get_connection().unwrap()).unwrap();
+    assert!(keys(2) > 0 && keys(0) == 0);
+    guard.release().await.unwrap();
+    let refused = soon(from(settings(2, "another"))).await.unwrap_err();
+    assert!(matches!(refused, ConnectError::Authentication { .. }), "{refused}");
+    let path = redis::Client::open(format!("unix://{}?pass={}", server.socket().display(), "x")).unwrap();
+    let shown = format!("{:?}", ClientBuilder::from_redis(path.get_connection_info()));
+    assert!(shown.contains(&server.socket().display().to_string()) && !shown.contains("pass"), "{shown}");
 }
 
 /// An operator changes the password at the server and in the file. Nobody loses a place or a lease.

@@ -44,6 +44,26 @@ async fn certificates_on_both_sides_are_believed() {
     keys_left(&encrypted.server);
 }
 
+/// A client of the redis crate says whether its connections are encrypted, not with which certificates.
+#[tokio::test]
+async fn the_settings_of_an_encrypted_client_of_the_redis_crate_need_certificates() {
+    use redis::{ConnectionAddr, IntoConnectionInfo as _};
+
+    let encrypted = Encrypted::start("127.0.0.1");
+    let info = encrypted.url().replacen("rediss:", "redis:", 1).into_connection_info().unwrap();
+    let ConnectionAddr::Tcp(host, port) = info.addr().clone() else { panic!("{:?}", info.addr()) };
+    let at = |insecure| {
+        let host = host.clone();
+        info.clone().set_addr(ConnectionAddr::TcpTls { host, port, insecure, tls_params: None })
+    };
+    hand_over(ClientBuilder::from_redis(&at(false)).tls(tls(&encrypted.certificates)), 0).await;
+    let careless = soon(ClientBuilder::from_redis(&at(true)).connect()).await.unwrap_err();
+    assert!(matches!(careless, ConnectError::Url { .. }), "{careless}");
+    let plain = soon(ClientBuilder::from_redis(&info).tls(Tls::new()).connect()).await.unwrap_err();
+    assert!(matches!(plain, ConnectError::NotEncrypted { .. }), "{plain}");
+    keys_left(&encrypted.server);
+}
+
 #[test]
 fn blocking_callers_have_an_encrypted_connection_of_their_own() {
     let encrypted = Encrypted::start("127.0.0.1");
