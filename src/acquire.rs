@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(crate) use self::attempt::Plan;
 use self::attempt::{Attempt, Queueing, Resolving};
-use crate::cancel::Canceller;
+use crate::cancel::CancellationToken;
 use crate::error::{AcquireError, Fault, TryAcquireError};
 use crate::guard::Guard;
 use crate::keeper::{Acquiring, Mode};
@@ -41,10 +41,10 @@ macro_rules! builder {
                 self
             }
 
-            /// Fails with `Cancelled` as soon as [`Canceller::cancel`] is called, from any thread, and leaves the
+            /// Fails with `Cancelled` as soon as [`CancellationToken::cancel`] is called, from any thread, and leaves the
             /// queue. For acquires that wait on the spot; an awaited one is cancelled by dropping it.
-            pub fn cancelled_by(mut self, canceller: &Canceller) -> Self {
-                self.attempt.plan.canceller = Some(canceller.clone());
+            pub fn cancelled_by(mut self, cancellation: &CancellationToken) -> Self {
+                self.attempt.plan.cancellation = Some(cancellation.clone());
                 self
             }
         }

@@ -10,34 +10,34 @@ use tokio::sync::futures::OwnedNotified;
 use crate::fork::{Process, UnlessForked};
 
 /// Cancels acquires from any thread: those that were given it with [`cancelled_by`](crate::Acquire::cancelled_by), both
-/// under way and later ones. Clones are the same canceller.
+/// under way and later ones. Clones are the same token.
 ///
 /// An awaited acquire is cancelled by dropping its future. This is for acquires that wait on the spot.
 ///
 /// # Examples
 /// ```no_run
-/// use fairlock::{Canceller, Client, error::AcquireError};
+/// use fairlock::{CancellationToken, Client, error::AcquireError};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let lock = Client::connect_lazy("redis://127.0.0.1/")?.lock("reports:nightly")?;
-/// let canceller = Canceller::new();
+/// let cancellation = CancellationToken::new();
 /// let worker = std::thread::spawn({
-///     let canceller = canceller.clone();
-///     move || lock.acquire().cancelled_by(&canceller).blocking()
+///     let cancellation = cancellation.clone();
+///     move || lock.acquire().cancelled_by(&cancellation).blocking()
 /// });
-/// canceller.cancel();
+/// cancellation.cancel();
 /// assert!(matches!(worker.join().unwrap(), Err(AcquireError::Cancelled)));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Canceller {
+pub struct CancellationToken {
     cancelled: Arc<AtomicBool>,
     changed: Arc<Notify>,
 }
 
-impl Canceller {
-    /// A canceller that was not used yet.
+impl CancellationToken {
+    /// A token that was not used yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -58,21 +58,21 @@ impl Canceller {
     pub(crate) fn watch(&self, process: &Process) -> Cancelled {
         // From here on no call of `cancel` is missed.
         let changed = UnlessForked::new(process, self.changed.clone().notified_owned());
-        Cancelled { changed, canceller: self.clone() }
+        Cancelled { changed, cancellation: self.clone() }
     }
 }
 
-/// An acquire's view of its canceller.
+/// An acquire's view of its cancellation token.
 #[derive(Debug)]
 pub(crate) struct Cancelled {
     changed: UnlessForked<OwnedNotified>,
-    canceller: Canceller,
+    cancellation: CancellationToken,
 }
 
 impl Cancelled {
     /// Resolves when `cancel` was called.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match self.canceller.is_cancelled() {
+        match self.cancellation.is_cancelled() {
             true => Poll::Ready(()),
             false => self.changed.poll(context),
         }

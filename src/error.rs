@@ -133,7 +133,7 @@ pub enum AcquireError {
         /// The lease.
         lease: Duration,
     },
-    /// Its [`Canceller`](crate::Canceller) cancelled it.
+    /// Its [`CancellationToken`](crate::CancellationToken) cancelled it.
     #[error("the acquire was cancelled by its own program")]
     Cancelled,
     /// An option cannot work.
@@ -168,7 +168,7 @@ pub enum TryAcquireError {
         /// The lease.
         lease: Duration,
     },
-    /// Its [`Canceller`](crate::Canceller) cancelled it.
+    /// Its [`CancellationToken`](crate::CancellationToken) cancelled it.
     #[error("the acquire was cancelled by its own program")]
     Cancelled,
     /// An option cannot work.

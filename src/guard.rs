@@ -245,7 +245,7 @@ impl Held {
     }
 
     /// The length of the lease, to which every renewal prolongs it.
-    pub fn lease(&self) -> Duration {
+    pub fn lease_length(&self) -> Duration {
         self.shared.spec.lease
     }
 

@@ -33,7 +33,7 @@ mod tls;
 mod wakers;
 
 pub use acquire::{Acquire, Enqueue, TryAcquire, Waiting};
-pub use cancel::Canceller;
+pub use cancel::CancellationToken;
 pub use client::{Client, ClientBuilder};
 pub use guard::{Guard, Held};
 pub use lock::Lock;

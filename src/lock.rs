@@ -45,6 +45,39 @@ impl Lock {
         Self { handle, spec, label, owner }
     }
 
+    /// Waits for its turn, for ever unless a [`timeout`](Acquire::timeout) is set, and holds the lock. One round trip
+    /// if the lock is free; otherwise one or two to join the queue, and one message when the turn comes. It also waits
+    /// while the server is away or busy, see [`trouble`](Self::trouble).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let guard = lock.acquire().timeout(Duration::from_secs(30)).await?;
+    /// println!("granted with fencing token {}", guard.token());
+    /// guard.release().await?;
+    ///
+    /// // Without a runtime, and for a job:
+    /// lock.acquire().run_blocking(|held| println!("token {}", held.token()))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire(&self) -> Acquire {
+        Acquire::new(self.plan())
+    }
+
+    /// Takes the lock if it is free and has no waiters. One round trip.
+    pub fn try_acquire(&self) -> TryAcquire {
+        TryAcquire::new(self.plan())
+    }
+
+    /// Joins the queue and returns with a ticket, before the lock is granted. One round trip. Like an acquire it waits
+    /// while the server is away or busy: for ever unless a [`timeout`](Enqueue::timeout) is set.
+    pub fn enqueue(&self) -> Enqueue {
+        Enqueue::new(self.plan())
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         self.spec.name()
@@ -61,36 +94,18 @@ impl Lock {
     }
 
     /// The length of a lease.
-    pub fn lease(&self) -> Duration {
+    pub fn lease_length(&self) -> Duration {
         self.spec.lease
     }
 
     /// The id of its client, a UUID in 32 hex digits. The ids of acquires begin with that of their client and a dot:
     /// [`Holder::id`](crate::state::Holder::id).
-    pub fn id(&self) -> &str {
+    pub fn client_id(&self) -> &str {
         self.handle.client_id().as_str()
     }
 
     fn plan(&self) -> Plan {
         Plan::new(self.handle.clone(), self.spec.clone(), self.label.clone(), self.owner.clone())
-    }
-
-    /// Waits for its turn, for ever unless a [`timeout`](Acquire::timeout) is set, and holds the lock. One round trip
-    /// if the lock is free; otherwise one or two to join the queue, and one message when the turn comes. It also waits
-    /// while the server is away or busy, see [`trouble`](Self::trouble).
-    pub fn acquire(&self) -> Acquire {
-        Acquire::new(self.plan())
-    }
-
-    /// Takes the lock if it is free and has no waiters. One round trip.
-    pub fn try_acquire(&self) -> TryAcquire {
-        TryAcquire::new(self.plan())
-    }
-
-    /// Joins the queue and returns with a ticket, before the lock is granted. One round trip. Like an acquire it waits
-    /// while the server is away or busy: for ever unless a [`timeout`](Enqueue::timeout) is set.
-    pub fn enqueue(&self) -> Enqueue {
-        Enqueue::new(self.plan())
     }
 
     /// The holder and the waiters. One round trip for every 500 waiters. It changes nothing.

@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use tracing::{Instrument as _, Span};
 
 use crate::acquire::Acquire;
-use crate::cancel::Canceller;
+use crate::cancel::CancellationToken;
 use crate::client::Client;
 use crate::error::{AcquireError, InvalidOption, LockAllError, Lost, ReleaseError};
 use crate::guard::Guard;
@@ -54,7 +54,7 @@ pub struct LockAll {
     timeout: Option<Duration>,
     label: Option<String>,
     owner: Option<String>,
-    canceller: Option<Canceller>,
+    cancellation: Option<CancellationToken>,
 }
 
 impl Client {
@@ -83,7 +83,7 @@ impl Client {
         }
         locks.sort_by(|one, other| one.name().cmp(other.name()));
         locks.dedup_by(|one, other| one.name() == other.name());
-        Ok(LockAll { locks, timeout: None, label: None, owner: None, canceller: None })
+        Ok(LockAll { locks, timeout: None, label: None, owner: None, cancellation: None })
     }
 }
 
@@ -107,9 +107,9 @@ impl LockAll {
         self
     }
 
-    /// Fails with `Cancelled` as soon as [`Canceller::cancel`] is called, see [`Acquire::cancelled_by`].
-    pub fn cancelled_by(mut self, canceller: &Canceller) -> Self {
-        self.canceller = Some(canceller.clone());
+    /// Fails with `Cancelled` as soon as [`CancellationToken::cancel`] is called, see [`Acquire::cancelled_by`].
+    pub fn cancelled_by(mut self, cancellation: &CancellationToken) -> Self {
+        self.cancellation = Some(cancellation.clone());
         self
     }
 
@@ -196,8 +196,8 @@ impl LockAll {
         if let Some(owner) = &self.owner {
             acquire = acquire.owner(owner);
         }
-        if let Some(canceller) = &self.canceller {
-            acquire = acquire.cancelled_by(canceller);
+        if let Some(cancellation) = &self.cancellation {
+            acquire = acquire.cancelled_by(cancellation);
         }
         Some(acquire)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use crate::blocking::{block_on, poll_channel};
-use crate::cancel::{Cancelled, Canceller};
+use crate::cancel::{CancellationToken, Cancelled};
 use crate::error::{AcquireError, Fault, InvalidOption, TryAcquireError};
 use crate::guard::Guard;
 use crate::keeper::{Acquiring, Handle, Mode, NotGranted};
@@ -25,12 +25,12 @@ pub(crate) struct Plan {
     pub(super) label: Arc<str>,
     pub(super) owner: Arc<str>,
     pub(super) timeout: Option<Duration>,
-    pub(super) canceller: Option<Canceller>,
+    pub(super) cancellation: Option<CancellationToken>,
 }
 
 impl Plan {
     pub(crate) fn new(handle: Arc<Handle>, spec: Arc<Spec>, label: Arc<str>, owner: Arc<str>) -> Self {
-        Self { handle, spec, label, owner, timeout: None, canceller: None }
+        Self { handle, spec, label, owner, timeout: None, cancellation: None }
     }
 
     fn start(&self, mode: Mode) -> Result<Acquiring, Failed> {
@@ -43,12 +43,12 @@ impl Plan {
             (Mode::Wait, Some(Duration::ZERO)) => (Mode::Try, None),
             (mode, timeout) => (mode, timeout.map(in_bounds)),
         };
-        let patient = self.canceller.is_none();
+        let patient = self.cancellation.is_none();
         Ok(self.handle.acquire(self.spec.clone(), about, mode, timeout, patient)?)
     }
 
     fn watch(&self) -> Option<Cancelled> {
-        self.canceller.as_ref().map(|canceller| canceller.watch(self.handle.process()))
+        self.cancellation.as_ref().map(|cancellation| cancellation.watch(self.handle.process()))
     }
 }
 
@@ -118,7 +118,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
             return Poll::Ready(Err(Fault::Forked.into()));
         }
         if let Stage::Planned = self.stage {
-            if self.plan.canceller.as_ref().is_some_and(Canceller::is_cancelled) {
+            if self.plan.cancellation.as_ref().is_some_and(CancellationToken::is_cancelled) {
                 return Poll::Ready(Err(Failed::Cancelled));
             }
             let acquiring = self.plan.start(self.mode)?;

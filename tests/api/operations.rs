@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use fairlock::{
-    Canceller, Client, Lock, LockOptions,
+    CancellationToken, Client, Lock, LockOptions,
     error::{AcquireError, Fault, InvalidOption, LostReason, TryAcquireError},
     state::BreakOutcome,
 };
@@ -64,28 +64,28 @@ fn a_blocked_acquire_is_cancelled_by_another_thread() {
     let (holder, lock) = (lock(&server), lock(&server));
     let guard = holder.acquire().blocking().unwrap();
     let place = lock.enqueue().blocking().unwrap();
-    let canceller = Canceller::new();
-    let of_others = Canceller::new();
+    let cancellation = CancellationToken::new();
+    let of_others = CancellationToken::new();
     let acquire = {
-        let acquire = lock.acquire().cancelled_by(&canceller);
+        let acquire = lock.acquire().cancelled_by(&cancellation);
         thread::spawn(move || acquire.blocking())
     };
-    let queued = lock.enqueue().cancelled_by(&canceller).blocking().unwrap();
+    let queued = lock.enqueue().cancelled_by(&cancellation).blocking().unwrap();
     let queued = thread::spawn(move || queued.blocking());
     eventually("all wait", SOON, || waiting(&holder) == 3);
 
     of_others.cancel();
-    assert!(!canceller.is_cancelled() && !acquire.is_finished());
-    canceller.cancel();
+    assert!(!cancellation.is_cancelled() && !acquire.is_finished());
+    cancellation.cancel();
     eventually("both return", SOON, || acquire.is_finished() && queued.is_finished());
     assert_eq!(acquire.join().unwrap().unwrap_err(), AcquireError::Cancelled);
     assert_eq!(queued.join().unwrap().unwrap_err(), AcquireError::Cancelled);
     eventually("they leave the queue", SOON, || waiting(&holder) == 1);
 
     // A later acquire is not even sent.
-    assert_eq!(lock.acquire().cancelled_by(&canceller).blocking().unwrap_err(), AcquireError::Cancelled);
-    assert_eq!(lock.enqueue().cancelled_by(&canceller).blocking().unwrap_err(), AcquireError::Cancelled);
-    assert_eq!(lock.try_acquire().cancelled_by(&canceller).blocking().unwrap_err(), TryAcquireError::Cancelled);
+    assert_eq!(lock.acquire().cancelled_by(&cancellation).blocking().unwrap_err(), AcquireError::Cancelled);
+    assert_eq!(lock.enqueue().cancelled_by(&cancellation).blocking().unwrap_err(), AcquireError::Cancelled);
+    assert_eq!(lock.try_acquire().cancelled_by(&cancellation).blocking().unwrap_err(), TryAcquireError::Cancelled);
     guard.release().blocking().unwrap();
     drop(place.blocking().unwrap());
     keys_left(&server);
@@ -97,12 +97,12 @@ async fn an_awaited_acquire_is_cancelled_by_another_thread() {
     let client = Client::connect(&server.url()).await.unwrap();
     let lock = client.lock("lock").unwrap();
     let guard = lock.acquire().await.unwrap();
-    let canceller = Canceller::new();
-    let mut acquire = lock.acquire().cancelled_by(&canceller);
+    let cancellation = CancellationToken::new();
+    let mut acquire = lock.acquire().cancelled_by(&cancellation);
     assert!((&mut acquire).now_or_never().is_none());
     // This place is behind the acquire, which therefore is in the queue, too.
     drop(soon(lock.enqueue()).await.unwrap());
-    thread::spawn(move || canceller.cancel()).join().unwrap();
+    thread::spawn(move || cancellation.cancel()).join().unwrap();
     assert_eq!(soon(&mut acquire).await.unwrap_err(), AcquireError::Cancelled);
     eventually_async("it leaves the queue, though its future is still there", SOON, async || {
         soon(lock.inspect()).await.unwrap().waiting == 0

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fairlock::{
-    Canceller, Client, Guard, Lock, LockOptions, Waiting,
+    CancellationToken, Client, Guard, Lock, LockOptions, Waiting,
     compat::KeyedMutex,
     error::{AcquireError, Fault, LostReason, ReleaseError, RenewError, TryAcquireError},
 };
@@ -172,8 +172,8 @@ fn fork_beside_a_thread_that_awaits(url: &str) {
     let guard = lock.acquire().blocking().unwrap();
     let keys = KeyedMutex::new(&client, "keys").unwrap();
     let mut key = Some(keys.guard("k").blocking().unwrap());
-    let canceller = Canceller::new();
-    let mut waiting = Box::pin(lock.acquire().cancelled_by(&canceller));
+    let cancellation = CancellationToken::new();
+    let mut waiting = Box::pin(lock.acquire().cancelled_by(&cancellation));
     assert!(waiting.as_mut().now_or_never().is_none());
     let mut waiting = Some(waiting);
     let (held, forks_on) = (guard.held(), AtomicBool::new(true));
@@ -181,7 +181,7 @@ fn fork_beside_a_thread_that_awaits(url: &str) {
         threads.spawn(|| {
             while forks_on.load(Ordering::Relaxed) {
                 assert!(held.ended().now_or_never().is_none());
-                canceller.cancel();
+                cancellation.cancel();
                 assert!(keys.is_held("k"));
             }
         });

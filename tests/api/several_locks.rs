@@ -4,7 +4,7 @@ use std::future::IntoFuture as _;
 use std::time::{Duration, Instant};
 
 use fairlock::{
-    AllGuard, Canceller, Client, LockOptions,
+    AllGuard, CancellationToken, Client, LockOptions,
     compat::{is_locked_by_anyone, verify},
     error::{AcquireError, InvalidOption, LockAllError, LostReason},
 };
@@ -181,11 +181,11 @@ fn several_locks_are_waited_for_on_the_spot() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).blocking().unwrap();
     let guard = client.lock_all(["a", "b"]).unwrap().blocking().unwrap();
-    let canceller = Canceller::new();
-    let locks = client.lock_all(["a", "b"]).unwrap().cancelled_by(&canceller);
+    let cancellation = CancellationToken::new();
+    let locks = client.lock_all(["a", "b"]).unwrap().cancelled_by(&cancellation);
     let thread = std::thread::spawn(move || locks.blocking());
     testkit::eventually("it waits", SOON, || client.lock("a").unwrap().inspect().blocking().unwrap().waiting == 1);
-    canceller.cancel();
+    cancellation.cancel();
     let (name, error) = failed_at(thread.join().unwrap().unwrap_err());
     assert_eq!((&*name, error), ("a", AcquireError::Cancelled));
     guard.release().blocking().unwrap();

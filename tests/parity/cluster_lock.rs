@@ -100,16 +100,16 @@ async fn getters_tell_name_owner_label_lease_and_id() {
     assert_eq!((plain.name(), plain.owner(), plain.label()), ("plain", "", "the client"));
     let options = LockOptions::new().lease(LONG).owner("worker-1").label("the lock");
     let lock = client.lock_with("lock", options).unwrap();
-    let of_lock = (lock.name(), lock.owner(), lock.label(), lock.lease());
+    let of_lock = (lock.name(), lock.owner(), lock.label(), lock.lease_length());
     assert_eq!(of_lock, ("lock", "worker-1", "the lock", LONG));
 
     let called = std::time::SystemTime::now();
     let guard = soon(lock.acquire()).await.unwrap();
     let held = guard.held();
-    assert_eq!((guard.name(), guard.owner(), guard.label(), guard.lease()), of_lock);
-    assert_eq!((held.name(), held.owner(), held.label(), held.lease()), of_lock);
+    assert_eq!((guard.name(), guard.owner(), guard.label(), guard.lease_length()), of_lock);
+    assert_eq!((held.name(), held.owner(), held.label(), held.lease_length()), of_lock);
     assert_eq!((held.id(), held.ticket(), held.token()), (guard.id(), guard.ticket(), guard.token()));
-    assert!(guard.id().starts_with(&format!("{}.", lock.id())));
+    assert!(guard.id().starts_with(&format!("{}.", lock.client_id())));
     assert!(guard.granted_at() >= called && guard.granted_at() <= std::time::SystemTime::now());
     assert!(guard.waited() < SOON && held.waited() == guard.waited() && held.granted_at() == guard.granted_at());
 

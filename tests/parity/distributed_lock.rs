@@ -31,13 +31,13 @@ async fn each_acquire_has_an_identifier_of_its_own() {
     let first = soon(lock.acquire()).await.unwrap();
     let id = first.id();
     assert_eq!(lock.inspect().await.unwrap().holders.remove(0).id, id);
-    assert!(id.starts_with(&format!("{}.", lock.id())), "{id} is of the client {}", lock.id());
+    assert!(id.starts_with(&format!("{}.", lock.client_id())), "{id} is of the client {}", lock.client_id());
     assert_eq!(first.held().id(), id);
     first.release().await.unwrap();
     let second = soon(lock.acquire()).await.unwrap();
     assert_ne!(second.id(), id);
     drop(second);
-    assert_ne!(connect(&server).await.lock("lock").unwrap().id(), lock.id());
+    assert_ne!(connect(&server).await.lock("lock").unwrap().client_id(), lock.client_id());
     keys_left(&server);
 }
 

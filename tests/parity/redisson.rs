@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use fairlock::{
-    Canceller, Client, Lock, LockOptions, SharedGuard,
+    CancellationToken, Client, Lock, LockOptions, SharedGuard,
     compat::{is_locked_by_anyone, is_locked_by_me, verify},
     error::{AcquireError, LostReason},
     state::BreakOutcome,
@@ -95,12 +95,12 @@ fn an_interrupted_wait_leaves_the_queue() {
     let server = RedisServer::start();
     let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("myLock", quiet()).unwrap();
     let guard = lock.acquire().blocking().unwrap();
-    let canceller = Canceller::new();
+    let cancellation = CancellationToken::new();
     let interrupted = std::thread::scope(|scope| {
-        let waits = scope.spawn(|| lock.acquire().cancelled_by(&canceller).blocking());
+        let waits = scope.spawn(|| lock.acquire().cancelled_by(&cancellation).blocking());
         let waiting = || lock.inspect().blocking().unwrap().waiting;
         eventually("it waits", SOON, || waiting() == 1);
-        canceller.cancel();
+        cancellation.cancel();
         let interrupted = waits.join().unwrap();
         eventually("it has left", SOON, || waiting() == 0);
         interrupted

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use fairlock::{
-    Canceller, Client, LockOptions,
+    CancellationToken, Client, LockOptions,
     error::{LostReason, ReleaseError},
 };
 use fairlock::{compat::set_automatic_renewal, testing::digest};
@@ -52,7 +52,7 @@ fn short_leases_timeouts_and_cancellable_acquires_go_to_the_keeper() {
         let hurried = lock.acquire().timeout(HURRIED).blocking().unwrap();
         assert!(!is_direct(&hurried));
         hurried.release().blocking().unwrap();
-        let cancellable = lock.acquire().cancelled_by(&Canceller::new()).blocking().unwrap();
+        let cancellable = lock.acquire().cancelled_by(&CancellationToken::new()).blocking().unwrap();
         assert!(!is_direct(&cancellable));
         cancellable.release().blocking().unwrap();
         drop((lock, client));

@@ -382,5 +382,5 @@ async fn construction_without_io() {
     // No server listens at this port, and none is asked.
     let client = Client::connect_lazy("redis://127.0.0.1:1/").unwrap();
     let lock = of(&client, "worker-1", LONG);
-    assert_eq!((lock.name(), lock.owner(), lock.lease()), ("lock", "worker-1", LONG));
+    assert_eq!((lock.name(), lock.owner(), lock.lease_length()), ("lock", "worker-1", LONG));
 }
