@@ -147,7 +147,7 @@ fn in_two_lines(name: &str, state: &LockState, width: usize) -> String {
 
 /// The lock in a few words: `held 12m by ops@db1:14380 deploy.sh, 2 waiting`.
 pub(crate) fn brief(state: &LockState) -> String {
-    let what = match (&state.holder, state.recovering_for) {
+    let what = match (state.holders.first(), state.recovering_for) {
         (Some(holder), _) if holder.broken => format!("being broken, {}", held_by(&who(holder), holder.held_for)),
         (Some(holder), _) => hold(holder.confirmed, &who(holder), holder.held_for),
         (None, Some(left)) => format!("recovering for {}", about(left.max(Duration::from_secs(1)))),

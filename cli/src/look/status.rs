@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use fairlock::LockState;
+use fairlock::state::LockState;
 
 use super::document::{self, word};
 use super::screen::{self, width};
@@ -113,11 +113,12 @@ fn look(
         let mut survey = Survey::new(client.places().map_err(own)?, &server.prefix, patterns, Duration::MAX);
         let seen = survey.look(WAITERS).map_err(|error| server.failed(error))?;
         found.extend(seen.into_iter().map(|(name, seen)| (name, seen.state)));
-        let is_used = |state: &LockState| state.holder.is_some() || state.waiting > 0 || state.recovering_for.is_some();
+        let is_used =
+            |state: &LockState| !state.holders.is_empty() || state.waiting > 0 || state.recovering_for.is_some();
         found.retain(|(name, state)| (all || is_used(state)) && !names.contains(name));
         // Names are in order already.
         found.sort_by_key(|(_, state)| {
-            let held = state.holder.as_ref().map(|holder| holder.held_for);
+            let held = state.holders.first().map(|holder| holder.held_for);
             (Reverse(held), state.waiting == 0)
         });
     }
@@ -165,7 +166,7 @@ fn check(args: &Args, locks: &[(String, LockState)]) -> (String, u8) {
 
 /// A line as monitors read it: a word, what it is about, and figures behind a bar.
 fn judge(args: &Args, name: &str, state: &LockState) -> (Health, String) {
-    let held = state.holder.as_ref().map(|holder| holder.held_for).unwrap_or_default();
+    let held = state.holders.first().map(|holder| holder.held_for).unwrap_or_default();
     let wait = state.queue.iter().map(|waiter| waiter.waited).max().unwrap_or_default();
     let mut faults = Vec::new();
     let mut limit = |what: &str, found: Duration, most: Option<Duration>| {

@@ -33,7 +33,7 @@ impl Granted {
 
     /// What is left of the lease that ends last.
     pub(crate) fn longest_remaining(&self) -> Duration {
-        self.guards.guards().iter().map(Guard::remaining).max().unwrap_or_default()
+        self.guards.guards().iter().map(|guard| guard.remaining()).max().unwrap_or_default()
     }
 
     /// The lease that ends first.
@@ -43,7 +43,7 @@ impl Granted {
 
     /// Why the server of the lease that ends first does not answer.
     pub(crate) async fn trouble(&self) -> String {
-        let name = self.first_to_end().map(Guard::name).unwrap_or_default();
+        let name = self.first_to_end().map(|guard| guard.name()).unwrap_or_default();
         request::why_silent(&self.client, name).await
     }
 

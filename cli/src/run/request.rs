@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use fairlock::{AcquireError, Client, ClientBuilder, Fault, Lock, LockOptions, LockState, TryAcquireError};
+use fairlock::error::{AcquireError, Fault, TryAcquireError};
+use fairlock::state::LockState;
+use fairlock::{Client, ClientBuilder, Lock, LockOptions};
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 use tokio::time::timeout;
@@ -84,8 +86,8 @@ impl Request<'_> {
     }
 
     pub(crate) fn not_now(&self, name: &str, error: &TryAcquireError) -> Failure {
-        let (holder, waiting, recovering_for) = match error {
-            TryAcquireError::Busy { holder, waiting, recovering_for, .. } => (holder, waiting, recovering_for),
+        let (holders, waiting, recovering_for) = match error {
+            TryAcquireError::Busy { holders, waiting, recovering_for, .. } => (holders, waiting, recovering_for),
             TryAcquireError::Fault(Fault::Unavailable { .. }) => {
                 return Failure::own(refusal::told(&error.to_string()));
             }

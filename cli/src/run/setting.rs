@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fairlock::operator::Time;
-use fairlock::{ClientBuilder, LockOptions, ReleaseError};
+use fairlock::{ClientBuilder, LockOptions, error::ReleaseError};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairlock::Lost;
+use fairlock::error::Lost;
 use fairlock::operator::Time;
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;

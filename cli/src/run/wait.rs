@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use fairlock::operator::{id_of, together};
-use fairlock::{AcquireError, Client, Enqueue, Guard, Lock, Waiting};
+use fairlock::{Client, Enqueue, Guard, Lock, Waiting, error::AcquireError};
 use futures_util::FutureExt as _;
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -57,7 +57,7 @@ fn the_shim_does_not_end_the_lease_of_another_holder() {
     let ended = redis.fairlock().args(["break", "x", "--force"]).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
     let new = redis.hold("x", &[]);
-    let token = redis.state("x")["holder"]["token"].clone();
+    let token = redis.state("x")["holders"][0]["token"].clone();
     let shim = old.shim(command);
     old.signal(Signal::KILL);
     await_death(command);

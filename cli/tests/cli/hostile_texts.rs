@@ -82,7 +82,7 @@ fn names_and_labels_reach_the_server_and_the_command_as_they_are() {
         let json = redis.fairlock().args(["status", "--json", &exact(name)]).output().unwrap();
         harmless(&json.stdout);
         let state: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-        assert_eq!((&state["name"], &state["holder"]["label"]), (&(*name).into(), &(*label).into()));
+        assert_eq!((&state["name"], &state["holders"][0]["label"]), (&(*name).into(), &(*label).into()));
         let shown = run(redis.fairlock().args(["status", &exact(name)]));
         harmless(&shown.stdout);
         let shown = String::from_utf8(shown.stdout).unwrap();

@@ -121,7 +121,7 @@ fn a_holder_that_does_not_answer_keeps_its_lease_to_the_end_unless_it_is_forced(
     let redis = Redis::start();
     for (lease, force, outcome) in [("5s", &[][..], "expired"), ("1h", &["--force"], "ended")] {
         let holder = redis.hold("x", &["--lease", lease]);
-        let token = redis.state("x")["holder"]["token"].to_string();
+        let token = redis.state("x")["holders"][0]["token"].to_string();
         let next = redis.run("x", &[], "echo granted");
         redis.await_waiting("x", 1);
         holder.signal(Signal::STOP);

@@ -89,7 +89,7 @@ async fn the_command_ends_with_the_first_lease_that_is_lost() {
     for lost in ["a", "b"] {
         // The lease is so long that its end cannot end the command.
         let holder = redis.hold("a", &["-a", "b", "--lease", "10h"]);
-        let token = redis.state(lost)["holder"]["token"].as_u64().unwrap();
+        let token = redis.state(lost)["holders"][0]["token"].as_u64().unwrap();
         client.lock(lost).unwrap().break_lease(token).await.unwrap();
         let ended = holder.finish();
         assert_eq!(ended.code, 123, "{ended:?}");

@@ -287,7 +287,7 @@ async fn a_long_queue_is_cut_for_people_and_whole_for_programs() {
 fn a_grant_that_is_not_answered_is_no_hold() {
     let redis = Redis::start();
     let holder = hold(&redis, "x", "the holder");
-    assert_eq!(redis.state("x")["holder"]["confirmed"], true);
+    assert_eq!(redis.state("x")["holders"][0]["confirmed"], true);
     let dead = redis.run("x", &["--label", "the dead"], "true");
     redis.await_waiting("x", 1);
     dead.signal(Signal::STOP);
@@ -304,7 +304,7 @@ fn a_grant_that_is_not_answered_is_no_hold() {
         said.contains("x  granted ") && said.contains("s ago to the dead, which has not answered\n")
     });
     assert!(said.contains("; without an answer the next one is asked in "), "{said}");
-    assert_eq!(redis.state("x")["holder"]["confirmed"], false);
+    assert_eq!(redis.state("x")["holders"][0]["confirmed"], false);
     let list = String::from_utf8(redis.fairlock().arg("status").output().unwrap().stdout).unwrap();
     assert!(list.contains("granted, "), "{list}");
     let busy = redis.run("x", &["-n"], "true").finish();
@@ -312,7 +312,7 @@ fn a_grant_that_is_not_answered_is_no_hold() {
     // The one behind it sees the same, and is granted the lock.
     testkit::eventually("it says so", testkit::SOON, || next.complaint().contains("s ago to the dead, which has not"));
     next.line();
-    assert_eq!(redis.state("x")["holder"]["confirmed"], true);
+    assert_eq!(redis.state("x")["holders"][0]["confirmed"], true);
     assert!(status().contains(" by the next\n"));
     dead.signal(Signal::CONT);
 }
