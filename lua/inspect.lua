@@ -10,7 +10,7 @@ local found, joining = call('HGET', lock, ''), false
 -- include time
 -- include clock
 
-local client, word, told = '', 'state', {}
+local client, word, told, own_pace = '', 'state', {}, 0
 -- include tell_holder
 if holder ~= '' then told[#told + 1], told[#told + 2] = 'held_broken', broken end
 local page = {}
@@ -20,11 +20,12 @@ if waiting > 0 and not lost then
     local id, ticket = found_waiters[i], tonumber(found_waiters[i + 1])
     local entry, session = unpack(call('HMGET', lock, id, string.match(id, CLIENT_OF) .. '.'))
     local terms = cmsgpack.unpack(entry)
-    local alive = struct.unpack(SESSION, session) > now and '1' or '0'
-    page[#page + 1] = {id, ticket, terms[LABEL], terms[OWNER], max(raw - ticket, 0), alive}
+    session = {struct.unpack(SESSION, session)}
+    -- include alive: session → alive_until
+    page[#page + 1] = {id, ticket, terms[LABEL], terms[OWNER], max(raw - ticket, 0), alive_until > now and 1 or 0}
   end
 end
 told[#told + 1], told[#told + 2] = 'page', page
 told[#told + 1], told[#told + 2] = 'grants', grants
 local again = false
--- include answer
+-- include answer: the script ends

@@ -72,7 +72,7 @@ impl Driver {
             let limit = format!("local BATCH = {batch} ");
             let read = |file: &str, text: &str| match file {
                 "lua/lib/time.lua" => CLOCK.to_owned(),
-                "lua/lib/promote.lua" => {
+                "lua/lib/plan.lua" => {
                     assert!(text.contains("local BATCH = 100 "), "the scripts have changed");
                     change(file, text).replace("local BATCH = 100 ", &limit)
                 }
@@ -205,7 +205,7 @@ impl Driver {
         self.keys.iter().cloned().chain([format!("fairlock:{{{NAME}}}:history")])
     }
 
-    fn keyed(&self, command: &'static str, script: &str, arguments: &[String]) -> Cmd {
+    fn keyed(&self, command: &'static str, script: &str, arguments: &[Vec<u8>]) -> Cmd {
         cmd(command).arg(script).arg(self.keys.len()).arg(&self.keys).arg(arguments).clone()
     }
 
@@ -224,7 +224,7 @@ impl Driver {
         while replies.len() < asked.len() {
             match self.read() {
                 Value::Push(parts) if text(&parts[0]) == "pmessage" => {
-                    self.messages.push((text(&parts[2]), text(&parts[3])));
+                    self.messages.push((text(&parts[2]), answer(&parts[3])));
                 }
                 Value::Push(_) => {}
                 reply => replies.push(reply),

@@ -2,7 +2,7 @@
 
 use super::driver::Driver;
 use super::world::Checked;
-use super::{Memory, Request, Terms, UNBOUNDED};
+use super::{Memory, Request, Seat, Terms, UNBOUNDED};
 
 const TIME: u64 = 1_700_000_000_000_000;
 const TERMS: Terms = Terms { lease: 60_000_000, liveness: 10_000_000, buffer: 1_000_000, heartbeat: 3_000_000 };
@@ -19,16 +19,17 @@ pub const SINGLES: [Single; 4] = [
 ];
 
 fn acquire(id: &str) -> Request {
-    let memory = Memory::default();
-    Request::Acquire { id: id.to_owned(), room: UNBOUNDED, claim: false, terms: TERMS, ticket: 0, memory }
+    let (memory, seat) = (Memory::default(), Seat::default());
+    Request::Acquire { id: id.to_owned(), room: UNBOUNDED, claim: false, terms: TERMS, memory, seat }
 }
 
 fn renew(id: &str) -> Request {
-    Request::Renew { id: id.to_owned(), token: 1, terms: TERMS, memory: Memory::default() }
+    let (memory, seat) = (Memory::default(), Seat { epoch: 1, ticket: 1, token: 1 });
+    Request::Renew { id: id.to_owned(), seat, left: 0, terms: TERMS, memory }
 }
 
 fn release(id: &str) -> Request {
-    Request::Release { id: id.to_owned(), token: 0, terms: TERMS, memory: Memory::default() }
+    Request::Release { id: id.to_owned(), seat: Seat::default(), memory: Memory::default() }
 }
 
 fn heartbeat(client: &str, ids: &[&str]) -> Request {
@@ -38,7 +39,7 @@ fn heartbeat(client: &str, ids: &[&str]) -> Request {
 
 fn leave(ids: &[&str]) -> Request {
     let ids = ids.iter().map(|id| (*id).to_owned()).collect();
-    Request::Leave { ids, terms: TERMS, memory: Memory::default() }
+    Request::Leave { ids, memory: Memory::default() }
 }
 
 fn queue(driver: &mut Driver, ids: &[&str]) -> Checked {
