@@ -35,7 +35,7 @@ impl Direct {
         };
         let verdict = Verdict::Acquire(AcquireVerdict::Granted { token, left: spec.lease, claim: false });
         let (now, reply) = (Time::now(), Reply { common, verdict });
-        let Heard::Granted(lease) = of.heard(now, now, &reply) else { panic!("not granted") };
+        let Heard::Granted(lease) = of.heard(&self.client, now, now, &reply) else { panic!("not granted") };
         let (client, process) = (self.client.clone(), Process::this().unwrap());
         let origin = Origin { client, process, label: "".into(), owner: "".into(), called: now };
         let (ticket, deadline) = (lease.ticket, lease.term.deadline());

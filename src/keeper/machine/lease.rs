@@ -85,6 +85,10 @@ impl Lease {
         self.term.deadline()
     }
 
+    pub(super) fn term(&self) -> Term {
+        self.term
+    }
+
     pub(super) fn disconnected(&mut self) {
         (self.request, self.unsecured) = (None, None);
     }

@@ -81,6 +81,11 @@ impl LockState {
         &self.keys.name
     }
 
+    /// Its waiters, leases and pending releases.
+    pub(super) fn ids(&self) -> impl Iterator<Item = Id> {
+        self.waiters.keys().chain(self.leases.keys()).chain(self.releases.keys()).copied()
+    }
+
     /// Whether this client has nothing there any more, so that it forgets the lock.
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty() && self.leases.is_empty() && self.releases.is_empty()
@@ -114,6 +119,15 @@ impl LockState {
         self.recover_until = now + common.recover_left;
         let before = std::mem::replace(&mut self.epoch, common.epoch);
         before.is_some() && before != common.epoch
+    }
+
+    /// Takes in what another machine of this client knows of the lock.
+    pub(super) fn learn_from(&mut self, other: &Self) {
+        self.epoch = self.epoch.or(other.epoch);
+        self.floor = self.floor.max(other.floor);
+        self.last_token = self.last_token.max(other.last_token);
+        self.pace = self.pace.max(other.pace);
+        self.longest = self.longest.max(other.longest);
     }
 
     pub(super) fn kept_alive(&mut self, sent: Time) {

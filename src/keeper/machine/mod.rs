@@ -111,6 +111,11 @@ impl Machine {
         std::mem::take(&mut self.core.effects)
     }
 
+    /// The waiters, leases and pending releases, each with its lock.
+    fn ids(&self) -> impl Iterator<Item = (Id, Arc<str>)> {
+        self.locks.iter().flat_map(|(name, lock)| lock.ids().map(|id| (id, name.clone())))
+    }
+
     /// Runs this for the lock of a waiter, lease or release, if there is one with this id.
     fn at(&mut self, id: Id, act: impl FnOnce(&mut LockState, &mut Core)) {
         if let Some(name) = self.core.locks_of.get(&id).cloned() {
@@ -403,13 +408,7 @@ impl Machine {
         if members != self.core.members {
             return Err(format!("{} members are counted, there are {members}", self.core.members));
         }
-        let ids = |lock: &LockState| {
-            let ids: Vec<Id> =
-                lock.waiters.keys().chain(lock.leases.keys()).chain(lock.releases.keys()).copied().collect();
-            ids
-        };
-        let found: BTreeMap<Id, Arc<str>> =
-            self.locks.iter().flat_map(|(name, lock)| ids(lock).into_iter().map(|id| (id, name.clone()))).collect();
+        let found: BTreeMap<Id, Arc<str>> = self.ids().collect();
         if found != self.core.locks_of {
             return Err(format!("ids are looked up in {:?}, and are in {found:?}", self.core.locks_of));
         }

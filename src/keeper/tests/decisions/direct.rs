@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::*;
 use crate::options::Spec;
 use crate::protocol::{
-    About, AcquireRequest, AcquireVerdict, Known, LeaveRequest, ReleaseRequest, ReleaseVerdict, RenewRequest, Reply,
-    Verdict,
+    About, AcquireRequest, AcquireVerdict, ClientId, Known, LeaveRequest, ReleaseRequest, ReleaseVerdict, RenewRequest,
+    Reply, Verdict,
 };
 
 fn of(spec: &Arc<Spec>) -> DirectAcquire {
@@ -23,13 +23,17 @@ fn reply(left: Duration) -> Reply {
 
 /// A lease that was granted at 0.
 fn direct_lease(spec: &Arc<Spec>, state: LeaseState) -> DirectLease {
-    match of(spec).heard(at(0.0), at(0.0), &reply(spec.lease)) {
+    match heard(spec, 0.0, 0.0, &reply(spec.lease)) {
         Heard::Granted(mut lease) => {
             lease.state = state;
             lease
         }
         other => panic!("{other:?}"),
     }
+}
+
+fn heard(spec: &Arc<Spec>, now: f64, sent: f64, reply: &Reply) -> Heard {
+    of(spec).heard(&ClientId::new("client").unwrap(), at(now), at(sent), reply)
 }
 
 fn adopt(machine: &mut Machine, now: f64, lease: DirectLease) {
@@ -39,7 +43,7 @@ fn adopt(machine: &mut Machine, now: f64, lease: DirectLease) {
 #[test]
 fn the_deadline_of_a_direct_lease_counts_from_before_its_request() {
     let (_, spec) = start(LockOptions::new());
-    let Heard::Granted(lease) = of(&spec).heard(at(2.0), at(1.0), &reply(spec.lease)) else { panic!("not granted") };
+    let Heard::Granted(lease) = heard(&spec, 2.0, 1.0, &reply(spec.lease)) else { panic!("not granted") };
     assert_eq!((lease.term.deadline(), lease.granted), (at(30.849), at(2.0)));
 }
 
@@ -50,7 +54,7 @@ fn a_direct_grant_of_which_little_is_left_goes_back() {
     for (left, now, fine) in
         [(30.0, 1.0, true), (30.0, 21.8, true), (30.0, 21.9, false), (1.1, 1.0, false), (0.0, 1.0, false)]
     {
-        let heard = of(&spec).heard(at(now), at(0.0), &reply(seconds(left)));
+        let heard = heard(&spec, now, 0.0, &reply(seconds(left)));
         assert_eq!(matches!(heard, Heard::Granted(_)), fine, "{left}, {now}: {heard:?}");
         assert!(fine || matches!(heard, Heard::Unclear));
     }
@@ -59,7 +63,7 @@ fn a_direct_grant_of_which_little_is_left_goes_back() {
 #[test]
 fn a_direct_acquire_is_the_try_of_a_client_that_knows_nothing_of_the_lock() {
     let (machine, spec) = start(LockOptions::new());
-    let call = of(&spec).request(&machine.core.client);
+    let call = of(&spec).request(&machine.core.client, at(0.0)).unwrap();
     let Request::Acquire(AcquireRequest { room, heartbeat, ticket, known, .. }) = call else { panic!("{call:?}") };
     assert_eq!((room, heartbeat, ticket), (0, spec.liveness / 3, None));
     assert_eq!(known, Known { longest: spec.lease, pace: spec.liveness / 3, ..Known::default() });
@@ -73,8 +77,9 @@ fn an_answer_that_the_lock_is_busy_says_whether_to_ask_again() {
     for (again, own, asks) in [(false, None, false), (true, None, true), (false, mine(), true), (true, mine(), true)] {
         let common = Answer { waiting: 3, again, own, ..Answer::default() }.common();
         let reply = Reply { common, verdict: Verdict::Acquire(AcquireVerdict::Busy(None)) };
-        match of(&spec).heard(at(1.0), at(0.0), &reply) {
-            Heard::Busy { why: NotGranted::Busy { waiting: 3, .. }, again } => assert_eq!(again, asks),
+        match heard(&spec, 1.0, 0.0, &reply) {
+            Heard::Busy(None) => assert!(asks),
+            Heard::Busy(Some(NotGranted::Busy { waiting: 3, .. })) => assert!(!asks),
             other => panic!("{other:?}"),
         }
     }
@@ -82,6 +87,8 @@ fn an_answer_that_the_lock_is_busy_says_whether_to_ask_again() {
 
 #[test]
 fn the_answer_to_a_direct_release_is_understood_unless_there_is_more_to_do() {
+    let (machine, spec) = start(LockOptions::new());
+    let lease = direct_lease(&spec, LeaseState::Held);
     for (verdict, means) in [
         (ReleaseVerdict::Released, "Some(Released)"),
         (ReleaseVerdict::Expired, "Some(Lost(Ended))"),
@@ -91,8 +98,9 @@ fn the_answer_to_a_direct_release_is_understood_unless_there_is_more_to_do() {
             common: Answer { again, ..Answer::default() }.common(),
             verdict: Verdict::Release(verdict),
         };
-        assert_eq!(format!("{:?}", DirectLease::released(&reply(false))), means);
-        assert!(DirectLease::released(&reply(true)).is_none());
+        let released = |again| lease.released(&machine.core.client, at(1.0), &reply(again));
+        assert_eq!(format!("{:?}", released(false)), means);
+        assert!(released(true).is_none());
     }
 }
 
