@@ -9,6 +9,7 @@ mod api;
 mod core;
 mod direct;
 mod grant;
+mod kept;
 mod lease;
 mod lock;
 mod questions;
@@ -27,6 +28,7 @@ pub(crate) use self::api::{
 };
 pub(in crate::keeper) use self::core::{Core, Sent, Timer, What};
 pub(crate) use self::direct::{DirectAcquire, DirectLease, Heard, LeaseState, TAKEN_OVER_WITHIN};
+use self::kept::Kept;
 use self::lock::LockState;
 use self::questions::Pending;
 use self::unsent::Unsent;
@@ -50,6 +52,8 @@ pub(crate) struct Machine {
     pub(super) prefix: Arc<str>,
     /// The locks at which this client has anything, by name.
     pub(super) locks: BTreeMap<Arc<str>, LockState>,
+    /// What it knows of others.
+    pub(super) kept: Kept,
     pub(super) questions: BTreeMap<QuestionId, Pending>,
     pub(super) closed: bool,
     pub(super) closing: Option<QuestionId>,
@@ -61,6 +65,7 @@ impl Machine {
             core: Core::new(client, seed),
             prefix,
             locks: BTreeMap::new(),
+            kept: Kept::default(),
             questions: BTreeMap::new(),
             closed: false,
             closing: None,
@@ -141,10 +146,12 @@ impl Machine {
         (lock, &mut self.core)
     }
 
-    /// A client that has nothing at a lock forgets all about it.
+    /// A client that has nothing at a lock forgets all about it, but for what it is to tell when it comes back.
     fn settle(&mut self, name: &Arc<str>) {
-        if self.locks.get(name).is_some_and(LockState::is_empty) {
-            self.locks.remove(name);
+        if self.locks.get(name).is_some_and(LockState::is_empty)
+            && let Some(lock) = self.locks.remove(name)
+        {
+            self.kept.keep(&lock);
             self.core.timers.clear(&Timer::Heartbeat(name.clone()));
         }
     }
@@ -160,6 +167,10 @@ impl Machine {
                 // A forged message may have named this id before it was given.
                 self.at(id, |lock, core| lock.forget_release(core, id));
                 let keys = spec.keys.clone();
+                if !self.locks.contains_key(&keys.name) {
+                    let known = self.kept.take(now, &keys.name);
+                    self.lock(&keys).0.known = known;
+                }
                 let (lock, core) = self.lock(&keys);
                 lock.acquire(core, now, id, Asked { spec, about, mode, timeout, called });
             }
@@ -238,7 +249,7 @@ impl Machine {
     }
 
     fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Reply, Refusal>) {
-        let Some(Sent { what, keys, at }) = self.core.requests.remove(&request) else { return };
+        let Some(Sent { what, keys, at, memory }) = self.core.requests.remove(&request) else { return };
         self.core.heard(now);
         let Reply { common, verdict } = match result {
             Ok(reply) => reply,
@@ -251,14 +262,14 @@ impl Machine {
         self.core.cause = None;
         let known = self.locks.contains_key(&keys.name);
         let (lock, core) = self.lock(&keys);
-        let changed = known && lock.learn(now, &common);
+        let changed = known && lock.learn(now, at, memory, &common);
         match (what, verdict) {
             (What::Acquire(id), Verdict::Acquire(verdict)) => {
                 lock.on_acquire(core, now, (request, at), id, &common, verdict);
             }
             (What::Position(id, question), Verdict::Acquire(verdict)) => {
                 let position = match verdict {
-                    AcquireVerdict::Granted { .. } => Some(0),
+                    AcquireVerdict::Granted => Some(0),
                     AcquireVerdict::Queued { rank, .. } => Some(rank + 1),
                     AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => None,
                 };
@@ -396,7 +407,7 @@ impl Machine {
                 _ => None,
             });
             let of_leases = lock.leases.values().map(|lease| lease.token.get());
-            let floor = lock.floor.map(|stamp| stamp.get());
+            let floor = lock.known.stamp.map(|stamp| stamp.get());
             of_waiters.chain(of_leases).chain(floor).max().unwrap_or_default()
         };
         self.locks.iter().map(|(name, lock)| (name.clone(), highest(lock))).collect()

@@ -109,7 +109,7 @@ impl World {
             self.server.basis.generation += 1;
         }
         if gave_way
-            && matches!(executed.reply.verdict, Verdict::Renew(RenewVerdict::Renewed { .. }))
+            && matches!(executed.reply.verdict, Verdict::Renew(RenewVerdict::Renewed))
             && let Some((_, token)) = granted(before)
         {
             // Its holder had it by the exception for strangers.

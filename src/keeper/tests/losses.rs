@@ -108,7 +108,7 @@ impl World {
             past.unspoken &= !words.returns && !is_news;
         }
         // An operator's request brings less than its client knows, so it counts what that one knows.
-        let known = self.clients[index].machine.locks.get(&keys.name).and_then(|lock| lock.floor);
+        let known = self.clients[index].machine.locks.get(&keys.name).and_then(|lock| lock.known.stamp);
         let knows_more = known.is_some_and(|stamp| is_new_to_server(stamp.get()));
         if past.unspoken && state.grants > before.grants && !knows_more {
             past.strangers.insert(self.server.basis.era);

@@ -7,6 +7,7 @@ use super::{Common, OwnLease};
 use crate::history::{EndedAs, PastGrant};
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::protocol::ids::WireId;
+use crate::protocol::memory::{Known, Memory, Seat};
 use crate::protocol::stamps::{Epoch, Stamp, Ticket, Token};
 
 /// All that a reply may say, as far as this one says it.
@@ -14,20 +15,20 @@ use crate::protocol::stamps::{Epoch, Stamp, Ticket, Token};
 pub(super) struct Fields {
     pub(super) epoch: Option<u64>,
     pub(super) stamp: Option<u64>,
-    pub(super) token: Option<u64>,
+    pub(super) memory: Memory,
+    pub(super) keep: Duration,
     pub(super) waiting: Option<u64>,
     pub(super) lease_left: Option<Duration>,
     pub(super) recover_left: Option<Duration>,
-    pub(super) pace: Option<Duration>,
-    pub(super) longest: Option<Duration>,
     pub(super) own_id: Option<WireId>,
     pub(super) own_token: Option<u64>,
     pub(super) own_ticket: Option<u64>,
+    pub(super) own_seat: Option<Seat>,
     pub(super) own_claim: bool,
     pub(super) again: bool,
     pub(super) left: Option<Duration>,
-    pub(super) granted_token: Option<u64>,
     pub(super) ticket: Option<u64>,
+    pub(super) seat: Option<Seat>,
     pub(super) rank: Option<u64>,
     pub(super) held_id: Option<String>,
     pub(super) held_token: Option<u64>,
@@ -50,20 +51,20 @@ impl Fields {
             match name.bytes()? {
                 b"epoch" => read.epoch = Some(number(value)?),
                 b"stamp" => read.stamp = Some(number(value)?),
-                b"token" => read.token = Some(number(value)?),
+                b"memory" => read.memory = Memory::new(value.bytes()?)?,
+                b"keep_us" => read.keep = span(value)?,
                 b"waiting" => read.waiting = Some(number(value)?),
                 b"lease_left_us" => read.lease_left = Some(span(value)?),
                 b"recover_left_us" => read.recover_left = Some(span(value)?),
-                b"pace_us" => read.pace = Some(span(value)?),
-                b"longest_us" => read.longest = Some(span(value)?),
                 b"holder" => read.own_id = Some(WireId::parse(&text(value)?)?),
                 b"holder_token" => read.own_token = Some(number(value)?),
                 b"holder_ticket" => read.own_ticket = Some(number(value)?),
+                b"holder_seat" => read.own_seat = Some(Seat::new(value.bytes()?)?),
                 b"holder_claim" => read.own_claim = flag(value)?,
                 b"again" => read.again = flag(value)?,
                 b"left_us" => read.left = Some(span(value)?),
-                b"granted_token" => read.granted_token = Some(number(value)?),
                 b"ticket" => read.ticket = Some(number(value)?),
+                b"seat" => read.seat = Some(Seat::new(value.bytes()?)?),
                 b"rank" => read.rank = Some(number(value)?),
                 b"held_id" => read.held_id = Some(text(value)?),
                 b"held_token" => read.held_token = Some(number(value)?),
@@ -88,18 +89,15 @@ impl Fields {
             None => None,
             Some(id) => {
                 let (token, ticket) = (Token::new(self.own_token?)?, Ticket::new(self.own_ticket?)?);
-                Some(OwnLease { id, token, ticket, claim: self.own_claim })
+                Some(OwnLease { id, token, ticket, seat: self.own_seat?, claim: self.own_claim })
             }
         };
         Some(Common {
-            epoch: Epoch::new(self.epoch?),
-            stamp: Stamp::new(self.stamp?),
-            token: Token::new(self.token?),
+            known: Known::new(self.memory, Epoch::new(self.epoch?), Stamp::new(self.stamp?)),
+            keep: self.keep,
             waiting: self.waiting?,
             lease_left: self.lease_left?,
             recover_left: self.recover_left?,
-            pace: self.pace?,
-            longest: self.longest?,
             own,
             again: self.again,
         })

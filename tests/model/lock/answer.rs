@@ -127,6 +127,8 @@ impl Turn {
     pub(super) fn messages(&self, queue: &str) -> Vec<Message> {
         let message = |(word, id, entry, left): &(&str, String, Entry, u64)| {
             let mut message = Answer { word: (*word).to_owned(), ..Answer::default() };
+            message.put("epoch", self.lock.state.epoch);
+            message.put("stamp", self.lock.state.stamp);
             message.put("id", id);
             message.put("lock", queue);
             message.put("secret", &entry.secret);
