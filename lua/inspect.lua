@@ -2,7 +2,7 @@
 -- KEYS: lock waiters
 -- ARGV: after count
 --   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
--- REPLY: state grants [held_id held_token held_label held_owner held_us held_claim held_broken] page {id, ticket, label, owner, waited_us, alive}...
+-- REPLY: state grants token [held_id held_token held_label held_owner held_us held_claim held_broken] page {id, ticket, label, owner, waited_us, alive}...
 local after, count = ARGV[1], ARGV[2]
 -- include keys
 local found, joining = call('HGET', lock, ''), false
@@ -27,5 +27,6 @@ if waiting > 0 and not lost then
 end
 told[#told + 1], told[#told + 2] = 'page', page
 told[#told + 1], told[#told + 2] = 'grants', grants
+told[#told + 1], told[#told + 2] = 'token', token -- the last one granted, or passed over
 local again = false
 -- include answer: the script ends

@@ -3,7 +3,8 @@
 -- ARGV: memory ids...
 --   memory: what the client was told of the lock
 -- REPLY: left
-local memory, seat = ARGV[1], ''
+local memory = ARGV[1]
+local seat = ''
 -- include keys
 -- include known: memory → known_…
 local named, joining = call('HMGET', lock, '', unpack(ARGV, 2)), false

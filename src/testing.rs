@@ -37,7 +37,7 @@ pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, Str
 pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], [String; 2], [Vec<u8>; 2])> {
     let Push { kind, id, token, ticket, seat, known, secret, lock } = Push::parse(payload)?;
     let (id, secret) = (id.as_str().to_owned(), secret.as_str().to_owned());
-    let texts = [known.memory(Time(0), false).as_bytes(), seat.as_bytes()].map(<[u8]>::to_vec);
+    let texts = [known.memory(Time(0), None).as_bytes(), seat.as_bytes()].map(<[u8]>::to_vec);
     Some((kind == PushKind::Grant, id, [token.get(), ticket.get()], [secret, lock], texts))
 }
 
@@ -81,7 +81,7 @@ pub fn read_reply(script: &str, packed: &[u8]) -> Option<ReadReply> {
     Some(ReadReply {
         numbers: [Epoch::on_wire(common.known.epoch), Stamp::on_wire(common.known.stamp), common.waiting],
         spans: [common.lease_left, common.recover_left, common.keep].map(|span| span.as_micros()),
-        memory: common.known.memory(Time(0), false).as_bytes().to_vec(),
+        memory: common.known.memory(Time(0), None).as_bytes().to_vec(),
         again: common.again,
         own: common.own.map(|own| {
             let numbers = [own.token.get(), own.ticket.get()];

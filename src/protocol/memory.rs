@@ -78,8 +78,8 @@ texts! {
     Seat(39)
 }
 
-/// How long the server remembers a lock in use that nobody asks for. After that the lock may have been made anew although
-/// nothing was lost.
+/// How long the server remembers a lock in use beyond the end of the last session. After that the lock may have been made
+/// anew although nothing was lost.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 /// What a client knows of a lock: its memory, and by what two memories are compared.
@@ -114,9 +114,10 @@ impl Known {
         self.memory == Memory::NONE
     }
 
-    /// What a request brings. `waits`: it may be that nothing was heard for long, and nothing is held.
-    pub(crate) fn memory(&self, now: Time, waits: bool) -> Memory {
-        if waits && now >= self.heard + REMEMBERED { Memory::NONE } else { self.memory }
+    /// What a request brings. `waits`: if nothing is held or given back, the liveness of those that wait.
+    pub(crate) fn memory(&self, now: Time, waits: Option<Duration>) -> Memory {
+        let forgotten = waits.is_some_and(|liveness| now >= self.heard + liveness + REMEMBERED);
+        if forgotten { Memory::NONE } else { self.memory }
     }
 
     /// Takes what a request that brought `brought` was told. Answers may come out of the order in which their requests
@@ -181,9 +182,9 @@ mod tests {
 
     #[test]
     fn a_waiter_that_heard_nothing_for_a_day_is_a_stranger() {
-        let mine = known(1, 5, 10);
-        let later = mine.heard + REMEMBERED;
-        assert_eq!(mine.memory(later - Duration::from_nanos(1), true), mine.memory);
-        assert_eq!((mine.memory(later, true), mine.memory(later, false)), (Memory::NONE, mine.memory));
+        let (mine, liveness) = (known(1, 5, 10), Duration::from_secs(10));
+        let later = mine.heard + liveness + REMEMBERED;
+        assert_eq!(mine.memory(later - Duration::from_nanos(1), Some(liveness)), mine.memory);
+        assert_eq!((mine.memory(later, Some(liveness)), mine.memory(later, None)), (Memory::NONE, mine.memory));
     }
 }

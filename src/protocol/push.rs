@@ -74,7 +74,8 @@ mod tests {
     fn packed(word: &str, fields: &[(&str, Value)]) -> Vec<u8> {
         let fields = fields.iter().flat_map(|(name, value)| [Value::from(*name), value.clone()]);
         let mut bytes = Vec::new();
-        rmpv::encode::write_value(&mut bytes, &Value::Array([word.into()].into_iter().chain(fields).collect())).unwrap();
+        rmpv::encode::write_value(&mut bytes, &Value::Array([word.into()].into_iter().chain(fields).collect()))
+            .unwrap();
         bytes
     }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use rmpv::decode::read_value_ref_with_max_depth;
 
 use self::fields::Fields;
-pub(super) use self::value::number;
 #[cfg(test)]
 pub(crate) use self::value::Plain;
 pub(crate) use self::value::Value;
+pub(super) use self::value::number;
 use super::ids::WireId;
 use super::memory::{Known, Seat};
 use super::request::Verb;
@@ -124,6 +124,8 @@ pub(crate) enum ReleaseVerdict {
 pub(crate) struct Inspected {
     /// How often the lock was granted since the server knows it.
     pub(crate) grants: u64,
+    /// The last token that was granted, or passed over.
+    pub(crate) token: Option<Token>,
     pub(crate) holder: Option<Box<Holder>>,
     pub(crate) queue: Vec<QueuedWaiter>,
 }
@@ -187,8 +189,8 @@ impl Verb {
             }),
             Verb::Leave => (word == b"left").then_some(Verdict::Leave)?,
             Verb::Inspect if word == b"state" => {
-                let grants = fields.grants?;
-                Verdict::Inspect(Inspected { grants, holder: fields.holder()?, queue: fields.page.take()? })
+                let (grants, token) = (fields.grants?, Token::new(fields.token?));
+                Verdict::Inspect(Inspected { grants, token, holder: fields.holder()?, queue: fields.page.take()? })
             }
             Verb::Inspect => return None,
             Verb::History if word == b"history" => {
@@ -228,7 +230,7 @@ impl Reply {
         let (word, fields) = value.list()?.split_first()?;
         let mut fields = Fields::read(fields)?;
         let verdict = verb.verdict(word.bytes()?, &mut fields)?;
-        Some(Self { common: fields.common()?, verdict })
+        Some(Self { common: fields.common(verb)?, verdict })
     }
 }
 

@@ -33,6 +33,11 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// Whether it is asked by people who look at a lock, and not by a client that uses it.
+    pub(crate) fn is_operators(self) -> bool {
+        matches!(self, Verb::Inspect | Verb::Break | Verb::History)
+    }
+
     /// All of them, in the order of the scripts.
     #[cfg(any(test, feature = "__test-hooks"))]
     pub(crate) const ALL: [Verb; 8] = [

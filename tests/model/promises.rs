@@ -322,7 +322,9 @@ impl Witness {
     /// a silence in which it would have sent two heartbeats.
     fn alive(&self, turn: &Turn, id: &str) -> bool {
         let (lock, now) = (&self.before.lock, turn.outcome.found.lock.state.seen);
-        let Some(end) = lock.sessions.get(client_of(id)).filter(|_| lock.entries.contains_key(id)) else { return false };
+        let Some(end) = lock.sessions.get(client_of(id)).filter(|_| lock.entries.contains_key(id)) else {
+            return false;
+        };
         let heartbeat = self.heartbeats.get(client_of(id)).copied().unwrap_or(u64::MAX / 4);
         let (silence, state) = (now - lock.state.seen, &lock.state);
         // Of two silences in a row only the longer one counts.
@@ -353,10 +355,9 @@ impl Witness {
                         after.entries.get(id)
                     );
                 }
-                None => ensure!(
-                    after.holds(id) || named(turn.request, id) || !self.alive(turn, id),
-                    "{id} lost its place"
-                ),
+                None => {
+                    ensure!(after.holds(id) || named(turn.request, id) || !self.alive(turn, id), "{id} lost its place")
+                }
             }
         }
         for (ticket, id) in after.queue.iter().filter(|(_, id)| before.ticket(id).is_none()) {
@@ -420,7 +421,10 @@ impl Witness {
         {
             let left = end - after.state.seen;
             ensure!(answer.number("lease_left_us") == Some(left), "{id} was not told that {left} µs are left");
-            ensure!(answer.fields.get("holder") == Some(id) || answer.word == "broken", "{id} was not told of its lease");
+            ensure!(
+                answer.fields.get("holder") == Some(id) || answer.word == "broken",
+                "{id} was not told of its lease"
+            );
             if !matches!(self.told.as_ref(), Some((_, until)) if *until > turn.true_time + left) {
                 self.told = Some((id.clone(), turn.true_time + left));
             }
@@ -437,7 +441,8 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
     // A script that told a newcomer of a full queue has granted the lock to its head, or purged: there is room by now.
     let room = if let Request::Acquire { room, .. } = request { *room } else { 0 };
     let waiting = |outcome: &Outcome| outcome.found.lock.queue.len() as u64;
-    let makes_room = first.answer.word == "busy" && (waiting(first) < room || room > 0 && waiting(second) < waiting(first));
+    let makes_room =
+        first.answer.word == "busy" && (waiting(first) < room || room > 0 && waiting(second) < waiting(first));
     if first.answer.number("again") == Some(1) || ends_recovery || makes_room {
         return Ok(());
     }

@@ -117,7 +117,7 @@ impl Core {
         }
     }
 
-    pub(super) fn wire_id(&self, id: Id) -> WireId {
+    pub(in crate::keeper) fn wire_id(&self, id: Id) -> WireId {
         WireId::new(&self.client, id)
     }
 

@@ -88,7 +88,8 @@ impl LockState {
 
     /// What a request brings that is written now.
     pub(super) fn memory(&self, now: Time) -> Memory {
-        self.known.memory(now, self.leases.is_empty())
+        let waits = self.leases.is_empty() && self.releases.is_empty();
+        self.known.memory(now, waits.then_some(self.liveness))
     }
 
     /// Takes in the common part of the reply to a request that brought `brought`. True if data was lost.

@@ -37,6 +37,8 @@ pub(crate) use self::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{Fault, LostReason, brief};
 pub(crate) use crate::protocol::Id;
+#[cfg(test)]
+use crate::protocol::Token;
 use crate::protocol::{AcquireVerdict, ClientId, LockKeys, Push, PushKind, Refusal, Reply, Verdict};
 
 /// How long a caller without a timeout waits for an answer of the server.
@@ -395,21 +397,23 @@ impl Machine {
         self.locks.values().find_map(|lock| lock.leases.get(&id))
     }
 
+    /// The token under which this waiter confirms its grant, or this lease is held.
+    pub(super) fn token_of(&self, id: Id) -> Option<Token> {
+        let confirmed = |waiter: &waiter::Waiter| match waiter.phase {
+            waiter::Phase::Confirming { token } => Some(token),
+            _ => None,
+        };
+        let waiting = || self.locks.values().find_map(|lock| lock.waiters.get(&id).and_then(confirmed));
+        self.lease(id).map(|lease| lease.token).or_else(waiting)
+    }
+
     pub(super) fn releases(&self) -> impl Iterator<Item = Id> {
         self.locks.values().flat_map(|lock| lock.releases.keys().copied())
     }
 
-    /// The highest stamp of each lock that this client has heard of.
+    /// The stamp of what this client knows of each lock.
     pub(super) fn highest_stamps(&self) -> BTreeMap<Arc<str>, u64> {
-        let highest = |lock: &LockState| {
-            let of_waiters = lock.waiters.values().filter_map(|waiter| match waiter.phase {
-                waiter::Phase::Confirming { token } => Some(token.get()),
-                _ => None,
-            });
-            let of_leases = lock.leases.values().map(|lease| lease.token.get());
-            let floor = lock.known.stamp.map(|stamp| stamp.get());
-            of_waiters.chain(of_leases).chain(floor).max().unwrap_or_default()
-        };
+        let highest = |lock: &LockState| lock.known.stamp.map_or(0, |stamp| stamp.get());
         self.locks.iter().map(|(name, lock)| (name.clone(), highest(lock))).collect()
     }
 

@@ -23,9 +23,7 @@ use super::{ANSWER_TIMEOUT, Effect, Id, NotGranted, QuestionId, RequestId, Timer
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
-use crate::protocol::{
-    About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Seat, Ticket, Token, UNBOUNDED,
-};
+use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Seat, Ticket, Token, UNBOUNDED};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {

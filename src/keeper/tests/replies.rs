@@ -6,7 +6,7 @@ use crate::inspect::{Holder, QueuedWaiter};
 use crate::keeper::machine::{Machine, RequestId, What};
 use crate::protocol::{
     AcquireVerdict, BreakVerdict, Common, Epoch, HeartbeatVerdict, Inspected, Known, Memory, OwnLease, ReleaseVerdict,
-    RenewVerdict, Reply, Seat, Stamp, Ticket, Verb, Verdict,
+    RenewVerdict, Reply, Seat, Stamp, Ticket, Token, Verb, Verdict,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +41,9 @@ pub(super) struct Answer {
     pub(super) recover_left: Duration,
     pub(super) own: Option<OwnLease>,
     pub(super) again: bool,
+    /// The token of the lease, if the machine does not know of another, and whether it is a claim.
+    pub(super) granted_token: u64,
+    pub(super) claim: bool,
     pub(super) left: Duration,
     pub(super) ticket: u64,
     pub(super) rank: Option<u64>,
@@ -56,6 +59,13 @@ pub(super) fn told(epoch: u64, stamp: u64) -> Known {
 /// A memory that the server gave under this epoch with this stamp. Its form is of no concern to the client.
 pub(super) fn memory(epoch: u64, stamp: u64) -> Memory {
     Memory::new(format!("memory {epoch} {stamp}").as_bytes()).expect("short enough")
+}
+
+/// Epoch, ticket and token in a seat that [`seat`] made; all 0 if there is none.
+pub(super) fn told_in(seat: Seat) -> [u64; 3] {
+    let text = String::from_utf8(seat.as_bytes().to_vec()).expect("a text of a test");
+    let mut numbers = text.split(' ').skip(1).map(|number| number.parse().expect("a number"));
+    std::array::from_fn(|_| numbers.next().unwrap_or_default())
 }
 
 /// The seat of this ticket, and of the lease with this token (0: none), as confirmed under this epoch.
@@ -78,7 +88,22 @@ impl Answer {
         });
         // Nobody looks at the reply to a request that was forgotten.
         let verdict = verb.map_or(Verdict::Leave, |verb| self.verdict(verb));
-        Reply { common: self.common(), verdict }
+        Reply { common: self.with_lease(machine, request).common(), verdict }
+    }
+
+    /// A reply that grants or renews names the lease.
+    fn with_lease(mut self, machine: &Machine, request: RequestId) -> Self {
+        let what = machine.core.requests.get(&request).map(|sent| &sent.what);
+        if let Some(What::Acquire(id) | What::Position(id, _) | What::Renew(id) | What::Confirm(id)) = what
+            && matches!(self.word, Word::Granted | Word::Renewed)
+            && self.own.is_none()
+        {
+            let token = machine.token_of(*id).or(Token::new(self.granted_token)).expect("the token of a grant");
+            let ticket = Ticket::new(self.ticket).unwrap_or(token.as_ticket());
+            let (id, seat) = (machine.core.wire_id(*id), seat(self.epoch, ticket.get(), token.get()));
+            self.own = Some(OwnLease { id, token, ticket, seat, claim: self.claim });
+        }
+        self
     }
 
     /// What it says whatever the verb.
@@ -111,7 +136,7 @@ impl Answer {
             (Verb::Leave, Word::Left) => Verdict::Leave,
             (Verb::Inspect, Word::State) => {
                 let (holder, queue) = (self.held.clone(), self.page.clone());
-                Verdict::Inspect(Inspected { grants: 0, holder, queue })
+                Verdict::Inspect(Inspected { grants: 0, token: None, holder, queue })
             }
             (Verb::Break, Word::Told) => Verdict::Break(BreakVerdict::Told { left }),
             (Verb::Break, Word::Ended) => Verdict::Break(BreakVerdict::Ended),

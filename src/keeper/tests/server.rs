@@ -8,8 +8,8 @@ use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Seat, Terms};
 use crate::keeper::machine::RequestId;
 use crate::protocol::{
-    self, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest, LockKeys, Plain,
-    Push, Refusal, ReleaseRequest, RenewRequest, Ticket, Token, Verb, WireId,
+    self, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest, LockKeys,
+    Plain, Push, Refusal, ReleaseRequest, RenewRequest, Ticket, Token, Verb, WireId,
 };
 
 /// What the server's clock shows when a world begins, in µs: no small number, and below 2^53.

@@ -8,6 +8,7 @@ use crate::history::{EndedAs, PastGrant};
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::protocol::ids::WireId;
 use crate::protocol::memory::{Known, Memory, Seat};
+use crate::protocol::request::Verb;
 use crate::protocol::stamps::{Epoch, Stamp, Ticket, Token};
 
 /// All that a reply may say, as far as this one says it.
@@ -15,8 +16,8 @@ use crate::protocol::stamps::{Epoch, Stamp, Ticket, Token};
 pub(super) struct Fields {
     pub(super) epoch: Option<u64>,
     pub(super) stamp: Option<u64>,
-    pub(super) memory: Memory,
-    pub(super) keep: Duration,
+    pub(super) memory: Option<Memory>,
+    pub(super) keep: Option<Duration>,
     pub(super) waiting: Option<u64>,
     pub(super) lease_left: Option<Duration>,
     pub(super) recover_left: Option<Duration>,
@@ -38,6 +39,7 @@ pub(super) struct Fields {
     pub(super) held_claim: bool,
     pub(super) held_broken: bool,
     pub(super) grants: Option<u64>,
+    pub(super) token: Option<u64>,
     pub(super) page: Option<Vec<QueuedWaiter>>,
     pub(super) recorded: Option<bool>,
     pub(super) past: Option<Vec<PastGrant>>,
@@ -51,8 +53,8 @@ impl Fields {
             match name.bytes()? {
                 b"epoch" => read.epoch = Some(number(value)?),
                 b"stamp" => read.stamp = Some(number(value)?),
-                b"memory" => read.memory = Memory::new(value.bytes()?)?,
-                b"keep_us" => read.keep = span(value)?,
+                b"memory" => read.memory = Some(Memory::new(value.bytes()?)?),
+                b"keep_us" => read.keep = Some(span(value)?),
                 b"waiting" => read.waiting = Some(number(value)?),
                 b"lease_left_us" => read.lease_left = Some(span(value)?),
                 b"recover_left_us" => read.recover_left = Some(span(value)?),
@@ -71,6 +73,7 @@ impl Fields {
                 b"held_label" => read.held_label = Some(text(value)?),
                 b"held_owner" => read.held_owner = Some(text(value)?),
                 b"held_us" => read.held_for = Some(span(value)?),
+                b"token" => read.token = Some(number(value)?),
                 b"grants" => read.grants = Some(number(value)?),
                 b"held_claim" => read.held_claim = flag(value)?,
                 b"held_broken" => read.held_broken = flag(value)?,
@@ -84,7 +87,12 @@ impl Fields {
         Some(read)
     }
 
-    pub(super) fn common(&mut self) -> Option<Common> {
+    pub(super) fn common(&mut self, verb: Verb) -> Option<Common> {
+        // Operators are told nothing to remember.
+        let (memory, keep) = match verb.is_operators() {
+            true => Default::default(),
+            false => (self.memory?, self.keep?),
+        };
         let own = match self.own_id.take() {
             None => None,
             Some(id) => {
@@ -93,8 +101,8 @@ impl Fields {
             }
         };
         Some(Common {
-            known: Known::new(self.memory, Epoch::new(self.epoch?), Stamp::new(self.stamp?)),
-            keep: self.keep,
+            known: Known::new(memory, Epoch::new(self.epoch?), Stamp::new(self.stamp?)),
+            keep,
             waiting: self.waiting?,
             lease_left: self.lease_left?,
             recover_left: self.recover_left?,

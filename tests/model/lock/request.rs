@@ -145,7 +145,9 @@ impl Request {
     pub fn own_pace(&self) -> u64 {
         match self {
             Request::Acquire { terms, .. } | Request::Heartbeat { terms, .. } => terms.heartbeat,
-            Request::Renew { memory, .. } | Request::Release { memory, .. } | Request::Leave { memory, .. } => memory.pace,
+            Request::Renew { memory, .. } | Request::Release { memory, .. } | Request::Leave { memory, .. } => {
+                memory.pace
+            }
             Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => 0,
         }
     }

@@ -33,7 +33,8 @@ impl Turn {
         }
 
         // An acquire that was executed late, after a loss, may have been given a later ticket than its own.
-        let old_place = [self.lock.ticket(id), Some(seat.ticket)].into_iter().flatten().filter(|place| *place > 0).min();
+        let old_place =
+            [self.lock.ticket(id), Some(seat.ticket)].into_iter().flatten().filter(|place| *place > 0).min();
         let is_full = |turn: &Turn| old_place.is_none() && turn.lock.queue.len() as u64 >= room;
         if room > 0 && !self.lock.holds(id) && is_full(self) {
             self.purge();
@@ -98,18 +99,12 @@ impl Turn {
         })
     }
 
-    pub(super) fn renew(
-        &mut self,
-        id: &str,
-        seat: &Seat,
-        left: u64,
-        terms: &Terms,
-        memory: &Memory,
-    ) -> Option<Answer> {
+    pub(super) fn renew(&mut self, id: &str, seat: &Seat, left: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
         let token = seat.token;
         let believed = self.restore(memory, seat, memory.pace, Lasts { left, token });
         // The server ended this lease just now, by its own clock, and nobody has been granted the lock since.
-        if let Some((_, end, held)) = self.lapsed.clone().filter(|(lapsed, _, held)| lapsed == id && held.token == token)
+        if let Some((_, end, held)) =
+            self.lapsed.clone().filter(|(lapsed, _, held)| lapsed == id && held.token == token)
             && left > 0
             && !held.broken
             && !held.cut
@@ -227,7 +222,8 @@ impl Turn {
     pub(super) fn inspect(&mut self, after: u64, count: usize) -> Option<Answer> {
         let mut answer = self.answer("state", "", &[]);
         answer.fields.insert("waiting".into(), self.lock.state.waiting.to_string());
-        answer.fields.insert("grants".into(), self.lock.state.grants.to_string());
+        answer.put("grants", self.lock.state.grants);
+        answer.put("token", self.lock.state.token);
         self.tell_held(&mut answer);
         if let Some((_, _, held)) = self.lock.held() {
             let broken = u8::from(held.broken);
