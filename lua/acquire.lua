@@ -44,7 +44,11 @@ if holder ~= id then
   elseif joining and seat_ticket > 0 then
     place = seat_ticket
   elseif joining and waiting >= room then
-    -- include heads: dead waiters take up no room
+    -- Dead waiters take up no room. Those of a client that asks are alive.
+    if own_session then
+      -- include refresh: client, liveness_us, buffer_us, heartbeat_us
+    end
+    -- include heads: place
   end
   -- A full queue admits no newcomer. An id in it, or with an old ticket, has a place.
   joins = joining and (place < math.huge or waiting < room)

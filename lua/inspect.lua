@@ -13,7 +13,7 @@ local found, joining = call('HGET', lock, ''), false
 local client, word, told, own_pace = '', 'state', {}, 0
 -- include tell_holder
 if holder ~= '' then told[#told + 1], told[#told + 2] = 'held_broken', broken end
-local page = {}
+local page, alive_until = {}, nil
 if waiting > 0 and not lost then
   local found_waiters = call('ZRANGEBYSCORE', waiters, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, count)
   for i = 1, #found_waiters, 2 do

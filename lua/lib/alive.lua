@@ -2,5 +2,10 @@
 -- may have been an outage, a client that was alive before has the time for one more.
 -- NEEDS: session silent_from silent_until
 -- SETS: alive_until
-local alive_until, beat = session[1], session[3]
-if alive_until > silent_from and silent_until - silent_from > 2 * beat then alive_until = max(alive_until, silent_until + beat) end
+do
+  local beat = session[3]
+  alive_until = session[1]
+  if alive_until > silent_from and silent_until - silent_from > 2 * beat then
+    alive_until = max(alive_until, silent_until + beat)
+  end
+end

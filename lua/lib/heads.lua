@@ -1,9 +1,8 @@
 -- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
 -- NEEDS: place now silent_from silent_until sessions leaving
--- SETS: scanned looked head head_terms head_ticket head_until sessions leaving waiting again
+-- SETS: alive_until looked head head_terms head_ticket head_until sessions leaving waiting again
 do
   local page, from, at = {}, 0, 1
-  scanned = true
   while not head and waiting > 0 and looked < BATCH do
     if at > #page then
       -- The first waiter is nearly always alive.

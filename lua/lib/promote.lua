@@ -4,7 +4,7 @@
 -- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants longest longest_next generation waiting
 do
   if holder == '' and now >= recover_until then
-    if not scanned then
+    if not head then
       -- include heads: place → head, again
     end
     local grantee, its_terms, its_ticket, its_end = head, head_terms, head_ticket, nil

@@ -166,10 +166,10 @@ impl Client {
         match request {
             Request::Acquire { id, .. } => self.learn_of_acquire(id, answer),
             Request::Heartbeat { .. } => self.uneasy |= answer.word == "unknown",
-            Request::Renew { id, .. } => {
+            Request::Renew { id, terms, .. } => {
                 let Some(index) = self.holds.iter().position(|hold| hold.id == *id) else { return };
                 if answer.word == "renewed" {
-                    self.holds[index].until = sent + number("lease_left_us");
+                    self.holds[index].until = sent + number("lease_left_us").min(terms.lease);
                     self.holds[index].seat = answer.seat("holder_seat");
                 } else {
                     // It is over.
@@ -183,7 +183,8 @@ impl Client {
             Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => {}
         }
         if let Some(holder) = answer.fields.get("holder") {
-            self.granted(holder, answer.seat("holder_seat"), sent + number("lease_left_us"));
+            // A claim may last longer than the lease. Its holder does not count on that.
+            self.granted(holder, answer.seat("holder_seat"), sent + number("lease_left_us").min(self.terms.lease));
         }
     }
 
@@ -209,7 +210,7 @@ impl Client {
     /// A message that the client was granted the lock.
     pub fn pushed(&mut self, now: u64, message: &Answer) {
         self.take(0, None, message.memory());
-        let until = now + message.number("left_us").unwrap_or_default();
+        let until = now + message.number("left_us").unwrap_or_default().min(self.terms.lease);
         self.granted(&message.fields["id"], message.seat("seat"), until);
     }
 

@@ -24,8 +24,8 @@ pub(in crate::keeper) struct Grant {
 }
 
 impl Grant {
-    pub(super) fn replied(own: &OwnLease, sent: Time, left: Duration) -> Self {
-        Self { token: own.token, term: Term { sent, span: left }, claim: own.claim }
+    pub(super) fn replied(own: &OwnLease, sent: Time, left: Duration, spec: &Spec) -> Self {
+        Self { token: own.token, term: Term::told(sent, left, spec.lease), claim: own.claim }
     }
 
     /// Whether its end is so near that the holder would have to be told.
@@ -87,13 +87,28 @@ impl LockState {
         }
         if self.waiters.contains_key(&id) {
             self.granted_from(core, id, own.ticket, own.seat, self.known.epoch);
-            return self.granted(core, now, id, Grant::replied(own, sent, left));
+            return self.granted_by_reply(core, now, sent, id, own, left);
         }
         // The caller of a direct acquire holds it, or is about to.
         if id.is_direct() {
             return;
         }
         self.give_back(core, now, id, Kind::Release { seat: Seat::NONE }, None, now + left);
+    }
+
+    pub(super) fn granted_by_reply(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        sent: Time,
+        id: Id,
+        own: &OwnLease,
+        left: Duration,
+    ) {
+        if let Some(waiter) = self.waiters.get(&id) {
+            let grant = Grant::replied(own, sent, left, &waiter.spec);
+            self.granted(core, now, id, grant);
+        }
     }
 
     /// Its lease, and the place from which it was granted, of which the client may not have heard before.
@@ -174,7 +189,7 @@ impl LockState {
             RenewVerdict::Renewed => {
                 let Some(own) = &common.own else { return };
                 (waiter.seat, waiter.epoch) = (own.seat, common.known.epoch);
-                let grant = Grant { claim: false, ..Grant::replied(own, sent, common.lease_left) };
+                let grant = Grant { claim: false, ..Grant::replied(own, sent, common.lease_left, &waiter.spec) };
                 if grant.is_short(now, &waiter.spec) && !std::mem::replace(&mut waiter.late, true) {
                     // If this process was stopped meanwhile, another confirmation brings a full lease.
                     self.confirm(core, now, id, token);

@@ -39,6 +39,8 @@ pub(in crate::keeper) struct Lease {
     /// Another lease may have been granted since.
     over: bool,
     pub(super) request: Option<RequestId>,
+    /// The length that the last renewal asked for.
+    asked: Duration,
     /// The term that counts once replicas have it.
     pub(super) unsecured: Option<Term>,
     /// Callers of `renew` and `extend` that await an answer.
@@ -79,6 +81,7 @@ impl Lease {
             lost: false,
             over: false,
             request: None,
+            asked: Duration::ZERO,
             unsecured: None,
             questions: Vec::new(),
             cause: None,
@@ -161,11 +164,12 @@ impl LockState {
         // The server never shortens a lease. It is told the whole length, which a recovery may have to wait for.
         let whole = if prolongs { lease.spec.lease.max(left) } else { left };
         let wanted = lease.questions.iter().map(|wanted| span_until(wanted.until.since(now))).max();
+        lease.asked = wanted.map_or(whole, |wanted| whole.max(wanted));
         let request = Request::Renew(RenewRequest {
             keys: lease.spec.keys.clone(),
             id: core.wire_id(id),
             seat: lease.seat,
-            lease: wanted.map_or(whole, |wanted| whole.max(wanted)),
+            lease: lease.asked,
             left,
             liveness: lease.spec.liveness,
             about: lease.about.clone(),
@@ -200,7 +204,7 @@ impl LockState {
             RenewVerdict::Renewed => {
                 let Some(own) = &common.own else { return };
                 (lease.seat, lease.epoch) = (own.seat, common.known.epoch);
-                let term = Term { sent, span: common.lease_left };
+                let term = Term::told(sent, common.lease_left, lease.asked);
                 if lease.spec.replicas == 0 {
                     return self.prolonged(core, now, id, term);
                 }

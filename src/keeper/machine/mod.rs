@@ -37,9 +37,9 @@ pub(crate) use self::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{Fault, LostReason, brief};
 pub(crate) use crate::protocol::Id;
-#[cfg(test)]
-use crate::protocol::Token;
 use crate::protocol::{AcquireVerdict, ClientId, LockKeys, Push, PushKind, Refusal, Reply, Verdict};
+#[cfg(test)]
+use crate::protocol::{Memory, Token};
 
 /// How long a caller without a timeout waits for an answer of the server.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -412,8 +412,9 @@ impl Machine {
     }
 
     /// The stamp of what this client knows of each lock.
-    pub(super) fn highest_stamps(&self) -> BTreeMap<Arc<str>, u64> {
-        let highest = |lock: &LockState| lock.known.stamp.map_or(0, |stamp| stamp.get());
+    pub(super) fn highest_stamps(&self, now: Time) -> BTreeMap<Arc<str>, u64> {
+        let known = |lock: &LockState| lock.known.stamp.filter(|_| lock.memory(now) != Memory::NONE);
+        let highest = |lock: &LockState| known(lock).map_or(0, |stamp| stamp.get());
         self.locks.iter().map(|(name, lock)| (name.clone(), highest(lock))).collect()
     }
 

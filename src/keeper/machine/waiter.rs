@@ -239,7 +239,7 @@ impl LockState {
                 if waiter.ticket.is_none() && waiter.mode != Mode::Try {
                     waiter.ticket = Some(own.ticket);
                 }
-                self.granted(core, now, id, Grant::replied(own, sent, common.lease_left));
+                self.granted_by_reply(core, now, sent, id, own, common.lease_left);
             }
             AcquireVerdict::Queued { ticket, seat, rank } => {
                 (waiter.seat, waiter.epoch) = (seat, common.known.epoch);

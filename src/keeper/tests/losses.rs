@@ -17,6 +17,7 @@ use super::clients::Client;
 use super::model::Lock;
 use super::server::{Executed, Words};
 use super::world::{MS, World};
+use crate::clock::Time;
 use crate::protocol::{AcquireVerdict, LockKeys, Verdict};
 
 /// How long a message takes at most between the server and a client that is in touch with it.
@@ -173,8 +174,8 @@ impl World {
 impl Client {
     /// Any request may be the first that a server with old data executes. So all that it has just sent, beyond the first
     /// ones of its connection, tell what it knew before and knows still.
-    pub(super) fn judge_words(&self, before: &BTreeMap<Arc<str>, u64>, first: usize) -> Option<String> {
-        let after = self.machine.highest_stamps();
+    pub(super) fn judge_words(&self, local: Time, before: &BTreeMap<Arc<str>, u64>, first: usize) -> Option<String> {
+        let after = self.machine.highest_stamps(local);
         self.link.iter().flat_map(|link| link.out.iter().skip(first)).find_map(|(_, _, call)| {
             let name = &call.keys().name;
             let known = *before.get(name)?.min(after.get(name)?);

@@ -37,6 +37,9 @@ impl Turn {
             [self.lock.ticket(id), Some(seat.ticket)].into_iter().flatten().filter(|place| *place > 0).min();
         let is_full = |turn: &Turn| old_place.is_none() && turn.lock.queue.len() as u64 >= room;
         if room > 0 && !self.lock.holds(id) && is_full(self) {
+            if self.lock.sessions.contains_key(client) {
+                self.refresh(client, terms);
+            }
             self.purge();
         }
         let wait = room > 0 && !is_full(self);
