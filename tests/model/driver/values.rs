@@ -48,8 +48,10 @@ pub(super) enum Value {
     Push(Vec<Value>),
 }
 
-/// Name and arguments of the script, in the order of its header.
-pub(super) fn encode(request: &Request) -> (&'static str, Vec<Vec<u8>>) {
+/// Name and arguments of a script, in the order of its header.
+pub type Encoded = (&'static str, Vec<Vec<u8>>);
+
+pub fn encode(request: &Request) -> Encoded {
     let texts = |texts: Vec<String>| texts.into_iter().map(String::into_bytes).collect::<Vec<_>>();
     let numbers = |numbers: &[u64]| texts(numbers.iter().map(u64::to_string).collect());
     let people = |id: &str| {
