@@ -105,7 +105,7 @@ end
 -- plan: scripts read first and only plan their writes. The new holder and numbers are planned by setting the variables;
 -- all other plans are declared here.
 -- SETS: contender terms place ends queued joins moves sessions leaving fields messages
--- SETS: BATCH scanned looked head head_terms head_ticket head_until alive_until again ended_how ended_entry
+-- SETS: BATCH scanned looked head head_terms head_ticket head_until again ended_how ended_entry
 local contender, terms, ends -- the asking id, its entry, and when its lease would end
 local place = math.huge -- the contender's ticket; a try comes after all waiters
 local queued, joins, moves -- whether it is in the queue, whether it queues unless it is granted the lock, with a new place
@@ -115,7 +115,6 @@ local fields, messages = {}, {} -- entries to write, and messages to publish
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
 local scanned, looked = false, 0 -- whether the heads of the queue were examined, and how many
 local head, head_terms, head_ticket, head_until -- the first live waiter
-local alive_until -- of the client that was examined last
 local again = false -- whether the batch limit was reached, so that the caller asks again
 local ended_how, ended_entry = 'lost', nil -- how the lease ended that this script ends, and its entry if it was read
 -- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
@@ -214,7 +213,7 @@ do
     if not scanned then
 -- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
 -- NEEDS: place now silent_from silent_until sessions leaving
--- SETS: alive_until scanned looked head head_terms head_ticket head_until sessions leaving waiting again
+-- SETS: scanned looked head head_terms head_ticket head_until sessions leaving waiting again
 do
   local page, from, at = {}, 0, 1
   scanned = true
@@ -235,13 +234,9 @@ do
 -- alive: until when the client of `session` counts as alive. After a silence of more than two of its heartbeats, which
 -- may have been an outage, a client that was alive before has the time for one more.
 -- NEEDS: session silent_from silent_until
-do
-  local beat = session[3]
-  alive_until = session[1]
-  if alive_until > silent_from and silent_until - silent_from > 2 * beat then
-    alive_until = max(alive_until, silent_until + beat)
-  end
-end
+-- SETS: alive_until
+local alive_until, beat = session[1], session[3]
+if alive_until > silent_from and silent_until - silent_from > 2 * beat then alive_until = max(alive_until, silent_until + beat) end
       if alive_until > now then
         head, head_terms, head_ticket, head_until = id, cmsgpack.unpack(entry), its_ticket, alive_until
       else
