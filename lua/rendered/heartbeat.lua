@@ -103,7 +103,7 @@ end
 -- plan: scripts read first and only plan their writes. The new holder and numbers are planned by setting the variables;
 -- all other plans are declared here.
 -- SETS: contender terms place ends queued joins moves sessions leaving fields messages
--- SETS: BATCH scanned looked head head_terms head_ticket head_until again ended_how ended_entry
+-- SETS: BATCH looked head head_terms head_ticket head_until alive_until again ended_how ended_entry
 local contender, terms, ends -- the asking id, its entry, and when its lease would end
 local place = math.huge -- the contender's ticket; a try comes after all waiters
 local queued, joins, moves -- whether it is in the queue, whether it queues unless it is granted the lock, with a new place
@@ -111,8 +111,9 @@ local sessions = {} -- by client: {until when it counts as alive, how many waite
 local leaving = {} -- the ids that leave the queue, a list and a set
 local fields, messages = {}, {} -- entries to write, and messages to publish
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
-local scanned, looked = false, 0 -- whether the heads of the queue were examined, and how many
-local head, head_terms, head_ticket, head_until -- the first live waiter
+local looked = 0 -- how many were
+local head, head_terms, head_ticket, head_until -- the first live waiter among them
+local alive_until -- of the client that was examined last
 local again = false -- whether the batch limit was reached, so that the caller asks again
 local ended_how, ended_entry = 'lost', nil -- how the lease ended that this script ends, and its entry if it was read
 -- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
@@ -215,13 +216,12 @@ end
 -- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants longest longest_next generation waiting
 do
   if holder == '' and now >= recover_until then
-    if not scanned then
+    if not head then
 -- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
 -- NEEDS: place now silent_from silent_until sessions leaving
--- SETS: scanned looked head head_terms head_ticket head_until sessions leaving waiting again
+-- SETS: alive_until looked head head_terms head_ticket head_until sessions leaving waiting again
 do
   local page, from, at = {}, 0, 1
-  scanned = true
   while not head and waiting > 0 and looked < BATCH do
     if at > #page then
       -- The first waiter is nearly always alive.
@@ -240,8 +240,13 @@ do
 -- may have been an outage, a client that was alive before has the time for one more.
 -- NEEDS: session silent_from silent_until
 -- SETS: alive_until
-local alive_until, beat = session[1], session[3]
-if alive_until > silent_from and silent_until - silent_from > 2 * beat then alive_until = max(alive_until, silent_until + beat) end
+do
+  local beat = session[3]
+  alive_until = session[1]
+  if alive_until > silent_from and silent_until - silent_from > 2 * beat then
+    alive_until = max(alive_until, silent_until + beat)
+  end
+end
       if alive_until > now then
         head, head_terms, head_ticket, head_until = id, cmsgpack.unpack(entry), its_ticket, alive_until
       else
@@ -310,15 +315,6 @@ do
   if new_ttl then ttl_until = needed_until + SLACK_US end
   local adds = joins and holder ~= contender and (moves or not queued)
 
-  -- A user may lack the right to a command. The commands after the first write are made sure of before it, because a
-  -- place or lease that is written by half looks like a loss of data to everybody else. Redis 6 cannot be asked.
-  local may = redis.acl_check_cmd
-  if may then
-    local denied = adds and not may('ZADD', waiters, 0, '') and 'zadd' or #leaving > 0 and not may('ZREM', waiters, '') and 'zrem'
-      or new_ttl and not may('PEXPIRE', lock, 1) and 'pexpire'
-    if denied then return redis.error_reply('NOPERM this user has no right to run the command ' .. denied) end
-  end
-
   -- A session is removed with its last waiter, an entry with the lease or the place, unless its id has the other now.
   local gone = {}
   if found_holder ~= '' and found_holder ~= holder and not (joins and found_holder == contender) then
@@ -343,6 +339,15 @@ do
       fields[#fields + 1] = struct.pack(SESSION, session[1], session[2], session[3])
     end
   end
+
+  -- A user may lack the right to a command. The commands after the first write are made sure of before it, because a
+  -- place or lease that is written by half looks like a loss of data to everybody else. Redis 6 cannot be asked.
+  local may = redis.acl_check_cmd
+  local denied = may and (adds and not may('ZADD', waiters, 0, '') and 'zadd'
+    or #leaving > 0 and not may('ZREM', waiters, '') and 'zrem'
+    or #gone > 0 and not may('HDEL', lock, '') and 'hdel'
+    or new_ttl and not may('PEXPIRE', lock, 1) and 'pexpire')
+  if denied then return redis.error_reply('NOPERM this user has no right to run the command ' .. denied) end
 
   -- The history may outlive the state.
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
@@ -372,7 +377,7 @@ end
       new_ttl = true
     end
   end
-  -- Without the right to it, what is left is garbage that nobody reads.
+  -- In Redis 6, without the right to it: what is left behind does less harm than a hand-off that is made by half.
   if #gone > 0 then redis.pcall('HDEL', lock, unpack(gone)) end
   if adds then call('ZADD', waiters, place, contender) end
   if new_ttl or waiting > 0 and found_waiting == 0 then

@@ -2,7 +2,7 @@
 -- KEYS: lock waiters
 -- ARGV: after count
 --   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
--- REPLY: state grants [held_id held_token held_label held_owner held_us held_claim held_broken] page {id, ticket, label, owner, waited_us, alive}...
+-- REPLY: state grants token [held_id held_token held_label held_owner held_us held_claim held_broken] page {id, ticket, label, owner, waited_us, alive}...
 local after, count = ARGV[1], ARGV[2]
 -- keys: the keys of one lock, in the order in which every script declares them, and the forms of what is packed.
 -- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID BAD_TEXT SESSION MEMORY SEAT
@@ -89,7 +89,7 @@ if holder ~= '' then
     'held_us', max(raw - holder_token, 0), 'held_claim', claim} -- a token is the time of its grant
 end
 if holder ~= '' then told[#told + 1], told[#told + 2] = 'held_broken', broken end
-local page = {}
+local page, alive_until = {}, nil
 if waiting > 0 and not lost then
   local found_waiters = call('ZRANGEBYSCORE', waiters, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, count)
   for i = 1, #found_waiters, 2 do
@@ -101,13 +101,19 @@ if waiting > 0 and not lost then
 -- may have been an outage, a client that was alive before has the time for one more.
 -- NEEDS: session silent_from silent_until
 -- SETS: alive_until
-local alive_until, beat = session[1], session[3]
-if alive_until > silent_from and silent_until - silent_from > 2 * beat then alive_until = max(alive_until, silent_until + beat) end
+do
+  local beat = session[3]
+  alive_until = session[1]
+  if alive_until > silent_from and silent_until - silent_from > 2 * beat then
+    alive_until = max(alive_until, silent_until + beat)
+  end
+end
     page[#page + 1] = {id, ticket, terms[LABEL], terms[OWNER], max(raw - ticket, 0), alive_until > now and 1 or 0}
   end
 end
 told[#told + 1], told[#told + 2] = 'page', page
 told[#told + 1], told[#told + 2] = 'grants', grants
+told[#told + 1], told[#told + 2] = 'token', token -- the last one granted, or passed over
 local again = false
 -- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack array,
 -- because for Redis an array of its own costs as much as the rest of a script.

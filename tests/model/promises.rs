@@ -306,7 +306,8 @@ impl Witness {
             let again = after.state.silent_until + self.heartbeats.get(client_of(id)).copied().unwrap_or_default();
             let limit = (now + entry.lease.max(entry.liveness)).min(session.map_or(now, |end| again.max(*end)));
             // The last waiter of a client takes the session with it, even one that this very request has refreshed.
-            let refreshed = matches!(turn.request, Request::Heartbeat { client, .. } if client == client_of(id));
+            let asks = matches!(turn.request, Request::Heartbeat { .. } | Request::Acquire { .. });
+            let refreshed = asks && turn.request.client() == client_of(id);
             ensure!(*end <= limit || refreshed, "the claim of {id} goes beyond {limit}");
             ensure!(
                 turn.outcome.messages.iter().any(|(_, message)| {
