@@ -1,26 +1,26 @@
--- acquire: take the lock, or join its queue, or re-enter the queue with an old ticket. Sending it twice changes nothing.
+-- acquire: take the lock, or join its queue, or re-enter the queue with an old seat. Sending it twice changes nothing.
 -- KEYS: lock waiters
--- ARGV: id room as_claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner ticket epoch floor longest_us last_token pace_us
---   room: join the queue if fewer waiters than this are in it, 0 only try · as_claim: 1 grant no more than a claim · ticket: 0 for a new one
---   secret: messages to the caller repeat it · epoch: under which the ticket was confirmed, 0 for none
---   floor longest_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
--- REPLY: granted left_us granted_token | queued ticket rank | busy [held_id held_token held_label held_owner held_us held_claim] | disbelieved
-local id, room, as_claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, ticket, their_epoch, floor, longest_us, last_token, pace_us =
+-- ARGV: id room as_claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner memory seat
+--   room: join the queue if fewer waiters than this are in it, 0 only try · as_claim: 1 grant no more than a claim
+--   secret: messages to the caller repeat it · memory: what the caller was told of the lock · seat: its place, or nothing
+-- REPLY: granted | queued seat ticket rank | busy [held_id held_token held_label held_owner held_us held_claim] | disbelieved
+--   granted: the values of the lease are those of the holder
+local id, room, as_claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, memory, seat =
   unpack(ARGV)
-lease_us, liveness_us, buffer_us, heartbeat_us = tonumber(lease_us), tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
-ticket, their_epoch, floor, longest_us = tonumber(ticket), tonumber(their_epoch), tonumber(floor), tonumber(longest_us)
-last_token, pace_us, room = tonumber(last_token), tonumber(pace_us), tonumber(room)
+room, lease_us, liveness_us = tonumber(room), tonumber(lease_us), tonumber(liveness_us)
+buffer_us, heartbeat_us = tonumber(buffer_us), tonumber(heartbeat_us)
 -- include keys
 local client = string.match(id, CLIENT_OF)
 if not client then return redis.error_reply(BAD_ID) end
+-- include known: memory, seat → known_…, seat_…
 local found, own_entry, own_session = unpack(call('HMGET', lock, '', id, client .. '.'))
 local joining = room > 0
 -- include begin
 local word, told = 'disbelieved', {}
-local brought, last, left_us = ticket, stamp, longest_us
--- include restore
+local own_pace, left_us, last_token = heartbeat_us, max(known_longest, lease_us), known_token
+-- include restore: known_…, seat_…, own_pace, left_us, last_token → believed
 if not believed then
-  -- include answer
+  -- include answer: the script ends
 end
 
 if holder == id and cut == 1 then
@@ -35,21 +35,31 @@ end
 if holder ~= id then
   contender, terms, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
   if as_claim == '1' then ends = min(ends, now + liveness_us) end
-  queued = joining and own_entry and id ~= found_holder and not lost
+  local score = joining and own_entry and id ~= found_holder and not lost and call('ZSCORE', waiters, id)
+  queued = score and true
+  if queued then
+    place = tonumber(score)
+    -- An acquire that was executed late, after a loss, may have been given a later ticket.
+    if seat_ticket > 0 and seat_ticket < place then place, moves = seat_ticket, true end
+  elseif joining and seat_ticket > 0 then
+    place = seat_ticket
+  elseif joining and waiting >= room then
+    -- Dead waiters take up no room. Those of a client that asks are alive.
+    if own_session then
+      -- include refresh: client, liveness_us, buffer_us, heartbeat_us
+    end
+    -- include heads: place
+  end
   -- A full queue admits no newcomer. An id in it, or with an old ticket, has a place.
-  joins, place = joining and (queued or ticket > 0 or waiting < room), math.huge -- a try comes after all waiters
+  joins = joining and (place < math.huge or waiting < room)
   if joins then
-    if queued then
-      place = tonumber(call('ZSCORE', waiters, id))
-    elseif ticket > 0 then
-      place = ticket
-    else
+    if place == math.huge then
       stamp = max(raw, stamp + 1)
       place = stamp
     end
     if waiting > 0 or holder ~= '' or now < recover_until then
       -- The caller will wait, or other waiters of its client do: this is a sign of life of their session.
-      -- include refresh
+      -- include refresh: client, liveness_us, buffer_us, heartbeat_us
     end
   end
 end
@@ -58,12 +68,14 @@ local lenient = false -- a server without memory admits no new waiters
 -- include commit
 
 if holder == id then
-  word, told = 'granted', {'left_us', holder_end - now, 'granted_token', holder_token}
+  word = 'granted'
 elseif joins then
   -- A new ticket is the last one.
-  word, told = 'queued', {'ticket', place, 'rank', (queued or ticket > 0) and call('ZRANK', waiters, id) or waiting - 1}
+  local is_old = queued or seat_ticket > 0
+  word, told = 'queued', {'seat', struct.pack(SEAT, VERSION, epoch, place, 0), 'ticket', place,
+    'rank', is_old and call('ZRANK', waiters, id) or waiting - 1}
 else
   word = 'busy'
-  -- include tell_holder
+  -- include tell_holder → told
 end
--- include answer
+-- include answer: the script ends

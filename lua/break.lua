@@ -10,7 +10,7 @@ local their_token, force = tonumber(ARGV[1]), ARGV[2]
 local found, joining = call('HGET', lock, ''), false
 -- include begin
 
-local client, word, told = '', 'unknown', {'left_us', 0}
+local client, word, told, own_pace = '', 'unknown', {'left_us', 0}, 0
 if holder ~= '' and holder_token == their_token then
   word, told = 'told', {'left_us', holder_end - now}
   ended_how, ended_entry = 'broken', call('HGET', lock, holder)
@@ -36,4 +36,4 @@ end
 -- include promote
 local lenient = true
 -- include commit
--- include answer
+-- include answer: the script ends

@@ -35,4 +35,5 @@ if recorded == 1 and count ~= '0' then
   for i = 1, #entries do rows[i] = cmsgpack.unpack(entries[i][2][2]) end
 end
 local client, word, told, again = '', 'history', {'recorded', recorded, 'past', rows}, false
--- include answer
+local own_pace = 0
+-- include answer: the script ends

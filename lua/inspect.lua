@@ -2,7 +2,7 @@
 -- KEYS: lock waiters
 -- ARGV: after count
 --   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
--- REPLY: state grants [held_id held_token held_label held_owner held_us held_claim held_broken] page {id, ticket, label, owner, waited_us, alive}...
+-- REPLY: state grants token [held_id held_token held_label held_owner held_us held_claim held_broken] page {id, ticket, label, owner, waited_us, alive}...
 local after, count = ARGV[1], ARGV[2]
 -- include keys
 local found, joining = call('HGET', lock, ''), false
@@ -10,21 +10,23 @@ local found, joining = call('HGET', lock, ''), false
 -- include time
 -- include clock
 
-local client, word, told = '', 'state', {}
+local client, word, told, own_pace = '', 'state', {}, 0
 -- include tell_holder
 if holder ~= '' then told[#told + 1], told[#told + 2] = 'held_broken', broken end
-local page = {}
+local page, alive_until = {}, nil
 if waiting > 0 and not lost then
   local found_waiters = call('ZRANGEBYSCORE', waiters, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, count)
   for i = 1, #found_waiters, 2 do
     local id, ticket = found_waiters[i], tonumber(found_waiters[i + 1])
     local entry, session = unpack(call('HMGET', lock, id, string.match(id, CLIENT_OF) .. '.'))
     local terms = cmsgpack.unpack(entry)
-    local alive = struct.unpack(SESSION, session) > now and '1' or '0'
-    page[#page + 1] = {id, ticket, terms[LABEL], terms[OWNER], max(raw - ticket, 0), alive}
+    session = {struct.unpack(SESSION, session)}
+    -- include alive: session → alive_until
+    page[#page + 1] = {id, ticket, terms[LABEL], terms[OWNER], max(raw - ticket, 0), alive_until > now and 1 or 0}
   end
 end
 told[#told + 1], told[#told + 2] = 'page', page
 told[#told + 1], told[#told + 2] = 'grants', grants
+told[#told + 1], told[#told + 2] = 'token', token -- the last one granted, or passed over
 local again = false
--- include answer
+-- include answer: the script ends

@@ -1,26 +1,26 @@
 -- leave: waiters give up their places; a lease that was granted to one of them meanwhile is released.
 -- KEYS: lock waiters
--- ARGV: liveness_us epoch floor longest_us last_token pace_us ids...
---   epoch floor longest_us last_token pace_us: what the caller knows of the lock, see lib/restore.lua
+-- ARGV: memory ids...
+--   memory: what the client was told of the lock
 -- REPLY: left
-local liveness_us, their_epoch, floor, longest_us, last_token, pace_us = unpack(ARGV)
-liveness_us, their_epoch, floor = tonumber(liveness_us), tonumber(their_epoch), tonumber(floor)
-longest_us, last_token, pace_us = tonumber(longest_us), tonumber(last_token), tonumber(pace_us)
+local memory = ARGV[1]
+local seat = ''
 -- include keys
-local named, joining = call('HMGET', lock, '', unpack(ARGV, 7)), false
+-- include known: memory → known_…
+local named, joining = call('HMGET', lock, '', unpack(ARGV, 2)), false
 local found = named[1]
 -- include begin
-local brought, last, left_us = 0, stamp, longest_us
--- include restore
+local own_pace, left_us, last_token = known_pace, known_longest, known_token
+-- include restore: known_…, own_pace, left_us, last_token
 
 local client, word, told = '', 'left', {}
-for i = 7, #ARGV do
-  local id, own_entry = ARGV[i], named[i - 5]
+for i = 2, #ARGV do
+  local id, own_entry = ARGV[i], named[i]
   client = string.match(id, CLIENT_OF)
   if not client then return redis.error_reply(BAD_ID) end
-  -- include give_up
+  -- include give_up: id
 end
 -- include promote
 local lenient = true
 -- include commit
--- include answer
+-- include answer: the script ends

@@ -14,7 +14,7 @@ use crate::guard::Guard;
 use crate::inspect::LockState;
 use crate::lock_all::AllGuard;
 use crate::protocol::{
-    Epoch, Inspected, Known, LeaveRequest, LockKeys, Reply, Request, SCRIPTS, Token, Verb, Verdict, WireId,
+    Epoch, Inspected, LeaveRequest, LockKeys, Memory, Reply, Request, SCRIPTS, Token, Verb, Verdict, WireId,
 };
 pub use crate::server::{Answer, Line, Place, Places};
 
@@ -128,8 +128,7 @@ impl Line {
         let request = Request::Leave(LeaveRequest {
             keys: keys.clone(),
             // What is known of the lock is told by those who live.
-            liveness: Duration::ZERO,
-            known: Known::default(),
+            memory: Memory::NONE,
             ids: ids.iter().filter_map(|id| WireId::parse(id)).collect(),
         });
         let mut arguments = Vec::new();
@@ -152,14 +151,14 @@ impl Line {
 impl Seen {
     fn read(answer: &Answer) -> Result<Self, LookError> {
         let Answer::Text(packed) = answer else { return Err(LookError::of(answer)) };
-        let Some(Reply { common, verdict: Verdict::Inspect(Inspected { grants, holder, queue }) }) =
+        let Some(Reply { common, verdict: Verdict::Inspect(Inspected { grants, token, holder, queue }) }) =
             Reply::unpack(Verb::Inspect, packed)
         else {
             return Err(LookError::of(answer));
         };
         let (waiting, recovering_for) = (common.waiting, common.recovering_for());
         let state = LockState { holders: holder.into_iter().map(|it| *it).collect(), waiting, queue, recovering_for };
-        let (token, epoch) = (Token::on_wire(common.token), Epoch::on_wire(common.epoch));
+        let (token, epoch) = (Token::on_wire(token), Epoch::on_wire(common.known.epoch));
         Ok(Self { state, token, grants, epoch })
     }
 }

@@ -12,6 +12,12 @@ pub(crate) struct Term {
 }
 
 impl Term {
+    /// What a reply says of a lease for which so much was asked. A claim may last longer, so that its waiter has the time
+    /// to confirm it. But no other client knows of a lease as long, so its holder does not count on that.
+    pub(crate) fn told(sent: Time, left: Duration, asked: Duration) -> Self {
+        Self { sent, span: left.min(asked) }
+    }
+
     /// When it certainly ends, by the local clock.
     pub(crate) fn deadline(self) -> Time {
         self.sent + self.span - margin(self.span)

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use crate::clock::Time;
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::protocol::{
-    AcquireVerdict, BreakVerdict, Epoch, HeartbeatVerdict, Inspected, Push, PushKind, RenewVerdict, Reply, SCRIPTS,
-    Stamp, Token, Verb, Verdict, assemble,
+    AcquireVerdict, BreakVerdict, Epoch, HeartbeatVerdict, Inspected, Push, PushKind, Reply, SCRIPTS, Stamp, Verb,
+    Verdict, assemble,
 };
 use crate::server::Target;
 
@@ -37,26 +38,28 @@ pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, Str
 }
 
 /// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the first key of
-/// the lock.
-pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], [String; 2])> {
-    let Push { kind, id, token, ticket, secret, lock } = Push::parse(payload)?;
+/// the lock, and memory and seat.
+pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], [String; 2], [Vec<u8>; 2])> {
+    let Push { kind, id, token, ticket, seat, known, secret, lock } = Push::parse(payload)?;
     let (id, secret) = (id.as_str().to_owned(), secret.as_str().to_owned());
-    Some((kind == PushKind::Grant, id, [token.get(), ticket.get()], [secret, lock]))
+    let texts = [known.memory(Time(0), None).as_bytes(), seat.as_bytes()].map(<[u8]>::to_vec);
+    Some((kind == PushKind::Grant, id, [token.get(), ticket.get()], [secret, lock], texts))
 }
 
 /// A script's reply as the client reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadReply {
-    /// epoch stamp token waiting
-    pub numbers: [u64; 4],
-    /// lease_left recover_left pace longest, in microseconds
-    pub spans: [u128; 4],
+    /// epoch stamp waiting
+    pub numbers: [u64; 3],
+    /// lease_left recover_left keep, in microseconds
+    pub spans: [u128; 3],
+    /// What it tells to remember.
+    pub memory: Vec<u8>,
     /// Whether to go on where the script stopped.
     pub again: bool,
-    /// The client's own lease, with token and ticket.
-    pub own: Option<(String, [u64; 2])>,
-    /// What else its word tells in numbers: `granted` token, left_us and whether it is a claim, `queued` ticket and
-    /// rank, `alive` rank, `renewed` and `told` left_us.
+    /// The client's own lease, with token and ticket, whether it is a claim, and its seat.
+    pub own: Option<(String, [u64; 2], bool, Vec<u8>)>,
+    /// What else its word tells in numbers: `queued` ticket and rank, `alive` rank, `told` left_us.
     pub told: Vec<u64>,
     /// The holder as people see it.
     pub holder: Option<Holder>,
@@ -70,12 +73,9 @@ pub fn read_reply(script: &str, packed: &[u8]) -> Option<ReadReply> {
     let Reply { common, verdict } = Reply::unpack(verb, packed)?;
     let us = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     let told = match &verdict {
-        Verdict::Acquire(AcquireVerdict::Granted { token, left, claim }) => {
-            vec![token.get(), us(*left), u64::from(*claim)]
-        }
-        Verdict::Acquire(AcquireVerdict::Queued { ticket, rank }) => vec![ticket.get(), *rank],
+        Verdict::Acquire(AcquireVerdict::Queued { ticket, rank, .. }) => vec![ticket.get(), *rank],
         Verdict::Heartbeat(HeartbeatVerdict::Alive { rank }) => rank.iter().copied().collect(),
-        Verdict::Renew(RenewVerdict::Renewed { left }) | Verdict::Break(BreakVerdict::Told { left }) => vec![us(*left)],
+        Verdict::Break(BreakVerdict::Told { left }) => vec![us(*left)],
         _ => vec![],
     };
     let (holder, page) = match verdict {
@@ -84,15 +84,14 @@ pub fn read_reply(script: &str, packed: &[u8]) -> Option<ReadReply> {
         _ => (None, vec![]),
     };
     Some(ReadReply {
-        numbers: [
-            Epoch::on_wire(common.epoch),
-            Stamp::on_wire(common.stamp),
-            Token::on_wire(common.token),
-            common.waiting,
-        ],
-        spans: [common.lease_left, common.recover_left, common.pace, common.longest].map(|span| span.as_micros()),
+        numbers: [Epoch::on_wire(common.known.epoch), Stamp::on_wire(common.known.stamp), common.waiting],
+        spans: [common.lease_left, common.recover_left, common.keep].map(|span| span.as_micros()),
+        memory: common.known.memory(Time(0), None).as_bytes().to_vec(),
         again: common.again,
-        own: common.own.map(|own| (own.id.as_str().to_owned(), [own.token.get(), own.ticket.get()])),
+        own: common.own.map(|own| {
+            let numbers = [own.token.get(), own.ticket.get()];
+            (own.id.as_str().to_owned(), numbers, own.claim, own.seat.as_bytes().to_vec())
+        }),
         told,
         holder: holder.map(|holder| *holder),
         page,

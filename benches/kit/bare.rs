@@ -18,37 +18,36 @@ pub struct Bare {
     known: Known,
 }
 
-/// What the last reply told, as text.
+/// What a client was told to send back.
+#[derive(Default)]
 pub struct Known {
-    pub token: String,
-    pub epoch: String,
-    pub stamp: String,
+    memory: Vec<u8>,
+    /// Of its lease, if it has one.
+    seat: Vec<u8>,
 }
 
 impl Known {
-    /// Nothing yet.
-    pub fn new() -> Known {
-        let [token, epoch, stamp] = ["0"; 3].map(str::to_owned);
-        Known { token, epoch, stamp }
-    }
-
     /// Takes in a reply, which must be this word.
     pub fn learn(&mut self, reply: &Reply, expected: &str) {
         let reply = &reply.unpacked();
         assert!(matches!(reply, Reply::List(_)) && reply.word() == expected, "{expected}: {reply:?}");
-        for (name, value) in [("token", &mut self.token), ("epoch", &mut self.epoch), ("stamp", &mut self.stamp)] {
-            *value = reply.field(name).expect("every reply names it").display();
-        }
+        self.memory = reply.field("memory").expect("every reply has one").bytes();
+        self.seat = reply.field("holder_seat").map(Reply::bytes).unwrap_or_default();
     }
 
-    /// The values of [`CHANGING`].
-    pub fn changing<'a>(&'a self, id: &'a str) -> [&'a str; 5] {
-        [id, &self.token, &self.epoch, &self.stamp, &self.token]
+    /// The values of [`CHANGING`] in an acquire, which has no place yet.
+    pub fn of_newcomer<'a>(&'a self, id: &'a str) -> [&'a [u8]; 3] {
+        [id.as_bytes(), b"", &self.memory]
+    }
+
+    /// The same in a release.
+    pub fn of_holder<'a>(&'a self, id: &'a str) -> [&'a [u8]; 3] {
+        [id.as_bytes(), &self.seat, &self.memory]
     }
 }
 
 /// The arguments that differ from call to call.
-pub const CHANGING: [&str; 5] = ["id", "token", "epoch", "floor", "last_token"];
+pub const CHANGING: [&str; 3] = ["id", "seat", "memory"];
 
 /// What a client of default options brings.
 pub fn values(client: &str) -> Values {
@@ -59,12 +58,9 @@ pub fn values(client: &str) -> Values {
         .set("buffer_us", 2_000_000)
         .set("heartbeat_us", LIVENESS_US / 3)
         .set("left_us", LEASE_US)
-        .set("longest_us", LEASE_US)
         .set("secret", "0123456789abcdef")
         .set("label", "worker-17:4242")
         .set("owner", "")
-        .set("capacity", 1)
-        .set("weight", 1)
         .set("client", client)
         .set("channel", format!("fairlock:client:{client}"))
 }
@@ -79,7 +75,7 @@ impl Bare {
         let values = values(&client);
         let template = |script| scripts.template(script, lock, &values, &CHANGING);
         let (acquire, release) = (template("acquire"), template("release"));
-        let (request, id, known) = (Vec::new(), String::new(), Known::new());
+        let (request, id, known) = (Vec::new(), String::new(), Known::default());
         Bare { wire, client, acquires: 0, acquire, release, request, id, known }
     }
 
@@ -88,23 +84,23 @@ impl Bare {
         self.acquires += 1;
         self.id = format!("{}.{}", self.client, self.acquires);
         self.request.clear();
-        self.acquire.fill(&self.known.changing(&self.id), &mut self.request);
+        self.acquire.fill(&self.known.of_newcomer(&self.id), &mut self.request);
         self.known.learn(&self.wire.call(&self.request), expected);
     }
 
     /// Waits for the message of a grant.
     pub fn granted(&mut self) {
         let message = self.wire.receive();
-        // The kind of message, the channel, and the text: `grant ID TOKEN …`.
-        let text = message.list()[2].text();
-        let mut words = text.split(' ');
-        assert_eq!((words.next(), words.next()), (Some("grant"), Some(self.id.as_str())), "{text}");
-        self.known.token = words.next().expect("a token").to_owned();
+        // The kind of message, the channel, and the message.
+        let grant = message.list()[2].unpacked();
+        assert_eq!((grant.word(), grant.field("id").map(Reply::text)), ("grant", Some(self.id.as_str())), "{grant:?}");
+        let told = |name| grant.field(name).expect("every message has it").bytes();
+        (self.known.memory, self.known.seat) = (told("memory"), told("seat"));
     }
 
     pub fn release(&mut self) {
         self.request.clear();
-        self.release.fill(&self.known.changing(&self.id), &mut self.request);
+        self.release.fill(&self.known.of_holder(&self.id), &mut self.request);
         self.known.learn(&self.wire.call(&self.request), "released");
     }
 

@@ -20,9 +20,10 @@ pub struct Scripts {
     scripts: Vec<Script>,
 }
 
-/// The values of a call, by name. What is not named is 0, as for a client that knows nothing yet.
+/// The values of a call, by name. What is not named is 0, and what a client was told is empty, as for one that knows
+/// nothing yet.
 #[derive(Clone, Debug, Default)]
-pub struct Values(BTreeMap<String, String>);
+pub struct Values(BTreeMap<String, Vec<u8>>);
 
 impl Values {
     pub fn set(mut self, name: &str, value: impl ToString) -> Values {
@@ -31,11 +32,16 @@ impl Values {
     }
 
     pub fn put(&mut self, name: &str, value: impl ToString) {
-        self.0.insert(name.to_owned(), value.to_string());
+        self.put_bytes(name, value.to_string().as_bytes());
     }
 
-    fn get(&self, name: &str) -> &str {
-        self.0.get(name).map_or("0", String::as_str)
+    pub fn put_bytes(&mut self, name: &str, value: &[u8]) {
+        self.0.insert(name.to_owned(), value.to_owned());
+    }
+
+    fn get(&self, name: &str) -> &[u8] {
+        let absent: &[u8] = if matches!(name, "memory" | "seat") { b"" } else { b"0" };
+        self.0.get(name).map_or(absent, Vec::as_slice)
     }
 }
 
@@ -123,7 +129,7 @@ pub struct Template {
 }
 
 impl Template {
-    pub fn fill(&self, changing: &[&str], request: &mut Vec<u8>) {
+    pub fn fill(&self, changing: &[&[u8]], request: &mut Vec<u8>) {
         for (fixed, nth) in &self.parts {
             request.extend_from_slice(fixed);
             word(changing[*nth], request);
@@ -143,7 +149,11 @@ fn assembled(commit: &str, file: &str) -> Result<String, String> {
     let mut text = String::new();
     for line in git(&["show", &format!("{commit}:lua/{file}.lua")])?.lines() {
         match line.trim_start().strip_prefix("-- include ") {
-            Some(part) => text += &assembled(commit, &format!("lib/{part}"))?,
+            // What follows the name says what the part takes and gives.
+            Some(part) => {
+                let name = part.split([':', ' ']).next().unwrap_or_default();
+                text += &assembled(commit, &format!("lib/{name}"))?;
+            }
             None => text.extend([line, "\n"]),
         }
     }

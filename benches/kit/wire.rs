@@ -30,11 +30,12 @@ impl Reply {
         }
     }
 
-    /// A text or a number, as text.
-    pub fn display(&self) -> String {
+    /// A text or a number, as it is sent back.
+    pub fn bytes(&self) -> Vec<u8> {
         match self {
-            Reply::Number(number) => number.to_string(),
-            other => other.text().to_owned(),
+            Reply::Number(number) => number.to_string().into_bytes(),
+            Reply::Text(text) => text.clone(),
+            other => panic!("{other:?} is neither"),
         }
     }
 
@@ -143,8 +144,11 @@ pub fn head(words: usize, request: &mut Vec<u8>) {
     write!(request, "*{words}\r\n").expect("writing to memory");
 }
 
-pub fn word(text: &str, request: &mut Vec<u8>) {
-    write!(request, "${}\r\n{text}\r\n", text.len()).expect("writing to memory");
+pub fn word(text: impl AsRef<[u8]>, request: &mut Vec<u8>) {
+    let text = text.as_ref();
+    write!(request, "${}\r\n", text.len()).expect("writing to memory");
+    request.extend_from_slice(text);
+    request.extend_from_slice(b"\r\n");
 }
 
 /// One whole reply from `at` on, which moves behind it; None if it is not all there yet.

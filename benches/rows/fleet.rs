@@ -122,18 +122,26 @@ impl Pipelined {
         let client = format!("{:032x}", fastrand::u128(..));
         let template = |script| scripts.template(script, name, &values(&client), &CHANGING);
         let (enqueue, release) = (template("acquire"), template("release"));
-        let mut lock = Pipelined { enqueue, release, client, holder: 0, known: Known::new() };
+        let mut lock = Pipelined { enqueue, release, client, holder: 0, known: Known::default() };
         for number in 0..PROCESSES as u64 {
             let mut request = Vec::new();
-            lock.fill(&lock.enqueue, number, &mut request);
+            lock.enqueue(number, &mut request);
             let reply = wire.call(&request);
             lock.known.learn(&reply, if number == 0 { "granted" } else { "queued" });
         }
         lock
     }
 
-    fn fill(&self, template: &Template, number: u64, request: &mut Vec<u8>) {
-        template.fill(&self.known.changing(&format!("{}.{number}", self.client)), request);
+    fn enqueue(&self, number: u64, request: &mut Vec<u8>) {
+        self.enqueue.fill(&self.known.of_newcomer(&self.id(number)), request);
+    }
+
+    fn release(&self, request: &mut Vec<u8>) {
+        self.release.fill(&self.known.of_holder(&self.id(self.holder)), request);
+    }
+
+    fn id(&self, number: u64) -> String {
+        format!("{}.{number}", self.client)
     }
 }
 
@@ -141,8 +149,8 @@ impl Pipelined {
 fn hand_all_off(locks: &mut [Pipelined], wire: &mut Wire) {
     let mut requests = Vec::new();
     for lock in locks.iter() {
-        lock.fill(&lock.release, lock.holder, &mut requests);
-        lock.fill(&lock.enqueue, lock.holder + PROCESSES as u64, &mut requests);
+        lock.release(&mut requests);
+        lock.enqueue(lock.holder + PROCESSES as u64, &mut requests);
     }
     wire.send(&requests);
     for lock in locks {

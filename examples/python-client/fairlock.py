@@ -5,7 +5,8 @@
         print("granted with fencing token", lease.token)
         lease.check()  # before what matters: is the lease still ours?
 
-A `Lock` has one waiter or one lease at a time: whoever wants a second one takes another `Lock`. Times of callers are seconds; times in this file are whole microseconds of a clock that counts suspended time.
+A `Lock` has one waiter or one lease at a time: whoever wants a second one takes another `Lock`. Times of callers are
+seconds; times in this file are whole microseconds of a clock that counts suspended time.
 """
 
 import hashlib
@@ -21,7 +22,9 @@ import time
 
 import msgpack
 import redis
+from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, NoScriptError, RedisError, ResponseError
+from redis.retry import Retry
 
 # Of this repository, or a copy beside a copy of this file.
 _HERE = pathlib.Path(__file__).resolve().parent
@@ -33,6 +36,7 @@ _DIGESTS = {verb: hashlib.sha1(text).hexdigest() for verb, text in _SCRIPTS.item
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PASSING = ("OOM", "MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN")
 _SECOND = 1_000_000
+_DAY = 86400 * _SECOND
 _UNBOUNDED = 1 << 53
 
 
@@ -72,28 +76,34 @@ def _random_name():
     return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(22))
 
 
-def _margin(span):
-    return span // 200 + 1000
+class _Told:
+    """A reply or a push: a word, names and values. `sent`: when the request of a reply was sent."""
 
-
-class _Reply:
-    """A word, names and values, and when the request was sent."""
-
-    def __init__(self, packed, sent):
+    def __init__(self, packed, sent=0):
+        # Memory and seats are binary, and labels of others may be.
         word, *rest = msgpack.unpackb(packed, raw=True)
         self.word, self.sent = word.decode(), sent
         self._values = {name.decode(): value for name, value in zip(rest[::2], rest[1::2])}
-        for name in ("epoch", "stamp", "token", "pace_us", "longest_us", "lease_left_us", "recover_left_us"):
-            self.number(name)
 
     def __contains__(self, name):
         return name in self._values
+
+    def bytes(self, name):
+        return self._values[name]
 
     def number(self, name):
         return int(self._values[name])
 
     def text(self, name):
         return self._values[name].decode(errors="replace")
+
+
+def _reply(packed, sent):
+    reply = _Told(packed, sent)
+    for name in ("epoch", "lease_left_us", "recover_left_us", "keep_us"):
+        reply.number(name)
+    reply.bytes("memory")
+    return reply
 
 
 class _Wire:
@@ -103,21 +113,22 @@ class _Wire:
         self.client = _random_name()
         self.channel = f"{prefix}:client:{self.client}"
         self.process = os.getpid()
-        self.late = False  # whether a request of a lost connection might be executed late
         seconds = patience / _SECOND
-        limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "protocol": 2}
-        self._pool = redis.ConnectionPool.from_url(url, **limits)
+        # No request may be repeated without being built anew.
+        limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "retry": Retry(NoBackoff(), 0)}
+        self._pool = redis.ConnectionPool.from_url(url, protocol=2, **limits)
         self._push = push
         self._patience = patience
-        self._connection = self._listener = self._old = None
+        self._connection = self._listener = None
         self._backoff = 10_000
 
-    def ask(self, verb, keys, *arguments, within=None):
-        words = [2, *keys, *arguments]
+    def ask(self, verb, keys, arguments, within=None):
+        """The reply to a request, whose `arguments` are built when there is a connection."""
         patience = self._patience if within is None else max(1, min(within, self._patience))
         try:
             if self._connection is None:
                 self._connect(patience)
+            words = [2, *keys, *arguments()]
             sent = now_us()
             try:
                 packed = self._call(self._connection, patience, "EVALSHA", _DIGESTS[verb], *words)
@@ -137,8 +148,8 @@ class _Wire:
             raise _Broken(str(error)) from error
         self._backoff = 10_000
         try:
-            return _Reply(packed, sent)
-        except (ValueError, KeyError, TypeError) as error:
+            return _reply(packed, sent)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _Refused("an unreadable reply") from error
 
     def pause(self, longest):
@@ -147,37 +158,23 @@ class _Wire:
         return min(pause // 2 + random.randrange(pause // 2), max(longest, 0), self._patience // 4)
 
     def listen(self, span):
-        """The next push within `span`, as its seven words."""
+        """The next push within `span`."""
         if self._listener is None:
             return time.sleep(max(span, 0) / _SECOND)
         try:
             if not self._listener.can_read(max(span, 0) / _SECOND):
                 return None
             kind, _, payload = self._listener.read_response()
-            words = payload.decode().split(" ", 6) if kind == b"message" else []
-            return words if len(words) == 7 else None
-        except (RedisError, OSError, ValueError):
+            return _Told(payload) if kind == b"message" else None
+        except (RedisError, OSError):
             self._listener = None  # the next connection subscribes again; until then heartbeats tell
             return None
+        except (ValueError, TypeError, AttributeError):
+            return None  # no message of the scripts
 
     def _connect(self, patience):
         connection = self._pool.make_connection()
         connection.connect()
-        # The old connection ends before anything is asked again: none of its requests may be executed late.
-        try:
-            number = self._call(connection, patience, "CLIENT", "ID")
-            info = self._call(connection, patience, "INFO", "server").decode()
-            run = next(line for line in info.splitlines() if line.startswith("run_id:"))
-            if self._old and self._old[0] == run:
-                try:
-                    self._call(connection, patience, "CLIENT", "KILL", "ID", self._old[1])
-                except NoPermissionError:
-                    raise
-                except ResponseError:
-                    pass  # it has ended already
-            self._old = (run, number)
-        except (NoPermissionError, StopIteration):
-            self.late = True
         if self._push:
             if self._listener is not None:
                 self._listener.disconnect()
@@ -204,6 +201,25 @@ class _Wire:
             self._listener.disconnect()
 
 
+class _Memory:
+    """What the server told this client to remember of a lock. One request is under way at a time: the last reply counts."""
+
+    def __init__(self):
+        self.text, self.heard, self.keep = b"", 0, 0
+
+    def take(self, reply):
+        self.text, self.heard, self.keep = reply.bytes("memory"), reply.sent, reply.number("keep_us")
+
+    def returns(self):
+        """The client has had nothing at the lock, and comes back."""
+        if now_us() >= self.heard + self.keep:
+            self.text = b""
+
+    def of_waiter(self):
+        """After a day the server may have forgotten the lock, although nothing was lost."""
+        return self.text if now_us() < self.heard + _DAY else b""
+
+
 class Lock:
     """A lock by its name. It connects when it is first used."""
 
@@ -218,9 +234,8 @@ class Lock:
         self._keys = [f"{prefix}:{{{name}}}:lock", f"{prefix}:{{{name}}}:waiters"]
         self._lease, self._liveness, self._buffer = (int(span * _SECOND) for span in (lease, liveness, buffer))
         self._notice = self._lease // 10 if notice is None else int(notice * _SECOND)
-        self._wire, self._numbers = None, itertools.count(1)
+        self._wire, self._numbers, self._memory = None, itertools.count(1), _Memory()
         self._process, self._taken = os.getpid(), threading.Lock()
-        self._forget()
 
     def acquire(self, timeout=None, label=None, owner="", on_ticket=lambda ticket: None):
         """Waits for the lock in the order of arrival. Returns a `Lease`; raises `Timeout` or `Failed`. `on_ticket` is
@@ -247,7 +262,7 @@ class Lock:
         if self._wire is None:
             patience = min(max(min(self._lease, self._liveness) // 3, _SECOND // 10), 5 * _SECOND)
             self._wire = _Wire(self._url, self._prefix, patience, self._push)
-        self._forget()
+        self._memory.returns()
         label = f"{socket.gethostname()}:{os.getpid()}" if label is None else label
         until = None if timeout is None else now_us() + int(timeout * _SECOND)
         waiter = _Waiter(self, self._wire, next(self._numbers), joins, until, label, owner, on_ticket)
@@ -259,24 +274,13 @@ class Lock:
             # The connection goes with what has to be given back; the next acquire takes a new client id.
             self._wire = None
             if waiter.asked:
-                threading.Thread(target=waiter.leave, args=(self.known(self.epoch),)).start()
+                threading.Thread(target=waiter.leave, args=(self._memory.of_waiter(),)).start()
             raise
 
-    def _forget(self):
-        """Nothing is left at the server: it must not be judged by what was there."""
-        self.epoch = self.floor = self.last_token = 0
-        self.longest, self.pace = self._lease, self._liveness // 3
-
-    def known(self, epoch):
-        """By this a server with old data notices that it has lost something."""
-        return [epoch, self.floor, self.longest, self.last_token, self.pace]
-
-    def learn(self, reply):
-        self.epoch = reply.number("epoch")
-        self.floor = max(self.floor, reply.number("stamp"))
-        self.last_token = max(self.last_token, reply.number("token"))
-        self.longest = max(self.longest, reply.number("longest_us"))
-        self.pace = max(self.pace, reply.number("pace_us"))
+    def _ask(self, wire, verb, arguments, within=None):
+        reply = wire.ask(verb, self._keys, arguments, within)
+        self._memory.take(reply)
+        return reply
 
 
 class _Waiter:
@@ -286,147 +290,128 @@ class _Waiter:
         self.lock, self.wire, self.id = lock, wire, f"{wire.client}.{number}"
         self.joins, self.until, self.on_ticket = joins, until, on_ticket
         self.about = [wire.channel, _random_name(), label, owner]
-        self.ticket = self.epoch = 0
+        self.seat, self.epoch = b"", 0  # its place or its lease, and under which epoch the server told of it
+        self.ticket = None
         self.asked = False  # whether the server may know of it
 
     def left(self):
         return 3600 * _SECOND if self.until is None else self.until - now_us()
 
     def wait(self):
-        lock, asks, pushed = self.lock, True, None
+        step = self._acquire
         while self.left() > 0:
             try:
-                if pushed is not None and (lease := self._confirm(pushed, lock.epoch)):
-                    return lease
-                # After an error nobody knows whether the server still has the place.
-                reply = self._acquire() if asks else self._heartbeat()
-                if lease := self._granted(reply):
-                    return lease
+                reply = step()
+                self._give_back_others(reply)
             except (_Broken, _Refused) as error:
-                if self.ticket == 0 and isinstance(error, _Refused) and error.right:
+                if not self.seat and isinstance(error, _Refused) and error.right:
                     raise Failed(str(error)) from error
-                asks, pushed = True, None
+                # Nobody knows whether the server still has the place.
+                step = self._acquire
                 time.sleep(self.wire.pause(self.left()) / _SECOND)
                 continue
-            if reply.word == "disbelieved":
-                self.ticket = self.epoch = lock.floor = lock.last_token = 0
-                continue
-            if reply.word == "busy":
-                if "again" in reply:
-                    continue
+            if reply.word == "broken":
+                raise Failed("an operator broke the lease")
+            if "holder" in reply and reply.text("holder") == self.id:
+                self._has_seat(reply, "holder_seat", "holder_ticket")
+                if "holder_claim" not in reply and (lease := Lease(self, reply)).remaining() > 0:
+                    return lease._start()
+                step = self._confirm  # a claim, or the answer took most of the lease
+            elif reply.word == "busy" and "again" not in reply:
                 raise Busy(f"held by {reply.text('held_label')}" if "held_id" in reply else "nobody is granted it now")
-            # Waiting: a grant that was lost meanwhile, a place that is unknown and another epoch are brought back.
-            asks = "rank" not in reply or reply.number("epoch") != self.epoch
-            pushed = None if asks or "again" in reply else self._sleep(reply)
-            asks = asks or pushed is not None
+            elif reply.word == "disbelieved":
+                self.seat, step = b"", self._acquire
+            else:
+                if reply.word == "queued":
+                    self._has_seat(reply, "seat", "ticket")
+                waits = "rank" in reply and reply.number("epoch") == self.epoch
+                # A grant that was lost meanwhile, a place that is unknown and another epoch are brought back.
+                step = self._sleep(reply) if waits else self._acquire
         raise Timeout("the lock was not granted in time")
 
     def _acquire(self):
         lock, self.asked = self.lock, True
-        reply = self.wire.ask(
-            "acquire", lock._keys, self.id, _UNBOUNDED if self.joins else 0, int(self.wire.late), lock._lease, lock._liveness,
-            lock._buffer, lock._liveness // 3, *self.about, self.ticket,
-            *lock.known(self.epoch if self.ticket else lock.epoch), within=self.left(),
-        )
-        lock.learn(reply)
-        if reply.word in ("queued", "granted"):
-            self.epoch = reply.number("epoch")
-        if reply.word == "queued":
-            self._has_ticket(reply.number("ticket"))
-        return reply
+        room = _UNBOUNDED if self.joins else 0
+        spans = [lock._lease, lock._liveness, lock._buffer, lock._liveness // 3]
+        return self._ask("acquire", lambda: [
+            self.id, room, 1, *spans, *self.about, lock._memory.of_waiter(), self.seat if self.joins else b"",
+        ])
 
     def _heartbeat(self):
         lock = self.lock
-        reply = self.wire.ask(
-            "heartbeat", lock._keys, self.wire.client, lock._liveness, lock._buffer, lock._liveness // 3,
-            *lock.known(lock.epoch), self.id, within=self.left(),
-        )
-        lock.learn(reply)
-        return reply
+        spans = [lock._liveness, lock._buffer, lock._liveness // 3]
+        return self._ask("heartbeat", lambda: [self.wire.client, *spans, lock._memory.of_waiter(), self.id])
 
-    def _granted(self, reply):
-        """The lease, if this reply names it."""
-        if reply.word == "granted":
-            token, left = reply.number("granted_token"), reply.number("left_us")
-        elif "holder" in reply and reply.text("holder") == self.id:
-            token, left = reply.number("holder_token"), reply.number("lease_left_us")
-        else:
-            return None
-        if self.joins:
-            self._has_ticket(reply.number("holder_ticket"))
-        if "holder_claim" in reply:
-            return self._confirm(token, self.lock.epoch)
-        return self._hold(token, reply.sent, left, self.epoch)
-
-    def _has_ticket(self, ticket):
-        """A try has no place. If the reply that told the ticket was lost, the grant tells it."""
-        if self.ticket == 0:
-            self.ticket = ticket
-            self.on_ticket(ticket)
-
-    def _confirm(self, token, epoch):
-        """Asks for a whole lease. None: there is no lease under this token any more."""
+    def _confirm(self):
+        """Asks for a whole lease."""
         lock = self.lock
-        reply = self.wire.ask(
-            "renew", lock._keys, self.id, token, lock._lease, lock._liveness, *self.about, epoch, lock.floor, 0, lock.pace,
-            within=self.left(),
-        )
-        lock.learn(reply)
-        if reply.word == "broken":
-            raise Failed("an operator broke the lease")
-        if reply.word == "lost":
-            return None
-        return self._hold(token, reply.sent, reply.number("left_us"), reply.number("epoch"))
+        return self._ask("renew", lambda: [
+            self.id, self.seat, lock._lease, 0, lock._liveness, *self.about, lock._memory.of_waiter(),
+        ])
 
-    def _hold(self, token, sent, left, epoch):
-        lease = Lease(self, token, sent, left, epoch)
-        # If the answer took most of the lease, the waiter asks once more.
-        return lease._start() if lease.remaining() > 0 else None
+    def _ask(self, verb, arguments):
+        return self.lock._ask(self.wire, verb, arguments, within=self.left())
+
+    def _has_seat(self, told, seat, ticket):
+        self.seat, self.epoch = told.bytes(seat), told.number("epoch")
+        # A try has no place. If the reply that told the ticket was lost, the grant tells it.
+        if self.joins and self.ticket is None:
+            self.ticket = told.number(ticket)
+            self.on_ticket(self.ticket)
+
+    def _give_back_others(self, reply):
+        """A request of an earlier acquire was executed late."""
+        if "holder" in reply and reply.text("holder") != self.id:
+            self._ask("release", lambda: [reply.bytes("holder"), b"", self.lock._memory.of_waiter()])
 
     def _sleep(self, reply):
-        """Waits until the next heartbeat is due. The token, if a push told of the grant before."""
+        """Waits until the next heartbeat is due, or a push tells of the grant. What to ask then."""
         lock, now, rank = self.lock, now_us(), reply.number("rank")
-        due = reply.sent + lock._liveness // 3
+        due = now if "again" in reply else reply.sent + lock._liveness // 3
         if rank < 4:
             free = max(reply.number("lease_left_us"), reply.number("recover_left_us"))
             due = min(due, max(now + free + 1000 + rank * 50_000, reply.sent + 20_000))
         while (span := min(due - now_us(), self.left())) > 0:
             push = self.wire.listen(span)
-            if push and push[:2] == ["grant", self.id] and push[5:] == [self.about[1], lock._keys[0]]:
-                token = int(push[2])
-                lock.floor, lock.last_token = max(lock.floor, token), max(lock.last_token, token)
-                return token
-        return None
+            if push and push.word == "grant" and self._is_about_this(push):
+                self._has_seat(push, "seat", "ticket")
+                return self._confirm
+        return self._heartbeat
 
-    def leave(self, known):
+    def _is_about_this(self, push):
+        meant = {"id": self.id, "lock": self.lock._keys[0], "secret": self.about[1]}
+        return all(name in push and push.bytes(name) == value.encode() for name, value in meant.items())
+
+    def leave(self, memory):
         """Gives up the place, or what was granted meanwhile. The server forgets it by itself in the end. The next acquire
-        of the lock may have begun, so what is known of it comes from before."""
+        of the lock may have begun: its replies are the newer ones, so what these tell to remember is not taken."""
         lock, until = self.lock, now_us() + self.lock._liveness + self.lock._buffer
         while now_us() < until:
             try:
-                if "again" not in self.wire.ask("leave", lock._keys, lock._liveness, *known, self.id):
+                if "again" not in self.wire.ask("leave", lock._keys, lambda: [memory, self.id]):
                     break
-            except (_Broken, _Refused):
+            except (_Broken, _Refused, Failed):
                 time.sleep(self.wire.pause(until - now_us()) / _SECOND)
-            except Failed:
-                break
         self.wire.close()
 
 
 class Lease:
     """The right to the lock, renewed by a thread of its own until it is released or lost."""
 
-    def __init__(self, waiter, token, sent, left, epoch):
-        self.token, self.ticket = token, waiter.ticket or token
+    def __init__(self, waiter, reply):
+        self.token = reply.number("holder_token")
+        self.ticket = waiter.ticket or self.token
         self._waiter, self._lock, self._wire = waiter, waiter.lock, waiter.wire
-        self._epoch, self._lost, self._released = epoch, None, False
+        self._lost, self._released = None, False
         self._condition = threading.Condition()
-        self._counts(sent, left)
+        self._counts(reply)
 
-    def _counts(self, sent, left):
-        self._deadline = sent + left - _margin(left)
-        self._notice_at = self._deadline - self._lock._notice * min(left, self._lock._lease) // self._lock._lease
-        self._renew_at = sent + left - self._lock._lease * 2 // 3
+    def _counts(self, reply):
+        lease, left = self._lock._lease, reply.number("lease_left_us")
+        self._seat = reply.bytes("holder_seat")
+        self._deadline = reply.sent + left - left // 200 - 1000
+        self._notice_at = self._deadline - self._lock._notice * min(left, lease) // lease
+        self._renew_at = reply.sent + left - lease * 2 // 3
 
     def _start(self):
         self._thread = threading.Thread(target=self._keep, daemon=True)
@@ -458,53 +443,54 @@ class Lease:
 
     def _renew(self):
         lock, waiter = self._lock, self._waiter
-        left = max(self._deadline - now_us(), 0)
         try:
-            reply = self._wire.ask(
-                "renew", lock._keys, waiter.id, self.token, lock._lease, lock._liveness, *waiter.about, self._epoch,
-                lock.floor, left, lock.pace, within=self._notice_at - now_us(),
-            )
+            reply = lock._ask(self._wire, "renew", lambda: [
+                waiter.id, self._seat, lock._lease, max(self._deadline - now_us(), 0), lock._liveness, *waiter.about,
+                lock._memory.text,
+            ], within=self._notice_at - now_us())
         except (_Broken, _Refused, Failed):
             self._condition.wait(self._wire.pause(self._notice_at - now_us()) / _SECOND)
             return
-        lock.learn(reply)
         if reply.word != "renewed":
             self._lost = "an operator broke it" if reply.word == "broken" else "it has ended at the server"
         elif now_us() < self._notice_at:  # otherwise it was lost meanwhile, which is final
-            self._epoch = reply.number("epoch")
-            self._counts(reply.sent, reply.number("left_us"))
+            self._counts(reply)
 
     def release(self):
         """Gives the lock back. Raises `Lost` if the lease was over before."""
         with self._condition:
             if self._released or self._wire.process != os.getpid():
                 return
-            self._released, lost = True, self._lost
+            lost = self._lost or (None if self.remaining() > 0 else "it could not be renewed")
+            self._released = True
             self._condition.notify()
             try:
-                word = self._give_back()
+                word = self._give_back(b"" if lost else self._seat)
             finally:
                 self._lock._taken.release()
         self._thread.join()
         if lost or word != "released":
             raise Lost(lost or "the lease had ended before the server was told of its release")
 
-    def _give_back(self):
-        lock, repeated = self._lock, False
-        while True:
+    def _give_back(self, seat):
+        first, repeated = None, False
+        lock, brings = self._lock, lambda: [
+            self._waiter.id, seat if now_us() < self._deadline else b"", self._lock._memory.text,
+        ]
+        while first is None or now_us() < self._deadline:
             try:
-                reply = self._wire.ask(
-                    "release", lock._keys, self._waiter.id, self.token, lock._liveness, *lock.known(self._epoch),
-                )
-                lock.learn(reply)
-                if "again" not in reply:
-                    return "released" if reply.word == "unknown" and repeated else reply.word
-                repeated = True
-            except (_Broken, _Refused):
-                repeated = True
+                reply = lock._ask(self._wire, "release", brings)
+            except (_Broken, _Refused, Failed):
                 if now_us() >= self._deadline:
-                    return None  # the server forgets it by itself
+                    break  # the server forgets it by itself
                 time.sleep(self._wire.pause(self._deadline - now_us()) / _SECOND)
+            else:
+                # After an earlier request that was executed and not answered, nothing is left to release.
+                first = first or ("released" if reply.word == "unknown" and repeated else reply.word)
+                if "again" not in reply:
+                    break
+            seat, repeated = b"", True  # the lock may have been granted since
+        return first
 
     def __enter__(self):
         return self

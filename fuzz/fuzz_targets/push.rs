@@ -5,9 +5,13 @@ use fairlock::testing::read_push;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|payload: &[u8]| {
-    let Some((grant, id, [token, ticket], [secret, queue])) = read_push(payload) else { return };
-    // Said again in its plainest form, it is read as the same.
-    let kind = if grant { "grant" } else { "break" };
-    let again = format!("{kind} {id} {token} {ticket} 0 {secret} {queue}");
-    assert_eq!(read_push(again.as_bytes()), Some((grant, id, [token, ticket], [secret, queue])));
+    let Some((_, id, numbers, [secret, lock], [memory, seat])) = read_push(payload) else { return };
+    // Nothing is read that is not in the message, and every number is one with which the keeper can calculate.
+    for text in [id.as_bytes(), secret.as_bytes(), lock.as_bytes(), &memory, &seat] {
+        assert!(text.is_empty() || payload.windows(text.len()).any(|part| part == text));
+    }
+    assert!(numbers.iter().all(|number| (1..=1 << 53).contains(number)));
+    // A message is read as a whole.
+    assert_eq!(read_push(&payload[..payload.len() - 1]), None);
+    assert_eq!(read_push(&[payload, &[0]].concat()), None);
 });

@@ -1,7 +1,8 @@
 -- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
 -- bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
 -- NEEDS: lost found raw now
--- SETS: stamp epoch recover_from recover_until recover_pace waiting found_waiting live_until broken cut claim holder holder_end found_holder lapsed
+-- SETS: stamp epoch recover_from recover_until recover_pace waiting found_waiting live_until broken cut claim
+-- SETS: holder holder_end found_holder lapsed
 if lost then
   -- New stamps continue after those of the dropped queue.
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]

@@ -2,10 +2,10 @@
 -- NEEDS: client own_session liveness_us buffer_us heartbeat_us now
 -- SETS: sessions live_until pace pace_until
 do
-  local alive_until, count = 0, 0
-  if own_session and not lost then alive_until, count = struct.unpack(SESSION, own_session) end
-  alive_until = max(alive_until, now + liveness_us + buffer_us)
-  sessions[client] = {alive_until, count}
+  local until_now, count = 0, 0
+  if own_session and not lost then until_now, count = struct.unpack(SESSION, own_session) end
+  local alive_until = max(until_now, now + liveness_us + buffer_us)
+  sessions[client] = {alive_until, count, heartbeat_us}
   live_until = max(live_until, alive_until)
   -- The pace is that of the slowest client until its session has ended.
   if heartbeat_us > pace or now >= pace_until then

@@ -1,22 +1,19 @@
--- state: reads the numbers and the holder of the lock.
+-- state: reads the numbers and the holder of the lock, and whether a key of it was lost.
 -- NEEDS: lock waiters found joining
--- SETS: VERSION NUMBERS broken cut claim recorded stamp token epoch seen skew pace pace_until recover_from recover_until recover_pace grants longest
--- SETS: waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
-local VERSION, NUMBERS = 1, '<BBBBBdddddddddddddddddd' -- one field, because a number as text costs as much as a command
-local broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_from, recover_until, recover_pace, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
-  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-local found_waiting = 0
-local holder = '' -- the id of the holder, or empty
-if found then
-  local version = string.byte(found)
-  if version ~= VERSION then
-    return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. version .. ', this client knows layout ' .. VERSION)
-  end
-  local size
-  version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_from, recover_until, recover_pace, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
-    struct.unpack(NUMBERS, found)
-  holder, found_waiting = string.sub(found, size), waiting
+-- SETS: NUMBERS version broken cut claim recorded stamp token epoch seen skew pace pace_until silent_from silent_until
+-- SETS: recover_from recover_until recover_pace grants longest longest_next generation waiting live_until ttl_until
+-- SETS: holder_end holder_token holder_ticket holder_at holder found_waiting keep_us lost
+if found and string.byte(found) ~= VERSION then
+  return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. string.byte(found) .. ', this client knows layout '
+    .. VERSION)
 end
+local NUMBERS = '<BBBBB' .. 'dddddddddddddddddddddd' -- one field, because a number as text costs as much as a command
+local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
+  recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
+  holder_end, holder_token, holder_ticket, holder_at = struct.unpack(NUMBERS, found or string.rep('\0', 181))
+local holder = found and string.sub(found, holder_at) or '' -- the id of the holder, or empty
+local found_waiting = waiting
+local keep_us = min(longest, HOUR_US * 5 / 6) -- how long a client that has nothing here any more keeps its memory
 -- The keys of a lock live and die together: if they disagree, data was lost. The length is also read before the first
 -- waiter joins, so that a key of another type is found before the first write.
 local lost = false

@@ -1,48 +1,65 @@
 -- release: the holder releases the lease; the next waiter is granted the lock in the same script.
 -- KEYS: lock waiters
--- ARGV: id token liveness_us epoch floor longest_us last_token pace_us
---   token: of the lease, 0 if it is not known · epoch floor longest_us last_token pace_us: see lib/restore.lua
+-- ARGV: id seat memory
+--   seat: of the lease; empty if it is not known, and where the lease may be over: in a release that is repeated, or that
+--   comes after the lease was declared lost
 -- REPLY: released | expired | left | unknown
 --   expired: the lease was over already · left: the id was only in the queue · unknown: neither
-local id, their_token, liveness_us, their_epoch, floor, longest_us, last_token, pace_us = unpack(ARGV)
-their_token, liveness_us = tonumber(their_token), tonumber(liveness_us)
-their_epoch, floor, longest_us = tonumber(their_epoch), tonumber(floor), tonumber(longest_us)
-last_token, pace_us = tonumber(last_token), tonumber(pace_us)
--- keys: the keys of one lock, in the order in which every script declares them, and the form of its fields.
--- SETS: call max min lock waiters CLIENT_OF BAD_ID SESSION LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS
+local id, seat, memory = unpack(ARGV)
+-- keys: the keys of one lock, in the order in which every script declares them, and the forms of what is packed.
+-- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID BAD_TEXT SESSION MEMORY SEAT
+-- SETS: LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS HOUR_US DAY_US
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
+local VERSION = 2 -- of the layout
 -- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session.
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
-local SESSION = '<dd' -- until when the client counts as alive, and how many waiters it has
+local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
+-- What clients keep and send back: VERSION, then epoch stamp token longest pace, or epoch ticket token.
+local MEMORY, SEAT, BAD_TEXT = '<Bddddd', '<Bddd', 'ERR a memory or seat is not one that a script of this layout gave'
 local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the places of an entry's values
--- The key of the history ends with this instead of `lock`. It is not declared: a slot that is migrating refuses a request
--- that names a key which is not there, and most locks have no history.
+-- The key of the history ends with this instead of `lock`. It is not declared: a slot that is migrating refuses a
+-- request that names a key which is not there, and most locks have no history.
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
+local HOUR_US, DAY_US = 3600000000, 86400000000
 local client = string.match(id, CLIENT_OF)
 if not client then return redis.error_reply(BAD_ID) end
+-- known: unpacks what the client knows of the lock (its memory), and the place or lease that it brings (its seat). Either
+-- may be empty.
+-- NEEDS: memory seat
+-- SETS: known_epoch known_stamp known_token known_longest known_pace seat_epoch seat_ticket seat_token
+local known_epoch, known_stamp, known_token, known_longest, known_pace = 0, 0, 0, 0, 0
+local seat_epoch, seat_ticket, seat_token = 0, 0, 0
+do
+  local version
+  if memory ~= '' then
+    if #memory ~= 41 or string.byte(memory) ~= VERSION then return redis.error_reply(BAD_TEXT) end
+    version, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack(MEMORY, memory)
+  end
+  if seat ~= '' then
+    if #seat ~= 25 or string.byte(seat) ~= VERSION then return redis.error_reply(BAD_TEXT) end
+    version, seat_epoch, seat_ticket, seat_token = struct.unpack(SEAT, seat)
+  end
+end
 local found, own_entry = unpack(call('HMGET', lock, '', id))
 local joining = false
 -- begin: the parts with which every verb that writes begins.
--- state: reads the numbers and the holder of the lock.
+-- state: reads the numbers and the holder of the lock, and whether a key of it was lost.
 -- NEEDS: lock waiters found joining
--- SETS: VERSION NUMBERS broken cut claim recorded stamp token epoch seen skew pace pace_until recover_from recover_until recover_pace grants longest
--- SETS: waiting live_until ttl_until holder_end holder_token holder_ticket holder found_waiting lost
-local VERSION, NUMBERS = 1, '<BBBBBdddddddddddddddddd' -- one field, because a number as text costs as much as a command
-local broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_from, recover_until, recover_pace, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket =
-  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-local found_waiting = 0
-local holder = '' -- the id of the holder, or empty
-if found then
-  local version = string.byte(found)
-  if version ~= VERSION then
-    return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. version .. ', this client knows layout ' .. VERSION)
-  end
-  local size
-  version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, recover_from, recover_until, recover_pace, grants, longest, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, size =
-    struct.unpack(NUMBERS, found)
-  holder, found_waiting = string.sub(found, size), waiting
+-- SETS: NUMBERS version broken cut claim recorded stamp token epoch seen skew pace pace_until silent_from silent_until
+-- SETS: recover_from recover_until recover_pace grants longest longest_next generation waiting live_until ttl_until
+-- SETS: holder_end holder_token holder_ticket holder_at holder found_waiting keep_us lost
+if found and string.byte(found) ~= VERSION then
+  return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. string.byte(found) .. ', this client knows layout '
+    .. VERSION)
 end
+local NUMBERS = '<BBBBB' .. 'dddddddddddddddddddddd' -- one field, because a number as text costs as much as a command
+local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
+  recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
+  holder_end, holder_token, holder_ticket, holder_at = struct.unpack(NUMBERS, found or string.rep('\0', 181))
+local holder = found and string.sub(found, holder_at) or '' -- the id of the holder, or empty
+local found_waiting = waiting
+local keep_us = min(longest, HOUR_US * 5 / 6) -- how long a client that has nothing here any more keeps its memory
 -- The keys of a lock live and die together: if they disagree, data was lost. The length is also read before the first
 -- waiter joins, so that a key of another type is found before the first write.
 local lost = false
@@ -57,9 +74,9 @@ do
   local time = call('TIME')
   raw = time[1] * 1000000 + time[2]
 end
--- clock: the lock clock. All times are whole µs below 2^53, exact in Lua and in scores.
--- NEEDS: raw skew seen pace recover_until live_until holder holder_end holder_token holder_ticket
--- SETS: now skew pace recover_pace found_holder found_end found_token found_ticket lapsed holder holder_end
+-- clock: the lock clock, and the end of a lease. All times are whole µs below 2^53, exact in Lua and in scores.
+-- NEEDS: raw skew seen pace recover_until live_until silent_from silent_until holder holder_end holder_token holder_ticket
+-- SETS: now skew pace silent_from silent_until recover_pace found_holder found_end found_token found_ticket lapsed holder holder_end
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
@@ -68,7 +85,12 @@ do
     pace = 0
   elseif pace > 0 then
     -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
-    now = min(now, seen + 2 * pace)
+    -- An hour after the end of all that is left, nobody was there to send one.
+    if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
+    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/alive.lua).
+    if now > seen and (now - seen > silent_until - silent_from or now > silent_until + pace) then
+      silent_from, silent_until = seen, now
+    end
   end
   now = max(now, seen)
   skew = now - raw
@@ -81,18 +103,25 @@ do
 end
 -- plan: scripts read first and only plan their writes. The new holder and numbers are planned by setting the variables;
 -- all other plans are declared here.
--- SETS: contender terms place ends queued joins sessions leaving fields messages again ended_how ended_entry
-local contender, terms, place, ends -- the asking id, its entry, its place, and when its lease would end
-local queued, joins -- whether it is in the queue already, and whether it queues if it is not granted the lock
-local sessions = {} -- by client: {until when it counts as alive, how many waiters it has}, as read or as planned
+-- SETS: contender terms place ends queued joins moves sessions leaving fields messages
+-- SETS: BATCH looked head head_terms head_ticket head_until alive_until again ended_how ended_entry
+local contender, terms, ends -- the asking id, its entry, and when its lease would end
+local place = math.huge -- the contender's ticket; a try comes after all waiters
+local queued, joins, moves -- whether it is in the queue, whether it queues unless it is granted the lock, with a new place
+local sessions = {} -- by client: {until when it counts as alive, how many waiters it has, its heartbeat}, as planned
 local leaving = {} -- the ids that leave the queue, a list and a set
 local fields, messages = {}, {} -- entries to write, and messages to publish
+local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
+local looked = 0 -- how many were
+local head, head_terms, head_ticket, head_until -- the first live waiter among them
+local alive_until -- of the client that was examined last
 local again = false -- whether the batch limit was reached, so that the caller asks again
 local ended_how, ended_entry = 'lost', nil -- how the lease ended that this script ends, and its entry if it was read
 -- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
 -- bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
 -- NEEDS: lost found raw now
--- SETS: stamp epoch recover_from recover_until recover_pace waiting found_waiting live_until broken cut claim holder holder_end found_holder lapsed
+-- SETS: stamp epoch recover_from recover_until recover_pace waiting found_waiting live_until broken cut claim
+-- SETS: holder holder_end found_holder lapsed
 if lost then
   -- New stamps continue after those of the dropped queue.
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
@@ -106,54 +135,54 @@ if lost then
   waiting, found_waiting, live_until, broken, cut, claim = 0, 0, 0, 0, 0, 0
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end
-local brought, last, left_us = their_token, token, longest_us
--- restore: what a client knows shows whether the server lost data.
--- NEEDS: brought last their_epoch floor last_token left_us pace_us liveness_us raw now
+local own_pace, left_us, last_token = known_pace, known_longest, known_token
+-- restore: what a client knows shows whether the server lost data. The table is in lua/README.md.
+-- NEEDS: memory known_epoch known_stamp known_token known_pace seat_epoch seat_ticket seat_token
+-- NEEDS: own_pace left_us last_token raw now
 -- SETS: believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
--- `brought` is the ticket or token (0: none), `last` the last one given, `their_epoch` the epoch under which the server
--- last confirmed it (0: never), or the client's latest epoch if it brings neither. What the client knows of the lock: `floor`, the highest stamp that it ever saw; `last_token`,
--- the last grant that it heard of; `left_us`, how long a lease may last that was granted or renewed just before the loss
--- (for a holder: what is left of its own); `pace_us`, the longest heartbeat interval among the waiters.
+-- `left_us`: how long the lease may last that the client knows of; `last_token`: that lease is over if the lock was
+-- granted again since this token; `own_pace`: the client's own heartbeat interval.
 local believed
 do
-  local ABSURD_US = 86400000000
-  local highest = max(their_epoch, brought, floor, last_token)
-  -- A stamp that this server gave is never absurd, whatever its clock shows now. Beyond the last stamp only TIME decides:
-  -- otherwise one absurd stamp that was believed would make room for the next.
-  believed = highest <= stamp or highest <= raw + ABSURD_US
+  local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
+  -- A stamp that this server gave is never implausible, whatever its clock shows now. Beyond the last stamp only TIME
+  -- decides: otherwise one implausible stamp that was believed would make room for the next.
+  believed = highest <= stamp or highest <= raw + DAY_US
   if believed then
-    -- Every number in a reply was stored before. So a higher one under the same epoch proves a loss. A token proves it even
-    -- if other clients have been given stamps since.
-    local nameless = their_epoch == 0
-    local beyond = highest > stamp or brought > last and not nameless
-    local rolled_back = their_epoch > epoch or (their_epoch == epoch or nameless) and beyond
-    local made_anew = their_epoch < epoch and not nameless and recover_until == 0
+    -- Every number in a memory or seat was stored before. So a higher one under the same epoch proves a loss.
+    local rollback, anew, returns
+    if memory ~= '' then
+      rollback = max(known_epoch, seat_epoch) > epoch
+        or known_epoch == epoch and (known_stamp > stamp or known_token > token)
+        or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token)
+      local older = known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch
+      anew = older and not rollback and recover_until == 0
+      returns = older and now < recover_until
+    end
     stamp = max(stamp, highest)
-    -- The lease that the client knows of is over if the lock was granted again since then.
     if last_token < token then left_us = 0 end
-    if rolled_back or made_anew then
+    if rollback or anew then
       stamp = max(raw, stamp + 1)
       epoch = stamp
-      recover_from, recover_pace = now, max(recover_pace, pace, math.ceil(liveness_us / 3))
+      recover_from, recover_pace = now, max(recover_pace, pace)
     end
-    if rolled_back or made_anew or their_epoch < epoch and not nameless and now < recover_until then
+    if rollback or anew or returns then
       -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace. A client that returns
       -- later may know of a slower waiter, or of a longer lease, than the one that opened the recovery.
-      recover_pace, longest = max(recover_pace, pace_us), max(longest, left_us)
+      recover_pace, longest = max(recover_pace, known_pace, own_pace), max(longest, left_us)
       recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
     end
-    if rolled_back and holder ~= '' then
-      -- A lease from before the loss may be long over. If its holder still believes in it, it re-asserts it. If the state
-      -- was made anew, the lease was granted after the loss and stays.
-      holder_end, cut = min(holder_end, recover_until), 1
+    if now < recover_until then
+      -- A lease from before the loss may be long over, and so is one that is older than a grant of which a client knows.
+      -- (To break a lease takes one token.) If its holder still believes in it, it re-asserts it. A lease that was granted after the loss stays.
+      if holder ~= '' and (rollback or known_token > holder_token + broken) then holder_end, cut = min(holder_end, recover_until), 1 end
+      token = max(token, known_token)
     end
-    -- A lease that the client knows to be older than the last grant is not restored.
-    if now < recover_until then token = max(token, last_token) end
   end
 end
 
 local word, told = 'unknown', {}
-local newest = their_token > 0 and their_token >= token -- no later grant is known
+local newest = seat_token > 0 and (seat_token >= token or holder == id) -- no later grant is known
 -- give_up: an id gives up its lease or its place in the queue.
 -- NEEDS: id broken own_entry now lapsed lost leaving
 -- SETS: gave_up holder holder_end token stamp waiting ended_how ended_entry
@@ -174,7 +203,7 @@ end
 if gave_up then word = gave_up end
 if believed and newest and now < recover_until then
   -- The recovery waited for this lease. What remains is the time for the waiters to return to their places.
-  token = max(token, their_token + 1)
+  token = max(token, seat_token + 1)
   stamp = max(stamp, token)
 -- cut_short: from now on an open recovery waits only for waiters that are returning. With it ends a lease from before the
 -- loss of data.
@@ -186,65 +215,84 @@ if holder ~= '' and cut == 1 then
   holder_end = min(holder_end, recover_until)
   if holder_end <= now then holder, holder_end = '', 0 end
 end
-  if word == 'unknown' then word = 'released' end
+  -- A state that is older than the lease may have its place in the queue.
+  if word == 'unknown' or word == 'left' then word = 'released' end
 end
--- promote: grants a free lock to the first live waiter and tells it by a message; zombies before it are purged. A contender
--- is alive, and learns of its grant from the reply.
+-- promote: grants a free lock to the first live waiter and tells it by a message. A contender is alive, and learns of its
+-- grant from the reply.
 -- NEEDS: client contender terms place ends queued joins sessions leaving fields messages
--- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants longest waiting again
+-- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants longest longest_next generation waiting
 do
-  local BATCH = 100 -- the most waiters that one call examines, so that its work is bounded
   if holder == '' and now >= recover_until then
-    local grantee, its_terms, its_place, its_end = nil, terms, place, ends
-    local looked, my_turn = 0, waiting == 0
-    local page, from, at = {}, 0, 1
-    while not my_turn and not grantee do
-      if at > #page then
-        -- The first waiter is nearly always alive.
-        page = call('ZRANGE', waiters, from, from == 0 and 0 or BATCH - 1, 'WITHSCORES')
-        from, at = from + #page / 2, 1
-        if #page == 0 then break end
-      end
-      local head, its_ticket = page[at], tonumber(page[at + 1])
-      my_turn = contender and its_ticket >= place
-      if not my_turn then
-        at, looked = at + 2, looked + 1
-        if not leaving[head] then
-          leaving[#leaving + 1], leaving[head], waiting = head, true, waiting - 1
-          local its_client = string.match(head, CLIENT_OF)
-          local entry, session = unpack(call('HMGET', lock, head, its_client .. '.'))
-          sessions[its_client] = sessions[its_client] or {struct.unpack(SESSION, session)}
-          local alive_until = sessions[its_client][1]
-          if alive_until > now then
-            -- The claim ends with the session: processes that died together cost one liveness window, not one each.
-            grantee, its_terms, its_place = head, cmsgpack.unpack(entry), its_ticket
-            its_end = min(now + its_terms[LEASE], now + its_terms[LIVENESS], alive_until)
-          end
-        end
+    if not head then
+-- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
+-- NEEDS: place now silent_from silent_until sessions leaving
+-- SETS: alive_until looked head head_terms head_ticket head_until sessions leaving waiting again
+do
+  local page, from, at = {}, 0, 1
+  while not head and waiting > 0 and looked < BATCH do
+    if at > #page then
+      -- The first waiter is nearly always alive.
+      page = call('ZRANGE', waiters, from, from == 0 and 0 or BATCH - 1, 'WITHSCORES')
+      from, at = from + #page / 2, 1
+    end
+    local id, its_ticket = page[at], tonumber(page[at + 1])
+    if not id or its_ticket >= place then break end
+    at, looked = at + 2, looked + 1
+    if not leaving[id] then
+      local its_client = string.match(id, CLIENT_OF)
+      local entry, packed = unpack(call('HMGET', lock, id, its_client .. '.'))
+      local session = sessions[its_client] or {struct.unpack(SESSION, packed)}
+      sessions[its_client] = session
+-- alive: until when the client of `session` counts as alive. After a silence of more than two of its heartbeats, which
+-- may have been an outage, a client that was alive before has the time for one more.
+-- NEEDS: session silent_from silent_until
+-- SETS: alive_until
+do
+  local beat = session[3]
+  alive_until = session[1]
+  if alive_until > silent_from and silent_until - silent_from > 2 * beat then
+    alive_until = max(alive_until, silent_until + beat)
+  end
+end
+      if alive_until > now then
+        head, head_terms, head_ticket, head_until = id, cmsgpack.unpack(entry), its_ticket, alive_until
+      else
+        leaving[#leaving + 1], leaving[id], waiting = id, true, waiting - 1
       end
     end
-
-    again = not grantee and not my_turn and looked == BATCH and waiting > 0
-    if contender and not grantee and not again then
-      grantee = contender
-      if queued then leaving[#leaving + 1], leaving[contender], waiting = contender, true, waiting - 1 end
+  end
+  again = not head and looked == BATCH and waiting > 0
+end
+    end
+    local grantee, its_terms, its_ticket, its_end = head, head_terms, head_ticket, nil
+    if head then
+      -- A claim: it lasts until its waiter has had a heartbeat to confirm it in, and ends with the session. So processes
+      -- that died together cost one liveness window, not one each.
+      its_end = min(now + max(its_terms[LEASE], its_terms[LIVENESS]), head_until)
+      messages[#messages + 1] = {its_terms, 'grant', head}
+    elseif contender and not again then
+      grantee, its_terms, its_ticket, its_end = contender, terms, place, ends
     end
     if grantee then
+      if head or queued then leaving[#leaving + 1], leaving[grantee], waiting = grantee, true, waiting - 1 end
       stamp = max(raw, stamp + 1)
-      holder, token, grants = grantee, stamp, grants + 1
+      token, grants = stamp, grants + 1
       -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its token
       -- stands in.
-      holder_end, holder_token, holder_ticket, broken, cut = its_end, token, min(its_place, token), 0, 0
-      claim = its_end < now + its_terms[LEASE] and 1 or 0
-      if holder ~= contender then
-        messages[#messages + 1] = {its_terms, 'grant', holder, holder_token, holder_ticket, holder_end - now}
+      holder, holder_end, holder_token, holder_ticket, broken, cut = grantee, its_end, token, min(its_ticket, token), 0, 0
+      claim = (head or its_end < now + its_terms[LEASE]) and 1 or 0
+      if holder_ticket > generation then
+        -- All who came before the generation are gone, and with them the leases that they asked for.
+        longest, longest_next, generation = longest_next, 0, stamp
       end
+      longest, longest_next = max(longest, its_terms[LEASE]), max(longest_next, its_terms[LEASE])
     end
   end
 
   if contender and (joins or holder == contender) then
     fields[1], fields[2] = contender, cmsgpack.pack(terms) -- also of a waiter in the queue, whose terms may have changed
-    longest = max(longest, terms[LEASE])
+    longest, longest_next = max(longest, terms[LEASE]), max(longest_next, terms[LEASE])
     if holder ~= contender and not queued then
       waiting = waiting + 1
       sessions[client][2] = sessions[client][2] + 1
@@ -255,14 +303,16 @@ local lenient = true
 -- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that empties
 -- a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal, messages.
 -- A `lenient` script goes on when memory is short.
--- NEEDS: lenient lost found found_holder found_waiting recorded ended_how ended_entry contender queued joins place sessions leaving fields messages
--- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded
+-- NEEDS: lenient lost found found_holder found_waiting recorded ended_how ended_entry contender queued joins moves place
+-- NEEDS: sessions leaving fields messages
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next keep_us
 do
-  local DAY_US, HOUR_US = 86400000000, 3600000000
   local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
   local stands = holder ~= '' or waiting > 0
   if waiting == 0 then live_until = 0 end
   if holder == '' then holder_end, holder_token, holder_ticket, broken, cut, claim = 0, 0, 0, 0, 0, 0 end
+  keep_us = min(longest, HOUR_US * 5 / 6)
+  if not stands and now >= recover_until then longest, longest_next = 0, 0 end
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
   local rest_us = max(recover_until - now, stamp - raw, 0)
   if stands then rest_us = max(rest_us, max(holder_end, live_until) - now) end
@@ -271,6 +321,7 @@ do
   local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
   local new_ttl = not found or lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
+  local adds = joins and holder ~= contender and (moves or not queued)
 
   -- A session is removed with its last waiter, an entry with the lease or the place, unless its id has the other now.
   local gone = {}
@@ -292,9 +343,19 @@ do
     if session[2] == 0 then
       gone[#gone + 1] = its_client .. '.'
     else
-      fields[#fields + 1], fields[#fields + 2] = its_client .. '.', struct.pack(SESSION, session[1], session[2])
+      fields[#fields + 1] = its_client .. '.'
+      fields[#fields + 1] = struct.pack(SESSION, session[1], session[2], session[3])
     end
   end
+
+  -- A user may lack the right to a command. The commands after the first write are made sure of before it, because a
+  -- place or lease that is written by half looks like a loss of data to everybody else. Redis 6 cannot be asked.
+  local may = redis.acl_check_cmd
+  local denied = may and (adds and not may('ZADD', waiters, 0, '') and 'zadd'
+    or #leaving > 0 and not may('ZREM', waiters, '') and 'zrem'
+    or #gone > 0 and not may('HDEL', lock, '') and 'hdel'
+    or new_ttl and not may('PEXPIRE', lock, 1) and 'pexpire')
+  if denied then return redis.error_reply('NOPERM this user has no right to run the command ' .. denied) end
 
   -- The history may outlive the state.
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
@@ -312,19 +373,21 @@ end
 
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
-    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace, pace_until,
-      recover_from, recover_until, recover_pace, grants, (stands or now < recover_until) and longest or 0, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace,
+      pace_until, silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next,
+      generation, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
-      -- Most likely memory is short. Once a script has written anything, the server accepts its other writes.
-      if not lenient then return written end
+      -- If memory is short: once a script has written anything, the server accepts its other writes.
+      if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end
       call('PEXPIRE', lock, DAY_US / 1000)
       call('HSET', lock, '', numbers, unpack(fields))
       new_ttl = true
     end
   end
-  if #gone > 0 then call('HDEL', lock, unpack(gone)) end
-  if joins and not queued and holder ~= contender then call('ZADD', waiters, place, contender) end
+  -- In Redis 6, without the right to it: what is left behind does less harm than a hand-off that is made by half.
+  if #gone > 0 then redis.pcall('HDEL', lock, unpack(gone)) end
+  if adds then call('ZADD', waiters, place, contender) end
   if new_ttl or waiting > 0 and found_waiting == 0 then
     local ttl = string.format('%.0f', math.ceil((ttl_until - raw) / 1000))
     if new_ttl then call('PEXPIRE', lock, ttl) end
@@ -338,26 +401,32 @@ end
 
   -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
   for i = 1, #messages do
-    local its_terms, kind, its_id, its_token, its_ticket, left = unpack(messages[i])
+    local its_terms, kind, its_id, its_token, its_ticket, left_us = unpack(messages[i])
+    if kind == 'grant' then its_token, its_ticket, left_us = holder_token, holder_ticket, holder_end - now end
     local to = its_terms[CHANNEL]
-    -- Redis turns whole numbers below 2^53 into exact text, in commands and replies, but Lua does not. Only the numbers
-    -- are formatted: %s ends a text at its first NUL, and a name may have one.
-    local message = kind .. ' ' .. its_id .. string.format(' %.0f %.0f %.0f ', its_token, its_ticket, left)
-      .. its_terms[SECRET] .. ' ' .. lock
+    local message = cmsgpack.pack({kind, 'epoch', epoch, 'stamp', stamp, 'id', its_id, 'lock', lock, 'secret', its_terms[SECRET], 'token', its_token,
+      'ticket', its_ticket, 'left_us', left_us, 'seat', struct.pack(SEAT, VERSION, epoch, its_ticket, its_token),
+      'memory', struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace))})
     -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none: all nodes get the message.
     local sent = string.find(to, '{', 1, true) and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end
   end
 end
--- answer: a reply is a word, then names and values. Every waiter learns from it when to ask next. The reply is one string
--- with a MessagePack array: for Redis an array of its own costs as much as the rest of a script.
--- NEEDS: client word told again
-if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
-  told[#told + 1], told[#told + 2] = 'holder', holder
-  told[#told + 1], told[#told + 2] = 'holder_token', holder_token
-  told[#told + 1], told[#told + 2] = 'holder_ticket', holder_ticket
-  if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', '1' end
+-- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack array,
+-- because for Redis an array of its own costs as much as the rest of a script.
+-- NEEDS: client word told again own_pace keep_us
+if client ~= '' then
+  local n = #told
+  -- What the client sends back with its next request.
+  local known = epoch > 0 and struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace)) or ''
+  told[n + 1], told[n + 2], told[n + 3], told[n + 4] = 'memory', known, 'keep_us', keep_us
+  if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
+    told[n + 5], told[n + 6], told[n + 7], told[n + 8] = 'holder', holder, 'holder_token', holder_token
+    told[n + 9], told[n + 10] = 'holder_ticket', holder_ticket
+    told[n + 11], told[n + 12] = 'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token)
+    if claim == 1 then told[n + 13], told[n + 14] = 'holder_claim', 1 end
+  end
 end
-if again then told[#told + 1], told[#told + 2] = 'again', '1' end
-return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'token', token, 'waiting', waiting, 'pace_us', max(pace, recover_pace), 'longest_us', longest,
-  'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})
+if again then told[#told + 1], told[#told + 2] = 'again', 1 end
+return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'waiting', waiting, 'lease_left_us', max(holder_end - now, 0),
+  'recover_left_us', max(recover_until - now, 0), unpack(told)})

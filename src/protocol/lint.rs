@@ -11,6 +11,8 @@ use super::scripts::{FILES, SCRIPTS, assemble};
 /// The names that a text declares outside of any block, and those that it assigns without declaring them.
 fn assigned(text: &str) -> (Vec<String>, BTreeSet<String>) {
     let (mut declared, mut set, mut inner) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    // A declaration may go on over several lines.
+    let text = text.replace(",\n  ", ", ");
     let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     for line in text.lines().filter(|line| !line.trim_start().starts_with("--")) {
         let code = line.split(" --").next().unwrap().trim_end();
@@ -61,7 +63,7 @@ fn a_part_sets_what_its_header_says_and_nothing_else() {
 #[test]
 fn a_part_comes_after_the_variables_that_it_needs() {
     for (script, _) in FILES.into_iter().filter(|(name, _)| !name.contains('/')) {
-        let marked = assemble(script, &|name, text| format!("-- PART {name}\n{text}"));
+        let marked = assemble(script, &|name, text| format!("-- PART {name}\n{text}")).replace(",\n  ", ", ");
         let (mut outside, mut anywhere, mut part) = (BTreeSet::new(), BTreeSet::new(), String::new());
         for line in marked.lines() {
             if let Some(name) = line.strip_prefix("-- PART ") {

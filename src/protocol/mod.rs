@@ -5,6 +5,7 @@ mod ids;
 mod keys;
 #[cfg(test)]
 mod lint;
+mod memory;
 mod names;
 mod push;
 mod refusal;
@@ -15,6 +16,7 @@ mod stamps;
 
 pub(crate) use ids::{ClientId, Id, Secret, WireId};
 pub(crate) use keys::LockKeys;
+pub(crate) use memory::{Known, Memory, Seat};
 pub(crate) use names::Names;
 pub(crate) use push::{Push, PushKind};
 pub(crate) use refusal::Refusal;
@@ -27,10 +29,12 @@ pub(crate) use reply::{
 #[cfg(any(test, feature = "__test-hooks", feature = "operator"))]
 pub(crate) use request::Verb;
 pub(crate) use request::{
-    About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, Known, LeaveRequest,
+    About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
     ReleaseRequest, RenewRequest, Request, UNBOUNDED,
 };
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;
 pub(crate) use scripts::{SCRIPTS, Source};
-pub(crate) use stamps::{Epoch, Stamp, Ticket, Token};
+#[cfg(any(test, feature = "__test-hooks"))]
+pub(crate) use stamps::Stamp;
+pub(crate) use stamps::{Epoch, Ticket, Token};

@@ -1,10 +1,13 @@
 //! The messages that scripts publish to a client, parsed once when they arrive.
 
-use super::ids::{Secret, WireId};
-use super::reply::MOST;
-use super::stamps::{Ticket, Token};
+use rmpv::decode::read_value_ref_with_max_depth;
 
-/// A message that a script published to this client: `grant ID TOKEN TICKET LEFT_US SECRET LOCK`.
+use super::ids::{Secret, WireId};
+use super::memory::{Known, Memory, Seat};
+use super::reply::{Value, number};
+use super::stamps::{Epoch, Stamp, Ticket, Token};
+
+/// A message that a script published to this client, in the form of a reply: a word, then names and values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Push {
     pub(crate) kind: PushKind,
@@ -12,8 +15,10 @@ pub(crate) struct Push {
     pub(crate) token: Token,
     /// The waiter's place in the queue, or the token if it had none.
     pub(crate) ticket: Ticket,
+    pub(crate) seat: Seat,
+    pub(crate) known: Known,
     pub(crate) secret: Secret,
-    /// The first key of the lock. It comes last because a name may contain spaces.
+    /// The first key of the lock.
     pub(crate) lock: String,
 }
 
@@ -24,29 +29,74 @@ pub(crate) enum PushKind {
 }
 
 impl Push {
-    pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
-        let mut words = std::str::from_utf8(payload).ok()?.splitn(7, ' ');
-        let kind = match words.next()? {
-            "grant" => PushKind::Grant,
-            "break" => PushKind::Break,
+    pub(crate) fn parse(mut payload: &[u8]) -> Option<Self> {
+        const DEPTH: usize = 8;
+        let value = read_value_ref_with_max_depth(&mut payload, DEPTH).ok()?;
+        Self::read(&value).filter(|_| payload.is_empty())
+    }
+
+    /// The message in a value, however it was sent.
+    pub(crate) fn read(value: &impl Value) -> Option<Self> {
+        let (word, fields) = value.list()?.split_first()?;
+        let kind = match word.bytes()? {
+            b"grant" => PushKind::Grant,
+            b"break" => PushKind::Break,
             _ => return None,
         };
-        let id = WireId::parse(words.next()?)?;
-        let mut number = || words.next()?.parse().ok().filter(|number| *number <= MOST);
-        let (token, ticket, _left_us) = (Token::new(number()?)?, Ticket::new(number()?)?, number()?);
-        let (secret, lock) = (Secret::repeated(words.next()?), words.next()?.to_owned());
-        Some(Self { kind, id, token, ticket, secret, lock })
+        let (pairs, []) = fields.as_chunks::<2>() else { return None };
+        let told = |name: &[u8]| pairs.iter().find(|[key, _]| key.bytes() == Some(name)).map(|[_, value]| value);
+        let text = |name: &[u8]| std::str::from_utf8(told(name)?.bytes()?).ok();
+        let stamp = |name: &[u8]| number(told(name)?);
+        Some(Self {
+            kind,
+            id: WireId::parse(text(b"id")?)?,
+            token: Token::new(stamp(b"token")?)?,
+            ticket: Ticket::new(stamp(b"ticket")?)?,
+            seat: Seat::new(told(b"seat")?.bytes()?)?,
+            known: Known::new(
+                Memory::new(told(b"memory")?.bytes()?)?,
+                Epoch::new(stamp(b"epoch")?),
+                Stamp::new(stamp(b"stamp")?),
+            ),
+            secret: Secret::repeated(text(b"secret")?),
+            lock: text(b"lock")?.to_owned(),
+        })
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use rmpv::Value;
+
     use super::*;
+
+    fn packed(word: &str, fields: &[(&str, Value)]) -> Vec<u8> {
+        let fields = fields.iter().flat_map(|(name, value)| [Value::from(*name), value.clone()]);
+        let mut bytes = Vec::new();
+        rmpv::encode::write_value(&mut bytes, &Value::Array([word.into()].into_iter().chain(fields).collect()))
+            .unwrap();
+        bytes
+    }
+
+    fn fields() -> Vec<(&'static str, Value)> {
+        vec![
+            ("epoch", 99.into()),
+            ("stamp", 130.into()),
+            ("id", "abc.7".into()),
+            ("lock", "fairlock:{a b c}:lock".into()),
+            ("secret", "s3cret".into()),
+            ("token", 123.into()),
+            ("ticket", 45.into()),
+            ("left_us", 6700.into()),
+            ("seat", Value::Binary(vec![0xff, 1])),
+            ("memory", Value::Binary(vec![0xff, 2])),
+        ]
+    }
 
     #[test]
     fn a_push_is_parsed_whole_or_not_at_all() {
-        let push = Push::parse(b"grant abc.7 123 45 6700 s3cret fairlock:{a b c}:lock").unwrap();
+        let push = Push::parse(&packed("grant", &fields())).unwrap();
         assert_eq!(
             push,
             Push {
@@ -54,30 +104,39 @@ mod tests {
                 id: WireId::parse("abc.7").unwrap(),
                 token: Token::new(123).unwrap(),
                 ticket: Ticket::new(45).unwrap(),
+                seat: Seat::new(&[0xff, 1]).unwrap(),
+                known: Known::new(Memory::new(&[0xff, 2]).unwrap(), Epoch::new(99), Stamp::new(130)),
                 secret: Secret::repeated("s3cret"),
                 lock: "fairlock:{a b c}:lock".into()
             }
         );
-        let told = Push::parse(b"break abc.7 123 45 6700 s3cret fairlock:{a b c}:lock").unwrap();
-        assert_eq!(told, Push { kind: PushKind::Break, ..push });
-        for bad in [
-            "",
-            "grant",
-            "grant a",
-            "grant a 1 2 3 s q",
-            "grant a.1 b 1 2 s q",
-            "grant a.1 1 x 2 s q",
-            "grant a.1 1 2 x s q",
-            "grant a.1 1 9007199254740993 2 s q",
-            "grant a.1 1 2 3 s",
-            "gift a.1 1 2 3 s q",
-            "grant a.1 -1 2 3 s q",
-            "grant a.1 0 2 3 s q",
-            "grant a.1 1 0 3 s q",
-            "\u{0}",
-        ] {
-            assert_eq!(Push::parse(bad.as_bytes()), None, "{bad:?}");
+        assert_eq!(Push::parse(&packed("break", &fields())), Some(Push { kind: PushKind::Break, ..push.clone() }));
+        assert_eq!(Push::parse(&packed("gift", &fields())), None);
+        let mut more = fields();
+        more.insert(3, ("slot", 2.into()));
+        assert_eq!(Push::parse(&packed("grant", &more)), Some(push), "a later version may tell more");
+
+        for (index, (name, _)) in fields().into_iter().enumerate().filter(|(_, (name, _))| *name != "left_us") {
+            let mut less = fields();
+            less.remove(index);
+            assert_eq!(Push::parse(&packed("grant", &less)), None, "{name} is missing");
         }
-        assert_eq!(Push::parse(&[0xff, 0xfe]), None);
+        for (name, bad) in [
+            ("id", Value::from("a")),
+            ("id", 7.into()),
+            ("token", 0.into()),
+            ("token", (-1).into()),
+            ("token", 9_007_199_254_740_993_u64.into()),
+            ("ticket", "x".into()),
+            ("seat", Value::Binary(vec![0; 200])),
+            ("memory", 3.into()),
+            ("secret", Value::Binary(vec![0xff])),
+        ] {
+            let wrong = fields().into_iter().map(|(key, value)| (key, if key == name { bad.clone() } else { value }));
+            assert_eq!(Push::parse(&packed("grant", &wrong.collect::<Vec<_>>())), None, "{name}: {bad}");
+        }
+        let whole = packed("grant", &fields());
+        (0..whole.len()).for_each(|length| assert_eq!(Push::parse(&whole[..length]), None));
+        assert_eq!(Push::parse(&[&whole[..], &[0]].concat()), None, "nothing follows");
     }
 }

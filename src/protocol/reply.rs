@@ -9,13 +9,14 @@ use std::time::Duration;
 use rmpv::decode::read_value_ref_with_max_depth;
 
 use self::fields::Fields;
-pub(super) use self::value::MOST;
 #[cfg(test)]
 pub(crate) use self::value::Plain;
 pub(crate) use self::value::Value;
+pub(super) use self::value::number;
 use super::ids::WireId;
+use super::memory::{Known, Seat};
 use super::request::Verb;
-use super::stamps::{Epoch, Stamp, Ticket, Token};
+use super::stamps::{Ticket, Token};
 use crate::history::History;
 use crate::inspect::{Holder, QueuedWaiter};
 
@@ -29,19 +30,14 @@ pub(crate) struct Reply {
 /// What every reply tells of its lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Common {
-    /// None for a lock that the server does not know.
-    pub(crate) epoch: Option<Epoch>,
-    /// The last stamp that was given.
-    pub(crate) stamp: Option<Stamp>,
-    /// The last token that was granted.
-    pub(crate) token: Option<Token>,
+    /// What the client is to remember, and how old it is. There is no memory for operators, nor of a lock that the
+    /// server does not know.
+    pub(crate) known: Known,
+    /// How long the client keeps that when it has nothing at the lock any more.
+    pub(crate) keep: Duration,
     pub(crate) waiting: u64,
     pub(crate) lease_left: Duration,
     pub(crate) recover_left: Duration,
-    /// The longest heartbeat interval among the waiters.
-    pub(crate) pace: Duration,
-    /// The longest lease that anybody may hold or be granted.
-    pub(crate) longest: Duration,
     /// The lease that this client holds at this lock.
     pub(crate) own: Option<OwnLease>,
     /// The script stopped at its batch limit: the caller is to go on where it stopped.
@@ -63,7 +59,8 @@ pub(crate) struct OwnLease {
     pub(crate) token: Token,
     /// The waiter's place in the queue, or the token if it never had one.
     pub(crate) ticket: Ticket,
-    /// It is shorter than what the waiter asked for, until it is confirmed.
+    pub(crate) seat: Seat,
+    /// Until it is confirmed, it may be shorter than what the waiter asked for.
     pub(crate) claim: bool,
 }
 
@@ -82,14 +79,11 @@ pub(crate) enum Verdict {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AcquireVerdict {
-    Granted {
-        token: Token,
-        left: Duration,
-        /// It is shorter than what the waiter asked for, until it is confirmed.
-        claim: bool,
-    },
+    /// The reply names the lease as the client's own.
+    Granted,
     Queued {
         ticket: Ticket,
+        seat: Seat,
         rank: u64,
     },
     Busy(Option<Box<Holder>>),
@@ -109,7 +103,8 @@ pub(crate) enum HeartbeatVerdict {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum RenewVerdict {
-    Renewed { left: Duration },
+    /// The reply names the lease as the client's own.
+    Renewed,
     Broken,
     Lost,
 }
@@ -129,6 +124,8 @@ pub(crate) enum ReleaseVerdict {
 pub(crate) struct Inspected {
     /// How often the lock was granted since the server knows it.
     pub(crate) grants: u64,
+    /// The last token that was granted, or passed over.
+    pub(crate) token: Option<Token>,
     pub(crate) holder: Option<Box<Holder>>,
     pub(crate) queue: Vec<QueuedWaiter>,
 }
@@ -162,12 +159,12 @@ impl Verb {
     fn verdict(self, word: &[u8], fields: &mut Fields) -> Option<Verdict> {
         Some(match self {
             Verb::Acquire => Verdict::Acquire(match word {
-                b"granted" => AcquireVerdict::Granted {
-                    token: Token::new(fields.granted_token?)?,
-                    left: fields.left?,
-                    claim: fields.own_claim,
+                b"granted" if fields.own_id.is_some() => AcquireVerdict::Granted,
+                b"queued" => AcquireVerdict::Queued {
+                    ticket: Ticket::new(fields.ticket?)?,
+                    seat: fields.seat?,
+                    rank: fields.rank?,
                 },
-                b"queued" => AcquireVerdict::Queued { ticket: Ticket::new(fields.ticket?)?, rank: fields.rank? },
                 b"busy" => AcquireVerdict::Busy(fields.holder()?),
                 b"disbelieved" => AcquireVerdict::Disbelieved,
                 _ => return None,
@@ -178,7 +175,7 @@ impl Verb {
                 _ => return None,
             }),
             Verb::Renew => Verdict::Renew(match word {
-                b"renewed" => RenewVerdict::Renewed { left: fields.left? },
+                b"renewed" if fields.own_id.is_some() => RenewVerdict::Renewed,
                 b"broken" => RenewVerdict::Broken,
                 b"lost" => RenewVerdict::Lost,
                 _ => return None,
@@ -192,8 +189,8 @@ impl Verb {
             }),
             Verb::Leave => (word == b"left").then_some(Verdict::Leave)?,
             Verb::Inspect if word == b"state" => {
-                let grants = fields.grants?;
-                Verdict::Inspect(Inspected { grants, holder: fields.holder()?, queue: fields.page.take()? })
+                let (grants, token) = (fields.grants?, Token::new(fields.token?));
+                Verdict::Inspect(Inspected { grants, token, holder: fields.holder()?, queue: fields.page.take()? })
             }
             Verb::Inspect => return None,
             Verb::History if word == b"history" => {
@@ -223,9 +220,8 @@ impl Reply {
     /// A reply that says nothing of interest.
     #[cfg(test)]
     pub(crate) fn sample() -> Self {
-        let (epoch, stamp, token, waiting, again, own) = (None, None, None, 0, false, None);
-        let (lease_left, recover_left, pace, longest) = Default::default();
-        let common = Common { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again };
+        let (known, keep, waiting, lease_left, recover_left, own, again) = Default::default();
+        let common = Common { known, keep, waiting, lease_left, recover_left, own, again };
         Self { common, verdict: Verdict::Leave }
     }
 
@@ -234,7 +230,7 @@ impl Reply {
         let (word, fields) = value.list()?.split_first()?;
         let mut fields = Fields::read(fields)?;
         let verdict = verb.verdict(word.bytes()?, &mut fields)?;
-        Some(Self { common: fields.common()?, verdict })
+        Some(Self { common: fields.common(verb)?, verdict })
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::ids::Id;
 use super::ids::{ClientId, Secret, WireId};
 use super::keys::LockKeys;
-use super::stamps::{Epoch, Stamp, Ticket, Token};
+use super::memory::{Memory, Seat};
+use super::stamps::{Ticket, Token};
 
 /// What the server keeps for a waiter or holder besides its options.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -32,6 +33,11 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// Whether it is asked by people who look at a lock, and not by a client that uses it.
+    pub(crate) fn is_operators(self) -> bool {
+        matches!(self, Verb::Inspect | Verb::Break | Verb::History)
+    }
+
     /// All of them, in the order of the scripts.
     #[cfg(any(test, feature = "__test-hooks"))]
     pub(crate) const ALL: [Verb; 8] = [
@@ -71,6 +77,18 @@ impl Request {
             Request::Inspect(_) => Verb::Inspect,
             Request::Break(_) => Verb::Break,
             Request::History(_) => Verb::History,
+        }
+    }
+
+    /// What the client knows of the lock, as this request tells it.
+    pub(crate) fn memory(&self) -> Memory {
+        match self {
+            Request::Acquire(request) => request.memory,
+            Request::Heartbeat(request) => request.memory,
+            Request::Renew(request) => request.memory,
+            Request::Release(request) => request.memory,
+            Request::Leave(request) => request.memory,
+            Request::Inspect(_) | Request::Break(_) | Request::History(_) => Memory::NONE,
         }
     }
 
@@ -126,37 +144,18 @@ impl<P: FnMut(&'static str, &[u8])> Arguments<P> {
     fn span(&mut self, name: &'static str, value: Duration) {
         self.number(name, us(value));
     }
+
+    fn told(&mut self, memory: Memory) {
+        (self.put)("memory", memory.as_bytes());
+    }
+
+    fn seat(&mut self, seat: Seat) {
+        (self.put)("seat", seat.as_bytes());
+    }
 }
 
 /// No queue is ever as long.
 pub(crate) const UNBOUNDED: u64 = 1 << 53;
-
-/// What a client knows of a lock. It tells a server with old data that something was lost, and what to wait for
-/// (`lua/lib/restore.lua`). So it comes with every request of a waiter, and with
-/// releases; a renewal brings the same of its lease.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Known {
-    /// The epoch of what the request is about, or the latest one that the client has seen.
-    pub(crate) epoch: Option<Epoch>,
-    /// The highest stamp that it has seen.
-    pub(crate) floor: Option<Stamp>,
-    /// The longest lease that any client may hold.
-    pub(crate) longest: Duration,
-    /// The last grant that it has heard of.
-    pub(crate) last_token: Option<Token>,
-    /// The longest heartbeat interval among the waiters.
-    pub(crate) pace: Duration,
-}
-
-impl Known {
-    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        to.number("epoch", Epoch::on_wire(self.epoch));
-        to.number("floor", Stamp::on_wire(self.floor));
-        to.span("longest_us", self.longest);
-        to.number("last_token", Token::on_wire(self.last_token));
-        to.span("pace_us", self.pace);
-    }
-}
 
 /// Take the lock, or join its queue, or return to it with an old ticket.
 #[derive(Debug, Clone, Hash)]
@@ -172,9 +171,9 @@ pub(crate) struct AcquireRequest {
     pub(crate) buffer: Duration,
     pub(crate) heartbeat: Duration,
     pub(crate) about: About,
+    pub(crate) memory: Memory,
     /// None for a newcomer.
-    pub(crate) ticket: Option<Ticket>,
-    pub(crate) known: Known,
+    pub(crate) seat: Seat,
 }
 
 impl AcquireRequest {
@@ -190,8 +189,8 @@ impl AcquireRequest {
         to.text("secret", self.about.secret.as_str());
         to.text("label", &self.about.label);
         to.text("owner", &self.about.owner);
-        to.number("ticket", Ticket::on_wire(self.ticket));
-        self.known.put(to);
+        to.told(self.memory);
+        to.seat(self.seat);
     }
 }
 
@@ -203,7 +202,7 @@ pub(crate) struct HeartbeatRequest {
     pub(crate) liveness: Duration,
     pub(crate) buffer: Duration,
     pub(crate) heartbeat: Duration,
-    pub(crate) known: Known,
+    pub(crate) memory: Memory,
     pub(crate) ids: Vec<WireId>,
 }
 
@@ -213,7 +212,7 @@ impl HeartbeatRequest {
         to.span("liveness_us", self.liveness);
         to.span("buffer_us", self.buffer);
         to.span("heartbeat_us", self.heartbeat);
-        self.known.put(to);
+        to.told(self.memory);
         self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
     }
 }
@@ -223,30 +222,28 @@ impl HeartbeatRequest {
 pub(crate) struct RenewRequest {
     pub(crate) keys: Arc<LockKeys>,
     pub(crate) id: WireId,
-    pub(crate) token: Token,
+    pub(crate) seat: Seat,
+    /// Its length from now on.
     pub(crate) lease: Duration,
+    /// What is left of it by the holder's clock.
+    pub(crate) left: Duration,
     pub(crate) liveness: Duration,
     pub(crate) about: About,
-    pub(crate) epoch: Option<Epoch>,
-    pub(crate) floor: Option<Stamp>,
-    pub(crate) left: Duration,
-    pub(crate) pace: Duration,
+    pub(crate) memory: Memory,
 }
 
 impl RenewRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, channel: &str, to: &mut Arguments<P>) {
         to.text("id", self.id.as_str());
-        to.number("token", self.token.get());
+        to.seat(self.seat);
         to.span("lease_us", self.lease);
+        to.span("left_us", self.left);
         to.span("liveness_us", self.liveness);
         to.text("channel", channel);
         to.text("secret", self.about.secret.as_str());
         to.text("label", &self.about.label);
         to.text("owner", &self.about.owner);
-        to.number("epoch", Epoch::on_wire(self.epoch));
-        to.number("floor", Stamp::on_wire(self.floor));
-        to.span("left_us", self.left);
-        to.span("pace_us", self.pace);
+        to.told(self.memory);
     }
 }
 
@@ -255,18 +252,16 @@ impl RenewRequest {
 pub(crate) struct ReleaseRequest {
     pub(crate) keys: Arc<LockKeys>,
     pub(crate) id: WireId,
-    /// None if the client does not know it.
-    pub(crate) token: Option<Token>,
-    pub(crate) liveness: Duration,
-    pub(crate) known: Known,
+    /// None if the client does not know it, or if the lease may be over.
+    pub(crate) seat: Seat,
+    pub(crate) memory: Memory,
 }
 
 impl ReleaseRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
         to.text("id", self.id.as_str());
-        to.number("token", Token::on_wire(self.token));
-        to.span("liveness_us", self.liveness);
-        self.known.put(to);
+        to.seat(self.seat);
+        to.told(self.memory);
     }
 }
 
@@ -274,15 +269,13 @@ impl ReleaseRequest {
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct LeaveRequest {
     pub(crate) keys: Arc<LockKeys>,
-    pub(crate) liveness: Duration,
-    pub(crate) known: Known,
+    pub(crate) memory: Memory,
     pub(crate) ids: Vec<WireId>,
 }
 
 impl LeaveRequest {
     fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        to.span("liveness_us", self.liveness);
-        self.known.put(to);
+        to.told(self.memory);
         self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
     }
 }
@@ -350,9 +343,8 @@ pub(super) fn every_request() -> Vec<Request> {
     let about = About { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
     let client = ClientId::new("c").unwrap();
     let (id, second) = (WireId::new(&client, Id(1)), Duration::from_secs(1));
-    let (ticket, token) = (Ticket::new(1), Token::new(1));
-    let (epoch, floor) = (Epoch::new(1), Stamp::new(1));
-    let known = Known { epoch, floor, longest: second, last_token: token, pace: second };
+    let token = Token::new(1);
+    let (memory, seat) = (Memory::new(b"m").unwrap(), Seat::new(b"s").unwrap());
     vec![
         Request::Acquire(AcquireRequest {
             keys: keys.clone(),
@@ -364,8 +356,8 @@ pub(super) fn every_request() -> Vec<Request> {
             buffer: second,
             heartbeat: second,
             about: about.clone(),
-            ticket,
-            known: known.clone(),
+            memory,
+            seat,
         }),
         Request::Heartbeat(HeartbeatRequest {
             keys: keys.clone(),
@@ -373,29 +365,21 @@ pub(super) fn every_request() -> Vec<Request> {
             liveness: second,
             buffer: second,
             heartbeat: second,
-            known: known.clone(),
+            memory,
             ids: vec![id.clone()],
         }),
         Request::Renew(RenewRequest {
             keys: keys.clone(),
             id: id.clone(),
-            token: token.unwrap(),
+            seat,
             lease: second,
+            left: second,
             liveness: second,
             about,
-            epoch,
-            floor,
-            left: second,
-            pace: second,
+            memory,
         }),
-        Request::Release(ReleaseRequest {
-            keys: keys.clone(),
-            id: id.clone(),
-            token,
-            liveness: second,
-            known: known.clone(),
-        }),
-        Request::Leave(LeaveRequest { keys: keys.clone(), liveness: second, known, ids: vec![id] }),
+        Request::Release(ReleaseRequest { keys: keys.clone(), id: id.clone(), seat, memory }),
+        Request::Leave(LeaveRequest { keys: keys.clone(), memory, ids: vec![id] }),
         Request::Inspect(InspectRequest { keys: keys.clone(), after: None, count: 1 }),
         Request::Break(BreakRequest { keys: keys.clone(), token, force: false }),
         Request::History(HistoryRequest { keys, switch: None, count: 1 }),

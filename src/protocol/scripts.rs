@@ -14,10 +14,11 @@ macro_rules! files {
 }
 
 /// The scripts in the order of [`Verb`](super::request::Verb), then the parts that they include.
-pub(super) const FILES: [(&str, &str); 24] = files![
+pub(super) const FILES: [(&str, &str); 27] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break" "history"
-    "lib/keys" "lib/begin" "lib/state" "lib/time" "lib/clock" "lib/plan" "lib/lost" "lib/tell_holder"
-    "lib/restore" "lib/cut_short" "lib/refresh" "lib/give_up" "lib/promote" "lib/ended" "lib/commit" "lib/answer"
+    "lib/keys" "lib/known" "lib/begin" "lib/state" "lib/time" "lib/clock" "lib/alive" "lib/plan" "lib/lost"
+    "lib/tell_holder" "lib/restore" "lib/cut_short" "lib/refresh" "lib/give_up" "lib/heads" "lib/promote" "lib/ended"
+    "lib/commit" "lib/answer"
 ];
 
 /// All scripts; a [`Verb`](super::request::Verb) is the index of its own.
@@ -39,7 +40,11 @@ pub(crate) fn assemble(file: &str, read: &dyn Fn(&str, &str) -> String) -> Strin
     let mut assembled = String::new();
     for line in read(file, text).lines() {
         match line.trim_start().strip_prefix("-- include ") {
-            Some(part) => assembled += &assemble(&format!("lib/{part}"), read),
+            // What follows the name says what the part takes and gives.
+            Some(part) => {
+                let name = part.split([':', ' ']).next().unwrap_or_default();
+                assembled += &assemble(&format!("lib/{name}"), read);
+            }
             None => assembled.extend([line, "\n"]),
         }
     }

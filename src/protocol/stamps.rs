@@ -9,6 +9,8 @@ macro_rules! stamps {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub(crate) struct $name(NonZeroU64);
 
+        // Each kind has all of these, and some are looked into by tests only.
+        #[allow(dead_code)]
         impl $name {
             /// None for zero.
             pub(crate) fn new(number: u64) -> Option<Self> {

@@ -96,8 +96,7 @@ impl Wire {
         // queue on nobody's behalf prolongs the life of the keys, and is replicated.
         let leave = protocol::LeaveRequest {
             keys: keys.clone(),
-            liveness: Duration::ZERO,
-            known: protocol::Known::default(),
+            memory: protocol::Memory::NONE,
             ids: vec![protocol::WireId::of_nobody()],
         };
         let call = protocol::Request::Leave(leave);

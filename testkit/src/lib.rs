@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod contention;
 pub mod crew;
 pub mod faults;
+pub mod forgery;
 pub mod history;
 pub mod impostor;
 pub mod log;

@@ -4,9 +4,9 @@ use redis::{ConnectionLike, cmd};
 
 /// Where the numbers begin, behind the version and four marks, and how many there are.
 const NUMBERS: usize = 5;
-const COUNT: usize = 18;
-const WAITING: usize = 12;
-const HOLDER_END: usize = 15;
+const COUNT: usize = 22;
+const WAITING: usize = 16;
+const HOLDER_END: usize = 19;
 
 /// The packed state of a lock.
 #[derive(Clone, Debug, PartialEq)]

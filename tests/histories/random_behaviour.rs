@@ -145,7 +145,6 @@ fn order_stands_whatever_the_times_are() {
 
 /// The server stands still for longer than some count as alive, and for a moment in the eyes of others.
 #[test]
-#[ignore = "HOLES 3: a waiter with a long liveness makes an outage end the sessions of others"]
 fn outages_cost_nobody_its_turn_whatever_the_times_are() {
     for seed in seeds(&[7]) {
         let server = RedisServer::start();

@@ -49,8 +49,9 @@ fn word() -> impl Strategy<Value = (&'static str, &'static str)> {
 }
 
 fn field() -> impl Strategy<Value = &'static str> {
-    let fields = "epoch stamp token waiting lease_left_us recover_left_us holder holder_token holder_ticket holder_claim again left_us granted_token \
-                  ticket rank pace_us longest_us held_id held_token held_label held_owner held_us held_claim held_broken grants recorded page past unheard_of";
+    let fields = "epoch stamp memory keep_us waiting lease_left_us recover_left_us holder holder_token holder_ticket \
+                  holder_seat holder_claim again left_us seat ticket rank held_id held_token held_label held_owner \
+                  held_us held_claim held_broken grants recorded page past unheard_of";
     proptest::sample::select(fields.split_whitespace().collect::<Vec<_>>())
 }
 
@@ -90,7 +91,7 @@ fn nearly_a_reply() -> impl Strategy<Value = (&'static str, Value)> {
     let page = vec(vec(number(), 4..8).prop_map(Value::Array), 0..3).prop_map(Value::Array);
     let value = prop_oneof![4 => number(), 1 => page, 1 => any_value()];
     let fields = vec((field().prop_map(bulk), value), 0..6);
-    let always = (vec(0..=MOST, 8), any::<bool>());
+    let always = (vec(0..=MOST, ALWAYS.len()), any::<bool>());
     (word(), always, fields, vec(any_value(), 0..3)).prop_map(|((script, word), (n, whole), fields, tail)| {
         let always = ALWAYS.iter().zip(n).flat_map(|(name, n)| [bulk(name), Value::from(n)]);
         let always = always.take(if whole { 2 * ALWAYS.len() } else { 0 });
@@ -99,9 +100,8 @@ fn nearly_a_reply() -> impl Strategy<Value = (&'static str, Value)> {
     })
 }
 
-/// What every reply tells.
-const ALWAYS: [&str; 8] =
-    ["epoch", "stamp", "token", "waiting", "lease_left_us", "recover_left_us", "pace_us", "longest_us"];
+/// The numbers that every reply tells.
+const ALWAYS: [&str; 6] = ["epoch", "stamp", "waiting", "lease_left_us", "recover_left_us", "keep_us"];
 
 /// Reads it as the scripts pack it.
 fn read_reply(script: &str, value: &Value) -> Option<ReadReply> {
@@ -136,96 +136,118 @@ fn replies_are_read_as_they_were_meant() {
     let strategy = (
         (word(), any::<[bool; 16]>(), vec(1..=MOST, 16)),
         (any::<String>(), any::<String>(), ID, any::<[bool; 2]>()),
+        (vec(any::<u8>(), 0..=55), vec(any::<u8>(), 0..=39)),
         vec(waiter, 0..5),
     );
-    check(500, &strategy, |(((script, word), as_text, n), (label, owner, id, [broken, claim]), waiters)| {
-        let mut items = vec![bulk(word)];
-        let names = ALWAYS.into_iter().chain(["left_us", "granted_token", "ticket", "rank"]);
-        for (index, name) in names.enumerate() {
-            items.extend([bulk(name), numeral(n[index], as_text[index])]);
-        }
-        items.extend([bulk("from a later version"), Value::Array(vec![Value::Nil])]);
-        items.extend([bulk("holder"), bulk(&id), bulk("holder_token"), numeral(n[12], as_text[10])]);
-        items.extend([bulk("holder_ticket"), numeral(n[13], as_text[10])]);
-        items.extend([bulk("held_id"), bulk(&id), bulk("held_token"), numeral(n[14], as_text[11])]);
-        items.extend([bulk("held_label"), bulk(&label), bulk("held_owner"), bulk(&owner)]);
-        items.extend([bulk("held_us"), numeral(n[15], as_text[12]), bulk("held_broken"), numeral(broken.into(), true)]);
-        if claim {
-            items.extend([bulk("holder_claim"), bulk("1")]);
-        }
-        let page = waiters.iter().map(|(id, ticket, label, owner, waited, alive)| {
-            let alive = numeral((*alive).into(), as_text[15]);
-            Value::Array(vec![
-                bulk(id),
-                numeral(*ticket, as_text[13]),
-                bulk(label),
-                bulk(owner),
-                numeral(*waited, as_text[14]),
-                alive,
-            ])
-        });
-        items.extend([bulk("grants"), numeral(n[15], as_text[12]), bulk("page"), Value::Array(page.collect())]);
-        let value = Value::Array(items);
-        let ReadReply { numbers, spans, again, own, told, holder, page } = read_reply(script, &value).unwrap();
-        prop_assert_eq!(numbers.as_slice(), &n[..4]);
-        prop_assert_eq!(spans.to_vec(), n[4..8].iter().map(|&n| u128::from(n)).collect::<Vec<_>>());
-        prop_assert!(!again);
-        prop_assert_eq!(own, Some((id.clone(), [n[12], n[13]])));
-        let meant = match word {
-            "granted" => vec![n[9], n[8], claim.into()],
-            "queued" => vec![n[10], n[11]],
-            "alive" => vec![n[11]],
-            "renewed" | "told" => vec![n[8]],
-            _ => vec![],
-        };
-        prop_assert_eq!(told, meant);
-        if ["busy", "state"].contains(&word) {
-            let held = holder.unwrap();
-            prop_assert_eq!((held.id, held.token, held.label, held.owner), (id, n[14], label, owner));
-            prop_assert_eq!((held.held_for, held.broken), (Duration::from_micros(n[15]), broken));
-            prop_assert_eq!(held.remaining, Duration::from_micros(n[4]));
-        } else {
-            prop_assert_eq!(holder, None);
-        }
-        let read: Vec<_> = page
-            .into_iter()
-            .map(|w| (w.id, w.ticket, w.label, w.owner, w.waited.as_micros() as u64, w.alive))
-            .collect();
-        prop_assert_eq!(read, if word == "state" { waiters } else { vec![] });
-        for (another, _) in WORDS.iter().filter(|(another, its)| !WORDS.contains(&(another, word)) && *its != word) {
-            prop_assert_eq!(read_reply(another, &value), None, "{} does not reply {}", another, word);
-        }
-        Ok(())
-    });
+    check(
+        500,
+        &strategy,
+        |(((script, word), as_text, n), (label, owner, id, [broken, claim]), (memory, seat), waiters)| {
+            let mut items = vec![bulk(word)];
+            let names = ALWAYS.into_iter().chain(["left_us", "ticket", "rank"]);
+            for (index, name) in names.enumerate() {
+                items.extend([bulk(name), numeral(n[index], as_text[index])]);
+            }
+            items.extend([bulk("from a later version"), Value::Array(vec![Value::Nil])]);
+            items.extend([bulk("holder"), bulk(&id), bulk("holder_token"), numeral(n[12], as_text[10])]);
+            items.extend([bulk("holder_ticket"), numeral(n[13], as_text[10]), bulk("holder_seat"), bulk(&seat)]);
+            items.extend([bulk("memory"), bulk(&memory), bulk("seat"), bulk(&seat)]);
+            items.extend([bulk("held_id"), bulk(&id), bulk("held_token"), numeral(n[14], as_text[11])]);
+            items.extend([bulk("held_label"), bulk(&label), bulk("held_owner"), bulk(&owner)]);
+            items.extend([
+                bulk("held_us"),
+                numeral(n[15], as_text[12]),
+                bulk("held_broken"),
+                numeral(broken.into(), true),
+            ]);
+            if claim {
+                items.extend([bulk("holder_claim"), bulk("1")]);
+            }
+            let page = waiters.iter().map(|(id, ticket, label, owner, waited, alive)| {
+                let alive = numeral((*alive).into(), as_text[15]);
+                Value::Array(vec![
+                    bulk(id),
+                    numeral(*ticket, as_text[13]),
+                    bulk(label),
+                    bulk(owner),
+                    numeral(*waited, as_text[14]),
+                    alive,
+                ])
+            });
+            items.extend([bulk("grants"), numeral(n[15], as_text[12]), bulk("page"), Value::Array(page.collect())]);
+            let value = Value::Array(items);
+            let reply = read_reply(script, &value).unwrap();
+            let ReadReply { numbers, spans, memory: kept, again, own, told, holder, page } = reply;
+            prop_assert_eq!(numbers.as_slice(), &n[..3]);
+            prop_assert_eq!(spans.to_vec(), n[3..6].iter().map(|&n| u128::from(n)).collect::<Vec<_>>());
+            prop_assert_eq!((kept, again), (memory, false));
+            prop_assert_eq!(own, Some((id.clone(), [n[12], n[13]], claim, seat)));
+            let meant = match word {
+                "queued" => vec![n[7], n[8]],
+                "alive" => vec![n[8]],
+                "told" => vec![n[6]],
+                _ => vec![],
+            };
+            prop_assert_eq!(told, meant);
+            if ["busy", "state"].contains(&word) {
+                let held = holder.unwrap();
+                prop_assert_eq!((held.id, held.token, held.label, held.owner), (id, n[14], label, owner));
+                prop_assert_eq!((held.held_for, held.broken), (Duration::from_micros(n[15]), broken));
+                prop_assert_eq!(held.remaining, Duration::from_micros(n[3]));
+            } else {
+                prop_assert_eq!(holder, None);
+            }
+            let read: Vec<_> = page
+                .into_iter()
+                .map(|w| (w.id, w.ticket, w.label, w.owner, w.waited.as_micros() as u64, w.alive))
+                .collect();
+            prop_assert_eq!(read, if word == "state" { waiters } else { vec![] });
+            for (another, _) in WORDS.iter().filter(|(another, its)| !WORDS.contains(&(another, word)) && *its != word)
+            {
+                prop_assert_eq!(read_reply(another, &value), None, "{} does not reply {}", another, word);
+            }
+            Ok(())
+        },
+    );
 }
 
 #[test]
 fn messages_are_read_as_they_were_meant_or_not_at_all() {
-    let strategy =
-        (any::<bool>(), ID, [1..=MOST, 1..=MOST], 0..=MOST, ("[^ ]*", ".*"), vec((any::<usize>(), any::<u8>()), 1..4));
-    check(3000, &strategy, |(grant, id, [token, ticket], left, (secret, queue), changes)| {
-        let kind = if grant { "grant" } else { "break" };
-        let message = format!("{kind} {id} {token} {ticket} {left} {secret} {queue}");
-        prop_assert_eq!(read_push(message.as_bytes()), Some((grant, id, [token, ticket], [secret, queue])));
-        let mut mutated = message.into_bytes();
+    let texts = (ID, "\\PC*", ".*", vec(any::<u8>(), 0..=55), vec(any::<u8>(), 0..=39));
+    let numbers = ([1..=MOST, 1..=MOST, 0..=MOST, 0..=MOST, 0..=MOST], any::<[bool; 5]>());
+    let changes = vec((any::<usize>(), any::<u8>()), 1..4);
+    let strategy = (any::<bool>(), texts, numbers, any::<usize>(), changes);
+    check(3000, &strategy, |(grant, (id, secret, lock, memory, seat), (numbers, as_text), turned, changes)| {
+        let names = ["token", "ticket", "epoch", "stamp", "left_us"];
+        let numbers_named = names.into_iter().zip(numbers.into_iter().zip(as_text));
+        let mut fields: Vec<(&str, Value)> =
+            numbers_named.map(|(name, (n, as_text))| (name, numeral(n, as_text))).collect();
+        fields.extend([("id", bulk(&id)), ("secret", bulk(&secret)), ("lock", bulk(&lock))]);
+        fields.extend([("memory", bulk(&memory)), ("seat", bulk(&seat)), ("from a later version", Value::Nil)]);
+        let count = fields.len();
+        fields.rotate_left(turned % count);
+        let items = fields.into_iter().flat_map(|(name, value)| [bulk(name), value]);
+        let word = bulk(if grant { "grant" } else { "break" });
+        let mut packed = Vec::new();
+        let message = Value::Array([word].into_iter().chain(items).collect());
+        rmpv::encode::write_value(&mut packed, &message).unwrap();
+        let meant = (grant, id, [numbers[0], numbers[1]], [secret, lock], [memory, seat]);
+        prop_assert_eq!(read_push(&packed), Some(meant));
+
         for (at, byte) in changes {
-            let at = at % mutated.len();
+            let at = at % packed.len();
             match byte % 3 {
-                0 => drop(mutated.splice(at..at, [byte])),
-                1 => mutated.truncate(at + 1),
-                _ => mutated[at] = byte,
+                0 => drop(packed.splice(at..at, [byte])),
+                1 => packed.truncate(at + 1),
+                _ => packed[at] = byte,
             }
         }
-        if let Some((grant, id, numbers, [secret, queue])) = read_push(&mutated) {
-            // Nothing is parsed that was not in the input.
-            let said = String::from_utf8(mutated).unwrap();
-            prop_assert!(said.starts_with(if grant { "grant " } else { "break " }), "{said:?}");
-            prop_assert!(
-                said.contains(&format!(" {id} ")) && said.ends_with(&format!(" {secret} {queue}")),
-                "{said:?}"
-            );
-            let said = |number: &u64| *number <= MOST && said.contains(&number.to_string());
-            prop_assert!(numbers.iter().all(said), "{numbers:?}");
+        if let Some((_, id, numbers, [secret, lock], [memory, seat])) = read_push(&packed) {
+            // Nothing is read that was not in the input.
+            for text in [id.as_bytes(), secret.as_bytes(), lock.as_bytes(), &memory, &seat] {
+                prop_assert!(text.is_empty() || packed.windows(text.len()).any(|part| part == text), "{text:?}");
+            }
+            prop_assert!(numbers.iter().all(|number| (1..=MOST).contains(number)), "{numbers:?}");
         }
         Ok(())
     });

@@ -1,7 +1,7 @@
 //! Clients as the scripts see them: what each of them remembers, asks for, and learns from an answer. They know nothing
 //! of connections: the test decides which answer gets lost and which client falls silent.
 
-use super::{Answer, Memory, Request, Terms, client_of};
+use super::{Answer, Memory, Request, Seat, Terms, client_of};
 
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -9,19 +9,18 @@ pub struct Client {
     pub terms: Terms,
     pub waiters: Vec<Waiter>,
     pub holds: Vec<Hold>,
-    /// The ids that are to be released, until the server has answered.
+    /// What is to be given back, until the server has answered.
     pub farewells: Vec<Farewell>,
     /// The epoch has changed, or the server does not know a waiter: all waiters re-enter.
     pub uneasy: bool,
-    /// Whether its newcomers, heartbeats and leaves name the client's epoch, and bring what it knows.
-    speaks: bool,
+    /// Whether it keeps its memory when it has nothing at the lock any more.
+    keeps: bool,
     next: u64,
-    epoch: u64,
-    floor: u64,
-    /// The longest lease that any client of the lock may have.
-    longest: u64,
-    last_token: u64,
-    pace: u64,
+    /// What the server has told it of the lock, in the answer to a request that was sent at `heard`.
+    memory: Memory,
+    heard: u64,
+    /// How long it keeps its memory when it has nothing at the lock any more.
+    keep: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -29,155 +28,153 @@ pub struct Waiter {
     pub id: String,
     room: u64,
     claim: bool,
-    pub ticket: u64,
-    epoch: u64,
+    pub seat: Seat,
 }
 
 /// The release of a lease, or of anything that this id was granted meanwhile.
 #[derive(Clone, Debug)]
 pub struct Farewell {
     pub id: String,
-    token: u64,
-    epoch: u64,
+    seat: Seat,
+    /// It was sent before.
+    repeated: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct Hold {
     pub id: String,
-    pub token: u64,
-    epoch: u64,
+    pub seat: Seat,
     /// Until when it believes in the lease, by true time.
     pub until: u64,
 }
 
+/// How long the server remembers a lock in use of which it hears nothing.
+const REMEMBERED: u64 = super::DAY;
+
 impl Client {
-    pub fn new(name: String, terms: Terms, speaks: bool) -> Self {
-        let (waiters, holds, farewells) = (vec![], vec![], vec![]);
+    pub fn new(name: String, terms: Terms, keeps: bool) -> Self {
         Self {
             name,
             terms,
-            waiters,
-            holds,
-            farewells,
+            waiters: vec![],
+            holds: vec![],
+            farewells: vec![],
             uneasy: false,
-            speaks,
+            keeps,
             next: 0,
-            epoch: 0,
-            floor: 0,
-            longest: 0,
-            last_token: 0,
-            pace: 0,
+            memory: Memory::default(),
+            heard: 0,
+            keep: 0,
         }
     }
 
     // ---- what it asks for; `now` is true time ----
 
     /// `room`: see [`Request::Acquire`].
-    pub fn acquire(&mut self, room: u64, claim: bool) -> Request {
+    pub fn acquire(&mut self, now: u64, room: u64, claim: bool) -> Request {
         if self.waiters.is_empty() && self.holds.is_empty() && self.farewells.is_empty() {
-            // A client that wants nothing of a lock forgets all about it.
-            (self.epoch, self.floor, self.longest, self.last_token, self.pace) = (0, 0, 0, 0, 0);
+            // A client that has nothing at a lock forgets it after a while.
+            if !self.keeps || now >= self.heard + self.keep {
+                self.memory = Memory::default();
+            }
         }
         self.next += 1;
         let id = format!("{}.{}", self.name, self.next);
-        self.waiters.push(Waiter { id, room, claim, ticket: 0, epoch: 0 });
-        self.enter(self.waiters.len() - 1)
+        self.waiters.push(Waiter { id, room, claim, seat: Seat::default() });
+        self.enter(now, self.waiters.len() - 1)
     }
 
-    /// The acquire of a waiter once more, with the ticket that it has.
-    pub fn enter(&self, index: usize) -> Request {
-        let Waiter { id, room, claim, ticket, epoch } = self.waiters[index].clone();
-        let epoch = if ticket == 0 && self.speaks { self.epoch } else { epoch };
-        let left = self.longest.max(self.terms.lease);
-        let memory = Memory { left, last_token: self.last_token, ..self.memory(epoch) };
-        Request::Acquire { id, room, claim, terms: self.terms, ticket, memory }
+    /// The acquire of a waiter once more, with the seat that it has.
+    pub fn enter(&self, now: u64, index: usize) -> Request {
+        let Waiter { id, room, claim, seat } = self.waiters[index].clone();
+        Request::Acquire { id, room, claim, terms: self.terms, memory: self.memory(now), seat }
     }
 
     /// All waiters, in the order of their tickets.
     pub fn waiting(&self) -> Vec<String> {
         let mut waiting: Vec<&Waiter> = self.waiters.iter().collect();
-        waiting.sort_by_key(|waiter| waiter.ticket);
+        waiting.sort_by_key(|waiter| waiter.seat.ticket);
         waiting.into_iter().map(|waiter| waiter.id.clone()).collect()
     }
 
-    pub fn heartbeat(&self) -> Request {
-        let unplaced = self.waiters.iter().filter(|waiter| waiter.ticket == 0).count();
+    pub fn heartbeat(&self, now: u64) -> Request {
+        let unplaced = self.waiters.iter().filter(|waiter| waiter.seat.ticket == 0).count();
         let ids = self.waiting().into_iter().skip(unplaced).take(16).collect();
-        Request::Heartbeat { client: self.name.clone(), terms: self.terms, ids, memory: self.known() }
+        Request::Heartbeat { client: self.name.clone(), terms: self.terms, ids, memory: self.memory(now) }
     }
 
     pub fn renew(&self, now: u64, index: usize) -> Request {
-        let Hold { id, token, epoch, until } = self.holds[index].clone();
-        let memory = Memory { left: until.saturating_sub(now), ..self.memory(epoch) };
-        Request::Renew { id, token, terms: self.terms, memory }
+        let Hold { id, seat, until } = self.holds[index].clone();
+        Request::Renew { id, seat, left: until.saturating_sub(now), terms: self.terms, memory: self.memory(now) }
     }
 
-    pub fn release(&mut self, index: usize) -> Request {
-        let Hold { id, token, epoch, .. } = self.holds.remove(index);
-        let farewell = Farewell { id, token, epoch };
-        self.farewells.push(farewell.clone());
-        self.give_back(&farewell)
+    pub fn release(&mut self, now: u64, index: usize) -> Request {
+        let Hold { id, seat, until } = self.holds.remove(index);
+        let seat = if until > now { seat } else { Seat::default() };
+        self.farewells.push(Farewell { id, seat, repeated: false });
+        self.give_back(now, self.farewells.len() - 1)
     }
 
-    pub fn give_back(&self, farewell: &Farewell) -> Request {
-        let Farewell { id, token, epoch } = farewell.clone();
-        let left = self.longest.max(self.terms.lease);
-        let memory = Memory { left, last_token: self.last_token, ..self.memory(epoch) };
-        Request::Release { id, token, terms: self.terms, memory }
+    /// What is repeated, or comes after the lease may be over, names no lease.
+    pub fn give_back(&mut self, now: u64, index: usize) -> Request {
+        let memory = self.memory(now);
+        let Farewell { id, seat, repeated } = &mut self.farewells[index];
+        let seat = if std::mem::replace(repeated, true) { Seat::default() } else { *seat };
+        Request::Release { id: id.clone(), seat, memory }
     }
 
-    /// What every request brings of the client's knowledge.
-    fn memory(&self, epoch: u64) -> Memory {
-        Memory { epoch, floor: self.floor, left: 0, last_token: 0, pace: self.pace }
-    }
-
-    /// What it brings with requests that are about no ticket and no token.
-    fn known(&self) -> Memory {
-        if !self.speaks {
-            return Memory::default();
-        }
-        let left = self.longest.max(self.terms.lease);
-        Memory { left, last_token: self.last_token, ..self.memory(self.epoch) }
+    /// A waiter that has heard nothing for a day may find a lock that was made anew, although nothing was lost.
+    fn memory(&self, now: u64) -> Memory {
+        let slept = self.holds.is_empty() && now >= self.heard + REMEMBERED;
+        if slept { Memory::default() } else { self.memory }
     }
 
     fn no_longer_wants(&mut self, id: &str) {
-        self.farewells.push(Farewell { id: id.to_owned(), token: 0, epoch: 0 });
+        self.farewells.push(Farewell { id: id.to_owned(), seat: Seat::default(), repeated: false });
     }
 
     fn gives_back(&self, id: &str) -> bool {
         self.farewells.iter().any(|farewell| farewell.id == id)
     }
 
-    pub fn leave(&mut self, from: usize, count: usize, twice: bool) -> Request {
+    pub fn leave(&mut self, now: u64, from: usize, count: usize, twice: bool) -> Request {
         let to = self.waiters.len().min(from + count);
         let mut ids: Vec<String> = self.waiters.drain(from..to).map(|waiter| waiter.id).collect();
         ids.iter().for_each(|id| self.no_longer_wants(id));
         if twice {
             ids.push(ids[0].clone());
         }
-        Request::Leave { ids, terms: self.terms, memory: self.known() }
+        Request::Leave { ids, memory: self.memory(now) }
     }
 
     // ---- what it learns ----
 
+    /// An answer, or a message, which answers no request.
+    pub fn take(&mut self, sent: u64, brought: Option<Memory>, told: Memory) {
+        let newer = told.epoch == self.memory.epoch && told.stamp >= self.memory.stamp;
+        if newer || self.memory.is_strangers() || brought == Some(self.memory) {
+            self.uneasy |= !self.memory.is_strangers() && told.epoch != self.memory.epoch;
+            (self.memory, self.heard) = (told, self.heard.max(sent));
+        }
+    }
+
     pub fn learn(&mut self, sent: u64, request: &Request, answer: &Answer) {
         let number = |field| answer.number(field).unwrap_or_default();
-        self.floor = self.floor.max(number("stamp"));
-        self.longest = self.longest.max(number("longest_us"));
-        self.last_token = self.last_token.max(number("token"));
-        self.pace = self.pace.max(number("pace_us"));
-        let epoch = number("epoch");
-        self.uneasy |= std::mem::replace(&mut self.epoch, epoch) != epoch;
+        let Some((brought, _)) = request.brings() else { return };
+        self.take(sent, Some(brought), answer.memory());
+        self.keep = number("keep_us");
         match request {
-            Request::Acquire { id, .. } => self.learn_of_acquire(sent, id, answer, epoch),
+            Request::Acquire { id, .. } => self.learn_of_acquire(id, answer),
             Request::Heartbeat { .. } => self.uneasy |= answer.word == "unknown",
-            Request::Renew { id, .. } => {
+            Request::Renew { id, terms, .. } => {
                 let Some(index) = self.holds.iter().position(|hold| hold.id == *id) else { return };
                 if answer.word == "renewed" {
-                    self.holds[index].until = sent + number("left_us");
-                    self.holds[index].epoch = epoch;
+                    self.holds[index].until = sent + number("lease_left_us").min(terms.lease);
+                    self.holds[index].seat = answer.seat("holder_seat");
                 } else {
-                    self.release(index);
+                    // It is over.
+                    self.holds[index].until = 0;
+                    self.release(sent, index);
                 }
             }
             Request::Release { .. } | Request::Leave { .. } if number("again") == 1 => {}
@@ -186,35 +183,39 @@ impl Client {
             Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => {}
         }
         if let Some(holder) = answer.fields.get("holder") {
-            self.granted(holder, number("holder_token"), sent + number("lease_left_us"));
+            // A claim may last longer than the lease. Its holder does not count on that.
+            self.granted(holder, answer.seat("holder_seat"), sent + number("lease_left_us").min(self.terms.lease));
         }
     }
 
-    fn learn_of_acquire(&mut self, sent: u64, id: &str, answer: &Answer, epoch: u64) {
-        let number = |field| answer.number(field).unwrap_or_default();
+    fn learn_of_acquire(&mut self, id: &str, answer: &Answer) {
         let Some(index) = self.waiters.iter().position(|waiter| waiter.id == id) else {
             if answer.word == "queued" && !self.gives_back(id) {
                 self.no_longer_wants(id);
             }
             return;
         };
-        let waiter = &mut self.waiters[index];
         match answer.word.as_str() {
-            "granted" => {
-                waiter.epoch = epoch;
-                self.granted(id, number("granted_token"), sent + number("left_us"));
-            }
-            "queued" => (waiter.ticket, waiter.epoch) = (number("ticket"), epoch),
+            // The answer names the holder.
+            "granted" => {}
+            "queued" => self.waiters[index].seat = answer.seat("seat"),
             "busy" => drop(self.waiters.remove(index)),
             _ => {
-                (waiter.ticket, waiter.epoch) = (0, 0);
-                (self.floor, self.last_token) = (0, 0);
+                self.waiters[index].seat = Seat::default();
+                self.memory = answer.memory();
             }
         }
     }
 
+    /// A message that the client was granted the lock.
+    pub fn pushed(&mut self, now: u64, message: &Answer) {
+        self.take(0, None, message.memory());
+        let until = now + message.number("left_us").unwrap_or_default().min(self.terms.lease);
+        self.granted(&message.fields["id"], message.seat("seat"), until);
+    }
+
     /// A grant, by reply or by push. If no waiter here wants it, it is released.
-    pub fn granted(&mut self, id: &str, token: u64, until: u64) {
+    fn granted(&mut self, id: &str, seat: Seat, until: u64) {
         let known = self.holds.iter().any(|hold| hold.id == id) || self.gives_back(id);
         if client_of(id) != self.name || known {
             return;
@@ -222,8 +223,8 @@ impl Client {
         match self.waiters.iter().position(|waiter| waiter.id == id) {
             None => self.no_longer_wants(id),
             Some(index) => {
-                let epoch = self.waiters.remove(index).epoch.max(self.epoch);
-                self.holds.push(Hold { id: id.to_owned(), token, epoch, until });
+                self.waiters.remove(index);
+                self.holds.push(Hold { id: id.to_owned(), seat, until });
             }
         }
     }

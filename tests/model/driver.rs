@@ -10,8 +10,8 @@ use std::{
 
 use redis::{Cmd, cmd};
 
-pub use self::values::Found;
-use self::values::{DUMP, Value, answer, bytes, encode, found, items, text};
+use self::values::{DUMP, Value, answer, bytes, found, items, text};
+pub use self::values::{Encoded, Found, encode};
 use super::{Answer, Message, Request};
 use testkit::{RedisServer, SOON};
 
@@ -72,7 +72,7 @@ impl Driver {
             let limit = format!("local BATCH = {batch} ");
             let read = |file: &str, text: &str| match file {
                 "lua/lib/time.lua" => CLOCK.to_owned(),
-                "lua/lib/promote.lua" => {
+                "lua/lib/plan.lua" => {
                     assert!(text.contains("local BATCH = 100 "), "the scripts have changed");
                     change(file, text).replace("local BATCH = 100 ", &limit)
                 }
@@ -103,7 +103,7 @@ impl Driver {
     }
 
     fn run_between(&mut self, around: &[Cmd], time: u64, batch: usize, request: &Request) -> Result<Outcome, String> {
-        match self.call(around, time, batch, request) {
+        match self.call(around, time, batch, encode(request)) {
             // Old versions put the line of the script before it.
             (Value::Error(error), dump) if error.starts_with(NO_MEMORY) || error.contains(": -OOM ") => {
                 let (answer, messages) = (Answer { word: NO_MEMORY.into(), ..Answer::default() }, vec![]);
@@ -119,8 +119,7 @@ impl Driver {
 
     /// The script's reply and the dump after it, with the first half of these commands before them, the others after
     /// them.
-    fn call(&mut self, around: &[Cmd], time: u64, batch: usize, request: &Request) -> (Value, Value) {
-        let (name, arguments) = encode(request);
+    fn call(&mut self, around: &[Cmd], time: u64, batch: usize, (name, arguments): Encoded) -> (Value, Value) {
         let (source, digest) = &self.scripts[&(batch, name)];
         let loads = [source, DUMP].map(|script| cmd("SCRIPT").arg("LOAD").arg(script).clone());
         let (first, then) = around.split_at(around.len() / 2);
@@ -133,14 +132,19 @@ impl Driver {
         let (dump, reply) = (replies.pop().expect("a dump"), replies.swap_remove(1 + first.len()));
         if matches!(&reply, Value::Error(error) if error.starts_with("NOSCRIPT")) {
             self.ask(&loads);
-            return self.call(around, time, batch, request);
+            return self.call(around, time, batch, (name, arguments));
         }
         (reply, dump)
     }
 
     /// The error with which the request fails, if it does.
     pub fn refusal(&mut self, time: u64, request: &Request) -> Option<String> {
-        match self.call(&[], time, 100, request).0 {
+        self.refusal_of(time, encode(request))
+    }
+
+    /// The same of a script with these arguments.
+    pub fn refusal_of(&mut self, time: u64, encoded: Encoded) -> Option<String> {
+        match self.call(&[], time, 100, encoded).0 {
             Value::Error(error) => Some(error),
             _ => None,
         }
@@ -205,7 +209,7 @@ impl Driver {
         self.keys.iter().cloned().chain([format!("fairlock:{{{NAME}}}:history")])
     }
 
-    fn keyed(&self, command: &'static str, script: &str, arguments: &[String]) -> Cmd {
+    fn keyed(&self, command: &'static str, script: &str, arguments: &[Vec<u8>]) -> Cmd {
         cmd(command).arg(script).arg(self.keys.len()).arg(&self.keys).arg(arguments).clone()
     }
 
@@ -224,7 +228,7 @@ impl Driver {
         while replies.len() < asked.len() {
             match self.read() {
                 Value::Push(parts) if text(&parts[0]) == "pmessage" => {
-                    self.messages.push((text(&parts[2]), text(&parts[3])));
+                    self.messages.push((text(&parts[2]), answer(&parts[3])));
                 }
                 Value::Push(_) => {}
                 reply => replies.push(reply),

@@ -40,8 +40,9 @@ pub const SLACK: u64 = HOUR / 12;
 pub struct Lock {
     /// Tickets and ids of the waiters, in the order in which they are served.
     pub queue: BTreeSet<(u64, String)>,
-    /// Until when each client counts as alive.
+    /// Until when each client counts as alive, and how often it is to be heard of.
     pub sessions: BTreeMap<String, u64>,
+    pub beats: BTreeMap<String, u64>,
     /// The holder, and the end of its lease.
     pub lease: Option<(String, u64)>,
     pub entries: BTreeMap<String, Entry>,
@@ -104,6 +105,9 @@ pub struct State {
     /// The longest heartbeat interval among the waiters, and when the session of that waiter ends.
     pub pace: u64,
     pub pace_until: u64,
+    /// The latest long silence.
+    pub silent_from: u64,
+    pub silent_until: u64,
     /// When the recovery was opened; 0 if an operator ended it, so that nobody prolongs it.
     pub recover_from: u64,
     pub recover_until: u64,
@@ -113,6 +117,9 @@ pub struct State {
     pub grants: u64,
     /// The longest lease that any client of the lock may be granted, or hold.
     pub longest: u64,
+    /// The same without leases that only waiters from before `generation` asked for.
+    pub longest_next: u64,
+    pub generation: u64,
     /// The number of waiters as it was counted. If the queue has another length, data was lost.
     pub waiting: u64,
     /// The latest end that any session had since the queue was empty.

@@ -5,7 +5,6 @@ use super::scene::{SECOND, Scene, client, client_with};
 /// The server is away for 15 s and keeps its data. The lock clock stands still meanwhile, so nobody is late; but the
 /// waiter whose heartbeats are rare is back first.
 #[test]
-#[ignore = "HOLES 3: a waiter with a long liveness makes an outage end the sessions of others"]
 fn outage_without_a_loss_costs_no_waiter_its_turn() {
     for liveness in [10, 60] {
         let mut scene = Scene::start();
@@ -33,7 +32,6 @@ fn outage_without_a_loss_costs_no_waiter_its_turn() {
 
 /// The message of a hand-off gets lost. The lease that it tells of is shorter than the waiter's heartbeats are apart.
 #[test]
-#[ignore = "HOLES 4: a claim is as short as the lease, and is over before the next heartbeat"]
 fn lost_message_costs_a_waiter_with_a_short_lease_a_heartbeat_at_most() {
     for lease in [30, 1] {
         let mut scene = Scene::start();
@@ -58,7 +56,6 @@ fn lost_message_costs_a_waiter_with_a_short_lease_a_heartbeat_at_most() {
 
 /// Holder and waiter died ten hours ago. The lease ended eight hours ago.
 #[test]
-#[ignore = "HOLES 6: the lock clock stood still, so the whole lease of the dead is yet to come"]
 fn newcomer_does_not_wait_for_a_lease_that_ended_long_ago() {
     let mut scene = Scene::start();
     scene.acquire(&mut client("holder", 2 * 3600));
@@ -76,7 +73,6 @@ fn newcomer_does_not_wait_for_a_lease_that_ended_long_ago() {
 
 /// A queue for one waiter. The one that it has died an hour ago, and the holder lives.
 #[test]
-#[ignore = "HOLES 7: dead waiters count for max_waiting until the next grant"]
 fn dead_waiters_do_not_fill_a_queue() {
     let (mut scene, mut holder) = (Scene::start(), client("holder", 30));
     scene.acquire(&mut holder);

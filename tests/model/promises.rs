@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::driver::{Found, NO_MEMORY, Outcome};
-use super::{Lock, Request, client_of};
+use super::{Lock, Request, Seat, client_of};
 
 const DAY_US: u64 = 86_400_000_000;
 
@@ -147,10 +147,10 @@ impl Witness {
 
     /// A newcomer joins no queue that is full for it. A waiter that has a place keeps it.
     fn bound(&self, turn: &Turn) -> Result<(), String> {
-        let Request::Acquire { id, room, ticket, .. } = turn.request else { return Ok(()) };
+        let Request::Acquire { id, room, seat, .. } = turn.request else { return Ok(()) };
         let after = &turn.outcome.found.lock;
         let joined = after.ticket(id).is_some();
-        let newcomer = self.before.lock.ticket(id).is_none() && *ticket == 0;
+        let newcomer = self.before.lock.ticket(id).is_none() && seat.ticket == 0;
         ensure!(!joined || !newcomer || after.queue.len() as u64 <= *room, "{id} joined a queue that was full");
         let left = !newcomer && *room > 0 && turn.outcome.answer.word == "busy";
         ensure!(!left, "{id} had a place and was told that the queue is full");
@@ -164,8 +164,8 @@ impl Witness {
 
     /// The highest stamp that the request brings, unless the script disbelieves it.
     fn believed(&self, turn: &Turn) -> Option<u64> {
-        let (_, memory, brought) = turn.request.brings()?;
-        let highest = memory.floor.max(brought).max(memory.epoch).max(memory.last_token);
+        let (memory, seat) = turn.request.brings()?;
+        let highest = memory.highest().max(seat.highest());
         let known = self.before.lock.entries.values().map(|entry| entry.token);
         let known = known.chain(self.before.lock.queue.iter().map(|(ticket, _)| *ticket)).max().unwrap_or_default();
         (highest <= known.max(self.before.lock.state.stamp).max(turn.time + DAY_US)).then_some(highest)
@@ -197,7 +197,11 @@ impl Witness {
         ensure!(step <= turn.time.saturating_sub(told_time), "the lock clock ran ahead by {step}");
         // Where the state was lost the pace is unknown until a client is heard of.
         let known = before.state.pace > 0 || self.returned.is_none();
-        let waited_for = known && before.state.live_until > before.state.seen;
+        // An hour after the end of all that was left, nobody was there to ask.
+        let lease_end = before.lease.as_ref().map_or(0, |(_, end)| *end);
+        let over = lease_end.max(before.state.live_until).max(before.state.recover_until) + 3_600_000_000;
+        let in_time = turn.time.saturating_add_signed(before.state.skew) <= over;
+        let waited_for = known && before.state.live_until > before.state.seen && in_time;
         // What was lost may have been the session of the slowest.
         let longest = self.heartbeats.values().max().copied().unwrap_or_default();
         let pace = if self.returned.is_some() { longest } else { self.pace };
@@ -222,20 +226,24 @@ impl Witness {
         let held = before.entries.get(holder);
         let token = held.map_or(before.state.token, |held| held.token);
         let reopened = before.state.epoch != after.state.epoch;
-        let cut = reopened || held.is_none_or(|held| held.cut);
+        // A client has told of a later grant. (To break a lease takes one token.)
+        let broken = u64::from(held.is_some_and(|held| held.broken));
+        let is_older = turn.request.brings().is_some_and(|(memory, _)| memory.token > token + broken)
+            && after.state.seen < after.state.recover_until;
+        let cut = reopened || is_older || held.is_none_or(|held| held.cut);
         let may_end = match turn.request {
             // A recovery that ends because nobody is left to wait for ends the cut lease, too.
             Request::Release { id, .. } => id == holder || cut,
             Request::Leave { ids, .. } => ids.contains(holder),
             Request::Break { token: theirs, force } => *force && (*theirs == token || *theirs == 0 && cut),
-            Request::Renew { token: theirs, .. } => *theirs > token && after.state.seen < after.state.recover_until,
+            Request::Renew { seat, .. } => seat.token > token && after.state.seen < after.state.recover_until,
             Request::Acquire { id, .. } => id == holder && cut,
             _ => false,
         };
         match &after.lease {
             Some((other, new_end)) if other == holder => {
                 let renewed = matches!(turn.request, Request::Renew { id, .. } if id == holder);
-                let may_move = renewed || may_end || reopened;
+                let may_move = renewed || may_end || cut;
                 ensure!(new_end == end || may_move, "the lease of {holder} was moved");
                 let broken = held.is_some_and(|held| held.broken) && !reopened;
                 ensure!(new_end <= end || !broken, "the broken lease of {holder} was prolonged");
@@ -256,11 +264,11 @@ impl Witness {
         if token == before.entries.get(id).map_or(before.state.token, |held| held.token) && before.holds(id) {
             return Ok(());
         }
-        if let Request::Renew { id: returner, token: theirs, .. } = turn.request
+        if let Request::Renew { id: returner, seat, .. } = turn.request
             && returner == id
             && turn.outcome.answer.word == "renewed"
         {
-            ensure!(*theirs == token, "a lease came back with another token");
+            ensure!(seat.token == token, "a lease came back with another token");
             ensure!(token >= before.state.token, "a lease came back that an older one had overtaken");
             ensure!(now < after.state.recover_until, "a lease that had ended was revived");
             return Ok(());
@@ -277,7 +285,7 @@ impl Witness {
         ensure!(now >= after.state.recover_until, "a grant during recovery");
 
         let (caller, asked) = match turn.request {
-            Request::Acquire { id, ticket, .. } => (Some(id), *ticket),
+            Request::Acquire { id, seat, .. } => (Some(id), seat.ticket),
             _ => (None, 0),
         };
         if let Request::Acquire { id: caller, claim: true, terms, .. } = turn.request
@@ -286,25 +294,43 @@ impl Witness {
             ensure!(*end <= now + terms.lease.min(terms.liveness), "{id} was granted more than a claim");
         }
         let asked = Some(asked).filter(|asked| *asked > 0 && caller == Some(id));
-        let place = before.ticket(id).or(asked).unwrap_or(u64::MAX);
+        let place = before.ticket(id).into_iter().chain(asked).min().unwrap_or(u64::MAX);
         for (ticket, other) in before.queue.iter().filter(|(ticket, other)| *ticket < place && other != id) {
-            let passed_over = alive(before, other, now) && !named(turn.request, other);
+            let passed_over = self.alive(turn, other) && !named(turn.request, other);
             ensure!(!passed_over, "{other} (ticket {ticket}) stood in the queue when {id} was granted the lock");
         }
         if caller != Some(id) {
             let entry = &after.entries[id];
             let session = after.sessions.get(client_of(id)).or(before.sessions.get(client_of(id)));
-            let limits = [Some(now + entry.lease), Some(now + entry.liveness), session.copied()];
-            let limit = limits.into_iter().flatten().min().unwrap_or(now);
+            // After a silence it has the time for one more heartbeat.
+            let again = after.state.silent_until + self.heartbeats.get(client_of(id)).copied().unwrap_or_default();
+            let limit = (now + entry.lease.max(entry.liveness)).min(session.map_or(now, |end| again.max(*end)));
             // The last waiter of a client takes the session with it, even one that this very request has refreshed.
-            let refreshed = matches!(turn.request, Request::Heartbeat { client, .. } if client == client_of(id));
+            let asks = matches!(turn.request, Request::Heartbeat { .. } | Request::Acquire { .. });
+            let refreshed = asks && turn.request.client() == client_of(id);
             ensure!(*end <= limit || refreshed, "the claim of {id} goes beyond {limit}");
             ensure!(
-                turn.outcome.messages.iter().any(|(_, text)| text.starts_with(&format!("grant {id} {token} "))),
+                turn.outcome.messages.iter().any(|(_, message)| {
+                    message.word == "grant" && message.fields["id"] == *id && message.number("token") == Some(token)
+                }),
                 "{id} was granted the lock and not told"
             );
         }
         Ok(())
+    }
+
+    /// Whether this waiter counted before the turn: it could be granted the lock, and its session goes on, or ended in
+    /// a silence in which it would have sent two heartbeats.
+    fn alive(&self, turn: &Turn, id: &str) -> bool {
+        let (lock, now) = (&self.before.lock, turn.outcome.found.lock.state.seen);
+        let Some(end) = lock.sessions.get(client_of(id)).filter(|_| lock.entries.contains_key(id)) else {
+            return false;
+        };
+        let heartbeat = self.heartbeats.get(client_of(id)).copied().unwrap_or(u64::MAX / 4);
+        let (silence, state) = (now - lock.state.seen, &lock.state);
+        // Of two silences in a row only the longer one counts.
+        let counts = silence > state.silent_until - state.silent_from || now > state.silent_until + state.pace;
+        *end > now || *end > state.seen && silence > 2 * heartbeat && counts && self.told_time.is_some()
     }
 
     /// I7 and I8: a waiter loses its place only by its own doing or its own silence, and never gets another.
@@ -314,22 +340,29 @@ impl Witness {
         for (ticket, id) in &before.queue {
             match after.ticket(id) {
                 Some(other) => {
-                    ensure!(other == *ticket, "the ticket of {id} became {other}");
-                    let may_change = matches!(turn.request, Request::Acquire { id: caller, .. } if caller == id);
+                    let mut asks = None;
+                    if let Request::Acquire { id: caller, seat, .. } = turn.request
+                        && caller == id
+                    {
+                        asks = Some(seat.ticket);
+                    }
+                    let may_change = asks.is_some();
+                    // A waiter returns to its own place, if a late acquire was given another.
+                    let returns = other < *ticket && asks == Some(other);
+                    ensure!(other == *ticket || returns, "the ticket of {id} became {other}");
                     ensure!(
                         may_change || before.entries.get(id).is_none_or(|entry| after.entries.get(id) == Some(entry)),
                         "the entry of {id} became {:?}",
                         after.entries.get(id)
                     );
                 }
-                None => ensure!(
-                    after.holds(id) || named(turn.request, id) || !alive(before, id, now),
-                    "{id} lost its place"
-                ),
+                None => {
+                    ensure!(after.holds(id) || named(turn.request, id) || !self.alive(turn, id), "{id} lost its place")
+                }
             }
         }
         for (ticket, id) in after.queue.iter().filter(|(_, id)| before.ticket(id).is_none()) {
-            let Request::Acquire { id: caller, ticket: asked, .. } = turn.request else {
+            let Request::Acquire { id: caller, seat: Seat { ticket: asked, .. }, .. } = turn.request else {
                 return Err(format!("{id} came into the queue by nobody's acquire"));
             };
             ensure!(caller == id, "{id} came into the queue by the acquire of {caller}");
@@ -388,7 +421,11 @@ impl Witness {
             && let Some((id, end)) = &after.lease
         {
             let left = end - after.state.seen;
-            ensure!(answer.number("left_us") == Some(left), "{id} was not told that {left} µs are left");
+            ensure!(answer.number("lease_left_us") == Some(left), "{id} was not told that {left} µs are left");
+            ensure!(
+                answer.fields.get("holder") == Some(id) || answer.word == "broken",
+                "{id} was not told of its lease"
+            );
             if !matches!(self.told.as_ref(), Some((_, until)) if *until > turn.true_time + left) {
                 self.told = Some((id.clone(), turn.true_time + left));
             }
@@ -404,7 +441,9 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
     let ends_recovery = matches!(request, Request::Break { token: 0, force: true });
     // A script that told a newcomer of a full queue has granted the lock to its head, or purged: there is room by now.
     let room = if let Request::Acquire { room, .. } = request { *room } else { 0 };
-    let makes_room = first.answer.word == "busy" && (first.found.lock.queue.len() as u64) < room;
+    let waiting = |outcome: &Outcome| outcome.found.lock.queue.len() as u64;
+    let makes_room =
+        first.answer.word == "busy" && (waiting(first) < room || room > 0 && waiting(second) < waiting(first));
     if first.answer.number("again") == Some(1) || ends_recovery || makes_room {
         return Ok(());
     }
@@ -419,11 +458,6 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
 
 fn waits(lock: &Lock, client: &str) -> bool {
     lock.queue.iter().any(|(_, id)| client_of(id) == client)
-}
-
-/// Whether this waiter counts: it can be granted the lock, and its session goes on.
-fn alive(lock: &Lock, id: &str, now: u64) -> bool {
-    lock.entries.contains_key(id) && lock.sessions.get(client_of(id)).is_some_and(|end| *end > now)
 }
 
 /// Whether the request is about this id, by its owner.

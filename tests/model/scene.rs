@@ -54,16 +54,16 @@ impl Scene {
 
     /// The same if fewer than so many wait; 0 for a try.
     pub(super) fn acquire_in(&mut self, client: &mut Client, room: u64) -> Answer {
-        let request = client.acquire(room, false);
+        let request = client.acquire(self.now, room, false);
         self.ask(client, &request)
     }
 
     /// The client's heartbeat, and what follows from its answer: all its waiters return to their places.
     pub(super) fn heartbeat(&mut self, client: &mut Client) -> Answer {
-        let request = client.heartbeat();
+        let request = client.heartbeat(self.now);
         let mut answer = self.ask(client, &request);
         for index in 0..if std::mem::take(&mut client.uneasy) { client.waiters.len() } else { 0 } {
-            let request = client.enter(index);
+            let request = client.enter(self.now, index);
             answer = self.ask(client, &request);
         }
         answer
@@ -76,7 +76,7 @@ impl Scene {
     }
 
     pub(super) fn release(&mut self, client: &mut Client) -> Answer {
-        let request = client.release(0);
+        let request = client.release(self.now, 0);
         self.ask(client, &request)
     }
 

@@ -1,8 +1,9 @@
-//! Single cases of what random walks do not make: long rows of the dead, ids of another form, keys of another kind.
+//! Single cases of what random walks do not make, or seldom: long rows of the dead, texts of another form, keys of another
+//! kind, and requests at moments that follow from several others.
 
-use super::driver::Driver;
+use super::driver::{Driver, encode};
 use super::world::Checked;
-use super::{Memory, Request, Terms, UNBOUNDED};
+use super::{Memory, Request, Seat, Terms, UNBOUNDED};
 
 const TIME: u64 = 1_700_000_000_000_000;
 const TERMS: Terms = Terms { lease: 60_000_000, liveness: 10_000_000, buffer: 1_000_000, heartbeat: 3_000_000 };
@@ -11,24 +12,36 @@ const TERMS: Terms = Terms { lease: 60_000_000, liveness: 10_000_000, buffer: 1_
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 4] = [
+pub const SINGLES: [Single; 15] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
+    ("a memory or seat of another form is refused", texts_of_another_form),
     ("another layout is refused", another_layout),
     ("a queue of another type is found before the first write", a_queue_of_another_type),
+    ("the clock is held until an hour after all that is left", a_silence_of_hours),
+    ("a lease that is found over is renewed only by its own seat, and while its holder has time left", found_over),
+    ("a lease that is found over in a recovery is restored with what is left", found_over_in_a_recovery),
+    ("a broken lease that is released ends the wait for it", a_broken_lease_is_released),
+    ("a cut lease ends with its recovery", a_cut_lease_ends),
+    ("a recovery of a partial loss gives the slowest its time", the_slowest_of_a_partial_loss),
+    ("a seat proves a loss of which its memory does not know", a_seat_proves_a_loss),
+    ("of two leases with one token the one that stands stays", two_of_one_token),
+    ("a later seat makes no place later", a_later_seat),
+    ("a memory is kept for less time than an idle lock", a_memory_is_kept),
 ];
 
 fn acquire(id: &str) -> Request {
-    let memory = Memory::default();
-    Request::Acquire { id: id.to_owned(), room: UNBOUNDED, claim: false, terms: TERMS, ticket: 0, memory }
+    let (memory, seat) = (Memory::default(), Seat::default());
+    Request::Acquire { id: id.to_owned(), room: UNBOUNDED, claim: false, terms: TERMS, memory, seat }
 }
 
 fn renew(id: &str) -> Request {
-    Request::Renew { id: id.to_owned(), token: 1, terms: TERMS, memory: Memory::default() }
+    let (memory, seat) = (Memory::default(), Seat { epoch: 1, ticket: 1, token: 1 });
+    Request::Renew { id: id.to_owned(), seat, left: 0, terms: TERMS, memory }
 }
 
 fn release(id: &str) -> Request {
-    Request::Release { id: id.to_owned(), token: 0, terms: TERMS, memory: Memory::default() }
+    Request::Release { id: id.to_owned(), seat: Seat::default(), memory: Memory::default() }
 }
 
 fn heartbeat(client: &str, ids: &[&str]) -> Request {
@@ -38,7 +51,7 @@ fn heartbeat(client: &str, ids: &[&str]) -> Request {
 
 fn leave(ids: &[&str]) -> Request {
     let ids = ids.iter().map(|id| (*id).to_owned()).collect();
-    Request::Leave { ids, terms: TERMS, memory: Memory::default() }
+    Request::Leave { ids, memory: Memory::default() }
 }
 
 fn queue(driver: &mut Driver, ids: &[&str]) -> Checked {
@@ -87,6 +100,28 @@ fn ids_of_another_form(driver: &mut Driver) -> Checked {
     refused(driver, &heartbeat("a.b", &["a.b.1"]), BAD)
 }
 
+// Scripts unpack what clients send back.
+fn texts_of_another_form(driver: &mut Driver) -> Checked {
+    queue(driver, &["a.1"])?;
+    let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
+    let before = driver.stored();
+    let (name, whole) = encode(&with("b.1", TERMS, queued.memory(), queued.seat("seat")));
+    // The last two are the memory and the seat.
+    for text in [whole.len() - 2, whole.len() - 1] {
+        let changes: [fn(&mut Vec<u8>); 3] =
+            [|text| text.truncate(text.len() - 1), |text| text.push(0), |text| text[0] = 1];
+        for change in changes {
+            let mut changed = whole.clone();
+            change(&mut changed[text]);
+            match driver.refusal_of(TIME + 2, (name, changed)) {
+                Some(message) if message.contains("a memory or seat is not one") => {}
+                other => return Err(format!("text {text} was to be refused: {other:?}")),
+            }
+        }
+    }
+    if driver.stored() == before { Ok(()) } else { Err("a request was refused and wrote something".to_owned()) }
+}
+
 fn another_layout(driver: &mut Driver) -> Checked {
     queue(driver, &["a.1", "a.2"])?;
     driver.edit("redis.call('HSET', KEYS[1], '', string.char(9) .. string.sub(redis.call('HGET', KEYS[1], ''), 2))");
@@ -100,4 +135,162 @@ fn a_queue_of_another_type(driver: &mut Driver) -> Checked {
     queue(driver, &["a.1"])?;
     driver.edit("redis.call('SET', KEYS[2], 'something else')");
     refused(driver, &acquire("b.1"), "WRONGTYPE")
+}
+
+const MINUTE: u64 = 60_000_000;
+const LONG: Terms = Terms { lease: 120 * MINUTE, ..TERMS };
+
+fn with(id: &str, terms: Terms, memory: Memory, seat: Seat) -> Request {
+    Request::Acquire { id: id.to_owned(), room: UNBOUNDED, claim: false, terms, memory, seat }
+}
+
+fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, wanted: T) -> Checked {
+    if found == wanted { Ok(()) } else { Err(format!("{what}: {found:?} and not {wanted:?}")) }
+}
+
+// Nothing is heard for 90 minutes. A lease or a recovery of two hours is left, or only sessions that were over long ago.
+fn a_silence_of_hours(driver: &mut Driver) -> Checked {
+    let (held, let_go) = (2 * TERMS.heartbeat, 90 * MINUTE);
+    for (holder, forgotten, moved) in [(LONG, false, held), (LONG, true, held), (TERMS, false, let_go)] {
+        driver.flush_all();
+        let memory = driver.run(TIME, 100, &with("a.1", holder, Memory::default(), Seat::default()))?.answer.memory();
+        if forgotten {
+            driver.flush_all();
+        }
+        let known = if forgotten { memory } else { Memory::default() };
+        driver.run(TIME, 100, &with("b.1", TERMS, known, Seat::default()))?;
+        let state = driver.run(TIME + 90 * MINUTE, 100, &heartbeat("c", &["c.1"]))?.found.lock.state;
+        expect("the lock clock moved", state.seen - TIME, moved)?;
+    }
+    Ok(())
+}
+
+// The lease of a.1 ends in the script of its own renewal.
+fn found_over(driver: &mut Driver) -> Checked {
+    // How much older the token of the seat is, what is left for the holder, and whether the lease was broken.
+    let cases = [(0, 1, false, "renewed"), (0, 0, false, "lost"), (1, 1, false, "lost"), (0, 1, true, "lost")];
+    for (older, left, broken, word) in cases {
+        driver.flush_all();
+        let granted = driver.run(TIME, 100, &acquire("a.1"))?.answer;
+        let (memory, seat) = (granted.memory(), granted.seat("holder_seat"));
+        if broken {
+            driver.run(TIME, 100, &Request::Break { token: seat.token, force: false })?;
+        }
+        let seat = Seat { token: seat.token - older, ..seat };
+        let renewal = Request::Renew { id: "a.1".to_owned(), seat, left, terms: TERMS, memory };
+        let after = driver.run(TIME + 2 * MINUTE, 100, &renewal)?;
+        expect("it was", after.answer.word.as_str(), word)?;
+        let end = (word == "renewed").then_some(TIME + 2 * MINUTE + TERMS.lease);
+        expect("the lease ends", after.found.lock.lease.map(|(_, end)| end), end)?;
+    }
+    // After another script has ended it, it does not come back.
+    driver.flush_all();
+    let granted = driver.run(TIME, 100, &acquire("a.1"))?.answer;
+    let (memory, seat) = (granted.memory(), granted.seat("holder_seat"));
+    driver.run(TIME + 2 * MINUTE, 100, &release("b.1"))?;
+    let renewal = Request::Renew { id: "a.1".to_owned(), seat, left: 1, terms: TERMS, memory };
+    expect("it was", driver.run(TIME + 2 * MINUTE, 100, &renewal)?.answer.word.as_str(), "lost")
+}
+
+// A stranger got the lock after a loss, and a slow client that returned opened a recovery.
+fn found_over_in_a_recovery(driver: &mut Driver) -> Checked {
+    const SLOW: Terms = Terms { liveness: 30 * MINUTE, heartbeat: 10 * MINUTE, ..TERMS };
+    driver.flush_all();
+    let memory = driver.run(TIME, 100, &with("a.1", SLOW, Memory::default(), Seat::default()))?.answer.memory();
+    driver.flush_all();
+    let granted = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
+    driver.run(TIME + 2, 100, &with("a.2", SLOW, memory, Seat::default()))?;
+    driver.run(TIME + 3, 100, &leave(&["a.2"]))?;
+    let (memory, seat, left) = (granted.memory(), granted.seat("holder_seat"), 5);
+    let renewal = Request::Renew { id: "b.1".to_owned(), seat, left, terms: TERMS, memory };
+    let found = driver.run(TIME + 2 * MINUTE, 100, &renewal)?.found.lock;
+    expect("the lease ends", found.lease.map(|(_, end)| end), Some(TIME + 2 * MINUTE + left))
+}
+
+fn a_broken_lease_is_released(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    let granted = driver.run(TIME, 100, &with("a.1", LONG, Memory::default(), Seat::default()))?.answer;
+    let (id, memory, seat) = ("a.1".to_owned(), granted.memory(), granted.seat("holder_seat"));
+    driver.flush_all();
+    let renewal = Request::Renew { id: id.clone(), seat, left: LONG.lease, terms: LONG, memory };
+    let memory = driver.run(TIME + 1, 100, &renewal)?.answer.memory();
+    driver.run(TIME + 2, 100, &Request::Break { token: seat.token, force: false })?;
+    let state = driver.run(TIME + 3, 100, &Request::Release { id, seat, memory })?.found.lock.state;
+    expect("the recovery ends", state.recover_until, TIME + 1 + 3 * TERMS.heartbeat)
+}
+
+// The seat came with a reply whose memory was not taken, because another reply had told of an older epoch.
+fn a_seat_proves_a_loss(driver: &mut Driver) -> Checked {
+    queue(driver, &["a.1"])?;
+    let (older, later) = (TIME - 1, TIME + 10);
+    let memory = Memory { epoch: older, stamp: older, token: 0, longest: 0, pace: 0 };
+    let epoch = driver.found().lock.state.epoch;
+    let request = with("b.1", TERMS, memory, Seat { epoch, ticket: later, token: 0 });
+    let entries = driver.run(TIME + 1, 100, &request)?.found.lock.entries;
+    expect("the lease is cut", entries.get("a.1").is_some_and(|held| held.cut), true)
+}
+
+// A stranger got the lock after a loss, with the epoch of before because the clock was set back.
+fn a_cut_lease_ends(driver: &mut Driver) -> Checked {
+    for by_operator in [false, true] {
+        driver.flush_all();
+        driver.run(TIME, 100, &acquire("a.1"))?;
+        let terms = if by_operator { LONG } else { TERMS };
+        let memory =
+            driver.run(TIME + 1, 100, &with("c.1", terms, Memory::default(), Seat::default()))?.answer.memory();
+        driver.flush_all();
+        let granted = driver.run(TIME, 100, &with("b.1", terms, Memory::default(), Seat::default()))?.answer;
+        driver.run(TIME + 2, 100, &with("c.1", TERMS, memory, Seat::default()))?;
+        driver.run(TIME + 3, 100, &leave(&["c.1"]))?;
+        let last = if by_operator {
+            driver.run(TIME + MINUTE, 100, &acquire("d.1"))?;
+            Request::Break { token: 0, force: true }
+        } else {
+            let (memory, seat) = (granted.memory(), granted.seat("holder_seat"));
+            Request::Renew { id: "b.1".to_owned(), seat, left: 1, terms: TERMS, memory }
+        };
+        let holder = driver.run(TIME + 2 * MINUTE, 100, &last)?.found.lock.lease.map(|(id, _)| id);
+        expect("the holder is", holder.as_deref(), by_operator.then_some("d.1"))?;
+    }
+    Ok(())
+}
+
+fn the_slowest_of_a_partial_loss(driver: &mut Driver) -> Checked {
+    const SLOW: Terms = Terms { liveness: 30 * MINUTE, heartbeat: 10 * MINUTE, ..TERMS };
+    driver.flush_all();
+    driver.run(TIME, 100, &with("a.1", SLOW, Memory::default(), Seat::default()))?;
+    driver.run(TIME, 100, &with("b.1", SLOW, Memory::default(), Seat::default()))?;
+    driver.expire("waiters");
+    let state = driver.run(TIME + 2 * MINUTE, 100, &heartbeat("b", &["b.1"]))?.found.lock.state;
+    expect("the recovery ends", state.recover_until, TIME + 32 * MINUTE)
+}
+
+// The clock was set back with the loss, so that a token was given twice.
+fn two_of_one_token(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    let granted = driver.run(TIME, 100, &acquire("a.1"))?.answer;
+    let memory = driver.run(TIME + 1, 100, &acquire("c.1"))?.answer.memory();
+    driver.flush_all();
+    driver.run(TIME, 100, &acquire("b.1"))?;
+    driver.run(TIME + 2, 100, &with("c.1", TERMS, memory, Seat::default()))?;
+    let (memory, seat) = (granted.memory(), granted.seat("holder_seat"));
+    let renewal = Request::Renew { id: "a.1".to_owned(), seat, left: 5, terms: TERMS, memory };
+    expect("it was", driver.run(TIME + 3, 100, &renewal)?.answer.word.as_str(), "lost")
+}
+
+fn a_later_seat(driver: &mut Driver) -> Checked {
+    queue(driver, &["a.1"])?;
+    let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
+    let seat = driver.run(TIME + 2, 100, &acquire("c.1"))?.answer.seat("seat");
+    let again = driver.run(TIME + 3, 100, &with("b.1", TERMS, queued.memory(), seat))?.answer;
+    expect("the ticket is", again.number("ticket"), queued.number("ticket"))
+}
+
+fn a_memory_is_kept(driver: &mut Driver) -> Checked {
+    for (terms, kept) in [(TERMS, MINUTE), (LONG, 50 * MINUTE)] {
+        driver.flush_all();
+        let granted = driver.run(TIME, 100, &with("a.1", terms, Memory::default(), Seat::default()))?.answer;
+        expect("it is kept for", granted.number("keep_us"), Some(kept))?;
+    }
+    Ok(())
 }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::clients::Client;
+use super::clients::{Client, Hold};
 use super::driver::{Driver, Found, NO_MEMORY, Outcome, Saved};
 use super::events::{CLIENTS, Case, Fate, HOUR, Moment, Op, Pass, SECOND, What};
 use super::promises::{Turn, Witness, repeated};
-use super::{Answer, Lock, Memory, Message, Request, Terms, UNBOUNDED};
+use super::{Answer, Lock, Memory, Message, Request, Seat, Terms, UNBOUNDED};
 
 /// The server's clock at the start, and how far from there it is set.
 const START: u64 = 1_700_000_000 * SECOND;
@@ -191,14 +191,15 @@ impl<'a> World<'a> {
         let (waiters, holds) = (client.waiters.len(), client.holds.len());
         match *what {
             What::Acquire { wait, claim, most } if waiters < 6 => {
-                client.acquire(if wait { Some(most).filter(|most| *most > 0).unwrap_or(UNBOUNDED) } else { 0 }, claim)
+                let room = if wait { Some(most).filter(|most| *most > 0).unwrap_or(UNBOUNDED) } else { 0 };
+                client.acquire(now, room, claim)
             }
-            What::Enter(which) if waiters > 0 => client.enter(which % waiters),
+            What::Enter(which) if waiters > 0 => client.enter(now, which % waiters),
             What::Renew(which) if holds > 0 => client.renew(now, which % holds),
-            What::Release(which) if holds > 0 => client.release(which % holds),
-            What::Leave { from, count, twice } if waiters > 0 => client.leave(from % waiters, count, twice),
+            What::Release(which) if holds > 0 => client.release(now, which % holds),
+            What::Leave { from, count, twice } if waiters > 0 => client.leave(now, from % waiters, count, twice),
             What::Farewell(which) if !client.farewells.is_empty() => {
-                client.give_back(&client.farewells[which % client.farewells.len()])
+                client.give_back(now, which % client.farewells.len())
             }
             What::Break { current, force } => {
                 // If no lease is held, token 0 ends a recovery.
@@ -214,23 +215,16 @@ impl<'a> World<'a> {
             What::History { switch, count } => Request::History { switch, count },
             What::Boast => {
                 let (id, floor) = (format!("{}.9999", client.name), time + 25 * HOUR);
-                let memory = Memory { epoch: 1, floor, left: SECOND, last_token: floor, pace: 0 };
-                match client.holds.first() {
-                    Some(hold) => {
-                        Request::Renew { id: hold.id.clone(), token: hold.token, terms: client.terms, memory }
-                    }
-                    None => Request::Acquire {
-                        id,
-                        room: UNBOUNDED,
-                        claim: false,
-                        terms: client.terms,
-                        ticket: floor,
-                        memory,
-                    },
+                let (stamp, token, longest) = (floor, floor, SECOND);
+                let memory = Memory { epoch: 1, stamp, token, longest, pace: 0 };
+                let (seat, terms) = (Seat { epoch: 1, ticket: floor, token: 0 }, client.terms);
+                match client.holds.first().cloned() {
+                    Some(Hold { id, seat, .. }) => Request::Renew { id, seat, left: SECOND, terms, memory },
+                    None => Request::Acquire { id, room: UNBOUNDED, claim: false, terms, memory, seat },
                 }
             }
-            _ if waiters > 0 => client.heartbeat(),
-            _ => client.acquire(UNBOUNDED, false),
+            _ if waiters > 0 => client.heartbeat(now),
+            _ => client.acquire(now, UNBOUNDED, false),
         }
     }
 
@@ -323,23 +317,20 @@ impl<'a> World<'a> {
             full: self.full,
         })?;
 
-        for (channel, text) in outcome.messages.iter().filter(|_| pushes) {
-            let words: Vec<&str> = text.split(' ').collect();
-            for client in self.clients.iter_mut().filter(|client| channel == &format!("to:{}", client.name)) {
-                if words[0] == "grant" {
-                    let (token, left): (u64, u64) = (words[2].parse().unwrap(), words[4].parse().unwrap());
-                    client.granted(words[1], token, self.now + left);
-                }
-            }
+        for (channel, message) in outcome.messages.iter().filter(|(_, message)| pushes && message.word == "grant") {
+            let to = self.clients.iter_mut().filter(|client| channel == &format!("to:{}", client.name));
+            to.for_each(|client| client.pushed(self.now, message));
         }
         Ok(outcome)
     }
 
     /// The client does what is to be done: it releases, renews, re-enters and sends heartbeats.
     fn settle(&mut self, who: usize) -> Checked {
-        for farewell in self.clients[who].farewells.clone() {
-            let request = self.clients[who].give_back(&farewell);
-            self.ask(who, request, Fate::Answered)?;
+        for index in (0..self.clients[who].farewells.len()).rev() {
+            if index < self.clients[who].farewells.len() {
+                let request = self.clients[who].give_back(self.now, index);
+                self.ask(who, request, Fate::Answered)?;
+            }
         }
         for index in (0..self.clients[who].holds.len()).rev() {
             if index < self.clients[who].holds.len() {
@@ -348,7 +339,7 @@ impl<'a> World<'a> {
             }
         }
         if !self.clients[who].waiters.is_empty() {
-            self.ask(who, self.clients[who].heartbeat(), Fate::Answered)?;
+            self.ask(who, self.clients[who].heartbeat(self.now), Fate::Answered)?;
         }
         if std::mem::take(&mut self.clients[who].uneasy) {
             for id in self.clients[who].waiting() {
@@ -361,10 +352,10 @@ impl<'a> World<'a> {
     /// Sends the acquire of this waiter, if it still waits and its ticket satisfies the condition.
     fn enter(&mut self, who: usize, id: &str, such: impl Fn(u64) -> bool) -> Checked {
         let client = &self.clients[who];
-        let Some(index) = client.waiters.iter().position(|waiter| waiter.id == id && such(waiter.ticket)) else {
+        let Some(index) = client.waiters.iter().position(|waiter| waiter.id == id && such(waiter.seat.ticket)) else {
             return Ok(());
         };
-        let request = client.enter(index);
+        let request = client.enter(self.now, index);
         self.ask(who, request, Fate::Answered).map(|_| ())
     }
 
@@ -390,7 +381,7 @@ impl<'a> World<'a> {
                     self.enter(who, &id, |ticket| ticket == 0)?;
                 }
                 while !self.clients[who].holds.is_empty() {
-                    self.clients[who].release(0);
+                    self.clients[who].release(self.now, 0);
                 }
                 self.settle(who)?;
                 let left = self.model.state.recover_until.saturating_sub(self.model.state.seen);

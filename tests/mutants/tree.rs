@@ -127,8 +127,12 @@ pub(crate) const HANDLES: Stage = Stage {
     twice: true,
 };
 
+/// Only for the mutants that name it: users that lack a right.
+pub(crate) const RIGHTS: Stage =
+    Stage { name: "without a right", targets: &[("api::acl_half_rights", &[])], twice: true };
+
 /// The stages that only some mutants use.
-pub(crate) const SPECIAL: [&Stage; 4] = [&ENCRYPTED, &OBSERVED, &COMMAND, &HANDLES];
+pub(crate) const SPECIAL: [&Stage; 5] = [&ENCRYPTED, &OBSERVED, &COMMAND, &HANDLES, &RIGHTS];
 
 /// In place of the name of a test, if a process ends without a word.
 const END: &str = "(the end of its process)";

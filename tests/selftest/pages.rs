@@ -125,7 +125,22 @@ fn the_protocol_page_agrees_with_the_scripts() {
         }
     }
     let answer = fs::read_to_string(root.join("lua/lib/answer.lua")).unwrap();
-    for name in answer.split('\'').skip(1).step_by(2).filter(|name| name.len() > 1) {
-        assert!(replies.contains(name), "the value {name:?} of every reply is not described");
+    for name in quoted(&answer) {
+        assert!(
+            replies.contains(&format!("| {name}")) || replies.contains(&format!(", {name}")),
+            "{name:?} of every reply"
+        );
     }
+    let commit = fs::read_to_string(root.join("lua/lib/commit.lua")).unwrap();
+    let message = commit.split("cmsgpack.pack({kind,").nth(1).unwrap().split("})").next().unwrap();
+    for kind in ["grant", "break"] {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{kind}` | "))).unwrap();
+        let values: BTreeSet<&str> = row.split('|').nth(2).unwrap().trim().split(", ").collect();
+        assert!(kind == "break" || values == quoted(message).collect(), "the values of the push {kind:?}: {values:?}");
+    }
+}
+
+/// The names in a piece of a script.
+fn quoted(script: &str) -> impl Iterator<Item = &str> {
+    script.split('\'').skip(1).step_by(2).filter(|name| name.len() > 1)
 }

@@ -91,9 +91,7 @@ impl<'a> Lock<'a> {
             .set("left_us", HOUR_US)
             .set("secret", "0123456789abcdef")
             .set("label", "worker-17:4242")
-            .set("owner", "")
-            .set("capacity", 1)
-            .set("weight", 1);
+            .set("owner", "");
         let (contended, free) = (format!("contended {number}"), format!("free {number}"));
         let mut lock = Lock { scripts, contended, free, queue: VecDeque::new(), idle, known: [known.clone(), known] };
         for _ in 0..=WAITING {
@@ -125,8 +123,8 @@ impl<'a> Lock<'a> {
         };
         let known = self.known[usize::from(!verb.of_contended_cycle())].clone();
         let values = known.set("client", &member.client).set("id", member.id()).set("channel", member.channel());
-        // A new acquire has no ticket yet.
-        let values = if script == "acquire" { values.set("ticket", 0) } else { values };
+        // A new acquire has no place yet.
+        let values = if script == "acquire" { values.set("ticket", 0).set("seat", "") } else { values };
         self.scripts.call(script, lock, &values, &[member.id()])
     }
 
@@ -143,15 +141,26 @@ impl<'a> Lock<'a> {
         };
         assert!(matches!(reply, Reply::List(_)) && reply.word() == expected, "{}: {reply:?}", verb.name());
         let known = &mut self.known[usize::from(!verb.of_contended_cycle())];
-        // Clients bring back what replies tell them, mostly under the same names.
-        for pair in reply.list()[1..].chunks_exact(2) {
+        // Clients bring back what replies tell them, mostly under the same names. The seat here is that of the holder.
+        for pair in reply.list()[1..].chunks_exact(2).filter(|pair| pair[0].text() != "seat") {
             if let Reply::Text(_) | Reply::Number(_) = pair[1] {
-                known.put(pair[0].text(), pair[1].display());
+                known.put_bytes(pair[0].text(), &pair[1].bytes());
             }
         }
-        let named = |name| reply.field(name).map(Reply::display);
-        named("stamp").into_iter().for_each(|stamp| known.put("floor", stamp));
-        named("token").into_iter().for_each(|token| known.put("last_token", token));
+        let mut also = |name, argument| {
+            if let Some(value) = reply.field(name) {
+                known.put_bytes(argument, &value.bytes());
+            }
+        };
+        also("stamp", "floor");
+        also("token", "last_token");
+        also("holder_seat", "seat");
+        if verb == Verb::HandOff {
+            // The message has it; the last stamp is the token of the grant.
+            let number = |name| reply.field(name).expect("every reply names it").number() as f64;
+            let numbers = ["epoch", "stamp", "stamp"].map(|name| number(name).to_le_bytes()).concat();
+            known.put_bytes("seat", &[&[2][..], &numbers].concat());
+        }
         match verb {
             Verb::Enqueue => self.queue.extend(self.idle.pop()),
             Verb::HandOff => self.idle.extend(self.queue.pop_front()),

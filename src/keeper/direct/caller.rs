@@ -35,7 +35,7 @@ impl Direct {
                 return Tried::AskKeeper(vec![]);
             }
             let (of, sent) = (self.new_acquire(inside, acquire), Time::now());
-            let answer = self.ask(inside, of.request(&self.client));
+            let answer = self.ask(inside, of.request(&self.client, sent));
             self.acquired(inside, acquire, of, sent, answer)
         });
         if !matches!(tried, Tried::Granted(_)) {
@@ -51,7 +51,7 @@ impl Direct {
         }
         let returned = self.inside(|inside| {
             let answer = match self.release_request() {
-                Some(request) if self.is_usable(inside) => self.ask(inside, request),
+                request @ Some(_) if self.is_usable(inside) => self.ask(inside, request),
                 _ => Err(Unanswered::Refused),
             };
             self.released(id, answer)
@@ -63,8 +63,8 @@ impl Direct {
     }
 
     /// Sends a request and waits for its answer. A connection that gives none is closed.
-    fn ask(&self, inside: &mut Inside, request: Request) -> Result<Reply, Unanswered> {
-        let Some((_, wire)) = &mut inside.wire else { return Err(Unanswered::Refused) };
+    fn ask(&self, inside: &mut Inside, request: Option<Request>) -> Result<Reply, Unanswered> {
+        let (Some((_, wire)), Some(request)) = (&mut inside.wire, request) else { return Err(Unanswered::Refused) };
         match wire.ask(request, &self.channel, Time::now() + ANSWER_TIMEOUT) {
             Ok(answer) => answer.map_err(|_| Unanswered::Refused),
             Err(cause) => Err(inside.broke(cause)),

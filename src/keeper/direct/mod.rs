@@ -47,7 +47,7 @@ use self::task::Awaited;
 pub(super) use self::task::Releasing;
 use super::handle::{Caller, Message, NewAcquire};
 use super::inbox::Outbox;
-use super::machine::{DirectAcquire, DirectLease, Heard, Id, LeaseState, Mode};
+use super::machine::{DirectAcquire, DirectLease, Heard, Id, LeaseState, Mode, Release};
 use super::routes::{Line, channel_of};
 use super::shared::{Armed, Shared};
 use crate::clock::Time;
@@ -221,7 +221,7 @@ impl Direct {
                 return Tried::AskKeeper(unanswered.troubles(of));
             }
         };
-        match of.heard(Time::now(), sent, &reply) {
+        match of.heard(&self.client, Time::now(), sent, &reply) {
             Heard::Granted(lease) if self.is_usable(inside) => {
                 let (id, token, ticket, deadline) = (lease.id, lease.token, lease.ticket, lease.term.deadline());
                 let (spec, origin, wakers) = (spec.clone(), origin.clone(), self.wakers.clone());
@@ -232,9 +232,12 @@ impl Direct {
             }
             // The keeper gave up the server meanwhile, or was closed.
             Heard::Granted(_) | Heard::Unclear => Tried::AskKeeper(Unanswered::Gone.troubles(of)),
-            Heard::Busy { why, again } => {
+            Heard::Busy(why) => {
                 presence.contend();
-                if acquire.mode == Mode::Try && !again { Tried::NotGranted(why) } else { Tried::AskKeeper(vec![]) }
+                match why {
+                    Some(why) if acquire.mode == Mode::Try => Tried::NotGranted(why),
+                    _ => Tried::AskKeeper(vec![]),
+                }
             }
         }
     }
@@ -258,13 +261,17 @@ impl Direct {
 
     /// The request that releases the lease.
     fn release_request(&self) -> Option<Request> {
-        lock(&self.lease).as_ref().map(|handover| handover.lease.release(&self.client))
+        lock(&self.lease).as_ref().and_then(|handover| handover.lease.release(&self.client, Time::now()))
+    }
+
+    fn release_of(&self, reply: &Reply) -> Option<Release> {
+        lock(&self.lease).as_ref()?.lease.released(&self.client, Time::now(), reply)
     }
 
     /// What the answer to a release means. Unless the lease is over, it is for the keeper.
     fn released(&self, id: Id, answer: Result<Reply, Unanswered>) -> Returned {
         let (state, broke) = match answer {
-            Ok(reply) => match DirectLease::released(&reply) {
+            Ok(reply) => match self.release_of(&reply) {
                 Some(release) => {
                     *lock(&self.lease) = None;
                     self.leased.store(0, Ordering::SeqCst);

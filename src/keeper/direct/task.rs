@@ -72,7 +72,7 @@ impl Direct {
                 return Err(acquire);
             }
             let of = self.new_acquire(inside, &acquire);
-            let request = of.request(&self.client);
+            let Some(request) = of.request(&self.client, Time::now()) else { return Err(acquire) };
             if acquire.mode == Mode::Wait {
                 self.ahead.store(acquire.caller.presence.number(), Ordering::SeqCst);
             }
@@ -195,7 +195,7 @@ impl Direct {
                 settled
             }
             What::Acquire { of, acquire: None } => {
-                self.ask_keeper(unwanted(of, sent, answer));
+                self.ask_keeper(self.unwanted(of, sent, answer));
                 None
             }
             What::Release(releasing) => {
@@ -233,18 +233,20 @@ impl Direct {
         }
     }
 
+    /// What the keeper has to hear of an acquire that is its own by now.
+    fn unwanted(&self, of: DirectAcquire, sent: Time, answer: Result<Reply, Unanswered>) -> Vec<Trouble> {
+        match answer {
+            Ok(reply) if matches!(of.heard(&self.client, Time::now(), sent, &reply), Heard::Busy(_)) => {
+                vec![Trouble::Unheard]
+            }
+            Ok(_) => Unanswered::Gone.troubles(of),
+            Err(unanswered) => unanswered.troubles(of),
+        }
+    }
+
     /// If the keeper has ended, callers see their channels closed.
     fn say(&self, message: Message) {
         let _ = self.messages.send(message);
-    }
-}
-
-/// What the keeper has to hear of an acquire that is its own by now.
-fn unwanted(of: DirectAcquire, sent: Time, answer: Result<Reply, Unanswered>) -> Vec<Trouble> {
-    match answer {
-        Ok(reply) if matches!(of.heard(Time::now(), sent, &reply), Heard::Busy { .. }) => vec![Trouble::Unheard],
-        Ok(_) => Unanswered::Gone.troubles(of),
-        Err(unanswered) => unanswered.troubles(of),
     }
 }
 

@@ -6,7 +6,7 @@ use super::super::{inbox::inbox, sleep::lookout};
 use super::*;
 use crate::fork::Process;
 use crate::options::LockOptions;
-use crate::protocol::{About, AcquireVerdict, Common, LockKeys, Secret, Token, Verdict};
+use crate::protocol::{About, AcquireVerdict, Common, LockKeys, OwnLease, Seat, Secret, Token, Verdict, WireId};
 
 fn client() -> Arc<Direct> {
     let (outbox, _inbox) = inbox(lookout().unwrap().0);
@@ -21,21 +21,12 @@ impl Direct {
         let about = About { secret: Secret::repeated("s"), label: "".into(), owner: "".into() };
         let of = DirectAcquire { id: Id::direct(0), spec: spec.clone(), about };
         let token = Token::new(7).unwrap();
-        let common = Common {
-            epoch: None,
-            stamp: None,
-            token: Some(token),
-            waiting: 0,
-            lease_left: Duration::ZERO,
-            recover_left: Duration::ZERO,
-            pace: Duration::ZERO,
-            longest: Duration::ZERO,
-            own: None,
-            again: false,
-        };
-        let verdict = Verdict::Acquire(AcquireVerdict::Granted { token, left: spec.lease, claim: false });
-        let (now, reply) = (Time::now(), Reply { common, verdict });
-        let Heard::Granted(lease) = of.heard(now, now, &reply) else { panic!("not granted") };
+        let (id, ticket, seat) = (WireId::new(&self.client, of.id), token.as_ticket(), Seat::NONE);
+        let own = Some(OwnLease { id, token, ticket, seat, claim: false });
+        let sample = Reply::sample().common;
+        let common = Common { own, lease_left: spec.lease, ..sample };
+        let (now, reply) = (Time::now(), Reply { common, verdict: Verdict::Acquire(AcquireVerdict::Granted) });
+        let Heard::Granted(lease) = of.heard(&self.client, now, now, &reply) else { panic!("not granted") };
         let (client, process) = (self.client.clone(), Process::this().unwrap());
         let origin = Origin { client, process, label: "".into(), owner: "".into(), called: now };
         let (ticket, deadline) = (lease.ticket, lease.term.deadline());

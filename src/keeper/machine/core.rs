@@ -10,7 +10,7 @@ use super::unsent::Unsent;
 use crate::clock::Time;
 use crate::error::{Fault, brief};
 use crate::keeper::timers::Timers;
-use crate::protocol::{ClientId, Id, LockKeys, Request, WireId};
+use crate::protocol::{ClientId, Id, LockKeys, Memory, Request, WireId};
 
 /// What to do later.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +64,8 @@ pub(in crate::keeper) struct Sent {
     pub(in crate::keeper) what: What,
     pub(in crate::keeper) keys: Arc<LockKeys>,
     pub(super) at: Time,
+    /// What it brought.
+    pub(super) memory: Memory,
 }
 
 #[derive(Debug, Clone)]
@@ -115,24 +117,24 @@ impl Core {
         }
     }
 
-    pub(super) fn wire_id(&self, id: Id) -> WireId {
+    pub(in crate::keeper) fn wire_id(&self, id: Id) -> WireId {
         WireId::new(&self.client, id)
     }
 
     pub(super) fn send(&mut self, now: Time, what: What, call: Request) -> RequestId {
-        let request = self.register(now, what, call.keys().clone());
+        let request = self.register(now, what, call.keys().clone(), call.memory());
         self.effects.push(Effect::Send { request, call });
         request
     }
 
     /// From now on an answer is expected.
-    pub(super) fn register(&mut self, now: Time, what: What, keys: Arc<LockKeys>) -> RequestId {
+    pub(super) fn register(&mut self, now: Time, what: What, keys: Arc<LockKeys>, memory: Memory) -> RequestId {
         self.last_request.0 += 1;
         let request = self.last_request;
         if self.requests.is_empty() {
             self.timers.set(Timer::Stall, now + self.patience());
         }
-        self.requests.insert(request, Sent { what, keys, at: now });
+        self.requests.insert(request, Sent { what, keys, at: now, memory });
         request
     }
 

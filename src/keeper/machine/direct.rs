@@ -1,27 +1,26 @@
 //! Leases that callers get without the keeper, over the direct connection (`keeper/direct/`): the requests of such a
 //! caller, what their replies mean, and how the machine takes a lease over.
 //!
-//! A direct acquire is a try by a client that has no other acquire and no lease at the lock. It names no epoch and no
-//! floor, like a machine that knows nothing of the lock.
+//! A direct acquire is a try by a client that has no other acquire and no lease at the lock. A machine of its own, which
+//! knows nothing of the lock yet, writes its request and judges the reply. So what is asked, and what an answer means,
+//! is written in one place. The keeper's machine takes over the state of the lock.
 
 use std::sync::Arc;
 
 use super::core::Core;
-use super::lease::Lease;
 use super::lock::LockState;
 use super::release::Kind;
-use super::{Id, Machine, NotGranted, Release, Timer};
+use super::{Command, Effect, Event, Id, Machine, Mode, NotGranted, Outcome, QuestionId, Release, RequestId, Timer};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::Spec;
-use crate::protocol::{
-    About, AcquireRequest, AcquireVerdict, ClientId, Known, ReleaseRequest, ReleaseVerdict, Reply, Request, Ticket,
-    Token, Verdict, WireId,
-};
+use crate::protocol::{About, AcquireVerdict, ClientId, Reply, Request, Ticket, Token, Verdict};
 use crate::term::Term;
 
 /// The keeper takes a direct lease over within this part of its length.
 pub(crate) const TAKEN_OVER_WITHIN: u32 = 6;
+/// The only question of a machine that releases a direct lease.
+const RELEASE: QuestionId = QuestionId(0);
 
 /// An acquire over the direct connection.
 #[derive(Debug, Clone, Hash)]
@@ -35,11 +34,8 @@ pub(crate) struct DirectAcquire {
 #[derive(Debug, Clone)]
 pub(crate) enum Heard {
     Granted(DirectLease),
-    /// The server knows nothing of this acquire. `again`: the lock may be free all the same.
-    Busy {
-        why: NotGranted,
-        again: bool,
-    },
+    /// The server knows nothing of this acquire. None: the lock may be free all the same.
+    Busy(Option<NotGranted>),
     /// The server may have granted the lock: what this acquire has is to be given back.
     Unclear,
 }
@@ -54,7 +50,7 @@ pub(crate) enum LeaseState {
     ReleaseSent,
 }
 
-/// A lease that the machine does not know.
+/// A lease that the keeper's machine does not know.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct DirectLease {
     pub(crate) id: Id,
@@ -64,91 +60,103 @@ pub(crate) struct DirectLease {
     pub(crate) granted: Time,
     pub(crate) term: Term,
     pub(crate) state: LeaseState,
-    about: About,
-    known: Known,
+    lock: LockState,
+}
+
+/// A machine that does one thing, with the request that it has sent.
+struct Asking {
+    machine: Machine,
+    request: RequestId,
+    call: Request,
+}
+
+impl Asking {
+    fn new(client: &ClientId, at: Time, lock: Option<LockState>, command: Command) -> Option<Self> {
+        let mut machine = Machine::new(client.clone(), "".into(), 0);
+        machine.core.connected = true;
+        machine.locks.extend(lock.map(|lock| (lock.keys.name.clone(), lock)));
+        machine.core.locks_of = machine.ids().collect();
+        machine.core.members = machine.core.locks_of.len();
+        machine.handle(at, Event::Command(command));
+        let sent = machine.effects(at, 1).into_iter().find_map(|effect| match effect {
+            Effect::Send { request, call } => Some((request, call)),
+            _ => None,
+        });
+        sent.map(|(request, call)| Self { machine, request, call })
+    }
+
+    fn answered(mut self, now: Time, reply: &Reply) -> (Vec<Effect>, Machine) {
+        self.machine.handle(now, Event::Answered { request: self.request, result: Ok(reply.clone()) });
+        (std::mem::take(&mut self.machine.core.effects), self.machine)
+    }
 }
 
 impl DirectAcquire {
-    pub(crate) fn request(&self, client: &ClientId) -> Request {
-        let spec = &self.spec;
-        Request::Acquire(AcquireRequest {
-            keys: spec.keys.clone(),
-            id: WireId::new(client, self.id),
-            room: 0,
-            as_claim: false,
-            lease: spec.lease,
-            liveness: spec.liveness,
-            buffer: spec.buffer,
-            heartbeat: spec.liveness / 3,
-            about: self.about.clone(),
-            ticket: None,
-            known: Known { longest: spec.lease, pace: spec.liveness / 3, ..Known::default() },
-        })
+    fn asking(&self, client: &ClientId, at: Time) -> Option<Asking> {
+        let Self { id, spec, about } = self.clone();
+        // An answer counts as long as there is enough left of the lease.
+        let timeout = Some(spec.lease);
+        let acquire = Command::Acquire { id, spec, about, mode: Mode::Try, timeout, called: at };
+        Asking::new(client, at, None, acquire)
     }
 
-    pub(crate) fn heard(&self, now: Time, sent: Time, reply: &Reply) -> Heard {
-        let Reply { common, verdict } = reply;
-        match verdict {
-            &Verdict::Acquire(AcquireVerdict::Granted { token, left, claim: false }) => {
-                let Self { id, spec, about } = self.clone();
-                let term = Term { sent, span: left };
-                // The keeper would take it over too late to tell its caller in time that it ends, so it acquires a longer
-                // one.
-                let told = term.deadline() - term.notice(spec.lease, spec.notice);
-                if told <= now + spec.lease / TAKEN_OVER_WITHIN {
-                    return Heard::Unclear;
-                }
-                let ticket = common.own.as_ref().map_or(token.as_ticket(), |own| own.ticket);
-                let known = Known {
-                    epoch: common.epoch,
-                    floor: common.stamp,
-                    longest: common.longest.max(spec.lease),
-                    last_token: Some(token),
-                    pace: common.pace,
-                };
-                Heard::Granted(DirectLease {
-                    id,
-                    spec,
-                    token,
-                    ticket,
-                    granted: now,
-                    term,
-                    state: LeaseState::Held,
-                    about,
-                    known,
-                })
-            }
-            Verdict::Acquire(AcquireVerdict::Busy(holder)) => {
-                let recovering_for = common.recovering_for();
-                let why = NotGranted::Busy { holder: holder.clone(), waiting: common.waiting, recovering_for };
+    pub(crate) fn request(&self, client: &ClientId, now: Time) -> Option<Request> {
+        Some(self.asking(client, now)?.call)
+    }
+
+    pub(crate) fn heard(&self, client: &ClientId, now: Time, sent: Time, reply: &Reply) -> Heard {
+        let Some(asking) = self.asking(client, sent) else { return Heard::Unclear };
+        let (effects, mut machine) = asking.answered(now, reply);
+        for effect in effects {
+            match effect {
                 // A lease of this client itself is on its way back, through the keeper.
-                Heard::Busy { why, again: common.again || common.own.is_some() }
+                Effect::NotGranted { why: NotGranted::Busy { .. }, .. } if reply.common.own.is_some() => {
+                    return Heard::Busy(None);
+                }
+                Effect::NotGranted { why: why @ NotGranted::Busy { .. }, .. } => return Heard::Busy(Some(why)),
+                Effect::Granted { id, spec, token, ticket, .. } => {
+                    let Some((_, lock)) = machine.locks.pop_first() else { break };
+                    let Some(term) = lock.leases.get(&id).map(|lease| lease.term()) else { break };
+                    // The keeper would take it over too late to tell its caller in time that it ends, so it acquires a
+                    // longer one.
+                    let told = term.deadline() - term.notice(spec.lease, spec.notice);
+                    if told <= now + spec.lease / TAKEN_OVER_WITHIN {
+                        break;
+                    }
+                    let (granted, state) = (now, LeaseState::Held);
+                    return Heard::Granted(DirectLease { id, spec, token, ticket, granted, term, state, lock });
+                }
+                _ => {}
             }
+        }
+        match reply.verdict {
+            Verdict::Acquire(AcquireVerdict::Busy(_)) => Heard::Busy(None),
             _ => Heard::Unclear,
         }
     }
 }
 
 impl DirectLease {
-    pub(crate) fn release(&self, client: &ClientId) -> Request {
-        Request::Release(ReleaseRequest {
-            keys: self.spec.keys.clone(),
-            id: WireId::new(client, self.id),
-            token: Some(self.token),
-            liveness: self.spec.liveness,
-            known: self.known.clone(),
-        })
+    fn asking(&self, client: &ClientId, at: Time) -> Option<Asking> {
+        let release = Command::Release { question: Some(RELEASE), id: self.id };
+        Asking::new(client, at, Some(self.lock.clone()), release)
+    }
+
+    pub(crate) fn release(&self, client: &ClientId, now: Time) -> Option<Request> {
+        Some(self.asking(client, now)?.call)
     }
 
     /// What the reply to its release means.
-    pub(crate) fn released(reply: &Reply) -> Option<Release> {
-        match reply.verdict {
-            // The script stopped at its batch limit: the keeper goes on with another release.
-            _ if reply.common.again => None,
-            Verdict::Release(ReleaseVerdict::Released) => Some(Release::Released),
-            Verdict::Release(_) => Some(Release::Lost(LostReason::Ended)),
-            _ => None,
+    pub(crate) fn released(&self, client: &ClientId, now: Time, reply: &Reply) -> Option<Release> {
+        // The script stopped at its batch limit: the keeper goes on with another release.
+        if reply.common.again {
+            return None;
         }
+        let (effects, _) = self.asking(client, now)?.answered(now, reply);
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::Answer { outcome: Outcome::Release(release), .. } => Some(release),
+            _ => None,
+        })
     }
 }
 
@@ -178,16 +186,12 @@ impl Machine {
 
 impl LockState {
     fn adopt(&mut self, core: &mut Core, now: Time, lease: DirectLease) {
-        let DirectLease { id, spec, token, granted, term, state, about, known, .. } = lease;
-        self.epoch = self.epoch.or(known.epoch);
-        self.floor = self.floor.max(known.floor);
-        self.last_token = self.last_token.max(known.last_token);
-        self.pace = self.pace.max(known.pace);
-        self.longest = self.longest.max(known.longest);
-        let mut lease = Lease::new(spec, about, token, known.epoch, granted, term);
+        let DirectLease { id, spec, granted, state, mut lock, .. } = lease;
+        let Some(mut lease) = lock.leases.remove(&id) else { return };
+        self.learn_from(&lock);
         lease.release_sent = state == LeaseState::ReleaseSent;
         // A task may never be polled again.
-        core.timers.set(Timer::Taken(id), granted + lease.spec.lease);
+        core.timers.set(Timer::Taken(id), granted + spec.lease);
         self.keep(core, now, id, lease);
         // It may have been broken since it was granted, or its data lost: then its holder is to hear of it now.
         if state == LeaseState::Held {

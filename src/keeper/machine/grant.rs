@@ -11,7 +11,7 @@ use super::{Id, NotGranted, RequestId, What};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
-use crate::protocol::{Common, OwnLease, Push, RenewRequest, RenewVerdict, Request, Ticket, Token};
+use crate::protocol::{Common, Epoch, OwnLease, Push, RenewRequest, RenewVerdict, Request, Seat, Ticket, Token};
 use crate::term::Term;
 
 /// A lease that the server has granted to a waiter.
@@ -24,8 +24,8 @@ pub(in crate::keeper) struct Grant {
 }
 
 impl Grant {
-    pub(super) fn replied(token: Token, sent: Time, left: Duration, claim: bool) -> Self {
-        Self { token, term: Term { sent, span: left }, claim }
+    pub(super) fn replied(own: &OwnLease, sent: Time, left: Duration, spec: &Spec) -> Self {
+        Self { token: own.token, term: Term::told(sent, left, spec.lease), claim: own.claim }
     }
 
     /// Whether its end is so near that the holder would have to be told.
@@ -37,10 +37,17 @@ impl Grant {
 impl LockState {
     /// A grant by message. It is believed only if no newer grant was named meanwhile.
     pub(super) fn on_grant_pushed(&mut self, core: &mut Core, now: Time, id: Id, push: &Push) {
-        if self.leases.contains_key(&id) || self.releases.contains_key(&id) {
+        let token = push.token;
+        if let Some(lease) = self.leases.get(&id) {
+            // As in a reply that names another lease than this one.
+            if lease.token != token && lease.is_about(&push.secret) {
+                self.renew(core, now, id);
+            }
             return;
         }
-        let token = push.token;
+        if self.releases.contains_key(&id) {
+            return;
+        }
         let Some(waiter) = self.waiters.get(&id) else {
             // A direct acquire joins no queue, and its caller may hold the lock.
             if id.is_direct() {
@@ -53,11 +60,10 @@ impl LockState {
             return;
         }
         let most = waiter.spec.liveness.min(waiter.spec.lease);
-        let is_newest = Some(token) > self.last_token;
+        let is_newest = Some(token.as_stamp()) > self.known.stamp;
         // Only the scripts know the secret. A server that loses this grant has to hear of it from any request.
-        self.floor = self.floor.max(Some(token.as_stamp()));
-        self.last_token = self.last_token.max(Some(token));
-        self.granted_from(core, id, push.ticket);
+        self.known.take(push.known, None);
+        self.granted_from(core, id, push.ticket, push.seat, push.known.epoch);
         match self.answered {
             Some((sent, liveness)) if is_newest => {
                 let term = Term { sent, span: liveness.min(most) };
@@ -80,20 +86,36 @@ impl LockState {
             return;
         }
         if self.waiters.contains_key(&id) {
-            self.granted_from(core, id, own.ticket);
-            return self.granted(core, now, id, Grant::replied(own.token, sent, left, own.claim));
+            self.granted_from(core, id, own.ticket, own.seat, self.known.epoch);
+            return self.granted_by_reply(core, now, sent, id, own, left);
         }
         // The caller of a direct acquire holds it, or is about to.
         if id.is_direct() {
             return;
         }
-        let kind = Kind::Release { token: Some(own.token), epoch: None, liveness: Duration::ZERO };
-        self.give_back(core, now, id, kind, None, now + left);
+        self.give_back(core, now, id, Kind::Release { seat: Seat::NONE }, None, now + left);
     }
 
-    /// The place from which it was granted, which the client may not have heard of before.
-    fn granted_from(&mut self, core: &mut Core, id: Id, ticket: Ticket) {
-        if self.waiters.get(&id).is_some_and(|waiter| waiter.ticket.is_none()) {
+    pub(super) fn granted_by_reply(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        sent: Time,
+        id: Id,
+        own: &OwnLease,
+        left: Duration,
+    ) {
+        if let Some(waiter) = self.waiters.get(&id) {
+            let grant = Grant::replied(own, sent, left, &waiter.spec);
+            self.granted(core, now, id, grant);
+        }
+    }
+
+    /// Its lease, and the place from which it was granted, of which the client may not have heard before.
+    fn granted_from(&mut self, core: &mut Core, id: Id, ticket: Ticket, seat: Seat, epoch: Option<Epoch>) {
+        let Some(waiter) = self.waiters.get_mut(&id) else { return };
+        (waiter.seat, waiter.epoch) = (seat, epoch);
+        if waiter.ticket.is_none() {
             self.has_ticket(core, id, ticket);
         }
     }
@@ -123,6 +145,7 @@ impl LockState {
     }
 
     pub(super) fn confirm(&mut self, core: &mut Core, now: Time, id: Id, token: Token) {
+        let memory = self.memory(now);
         let Some(waiter) = self.waiters.get_mut(&id) else { return };
         let under_way = match waiter.phase {
             Phase::Confirming { token } => Some(token),
@@ -140,14 +163,12 @@ impl LockState {
         let request = Request::Renew(RenewRequest {
             keys: waiter.spec.keys.clone(),
             id: core.wire_id(id),
-            token,
+            seat: waiter.seat,
             lease: waiter.spec.lease,
+            left: Duration::ZERO,
             liveness: waiter.spec.liveness,
             about: waiter.about.clone(),
-            epoch: self.epoch,
-            floor: self.floor,
-            left: Duration::ZERO,
-            pace: self.pace,
+            memory,
         });
         waiter.request = Some(core.send(now, What::Confirm(id), request));
     }
@@ -165,9 +186,10 @@ impl LockState {
         waiter.request = None;
         let Phase::Confirming { token } = waiter.phase else { return };
         match verdict {
-            RenewVerdict::Renewed { left } => {
-                waiter.epoch = common.epoch;
-                let grant = Grant::replied(token, sent, left, false);
+            RenewVerdict::Renewed => {
+                let Some(own) = &common.own else { return };
+                (waiter.seat, waiter.epoch) = (own.seat, common.known.epoch);
+                let grant = Grant { claim: false, ..Grant::replied(own, sent, common.lease_left, &waiter.spec) };
                 if grant.is_short(now, &waiter.spec) && !std::mem::replace(&mut waiter.late, true) {
                     // If this process was stopped meanwhile, another confirmation brings a full lease.
                     self.confirm(core, now, id, token);

@@ -12,7 +12,7 @@ use super::{ANSWER_TIMEOUT, Effect, Id, Outcome, QuestionId, Release, Renewal, R
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::Spec;
-use crate::protocol::{About, Common, Epoch, Push, RenewRequest, RenewVerdict, Request, Token};
+use crate::protocol::{About, Common, Epoch, Push, RenewRequest, RenewVerdict, Request, Seat, Secret, Token};
 use crate::term::{Term, span_until};
 
 /// How soon after a grant by hand-off its holder asks for the whole lease.
@@ -23,6 +23,8 @@ pub(in crate::keeper) struct Lease {
     pub(super) spec: Arc<Spec>,
     about: About,
     pub(in crate::keeper) token: Token,
+    /// As the server last told of it, and under which epoch.
+    seat: Seat,
     pub(super) epoch: Option<Epoch>,
     granted: Time,
     /// The interval of its automatic renewals; None while they are switched off.
@@ -34,7 +36,11 @@ pub(in crate::keeper) struct Lease {
     /// Whether it is a full lease, and no claim.
     confirmed: bool,
     lost: bool,
+    /// Another lease may have been granted since.
+    over: bool,
     pub(super) request: Option<RequestId>,
+    /// The length that the last renewal asked for.
+    asked: Duration,
     /// The term that counts once replicas have it.
     pub(super) unsecured: Option<Term>,
     /// Callers of `renew` and `extend` that await an answer.
@@ -57,7 +63,7 @@ impl Lease {
         spec: Arc<Spec>,
         about: About,
         token: Token,
-        epoch: Option<Epoch>,
+        (seat, epoch): (Seat, Option<Epoch>),
         granted: Time,
         term: Term,
     ) -> Self {
@@ -67,12 +73,15 @@ impl Lease {
             spec,
             about,
             token,
+            seat,
             epoch,
             granted,
             term,
             last: term,
             lost: false,
+            over: false,
             request: None,
+            asked: Duration::ZERO,
             unsecured: None,
             questions: Vec::new(),
             cause: None,
@@ -85,6 +94,15 @@ impl Lease {
         self.term.deadline()
     }
 
+    pub(super) fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Whether a message with this secret is about it.
+    pub(super) fn is_about(&self, secret: &Secret) -> bool {
+        self.about.secret == *secret
+    }
+
     pub(super) fn disconnected(&mut self) {
         (self.request, self.unsecured) = (None, None);
     }
@@ -95,11 +113,11 @@ impl LockState {
     pub(super) fn hold(&mut self, core: &mut Core, now: Time, id: Id, waiter: Waiter, grant: Grant) {
         let Grant { token, term, claim } = grant;
         let deadline = term.deadline();
-        let Waiter { spec, about, ticket, epoch, .. } = waiter;
+        let Waiter { spec, about, ticket, seat, epoch, .. } = waiter;
         let ticket = ticket.unwrap_or(token.as_ticket());
         core.timers.set(Timer::Taken(id), now + spec.lease);
         core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
-        let lease = Lease { confirmed: !claim, ..Lease::new(spec, about, token, epoch, now, term) };
+        let lease = Lease { confirmed: !claim, ..Lease::new(spec, about, token, (seat, epoch), now, term) };
         self.keep(core, now, id, lease);
     }
 
@@ -133,6 +151,7 @@ impl LockState {
     }
 
     pub(super) fn renew(&mut self, core: &mut Core, now: Time, id: Id) {
+        let memory = self.memory(now);
         let Some(lease) = self.leases.get_mut(&id) else { return };
         if !core.connected || lease.lost || lease.request.is_some() {
             return;
@@ -145,17 +164,16 @@ impl LockState {
         // The server never shortens a lease. It is told the whole length, which a recovery may have to wait for.
         let whole = if prolongs { lease.spec.lease.max(left) } else { left };
         let wanted = lease.questions.iter().map(|wanted| span_until(wanted.until.since(now))).max();
+        lease.asked = wanted.map_or(whole, |wanted| whole.max(wanted));
         let request = Request::Renew(RenewRequest {
             keys: lease.spec.keys.clone(),
             id: core.wire_id(id),
-            token: lease.token,
-            lease: wanted.map_or(whole, |wanted| whole.max(wanted)),
+            seat: lease.seat,
+            lease: lease.asked,
+            left,
             liveness: lease.spec.liveness,
             about: lease.about.clone(),
-            epoch: lease.epoch,
-            floor: self.floor,
-            left,
-            pace: self.pace,
+            memory,
         });
         lease.request = Some(core.send(now, What::Renew(id), request));
     }
@@ -183,9 +201,10 @@ impl LockState {
             return;
         }
         match verdict {
-            RenewVerdict::Renewed { left } => {
-                lease.epoch = common.epoch;
-                let term = Term { sent, span: left };
+            RenewVerdict::Renewed => {
+                let Some(own) = &common.own else { return };
+                (lease.seat, lease.epoch) = (own.seat, common.known.epoch);
+                let term = Term::told(sent, common.lease_left, lease.asked);
                 if lease.spec.replicas == 0 {
                     return self.prolonged(core, now, id, term);
                 }
@@ -274,7 +293,7 @@ impl LockState {
     /// An operator broke a lease. A user with the right to publish can claim that; only the scripts know the secret.
     pub(super) fn on_break_pushed(&mut self, core: &mut Core, now: Time, id: Id, push: &Push) {
         let Some(lease) = self.leases.get(&id) else { return };
-        if lease.token == push.token && lease.about.secret == push.secret {
+        if lease.token == push.token && lease.is_about(&push.secret) {
             self.lose(core, now, id, LostReason::Broken);
         }
     }
@@ -286,6 +305,7 @@ impl LockState {
         if std::mem::replace(&mut lease.lost, true) {
             return;
         }
+        lease.over = !matches!(reason, LostReason::Closed);
         let (questions, deadline) = (std::mem::take(&mut lease.questions), lease.deadline());
         core.timers.clear(&Timer::Renew(id));
         core.timers.clear(&Timer::Notice(id));
@@ -321,8 +341,9 @@ impl LockState {
         if question.is_some() {
             core.timers.set(Timer::AnswerBy(id), deadline.max(now));
         }
-        let kind = Kind::Release { token: Some(lease.token), epoch: lease.epoch, liveness: lease.spec.liveness };
-        let repeated = lease.release_sent;
+        // A release of a lease that may be over must not look like that of the last one.
+        let seat = if lease.over || deadline <= now { Seat::NONE } else { lease.seat };
+        let (kind, repeated) = (Kind::Release { seat }, lease.release_sent);
         self.pend(core, now, id, PendingRelease { kind, question, request: None, repeated, until: deadline });
     }
 }

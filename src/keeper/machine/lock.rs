@@ -11,9 +11,7 @@ use super::waiter::{Phase, Waiter};
 use super::{GRACE, Id, NotGranted, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::{Fault, LostReason};
-use crate::protocol::{
-    Common, Epoch, HeartbeatRequest, HeartbeatVerdict, Known, LockKeys, Request, Stamp, Ticket, Token,
-};
+use crate::protocol::{Common, HeartbeatRequest, HeartbeatVerdict, Known, LockKeys, Memory, Request, Ticket};
 
 /// How many waiters a heartbeat names.
 const NAMED: usize = 16;
@@ -34,17 +32,11 @@ pub(in crate::keeper) struct LockState {
     pub(super) order: BTreeSet<(Ticket, Id)>,
     pub(super) liveness: Duration,
     pub(super) buffer: Duration,
-    pub(super) epoch: Option<Epoch>,
-    /// The highest stamp seen.
-    pub(in crate::keeper) floor: Option<Stamp>,
-    /// The highest token that a reply, or a push with the secret, has named.
-    pub(super) last_token: Option<Token>,
+    pub(in crate::keeper) known: Known,
+    /// For how long the server says that a client keeps this when it has nothing there any more.
+    pub(super) keep: Duration,
     lease_until: Time,
     recover_until: Time,
-    /// The longest heartbeat interval among the waiters that a reply named.
-    pub(super) pace: Duration,
-    /// The longest lease that any client may hold, as far as is known here.
-    pub(super) longest: Duration,
     /// By which factor heartbeats are further apart than they should be, because their answers take so long.
     slow: u32,
     /// When the last answered request was sent that kept the session alive, and the liveness that it named.
@@ -63,13 +55,10 @@ impl LockState {
             order: BTreeSet::new(),
             liveness: Duration::ZERO,
             buffer: Duration::ZERO,
-            epoch: None,
-            floor: None,
-            last_token: None,
+            known: Known::default(),
+            keep: Duration::ZERO,
             lease_until: Time(0),
             recover_until: Time(0),
-            pace: Duration::ZERO,
-            longest: Duration::ZERO,
             slow: 1,
             answered: None,
             heartbeat: None,
@@ -79,6 +68,11 @@ impl LockState {
 
     pub(super) fn name(&self) -> &Arc<str> {
         &self.keys.name
+    }
+
+    /// Its waiters, leases and pending releases.
+    pub(super) fn ids(&self) -> impl Iterator<Item = Id> {
+        self.waiters.keys().chain(self.leases.keys()).chain(self.releases.keys()).copied()
     }
 
     /// Whether this client has nothing there any more, so that it forgets the lock.
@@ -92,28 +86,25 @@ impl LockState {
         self.liveness / 3 * self.slow
     }
 
-    /// What this client knows of the lock; `epoch`: under which the server last confirmed what the request is about.
-    pub(super) fn known(&self, epoch: Option<Epoch>) -> Known {
-        Known {
-            epoch,
-            floor: self.floor,
-            // A lease may have been granted or renewed since the last answer.
-            longest: self.longest,
-            last_token: self.last_token,
-            pace: self.pace,
-        }
+    /// What a request brings that is written now.
+    pub(super) fn memory(&self, now: Time) -> Memory {
+        let waits = self.leases.is_empty() && self.releases.is_empty();
+        self.known.memory(now, waits.then_some(self.liveness))
     }
 
-    /// Takes in the common part of a reply. True if the server's data is not the known one.
-    pub(super) fn learn(&mut self, now: Time, common: &Common) -> bool {
-        self.floor = self.floor.max(common.stamp);
-        self.last_token = self.last_token.max(common.token);
-        self.pace = self.pace.max(common.pace);
-        self.longest = self.longest.max(common.longest);
-        self.lease_until = now + common.lease_left;
-        self.recover_until = now + common.recover_left;
-        let before = std::mem::replace(&mut self.epoch, common.epoch);
-        before.is_some() && before != common.epoch
+    /// Takes in the common part of the reply to a request that brought `brought`. True if data was lost.
+    pub(super) fn learn(&mut self, now: Time, sent: Time, brought: Memory, common: &Common) -> bool {
+        (self.lease_until, self.recover_until) = (now + common.lease_left, now + common.recover_left);
+        if common.known.is_strangers() {
+            return false; // It was an operator's, or there is nothing to know.
+        }
+        self.keep = common.keep;
+        self.known.take(common.known.heard(sent), Some(brought))
+    }
+
+    /// Takes in what another machine of this client knows of the lock.
+    pub(super) fn learn_from(&mut self, other: &Self) {
+        self.known.take(other.known, None);
     }
 
     pub(super) fn kept_alive(&mut self, sent: Time) {
@@ -149,7 +140,7 @@ impl LockState {
             liveness: self.liveness,
             buffer: self.buffer,
             heartbeat: self.heartbeat_interval(),
-            known: self.known(self.epoch),
+            memory: self.memory(now),
             ids: self.order.iter().take(NAMED).map(|&(_, id)| core.wire_id(id)).collect(),
         });
         self.heartbeat = Some(core.send(now, What::Heartbeat, request));
@@ -241,7 +232,7 @@ impl LockState {
     /// The server's data is not the known one: leases are re-asserted, and all waiters re-enter in the order of their
     /// tickets.
     pub(super) fn restore_all(&mut self, core: &mut Core, now: Time) {
-        let epoch = self.epoch;
+        let epoch = self.known.epoch;
         let leases: Vec<Id> = self.leases.iter().filter(|(_, lease)| lease.epoch != epoch).map(|(id, _)| *id).collect();
         leases.into_iter().for_each(|id| self.renew(core, now, id));
         self.reenter(core, now, |waiter| waiter.epoch != epoch);

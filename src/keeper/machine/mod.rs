@@ -9,6 +9,7 @@ mod api;
 mod core;
 mod direct;
 mod grant;
+mod kept;
 mod lease;
 mod lock;
 mod questions;
@@ -27,6 +28,7 @@ pub(crate) use self::api::{
 };
 pub(in crate::keeper) use self::core::{Core, Sent, Timer, What};
 pub(crate) use self::direct::{DirectAcquire, DirectLease, Heard, LeaseState, TAKEN_OVER_WITHIN};
+use self::kept::Kept;
 use self::lock::LockState;
 use self::questions::Pending;
 use self::unsent::Unsent;
@@ -36,6 +38,8 @@ use crate::clock::Time;
 use crate::error::{Fault, LostReason, brief};
 pub(crate) use crate::protocol::Id;
 use crate::protocol::{AcquireVerdict, ClientId, LockKeys, Push, PushKind, Refusal, Reply, Verdict};
+#[cfg(test)]
+use crate::protocol::{Memory, Token};
 
 /// How long a caller without a timeout waits for an answer of the server.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,6 +54,8 @@ pub(crate) struct Machine {
     pub(super) prefix: Arc<str>,
     /// The locks at which this client has anything, by name.
     pub(super) locks: BTreeMap<Arc<str>, LockState>,
+    /// What it knows of others.
+    pub(super) kept: Kept,
     pub(super) questions: BTreeMap<QuestionId, Pending>,
     pub(super) closed: bool,
     pub(super) closing: Option<QuestionId>,
@@ -61,6 +67,7 @@ impl Machine {
             core: Core::new(client, seed),
             prefix,
             locks: BTreeMap::new(),
+            kept: Kept::default(),
             questions: BTreeMap::new(),
             closed: false,
             closing: None,
@@ -111,6 +118,11 @@ impl Machine {
         std::mem::take(&mut self.core.effects)
     }
 
+    /// The waiters, leases and pending releases, each with its lock.
+    fn ids(&self) -> impl Iterator<Item = (Id, Arc<str>)> {
+        self.locks.iter().flat_map(|(name, lock)| lock.ids().map(|id| (id, name.clone())))
+    }
+
     /// Runs this for the lock of a waiter, lease or release, if there is one with this id.
     fn at(&mut self, id: Id, act: impl FnOnce(&mut LockState, &mut Core)) {
         if let Some(name) = self.core.locks_of.get(&id).cloned() {
@@ -136,10 +148,12 @@ impl Machine {
         (lock, &mut self.core)
     }
 
-    /// A client that has nothing at a lock forgets all about it.
+    /// A client that has nothing at a lock forgets all about it, but for what it is to tell when it comes back.
     fn settle(&mut self, name: &Arc<str>) {
-        if self.locks.get(name).is_some_and(LockState::is_empty) {
-            self.locks.remove(name);
+        if self.locks.get(name).is_some_and(LockState::is_empty)
+            && let Some(lock) = self.locks.remove(name)
+        {
+            self.kept.keep(&lock);
             self.core.timers.clear(&Timer::Heartbeat(name.clone()));
         }
     }
@@ -155,6 +169,10 @@ impl Machine {
                 // A forged message may have named this id before it was given.
                 self.at(id, |lock, core| lock.forget_release(core, id));
                 let keys = spec.keys.clone();
+                if !self.locks.contains_key(&keys.name) {
+                    let known = self.kept.take(now, &keys.name);
+                    self.lock(&keys).0.known = known;
+                }
                 let (lock, core) = self.lock(&keys);
                 lock.acquire(core, now, id, Asked { spec, about, mode, timeout, called });
             }
@@ -233,7 +251,7 @@ impl Machine {
     }
 
     fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Reply, Refusal>) {
-        let Some(Sent { what, keys, at }) = self.core.requests.remove(&request) else { return };
+        let Some(Sent { what, keys, at, memory }) = self.core.requests.remove(&request) else { return };
         self.core.heard(now);
         let Reply { common, verdict } = match result {
             Ok(reply) => reply,
@@ -246,14 +264,14 @@ impl Machine {
         self.core.cause = None;
         let known = self.locks.contains_key(&keys.name);
         let (lock, core) = self.lock(&keys);
-        let changed = known && lock.learn(now, &common);
+        let changed = known && lock.learn(now, at, memory, &common);
         match (what, verdict) {
             (What::Acquire(id), Verdict::Acquire(verdict)) => {
                 lock.on_acquire(core, now, (request, at), id, &common, verdict);
             }
             (What::Position(id, question), Verdict::Acquire(verdict)) => {
                 let position = match verdict {
-                    AcquireVerdict::Granted { .. } => Some(0),
+                    AcquireVerdict::Granted => Some(0),
                     AcquireVerdict::Queued { rank, .. } => Some(rank + 1),
                     AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => None,
                 };
@@ -379,21 +397,24 @@ impl Machine {
         self.locks.values().find_map(|lock| lock.leases.get(&id))
     }
 
+    /// The token under which this waiter confirms its grant, or this lease is held.
+    pub(super) fn token_of(&self, id: Id) -> Option<Token> {
+        let confirmed = |waiter: &waiter::Waiter| match waiter.phase {
+            waiter::Phase::Confirming { token } => Some(token),
+            _ => None,
+        };
+        let waiting = || self.locks.values().find_map(|lock| lock.waiters.get(&id).and_then(confirmed));
+        self.lease(id).map(|lease| lease.token).or_else(waiting)
+    }
+
     pub(super) fn releases(&self) -> impl Iterator<Item = Id> {
         self.locks.values().flat_map(|lock| lock.releases.keys().copied())
     }
 
-    /// The highest stamp of each lock that this client has heard of.
-    pub(super) fn highest_stamps(&self) -> BTreeMap<Arc<str>, u64> {
-        let highest = |lock: &LockState| {
-            let of_waiters = lock.waiters.values().filter_map(|waiter| match waiter.phase {
-                waiter::Phase::Confirming { token } => Some(token.get()),
-                _ => None,
-            });
-            let of_leases = lock.leases.values().map(|lease| lease.token.get());
-            let floor = lock.floor.map(|stamp| stamp.get());
-            of_waiters.chain(of_leases).chain(floor).max().unwrap_or_default()
-        };
+    /// The stamp of what this client knows of each lock.
+    pub(super) fn highest_stamps(&self, now: Time) -> BTreeMap<Arc<str>, u64> {
+        let known = |lock: &LockState| lock.known.stamp.filter(|_| lock.memory(now) != Memory::NONE);
+        let highest = |lock: &LockState| known(lock).map_or(0, |stamp| stamp.get());
         self.locks.iter().map(|(name, lock)| (name.clone(), highest(lock))).collect()
     }
 
@@ -403,13 +424,7 @@ impl Machine {
         if members != self.core.members {
             return Err(format!("{} members are counted, there are {members}", self.core.members));
         }
-        let ids = |lock: &LockState| {
-            let ids: Vec<Id> =
-                lock.waiters.keys().chain(lock.leases.keys()).chain(lock.releases.keys()).copied().collect();
-            ids
-        };
-        let found: BTreeMap<Id, Arc<str>> =
-            self.locks.iter().flat_map(|(name, lock)| ids(lock).into_iter().map(|id| (id, name.clone()))).collect();
+        let found: BTreeMap<Id, Arc<str>> = self.ids().collect();
         if found != self.core.locks_of {
             return Err(format!("ids are looked up in {:?}, and are in {found:?}", self.core.locks_of));
         }

@@ -1,13 +1,11 @@
 //! Pending releases: leases and places that a client has given up. Each is repeated until the server answers.
 
-use std::time::Duration;
-
 use super::core::Core;
 use super::lock::LockState;
 use super::{Id, Outcome, QuestionId, Release, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::LostReason;
-use crate::protocol::{Common, Epoch, LeaveRequest, ReleaseRequest, ReleaseVerdict, Request, Token};
+use crate::protocol::{Common, LeaveRequest, ReleaseRequest, ReleaseVerdict, Request, Seat};
 
 #[derive(Debug, Clone, Hash)]
 pub(in crate::keeper) struct PendingRelease {
@@ -26,11 +24,9 @@ pub(super) enum Kind {
     /// All requests were refused, so there should be nothing to release. A server that goes on refusing must not make
     /// the list of these longer and longer.
     LeaveBestEffort,
-    /// The lease of this token, if it is known, which was last confirmed under this epoch.
+    /// The lease of this seat, if it is known and cannot be over.
     Release {
-        token: Option<Token>,
-        epoch: Option<Epoch>,
-        liveness: Duration,
+        seat: Seat,
     },
 }
 
@@ -63,8 +59,7 @@ impl LockState {
     pub(super) fn go_on(&mut self, core: &mut Core, now: Time, common: &Common) {
         if common.again {
             let nobody = Id::of_no_acquire(core.last_request.0);
-            let kind = Kind::Release { token: None, epoch: None, liveness: Duration::ZERO };
-            self.give_back(core, now, nobody, kind, None, now);
+            self.give_back(core, now, nobody, Kind::Release { seat: Seat::NONE }, None, now);
         }
     }
 
@@ -73,16 +68,16 @@ impl LockState {
         if !core.connected || pending.request.is_some() {
             return;
         }
-        let Kind::Release { token, epoch, liveness } = pending.kind else {
+        let Kind::Release { seat } = pending.kind else {
             core.unsent.leaves.insert((self.keys.name.clone(), id));
             return;
         };
         let request = Request::Release(ReleaseRequest {
             keys: self.keys.clone(),
             id: core.wire_id(id),
-            token,
-            liveness,
-            known: self.known(epoch),
+            // An earlier request may have been executed, and the lock granted since.
+            seat: if pending.repeated { Seat::NONE } else { seat },
+            memory: self.memory(now),
         });
         let request = core.send(now, What::Release(id), request);
         if let Some(pending) = self.releases.get_mut(&id) {
@@ -93,8 +88,7 @@ impl LockState {
     /// Waiters that leave together leave with one request.
     pub(super) fn send_leave(&mut self, core: &mut Core, now: Time, ids: Vec<Id>) {
         let wire = ids.iter().map(|&id| core.wire_id(id)).collect();
-        let (keys, known) = (self.keys.clone(), self.known(self.epoch));
-        let leave = Request::Leave(LeaveRequest { keys, liveness: self.liveness, known, ids: wire });
+        let leave = Request::Leave(LeaveRequest { keys: self.keys.clone(), memory: self.memory(now), ids: wire });
         let request = core.send(now, What::Leave(ids.clone()), leave);
         for id in ids {
             if let Some(pending) = self.releases.get_mut(&id) {

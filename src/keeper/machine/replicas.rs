@@ -15,7 +15,7 @@ use super::waiter::Phase;
 use super::{Effect, Id, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::options::Spec;
-use crate::protocol::Refusal;
+use crate::protocol::{Memory, Refusal};
 
 /// Asks how many replicas have all writes so far.
 pub(super) fn replicate(core: &mut Core, now: Time, id: Id, spec: &Spec) -> RequestId {
@@ -23,7 +23,7 @@ pub(super) fn replicate(core: &mut Core, now: Time, id: Id, spec: &Spec) -> Requ
     // Other locks may share the question and need answers sooner, and it must not look like the silence of a server
     // that hangs.
     let within = (spec.lease / 6).min(core.needed / 4).min(LONGEST);
-    let request = core.register(now, What::Replicate(id), spec.keys.clone());
+    let request = core.register(now, What::Replicate(id), spec.keys.clone(), Memory::NONE);
     core.effects.push(Effect::Replicate { request, keys: spec.keys.clone(), replicas: spec.replicas, within });
     request
 }

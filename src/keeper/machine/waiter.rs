@@ -23,7 +23,7 @@ use super::{ANSWER_TIMEOUT, Effect, Id, NotGranted, QuestionId, RequestId, Timer
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
-use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Ticket, Token, UNBOUNDED};
+use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Seat, Ticket, Token, UNBOUNDED};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
@@ -69,7 +69,8 @@ pub(in crate::keeper) struct Waiter {
     pub(super) turn: Option<Turn>,
     /// None until the server has given one.
     pub(super) ticket: Option<Ticket>,
-    /// The epoch under which the server last confirmed the ticket.
+    /// Its place, or the lease that it was granted, as the server last told, and under which epoch.
+    pub(super) seat: Seat,
     pub(super) epoch: Option<Epoch>,
     pub(super) rank: Option<u64>,
     /// Whether its caller knows the ticket.
@@ -108,8 +109,6 @@ impl LockState {
         let Asked { spec, about, mode, timeout, called } = asked;
         self.liveness = self.liveness.max(spec.liveness);
         self.buffer = self.buffer.max(spec.buffer);
-        self.longest = self.longest.max(spec.lease);
-        self.pace = self.pace.max(self.liveness / 3);
         core.expect_within(spec.liveness / 3);
         let timeout = timeout.map(|timeout| called + timeout);
         let answer_by = (mode == Mode::Try).then_some(called + ANSWER_TIMEOUT);
@@ -126,6 +125,7 @@ impl LockState {
             request: None,
             turn: None,
             ticket: None,
+            seat: Seat::NONE,
             epoch: None,
             rank: None,
             announced: false,
@@ -141,7 +141,7 @@ impl LockState {
 
     /// Sends the acquire of this waiter, for which there is room now.
     pub(super) fn send_acquire(&mut self, core: &mut Core, now: Time, id: Id) {
-        let Some(request) = self.acquire_request(core, id) else { return };
+        let Some(request) = self.acquire_request(core, now, id) else { return };
         let request = core.send(now, What::Acquire(id), request);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(request);
@@ -151,12 +151,12 @@ impl LockState {
 
     /// A question for a waiter's position is its acquire, sent once more.
     pub(super) fn send_position(&mut self, core: &mut Core, now: Time, id: Id, question: QuestionId) {
-        if let Some(request) = self.acquire_request(core, id) {
+        if let Some(request) = self.acquire_request(core, now, id) {
             core.send(now, What::Position(id, question), request);
         }
     }
 
-    fn acquire_request(&self, core: &Core, id: Id) -> Option<Request> {
+    fn acquire_request(&self, core: &Core, now: Time, id: Id) -> Option<Request> {
         let waiter = self.waiters.get(&id)?;
         Some(Request::Acquire(AcquireRequest {
             keys: waiter.spec.keys.clone(),
@@ -171,10 +171,8 @@ impl LockState {
             buffer: self.buffer,
             heartbeat: self.heartbeat_interval(),
             about: waiter.about.clone(),
-            ticket: waiter.ticket,
-            // A newcomer names the epoch that its client knows: a server that lost the places of the client's waiters
-            // must not take it for a stranger.
-            known: self.known(if waiter.ticket.is_none() { self.epoch } else { waiter.epoch }),
+            memory: self.memory(now),
+            seat: if waiter.mode == Mode::Try { Seat::NONE } else { waiter.seat },
         }))
     }
 
@@ -213,7 +211,7 @@ impl LockState {
             // A place or a lease that no waiter here wants is released.
             let known = self.releases.contains_key(&id) || self.leases.contains_key(&id);
             let until = match verdict {
-                AcquireVerdict::Granted { left, .. } => now + left,
+                AcquireVerdict::Granted => now + common.lease_left,
                 AcquireVerdict::Queued { .. } => now,
                 AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => return,
             };
@@ -235,19 +233,18 @@ impl LockState {
             waiter.phase = Phase::Queued;
         }
         match verdict {
-            AcquireVerdict::Granted { token, left, claim } => {
-                waiter.epoch = common.epoch;
-                if let Some(own) = &common.own
-                    && waiter.ticket.is_none()
-                    && waiter.mode != Mode::Try
-                {
+            AcquireVerdict::Granted => {
+                let Some(own) = &common.own else { return };
+                (waiter.seat, waiter.epoch) = (own.seat, common.known.epoch);
+                if waiter.ticket.is_none() && waiter.mode != Mode::Try {
                     waiter.ticket = Some(own.ticket);
                 }
-                self.granted(core, now, id, Grant::replied(token, sent, left, claim));
+                self.granted_by_reply(core, now, sent, id, own, common.lease_left);
             }
-            AcquireVerdict::Queued { ticket, rank } => {
+            AcquireVerdict::Queued { ticket, seat, rank } => {
+                (waiter.seat, waiter.epoch) = (seat, common.known.epoch);
                 self.kept_alive(sent);
-                self.on_queued(core, id, common.epoch, ticket, rank);
+                self.on_queued(core, id, ticket, rank);
                 if common.again {
                     self.heartbeat(core, now);
                 }
@@ -270,18 +267,17 @@ impl LockState {
             AcquireVerdict::Disbelieved => {
                 // It starts anew.
                 let ticket = waiter.ticket.take();
-                waiter.epoch = None;
+                (waiter.seat, waiter.epoch) = (Seat::NONE, None);
                 waiter.phase = Phase::Asking;
                 self.leave_order(ticket, id);
-                (self.floor, self.last_token) = (None, None);
+                self.known = common.known.heard(sent);
                 self.resume(core, now, id);
             }
         }
     }
 
-    fn on_queued(&mut self, core: &mut Core, id: Id, epoch: Option<Epoch>, ticket: Ticket, rank: u64) {
+    fn on_queued(&mut self, core: &mut Core, id: Id, ticket: Ticket, rank: u64) {
         let Some(waiter) = self.waiters.get_mut(&id) else { return };
-        waiter.epoch = epoch;
         waiter.rank = Some(rank);
         let before = waiter.ticket;
         self.leave_order(before, id);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::replies::{Answer, Word};
+use super::replies::{Answer, Word, seat, told_in};
 use crate::clock::Time;
 use crate::keeper::machine::Mode;
 use crate::keeper::machine::*;
@@ -36,12 +36,13 @@ pub(super) fn wire_id(id: u64) -> WireId {
 /// A lease of the machine as a reply names it.
 pub(super) fn own(id: u64, token: u64, ticket: u64) -> OwnLease {
     let (token, ticket) = (Token::new(token).unwrap(), Ticket::new(ticket).unwrap());
-    OwnLease { id: wire_id(id), token, ticket, claim: false }
+    let seat = seat(5, ticket.get(), token.get());
+    OwnLease { id: wire_id(id), token, ticket, seat, claim: false }
 }
 
-/// Whether the request is an acquire that names this ticket, or none.
+/// Whether the request is an acquire that brings this ticket, or none.
 pub(super) fn is_acquire_with(request: &Request, expected: Option<u64>) -> bool {
-    matches!(request, Request::Acquire(AcquireRequest { ticket, .. }) if ticket.map(Ticket::get) == expected)
+    matches!(request, Request::Acquire(AcquireRequest { seat, .. }) if told_in(*seat)[1] == expected.unwrap_or_default())
 }
 
 /// A machine that is connected, and the options of its lock.
@@ -107,7 +108,7 @@ pub(super) fn answer(machine: &mut Machine, now: f64, request: RequestId, answer
 }
 
 pub(super) fn lease(word: Word, left: Duration) -> Answer {
-    Answer { word, epoch: 5, stamp: 7, token: 7, granted_token: 7, left, lease_left: left, ..Answer::default() }
+    Answer { word, epoch: 5, stamp: 7, granted_token: 7, left, lease_left: left, ..Answer::default() }
 }
 
 /// A machine that holds the lock as number 1 since the start.

@@ -139,8 +139,7 @@ impl World {
             let (keys, _) = &self.server.locks[lock];
             let sweep = crate::protocol::Request::Leave(crate::protocol::LeaveRequest {
                 keys: keys.clone(),
-                liveness: std::time::Duration::ZERO,
-                known: crate::protocol::Known::default(),
+                memory: crate::protocol::Memory::NONE,
                 ids: vec![WireId::of_nobody()],
             });
             // The lock clock takes a few scripts to catch up, and the queue a few more to lose its zombies.

@@ -132,11 +132,13 @@ impl World {
 
     /// A lock, its moments told from the last script: how much the clock has moved since then comes with them.
     fn lock(&self, notes: &mut Notes, lock: &Lock) {
-        let Lock { queue, sessions, lease, entries, state, history: _ } = lock;
+        let Lock { queue, sessions, beats, lease, entries, state, history: _ } = lock;
         let seen = state.seen;
         let clock = self.server.time(self.now).saturating_add_signed(state.skew);
         notes.words.push(clock.saturating_sub(seen).min(LONG_AGO / 1000));
         notes.words.extend([state.pace, state.pace_until.saturating_sub(seen), state.live_until.saturating_sub(seen)]);
+        let silence = [state.silent_from, state.silent_until];
+        notes.words.extend(silence.map(|at| (at + LONG_AGO / 1000).saturating_sub(seen)));
         notes.stamp(state.stamp);
         notes.stamp(state.token);
         notes.stamp(state.epoch);
@@ -144,7 +146,8 @@ impl World {
         notes.words.push(state.recover_until.saturating_sub(seen));
         let recovering = state.recover_until > seen;
         let recovery = if recovering { [seen - state.recover_from, state.recover_pace] } else { [0; 2] };
-        notes.words.extend(recovery.into_iter().chain([state.longest]));
+        notes.words.extend(recovery.into_iter().chain([state.longest, state.longest_next]));
+        notes.stamp(state.generation);
         for (ticket, id) in queue {
             notes.stamp(*ticket);
             id.hash(notes);
@@ -152,7 +155,7 @@ impl World {
         notes.words.push(u64::MAX);
         for (client, end) in sessions.iter().filter(|(_, end)| **end > seen) {
             client.hash(notes);
-            notes.words.push(end - seen);
+            notes.words.extend([end - seen, beats.get(client).copied().unwrap_or_default()]);
         }
         notes.words.push(u64::MAX);
         if let Some((id, end)) = lease {
@@ -219,11 +222,12 @@ impl World {
                 notes.words.push(self.now - *at);
             }
             notes.words.push(u64::MAX);
-            for (at, Push { kind, id, token, ticket, secret: _, lock: _ }, of) in &link.pushes {
+            for (at, Push { kind, id, token, ticket, seat, known, secret: _, lock: _ }, of) in &link.pushes {
                 notes.words.push(*kind as u64);
                 id.hash(notes);
                 notes.stamp(token.get());
                 notes.stamp(ticket.get());
+                (seat, known).hash(notes);
                 self.basis(notes, *of);
                 notes.words.push(self.now - *at);
             }
@@ -273,9 +277,8 @@ impl World {
             Verdict::Acquire(verdict) => {
                 std::mem::discriminant(verdict).hash(notes);
                 match verdict {
-                    AcquireVerdict::Granted { token, left, claim } => (token, left, claim).hash(notes),
-                    AcquireVerdict::Queued { ticket, rank } => (ticket, rank).hash(notes),
-                    AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => {}
+                    AcquireVerdict::Queued { ticket, seat, rank } => (ticket, seat, rank).hash(notes),
+                    AcquireVerdict::Granted | AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => {}
                 }
             }
             Verdict::Heartbeat(verdict) => verdict.hash(notes),
@@ -288,7 +291,7 @@ impl World {
 }
 
 fn machine(notes: &mut Notes, machine: &Machine) {
-    let Machine { core, prefix: _, locks, questions, closed, closing } = machine;
+    let Machine { core, prefix: _, locks, kept, questions, closed, closing } = machine;
     let Core {
         client: _,
         random: _,
@@ -309,5 +312,9 @@ fn machine(notes: &mut Notes, machine: &Machine) {
     } = core;
     assert!(effects.is_empty(), "effects are carried out at once");
     (connected, can_kill, locks, questions, requests).hash(notes);
+    let local = notes.local;
+    for (name, known, until) in kept.locks().filter(|(.., until)| until.0 > local) {
+        (name, known, until).hash(notes);
+    }
     (timers, refusals, needed, suspects, given_up, closed, closing, unsent).hash(notes);
 }

@@ -6,8 +6,7 @@ use super::server::Reply;
 use super::world::{LATENCY, World};
 use crate::clock::Time;
 use crate::keeper::machine::{
-    Command, DirectAcquire, DirectLease, Event, Heard, Id, LeaseState, Mode, NotGranted, QuestionId, RequestId,
-    TAKEN_OVER_WITHIN,
+    Command, DirectAcquire, DirectLease, Event, Heard, Id, LeaseState, Mode, QuestionId, RequestId, TAKEN_OVER_WITHIN,
 };
 use crate::protocol::{About, Request, Secret, WireId};
 
@@ -51,11 +50,12 @@ pub(super) enum Ask {
 }
 
 impl Ask {
-    fn request(&self, client: &Client) -> Request {
-        match self {
-            Ask::Acquire(acquire) => acquire.request(&client.name),
-            Ask::Release(lease) => lease.release(&client.name),
-        }
+    fn request(&self, client: &Client, at: Time) -> Request {
+        let request = match self {
+            Ask::Acquire(acquire) => acquire.request(&client.name, at),
+            Ask::Release(lease) => lease.release(&client.name, at),
+        };
+        request.expect("there is something to ask")
     }
 }
 
@@ -176,8 +176,8 @@ impl Client {
 
     /// The process is gone, and what it had under way may still be executed.
     pub(super) fn drop_direct(&mut self) {
-        if let Some(Direct { dead: false, stage: Stage::Asked { about, .. }, .. }) = &self.direct {
-            let request = about.request(self);
+        if let Some(Direct { dead: false, stage: Stage::Asked { about, sent, .. }, .. }) = &self.direct {
+            let request = about.request(self, *sent);
             self.limbo.push_back(request);
         }
         self.direct = None;
@@ -213,7 +213,7 @@ impl World {
         let Some(Direct { dead: false, stage: Stage::Asked { sent, about, .. }, .. }) = client.direct.clone() else {
             return;
         };
-        let request = about.request(client);
+        let request = about.request(client, sent);
         let result = match &self.server.refuses {
             Some(refusal) => Err(refusal.clone()),
             None => Ok(self.run(index, &request)),
@@ -249,9 +249,9 @@ impl World {
         }
         let Some(direct) = self.clients[index].direct.take() else { return };
         match &direct.stage {
-            Stage::Asked { about, .. } => {
+            Stage::Asked { about, sent, .. } => {
                 if !direct.dead {
-                    let request = about.request(&self.clients[index]);
+                    let request = about.request(&self.clients[index], *sent);
                     self.clients[index].limbo.push_back(request);
                 }
                 self.directly_broken(index, &direct, about.clone());
@@ -289,7 +289,7 @@ impl World {
         let client = &mut self.clients[index];
         let local = client.clock(now);
         match (about, result) {
-            (Ask::Acquire(of), Ok(reply)) => match of.heard(local, sent, &reply) {
+            (Ask::Acquire(of), Ok(reply)) => match of.heard(&client.name.clone(), local, sent, &reply) {
                 // Nobody wants it any more.
                 Heard::Granted(lease) if usable && dropped && !passed_on => {
                     self.release_later(index, lock, lease, LeaseState::Released);
@@ -322,15 +322,15 @@ impl World {
                     client.say(now, Command::GiveBack { of: of.clone(), unlikely: false });
                     client.start_after_all(now, lock, &of, dropped || passed_on);
                 }
-                Heard::Busy { why: NotGranted::Busy { .. }, again: false } if of.id.0 % 2 == 0 => {}
-                Heard::Busy { .. } => client.start_after_all(now, lock, &of, dropped || passed_on),
+                Heard::Busy(Some(_)) if of.id.0 % 2 == 0 => {}
+                Heard::Busy(_) => client.start_after_all(now, lock, &of, dropped || passed_on),
             },
             (Ask::Acquire(of), Err(_)) => {
                 client.say(now, Command::GiveBack { of: of.clone(), unlikely: true });
                 client.start_after_all(now, lock, &of, dropped || passed_on);
             }
             (Ask::Release(lease), Ok(reply)) => {
-                if DirectLease::released(&reply).is_none() {
+                if lease.released(&client.name.clone(), local, &reply).is_none() {
                     self.release_later(index, lock, lease, LeaseState::ReleaseSent);
                 }
             }

@@ -109,10 +109,20 @@ impl World {
             self.server.basis.generation += 1;
         }
         if gave_way
-            && matches!(executed.reply.verdict, Verdict::Renew(RenewVerdict::Renewed { .. }))
+            && matches!(executed.reply.verdict, Verdict::Renew(RenewVerdict::Renewed))
             && let Some((_, token)) = granted(before)
         {
             // Its holder had it by the exception for strangers.
+            self.server.forced.insert(token);
+        }
+        // A client has told of a newer grant: then, too, the holder had it by that exception.
+        let cut = |lock: &super::model::Lock| {
+            let (id, _) = lock.lease.as_ref()?;
+            lock.entries.get(id).filter(|held| held.cut).map(|held| held.token)
+        };
+        let after = &self.server.locks[executed.lock].1;
+        if let Some(token) = cut(after).filter(|_| cut(before).is_none() && before.state.epoch == after.state.epoch) {
+            self.server.basis.generation += 1;
             self.server.forced.insert(token);
         }
         let after = &self.server.locks[executed.lock].1;

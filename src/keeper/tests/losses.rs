@@ -17,6 +17,7 @@ use super::clients::Client;
 use super::model::Lock;
 use super::server::{Executed, Words};
 use super::world::{MS, World};
+use crate::clock::Time;
 use crate::protocol::{AcquireVerdict, LockKeys, Verdict};
 
 /// How long a message takes at most between the server and a client that is in touch with it.
@@ -108,7 +109,7 @@ impl World {
             past.unspoken &= !words.returns && !is_news;
         }
         // An operator's request brings less than its client knows, so it counts what that one knows.
-        let known = self.clients[index].machine.locks.get(&keys.name).and_then(|lock| lock.floor);
+        let known = self.clients[index].machine.locks.get(&keys.name).and_then(|lock| lock.known.stamp);
         let knows_more = known.is_some_and(|stamp| is_new_to_server(stamp.get()));
         if past.unspoken && state.grants > before.grants && !knows_more {
             past.strangers.insert(self.server.basis.era);
@@ -173,8 +174,8 @@ impl World {
 impl Client {
     /// Any request may be the first that a server with old data executes. So all that it has just sent, beyond the first
     /// ones of its connection, tell what it knew before and knows still.
-    pub(super) fn judge_words(&self, before: &BTreeMap<Arc<str>, u64>, first: usize) -> Option<String> {
-        let after = self.machine.highest_stamps();
+    pub(super) fn judge_words(&self, local: Time, before: &BTreeMap<Arc<str>, u64>, first: usize) -> Option<String> {
+        let after = self.machine.highest_stamps(local);
         self.link.iter().flat_map(|link| link.out.iter().skip(first)).find_map(|(_, _, call)| {
             let name = &call.keys().name;
             let known = *before.get(name)?.min(after.get(name)?);

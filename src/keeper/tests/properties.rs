@@ -170,7 +170,6 @@ fn promises_hold_over_losses() {
 
 /// Releases that are repeated, or come late, are the first that a server without its data hears.
 #[test]
-#[ignore = "HOLES 1: an older release cuts a recovery short"]
 fn promises_hold_over_late_releases() {
     hold_in("worlds with late releases", 1500, plans(), late_releases(20));
 }

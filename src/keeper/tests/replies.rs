@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::keeper::machine::{Machine, RequestId, What};
 use crate::protocol::{
-    AcquireVerdict, BreakVerdict, Common, Epoch, HeartbeatVerdict, Inspected, OwnLease, ReleaseVerdict, RenewVerdict,
-    Reply, Stamp, Ticket, Token, Verb, Verdict,
+    AcquireVerdict, BreakVerdict, Common, Epoch, HeartbeatVerdict, Inspected, Known, Memory, OwnLease, ReleaseVerdict,
+    RenewVerdict, Reply, Seat, Stamp, Ticket, Token, Verb, Verdict,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,21 +35,42 @@ pub(super) struct Answer {
     pub(super) word: Word,
     pub(super) epoch: u64,
     pub(super) stamp: u64,
-    pub(super) token: u64,
+    pub(super) keep: Duration,
     pub(super) waiting: u64,
     pub(super) lease_left: Duration,
     pub(super) recover_left: Duration,
-    pub(super) pace: Duration,
-    pub(super) longest: Duration,
     pub(super) own: Option<OwnLease>,
     pub(super) again: bool,
+    /// The token of the lease, if the machine does not know of another, and whether it is a claim.
+    pub(super) granted_token: u64,
     pub(super) claim: bool,
     pub(super) left: Duration,
-    pub(super) granted_token: u64,
     pub(super) ticket: u64,
     pub(super) rank: Option<u64>,
     pub(super) held: Option<Box<Holder>>,
     pub(super) page: Vec<QueuedWaiter>,
+}
+
+/// What a reply or message with this epoch and stamp tells to remember.
+pub(super) fn told(epoch: u64, stamp: u64) -> Known {
+    Known::new(memory(epoch, stamp), Epoch::new(epoch), Stamp::new(stamp))
+}
+
+/// A memory that the server gave under this epoch with this stamp. Its form is of no concern to the client.
+pub(super) fn memory(epoch: u64, stamp: u64) -> Memory {
+    Memory::new(format!("memory {epoch} {stamp}").as_bytes()).expect("short enough")
+}
+
+/// Epoch, ticket and token in a seat that [`seat`] made; all 0 if there is none.
+pub(super) fn told_in(seat: Seat) -> [u64; 3] {
+    let text = String::from_utf8(seat.as_bytes().to_vec()).expect("a text of a test");
+    let mut numbers = text.split(' ').skip(1).map(|number| number.parse().expect("a number"));
+    std::array::from_fn(|_| numbers.next().unwrap_or_default())
+}
+
+/// The seat of this ticket, and of the lease with this token (0: none), as confirmed under this epoch.
+pub(super) fn seat(epoch: u64, ticket: u64, token: u64) -> Seat {
+    Seat::new(format!("seat {epoch} {ticket} {token}").as_bytes()).expect("short enough")
 }
 
 impl Answer {
@@ -67,32 +88,45 @@ impl Answer {
         });
         // Nobody looks at the reply to a request that was forgotten.
         let verdict = verb.map_or(Verdict::Leave, |verb| self.verdict(verb));
-        Reply { common: self.common(), verdict }
+        Reply { common: self.with_lease(machine, request).common(), verdict }
+    }
+
+    /// A reply that grants or renews names the lease.
+    fn with_lease(mut self, machine: &Machine, request: RequestId) -> Self {
+        let what = machine.core.requests.get(&request).map(|sent| &sent.what);
+        if let Some(What::Acquire(id) | What::Position(id, _) | What::Renew(id) | What::Confirm(id)) = what
+            && matches!(self.word, Word::Granted | Word::Renewed)
+            && self.own.is_none()
+        {
+            let token = machine.token_of(*id).or(Token::new(self.granted_token)).expect("the token of a grant");
+            let ticket = Ticket::new(self.ticket).unwrap_or(token.as_ticket());
+            let (id, seat) = (machine.core.wire_id(*id), seat(self.epoch, ticket.get(), token.get()));
+            self.own = Some(OwnLease { id, token, ticket, seat, claim: self.claim });
+        }
+        self
     }
 
     /// What it says whatever the verb.
     pub(super) fn common(self) -> Common {
-        let (epoch, stamp, token) = (Epoch::new(self.epoch), Stamp::new(self.stamp), Token::new(self.token));
-        let Self { waiting, lease_left, recover_left, pace, longest, own, again, .. } = self;
-        Common { epoch, stamp, token, waiting, lease_left, recover_left, pace, longest, own, again }
+        let known = told(self.epoch, self.stamp);
+        let Self { waiting, lease_left, recover_left, keep, own, again, .. } = self;
+        Common { known, keep, waiting, lease_left, recover_left, own, again }
     }
 
     fn verdict(&self, verb: Verb) -> Verdict {
         let left = self.left;
         match (verb, self.word) {
-            (Verb::Acquire, Word::Granted) => {
-                let token = Token::new(self.granted_token).expect("the token of a grant");
-                Verdict::Acquire(AcquireVerdict::Granted { token, left, claim: self.claim })
-            }
+            (Verb::Acquire, Word::Granted) => Verdict::Acquire(AcquireVerdict::Granted),
             (Verb::Acquire, Word::Queued) => Verdict::Acquire(AcquireVerdict::Queued {
                 ticket: Ticket::new(self.ticket).expect("the ticket of a waiter in the queue"),
+                seat: seat(self.epoch, self.ticket, 0),
                 rank: self.rank.expect("the rank of a waiter in the queue"),
             }),
             (Verb::Acquire, Word::Busy) => Verdict::Acquire(AcquireVerdict::Busy(self.held.clone())),
             (Verb::Acquire, Word::Disbelieved) => Verdict::Acquire(AcquireVerdict::Disbelieved),
             (Verb::Heartbeat, Word::Alive) => Verdict::Heartbeat(HeartbeatVerdict::Alive { rank: self.rank }),
             (Verb::Heartbeat, Word::Unknown) => Verdict::Heartbeat(HeartbeatVerdict::Unknown),
-            (Verb::Renew, Word::Renewed) => Verdict::Renew(RenewVerdict::Renewed { left }),
+            (Verb::Renew, Word::Renewed) => Verdict::Renew(RenewVerdict::Renewed),
             (Verb::Renew, Word::Broken) => Verdict::Renew(RenewVerdict::Broken),
             (Verb::Renew, Word::Lost) => Verdict::Renew(RenewVerdict::Lost),
             (Verb::Release, Word::Released) => Verdict::Release(ReleaseVerdict::Released),
@@ -102,7 +136,7 @@ impl Answer {
             (Verb::Leave, Word::Left) => Verdict::Leave,
             (Verb::Inspect, Word::State) => {
                 let (holder, queue) = (self.held.clone(), self.page.clone());
-                Verdict::Inspect(Inspected { grants: 0, holder, queue })
+                Verdict::Inspect(Inspected { grants: 0, token: None, holder, queue })
             }
             (Verb::Break, Word::Told) => Verdict::Break(BreakVerdict::Told { left }),
             (Verb::Break, Word::Ended) => Verdict::Break(BreakVerdict::Ended),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::losses::{Basis, Past};
-use super::model::{self, Lock, Memory, Request, Terms};
+use super::model::{self, Lock, Memory, Request, Seat, Terms};
 use crate::keeper::machine::RequestId;
 use crate::protocol::{
-    self, AcquireRequest, BreakRequest, Epoch, HeartbeatRequest, HistoryRequest, InspectRequest, Known, LeaveRequest,
-    LockKeys, Plain, Push, Refusal, ReleaseRequest, RenewRequest, Stamp, Ticket, Token, Verb, WireId,
+    self, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest, LockKeys,
+    Plain, Push, Refusal, ReleaseRequest, RenewRequest, Ticket, Token, Verb, WireId,
 };
 
 /// What the server's clock shows when a world begins, in µs: no small number, and below 2^53.
@@ -60,30 +60,18 @@ pub(super) struct Words {
     pub(super) highest: u64,
     /// For how long it wants waiters to be able to return; in ns.
     pub(super) asked: u64,
-    /// Whether it is about a ticket or a token: such a request opens a recovery if the server knows neither.
+    /// Whether it is about a place or a lease: such a request opens a recovery if the server does not know it.
     pub(super) returns: bool,
 }
 
 impl Words {
     pub(super) fn of(call: &protocol::Request) -> Option<Self> {
-        let (known, brought, liveness, returns) = match call {
-            protocol::Request::Acquire(AcquireRequest { known, ticket, liveness, .. }) => {
-                (known.clone(), Ticket::on_wire(*ticket), liveness, true)
-            }
-            protocol::Request::Renew(RenewRequest { epoch, floor, token, liveness, pace, .. }) => {
-                let known = Known { epoch: *epoch, floor: *floor, pace: *pace, ..Known::default() };
-                (known, token.get(), liveness, true)
-            }
-            protocol::Request::Heartbeat(HeartbeatRequest { known, liveness, .. })
-            | protocol::Request::Leave(LeaveRequest { known, liveness, .. }) => (known.clone(), 0, liveness, false),
-            protocol::Request::Release(ReleaseRequest { known, token, liveness, .. }) => {
-                (known.clone(), Token::on_wire(*token), liveness, false)
-            }
-            protocol::Request::Inspect(_) | protocol::Request::Break(_) | protocol::Request::History(_) => return None,
-        };
-        let (epoch, floor) = (Epoch::on_wire(known.epoch), Stamp::on_wire(known.floor));
-        let asked = 1000 * us(*liveness).max(3 * us(known.pace));
-        Some(Self { epoch, highest: epoch.max(floor).max(brought), asked, returns })
+        let request = request_of(call);
+        let (memory, seat) = request.brings()?;
+        let returns = matches!(request, Request::Acquire { .. } | Request::Renew { .. });
+        let asked = 1000 * 3 * memory.pace.max(request.own_pace());
+        let epoch = if memory.is_strangers() { 0 } else { memory.epoch.max(seat.epoch) };
+        Some(Self { epoch, highest: memory.highest().max(seat.highest()), asked, returns })
     }
 }
 
@@ -128,13 +116,16 @@ impl Server {
         let (answer, messages) = state.turn(time, &request_of(call), BATCH, &keys.keys[0]);
         let pushes = messages
             .into_iter()
-            .map(|(channel, text)| {
+            .map(|(channel, message)| {
                 let client = channel.strip_prefix("to:").expect("a client's channel").to_owned();
-                (client, Push::parse(text.as_bytes()).expect("a push that the client understands"))
+                (client, Push::read(&plain(message)).expect("a push that the client understands"))
             })
             .collect();
         let brought = match call {
-            protocol::Request::Acquire(AcquireRequest { ticket: Some(ticket), .. }) => ticket.get(),
+            protocol::Request::Acquire(AcquireRequest { seat, .. }) => match place(*seat).ticket {
+                0 => u64::MAX,
+                ticket => ticket,
+            },
             _ => u64::MAX,
         };
         let renews = matches!(call, protocol::Request::Renew(RenewRequest { .. }));
@@ -165,17 +156,29 @@ fn text(id: &WireId) -> String {
     id.as_str().to_owned()
 }
 
-fn memory(known: &Known) -> Memory {
-    Memory {
-        epoch: Epoch::on_wire(known.epoch),
-        floor: Stamp::on_wire(known.floor),
-        left: us(known.longest),
-        last_token: Token::on_wire(known.last_token),
-        pace: us(known.pace),
-    }
+/// The numbers in a text that the server of a world gave.
+fn numbers<const N: usize>(text: &[u8]) -> [u64; N] {
+    let (words, _) = text.as_chunks();
+    std::array::from_fn(|index| words.get(index).map_or(0, |word| u64::from_le_bytes(*word)))
+}
+
+/// The text for these numbers, which the model writes one after the other.
+fn packed(numbers: &str) -> Vec<u8> {
+    numbers.split_whitespace().flat_map(|number| number.parse::<u64>().expect("a number").to_le_bytes()).collect()
+}
+
+fn memory(text: protocol::Memory) -> Memory {
+    let [epoch, stamp, token, longest, pace] = numbers(text.as_bytes());
+    Memory { epoch, stamp, token, longest, pace }
+}
+
+fn place(text: protocol::Seat) -> Seat {
+    let [epoch, ticket, token] = numbers(text.as_bytes());
+    Seat { epoch, ticket, token }
 }
 
 fn request_of(call: &protocol::Request) -> Request {
+    let memory = memory(call.memory());
     match call.clone() {
         protocol::Request::Acquire(AcquireRequest {
             id,
@@ -185,33 +188,27 @@ fn request_of(call: &protocol::Request) -> Request {
             liveness,
             buffer,
             heartbeat,
-            ticket,
-            known,
+            seat,
             ..
         }) => {
             let (lease, liveness, buffer, heartbeat) = (us(lease), us(liveness), us(buffer), us(heartbeat));
             let terms = Terms { lease, liveness, buffer, heartbeat };
-            let memory = memory(&known);
-            let ticket = Ticket::on_wire(ticket);
-            Request::Acquire { id: text(&id), room, claim, terms, ticket, memory }
+            Request::Acquire { id: text(&id), room, claim, terms, memory, seat: place(seat) }
         }
-        protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, known, ids, .. }) => {
+        protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) => {
             let terms = Terms { lease: 0, liveness: us(liveness), buffer: us(buffer), heartbeat: us(heartbeat) };
             let ids = ids.iter().map(text).collect();
-            Request::Heartbeat { client: client.to_string(), terms, ids, memory: memory(&known) }
+            Request::Heartbeat { client: client.to_string(), terms, ids, memory }
         }
-        protocol::Request::Renew(RenewRequest { id, token, lease, liveness, epoch, floor, left, pace, .. }) => {
+        protocol::Request::Renew(RenewRequest { id, seat, lease, liveness, left, .. }) => {
             let terms = Terms { lease: us(lease), liveness: us(liveness), ..Terms::default() };
-            let memory = memory(&Known { epoch, floor, longest: left, last_token: None, pace });
-            Request::Renew { id: text(&id), token: token.get(), terms, memory }
+            Request::Renew { id: text(&id), seat: place(seat), left: us(left), terms, memory }
         }
-        protocol::Request::Release(ReleaseRequest { id, token, liveness, known, .. }) => {
-            let terms = Terms { liveness: us(liveness), ..Terms::default() };
-            Request::Release { id: text(&id), token: Token::on_wire(token), terms, memory: memory(&known) }
+        protocol::Request::Release(ReleaseRequest { id, seat, .. }) => {
+            Request::Release { id: text(&id), seat: place(seat), memory }
         }
-        protocol::Request::Leave(LeaveRequest { liveness, known, ids, .. }) => {
-            let terms = Terms { liveness: us(liveness), ..Terms::default() };
-            Request::Leave { ids: ids.iter().map(text).collect(), terms, memory: memory(&known) }
+        protocol::Request::Leave(LeaveRequest { ids, .. }) => {
+            Request::Leave { ids: ids.iter().map(text).collect(), memory }
         }
         protocol::Request::Inspect(InspectRequest { after, count, .. }) => {
             Request::Inspect { after: Ticket::on_wire(after), count: count as usize }
@@ -227,14 +224,20 @@ fn request_of(call: &protocol::Request) -> Request {
 
 /// The model's answer as it comes over the wire, read by the real parser.
 fn reply_of(verb: Verb, answer: model::Answer) -> protocol::Reply {
+    protocol::Reply::parse(verb, &plain(answer)).expect("a reply that the client understands")
+}
+
+fn plain(answer: model::Answer) -> Plain {
     let bulk = |text: String| Plain::Text(text);
     let mut items = vec![bulk(answer.word)];
     for (name, value) in answer.fields {
-        items.extend([bulk(name), bulk(value)]);
+        let is_text = ["memory", "seat", "holder_seat"].contains(&name.as_str());
+        let value = if is_text { Plain::Bytes(packed(&value)) } else { bulk(value) };
+        items.extend([bulk(name), value]);
     }
     for (name, rows) in answer.lists {
         let row = |row: Vec<String>| Plain::List(row.into_iter().map(bulk).collect());
         items.extend([bulk(name), Plain::List(rows.into_iter().map(row).collect())]);
     }
-    protocol::Reply::parse(verb, &Plain::List(items)).expect("a reply that the client understands")
+    Plain::List(items)
 }

@@ -146,7 +146,7 @@ impl World {
             return;
         }
         let local = client.clock(self.now);
-        let before = client.machine.highest_stamps();
+        let before = client.machine.highest_stamps(local);
         let sent = client.link.as_ref().map_or(0, |link| link.out.len());
         // The round of the keeper that takes these in also looks for a lease that lasts.
         let lasting = client.lasting(self.now).map(Event::Command);
@@ -160,7 +160,7 @@ impl World {
             eprintln!("{:>10.3} ms  {} -> {:?}", self.now as f64 / 1e6, client.name, client.machine.core.effects);
         }
         let carried_out = client.carry_out(self.now, basis);
-        let silent = client.judge_words(&before, sent);
+        let silent = client.judge_words(local, &before, sent);
         if let Some(what) = carried_out.err().or(silent) {
             self.fail(what);
         }

@@ -7,6 +7,8 @@ use super::{Common, OwnLease};
 use crate::history::{EndedAs, PastGrant};
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::protocol::ids::WireId;
+use crate::protocol::memory::{Known, Memory, Seat};
+use crate::protocol::request::Verb;
 use crate::protocol::stamps::{Epoch, Stamp, Ticket, Token};
 
 /// All that a reply may say, as far as this one says it.
@@ -14,20 +16,20 @@ use crate::protocol::stamps::{Epoch, Stamp, Ticket, Token};
 pub(super) struct Fields {
     pub(super) epoch: Option<u64>,
     pub(super) stamp: Option<u64>,
-    pub(super) token: Option<u64>,
+    pub(super) memory: Option<Memory>,
+    pub(super) keep: Option<Duration>,
     pub(super) waiting: Option<u64>,
     pub(super) lease_left: Option<Duration>,
     pub(super) recover_left: Option<Duration>,
-    pub(super) pace: Option<Duration>,
-    pub(super) longest: Option<Duration>,
     pub(super) own_id: Option<WireId>,
     pub(super) own_token: Option<u64>,
     pub(super) own_ticket: Option<u64>,
+    pub(super) own_seat: Option<Seat>,
     pub(super) own_claim: bool,
     pub(super) again: bool,
     pub(super) left: Option<Duration>,
-    pub(super) granted_token: Option<u64>,
     pub(super) ticket: Option<u64>,
+    pub(super) seat: Option<Seat>,
     pub(super) rank: Option<u64>,
     pub(super) held_id: Option<String>,
     pub(super) held_token: Option<u64>,
@@ -37,6 +39,7 @@ pub(super) struct Fields {
     pub(super) held_claim: bool,
     pub(super) held_broken: bool,
     pub(super) grants: Option<u64>,
+    pub(super) token: Option<u64>,
     pub(super) page: Option<Vec<QueuedWaiter>>,
     pub(super) recorded: Option<bool>,
     pub(super) past: Option<Vec<PastGrant>>,
@@ -50,26 +53,27 @@ impl Fields {
             match name.bytes()? {
                 b"epoch" => read.epoch = Some(number(value)?),
                 b"stamp" => read.stamp = Some(number(value)?),
-                b"token" => read.token = Some(number(value)?),
+                b"memory" => read.memory = Some(Memory::new(value.bytes()?)?),
+                b"keep_us" => read.keep = Some(span(value)?),
                 b"waiting" => read.waiting = Some(number(value)?),
                 b"lease_left_us" => read.lease_left = Some(span(value)?),
                 b"recover_left_us" => read.recover_left = Some(span(value)?),
-                b"pace_us" => read.pace = Some(span(value)?),
-                b"longest_us" => read.longest = Some(span(value)?),
                 b"holder" => read.own_id = Some(WireId::parse(&text(value)?)?),
                 b"holder_token" => read.own_token = Some(number(value)?),
                 b"holder_ticket" => read.own_ticket = Some(number(value)?),
+                b"holder_seat" => read.own_seat = Some(Seat::new(value.bytes()?)?),
                 b"holder_claim" => read.own_claim = flag(value)?,
                 b"again" => read.again = flag(value)?,
                 b"left_us" => read.left = Some(span(value)?),
-                b"granted_token" => read.granted_token = Some(number(value)?),
                 b"ticket" => read.ticket = Some(number(value)?),
+                b"seat" => read.seat = Some(Seat::new(value.bytes()?)?),
                 b"rank" => read.rank = Some(number(value)?),
                 b"held_id" => read.held_id = Some(text(value)?),
                 b"held_token" => read.held_token = Some(number(value)?),
                 b"held_label" => read.held_label = Some(text(value)?),
                 b"held_owner" => read.held_owner = Some(text(value)?),
                 b"held_us" => read.held_for = Some(span(value)?),
+                b"token" => read.token = Some(number(value)?),
                 b"grants" => read.grants = Some(number(value)?),
                 b"held_claim" => read.held_claim = flag(value)?,
                 b"held_broken" => read.held_broken = flag(value)?,
@@ -83,23 +87,25 @@ impl Fields {
         Some(read)
     }
 
-    pub(super) fn common(&mut self) -> Option<Common> {
+    pub(super) fn common(&mut self, verb: Verb) -> Option<Common> {
+        // Operators are told nothing to remember.
+        let (memory, keep) = match verb.is_operators() {
+            true => Default::default(),
+            false => (self.memory?, self.keep?),
+        };
         let own = match self.own_id.take() {
             None => None,
             Some(id) => {
                 let (token, ticket) = (Token::new(self.own_token?)?, Ticket::new(self.own_ticket?)?);
-                Some(OwnLease { id, token, ticket, claim: self.own_claim })
+                Some(OwnLease { id, token, ticket, seat: self.own_seat?, claim: self.own_claim })
             }
         };
         Some(Common {
-            epoch: Epoch::new(self.epoch?),
-            stamp: Stamp::new(self.stamp?),
-            token: Token::new(self.token?),
+            known: Known::new(memory, Epoch::new(self.epoch?), Stamp::new(self.stamp?)),
+            keep,
             waiting: self.waiting?,
             lease_left: self.lease_left?,
             recover_left: self.recover_left?,
-            pace: self.pace?,
-            longest: self.longest?,
             own,
             again: self.again,
         })

@@ -1,5 +1,7 @@
 //! Replies are read as a whole or refused.
 
+use super::super::memory::Memory;
+use super::super::stamps::{Epoch, Stamp};
 use super::*;
 use crate::history::{EndedAs, PastGrant};
 
@@ -15,20 +17,20 @@ fn every_field() -> Vec<(&'static str, Plain)> {
     let texts = [
         ("epoch", "11"),
         ("stamp", "12"),
-        ("token", "13"),
+        ("memory", "memory"),
+        ("keep_us", "28"),
         ("waiting", "14"),
         ("lease_left_us", "15"),
         ("recover_left_us", "16"),
-        ("pace_us", "28"),
-        ("longest_us", "29"),
         ("holder", "c.17"),
         ("holder_token", "18"),
         ("holder_ticket", "34"),
+        ("holder_seat", "own"),
         ("again", "1"),
         ("holder_claim", "1"),
         ("left_us", "19"),
-        ("granted_token", "20"),
         ("ticket", "21"),
+        ("seat", "place"),
         ("rank", "22"),
         ("held_id", "c.23"),
         ("held_token", "24"),
@@ -38,12 +40,17 @@ fn every_field() -> Vec<(&'static str, Plain)> {
         ("held_claim", "1"),
         ("held_broken", "1"),
         ("grants", "41"),
+        ("token", "13"),
         ("recorded", "1"),
     ];
     let page = ("page", Plain::List(vec![row("c.30", "1"), row("c.33", "0")]));
     let grant = ["c.35", "36", "thirty-seven", "thirty-eight", "39", "40", "broken"].map(bulk);
     let past = ("past", Plain::List(vec![Plain::List(grant.into())]));
     texts.into_iter().map(|(name, value)| (name, bulk(value))).chain([page, past]).collect()
+}
+
+fn seat(text: &str) -> Seat {
+    Seat::new(text.as_bytes()).unwrap()
 }
 
 fn reply(word: &str, fields: Vec<(&str, Plain)>) -> Plain {
@@ -61,12 +68,10 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     let token = |number| Token::new(number).unwrap();
     let ticket = |number| Ticket::new(number).unwrap();
     let id = WireId::parse("c.17").unwrap();
-    let own = OwnLease { id, token: token(18), ticket: ticket(34), claim: true };
-    let (lease_left, recover_left, pace, longest) = (us(15), us(16), us(28), us(29));
-    let (epoch, stamp, waiting, again) = (Epoch::new(11), Stamp::new(12), 14, true);
-    let (token_of_lock, own) = (Token::new(13), Some(own));
-    let expected =
-        Common { epoch, stamp, token: token_of_lock, waiting, lease_left, recover_left, pace, longest, own, again };
+    let own = Some(OwnLease { id, token: token(18), ticket: ticket(34), seat: seat("own"), claim: true });
+    let (lease_left, recover_left, keep, waiting, again) = (us(15), us(16), us(28), 14, true);
+    let known = Known::new(Memory::new(b"memory").unwrap(), Epoch::new(11), Stamp::new(12));
+    let expected = Common { known, keep, waiting, lease_left, recover_left, own, again };
     assert_eq!(common, expected);
     assert_eq!(common.recovering_for(), Some(us(16)));
 
@@ -89,18 +94,16 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
         alive,
     };
     let acquire = |word| verdict(Verb::Acquire, word);
-    assert_eq!(
-        acquire("granted"),
-        Verdict::Acquire(AcquireVerdict::Granted { token: token(20), left: us(19), claim: true })
-    );
-    assert_eq!(acquire("queued"), Verdict::Acquire(AcquireVerdict::Queued { ticket: ticket(21), rank: 22 }));
+    assert_eq!(acquire("granted"), Verdict::Acquire(AcquireVerdict::Granted));
+    let queued_at = AcquireVerdict::Queued { ticket: ticket(21), seat: seat("place"), rank: 22 };
+    assert_eq!(acquire("queued"), Verdict::Acquire(queued_at));
     assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(Some(Box::new(held.clone())))));
     let alive = HeartbeatVerdict::Alive { rank: Some(22) };
     assert_eq!(verdict(Verb::Heartbeat, "alive"), Verdict::Heartbeat(alive));
-    assert_eq!(verdict(Verb::Renew, "renewed"), Verdict::Renew(RenewVerdict::Renewed { left: us(19) }));
+    assert_eq!(verdict(Verb::Renew, "renewed"), Verdict::Renew(RenewVerdict::Renewed));
     assert_eq!(verdict(Verb::Break, "told"), Verdict::Break(BreakVerdict::Told { left: us(19) }));
     let queue = vec![queued("c.30", true), queued("c.33", false)];
-    let state = Inspected { grants: 41, holder: Some(Box::new(held)), queue };
+    let state = Inspected { grants: 41, token: Some(token(13)), holder: Some(Box::new(held)), queue };
     assert_eq!(verdict(Verb::Inspect, "state"), Verdict::Inspect(state));
     let grants = vec![PastGrant {
         id: "c.35".into(),
@@ -144,16 +147,16 @@ fn values_of_messages_are_texts_numbers_or_lists() {
 
 #[test]
 fn a_reply_is_read_as_a_whole_or_refused() {
-    let always =
-        "epoch stamp token waiting lease_left_us recover_left_us pace_us longest_us holder_token holder_ticket";
+    let always = "epoch stamp waiting lease_left_us recover_left_us holder_token holder_ticket holder_seat";
+    let of_clients = ["memory", "keep_us"];
     for (verb, word, needed) in [
-        (Verb::Acquire, "granted", "left_us granted_token"),
-        (Verb::Acquire, "queued", "ticket rank"),
+        (Verb::Acquire, "granted", "holder"),
+        (Verb::Acquire, "queued", "ticket seat rank"),
         (Verb::Acquire, "busy", "held_token held_label held_owner held_us"),
         (Verb::Acquire, "disbelieved", ""),
         (Verb::Heartbeat, "alive", ""),
         (Verb::Heartbeat, "unknown", ""),
-        (Verb::Renew, "renewed", "left_us"),
+        (Verb::Renew, "renewed", "holder"),
         (Verb::Renew, "broken", ""),
         (Verb::Renew, "lost", ""),
         (Verb::Release, "released", ""),
@@ -161,7 +164,7 @@ fn a_reply_is_read_as_a_whole_or_refused() {
         (Verb::Release, "left", ""),
         (Verb::Release, "unknown", ""),
         (Verb::Leave, "left", ""),
-        (Verb::Inspect, "state", "held_token held_label held_owner held_us grants page"),
+        (Verb::Inspect, "state", "held_token held_label held_owner held_us grants token page"),
         (Verb::Break, "told", "left_us"),
         (Verb::Break, "ended", ""),
         (Verb::Break, "unknown", ""),
@@ -172,7 +175,8 @@ fn a_reply_is_read_as_a_whole_or_refused() {
             let mut fields = every_field();
             fields.retain(|(other, _)| *other != name);
             let read = Reply::parse(verb, &reply(word, fields));
-            assert_eq!(read.is_none(), needed.contains(&name), "{verb:?} {word} without {name}");
+            let is_needed = needed.contains(&name) || !verb.is_operators() && of_clients.contains(&name);
+            assert_eq!(read.is_none(), is_needed, "{verb:?} {word} without {name}");
         }
     }
 }
@@ -201,8 +205,13 @@ fn a_strange_field_is_passed_over_and_a_strange_value_is_not() {
     for number in ["-1", "x", "", "9007199254740993"] {
         assert!(with("left_us", bulk(number)).is_none(), "{number:?}");
     }
-    for (name, value) in [("granted_token", "0"), ("holder_token", "0"), ("holder_ticket", "0"), ("holder", "c17")] {
+    for (name, value) in [("holder_token", "0"), ("holder_ticket", "0"), ("holder", "c17")] {
         assert!(with(name, bulk(value)).is_none(), "{name} {value}");
+    }
+    let too_long = Plain::Bytes(vec![1; 80]);
+    for name in ["memory", "seat", "holder_seat"] {
+        assert!(with(name, too_long.clone()).is_none() && with(name, Plain::Int(1)).is_none(), "{name}");
+        assert!(with(name, Plain::Bytes(vec![0xff])).is_some(), "{name} is any bytes");
     }
     assert!(with("page", Plain::List(vec![Plain::List(vec![])])).is_none());
     for flag in ["again", "holder_claim", "held_claim", "held_broken", "recorded"] {

@@ -41,9 +41,9 @@ pub(super) fn text(value: &impl Value) -> Option<String> {
 }
 
 /// Scripts count in Lua, where whole numbers are exact up to here. A higher number is no number of theirs.
-pub(in crate::protocol) const MOST: u64 = 1 << 53;
+const MOST: u64 = 1 << 53;
 
-pub(super) fn number(value: &impl Value) -> Option<u64> {
+pub(in crate::protocol) fn number(value: &impl Value) -> Option<u64> {
     let number = match value.int() {
         Some(number) => u64::try_from(number).ok(),
         None => std::str::from_utf8(value.bytes()?).ok()?.parse().ok(),
@@ -69,6 +69,7 @@ pub(super) fn span(value: &impl Value) -> Option<Duration> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Plain {
     Text(String),
+    Bytes(Vec<u8>),
     Int(i64),
     List(Vec<Plain>),
     Nil,
@@ -77,7 +78,11 @@ pub(crate) enum Plain {
 #[cfg(test)]
 impl Value for Plain {
     fn bytes(&self) -> Option<&[u8]> {
-        if let Plain::Text(text) = self { Some(text.as_bytes()) } else { None }
+        match self {
+            Plain::Text(text) => Some(text.as_bytes()),
+            Plain::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
     }
 
     fn int(&self) -> Option<i64> {

@@ -7,15 +7,26 @@ use super::*;
 const CHANNEL: &str = "fairlock:client:c";
 /// The reply to a `leave`.
 static LEFT: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let names = "epoch stamp token waiting lease_left_us recover_left_us pace_us longest_us";
-    let fields = names.split(' ').flat_map(|name| [rmpv::Value::Binary(name.into()), rmpv::Value::from(0)]);
-    let items = [rmpv::Value::Binary("left".into())].into_iter().chain(fields).collect();
+    let names =
+        ["epoch", "stamp", "waiting", "lease_left_us", "recover_left_us", "keep_us"].map(|name| (name, 0.into()));
+    packed("left", names.into_iter().chain([("memory", "".into())]))
+});
+/// A message that is published to this client.
+static PUSH: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let texts = [("id", "c.7"), ("lock", "fairlock:{x}:lock"), ("secret", "secret"), ("memory", ""), ("seat", "")];
+    let numbers = ["epoch", "stamp", "token", "ticket"].map(|name| (name, 12.into()));
+    let message = packed("grant", texts.map(|(name, text)| (name, text.into())).into_iter().chain(numbers));
+    [b">3\r\n$7\r\nmessage\r\n$17\r\nfairlock:client:c\r\n", &message[..]].concat()
+});
+
+/// A word with names and values as a script packs them, as a bulk string.
+fn packed(word: &str, fields: impl Iterator<Item = (&'static str, rmpv::Value)>) -> Vec<u8> {
+    let fields = fields.flat_map(|(name, value)| [rmpv::Value::Binary(name.into()), value]);
+    let items = [rmpv::Value::Binary(word.into())].into_iter().chain(fields).collect();
     let mut packed = Vec::new();
     rmpv::encode::write_value(&mut packed, &rmpv::Value::Array(items)).unwrap();
     [format!("${}\r\n", packed.len()).as_bytes(), &packed, b"\r\n"].concat()
-});
-const PUSH: &str =
-    ">3\r\n$7\r\nmessage\r\n$17\r\nfairlock:client:c\r\n$41\r\ngrant c.7 12 3 4 secret fairlock:{x}:lock\r\n";
+}
 
 /// A connection, and the server's end of it.
 fn pair() -> (Wire, UnixStream) {
@@ -33,8 +44,7 @@ fn keys() -> Arc<LockKeys> {
 fn leave() -> protocol::Request {
     protocol::Request::Leave(protocol::LeaveRequest {
         keys: keys(),
-        liveness: Duration::ZERO,
-        known: protocol::Known::default(),
+        memory: protocol::Memory::NONE,
         ids: vec![protocol::WireId::parse("c.1").unwrap()],
     })
 }
@@ -77,7 +87,7 @@ fn confirmed(kind: &str, channel: &str) -> String {
 #[test]
 fn each_reply_finds_its_request_wherever_the_bytes_are_cut() {
     let unasked = confirmed("sunsubscribe", "gone");
-    let (push, unasked, confirmed) = (PUSH.as_bytes(), unasked.as_bytes(), confirmed("ssubscribe", "s"));
+    let (push, unasked, confirmed) = (&PUSH[..], unasked.as_bytes(), confirmed("ssubscribe", "s"));
     let confirmed = confirmed.as_bytes();
     let answers = [push, &LEFT, unasked, push, confirmed, push, unasked, &LEFT, push].concat();
     for cut in 0..answers.len() {
@@ -135,15 +145,15 @@ fn a_script_that_the_server_forgot_is_sent_whole() {
     wire.send(1, leave(), &CHANNEL.into(), false);
     wire.send(2, leave(), &CHANNEL.into(), true);
     assert_eq!(wire.flush(), Ok(true));
-    assert!(arrived(&mut theirs).contains("$6\r\nASKING\r\n*12\r\n$7\r\nEVALSHA\r\n"));
+    assert!(arrived(&mut theirs).contains("$6\r\nASKING\r\n*7\r\n$7\r\nEVALSHA\r\n"));
     theirs.write_all(b"-NOSCRIPT No matching script.\r\n+OK\r\n-NOSCRIPT No matching script.\r\n").unwrap();
     assert_eq!(said(&mut wire), (vec![], None));
     assert!(wire.wants_write());
     assert_eq!(wire.flush(), Ok(true));
     let again = arrived(&mut theirs);
     let text = SCRIPTS[leave().verb() as usize].text;
-    assert!(again.starts_with(&format!("*12\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len())));
-    assert!(again.contains("*1\r\n$6\r\nASKING\r\n*12\r\n$4\r\nEVAL\r\n"));
+    assert!(again.starts_with(&format!("*7\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len())));
+    assert!(again.contains("*1\r\n$6\r\nASKING\r\n*7\r\n$4\r\nEVAL\r\n"));
     // A server that does not know the text that it was given says so.
     theirs.write_all(&[&**LEFT, b"+OK\r\n-NOSCRIPT No matching script.\r\n"].concat()).unwrap();
     let (said, end) = said(&mut wire);
@@ -283,7 +293,7 @@ fn replies_before_the_end_of_a_connection_are_told() {
     let (mut wire, mut theirs) = pair();
     wire.send(1, leave(), &CHANNEL.into(), false);
     assert_eq!(wire.flush(), Ok(true));
-    theirs.write_all(&[&**LEFT, PUSH.as_bytes(), b"$7\r\nunf"].concat()).unwrap();
+    theirs.write_all(&[&**LEFT, &PUSH[..], b"$7\r\nunf"].concat()).unwrap();
     drop(theirs);
     let ((mut heard, first), (more, second)) = (said(&mut wire), said(&mut wire));
     heard.extend(more);
@@ -302,10 +312,10 @@ fn last_words_that_come_with_the_end_are_told() {
     let room = wire.stream.frames.space().len();
     let mut words = PUSH.repeat(room / PUSH.len() - 1);
     let filler = room - words.len() - "+\r\n".len();
-    words += &format!("+{}\r\n", "x".repeat(filler));
+    words.extend(format!("+{}\r\n", "x".repeat(filler)).bytes());
     assert_eq!(words.len(), room);
     wire.send(1, leave(), &CHANNEL.into(), false);
-    theirs.write_all(words.as_bytes()).unwrap();
+    theirs.write_all(&words).unwrap();
     drop(theirs);
     let (said, end) = said(&mut wire);
     assert_eq!((said.len(), end.is_some()), (room / PUSH.len(), true));
@@ -318,7 +328,7 @@ fn a_flood_does_not_hold_up_the_loop() {
     let (mut wire, mut theirs) = pair();
     let flooding = std::thread::spawn(move || {
         theirs.set_nonblocking(false).unwrap();
-        while theirs.write_all(PUSH.repeat(1000).as_bytes()).is_ok() {}
+        while theirs.write_all(&PUSH.repeat(1000)).is_ok() {}
     });
     for _ in 0..100 {
         let (said, end) = said(&mut wire);
@@ -336,7 +346,7 @@ fn a_request_is_sent_at_once_and_answered_when_its_answer_has_come() {
     wire.start(leave(), &CHANNEL.into()).unwrap();
     assert!(arrived(&mut theirs).contains("digest-of-leave"));
     assert!(matches!(wire.answer(), Ok(None)));
-    theirs.write_all(&[PUSH.as_bytes(), b"-NOSCRIPT No matching script.\r\n"].concat()).unwrap();
+    theirs.write_all(&[&PUSH[..], b"-NOSCRIPT No matching script.\r\n"].concat()).unwrap();
     assert!(matches!(wire.answer(), Ok(None)), "a message is no answer");
     assert!(arrived(&mut theirs).contains("$4\r\nEVAL\r\n"));
     theirs.write_all(&LEFT).unwrap();

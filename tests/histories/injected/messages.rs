@@ -5,6 +5,7 @@ use redis::{Connection, cmd};
 use testkit::{
     RedisServer,
     crew::{Fault, Struck},
+    forgery::push,
     state::{self, State},
 };
 
@@ -25,15 +26,15 @@ pub fn forged(server: &RedisServer, hits: u64) -> Fault<'_> {
         let mut reached = 0;
         for (nth, (id, ticket)) in (0..).zip(&waiters) {
             let token = now + HOUR_US + nth;
-            publish(&mut raw, &lock, id, &format!("grant {id} {token} {ticket} 2000000 {other}"));
-            publish(&mut raw, &lock, id, &format!("break {id} {token} {ticket} 2000000 {lock}"));
-            reached += publish(&mut raw, &lock, id, &format!("grant {id} {token} {ticket} 2000000 {lock}"));
+            publish(&mut raw, &lock, id, &push("grant", id, &other, "", token, *ticket));
+            publish(&mut raw, &lock, id, &push("break", id, &lock, "", token, *ticket));
+            reached += publish(&mut raw, &lock, id, &push("grant", id, &lock, "", token, *ticket));
         }
         if let Some(id) = &holder {
             let token = now + HOUR_US;
-            publish(&mut raw, &lock, id, &format!("break {id} {token} 1 0 {lock}"));
-            publish(&mut raw, &lock, id, &format!("grant {id} {token} 1 2000000 {lock}"));
-            publish(&mut raw, &lock, id, &format!("grant {id} {now} 1 2000000 {other}"));
+            publish(&mut raw, &lock, id, &push("break", id, &lock, "", token, 1));
+            publish(&mut raw, &lock, id, &push("grant", id, &lock, "", token, 1));
+            publish(&mut raw, &lock, id, &push("grant", id, &other, "", now, 1));
         }
         Struck::hits(reached)
     })
@@ -44,7 +45,7 @@ fn with_scores(raw: &mut Connection, key: &str) -> Vec<(String, u64)> {
 }
 
 /// How many clients received it. In a cluster they listen to channels of their slots.
-fn publish(raw: &mut Connection, lock: &str, id: &str, message: &str) -> u64 {
+fn publish(raw: &mut Connection, lock: &str, id: &str, message: &[u8]) -> u64 {
     let client = id.split('.').next().unwrap();
     let of_slot = lock.replace(":lock", &format!(":client:{client}"));
     let mut to = |command: &str, channel: &str| cmd(command).arg(channel).arg(message).query(raw).unwrap_or(0);

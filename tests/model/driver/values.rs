@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Answer, Entry, History, Lock, Memory, Request, State, Terms, about, client_of};
+use super::super::{Answer, Entry, History, Lock, Memory, Request, Seat, State, Terms, about, client_of};
 use super::KINDS;
 
 /// All data under the lock's keys, with their TTLs.
@@ -12,11 +12,11 @@ local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
   local name, value = fields[i], fields[i + 1]
   if name == '' then
-    state = {struct.unpack('<BBBBBdddddddddddddddddd', value)}
+    state = {struct.unpack('<BBBBBdddddddddddddddddddddd', value)}
     state[#state] = string.sub(value, state[#state])
   elseif string.sub(name, -1) == '.' then
-    local session = {struct.unpack('<dd', value)}
-    sessions[#sessions + 1] = {string.sub(name, 1, -2), session[1], session[2]}
+    local session = {struct.unpack('<ddd', value)}
+    sessions[#sessions + 1] = {string.sub(name, 1, -2), session[1], session[2], session[3]}
   else
     entries[#entries + 1], entries[#entries + 2] = name, cmsgpack.unpack(value)
   end
@@ -48,51 +48,73 @@ pub(super) enum Value {
     Push(Vec<Value>),
 }
 
-/// Name and arguments of the script, in the order of its header.
-pub(super) fn encode(request: &Request) -> (&'static str, Vec<String>) {
-    let numbers = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>();
+/// Name and arguments of a script, in the order of its header.
+pub type Encoded = (&'static str, Vec<Vec<u8>>);
+
+pub fn encode(request: &Request) -> Encoded {
+    let texts = |texts: Vec<String>| texts.into_iter().map(String::into_bytes).collect::<Vec<_>>();
+    let numbers = |numbers: &[u64]| texts(numbers.iter().map(u64::to_string).collect());
     let people = |id: &str| {
         let about = about(id);
-        vec![about.channel, about.secret, about.label, about.owner]
+        texts(vec![about.channel, about.secret, about.label, about.owner])
     };
     let session = |terms: &Terms| numbers(&[terms.liveness, terms.buffer, terms.heartbeat]);
-    let known = |memory: &Memory| {
-        let Memory { epoch, floor, left, last_token, pace } = *memory;
-        numbers(&[epoch, floor, left, last_token, pace])
-    };
+    let id = |id: &str| texts(vec![id.to_owned()]);
     match request {
-        Request::Acquire { id, room, claim, terms, ticket, memory } => {
-            let mut arguments = vec![id.clone()];
-            arguments.extend(numbers(&[*room, u64::from(*claim), terms.lease]));
-            arguments.extend(session(terms).into_iter().chain(people(id)));
-            arguments.extend(numbers(&[*ticket]).into_iter().chain(known(memory)));
-            ("acquire", arguments)
+        Request::Acquire { id: name, room, claim, terms, memory, seat } => {
+            let wanted = numbers(&[*room, u64::from(*claim), terms.lease]);
+            ("acquire", [id(name), wanted, session(terms), people(name), vec![packed(memory), sealed(seat)]].concat())
         }
         Request::Heartbeat { client, terms, ids, memory } => {
-            let first = std::iter::once(client.clone()).chain(session(terms));
-            ("heartbeat", first.chain(known(memory)).chain(ids.iter().cloned()).collect())
+            ("heartbeat", [id(client), session(terms), vec![packed(memory)], texts(ids.clone())].concat())
         }
-        Request::Renew { id, token, terms, memory } => {
-            let mut arguments = vec![id.clone()];
-            arguments.extend(numbers(&[*token, terms.lease, terms.liveness]).into_iter().chain(people(id)));
-            arguments.extend(numbers(&[memory.epoch, memory.floor, memory.left, memory.pace]));
-            ("renew", arguments)
+        Request::Renew { id: name, seat, left, terms, memory } => {
+            let spans = numbers(&[terms.lease, *left, terms.liveness]);
+            ("renew", [id(name), vec![sealed(seat)], spans, people(name), vec![packed(memory)]].concat())
         }
-        Request::Release { id, token, terms, memory } => {
-            let first = std::iter::once(id.clone());
-            ("release", first.chain(numbers(&[*token, terms.liveness])).chain(known(memory)).collect())
+        Request::Release { id: name, seat, memory } => {
+            ("release", [id(name), vec![sealed(seat), packed(memory)]].concat())
         }
-        Request::Leave { ids, terms, memory } => {
-            let first = numbers(&[terms.liveness]).into_iter().chain(known(memory));
-            ("leave", first.chain(ids.iter().cloned()).collect())
-        }
+        Request::Leave { ids, memory } => ("leave", [vec![packed(memory)], texts(ids.clone())].concat()),
         Request::Inspect { after, count } => ("inspect", numbers(&[*after, *count as u64])),
         Request::Break { token, force } => ("break", numbers(&[*token, u64::from(*force)])),
         Request::History { switch, count } => {
             let switch = switch.map_or(String::new(), |on| u64::from(on).to_string());
-            ("history", vec![switch, count.to_string()])
+            ("history", texts(vec![switch, count.to_string()]))
         }
     }
+}
+
+/// The version of the layout, with which every text begins that a script gives to clients.
+const VERSION: u8 = 2;
+
+fn text_of(numbers: &[u64]) -> Vec<u8> {
+    if numbers.iter().all(|number| *number == 0) {
+        return vec![];
+    }
+    let numbers = numbers.iter().flat_map(|number| (*number as f64).to_le_bytes());
+    std::iter::once(VERSION).chain(numbers).collect()
+}
+
+/// A memory as scripts give it.
+pub fn packed(memory: &Memory) -> Vec<u8> {
+    let Memory { epoch, stamp, token, longest, pace } = *memory;
+    text_of(&[epoch, stamp, token, longest, pace])
+}
+
+/// A seat as scripts give it.
+pub fn sealed(seat: &Seat) -> Vec<u8> {
+    let Seat { epoch, ticket, token } = *seat;
+    text_of(&[epoch, ticket, token])
+}
+
+/// The numbers in a memory or seat, as the model writes them.
+fn unsealed(text: &[u8]) -> String {
+    let Some((version, numbers)) = text.split_first() else { return String::new() };
+    assert_eq!(*version, VERSION);
+    let (numbers, rest) = numbers.as_chunks();
+    assert!(rest.is_empty(), "{text:?}");
+    numbers.iter().map(|number| f64::from_le_bytes(*number).to_string()).collect::<Vec<_>>().join(" ")
 }
 
 pub(super) fn answer(value: &Value) -> Answer {
@@ -104,6 +126,9 @@ pub(super) fn answer(value: &Value) -> Answer {
         match text(&field[0]).as_str() {
             name @ ("page" | "past") => {
                 answer.lists.insert(name.to_owned(), rows(items(&field[1])));
+            }
+            name @ ("memory" | "seat" | "holder_seat") => {
+                answer.put(name, unsealed(bytes(&field[1]).expect("a text")));
             }
             name => {
                 answer.fields.insert(name.to_owned(), text(&field[1]));
@@ -129,6 +154,7 @@ pub(super) fn found(value: &Value) -> Found {
     let mut lock = Lock {
         queue: items(queue).chunks_exact(2).map(|pair| (number(&pair[1]), text(&pair[0]))).collect(),
         sessions: BTreeMap::new(),
+        beats: BTreeMap::new(),
         lease: None,
         entries: items(entries).chunks_exact(2).map(|pair| (text(&pair[0]), entry(&pair[1]))).collect(),
         state: State::default(),
@@ -138,8 +164,9 @@ pub(super) fn found(value: &Value) -> Found {
     };
     let mut waiters = BTreeMap::new();
     for session in items(sessions) {
-        let [client, end, count] = items(session) else { panic!("{session:?}") };
+        let [client, end, count, beat] = items(session) else { panic!("{session:?}") };
         lock.sessions.insert(text(client), number(end));
+        lock.beats.insert(text(client), number(beat));
         waiters.insert(text(client), number(count));
     }
     if let [
@@ -155,11 +182,15 @@ pub(super) fn found(value: &Value) -> Found {
         skew,
         pace,
         pace_until,
+        silent_from,
+        silent_until,
         recover_from,
         recover_until,
         recover_pace,
         grants,
         longest,
+        longest_next,
+        generation,
         waiting,
         live_until,
         ttl_until,
@@ -169,7 +200,7 @@ pub(super) fn found(value: &Value) -> Found {
         holder,
     ] = items(state)
     {
-        assert_eq!(number(version), 1);
+        assert_eq!(number(version), u64::from(VERSION));
         let holder = text(holder);
         if let Some(held) = lock.entries.get_mut(&holder) {
             (held.token, held.ticket) = (number(holder_token), number(holder_ticket));
@@ -188,11 +219,15 @@ pub(super) fn found(value: &Value) -> Found {
             skew: text(skew).parse().expect("a number"),
             pace: number(pace),
             pace_until: number(pace_until),
+            silent_from: number(silent_from),
+            silent_until: number(silent_until),
             recover_from: number(recover_from),
             recover_until: number(recover_until),
             recover_pace: number(recover_pace),
             grants: number(grants),
             longest: number(longest),
+            longest_next: number(longest_next),
+            generation: number(generation),
             waiting: number(waiting),
             live_until: number(live_until),
             ttl_until: number(ttl_until),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::turn::Turn;
-use super::{Lock, client_of};
+use super::{Entry, HOUR, Lock, Memory, Request, Seat, State, client_of};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
@@ -14,50 +14,132 @@ pub struct Answer {
 }
 
 impl Answer {
+    pub fn put(&mut self, name: &str, value: impl ToString) {
+        self.fields.insert(name.to_owned(), value.to_string());
+    }
+
+    /// What the asking client is to remember.
+    pub fn memory(&self) -> Memory {
+        let [epoch, stamp, token, longest, pace] = self.numbers("memory");
+        Memory { epoch, stamp, token, longest, pace }
+    }
+
+    /// A place or lease.
+    pub fn seat(&self, name: &str) -> Seat {
+        let [epoch, ticket, token] = self.numbers(name);
+        Seat { epoch, ticket, token }
+    }
+
+    fn numbers<const N: usize>(&self, name: &str) -> [u64; N] {
+        let mut numbers = self.fields.get(name).into_iter().flat_map(|text| text.split_whitespace());
+        std::array::from_fn(|_| numbers.next().map_or(0, |number| number.parse().expect("a number")))
+    }
+
     pub fn number(&self, field: &str) -> Option<u64> {
         self.fields.get(field).map(|value| value.parse().expect("a number"))
     }
 }
 
-/// A channel, and what is published there.
-pub type Message = (String, String);
+/// A channel, and what is published there, in the form of an answer.
+pub type Message = (String, Answer);
+
+/// A memory as answers have it in this model.
+pub fn written(memory: &Memory) -> String {
+    let Memory { epoch, stamp, token, longest, pace } = memory;
+    format!("{epoch} {stamp} {token} {longest} {pace}")
+}
 
 impl Turn {
     pub(super) fn rank(&self, id: &str) -> Option<u64> {
         self.lock.queue.iter().position(|(_, other)| other == id).map(|rank| rank as u64)
     }
 
+    /// What a client is told to remember. `pace` is the heartbeat interval of its own.
+    fn memory(&self, pace: u64) -> String {
+        let State { epoch, stamp, token, recover_pace, .. } = self.lock.state;
+        if epoch == 0 {
+            return String::new();
+        }
+        // Where nothing is left, no lease is either.
+        let counts = self.lock.stands() || self.recovering();
+        let longest = if counts { self.lock.state.longest } else { 0 };
+        written(&Memory { epoch, stamp, token, longest, pace: self.lock.state.pace.max(recover_pace).max(pace) })
+    }
+
+    pub(super) fn seat(&self, ticket: u64, token: u64) -> String {
+        let Seat { epoch, ticket, token } = Seat { epoch: self.lock.state.epoch, ticket, token };
+        format!("{epoch} {ticket} {token}")
+    }
+
     pub(super) fn answer(&self, word: &str, client: &str, more: &[(&str, u64)]) -> Answer {
         let Lock { state, lease, queue, .. } = &self.lock;
         let lease_end = lease.as_ref().map_or(0, |(_, end)| *end);
-        let mut numbers = vec![
-            ("epoch", state.epoch),
-            ("stamp", state.stamp),
-            ("token", state.token),
-            ("waiting", queue.len() as u64),
-            ("pace_us", state.pace.max(state.recover_pace)),
-            ("longest_us", state.longest),
-            ("lease_left_us", lease_end.saturating_sub(self.now)),
-            ("recover_left_us", state.recover_until.saturating_sub(self.now)),
-        ];
-        numbers.extend(more);
-        let mut fields: BTreeMap<String, String> =
-            numbers.iter().map(|(name, number)| ((*name).to_owned(), number.to_string())).collect();
+        let mut answer = Answer { word: word.to_owned(), ..Answer::default() };
+        answer.put("epoch", state.epoch);
+        answer.put("stamp", state.stamp);
+        answer.put("waiting", queue.len());
+        answer.put("lease_left_us", lease_end.saturating_sub(self.now));
+        answer.put("recover_left_us", state.recover_until.saturating_sub(self.now));
+        more.iter().for_each(|(name, number)| answer.put(name, number));
+        if self.again {
+            answer.put("again", 1);
+        }
+        if client.is_empty() {
+            return answer;
+        }
+        answer.put("memory", self.memory(self.own_pace));
+        answer.put("keep_us", state.longest.min(HOUR * 5 / 6));
         if let Some((id, _, held)) = self.lock.held()
             && client_of(&id) == client
             && !held.cut
         {
-            fields.insert("holder".into(), id);
-            fields.insert("holder_token".into(), held.token.to_string());
-            fields.insert("holder_ticket".into(), held.ticket.to_string());
+            answer.put("holder", id);
+            answer.put("holder_token", held.token);
+            answer.put("holder_ticket", held.ticket);
+            answer.put("holder_seat", self.seat(held.ticket, held.token));
             if held.claim {
-                fields.insert("holder_claim".into(), "1".into());
+                answer.put("holder_claim", 1);
             }
         }
-        if self.again {
-            fields.insert("again".into(), "1".into());
+        answer
+    }
+
+    /// The answer to a request that brings numbers which nobody gave, of a turn that did nothing.
+    pub(super) fn disbelieve(&self, request: &Request) -> Answer {
+        let mut answer = self.answer("disbelieved", request.client(), &[]);
+        // What is not needed any more goes with the next write.
+        let State { epoch, stamp, token, longest, pace, recover_pace, .. } = self.lock.state;
+        let pace = pace.max(recover_pace).max(self.own_pace);
+        if epoch > 0 {
+            answer.put("memory", written(&Memory { epoch, stamp, token, longest, pace }));
         }
-        Answer { word: word.to_owned(), fields, lists: BTreeMap::new() }
+        answer
+    }
+
+    /// The holder is to be told of its lease.
+    pub(super) fn tell(&mut self, word: &'static str) {
+        if let Some((id, end, held)) = self.lock.held() {
+            self.told.push((word, id, held, end - self.now));
+        }
+    }
+
+    /// The messages, at the end of the turn.
+    pub(super) fn messages(&self, queue: &str) -> Vec<Message> {
+        let message = |(word, id, entry, left): &(&str, String, Entry, u64)| {
+            let mut message = Answer { word: (*word).to_owned(), ..Answer::default() };
+            message.put("epoch", self.lock.state.epoch);
+            message.put("stamp", self.lock.state.stamp);
+            message.put("id", id);
+            message.put("lock", queue);
+            message.put("secret", &entry.secret);
+            message.put("token", entry.token);
+            message.put("ticket", entry.ticket);
+            message.put("left_us", left);
+            message.put("seat", self.seat(entry.ticket, entry.token));
+            message.put("memory", self.memory(0));
+            (entry.channel.clone(), message)
+        };
+        self.told.iter().map(message).collect()
     }
 
     pub(super) fn tell_held(&self, answer: &mut Answer) {

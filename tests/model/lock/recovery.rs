@@ -1,16 +1,29 @@
 //! Data that was lost: what clients bring back, and how long nothing is granted until then.
 
+use std::cmp::Ordering;
+
 use super::turn::Turn;
-use super::{DAY, Lock, Memory};
+use super::{DAY, Entry, Lock, Memory, Seat, State};
 
-/// Stamps further ahead of the server's clock are absurd.
-const ABSURD: u64 = DAY;
+/// Stamps further ahead of the server's clock are implausible.
+const IMPLAUSIBLE: u64 = DAY;
 
-/// What a client that returns had been given.
-pub(super) enum Brought {
-    Nothing,
-    Ticket(u64),
-    Token(u64),
+/// What a memory or a seat says of the server's data. The worse counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Loss {
+    None,
+    /// Of the loss for which a recovery is open.
+    Known,
+    /// All data, and the state was made anew since.
+    MadeAnew,
+    RolledBack,
+}
+
+/// The lease of which a client knows: how long it may last, and the last token that it may have.
+#[derive(Clone, Copy)]
+pub(super) struct Lasts {
+    pub(super) left: u64,
+    pub(super) token: u64,
 }
 
 impl Turn {
@@ -34,6 +47,7 @@ impl Turn {
         *lease = None;
         queue.clear();
         self.lock.sessions.clear();
+        self.lock.beats.clear();
         self.lock.entries.clear();
     }
 
@@ -41,55 +55,56 @@ impl Turn {
         self.now < self.lock.state.recover_until
     }
 
-    /// False if what the client brings is too absurd to be believed.
-    pub(super) fn restore(&mut self, brought: Brought, memory: &Memory, liveness: u64) -> bool {
-        let Memory { epoch, floor, mut left, last_token, pace } = *memory;
-        let (brought, last) = match brought {
-            Brought::Nothing => (0, 0),
-            Brought::Ticket(ticket) => (ticket, self.lock.state.stamp),
-            Brought::Token(token) => (token, self.lock.state.token),
-        };
-        let highest = epoch.max(brought).max(floor).max(last_token);
-        // What the server gave itself is not absurd, even if its clock was set back since.
-        if highest > (self.time + ABSURD).max(self.lock.state.stamp) {
+    fn loss(&self, epoch: u64, is_beyond: bool) -> Loss {
+        let state = &self.lock.state;
+        match epoch.cmp(&state.epoch) {
+            Ordering::Greater => Loss::RolledBack,
+            Ordering::Equal if is_beyond => Loss::RolledBack,
+            Ordering::Equal => Loss::None,
+            // There is none.
+            Ordering::Less if epoch == 0 => Loss::None,
+            Ordering::Less if state.recover_until == 0 => Loss::MadeAnew,
+            Ordering::Less if self.recovering() => Loss::Known,
+            Ordering::Less => Loss::None,
+        }
+    }
+
+    /// False if what the client brings is too implausible to be believed.
+    pub(super) fn restore(&mut self, memory: &Memory, seat: &Seat, pace: u64, lasts: Lasts) -> bool {
+        let highest = memory.highest().max(seat.highest());
+        // What the server gave itself is plausible, even if its clock was set back since.
+        if highest > (self.time + IMPLAUSIBLE).max(self.lock.state.stamp) {
             return false;
         }
-        let state = &mut self.lock.state;
-        let rolled_back = match epoch {
-            0 => highest > state.stamp,
-            _ if epoch == state.epoch => highest > state.stamp || brought > last,
-            _ => epoch > state.epoch,
-        };
-        let made_anew = (1..state.epoch).contains(&epoch) && state.recover_until == 0;
-        state.stamp = state.stamp.max(highest);
-        if last_token < state.token {
-            // That lease is over: the lock was granted again since.
-            left = 0;
-        }
-        let returns = (1..state.epoch).contains(&epoch) && self.now < state.recover_until;
-        let opens = rolled_back || made_anew;
-        if opens {
-            state.recover_from = self.now;
-            state.recover_pace = state.recover_pace.max(state.pace).max(liveness.div_ceil(3));
-        }
-        if opens || returns {
-            // A client that returns later may know of slower waiters, or of longer leases.
-            state.recover_pace = state.recover_pace.max(pace);
-            state.longest = state.longest.max(left);
-            let needed = left.max(3 * state.recover_pace);
-            state.recover_until = state.recover_until.max(state.recover_from + needed);
-        }
-        let until = state.recover_until;
-        if opens {
+        let State { stamp, token, .. } = self.lock.state;
+        let by_memory = self.loss(memory.epoch, memory.stamp > stamp || memory.token > token);
+        let by_seat = self.loss(seat.epoch, seat.ticket > stamp || seat.token > token);
+        let loss = if memory.is_strangers() { Loss::None } else { by_memory.max(by_seat) };
+
+        self.lock.state.stamp = stamp.max(highest);
+        let left = if lasts.token < token { 0 } else { lasts.left };
+        if loss >= Loss::MadeAnew {
             self.lock.state.epoch = self.next_stamp();
+            let state = &mut self.lock.state;
+            state.recover_from = self.now;
+            state.recover_pace = state.recover_pace.max(state.pace);
         }
-        if rolled_back && let Some((_, end)) = &mut self.lock.lease {
-            *end = until.min(*end);
-            self.lock.mark_holder(|held| held.cut = true);
+        let state = &mut self.lock.state;
+        if loss > Loss::None {
+            // A client that returns later may know of slower waiters, or of longer leases.
+            state.recover_pace = state.recover_pace.max(memory.pace).max(pace);
+            state.longest = state.longest.max(left);
+            state.recover_until = state.recover_until.max(state.recover_from + left.max(3 * state.recover_pace));
         }
         if self.recovering() {
-            // A lease that it knows to be older than the last grant is not restored.
-            self.lock.state.token = self.lock.state.token.max(last_token);
+            let until = self.lock.state.recover_until;
+            self.lock.state.token = token.max(memory.token);
+            // A lease that may be older than the last grant. To break a lease takes one token.
+            let is_older = |held: &Entry| memory.token > held.token + u64::from(held.broken);
+            if loss == Loss::RolledBack || self.lock.held().is_some_and(|(_, _, held)| is_older(&held)) {
+                self.lock.lease.iter_mut().for_each(|(_, end)| *end = until.min(*end));
+                self.lock.mark_holder(|held| held.cut = true);
+            }
         }
         true
     }

@@ -20,19 +20,44 @@ impl fmt::Debug for Terms {
     }
 }
 
-/// What a client brings to get its place or lease back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a client was told of a lock, and sends back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Memory {
-    /// The epoch under which its ticket or token was last confirmed, or the client's; 0 for none.
+    /// 0 for a stranger, which has no memory.
     pub epoch: u64,
-    /// The highest stamp that it saw.
-    pub floor: u64,
-    /// How long a lease may last that was granted just before the loss; for a holder what is left of its own.
-    pub left: u64,
-    /// The last grant that it heard of.
-    pub last_token: u64,
-    /// The longest heartbeat interval among the waiters.
+    pub stamp: u64,
+    /// The last grant.
+    pub token: u64,
+    /// The longest lease that anybody may hold.
+    pub longest: u64,
+    /// The longest heartbeat interval of the waiters.
     pub pace: u64,
+}
+
+impl Memory {
+    pub fn is_strangers(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn highest(&self) -> u64 {
+        self.epoch.max(self.stamp).max(self.token)
+    }
+}
+
+/// The place of a waiter or the lease of a holder, as it was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Seat {
+    /// The epoch that confirmed it; 0 if there is none.
+    pub epoch: u64,
+    pub ticket: u64,
+    /// 0 for a place.
+    pub token: u64,
+}
+
+impl Seat {
+    pub fn highest(&self) -> u64 {
+        self.epoch.max(self.ticket).max(self.token)
+    }
 }
 
 /// No queue is as long.
@@ -46,8 +71,8 @@ pub enum Request {
         room: u64,
         claim: bool,
         terms: Terms,
-        ticket: u64,
         memory: Memory,
+        seat: Seat,
     },
     Heartbeat {
         client: String,
@@ -57,19 +82,19 @@ pub enum Request {
     },
     Renew {
         id: String,
-        token: u64,
+        seat: Seat,
+        /// What is left by the holder's clock.
+        left: u64,
         terms: Terms,
         memory: Memory,
     },
     Release {
         id: String,
-        token: u64,
-        terms: Terms,
+        seat: Seat,
         memory: Memory,
     },
     Leave {
         ids: Vec<String>,
-        terms: Terms,
         memory: Memory,
     },
     Inspect {
@@ -105,15 +130,31 @@ impl Request {
         }
     }
 
-    /// What a client brings: its terms, what it knows, and the ticket or token that the request is about (0: none).
-    pub fn brings(&self) -> Option<(&Terms, &Memory, u64)> {
-        match self {
-            Request::Acquire { terms, memory, ticket: brought, .. }
-            | Request::Renew { terms, memory, token: brought, .. }
-            | Request::Release { terms, memory, token: brought, .. } => Some((terms, memory, *brought)),
-            Request::Heartbeat { terms, memory, .. } | Request::Leave { terms, memory, .. } => Some((terms, memory, 0)),
+    /// What a client brings.
+    pub fn brings(&self) -> Option<(Memory, Seat)> {
+        match *self {
+            Request::Acquire { memory, seat, .. }
+            | Request::Renew { memory, seat, .. }
+            | Request::Release { memory, seat, .. } => Some((memory, seat)),
+            Request::Heartbeat { memory, .. } | Request::Leave { memory, .. } => Some((memory, Seat::default())),
             Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => None,
         }
+    }
+
+    /// The heartbeat interval that the client names, or else has been told.
+    pub fn own_pace(&self) -> u64 {
+        match self {
+            Request::Acquire { terms, .. } | Request::Heartbeat { terms, .. } => terms.heartbeat,
+            Request::Renew { memory, .. } | Request::Release { memory, .. } | Request::Leave { memory, .. } => {
+                memory.pace
+            }
+            Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => 0,
+        }
+    }
+
+    /// The token of the lease that it is about; 0 for none.
+    pub fn token(&self) -> u64 {
+        self.brings().map_or(0, |(_, seat)| seat.token)
     }
 
     /// Whether it leaves holder, queue and clock as they are.

@@ -1,6 +1,6 @@
 //! One turn: the clock and the end of a lapsed lease come first, then the verb, then what is kept.
 
-use super::{Answer, DAY, HOUR, Lock, Message, Request, SLACK, client_of};
+use super::{Answer, DAY, Entry, HOUR, Lock, Message, Request, SLACK, client_of};
 
 /// One request, from the look at the clock to what is kept of the lock.
 pub(super) struct Turn {
@@ -8,13 +8,16 @@ pub(super) struct Turn {
     pub(super) time: u64,
     pub(super) now: u64,
     /// The holder whose lease this turn found to be over.
-    pub(super) lapsed: Option<String>,
+    pub(super) lapsed: Option<(String, u64, Entry)>,
     /// How the lease ended that this turn ends before its time.
     pub(super) ended_as: &'static str,
     /// The batch limit was reached before a live waiter was found.
     pub(super) again: bool,
     pub(super) batch: usize,
-    pub(super) messages: Vec<Message>,
+    /// The words of messages, and the leases that they tell of, with what was left of them.
+    pub(super) told: Vec<(&'static str, String, Entry, u64)>,
+    /// The heartbeat interval of the asking client, as far as it is known.
+    pub(super) own_pace: u64,
 }
 
 impl Lock {
@@ -29,34 +32,35 @@ impl Lock {
             ended_as: "lost",
             again: false,
             batch,
-            messages: vec![],
+            told: vec![],
+            own_pace: request.own_pace(),
         };
         turn.begin();
         if self.is_partial() && !request.looks_only() {
             turn.drop_the_rest();
         }
         let answer = match request {
-            Request::Acquire { id, room, claim, terms, ticket, memory } => {
-                turn.acquire(id, *room, *claim, terms, *ticket, memory)
+            Request::Acquire { id, room, claim, terms, memory, seat } => {
+                turn.acquire(id, *room, *claim, terms, memory, seat)
             }
             Request::Heartbeat { client, terms, ids, memory } => turn.heartbeat(client, terms, ids, memory),
-            Request::Renew { id, token, terms, memory } => turn.renew(id, *token, terms, memory),
-            Request::Release { id, token, terms, memory } => turn.release(id, *token, terms, memory),
-            Request::Leave { ids, terms, memory } => turn.leave(ids, terms, memory),
-            Request::Inspect { after, count } => turn.inspect(*after, *count),
+            Request::Renew { id, seat, left, terms, memory } => turn.renew(id, seat, *left, terms, memory),
+            Request::Release { id, seat, memory } => turn.release(id, seat, memory),
+            Request::Leave { ids, memory } => turn.leave(ids, memory),
             Request::Break { token, force } => turn.break_lease(*token, *force),
+            Request::Inspect { after, count } => turn.inspect(*after, *count),
             Request::History { switch, count } => turn.history(*switch, *count),
         };
         let Some(answer) = answer else {
             // Nothing has changed.
-            let mut unchanged = Turn { lock: self.clone(), messages: vec![], lapsed: None, again: false, ..turn };
+            let mut unchanged = Turn { lock: self.clone(), told: vec![], lapsed: None, again: false, ..turn };
             unchanged.begin();
             if self.is_partial() {
                 unchanged.drop_the_rest();
             }
-            return (unchanged.answer("disbelieved", request.client(), &[]), vec![]);
+            return (unchanged.disbelieve(request), vec![]);
         };
-        let messages = turn.messages.drain(..).map(|(to, text)| (to, format!("{text} {queue}"))).collect();
+        let messages = turn.messages(queue);
         match request {
             Request::Inspect { .. } => {}
             Request::History { switch: None, .. } => {}
@@ -80,7 +84,17 @@ impl Turn {
         if state.live_until <= state.seen {
             state.pace = 0;
         } else if state.pace > 0 {
-            now = now.min(state.seen + 2 * state.pace);
+            let lease_end = self.lock.lease.as_ref().map_or(0, |(_, end)| *end);
+            let over = lease_end.max(state.live_until).max(state.recover_until) + HOUR;
+            if now <= over {
+                now = now.min(state.seen + 2 * state.pace);
+            }
+            // A silence counts until a longer one, or until everybody had the time for another heartbeat.
+            let silence = now.saturating_sub(state.seen);
+            let is_longest = silence > state.silent_until - state.silent_from;
+            if silence > 0 && (is_longest || now > state.silent_until + state.pace) {
+                (state.silent_from, state.silent_until) = (state.seen, now);
+            }
         }
         self.now = now.max(state.seen);
         state.skew = self.now as i64 - self.time as i64;
@@ -94,8 +108,9 @@ impl Turn {
         if let Some((id, end)) = self.lock.lease.clone()
             && end <= self.now
         {
+            let entry = self.lock.entries.get(&id).cloned().unwrap_or_default();
             self.lock.end_lease();
-            self.lapsed = Some(id);
+            self.lapsed = Some((id, end, entry));
         }
     }
 
@@ -108,11 +123,13 @@ impl Turn {
     pub(super) fn end(mut self, before: &Lock) -> Lock {
         self.record(before);
         if !self.lock.stands() && !self.recovering() {
-            self.lock.state.longest = 0;
+            (self.lock.state.longest, self.lock.state.longest_next) = (0, 0);
         }
         // A session goes with its last waiter.
-        let Lock { queue, sessions, state, .. } = &mut self.lock;
-        sessions.retain(|client, _| queue.iter().any(|(_, id)| client_of(id) == client));
+        let Lock { queue, sessions, beats, state, .. } = &mut self.lock;
+        let waits = |client: &str| queue.iter().any(|(_, id)| client_of(id) == client);
+        sessions.retain(|client, _| waits(client));
+        beats.retain(|client, _| waits(client));
         state.waiting = queue.len() as u64;
         if queue.is_empty() {
             state.live_until = 0;

@@ -1,8 +1,8 @@
 //! What each verb does.
 
-use super::recovery::Brought;
+use super::recovery::Lasts;
 use super::turn::Turn;
-use super::{Answer, Entry, Memory, Terms, about, client_of};
+use super::{Answer, Entry, Memory, Seat, Terms, about, client_of};
 
 impl Turn {
     pub(super) fn acquire(
@@ -11,10 +11,11 @@ impl Turn {
         room: u64,
         claim: bool,
         terms: &Terms,
-        ticket: u64,
         memory: &Memory,
+        seat: &Seat,
     ) -> Option<Answer> {
-        if !self.restore(Brought::Ticket(ticket), memory, terms.liveness) {
+        let lasts = Lasts { left: memory.longest.max(terms.lease), token: memory.token };
+        if !self.restore(memory, seat, terms.heartbeat, lasts) {
             return None;
         }
         let client = client_of(id);
@@ -31,41 +32,48 @@ impl Turn {
             self.lock.state.epoch = self.next_stamp();
         }
 
-        let has_place = self.lock.ticket(id).is_some() || ticket > 0;
-        let wait = room > 0 && (has_place || (self.lock.queue.len() as u64) < room);
+        // An acquire that was executed late, after a loss, may have been given a later ticket than its own.
+        let old_place =
+            [self.lock.ticket(id), Some(seat.ticket)].into_iter().flatten().filter(|place| *place > 0).min();
+        let is_full = |turn: &Turn| old_place.is_none() && turn.lock.queue.len() as u64 >= room;
+        if room > 0 && !self.lock.holds(id) && is_full(self) {
+            if self.lock.sessions.contains_key(client) {
+                self.refresh(client, terms);
+            }
+            self.purge();
+        }
+        let wait = room > 0 && !is_full(self);
         let mut place = 0;
         if self.lock.holds(id) {
             // It asks again about a lease that it has been granted.
         } else if !wait {
             if self.promote(u64::MAX) && self.lock.queue.is_empty() {
-                self.grant(id, entry, u64::MAX, self.now + lease);
+                self.grant(id, entry, u64::MAX, self.now + lease, claim && terms.liveness < terms.lease);
             }
         } else {
-            place = match self.lock.ticket(id) {
-                Some(place) => place,
-                None if ticket > 0 => ticket,
-                None => self.next_stamp(),
-            };
+            place = old_place.unwrap_or_else(|| self.next_stamp());
             if !self.lock.queue.is_empty() {
                 // The client is alive, and so are its other waiters.
                 self.refresh(client, terms);
             }
             if self.promote(place) {
-                self.grant(id, entry, place, self.now + lease);
+                self.grant(id, entry, place, self.now + lease, claim && terms.liveness < terms.lease);
             } else {
                 self.refresh(client, terms);
-                self.lock.state.longest = self.lock.state.longest.max(entry.lease);
+                self.asks_for(entry.lease);
+                self.lock.remove_waiter(id);
                 self.lock.queue.insert((place, id.to_owned()));
                 self.lock.entries.insert(id.to_owned(), entry);
             }
         }
 
         Some(match self.lock.held() {
-            Some((holder, end, held)) if holder == id => {
-                let (left, token) = (end - self.now, held.token);
-                self.answer("granted", client, &[("left_us", left), ("granted_token", token)])
+            Some((holder, ..)) if holder == id => self.answer("granted", client, &[]),
+            _ if wait => {
+                let mut answer = self.answer("queued", client, &[("ticket", place), ("rank", self.rank(id)?)]);
+                answer.put("seat", self.seat(place, 0));
+                answer
             }
-            _ if wait => self.answer("queued", client, &[("ticket", place), ("rank", self.rank(id)?)]),
             _ => {
                 let mut answer = self.answer("busy", client, &[]);
                 self.tell_held(&mut answer);
@@ -75,7 +83,8 @@ impl Turn {
     }
 
     pub(super) fn heartbeat(&mut self, client: &str, terms: &Terms, ids: &[String], memory: &Memory) -> Option<Answer> {
-        self.restore(Brought::Nothing, memory, terms.liveness);
+        let lasts = Lasts { left: memory.longest, token: memory.token };
+        self.restore(memory, &Seat::default(), terms.heartbeat, lasts);
         let stands = |turn: &Turn, id: &String| turn.lock.ticket(id).is_some();
         let known = |turn: &Turn, id: &String| turn.lock.entries.contains_key(id) && stands(turn, id);
         let first = ids.iter().find(|id| stands(self, id));
@@ -93,37 +102,45 @@ impl Turn {
         })
     }
 
-    pub(super) fn renew(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
-        // A holder knows of no later grant than its own.
-        let memory = &Memory { last_token: token, ..*memory };
-        let believed = self.restore(Brought::Token(token), memory, terms.liveness);
+    pub(super) fn renew(&mut self, id: &str, seat: &Seat, left: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
+        let token = seat.token;
+        let believed = self.restore(memory, seat, memory.pace, Lasts { left, token });
+        // The server ended this lease just now, by its own clock, and nobody has been granted the lock since.
+        if let Some((_, end, held)) =
+            self.lapsed.clone().filter(|(lapsed, _, held)| lapsed == id && held.token == token)
+            && left > 0
+            && !held.broken
+            && !held.cut
+            && !self.recovering()
+        {
+            self.lock.entries.insert(id.to_owned(), held);
+            self.lock.lease = Some((id.to_owned(), end));
+        }
         let mine = self.lock.held().filter(|(holder, _, held)| holder == id && held.token == token);
         let word = match mine {
             Some((_, _, held)) if held.broken => "broken",
             Some((_, end, held)) if !held.cut => {
                 self.lock.lease = Some((id.to_owned(), end.max(self.now + terms.lease)));
                 self.lock.mark_holder(|held| held.claim = false);
-                self.lock.state.longest = self.lock.state.longest.max(terms.lease);
+                self.asks_for(terms.lease);
                 "renewed"
             }
-            _ if believed && self.recovering() && memory.left > 0 && self.newest(id, token) => {
+            _ if believed && self.recovering() && left > 0 && self.newest(id, token) => {
                 self.lock.end_lease();
                 self.lock.remove_waiter(id);
                 self.lock.state.token = token;
-                self.lock.state.longest = self.lock.state.longest.max(terms.lease);
-                let entry = Entry { lease: terms.lease, liveness: terms.liveness, token, ticket: token, ..about(id) };
-                self.lock.entries.insert(id.to_owned(), entry);
-                self.lock.lease = Some((id.to_owned(), self.now + memory.left));
+                self.asks_for(terms.lease);
+                let (lease, liveness, ticket) = (terms.lease, terms.liveness, seat.ticket);
+                self.lock.entries.insert(id.to_owned(), Entry { lease, liveness, token, ticket, ..about(id) });
+                self.lock.lease = Some((id.to_owned(), self.now + left));
                 "renewed"
             }
             _ => "lost",
         };
         if word == "lost" {
             self.promote(u64::MAX);
-            return Some(self.answer(word, client_of(id), &[]));
         }
-        let left = self.lock.lease.as_ref().map(|(_, end)| end - self.now)?;
-        Some(self.answer(word, client_of(id), &[("left_us", left)]))
+        Some(self.answer(word, client_of(id), &[]))
     }
 
     /// Whether no other lease has been granted since this one.
@@ -132,15 +149,17 @@ impl Turn {
         self.lock.state.token <= token && !others
     }
 
-    pub(super) fn release(&mut self, id: &str, token: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
-        let believed = self.restore(Brought::Token(token), memory, terms.liveness);
-        let newest = token > 0 && token >= self.lock.state.token;
+    pub(super) fn release(&mut self, id: &str, seat: &Seat, memory: &Memory) -> Option<Answer> {
+        let (token, lasts) = (seat.token, Lasts { left: memory.longest, token: memory.token });
+        let believed = self.restore(memory, seat, memory.pace, lasts);
+        let newest = token > 0 && (token >= self.lock.state.token || self.lock.holds(id));
         let mut word = self.give_up(id);
         if believed && newest && self.recovering() {
             // The recovery waited for this lease. What remains of it gives the waiters time to return.
             self.pass_over(token);
             self.end_wait_for_leases();
-            if word == "unknown" {
+            // A state that is older than the lease may have its place in the queue.
+            if ["unknown", "left"].contains(&word) {
                 word = "released";
             }
         }
@@ -148,8 +167,9 @@ impl Turn {
         Some(self.answer(word, client_of(id), &[]))
     }
 
-    pub(super) fn leave(&mut self, ids: &[String], terms: &Terms, memory: &Memory) -> Option<Answer> {
-        self.restore(Brought::Nothing, memory, terms.liveness);
+    pub(super) fn leave(&mut self, ids: &[String], memory: &Memory) -> Option<Answer> {
+        let lasts = Lasts { left: memory.longest, token: memory.token };
+        self.restore(memory, &Seat::default(), memory.pace, lasts);
         for id in ids {
             self.give_up(id);
         }
@@ -165,7 +185,7 @@ impl Turn {
             self.ended_as = if held.broken { "broken" } else { "released" };
             self.lock.end_lease();
             "released"
-        } else if self.lapsed.as_deref() == Some(id) {
+        } else if self.lapsed.as_ref().is_some_and(|(lapsed, ..)| lapsed == id) {
             "expired"
         } else if let Some(rank) = self.rank(id) {
             // A waiter that leaves from among the first counts as one that was looked at.
@@ -178,7 +198,7 @@ impl Turn {
     }
 
     pub(super) fn break_lease(&mut self, token: u64, force: bool) -> Option<Answer> {
-        let Some((id, end, held)) = self.lock.held().filter(|(_, _, held)| held.token == token) else {
+        let Some((_, end, _)) = self.lock.held().filter(|(_, _, held)| held.token == token) else {
             let ends_recovery = token == 0 && force && self.recovering();
             if ends_recovery {
                 self.operator_ends_recovery();
@@ -187,7 +207,7 @@ impl Turn {
             return Some(self.answer(if ends_recovery { "ended" } else { "unknown" }, "", &[("left_us", 0)]));
         };
         let left = end - self.now;
-        self.messages.push((held.channel, format!("break {id} {token} {} {left} {}", held.ticket, held.secret)));
+        self.tell("break");
         if force {
             self.ended_as = "broken";
             self.lock.end_lease();
@@ -205,7 +225,8 @@ impl Turn {
     pub(super) fn inspect(&mut self, after: u64, count: usize) -> Option<Answer> {
         let mut answer = self.answer("state", "", &[]);
         answer.fields.insert("waiting".into(), self.lock.state.waiting.to_string());
-        answer.fields.insert("grants".into(), self.lock.state.grants.to_string());
+        answer.put("grants", self.lock.state.grants);
+        answer.put("token", self.lock.state.token);
         self.tell_held(&mut answer);
         if let Some((_, _, held)) = self.lock.held() {
             let broken = u8::from(held.broken);

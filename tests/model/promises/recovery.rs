@@ -7,33 +7,42 @@ impl Witness {
     /// epoch, for long enough. Leases from before the loss end with the recovery; leases granted after it do not.
     pub(super) fn recovery(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
-        let Some((terms, memory, _)) = turn.request.brings() else { return Ok(()) };
-        let Some(highest) = self.believed(turn) else { return Ok(()) };
-        let same_epoch = memory.epoch > 0 && memory.epoch == before.state.epoch;
-        let shows_a_loss = memory.epoch > before.state.epoch || same_epoch && highest > before.state.stamp;
+        let Some((memory, seat)) = turn.request.brings().filter(|(memory, _)| !memory.is_strangers()) else {
+            return Ok(());
+        };
+        if self.believed(turn).is_none() {
+            return Ok(());
+        }
+        let beyond = |epoch, stamp, token| {
+            epoch > before.state.epoch
+                || epoch == before.state.epoch && (stamp > before.state.stamp || token > before.state.token)
+        };
+        let shows_a_loss =
+            beyond(memory.epoch, memory.stamp, memory.token) || beyond(seat.epoch, seat.ticket, seat.token);
         let comes_back = |lock: &Lock| turn.request.id().is_some_and(|id| lock.holds(id));
+        // A lease that is not the last one is over.
+        let held = before.lease.as_ref().and_then(|(holder, _)| before.entries.get(holder));
         if shows_a_loss && !self.partial {
-            let last_token = match turn.request {
-                Request::Renew { token, .. } => *token,
-                _ => memory.last_token,
-            };
-            // A lease that is not the last one is over.
-            let held = before.lease.as_ref().and_then(|(holder, _)| Some(before.entries.get(holder)?.token));
-            let known = before.state.token.max(held.unwrap_or_default());
+            let known = before.state.token.max(held.map_or(0, |held| held.token));
             // The release of the last lease ends the wait for it.
             let gives_back =
-                matches!(turn.request, Request::Release { token, .. } if *token >= known.max(memory.last_token));
-            let left = if last_token < known || gives_back { 0 } else { memory.left };
-            let least = after.state.seen + terms.liveness.max(3 * memory.pace).max(left);
+                matches!(turn.request, Request::Release { seat, .. } if seat.token >= known.max(memory.token));
+            let (left, token) = match turn.request {
+                Request::Renew { left, .. } => (*left, seat.token),
+                Request::Acquire { terms, .. } => (memory.longest.max(terms.lease), memory.token),
+                _ => (memory.longest, memory.token),
+            };
+            let left = if token < known || gives_back { 0 } else { left };
+            let least = after.state.seen + (3 * memory.pace.max(turn.request.own_pace())).max(left);
             ensure!(after.state.epoch > memory.epoch, "the loss went unnoticed");
             ensure!(after.state.recover_until >= least, "the recovery ends before {least}");
             let (stands, end) = after.lease.as_ref().map_or((false, 0), |(holder, end)| (before.holds(holder), *end));
             let in_time = end <= after.state.recover_until;
             ensure!(!stands || in_time || comes_back(after), "a lease from before the loss stays");
-        } else if (1..before.state.epoch).contains(&memory.epoch)
+        } else if memory.epoch < before.state.epoch
             && let Some((holder, end)) = &before.lease
             && let Some((now_holder, now_end)) = &after.lease
-            && before.entries.get(holder).is_none_or(|held| !held.cut)
+            && held.is_none_or(|held| !held.cut && memory.token <= held.token + u64::from(held.broken))
         {
             let cut = now_holder == holder && now_end < end;
             ensure!(!cut || comes_back(after), "a lease from after the loss was cut");
@@ -44,20 +53,21 @@ impl Witness {
     /// A holder is told that its lease is lost neither while the server has it, nor after a loss without a later grant.
     pub(super) fn kept(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
-        let Request::Renew { id, token, memory, .. } = turn.request else { return Ok(()) };
+        let Request::Renew { id, seat, left, memory, .. } = turn.request else { return Ok(()) };
+        let token = seat.token;
         if turn.outcome.answer.word != "lost" {
             return Ok(());
         }
-        let held = after.entries.get(id).filter(|held| after.holds(id) && held.token == *token);
+        let held = after.entries.get(id).filter(|held| after.holds(id) && held.token == token);
         ensure!(!held.is_some_and(|held| !held.broken && !held.cut), "{id} has its lease and was told that it is lost");
         let last = before.lease.as_ref().and_then(|(holder, _)| Some(before.entries.get(holder)?.token));
         // It returns under the epoch that it knows, or in a recovery that was opened by a client that may know of this
         // lease.
-        let older = memory.epoch < before.state.epoch && after.state.seen < before.state.recover_until;
-        let known = before.state.token - u64::from(older && before.state.token == *token);
-        let newest = *token > known && last.is_none_or(|last| *token > last);
-        let in_time = memory.epoch > 0 && (memory.epoch == before.state.epoch || older);
-        let shows = in_time && memory.left > 0 && self.believed(turn).is_some();
+        let older = seat.epoch < before.state.epoch && after.state.seen < before.state.recover_until;
+        let known = before.state.token - u64::from(older && before.state.token == token);
+        let newest = token > known && token >= memory.token && last.is_none_or(|last| token > last);
+        let in_time = !memory.is_strangers() && (seat.epoch == before.state.epoch || older);
+        let shows = in_time && *left > 0 && self.believed(turn).is_some();
         ensure!(!shows || !newest, "{id} was not restored, and nobody had been granted the lock since");
         Ok(())
     }
@@ -65,14 +75,14 @@ impl Witness {
     /// I10: a lease that was given back, or that an operator ended, does not come back.
     pub(super) fn stays_over(&mut self, turn: &Turn) -> Result<(), String> {
         let (before, answer) = (&self.before.lock, &turn.outcome.answer);
-        if let Request::Renew { id, token, .. } = turn.request {
-            let is_over = self.over.contains(&(id.clone(), *token));
+        if let Request::Renew { id, seat, .. } = turn.request {
+            let is_over = self.over.contains(&(id.clone(), seat.token));
             ensure!(answer.word != "renewed" || !is_over, "the lease of {id} was over and came back");
         }
-        if let Request::Release { id, token, .. } = turn.request
+        if let Request::Release { id, seat, .. } = turn.request
             && answer.word == "released"
         {
-            self.over.insert((id.clone(), *token));
+            self.over.insert((id.clone(), seat.token));
         }
         let Some((holder, _)) = &before.lease else { return Ok(()) };
         let ended = match turn.request {

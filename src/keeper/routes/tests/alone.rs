@@ -7,7 +7,7 @@ use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::{self, RequestId};
 use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Routes, Shape};
-use crate::protocol::{self, ClientId, Known, LeaveRequest, LockKeys, Refusal, Request, WireId};
+use crate::protocol::{self, ClientId, LeaveRequest, LockKeys, Memory, Refusal, Request, WireId};
 use crate::server::{Node, Previous, Reply, Slot, SlotMap, slot_of};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -30,8 +30,7 @@ pub(super) fn at(ms: u64) -> Time {
 pub(super) fn call() -> Request {
     Request::Leave(LeaveRequest {
         keys: Arc::new(LockKeys::new("fairlock", "x")),
-        liveness: Duration::ZERO,
-        known: Known::default(),
+        memory: Memory::NONE,
         ids: vec![WireId::parse("client.1").unwrap()],
     })
 }

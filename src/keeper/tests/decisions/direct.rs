@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::*;
 use crate::options::Spec;
 use crate::protocol::{
-    About, AcquireRequest, AcquireVerdict, Known, LeaveRequest, ReleaseRequest, ReleaseVerdict, RenewRequest, Reply,
-    Verdict,
+    About, AcquireRequest, AcquireVerdict, ClientId, LeaveRequest, Memory, ReleaseRequest, ReleaseVerdict,
+    RenewRequest, Reply, Verdict,
 };
 
 fn of(spec: &Arc<Spec>) -> DirectAcquire {
@@ -16,20 +16,25 @@ fn of(spec: &Arc<Spec>) -> DirectAcquire {
 
 /// The reply to an acquire that is granted with so much left.
 fn reply(left: Duration) -> Reply {
-    let common = Answer { epoch: 5, stamp: 7, token: 7, pace: seconds(3.0), ..Answer::default() }.common();
-    let verdict = Verdict::Acquire(AcquireVerdict::Granted { token: token(7), left, claim: false });
-    Reply { common, verdict }
+    let id = WireId::new(&ClientId::new("client").unwrap(), Id::direct(0));
+    let own = Some(OwnLease { id, ..own(0, 7, 7) });
+    let common = Answer { epoch: 5, stamp: 7, own, lease_left: left, ..Answer::default() }.common();
+    Reply { common, verdict: Verdict::Acquire(AcquireVerdict::Granted) }
 }
 
 /// A lease that was granted at 0.
 fn direct_lease(spec: &Arc<Spec>, state: LeaseState) -> DirectLease {
-    match of(spec).heard(at(0.0), at(0.0), &reply(spec.lease)) {
+    match heard(spec, 0.0, 0.0, &reply(spec.lease)) {
         Heard::Granted(mut lease) => {
             lease.state = state;
             lease
         }
         other => panic!("{other:?}"),
     }
+}
+
+fn heard(spec: &Arc<Spec>, now: f64, sent: f64, reply: &Reply) -> Heard {
+    of(spec).heard(&ClientId::new("client").unwrap(), at(now), at(sent), reply)
 }
 
 fn adopt(machine: &mut Machine, now: f64, lease: DirectLease) {
@@ -39,7 +44,7 @@ fn adopt(machine: &mut Machine, now: f64, lease: DirectLease) {
 #[test]
 fn the_deadline_of_a_direct_lease_counts_from_before_its_request() {
     let (_, spec) = start(LockOptions::new());
-    let Heard::Granted(lease) = of(&spec).heard(at(2.0), at(1.0), &reply(spec.lease)) else { panic!("not granted") };
+    let Heard::Granted(lease) = heard(&spec, 2.0, 1.0, &reply(spec.lease)) else { panic!("not granted") };
     assert_eq!((lease.term.deadline(), lease.granted), (at(30.849), at(2.0)));
 }
 
@@ -50,7 +55,7 @@ fn a_direct_grant_of_which_little_is_left_goes_back() {
     for (left, now, fine) in
         [(30.0, 1.0, true), (30.0, 21.8, true), (30.0, 21.9, false), (1.1, 1.0, false), (0.0, 1.0, false)]
     {
-        let heard = of(&spec).heard(at(now), at(0.0), &reply(seconds(left)));
+        let heard = heard(&spec, now, 0.0, &reply(seconds(left)));
         assert_eq!(matches!(heard, Heard::Granted(_)), fine, "{left}, {now}: {heard:?}");
         assert!(fine || matches!(heard, Heard::Unclear));
     }
@@ -59,10 +64,9 @@ fn a_direct_grant_of_which_little_is_left_goes_back() {
 #[test]
 fn a_direct_acquire_is_the_try_of_a_client_that_knows_nothing_of_the_lock() {
     let (machine, spec) = start(LockOptions::new());
-    let call = of(&spec).request(&machine.core.client);
-    let Request::Acquire(AcquireRequest { room, heartbeat, ticket, known, .. }) = call else { panic!("{call:?}") };
-    assert_eq!((room, heartbeat, ticket), (0, spec.liveness / 3, None));
-    assert_eq!(known, Known { longest: spec.lease, pace: spec.liveness / 3, ..Known::default() });
+    let call = of(&spec).request(&machine.core.client, at(0.0)).unwrap();
+    let Request::Acquire(AcquireRequest { room, heartbeat, memory, seat, .. }) = call else { panic!("{call:?}") };
+    assert_eq!((room, heartbeat, memory, seat), (0, spec.liveness / 3, Memory::NONE, Seat::NONE));
 }
 
 /// The keeper asks again if the script stopped at its batch limit, or if this client's own lease is on its way back.
@@ -73,8 +77,9 @@ fn an_answer_that_the_lock_is_busy_says_whether_to_ask_again() {
     for (again, own, asks) in [(false, None, false), (true, None, true), (false, mine(), true), (true, mine(), true)] {
         let common = Answer { waiting: 3, again, own, ..Answer::default() }.common();
         let reply = Reply { common, verdict: Verdict::Acquire(AcquireVerdict::Busy(None)) };
-        match of(&spec).heard(at(1.0), at(0.0), &reply) {
-            Heard::Busy { why: NotGranted::Busy { waiting: 3, .. }, again } => assert_eq!(again, asks),
+        match heard(&spec, 1.0, 0.0, &reply) {
+            Heard::Busy(None) => assert!(asks),
+            Heard::Busy(Some(NotGranted::Busy { waiting: 3, .. })) => assert!(!asks),
             other => panic!("{other:?}"),
         }
     }
@@ -82,6 +87,8 @@ fn an_answer_that_the_lock_is_busy_says_whether_to_ask_again() {
 
 #[test]
 fn the_answer_to_a_direct_release_is_understood_unless_there_is_more_to_do() {
+    let (machine, spec) = start(LockOptions::new());
+    let lease = direct_lease(&spec, LeaseState::Held);
     for (verdict, means) in [
         (ReleaseVerdict::Released, "Some(Released)"),
         (ReleaseVerdict::Expired, "Some(Lost(Ended))"),
@@ -91,8 +98,9 @@ fn the_answer_to_a_direct_release_is_understood_unless_there_is_more_to_do() {
             common: Answer { again, ..Answer::default() }.common(),
             verdict: Verdict::Release(verdict),
         };
-        assert_eq!(format!("{:?}", DirectLease::released(&reply(false))), means);
-        assert!(DirectLease::released(&reply(true)).is_none());
+        let released = |again| lease.released(&machine.core.client, at(1.0), &reply(again));
+        assert_eq!(format!("{:?}", released(false)), means);
+        assert!(released(true).is_none());
     }
 }
 
@@ -101,9 +109,11 @@ fn a_lease_that_is_taken_over_is_asked_about_at_once_and_renewed_in_time() {
     let (mut machine, spec) = start(LockOptions::new());
     adopt(&mut machine, 1.0, direct_lease(&spec, LeaseState::Held));
     let (request, call) = one_sent(&mut machine, 1.0);
-    let Request::Renew(RenewRequest { id, token, epoch, floor, lease: whole, .. }) = &call else { panic!("{call:?}") };
-    assert_eq!((id.number_at(&machine.core.client), token.get(), *whole), (Some(Id::direct(0)), 7, spec.lease));
-    assert!(epoch.is_some() && floor.is_some());
+    let Request::Renew(RenewRequest { id, seat: its, memory: told, lease: whole, .. }) = &call else {
+        panic!("{call:?}")
+    };
+    assert_eq!((id.number_at(&machine.core.client), *whole), (Some(Id::direct(0)), spec.lease));
+    assert_eq!((*its, *told), (seat(5, 7, 7), memory(5, 7)));
     answer(&mut machine, 1.1, request, lease(Word::Renewed, spec.lease));
     machine.effects(at(1.1), usize::MAX);
     assert_eq!(machine.next_due(), Some(at(11.0)));
@@ -155,7 +165,9 @@ fn a_lease_that_was_released_over_the_direct_connection_is_released_once_more() 
         adopt(&mut machine, 1.0, direct_lease(&spec, state));
         machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(9)), id: Id::direct(0) }));
         let (request, call) = one_sent(&mut machine, 1.0);
-        assert!(matches!(&call, Request::Release(ReleaseRequest { token: Some(_), .. })), "{call:?}");
+        // A release that may have been executed must not look like that of the last lease.
+        let expected = if released { Seat::NONE } else { seat(5, 7, 7) };
+        assert!(matches!(&call, Request::Release(ReleaseRequest { seat, .. }) if *seat == expected), "{call:?}");
         answer(&mut machine, 1.1, request, lease(Word::Unknown, Duration::ZERO));
         let effects = machine.effects(at(1.1), usize::MAX);
         let outcome = effects.iter().find_map(|effect| match effect {
@@ -193,7 +205,7 @@ fn a_direct_lease_that_the_machine_does_not_know_is_left_alone() {
         Event::Command(Command::Inspect { question: QuestionId(1), keys: spec.keys.clone(), after: None, count: 1 }),
     );
     let (request, _) = one_sent(&mut machine, 1.0);
-    let own = OwnLease { id, token: token(7), ticket: ticket(6), claim: false };
+    let own = OwnLease { id, ..own(0, 7, 6) };
     answer(&mut machine, 1.1, request, Answer { own: Some(own), ..lease(Word::State, spec.lease) });
     assert!(sent(&mut machine, 1.1).is_empty());
 }
@@ -206,7 +218,5 @@ fn what_is_known_of_a_lock_grows_with_a_lease_that_is_taken_over() {
     acquire(&mut machine, 2.0, &spec, 1);
     let (_, call) = one_sent(&mut machine, 2.0);
     let Request::Acquire(acquire) = &call else { panic!("{call:?}") };
-    let Known { epoch, floor, last_token, pace, .. } = acquire.known;
-    let known = (epoch.is_some(), floor.is_some(), last_token, pace);
-    assert_eq!(known, (true, true, Some(token(7)), spec.liveness / 3));
+    assert_eq!(acquire.memory, memory(5, 7));
 }

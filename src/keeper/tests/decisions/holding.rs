@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::Fault;
 use crate::options::LockOptions;
-use crate::protocol::{Epoch, ReleaseRequest, RenewRequest, Request, Stamp};
+use crate::protocol::{ReleaseRequest, RenewRequest, Request};
 
 #[test]
 fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
@@ -16,8 +16,10 @@ fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
     assert_eq!(machine.next_due(), Some(at(10.0)));
     tick(&mut machine, 10.0);
     let (request, call) = one_sent(&mut machine, 10.0);
-    let Request::Renew(RenewRequest { id, token, lease: asked, liveness, left, .. }) = call else { panic!("{call:?}") };
-    assert_eq!((id, token), (wire_id(1), super::token(7)));
+    let Request::Renew(RenewRequest { id, seat: its, lease: asked, liveness, left, .. }) = call else {
+        panic!("{call:?}")
+    };
+    assert_eq!((id, its), (wire_id(1), seat(5, 7, 7)));
     assert_eq!((asked, liveness, left), (seconds(30.0), seconds(10.0), span_until(seconds(19.849))));
     answer(&mut machine, 10.5, request, lease(Word::Renewed, spec.lease));
     let prolonged =
@@ -97,7 +99,7 @@ fn a_hold_that_ends_before_its_claim_is_confirmed_costs_no_renewal() {
     machine.effects(at(1.0), usize::MAX);
     machine.handle(at(1.099), Event::Command(Command::Release { question: None, id: Id(1) }));
     assert!(
-        matches!(one_sent(&mut machine, 1.099).1, Request::Release(ReleaseRequest { token, .. }) if token == Token::new(9))
+        matches!(one_sent(&mut machine, 1.099).1, Request::Release(ReleaseRequest { seat: its, .. }) if its == seat(5, 6, 9))
     );
     tick(&mut machine, 1.2);
     assert!(sent(&mut machine, 1.2).is_empty());
@@ -109,10 +111,10 @@ fn a_lock_that_confirms_grants_hands_out_whole_leases_only() {
     grant_pushed(&mut machine, 1.0, 1, 9);
     let effects = machine.effects(at(1.0), usize::MAX);
     assert!(granted(&effects).is_none(), "{effects:?}");
-    let [Effect::Send { request, call: Request::Renew(RenewRequest { token: renewed, .. }) }] = effects[..] else {
+    let [Effect::Send { request, call: Request::Renew(RenewRequest { seat: renewed, .. }) }] = effects[..] else {
         panic!("{effects:?}")
     };
-    assert_eq!(renewed, token(9));
+    assert_eq!(renewed, seat(5, 6, 9));
     answer(&mut machine, 1.2, request, lease(Word::Renewed, seconds(30.0)));
     assert_eq!(granted(&machine.effects(at(1.2), usize::MAX)), Some(at(1.0 + 30.0 - 0.151)));
 
@@ -304,8 +306,8 @@ fn a_renewal_tells_what_was_seen_and_what_is_left() {
     let mut machine = holding(LockOptions::new());
     tick(&mut machine, 10.0);
     match one_sent(&mut machine, 10.0).1 {
-        Request::Renew(RenewRequest { token, epoch, floor, left, .. })
-            if (token.get(), epoch, floor) == (7, Epoch::new(5), Stamp::new(7)) =>
+        Request::Renew(RenewRequest { seat: its, memory: told, left, .. })
+            if (its, told) == (seat(5, 7, 7), memory(5, 7)) =>
         {
             assert_eq!(left, span_until(seconds(29.849 - 10.0)))
         }

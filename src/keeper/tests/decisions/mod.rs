@@ -16,12 +16,12 @@ mod waiting;
 use std::time::Duration;
 
 use super::alone::*;
-use super::replies::{Answer, Word};
+use super::replies::{Answer, Word, memory, seat, told, told_in};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::keeper::machine::*;
 use crate::options::LockOptions;
-use crate::protocol::{LockKeys, OwnLease, Push, PushKind, Request, Secret, Ticket, Token, WireId};
+use crate::protocol::{LockKeys, Memory, OwnLease, Push, PushKind, Request, Seat, Secret, Ticket, Token, WireId};
 use crate::term::span_until;
 
 pub(super) fn seconds(seconds: f64) -> Duration {
@@ -70,7 +70,8 @@ pub(super) fn pushed(machine: &mut Machine, now: f64, kind: PushKind, id: u64, t
 pub(super) fn push(kind: PushKind, id: u64, token: u64, secret: &str, lock: String) -> Push {
     let id = WireId::parse(&format!("client.{id}")).unwrap();
     let (token, ticket) = (Token::new(token).unwrap(), Ticket::new(6).unwrap());
-    Push { kind, id, token, ticket, secret: Secret::repeated(secret), lock }
+    let (seat, known) = (seat(5, 6, token.get()), told(5, token.get()));
+    Push { kind, id, token, ticket, seat, known, secret: Secret::repeated(secret), lock }
 }
 
 pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: u64, token: u64) {

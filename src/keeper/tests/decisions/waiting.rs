@@ -8,8 +8,8 @@ use crate::history::History;
 use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
 use crate::protocol::{
-    AcquireRequest, Epoch, HeartbeatRequest, InspectRequest, LeaveRequest, Refusal, RenewRequest, Reply, Request,
-    UNBOUNDED, Verdict,
+    AcquireRequest, HeartbeatRequest, InspectRequest, LeaveRequest, Refusal, RenewRequest, Reply, Request, UNBOUNDED,
+    Verdict,
 };
 
 // ---- heartbeats ----
@@ -49,12 +49,12 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
     }
     // The last to call was the first to arrive.
     for (request, call) in sent(&mut machine, 0.0) {
-        let Request::Acquire(AcquireRequest { id, liveness, buffer, heartbeat, room, as_claim, ticket, .. }) = call
+        let Request::Acquire(AcquireRequest { id, liveness, buffer, heartbeat, room, as_claim, seat, .. }) = call
         else {
             panic!("{call:?}")
         };
         assert_eq!((liveness, buffer, heartbeat), (seconds(9.0), seconds(4.0), seconds(3.0)));
-        assert_eq!((room, as_claim, ticket), (UNBOUNDED, false, None));
+        assert_eq!((room, as_claim, seat), (UNBOUNDED, false, Seat::NONE));
         let number: u64 = id.as_str().strip_prefix("client.").unwrap().parse().unwrap();
         let placed = Answer { ticket: 100 - number, ..queued(30 - number, seconds(30.0)) };
         answer(&mut machine, 0.1, request, placed);
@@ -84,9 +84,9 @@ fn forgotten_waiters_re_enter_in_order_as_there_is_room() {
     assert_eq!(open.len(), 64, "at a time");
     while !open.is_empty() {
         let (request, call) = open.remove(0);
-        let Request::Acquire(AcquireRequest { ticket, known, .. }) = call else { panic!("{call:?}") };
-        assert_eq!(known.epoch, Epoch::new(5), "under which its ticket was confirmed");
-        let ticket = ticket.unwrap().get();
+        let Request::Acquire(AcquireRequest { seat, .. }) = call else { panic!("{call:?}") };
+        let [epoch, ticket, _] = told_in(seat);
+        assert_eq!(epoch, 5, "under which its ticket was confirmed");
         tickets.push(ticket);
         answer(&mut machine, 3.6, request, Answer { ticket, ..queued(ticket, seconds(30.0)) });
         // For each that is back another goes.
@@ -341,7 +341,7 @@ fn returns_after_its_claim(mut machine: Machine, now: f64) -> u64 {
     assert!(matches!(call, Request::Renew(RenewRequest { .. })), "{call:?}");
     answer(&mut machine, now + 0.1, request, lease(Word::Lost, Duration::ZERO));
     match one_sent(&mut machine, now + 0.1).1 {
-        Request::Acquire(AcquireRequest { ticket, .. }) => Ticket::on_wire(ticket),
+        Request::Acquire(AcquireRequest { seat, .. }) => told_in(seat)[1],
         call => panic!("{call:?}"),
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::alone::*;
 use crate::keeper::routes::{Effect, Line};
-use crate::protocol::{Push, PushKind, Secret, Ticket, Token, WireId};
+use crate::protocol::{Known, Push, PushKind, Seat, Secret, Ticket, Token, WireId};
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -27,6 +27,8 @@ pub(super) fn push(name: &str) -> Push {
         id: WireId::parse("client.1").unwrap(),
         token: Token::new(5).unwrap(),
         ticket: Ticket::new(5).unwrap(),
+        seat: Seat::NONE,
+        known: Known::default(),
         secret: Secret::repeated("s"),
         lock: format!("fairlock:{{{name}}}:lock"),
     }

@@ -15,15 +15,7 @@ fn heartbeats_and_leaves_tell_what_the_client_knows() {
     connect(&mut machine, 1.1);
     let calls = sent(&mut machine, 1.1);
     let [(_, Request::Heartbeat(heartbeat)), (_, Request::Leave(leave))] = &calls[..] else { panic!("{calls:?}") };
-    let known = Known {
-        epoch: Epoch::new(5),
-        floor: Stamp::new(7),
-        longest: seconds(30.0),
-        last_token: Token::new(7),
-        pace: seconds(10.0) / 3,
-    };
-    assert_eq!((&heartbeat.known, &leave.known), (&known, &known));
-    assert_eq!(leave.liveness, seconds(10.0));
+    assert_eq!((heartbeat.memory, leave.memory), (memory(5, 7), memory(5, 7)));
 }
 
 /// The renewal may be refused, and then the heartbeat of another waiter comes first.
@@ -39,11 +31,9 @@ fn a_grant_that_only_a_message_told_is_part_of_what_the_client_knows() {
     disconnect(&mut machine, 1.0);
     connect(&mut machine, 1.1);
     let calls = sent(&mut machine, 1.1);
-    let [(_, renewal), (_, Request::Heartbeat(HeartbeatRequest { known, .. }))] = &calls[..] else {
-        panic!("{calls:?}")
-    };
+    let [(_, renewal), (_, Request::Heartbeat(heartbeat))] = &calls[..] else { panic!("{calls:?}") };
     assert!(is_renewal(renewal));
-    assert_eq!((known.floor, known.last_token), (Stamp::new(9), Token::new(9)));
+    assert_eq!(heartbeat.memory, memory(5, 9));
 }
 
 #[test]
@@ -67,37 +57,26 @@ fn a_reply_with_another_epoch_is_answered_at_once_with_lease_and_place() {
     answer(&mut machine, 4.1, request, Answer { epoch: 6, ..alive(0, Duration::ZERO) });
     let told = sent(&mut machine, 4.1);
     let [(_, renewal), (_, acquire)] = &told[..] else { panic!("{told:?}") };
-    let Request::Renew(RenewRequest { id, token, epoch, left, .. }) = renewal else { panic!("{renewal:?}") };
-    assert_eq!(
-        (id.as_str(), token.get(), *epoch, *left),
-        ("client.1", 7, Epoch::new(5), span_until(seconds(29.849 - 4.1)))
-    );
-    let Request::Acquire(AcquireRequest { id, ticket, known, .. }) = acquire else { panic!("{acquire:?}") };
-    assert_eq!(
-        (id.as_str(), *ticket, known.epoch, known.floor),
-        ("client.2", Ticket::new(6), Epoch::new(5), Stamp::new(7))
-    );
-    // A whole lease may have been granted or renewed just before.
-    assert_eq!(known.longest, seconds(30.0));
+    let Request::Renew(RenewRequest { id, seat: its, left, .. }) = renewal else { panic!("{renewal:?}") };
+    assert_eq!((id.as_str(), *its, *left), ("client.1", seat(5, 7, 7), span_until(seconds(29.849 - 4.1))));
+    let Request::Acquire(AcquireRequest { id, seat: its, memory: told, .. }) = acquire else { panic!("{acquire:?}") };
+    assert_eq!((id.as_str(), *its, *told), ("client.2", seat(5, 6, 0), memory(6, 7)));
 }
 
 #[test]
-fn a_newcomer_names_the_newest_epoch_and_a_returning_waiter_that_of_its_ticket() {
+fn a_newcomer_brings_the_newest_memory_and_a_returning_waiter_its_own_seat() {
     let mut machine = waiting(LockOptions::new(), 9, seconds(60.0));
     let spec = start(LockOptions::new()).1;
-    let asks = |call: &Request, ticket, under| {
-        let epoch_of = |request: &AcquireRequest| request.known.epoch == Epoch::new(under);
-        is_acquire_with(call, ticket) && matches!(call, Request::Acquire(request) if epoch_of(request))
-    };
+    let asks = |call: &Request, its: Seat, under| matches!(call, Request::Acquire(request) if request.seat == its && request.memory == memory(under, 7));
     acquire(&mut machine, 1.0, &spec, 2);
     let (request, call) = one_sent(&mut machine, 1.0);
-    assert!(asks(&call, None, 5), "{call:?}");
+    assert!(asks(&call, Seat::NONE, 5), "{call:?}");
     answer(&mut machine, 1.1, request, Answer { epoch: 6, ticket: 8, ..queued(9, seconds(60.0)) });
     let (_, call) = one_sent(&mut machine, 1.1);
-    assert!(asks(&call, Some(6), 5), "{call:?}");
+    assert!(asks(&call, seat(5, 6, 0), 6), "{call:?}");
     acquire(&mut machine, 1.2, &spec, 3);
     let (_, call) = one_sent(&mut machine, 1.2);
-    assert!(asks(&call, None, 6), "{call:?}");
+    assert!(asks(&call, Seat::NONE, 6), "{call:?}");
 }
 
 #[test]
@@ -134,35 +113,77 @@ fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
     }
 }
 
-/// Another lease may have been granted, or renewed, since the last answer: only the longest of all is sure to be over.
+/// Two requests are under way when the server is rolled back. The reply to the first tells more than the second's.
 #[test]
-fn a_returning_waiter_tells_the_longest_lease_and_the_slowest_heartbeat_that_it_ever_heard_of() {
-    let mut machine = waiting(LockOptions::new(), 1, seconds(20.0));
-    let told = |machine: &mut Machine, now: f64| {
-        disconnect(machine, now);
-        connect(machine, now);
-        let (request, call) = sent(machine, now).remove(0);
-        let Request::Heartbeat(HeartbeatRequest { known, .. }) = call else { panic!("{call:?}") };
-        (request, known.longest, known.last_token, known.pace)
-    };
-    let (request, longest, last_token, pace) = told(&mut machine, 1.0);
-    assert_eq!(
-        (longest, last_token, pace),
-        (seconds(30.0), Token::new(7), seconds(10.0) / 3),
-        "its own, of which no reply told"
-    );
-    let of_others = Answer { longest: seconds(90.0), pace: seconds(5.0), ..alive(1, seconds(20.0)) };
-    answer(&mut machine, 1.1, request, of_others);
-    // An emptied server knows nothing of them.
-    for now in [2.0, 3.0] {
-        let (request, longest, last_token, pace) = told(&mut machine, now);
-        assert_eq!((longest, last_token, pace), (seconds(90.0), Token::new(7), seconds(5.0)));
-        answer(&mut machine, now + 0.1, request, Answer { epoch: 8, stamp: 0, token: 0, ..alive(0, Duration::ZERO) });
-        for (_, call) in sent(&mut machine, now + 0.1) {
-            let Request::Acquire(AcquireRequest { known, .. }) = call else { panic!("{call:?}") };
-            assert_eq!((known.longest, known.last_token, known.pace), (longest, last_token, pace));
-        }
+fn a_reply_that_tells_of_less_does_not_hide_what_was_told_before() {
+    let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
+    let spec = start(LockOptions::new()).1;
+    acquire(&mut machine, 0.5, &spec, 2);
+    let (request, _) = one_sent(&mut machine, 0.5);
+    machine.handle(at(0.6), Event::Command(Command::Position { question: QuestionId(4), id: Id(1) }));
+    let (older, _) = one_sent(&mut machine, 0.6);
+    answer(&mut machine, 0.7, request, Answer { stamp: 9, ticket: 8, ..queued(1, seconds(20.0)) });
+    answer(&mut machine, 0.8, older, Answer { stamp: 6, ..queued(0, seconds(20.0)) });
+    disconnect(&mut machine, 1.0);
+    connect(&mut machine, 1.1);
+    let (_, call) = sent(&mut machine, 1.1).remove(0);
+    assert!(matches!(&call, Request::Heartbeat(heartbeat) if heartbeat.memory == memory(5, 9)), "{call:?}");
+}
+
+/// The server says for how long.
+#[test]
+fn what_a_client_was_told_outlasts_its_last_lease() {
+    for (comes_back, knows) in [(1.0 + 29.9, true), (1.0 + 30.1, false)] {
+        let mut machine = holding(LockOptions::new());
+        machine.handle(at(1.0), Event::Command(Command::Release { question: None, id: Id(1) }));
+        let (request, _) = one_sent(&mut machine, 1.0);
+        let released = lease(Word::Released, Duration::ZERO);
+        answer(&mut machine, 1.1, request, Answer { stamp: 8, keep: seconds(30.0), ..released });
+        machine.effects(at(1.1), usize::MAX);
+        let spec = start(LockOptions::new()).1;
+        acquire(&mut machine, comes_back, &spec, 2);
+        let (_, call) = one_sent(&mut machine, comes_back);
+        let Request::Acquire(acquire) = &call else { panic!("{call:?}") };
+        assert_eq!(acquire.memory, if knows { memory(5, 8) } else { Memory::NONE });
     }
+}
+
+/// Repeated, or late, it might be older than the last grant, which a server that lost its data cannot know.
+#[test]
+fn a_release_that_may_come_after_another_grant_names_no_lease() {
+    let release = |machine: &mut Machine, now: f64| {
+        machine.handle(at(now), Event::Command(Command::Release { question: None, id: Id(1) }));
+        let (request, call) = one_sent(machine, now);
+        let Request::Release(release) = call else { panic!("{call:?}") };
+        (request, release.seat)
+    };
+    let mut machine = holding(LockOptions::new());
+    let (request, first) = release(&mut machine, 1.0);
+    assert_eq!(first, seat(5, 7, 7));
+    fail(&mut machine, 1.1, request, crate::protocol::Refusal::Temporary("busy".into()));
+    tick(&mut machine, 3.0);
+    assert!(
+        matches!(&one_sent(&mut machine, 3.0).1, Request::Release(again) if again.seat == first),
+        "a request that was refused was not executed"
+    );
+    disconnect(&mut machine, 3.1);
+    connect(&mut machine, 3.2);
+    assert!(matches!(&one_sent(&mut machine, 3.2).1, Request::Release(again) if again.seat == Seat::NONE));
+
+    let mut machine = holding(LockOptions::new());
+    tick(&mut machine, 10.0);
+    let (request, _) = one_sent(&mut machine, 10.0);
+    answer(&mut machine, 10.1, request, lease(Word::Broken, seconds(20.0)));
+    assert_eq!(release(&mut machine, 10.2).1, Seat::NONE, "it was broken");
+
+    let mut machine = holding(LockOptions::new().manual_renewal());
+    machine.effects(at(29.9), usize::MAX);
+    machine.handle(at(29.9), Event::Command(Command::Release { question: None, id: Id(1) }));
+    let calls = sent(&mut machine, 29.9);
+    assert!(
+        matches!(&calls[..], [(_, Request::Release(late))] if late.seat == Seat::NONE),
+        "its deadline has passed: {calls:?}"
+    );
 }
 
 /// The lock clock stands still for longer than two heartbeats: it has to know how far apart they are.
@@ -185,7 +206,7 @@ fn a_client_behind_a_slow_network_says_how_far_apart_its_heartbeats_are() {
 }
 
 #[test]
-fn disbelieved_stamps_are_not_sent_again() {
+fn a_memory_that_is_disbelieved_is_not_sent_again() {
     let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
     disconnect(&mut machine, 1.0);
     connect(&mut machine, 1.1);
@@ -193,12 +214,11 @@ fn disbelieved_stamps_are_not_sent_again() {
     answer(&mut machine, 1.1, request, lease(Word::Unknown, Duration::ZERO));
     let (request, call) = one_sent(&mut machine, 1.1);
     assert!(is_acquire_with(&call, Some(6)), "{call:?}");
-    answer(&mut machine, 1.2, request, lease(Word::Disbelieved, Duration::ZERO));
+    answer(&mut machine, 1.2, request, Answer { stamp: 4, ..lease(Word::Disbelieved, Duration::ZERO) });
     let anew = sent(&mut machine, 1.2);
     let acquire = anew.iter().find_map(|(_, call)| match call {
-        Request::Acquire(AcquireRequest { ticket, known, .. }) => Some((*ticket, known.epoch, known.floor)),
+        Request::Acquire(AcquireRequest { seat, memory, .. }) => Some((*seat, *memory)),
         _ => None,
     });
-    let (ticket, _, floor) = acquire.expect("it asks anew");
-    assert_eq!((ticket, floor), (None, None));
+    assert_eq!(acquire, Some((Seat::NONE, memory(5, 4))), "it asks anew, with what it was told");
 }

@@ -15,8 +15,7 @@ use crate::error::Fault;
 use crate::keeper::machine::Mode;
 use crate::options::{LockOptions, Spec};
 use crate::protocol::{
-    AcquireRequest, ClientId, Epoch, HeartbeatRequest, Known, LeaveRequest, Refusal, ReleaseRequest, RenewRequest,
-    Request, Stamp,
+    AcquireRequest, ClientId, HeartbeatRequest, LeaveRequest, Refusal, ReleaseRequest, RenewRequest, Request,
 };
 
 fn other_lock(options: LockOptions) -> Arc<Spec> {
