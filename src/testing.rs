@@ -37,9 +37,12 @@ pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, Str
     SCRIPTS.iter().map(|script| (script.name, assemble(script.name, &read))).collect()
 }
 
-/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret, the first key of
-/// the lock, and memory and seat.
-pub fn read_push(payload: &[u8]) -> Option<(bool, String, [u64; 2], [String; 2], [Vec<u8>; 2])> {
+/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret and the first key of
+/// the lock, memory and seat.
+pub type ReadPush = (bool, String, [u64; 2], [String; 2], [Vec<u8>; 2]);
+
+/// Reads a message.
+pub fn read_push(payload: &[u8]) -> Option<ReadPush> {
     let Push { kind, id, token, ticket, seat, known, secret, lock } = Push::parse(payload)?;
     let (id, secret) = (id.as_str().to_owned(), secret.as_str().to_owned());
     let texts = [known.memory(Time(0), None).as_bytes(), seat.as_bytes()].map(<[u8]>::to_vec);

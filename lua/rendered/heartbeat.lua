@@ -219,7 +219,7 @@ do
     if not head then
 -- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
 -- NEEDS: place now silent_from silent_until sessions leaving
--- SETS: alive_until looked head head_terms head_ticket head_until sessions leaving waiting again
+-- SETS: looked head head_terms head_ticket head_until sessions leaving waiting again
 do
   local page, from, at = {}, 0, 1
   while not head and waiting > 0 and looked < BATCH do

@@ -73,9 +73,9 @@ macro_rules! texts {
 texts! {
     /// What the server knew of a lock when it answered. It goes back with every request of a waiter or holder; a
     /// stranger has none.
-    Memory(55)
+    Memory(47)
     /// A waiter's place or a holder's lease. It goes back with what is about that place or lease.
-    Seat(39)
+    Seat(31)
 }
 
 /// How long the server remembers a lock in use beyond the end of the last session. After that the lock may have been made
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn a_text_that_is_too_long_is_refused() {
-        assert!(Seat::new(&[1; 39]).is_some_and(|seat| seat.as_bytes() == [1; 39]));
-        assert_eq!((Seat::new(&[1; 40]), Memory::new(&[1; 300])), (None, None));
+        assert!(Seat::new(&[1; 31]).is_some_and(|seat| seat.as_bytes() == [1; 31]));
+        assert_eq!((Seat::new(&[1; 32]), Memory::new(&[1; 300])), (None, None));
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub(crate) enum Said {
 
 /// The outcome of a request.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant)] // It is moved once or twice, and a box would cost an allocation for each reply.
 pub(crate) enum Reply {
     Result(Result<protocol::Reply, Refusal>),
     /// Another node of the cluster serves this slot; `asking`: for this one call.
