@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::direct::{Direct, Presence, Releasing, Returned, Tried, Trouble};
+use super::direct::{Direct, Presence, Word};
 use super::inbox::Outbox;
 use super::lock;
 use super::machine::{ANSWER_TIMEOUT, Command, Id, Mode, NotGranted, Page, Release, Renewal};
@@ -29,8 +29,6 @@ const LAST_DROP: Duration = Duration::from_millis(250);
 
 pub(crate) enum Message {
     Acquire(NewAcquire),
-    /// One that came to nothing over the direct connection.
-    AcquireAfterAll(Box<NewAcquire>),
     /// About the lock of this name, as is the next.
     Ask {
         lock: Arc<str>,
@@ -46,7 +44,7 @@ pub(crate) enum Message {
         reply: oneshot::Sender<Option<Arc<str>>>,
     },
     /// About the direct connection.
-    Direct(Trouble),
+    Direct(Word),
     /// Gives up everything that this client has at all locks.
     Close {
         reply: oneshot::Sender<()>,
@@ -66,6 +64,14 @@ pub(crate) struct NewAcquire {
     pub(crate) mode: Mode,
     pub(crate) timeout: Option<Duration>,
     pub(crate) caller: Caller,
+}
+
+impl NewAcquire {
+    pub(super) fn split(self) -> (Caller, Command) {
+        let Self { id, about, mode, timeout, caller } = self;
+        let (spec, called) = (caller.spec.clone(), caller.origin.called);
+        (caller, Command::Acquire { id, spec, about, mode, timeout, called })
+    }
 }
 
 /// The client and its process, for whom it asked for a lease, and when.
@@ -176,23 +182,11 @@ impl Handle {
     }
 
     pub(crate) async fn release(&self, lease: Arc<Shared>) -> Result<Release, Fault> {
-        if is_blocking() {
-            match self.direct.release(lease.id) {
-                Returned::Done(release) => {
-                    observe::released(&lease, &release);
-                    return Ok(release);
-                }
-                Returned::AskKeeper(Some(broke)) => self.send(Message::Direct(Trouble::Broke(broke)))?,
-                Returned::AskKeeper(None) => {}
-            }
+        if let Some(answer) = self.direct.release(&lease, is_blocking()) {
+            return answered(answer).await;
         }
-        let (reply, answer) = oneshot::channel();
-        let releasing = Releasing { lease, reply };
-        let by_keeper = if is_blocking() { Err(releasing) } else { self.direct.start_release(releasing) };
-        if let Err(releasing) = by_keeper {
-            self.send(releasing.message())?;
-        }
-        answered(answer).await
+        let lock = lease.spec.name().clone();
+        self.ask(|reply| Message::Ask { lock, ask: Ask::Release { lease, reply: Some(reply) } }).await
     }
 
     /// This many waiters after the ticket `after`, and the holder.
@@ -260,44 +254,23 @@ impl Handle {
         let (client, label, owner) = (self.client.clone(), about.label.clone(), about.owner.clone());
         let called = Time::now();
         let origin = Origin { client, process: self.process.clone(), label, owner, called };
-        let presence = self.direct.enter(spec.name());
+        let presence = self.direct.seats.enter(spec.name());
         let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
         let acquiring = |id| Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed };
 
-        let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
-        let may_wait = mode != Mode::Enqueue && timeout.is_none_or(|timeout| timeout >= ANSWER_TIMEOUT);
-        let caller = Caller { spec, origin, queued, resolved, presence };
-        let mut acquire = NewAcquire { id, about, mode, timeout, caller };
         let blocks = is_blocking();
-        if may_wait && patient && blocks {
-            match self.direct.acquire(&acquire) {
-                Tried::Granted(lease) => {
-                    self.direct.hand_out(lease, acquire.caller).map_err(|()| Fault::KeeperPanicked)?;
-                    return Ok(acquiring(id));
-                }
-                Tried::NotGranted(why) => {
-                    let _ = acquire.caller.resolved.send(Err(why));
-                    return Ok(acquiring(id));
-                }
-                Tried::AskKeeper(troubles) => {
-                    for trouble in troubles {
-                        self.send(Message::Direct(trouble))?;
-                    }
-                }
-            }
-        } else if may_wait && !blocks {
-            match self.direct.admit_task(&acquire.caller) {
-                Ok(()) => match self.direct.start_acquire(Box::new(acquire)) {
-                    Ok(()) => return Ok(acquiring(id)),
-                    Err(refused) => acquire = *refused,
-                },
-                Err(Some(trouble)) => self.send(Message::Direct(trouble))?,
-                Err(None) => {}
+        let has_time = timeout.is_none_or(|timeout| timeout >= ANSWER_TIMEOUT);
+        let may_ask_server = mode != Mode::Enqueue && has_time && (patient || !blocks);
+        let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
+        let acquire =
+            NewAcquire { id, about, mode, timeout, caller: Caller { spec, origin, queued, resolved, presence } };
+        match if may_ask_server { self.direct.acquire(acquire, blocks) } else { Err(acquire) } {
+            Ok(id) => Ok(acquiring(id)),
+            Err(acquire) => {
+                self.send(Message::Acquire(acquire))?;
+                Ok(acquiring(id))
             }
         }
-        self.direct.let_pass(&acquire.caller.presence);
-        self.send(Message::Acquire(acquire))?;
-        Ok(acquiring(id))
     }
 
     #[cfg(feature = "__test-hooks")]

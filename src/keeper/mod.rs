@@ -60,8 +60,8 @@
 //! keeper repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is
 //! released.
 //!
-//! **The direct connection.** A caller may acquire and release a free lock over a connection that the keeper does not
-//! read (`direct/`). The keeper takes over each lease that lasts.
+//! **The direct connection.** A caller may write its acquire and its release to a second connection itself (`direct/`).
+//! The keeper takes over each lease that lasts, and each place in the queue.
 //!
 //! **Trouble.** After an error of the connection the outcome of all requests under way is unknown. The keeper connects
 //! again, ends the old connection at the server so that none of its requests can be executed late (I10), and asks
@@ -101,12 +101,12 @@ pub(crate) use machine::{Command, Mode, NotGranted, Release, Renewal};
 pub(crate) use observe::Hold;
 pub(crate) use shared::{Armed, Shared};
 
-use self::direct::Direct;
-use self::handle::{End, NewAcquire};
+use self::direct::{Asked, Direct};
+use self::handle::End;
 use self::inbox::{Inbox, inbox};
 use self::machine::{Event, Id, Machine, QuestionId};
 use self::network::{Network, SetUp};
-use self::questions::{Ask, Questions};
+use self::questions::Questions;
 use self::routes::Routes;
 use self::sleep::{Lookout, lookout};
 use self::turns::Turns;
@@ -151,7 +151,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let process = Process::this().map_err(thread_error)?;
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
-    let direct = Direct::start(client.clone(), &prefix, wakers.clone(), messages.clone());
+    let direct = Direct::new(client.clone(), &prefix, wakers.clone(), messages.clone(), lookout.arm());
     let thread = {
         let (messages, end, wakers, direct) = (messages.clone(), end.clone(), wakers.clone(), direct.clone());
         thread::spawn("fairlock-keeper", move || {
@@ -202,6 +202,8 @@ struct Keeper {
     /// For callers that await the loss of a lease.
     wakers: Arc<Wakers>,
     direct: Arc<Direct>,
+    /// The request of a task there, whose answer is awaited.
+    asked_directly: Option<Box<Asked>>,
     /// When to look for a lease there that lasts.
     look_at_direct: Option<Time>,
     callers: HashMap<Id, Caller>,
@@ -247,6 +249,7 @@ impl Keeper {
             messages,
             wakers,
             direct,
+            asked_directly: None,
             look_at_direct: None,
             callers: HashMap::new(),
             questions: Questions::default(),
@@ -270,12 +273,13 @@ impl Keeper {
             let due = due.into_iter().chain(self.routes.next_due()).chain(self.look_at_direct).min();
             let longest = if inbox.fall_asleep() { nap(Time::now(), due) } else { Duration::ZERO };
             let longest = if self.wakers.pass_on() { longest } else { longest.min(SOON) };
-            self.network.sleep(longest);
+            self.network.sleep(longest, self.asked_directly.as_deref());
             inbox.wake_up();
             self.hear();
             for message in std::iter::from_fn(|| inbox.next()).take(BATCH) {
                 self.message(message);
             }
+            self.hear_directly();
             // Everything that has come is taken in before timeouts are judged.
             self.tick();
         }
@@ -294,7 +298,8 @@ impl Keeper {
             return true;
         }
         // A lease that its caller did not take is on its way back through the inbox.
-        if !self.ending || self.direct.is_taken() || !lock(&self.leases).is_empty() {
+        let direct = self.asked_directly.is_some() || !self.direct.claim.is_free();
+        if !self.ending || direct || !lock(&self.leases).is_empty() {
             return false;
         }
         let until = self.machines.values().filter_map(Machine::gives_back_until).max();
@@ -336,7 +341,7 @@ impl Keeper {
             if let routes::Effect::Tell { event: Event::Push(push), .. } = &effect
                 && let Some(id) = push.id.number_at(&self.client)
             {
-                self.take_over(|lease| lease.id == id);
+                self.take_over(|held| held.shared.id == id);
             }
             match effect {
                 // A user with the right to publish may name any lock: no machine is made for it.
@@ -361,28 +366,22 @@ impl Keeper {
 
     fn message(&mut self, message: Message) {
         let (lock, command) = match message {
-            Message::AcquireAfterAll(acquire) => return self.message(Message::Acquire(*acquire)),
-            // Its caller gave up while the message, or an acquire over the direct connection, was under way.
+            // Its caller gave up while the message was under way.
             Message::Acquire(acquire) if acquire.caller.resolved.is_closed() => return,
-            Message::Acquire(NewAcquire { id, about, mode, timeout, caller }) => {
-                let (spec, called) = (caller.spec.clone(), caller.origin.called);
+            Message::Acquire(acquire) => {
+                let (id, name) = (acquire.id, acquire.caller.spec.name().clone());
+                let (caller, command) = acquire.split();
                 self.callers.insert(id, caller);
                 // The machine has to know all that this client has at the lock.
-                self.take_over(|lease| lease.spec.name() == spec.name());
-                (spec.name().clone(), Command::Acquire { id, spec, about, mode, timeout, called })
+                self.take_over(|held| *held.shared.spec.name() == name);
+                (name, command)
             }
             Message::Ask { lock, ask } => {
-                match &ask {
-                    Ask::Renew { id, .. } => self.take_over(|lease| lease.id == *id),
-                    Ask::Release { lease: of, .. } => self.take_over_released(of.id),
-                    _ => {}
-                }
-                (lock, self.questions.ask(ask))
+                let command = self.questions.ask(ask);
+                (lock, self.before(command))
             }
             Message::Command { lock, command } => {
-                if let Command::Automatic { id, .. } = &command {
-                    self.take_over(|lease| lease.id == *id);
-                }
+                let command = self.before(command);
                 if let Command::Abandon { id } = &command {
                     self.forget_caller(*id);
                 }
@@ -393,7 +392,7 @@ impl Keeper {
                 let _ = reply.send(machine.and_then(|machine| machine.trouble(&lock)));
                 return;
             }
-            Message::Direct(trouble) => return self.trouble(trouble),
+            Message::Direct(word) => return self.hear_caller(word),
             Message::Close { reply } => return self.close(reply),
             Message::SetUp(done) => return self.set_up(done),
             Message::End => {

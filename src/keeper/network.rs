@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::direct::Direct;
+use super::direct::{Asked, Direct};
 use super::handle::Message;
 use super::inbox::Outbox;
 use super::machine::RequestId;
@@ -106,12 +106,12 @@ impl Network {
                 }
             }
             Effect::Drop { line } => {
-                self.direct.withdraw(line);
+                self.direct.slot.withdraw(line.0);
                 drop(self.take(line));
             }
             Effect::Offer { line } => {
                 if let Some(wire) = self.take(line)
-                    && !self.direct.offer(line, wire)
+                    && !self.direct.slot.offer(line.0, wire)
                 {
                     self.events.push(Event::Ended { line, cause: "a caller is in the way".into() });
                 }
@@ -169,10 +169,12 @@ impl Network {
     }
 
     /// Sleeps until a connection can be read, or written if it has something to send, the bell rings, or the time is
-    /// over. Connections that can only be written to are written to at the end of the round.
-    pub(super) fn sleep(&mut self, longest: Duration) {
-        let wires = self.wires.iter();
-        let wires = wires.map(|(line, wire)| Watched { line: *line, socket: wire, wants_write: wire.wants_write() });
+    /// over. Connections that can only be written to are written to at the end of the round. `direct`: the answer that is
+    /// awaited on the direct connection.
+    pub(super) fn sleep(&mut self, longest: Duration, direct: Option<&Asked>) {
+        let watch = |(line, wire, once)| Watched { line, socket: wire, wants_write: Wire::wants_write(wire), once };
+        let direct = direct.map(|asked| (Line(asked.line), &asked.wire, true));
+        let wires = self.wires.iter().map(|(line, wire)| (*line, wire, false)).chain(direct).map(watch);
         match self.lookout.sleep(wires, longest) {
             Ok(readable) => readable.into_iter().for_each(|line| self.receive(line)),
             Err((line, error)) => self.events.push(Event::Ended { line, cause: error.to_string().into() }),

@@ -54,7 +54,7 @@ impl Id {
     const FIRST_DIRECT: u64 = 1 << 40;
 
     /// The id of an acquire over the direct connection, which the machine knows only when it takes the lease over.
-    pub(crate) fn direct(nth: u64) -> Self {
+    pub(crate) const fn direct(nth: u64) -> Self {
         Self(Self::FIRST_DIRECT + nth)
     }
 

@@ -13,9 +13,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::PollFlags;
+
 use super::endpoint::Node;
 use super::refusals::{Meaning, meaning, refusal};
 use super::resp::{Command, Value, put};
+use super::socket::{await_any, silence};
 use super::stream::{Broken, Stream};
 use crate::clock::Time;
 use crate::memory::GiveBack as _;
@@ -59,6 +62,9 @@ pub(crate) enum Reply {
     /// This server does not take writes: it is no master, or no longer.
     Replica(Arc<str>),
 }
+
+/// The answer to a request, or why the connection broke.
+pub(crate) type Heard = Result<Result<protocol::Reply, Refusal>, Arc<str>>;
 
 /// One connection that is set up. If it is dropped, it closes its socket and reports nothing more.
 pub(crate) struct Wire {
@@ -107,28 +113,17 @@ impl Wire {
 
     /// Sends a request and waits for its answer, on a connection that nobody else uses. Blocks until the deadline at
     /// the latest. The outer error means that the connection broke, and that the outcome of the request is unknown.
-    pub(crate) fn ask(
-        &mut self,
-        call: protocol::Request,
-        channel: &Arc<str>,
-        deadline: Time,
-    ) -> Result<Result<protocol::Reply, Refusal>, Arc<str>> {
-        self.send(0, call, channel, false);
-        let (Self { stream, pairing }, mut answer) = (self, None);
-        let conversed = stream.converse(deadline, |stream| {
-            while let Some(value) = stream.frames.next()? {
-                if let Some(Said::Reply { reply, .. }) =
-                    pairing.take(value, &mut stream.out).map_err(Broken::OutOfStep)?
-                {
-                    answer = Some(reply);
-                }
+    pub(crate) fn ask(&mut self, call: protocol::Request, channel: &Arc<str>, deadline: Time) -> Heard {
+        self.start(call, channel)?;
+        loop {
+            let readable = await_any([&self.stream], PollFlags::IN, deadline).map_err(Broken::from);
+            if readable.map_err(|broken| broken.to_string())?.is_empty() {
+                return Err(Broken::from(silence()).to_string().into());
             }
-            // The text of a script that the server does not know.
-            stream.flush()?;
-            Ok(answer.is_some())
-        });
-        conversed.map_err(|broken| Arc::from(broken.to_string()))?;
-        Ok(answer.map_or_else(|| Err(Refusal::Temporary("no answer".into())), Reply::alone))
+            if let Some(answer) = self.answer()? {
+                return Ok(answer);
+            }
+        }
     }
 
     /// Sends a request on a connection that nobody else uses, without waiting. After an error its outcome is unknown.

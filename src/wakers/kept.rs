@@ -29,7 +29,7 @@ impl Drop for IsKeeper {
         // It renews nothing any more, so it may wait.
         let kept = KEPT.take().unwrap_or_default();
         if !kept.is_empty() {
-            self.0.add(lock(&self.0.state), kept);
+            self.0.threads.add(lock(&self.0.threads.state), kept);
         }
     }
 }
@@ -48,11 +48,11 @@ pub(super) fn keep(due: Due) -> Option<Due> {
 
 impl Wakers {
     /// Passes on what this keeper has kept. False while another thread has the queue.
-    pub(crate) fn pass_on(self: &Arc<Self>) -> bool {
+    pub(crate) fn pass_on(&self) -> bool {
         KEPT.with_borrow_mut(|kept| {
             let Some(kept) = kept.as_mut().filter(|kept| !kept.is_empty()) else { return true };
-            let Some(state) = try_lock(&self.state) else { return false };
-            self.add(state, kept.drain(..));
+            let Some(state) = try_lock(&self.threads.state) else { return false };
+            self.threads.add(state, kept.drain(..));
             true
         })
     }

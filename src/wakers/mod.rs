@@ -6,9 +6,6 @@
 //! that panics ends nothing. While a waker blocks, the others wait for [`PATIENCE`]; then a second thread takes over
 //! the queue, and the first one ends when its waker returns.
 //!
-//! The waker thread also reads the answers to tasks that have sent their requests themselves (`keeper/direct/`): it
-//! would have to wake these tasks anyway.
-//!
 //! A subscriber of `tracing` and a recorder of `metrics` are the caller's code too. What a keeper has to tell them goes
 //! through the same queue (`keeper/observe.rs`).
 //!
@@ -24,22 +21,19 @@
 //! (`keeper/shared.rs`).
 
 mod kept;
-mod nap;
 mod of_process;
 mod way;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::AsFd;
+use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) use self::kept::IsKeeper;
-use self::nap::Nap;
 use self::way::Relay;
 pub(crate) use self::way::Way;
-use crate::mutex::{lock, try_lock};
+use crate::fork::Process;
+use crate::mutex::lock;
 use crate::thread;
 
 /// How long a waker may take while others wait, doubled for each thread that is blocked in one, up to
@@ -48,37 +42,21 @@ use crate::thread;
 const PATIENCE: Duration = Duration::from_millis(5);
 const MOST_DOUBLINGS: u32 = 6;
 
-/// After so many calls of wakers in a row, answers that have come are read.
-const BETWEEN_LOOKS: u64 = 8;
 /// The most words that are queued. More are left out.
 const MOST_WORDS: usize = 1000;
 
-/// What reads answers, on the waker thread. It waits for nobody and calls no code of callers.
-pub(crate) trait Readable: Send + Sync {
-    /// The socket that was to be watched can be read.
-    fn readable(&self);
-}
-
-/// The name of a [`Readable`].
-#[derive(Debug)]
-pub(crate) struct Reader(u64);
-
-impl Reader {
-    pub(crate) fn new() -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-}
-
-/// The wakers that are to be called, and the threads that call them.
+/// The wakers that are to be called, for the clients of a process. The threads that call them end with the last one that
+/// has these.
 pub(crate) struct Wakers {
+    process: Process,
+    threads: Arc<Threads>,
+}
+
+/// What the threads share.
+struct Threads {
     state: Mutex<State>,
-    /// How the current thread sleeps: until a waker is due, or a socket can be read.
-    nap: Nap,
-    /// How many answers the current thread is to read. Keepers change this too, and wait for no mutex.
-    awaited: AtomicU32,
-    /// One that is gone is forgotten when the next one comes. No keeper locks this.
-    readers: Mutex<BTreeMap<u64, Weak<dyn Readable>>>,
+    /// For the current thread: a waker is due.
+    due: Condvar,
     /// For the watching thread: a waker is due while another is being called.
     behind: Condvar,
 }
@@ -97,6 +75,8 @@ struct State {
     /// Threads that were replaced and are still blocked in a waker.
     stuck: u32,
     watch: Watch,
+    /// Nobody adds anything any more.
+    ended: bool,
 }
 
 /// Code of callers that is due.
@@ -153,78 +133,53 @@ impl std::fmt::Debug for Wakers {
 }
 
 impl Wakers {
-    /// Whether the waker thread can watch sockets.
-    pub(crate) const WATCH_SOCKETS: bool = Nap::WATCHES;
-
     fn start() -> std::io::Result<Arc<Self>> {
-        let (nap, awaited, behind) = (Nap::new()?, AtomicU32::new(0), Condvar::new());
-        let wakers = Arc::new(Self { state: Mutex::default(), nap, awaited, readers: Mutex::default(), behind });
-        wakers.spawn(|wakers| wakers.call_in_turn(0))?;
-        Ok(wakers)
+        let threads = Threads { state: Mutex::default(), due: Condvar::new(), behind: Condvar::new() };
+        let wakers = Self { process: Process::this()?, threads: Arc::new(threads) };
+        wakers.threads.spawn(|threads| threads.call_in_turn(0))?;
+        Ok(Arc::new(wakers))
     }
 
     /// Tells a subscriber or a recorder something, through the waker thread. It is left out if [`MOST_WORDS`] are queued
     /// already.
-    pub(crate) fn say(self: &Arc<Self>, words: impl FnOnce() + Send + 'static) {
+    pub(crate) fn say(&self, words: impl FnOnce() + Send + 'static) {
         self.push(Due::Words(Box::new(words)));
     }
 
     /// Calls this on the waker thread, for what happens at most once to each lease, or for each future that waits.
-    pub(crate) fn call(self: &Arc<Self>, call: impl FnOnce() + Send + 'static) {
+    pub(crate) fn call(&self, call: impl FnOnce() + Send + 'static) {
         self.push(Due::Call(Box::new(call)));
     }
 
-    /// From now on this is called by its name. It must be whole: one that is still being made counts as gone.
-    pub(crate) fn register(&self, reader: &Reader, readable: Weak<dyn Readable>) {
-        let mut readers = lock(&self.readers);
-        readers.retain(|_, readable| readable.strong_count() > 0);
-        readers.insert(reader.0, readable);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn knows(&self, reader: &Reader) -> bool {
-        let readers = lock(&self.readers);
-        readers.get(&reader.0).is_some_and(|readable| readable.strong_count() > 0)
-    }
-
-    /// Calls the reader once, when this socket can be read. An answer must be expected.
-    pub(crate) fn watch(&self, reader: &Reader, socket: &impl AsFd) -> std::io::Result<()> {
-        self.nap.watch(socket, reader.0)
-    }
-
-    /// Until it is [`answered`](Self::answered), no waker that blocks delays the answer for long.
-    pub(crate) fn expect_answer(&self) {
-        self.awaited.fetch_add(1, Ordering::SeqCst);
-    }
-
-    pub(crate) fn answered(&self) {
-        self.awaited.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Called by keepers now and then: a waker may have blocked since before an answer was expected.
-    pub(crate) fn look(self: &Arc<Self>) {
-        if let Some(mut state) = try_lock(&self.state)
-            && self.is_behind(&state)
-        {
-            self.see_to_it(&mut state);
+    fn push(&self, due: Due) {
+        match kept::keep(due) {
+            Some(due) => self.threads.add(lock(&self.threads.state), [due]),
+            None => drop(self.pass_on()),
         }
     }
+}
 
+impl Drop for Wakers {
+    fn drop(&mut self) {
+        // A forked process has none of these threads, and one of them may have had the mutex at the fork.
+        if !self.process.is_forked() {
+            // Whoever drops it last, a keeper among them, renews nothing any more.
+            lock(&self.threads.state).ended = true;
+            self.threads.due.notify_one();
+            self.threads.behind.notify_one();
+        }
+    }
+}
+
+impl Threads {
     /// The current thread is to do something while it calls a waker.
-    fn is_behind(&self, state: &State) -> bool {
-        state.doing == Doing::Calls && (!state.queue.is_empty() || self.awaited.load(Ordering::SeqCst) > 0)
+    fn is_behind(state: &State) -> bool {
+        state.doing == Doing::Calls && !state.queue.is_empty()
     }
 
     fn spawn(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> std::io::Result<()> {
-        let wakers = self.clone();
-        thread::spawn("fairlock-wakers", move || work(&wakers))
-    }
-
-    fn push(self: &Arc<Self>, due: Due) {
-        match kept::keep(due) {
-            Some(due) => self.add(lock(&self.state), [due]),
-            None => drop(self.pass_on()),
-        }
+        let threads = self.clone();
+        thread::spawn("fairlock-wakers", move || work(&threads))
     }
 
     /// Adds these to the queue, and rouses the current thread.
@@ -235,28 +190,30 @@ impl Wakers {
                 state.doing = Doing::Comes;
                 // Otherwise it wakes while the mutex is still held, and has to sleep again.
                 drop(state);
-                self.nap.ring();
+                self.due.notify_one();
             }
             Doing::Comes => {}
             Doing::Calls => self.see_to_it(&mut state),
         }
     }
 
-    /// The current thread, until another one takes over.
+    /// The current thread, until another one takes over, or all is over.
     fn call_in_turn(self: &Arc<Self>, turn: u64) {
         let mut state = lock(&self.state);
         loop {
             let Some(due) = state.queue.pop_front() else {
+                if state.ended {
+                    return;
+                }
                 state.doing = Doing::Waits;
-                drop(state);
-                self.read(&self.nap.sleep());
-                state = lock(&self.state);
+                state = self.due.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.doing = Doing::Comes;
                 continue;
             };
             state.doing = Doing::Calls;
             state.calls += 1;
             state.words -= usize::from(matches!(due, Due::Words(_)));
-            if self.is_behind(&state) {
+            if Self::is_behind(&state) {
                 self.see_to_it(&mut state);
             }
             drop(state);
@@ -265,26 +222,6 @@ impl Wakers {
             if state.turn != turn {
                 state.stuck -= 1;
                 return;
-            }
-            // The queue may never be empty.
-            if state.calls.is_multiple_of(BETWEEN_LOOKS) && self.awaited.load(Ordering::SeqCst) > 0 {
-                // It is in no waker, so nobody is to take over.
-                state.doing = Doing::Comes;
-                drop(state);
-                self.read(&self.nap.look());
-                state = lock(&self.state);
-            }
-        }
-    }
-
-    /// The current thread is awake again, and has these sockets to read.
-    fn read(&self, readable: &[u64]) {
-        // What is pushed meanwhile needs no ring.
-        lock(&self.state).doing = Doing::Comes;
-        for name in readable {
-            let reader = lock(&self.readers).get(name).and_then(Weak::upgrade);
-            if let Some(reader) = reader {
-                reader.readable();
             }
         }
     }
@@ -314,7 +251,10 @@ impl Wakers {
             drop(state);
             std::thread::sleep(patience);
             state = lock(&self.state);
-            if !self.is_behind(&state) {
+            if !Self::is_behind(&state) {
+                if state.ended {
+                    return;
+                }
                 state.watch = Watch::Sleeps;
                 state = self.behind.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.watch = Watch::Looks;

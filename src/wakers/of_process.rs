@@ -1,7 +1,7 @@
 //! The wakers that all clients of a process share.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use once_cell::race::OnceBox;
 
@@ -13,7 +13,7 @@ use crate::mutex::lock;
 /// and one of them may have held the mutex at the fork. For the same reason nobody waits at a [`OnceBox`].
 struct OfProcess {
     process: Process,
-    wakers: Mutex<Option<Arc<Wakers>>>,
+    wakers: Mutex<Weak<Wakers>>,
     forked: OnceBox<OfProcess>,
 }
 
@@ -24,7 +24,7 @@ impl OfProcess {
 }
 
 impl Wakers {
-    /// The wakers of this process; the first client starts the thread.
+    /// The wakers of this process. The first client starts the thread, which ends with the last one.
     pub(crate) fn of_this_process() -> io::Result<Arc<Self>> {
         static FIRST: OnceBox<OfProcess> = OnceBox::new();
         let mut of_process = FIRST.get_or_try_init(OfProcess::this)?;
@@ -32,9 +32,11 @@ impl Wakers {
             of_process = of_process.forked.get_or_try_init(OfProcess::this)?;
         }
         let mut wakers = lock(&of_process.wakers);
-        match &*wakers {
-            Some(wakers) => Ok(wakers.clone()),
-            None => Ok(wakers.insert(Self::start()?).clone()),
+        if let Some(wakers) = wakers.upgrade() {
+            return Ok(wakers);
         }
+        let started = Self::start()?;
+        *wakers = Arc::downgrade(&started);
+        Ok(started)
     }
 }

@@ -1,7 +1,5 @@
 use std::cell::RefCell;
 use std::future::Future as _;
-use std::io::Write as _;
-use std::os::unix::net::UnixStream;
 use std::sync::{Barrier, mpsc};
 use std::task::{Context, Wake};
 
@@ -41,73 +39,6 @@ impl Wake for Calls {
     }
 }
 
-struct Reads(mpsc::Sender<()>);
-
-impl Readable for Reads {
-    fn readable(&self) {
-        self.0.send(()).unwrap();
-    }
-}
-
-/// A waker thread of their own, what it reads, and how often it did so.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-struct Answers {
-    wakers: Arc<Wakers>,
-    reader: Reader,
-    _readable: Arc<Reads>,
-    reads: mpsc::Receiver<()>,
-    socket: UnixStream,
-    server: UnixStream,
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-impl Answers {
-    fn awaited() -> Self {
-        let wakers = Wakers::start().unwrap();
-        let (send, reads) = mpsc::channel();
-        let (reader, readable) = (Reader::new(), Arc::new(Reads(send)));
-        wakers.register(&reader, Arc::downgrade(&readable) as Weak<dyn Readable>);
-        let (socket, server) = UnixStream::pair().unwrap();
-        Self { wakers, reader, _readable: readable, reads, socket, server }
-    }
-
-    /// Awaits one that comes.
-    fn expect(&mut self) {
-        self.wakers.expect_answer();
-        self.wakers.watch(&self.reader, &self.socket).unwrap();
-        self.server.write_all(b"answer").unwrap();
-    }
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-#[test]
-fn an_answer_is_read_once() {
-    let mut answers = Answers::awaited();
-    answers.expect();
-    answers.reads.recv_timeout(SOON).unwrap();
-    // The thread sleeps between most of these.
-    for _ in 0..50 {
-        let (called, calls) = mpsc::channel();
-        answers.wakers.say(move || called.send(()).unwrap());
-        calls.recv_timeout(SOON).unwrap();
-    }
-    answers.reads.try_recv().unwrap_err();
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-#[test]
-fn an_answer_is_read_though_a_waker_blocks_since_before() {
-    let mut answers = Answers::awaited();
-    let waker = Arc::new(Blocks(Barrier::new(2), Barrier::new(2)));
-    let mut way = Way::new(answers.wakers.clone());
-    way.waker(&waker.clone().into()).wake_by_ref();
-    waker.0.wait();
-    answers.expect();
-    answers.wakers.look();
-    answers.reads.recv_timeout(SOON).unwrap();
-    waker.1.wait();
-}
-
 /// Each of them makes its successor wait longer, but not without bound.
 #[test]
 fn a_waker_is_called_soon_though_many_others_never_return() {
@@ -129,25 +60,6 @@ fn a_waker_is_called_soon_though_many_others_never_return() {
     }
 }
 
-fn say_again(wakers: Arc<Wakers>, on: Weak<()>) {
-    wakers.clone().say(move || {
-        std::thread::sleep(Duration::from_micros(100));
-        if on.strong_count() > 0 {
-            say_again(wakers, on);
-        }
-    });
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-#[test]
-fn answers_are_read_though_there_is_always_a_waker_to_call() {
-    let (mut answers, on) = (Answers::awaited(), Arc::new(()));
-    // So many that some of them are due whenever one blocks.
-    (0..20).for_each(|_| say_again(answers.wakers.clone(), Arc::downgrade(&on)));
-    answers.expect();
-    answers.reads.recv_timeout(SOON).unwrap();
-}
-
 #[test]
 fn a_keeper_does_not_wait_for_a_thread_that_has_the_queue() {
     let wakers = Wakers::start().unwrap();
@@ -155,7 +67,7 @@ fn a_keeper_does_not_wait_for_a_thread_that_has_the_queue() {
     let (kept, keeps) = mpsc::channel();
     let (unlocked, unlocks) = mpsc::channel::<()>();
     // A thread that lost its processor with the lock in its hand.
-    let held = lock(&wakers.state);
+    let held = lock(&wakers.threads.state);
     let keeper = std::thread::spawn({
         let wakers = wakers.clone();
         move || {
@@ -164,12 +76,11 @@ fn a_keeper_does_not_wait_for_a_thread_that_has_the_queue() {
                 let called = called.clone();
                 wakers.call(move || called.send(number).unwrap());
             }
-            wakers.look();
             kept.send(wakers.pass_on()).unwrap();
             unlocks.recv().unwrap();
             kept.send(wakers.pass_on()).unwrap();
             // The rest is passed on when the keeper ends.
-            let held = lock(&wakers.state);
+            let held = lock(&wakers.threads.state);
             wakers.call(move || called.send(2).unwrap());
             drop(held);
         }
@@ -216,7 +127,7 @@ fn words_are_left_out_where_too_many_wait_and_calls_never() {
     let (called, calls) = mpsc::channel();
     let keeper = IsKeeper::new(&wakers);
     // All are added at once.
-    let held = lock(&wakers.state);
+    let held = lock(&wakers.threads.state);
     for _ in 0..2 * MOST_WORDS {
         let (word, call) = (called.clone(), called.clone());
         wakers.say(move || word.send("word").unwrap());
@@ -238,7 +149,7 @@ fn a_keeper_passes_wakers_on_later_if_it_cannot_at_once() {
     for _ in 0..100 {
         // Nothing was acquired, so it is answered without a server.
         let mut close = Box::pin(client.close());
-        let held = lock(&wakers.state);
+        let held = lock(&wakers.threads.state);
         // Ready if the keeper has answered before the future was polled.
         let is_pending = close.as_mut().poll(&mut Context::from_waker(&waker)).is_pending();
         while is_pending && close.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
@@ -248,5 +159,30 @@ fn a_keeper_passes_wakers_on_later_if_it_cannot_at_once() {
         if is_pending {
             calls.recv_timeout(SOON).unwrap();
         }
+    }
+}
+
+/// All that is queued is called before. A thread that looks whether a waker blocks ends, too, and one that has taken over.
+#[test]
+fn the_threads_end_with_the_last_client() {
+    let wakers = Wakers::start().unwrap();
+    let threads = Arc::downgrade(&wakers.threads);
+    let (called, calls) = mpsc::channel();
+    let waker = Arc::new(Blocks(Barrier::new(2), Barrier::new(2)));
+    let mut way = Way::new(wakers.clone());
+    way.waker(&waker.clone().into()).wake_by_ref();
+    waker.0.wait();
+    let first = called.clone();
+    wakers.call(move || first.send("by another thread").unwrap());
+    assert_eq!(calls.recv_timeout(SOON).unwrap(), "by another thread");
+    waker.1.wait();
+    let keeper = IsKeeper::new(&wakers);
+    wakers.call(move || called.send("last").unwrap());
+    drop((way, wakers, keeper));
+    assert_eq!(calls.recv_timeout(SOON).unwrap(), "last");
+    let start = std::time::Instant::now();
+    while threads.strong_count() > 0 {
+        assert!(start.elapsed() < SOON, "a thread has not ended");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

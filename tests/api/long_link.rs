@@ -107,9 +107,8 @@ async fn serve(granted: impl Future<Output = Guard>) -> u64 {
 
 /// The tests of one way to acquire.
 macro_rules! arrivals {
-    ($($(#[$ignored:meta])? $name:ident: $before:ident, $by:ident, $second:ident;)*) => {
+    ($($name:ident: $before:ident, $by:ident, $second:ident;)*) => {
         $(
-            $(#[$ignored])?
             #[tokio::test(flavor = "multi_thread")]
             async fn $name() {
                 the_first_to_arrive_is_served_first(Before::$before, By::$by, Second::$second).await;
@@ -123,12 +122,9 @@ arrivals! {
     the_first_acquire_of_a_far_thread_keeps_its_turn: Nothing, Thread, Near;
     a_short_lease_of_a_far_task_keeps_its_turn: Short, Task, Near;
     a_short_lease_of_a_far_thread_keeps_its_turn: Short, Thread, Near;
-    #[ignore = "CLIENT 4: a direct try at a held lock leaves no place"]
     a_direct_acquire_of_a_far_task_keeps_its_turn: Direct, Task, Near;
-    #[ignore = "CLIENT 4: a direct try at a held lock leaves no place"]
     a_direct_acquire_of_a_far_thread_keeps_its_turn: Direct, Thread, Near;
     a_direct_acquire_of_a_far_task_comes_before_another_of_its_client: Direct, Task, Own;
-    #[ignore = "CLIENT 4: a direct try at a held lock leaves no place"]
     a_direct_acquire_of_a_far_thread_comes_before_a_task_of_its_client: Direct, Thread, Own;
 }
 

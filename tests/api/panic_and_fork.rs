@@ -232,10 +232,9 @@ fn connect_many(url: &str, more_forks: u32) {
         }
         block_on(client.close());
     }
-    // With the thread that watches it, and with its bell and its epoll.
-    eventually("only the thread that calls wakers is left", SOON / 4, || {
+    eventually("all threads have ended", SOON / 4, || {
         let (threads, descriptors) = threads_and_descriptors();
-        threads <= 2 && descriptors <= before + 2
+        threads == 0 && descriptors <= before
     });
     if more_forks > 0 {
         fork_and_connect_many(url, more_forks - 1);

@@ -1,350 +1,306 @@
-//! The direct connection: a caller writes its acquire and its release to a socket itself. A caller that blocks reads the
-//! answer itself (`caller.rs`); the answer to a task is read by the waker thread, which would have to wake the task
-//! anyway (`task.rs`). A cycle of a lock that is free then needs no keeper.
+//! The direct connection: a caller writes its acquire and its release to a socket itself. A cycle of a lock that is free
+//! then needs no keeper, or only to read.
 //!
-//! No renewal waits for a caller (I12 of `docs/guarantees.md`), because the keeper has its own connection and waits for
-//! no lock here. It takes over each lease that lasts for half a second or more, and from then on that lease is like any
-//! other; until then there is nothing to renew. So only leases of [`LEAST_LEASE`] and more are granted over the direct
-//! connection.
+//! The connection lies in a slot (`slot.rs`). A caller takes it out, and owns it until it puts it back. A caller that
+//! blocks writes, reads, and puts it back. A task writes, and hands it to the keeper, which reads the answer, wakes the
+//! task, and puts it back. Whoever has the answer calls [`Direct::settle`]. What is more than a lease that its caller
+//! holds, or has given back, is for the keeper (`machine/direct.rs`). So a caller whose lock is not free has its place in
+//! the queue with its first request (I2 of `docs/guarantees.md`).
 //!
-//! ```text
-//!   caller: take ─▶ acquire ─▶ lease ─▶ release ─▶ give back      (`taken` from the first to the last)
-//!                                 │ the keeper looks (once a second), or is asked for anything at the lock
-//!                                 ▼
-//!   keeper:                     Adopt ─▶ renewals, release …
-//! ```
+//! No renewal waits for a caller (I12): the keeper has its own connection and waits for no lock here. It takes over each
+//! lease that lasts for half a second or more, and everything that its client does besides at the lock of the lease. From
+//! then on that lease is like any other; until then there is nothing to renew. So only leases of [`LEAST_LEASE`] and more
+//! are granted here.
 //!
-//! * One caller at a time has the connection, from its acquire to its release or until the keeper has the lease. All
-//!   others ask the keeper.
-//! * A lock is acquired over it only while the client has no other acquire and no lease there (`presence.rs`). So a
-//!   direct acquire is like the acquire of a client that has forgotten the lock. The machine may still be giving
-//!   something back there; the server hears of that from those requests only.
-//! * It only tries. A caller that has to wait asks the keeper, and all acquires of that lock ask the keeper for a
-//!   moment.
-//! * If an answer does not come, the outcome is unknown. The keeper gives up its own connection, which ends both at the
-//!   server (I10), and gives back what the acquire may have been granted, or repeats the release.
-//! * The keeper closes it with its own connection, and when nobody has used it for some seconds (`looks.rs`).
+//! | connection | lease | what it means | who changes it |
+//! |---|---|---|---|
+//! | none (line 0) | none | callers ask the keeper | the keeper offers one when callers have missed it: lies |
+//! | lies | none | free | a caller takes it: out. The keeper closes it when idle, or with its own: none |
+//! | out | none | an acquire, or a release after its lease was claimed | the answer: lies, with a lease or without. It breaks: the keeper gives up its own connection: none |
+//! | lies, or none | id | a caller holds a lock | its caller takes connection, then lease: out. The keeper takes the lease over |
+//! | out | id | an acquire puts its lease here; a release has not claimed it yet; or another acquire sees the lease, and puts the connection back | the thread that has it out |
+//! | any | CLAIMED | for a moment: a thread takes the lease, or looks at it. No other may | that thread: none, or id again |
 //!
-//! It needs the right to CLIENT KILL, and a server that is no cluster. The decisions are in `machine/direct.rs` and in
-//! `routes/direct.rs`.
+//! A connection that was withdrawn while it was out is dropped when it is put back, and its answer counts for nothing: the
+//! server has ended it, and the keeper asks again (I10).
+//!
+//! *Disturbed.* An acquire or the close of the same client, and the end of the connection, take over the lease that is
+//! here. If it comes just after, its caller sees them and tells the keeper.
+//!
+//! It needs the right to CLIENT KILL, and a server that is no cluster. `routes/direct.rs` opens and ends it.
 
-mod caller;
-mod looks;
 mod presence;
-mod task;
+mod slot;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, Weak};
+/// What the explored copies of these files take from elsewhere.
+mod sync {
+    pub(super) use std::sync::Mutex;
+    pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    pub(super) use crate::mutex::{lock, try_lock};
+}
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-pub(super) use self::caller::{Returned, Tried};
+use tokio::sync::oneshot;
+
 pub(crate) use self::presence::Presence;
 use self::presence::Seats;
-use self::task::Awaited;
-pub(super) use self::task::Releasing;
+use self::slot::{Claim, Slot};
 use super::handle::{Caller, Message, NewAcquire};
 use super::inbox::Outbox;
-use super::machine::{DirectAcquire, DirectLease, Heard, Id, LeaseState, Mode, Release};
+use super::machine::{ANSWER_TIMEOUT, DirectAcquire, Id, Release, Settled, TAKEN_OVER_WITHIN};
+use super::observe;
 use super::routes::{Line, channel_of};
 use super::shared::{Armed, Shared};
+use super::sleep::Arm;
+use super::{LOOK, LostReason};
 use crate::clock::Time;
-use crate::mutex::{lock, try_lock};
-use crate::protocol::{ClientId, Reply, Request};
-use crate::server::Wire;
-use crate::wakers::{Reader, Wakers};
+use crate::protocol::{ClientId, Request};
+use crate::server::{Heard, Wire};
+use crate::wakers::Wakers;
 
 /// The shortest lease that is granted over it: long beside the time until the keeper takes it over.
 const LEAST_LEASE: Duration = Duration::from_secs(10);
+/// The keeper takes over leases of this age.
+const SHORT: Duration = Duration::from_millis(500);
+const _: () = assert!((SHORT.as_millis() + LOOK.as_millis()) * TAKEN_OVER_WITHIN as u128 <= LEAST_LEASE.as_millis());
 /// So many acquires ask the keeper before it opens the connection: most programs acquire once, and hold.
 const WORTH_IT: u32 = 8;
-/// In place of the id of a lease while its caller releases it, or the keeper looks at it.
-const CLAIMED: u64 = u64::MAX;
 
 pub(crate) struct Direct {
     client: ClientId,
     channel: Arc<str>,
     wakers: Arc<Wakers>,
     messages: Outbox<Message>,
-    /// By which the waker thread reads the answers to tasks.
-    reader: Reader,
-    /// A caller has the connection.
-    taken: AtomicBool,
-    /// The id of the lease, 0 if there is none.
-    leased: AtomicU64,
-    /// Locked only by the thread that has changed `leased` from its id to [`CLAIMED`], and before its id is there. So
-    /// no thread waits for it, and the keeper finds a lease even while another thread, such as the waker thread, is
-    /// `inside`.
-    lease: Mutex<Option<Handover>>,
-    /// The line of the connection that callers may use, 0 if there is none.
-    line: AtomicU64,
+    /// Has the keeper wake for the answer to a task.
+    arm: Arm,
+    pub(super) slot: Slot<Wire>,
+    pub(super) claim: Claim<Held>,
+    pub(super) seats: Seats,
     /// The client is closed, or its keeper has panicked.
     closed: AtomicBool,
     /// Acquires that would have used the connection.
     missed: AtomicU32,
     next: AtomicU64,
-    seats: Seats,
-    /// Locked by the caller that has the connection, and by others if it is free at that moment.
-    inside: Mutex<Inside>,
-    /// The seat of a task's acquire that waits for its turn, from before it is sent until it is settled; 0 if there is
-    /// none, and they count from 1.
-    ahead: AtomicUsize,
-    /// An answer may have come while `inside` was locked: the thread that unlocks it reads the answer.
-    knocked: AtomicBool,
 }
 
-#[derive(Default)]
-struct Inside {
-    wire: Option<(Line, Wire)>,
-    /// The request of a task, while its answer is awaited.
-    awaited: Option<Awaited>,
-    looks_without_use: u32,
+/// A lease that the keeper does not know.
+pub(super) struct Held {
+    pub(super) acquire: DirectAcquire,
+    pub(super) shared: Arc<Shared>,
 }
 
-/// A lease that the keeper does not know, for the keeper.
-#[derive(Debug)]
-pub(crate) struct Handover {
-    pub(crate) lease: DirectLease,
-    pub(crate) shared: Arc<Shared>,
+/// A request under way, with the connection.
+pub(crate) struct Asked {
+    pub(super) line: u64,
+    pub(super) wire: Wire,
+    pub(super) sent: Time,
+    acquire: DirectAcquire,
+    whose: Whose,
+}
+
+/// Who awaits what comes of it.
+pub(crate) enum Whose {
+    Acquire(Caller),
+    Release(Arc<Shared>, oneshot::Sender<Release>),
 }
 
 /// What the keeper has to hear of.
-pub(crate) enum Trouble {
+pub(crate) enum Word {
     /// Callers miss a connection.
     Missed,
-    /// The connection is free, and the caller that had it is gone: a keeper that is to end may have waited for that.
-    Unheard,
+    /// A task awaits this answer.
+    Asked(Box<Asked>),
     /// The lease is not the only thing that its client has at the lock.
     Disturbed,
-    /// The server may have granted this; that is `unlikely` if the server refused it.
-    Unclear {
-        of: DirectAcquire,
-        unlikely: bool,
-    },
-    Broke(Broke),
-}
-
-/// The connection of this line broke while an answer was awaited.
-#[derive(Debug)]
-pub(crate) struct Broke {
-    pub(crate) line: Line,
-    pub(crate) cause: Arc<str>,
-}
-
-/// Why a request has no answer.
-enum Unanswered {
-    /// The server refused it, or nothing was sent.
-    Refused,
-    /// It may have been executed.
-    Broke(Broke),
-    /// The same, and the keeper knows that the connection is gone.
-    Gone,
-}
-
-impl Unanswered {
-    /// What the keeper has to hear of such an acquire.
-    fn troubles(self, of: DirectAcquire) -> Vec<Trouble> {
-        let unlikely = matches!(self, Unanswered::Refused);
-        let broke = if let Unanswered::Broke(broke) = self { Some(Trouble::Broke(broke)) } else { None };
-        broke.into_iter().chain([Trouble::Unclear { of, unlikely }]).collect()
-    }
+    /// The keeper has to go on with this. `broke`: the connection did, while the answer was awaited.
+    Open { acquire: DirectAcquire, whose: Whose, broke: Option<(Line, Arc<str>)> },
 }
 
 impl Direct {
-    pub(super) fn start(client: ClientId, prefix: &str, wakers: Arc<Wakers>, messages: Outbox<Message>) -> Arc<Self> {
-        let direct = Arc::new(Self {
+    pub(super) fn new(
+        client: ClientId,
+        prefix: &str,
+        wakers: Arc<Wakers>,
+        messages: Outbox<Message>,
+        arm: Arm,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             channel: channel_of(prefix, &client),
             client,
-            messages,
-            reader: Reader::new(),
             wakers,
-            taken: AtomicBool::new(false),
-            leased: AtomicU64::new(0),
-            lease: Mutex::default(),
-            line: AtomicU64::new(0),
+            messages,
+            arm,
+            slot: Slot::new(),
+            claim: Claim::new(),
+            seats: Seats::new(),
             closed: AtomicBool::new(false),
             missed: AtomicU32::new(0),
             next: AtomicU64::new(0),
-            seats: Seats::default(),
-            inside: Mutex::default(),
-            ahead: AtomicUsize::new(0),
-            knocked: AtomicBool::new(false),
-        });
-        let this: Weak<Self> = Arc::downgrade(&direct);
-        direct.wakers.register(&direct.reader, this);
-        direct
+        })
     }
 
-    /// Whether a caller may acquire over the connection. If so, the caller has the connection now.
-    fn admit(&self, Caller { spec, presence, .. }: &Caller) -> Result<(), Option<Trouble>> {
-        // The keeper is to have the lease long before it would tell the holder of its end.
-        let early = spec.lease >= LEAST_LEASE && spec.notice * 2 <= spec.lease;
-        if !early || spec.replicas > 0 || !presence.is_alone() || presence.is_contended() {
-            return Err(None);
+    // ---- callers ----
+
+    /// Sends this acquire, if it may be sent here, under an id of its own. A caller that `blocks` waits for the answer.
+    #[allow(clippy::result_large_err)] // The caller goes on with it.
+    pub(super) fn acquire(&self, acquire: NewAcquire, blocks: bool) -> Result<Id, NewAcquire> {
+        if !self.admits(&acquire.caller) {
+            return Err(acquire);
         }
-        if self.line.load(Ordering::SeqCst) == 0 {
-            let missed = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
-            return Err(missed.is_multiple_of(WORTH_IT).then_some(Trouble::Missed));
+        let Some((line, wire)) = self.slot.take() else { return Err(acquire) };
+        if !self.claim.is_free() || self.closed.load(Ordering::SeqCst) {
+            self.slot.put(line, wire);
+            return Err(acquire);
         }
-        if self.taken.swap(true, Ordering::SeqCst) { Err(None) } else { Ok(()) }
+        let (id, sent) = (Id::direct(self.next.fetch_add(1, Ordering::Relaxed)), Time::now());
+        let (caller, command) = NewAcquire { id, ..acquire }.split();
+        let (acquire, request) = DirectAcquire::new(sent, &self.client, id, command);
+        self.ask(Asked { line, wire, sent, acquire, whose: Whose::Acquire(caller) }, request, blocks);
+        Ok(id)
     }
 
-    /// The connection is free: its caller has got no lease, or has it no longer, or the keeper has taken it over.
-    fn leave(&self) {
-        self.taken.store(false, Ordering::SeqCst);
-    }
-
-    fn new_acquire(&self, inside: &mut Inside, acquire: &NewAcquire) -> DirectAcquire {
-        inside.looks_without_use = 0;
-        let id = Id::direct(self.next.fetch_add(1, Ordering::Relaxed));
-        DirectAcquire { id, spec: acquire.caller.spec.clone(), about: acquire.about.clone() }
-    }
-
-    /// What the answer to an acquire means. A lease stays inside.
-    fn acquired(
-        &self,
-        inside: &mut Inside,
-        acquire: &NewAcquire,
-        of: DirectAcquire,
-        sent: Time,
-        answer: Result<Reply, Unanswered>,
-    ) -> Tried {
-        let Caller { spec, origin, presence, .. } = &acquire.caller;
-        let reply = match answer {
-            Ok(reply) => reply,
-            Err(unanswered) => {
-                if let Unanswered::Refused = unanswered {
-                    presence.contend();
-                }
-                return Tried::AskKeeper(unanswered.troubles(of));
-            }
-        };
-        match of.heard(&self.client, Time::now(), sent, &reply) {
-            Heard::Granted(lease) if self.is_usable(inside) => {
-                let (id, token, ticket, deadline) = (lease.id, lease.token, lease.ticket, lease.term.deadline());
-                let (spec, origin, wakers) = (spec.clone(), origin.clone(), self.wakers.clone());
-                let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
-                *lock(&self.lease) = Some(Handover { lease, shared: shared.clone() });
-                self.leased.store(id.0, Ordering::SeqCst);
-                Tried::Granted(shared)
-            }
-            // The keeper gave up the server meanwhile, or was closed.
-            Heard::Granted(_) | Heard::Unclear => Tried::AskKeeper(Unanswered::Gone.troubles(of)),
-            Heard::Busy(why) => {
-                presence.contend();
-                match why {
-                    Some(why) if acquire.mode == Mode::Try => Tried::NotGranted(why),
-                    _ => Tried::AskKeeper(vec![]),
-                }
-            }
-        }
-    }
-
-    /// The lease goes to its caller. If nobody wants it any more, it is dropped and thereby released. Fails if the keeper
-    /// has to hear of it and has ended.
-    pub(super) fn hand_out(&self, lease: Arc<Shared>, caller: Caller) -> Result<(), ()> {
-        let disturbed = caller.presence.is_disturbed();
-        let _ = caller.resolved.send(Ok(Armed::new(lease, self.messages.clone(), caller.presence)));
-        if disturbed { self.messages.send(Message::Direct(Trouble::Disturbed)) } else { Ok(()) }
-    }
-
-    /// Whether the caller of this lease may release it: not if the keeper has taken it over.
-    fn may_release(&self, id: Id) -> bool {
-        self.claim(id.0)
-    }
-
-    fn claim(&self, id: u64) -> bool {
-        self.leased.compare_exchange(id, CLAIMED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-    }
-
-    /// The request that releases the lease.
-    fn release_request(&self) -> Option<Request> {
-        lock(&self.lease).as_ref().and_then(|handover| handover.lease.release(&self.client, Time::now()))
-    }
-
-    fn release_of(&self, reply: &Reply) -> Option<Release> {
-        lock(&self.lease).as_ref()?.lease.released(&self.client, Time::now(), reply)
-    }
-
-    /// What the answer to a release means. Unless the lease is over, it is for the keeper.
-    fn released(&self, id: Id, answer: Result<Reply, Unanswered>) -> Returned {
-        let (state, broke) = match answer {
-            Ok(reply) => match self.release_of(&reply) {
-                Some(release) => {
-                    *lock(&self.lease) = None;
-                    self.leased.store(0, Ordering::SeqCst);
-                    return Returned::Done(release);
-                }
-                None => (LeaseState::ReleaseSent, None),
-            },
-            Err(Unanswered::Refused) => (LeaseState::Released, None),
-            Err(Unanswered::Broke(broke)) => (LeaseState::ReleaseSent, Some(broke)),
-            Err(Unanswered::Gone) => (LeaseState::ReleaseSent, None),
-        };
-        if let Some(handover) = &mut *lock(&self.lease) {
-            handover.lease.state = state;
-        }
-        self.leased.store(id.0, Ordering::SeqCst);
-        Returned::AskKeeper(broke)
-    }
-
-    /// For the caller that has the connection.
-    fn inside<T>(&self, act: impl FnOnce(&mut Inside) -> T) -> T {
-        let result = act(&mut lock(&self.inside));
-        self.after_unlocking();
-        result
-    }
-
-    /// For all other threads, which do not wait: None if it is locked.
-    fn look_inside<T>(&self, act: impl FnOnce(&mut Inside) -> T) -> Option<T> {
-        let result = act(&mut *try_lock(&self.inside)?);
-        self.after_unlocking();
-        Some(result)
-    }
-
-    fn after_unlocking(&self) {
-        // With the one in `read`: either this sees the knock, or the thread that knocks finds `inside` unlocked.
-        fence(Ordering::SeqCst);
-        if self.knocked.load(Ordering::SeqCst) {
-            self.read();
-        }
-    }
-
-    /// Whether the connection may be used. It is closed if not.
-    fn is_usable(&self, inside: &mut Inside) -> bool {
-        if self.closed.load(Ordering::SeqCst) {
-            inside.wire = None;
-        }
-        self.is_connected(inside)
-    }
-
-    /// Whether the keeper has not withdrawn the connection. It is closed if so.
-    fn is_connected(&self, inside: &mut Inside) -> bool {
-        let line = self.line.load(Ordering::SeqCst);
-        inside.wire.take_if(|(its, _)| its.0 != line);
-        inside.wire.is_some()
-    }
-
-    /// The lease, if it is of this kind and its caller is not releasing it.
-    fn take(&self, which: impl FnOnce(&DirectLease) -> bool) -> Option<Handover> {
-        let id = self.leased.load(Ordering::SeqCst);
-        if matches!(id, 0 | CLAIMED) || !self.claim(id) {
+    /// The same for a release. The keeper is to be asked if it has the lease, or is the one that can release it.
+    pub(super) fn release(&self, lease: &Arc<Shared>, blocks: bool) -> Option<oneshot::Receiver<Release>> {
+        if self.claim.is_free() {
             return None;
         }
-        let handover = lock(&self.lease).take_if(|handover| which(&handover.lease));
-        self.leased.store(if handover.is_some() { 0 } else { id }, Ordering::SeqCst);
-        handover
+        let (line, wire) = self.slot.take()?;
+        let Some(Held { mut acquire, .. }) = self.claim.take(|held| held.shared.id == lease.id) else {
+            self.slot.put(line, wire);
+            return None;
+        };
+        let (reply, answer) = oneshot::channel();
+        let sent = Time::now();
+        let request = acquire.release(sent);
+        self.ask(Asked { line, wire, sent, acquire, whose: Whose::Release(lease.clone(), reply) }, request, blocks);
+        Some(answer)
     }
-}
 
-impl Inside {
-    /// The connection gave no answer.
-    fn broke(&mut self, cause: Arc<str>) -> Unanswered {
-        match self.wire.take() {
-            Some((line, _)) => Unanswered::Broke(Broke { line, cause }),
-            None => Unanswered::Gone,
+    fn admits(&self, Caller { spec, presence, .. }: &Caller) -> bool {
+        // The keeper is to have the lease long before it would tell the holder of its end.
+        let early = spec.lease >= LEAST_LEASE && spec.notice * 2 <= spec.lease;
+        let admitted = early && spec.replicas == 0 && presence.is_alone();
+        if admitted && self.slot.line() == 0 {
+            let missed = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
+            if missed.is_multiple_of(WORTH_IT) {
+                self.say(Word::Missed);
+            }
+            return false;
         }
+        admitted
+    }
+
+    fn ask(&self, mut asked: Asked, request: Option<Request>, blocks: bool) {
+        let Some(request) = request else {
+            let Asked { line, wire, acquire, whose, .. } = asked;
+            self.say(Word::Open { acquire, whose, broke: None });
+            return self.slot.put(line, wire);
+        };
+        if blocks {
+            let answer = asked.wire.ask(request, &self.channel, asked.sent + ANSWER_TIMEOUT);
+            return self.settle(asked, answer, |word| self.say(word));
+        }
+        let awake = self.messages.wake_ups();
+        if let Err(cause) = asked.wire.start(request, &self.channel) {
+            return self.settle(asked, Err(cause), |word| self.say(word));
+        }
+        // The answer itself wakes the keeper. It may have done so already.
+        let armed = self.arm.arm(Line(asked.line), &asked.wire);
+        let message = Message::Direct(Word::Asked(Box::new(asked)));
+        let _ = if armed { self.messages.send_for_later(message, awake) } else { self.messages.send(message) };
+    }
+
+    /// If the keeper has ended, callers see their channels closed.
+    fn say(&self, word: Word) {
+        let _ = self.messages.send(Message::Direct(word));
+    }
+
+    // ---- whoever has the answer: the caller that blocks, or the keeper ----
+
+    /// An error of the connection is no answer.
+    pub(super) fn settle(&self, asked: Asked, answer: Heard, tell_keeper: impl FnOnce(Word)) {
+        let Asked { line, wire, mut acquire, whose, .. } = asked;
+        let settled = match &answer {
+            Ok(result) if self.is_usable(line) => acquire.answered(Time::now(), result.clone()),
+            _ => {
+                acquire.unanswered();
+                Settled::Open
+            }
+        };
+        let broke = answer.err();
+        let is_whole = broke.is_none();
+        let free = || is_whole.then(|| self.slot.put(line, wire));
+        match (settled, whose) {
+            (Settled::Granted { token, ticket, deadline }, Whose::Acquire(caller)) => {
+                let Caller { spec, origin, presence, resolved, .. } = caller;
+                let id = acquire.id;
+                let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, self.wakers.clone()));
+                let disturbed = self.keep(line, Held { acquire, shared: shared.clone() }, &presence);
+                free();
+                if disturbed {
+                    tell_keeper(Word::Disturbed);
+                }
+                // If nobody wants it any more, it is dropped and thereby released.
+                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone(), presence)));
+            }
+            (Settled::NotGranted(why), Whose::Acquire(caller)) => {
+                free();
+                let _ = caller.resolved.send(Err(why));
+            }
+            (Settled::Released(release), Whose::Release(lease, reply)) => {
+                free();
+                observe::released(&lease, &release);
+                let _ = reply.send(release);
+            }
+            (_, whose) => {
+                // Before the connection is free: the keeper hears of acquires in the order of their ids.
+                tell_keeper(Word::Open { acquire, whose, broke: broke.map(|cause| (Line(line), cause)) });
+                free();
+            }
+        }
+    }
+
+    /// Keeps a lease for the keeper. True if the keeper is to take it over now: its client has something else at the lock,
+    /// or was closed, or the connection was withdrawn and the keeper no longer looks.
+    fn keep(&self, line: u64, held: Held, presence: &Presence) -> bool {
+        self.claim.put(held.shared.id.0, held);
+        !presence.is_alone() || !self.is_usable(line)
+    }
+
+    /// Whether answers over this line count: the keeper asks again what it has withdrawn, and a closed client is
+    /// granted nothing.
+    pub(super) fn is_usable(&self, line: u64) -> bool {
+        self.slot.line() == line && !self.closed.load(Ordering::SeqCst)
+    }
+
+    // ---- the keeper ----
+
+    /// A lease that has lasted for a while, or whose connection is gone.
+    pub(super) fn lasting(&self, now: Time) -> Option<Held> {
+        let withdrawn = self.slot.line() == 0;
+        self.claim.take(|held| withdrawn || held.shared.renewed_at() + SHORT <= now)
+    }
+
+    /// Whether it is worth a look.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.slot.line() != 0 || !self.claim.is_free() || !self.slot.is_cleared()
+    }
+
+    /// The client is closed: its callers hear that from the keeper.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// The keeper has panicked: nobody renews a lease any more.
+    pub(super) fn end(&self) {
+        self.close();
+        self.claim.take(|_| true).into_iter().for_each(|held| held.shared.end(LostReason::KeeperPanicked));
     }
 }

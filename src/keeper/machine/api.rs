@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::direct::{DirectAcquire, DirectLease};
+use super::direct::DirectAcquire;
 use super::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
@@ -53,13 +53,10 @@ pub(crate) enum Command {
         question: Option<QuestionId>,
         id: Id,
     },
-    /// Keep this lease, which a caller was granted over the direct connection.
-    Adopt(DirectLease),
-    /// Give back what this acquire over the direct connection may have been granted; that is `unlikely` if the server
-    /// refused it.
-    GiveBack {
-        of: DirectAcquire,
-        unlikely: bool,
+    /// Go on with this acquire over the direct connection. `release`: its caller gives the lease back.
+    TakeOver {
+        acquire: DirectAcquire,
+        release: Option<QuestionId>,
     },
     Inspect {
         question: QuestionId,

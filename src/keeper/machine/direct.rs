@@ -1,201 +1,198 @@
-//! Leases that callers get without the keeper, over the direct connection (`keeper/direct/`): the requests of such a
-//! caller, what their replies mean, and how the machine takes a lease over.
+//! An acquire over the direct connection (`keeper/direct/`), and the lease that it leads to.
 //!
-//! A direct acquire is a try by a client that has no other acquire and no lease at the lock. A machine of its own, which
-//! knows nothing of the lock yet, writes its request and judges the reply. So what is asked, and what an answer means,
-//! is written in one place. The keeper's machine takes over the state of the lock.
-
-use std::sync::Arc;
+//! It has a machine of its own, which knows nothing of the lock yet, writes its requests and judges the replies. So what
+//! is asked, and what a reply means, has one place. What is more than a lease that its caller holds, or has given back,
+//! goes on in the machine of the keeper, which takes everything over: a place in the queue, a lease, a pending release,
+//! an acquire without an answer.
 
 use super::core::Core;
 use super::lock::LockState;
-use super::release::Kind;
-use super::{Command, Effect, Event, Id, Machine, Mode, NotGranted, Outcome, QuestionId, Release, RequestId, Timer};
+use super::{Command, Effect, Event, Id, Machine, NotGranted, Outcome, QuestionId, Release, RequestId, Timer};
 use crate::clock::Time;
-use crate::error::LostReason;
-use crate::options::Spec;
-use crate::protocol::{About, AcquireVerdict, ClientId, Reply, Request, Ticket, Token, Verdict};
-use crate::term::Term;
+use crate::protocol::{AcquireVerdict, ClientId, Refusal, Reply, Request, Ticket, Token, Verdict};
 
 /// The keeper takes a direct lease over within this part of its length.
 pub(crate) const TAKEN_OVER_WITHIN: u32 = 6;
-/// The only question of a machine that releases a direct lease.
+/// The only question to the machine of a direct acquire.
 const RELEASE: QuestionId = QuestionId(0);
 
-/// An acquire over the direct connection.
-#[derive(Debug, Clone, Hash)]
-pub(crate) struct DirectAcquire {
-    pub(crate) id: Id,
-    pub(crate) spec: Arc<Spec>,
-    pub(crate) about: About,
-}
-
-/// What the reply to it means.
 #[derive(Debug, Clone)]
-pub(crate) enum Heard {
-    Granted(DirectLease),
-    /// The server knows nothing of this acquire. None: the lock may be free all the same.
-    Busy(Option<NotGranted>),
-    /// The server may have granted the lock: what this acquire has is to be given back.
-    Unclear,
-}
-
-/// What a caller does with its lease when the machine takes it over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum LeaseState {
-    Held,
-    /// The release of this lease comes next.
-    Released,
-    /// The same, and one was sent over the direct connection and not answered.
-    ReleaseSent,
-}
-
-/// A lease that the keeper's machine does not know.
-#[derive(Debug, Clone, Hash)]
-pub(crate) struct DirectLease {
-    pub(crate) id: Id,
-    pub(crate) spec: Arc<Spec>,
-    pub(crate) token: Token,
-    pub(crate) ticket: Ticket,
-    pub(crate) granted: Time,
-    pub(crate) term: Term,
-    pub(crate) state: LeaseState,
-    lock: LockState,
-}
-
-/// A machine that does one thing, with the request that it has sent.
-struct Asking {
-    machine: Machine,
+pub(crate) struct DirectAcquire {
+    pub(in crate::keeper) id: Id,
+    pub(in crate::keeper) machine: Box<Machine>,
     request: RequestId,
-    call: Request,
 }
 
-impl Asking {
-    fn new(client: &ClientId, at: Time, lock: Option<LockState>, command: Command) -> Option<Self> {
-        let mut machine = Machine::new(client.clone(), "".into(), 0);
-        machine.core.connected = true;
-        machine.locks.extend(lock.map(|lock| (lock.keys.name.clone(), lock)));
-        machine.core.locks_of = machine.ids().collect();
-        machine.core.members = machine.core.locks_of.len();
-        machine.handle(at, Event::Command(command));
-        let sent = machine.effects(at, 1).into_iter().find_map(|effect| match effect {
-            Effect::Send { request, call } => Some((request, call)),
-            _ => None,
-        });
-        sent.map(|(request, call)| Self { machine, request, call })
-    }
-
-    fn answered(mut self, now: Time, reply: &Reply) -> (Vec<Effect>, Machine) {
-        self.machine.handle(now, Event::Answered { request: self.request, result: Ok(reply.clone()) });
-        (std::mem::take(&mut self.machine.core.effects), self.machine)
-    }
+/// What an answer has led to.
+#[derive(Debug)]
+pub(crate) enum Settled {
+    Granted {
+        token: Token,
+        ticket: Ticket,
+        deadline: Time,
+    },
+    /// The server has nothing of this acquire.
+    NotGranted(NotGranted),
+    Released(Release),
+    /// The keeper has to go on with it.
+    Open,
 }
 
 impl DirectAcquire {
-    fn asking(&self, client: &ClientId, at: Time) -> Option<Asking> {
-        let Self { id, spec, about } = self.clone();
-        // An answer counts as long as there is enough left of the lease.
-        let timeout = Some(spec.lease);
-        let acquire = Command::Acquire { id, spec, about, mode: Mode::Try, timeout, called: at };
-        Asking::new(client, at, None, acquire)
+    /// With the command to acquire under this id.
+    pub(crate) fn new(now: Time, client: &ClientId, id: Id, command: Command) -> (Self, Option<Request>) {
+        let mut machine = Machine::new(client.clone(), "".into(), 0);
+        machine.core.connected = true;
+        let mut acquire = Self { id, machine: Box::new(machine), request: RequestId(0) };
+        let request = acquire.sent(now, command);
+        (acquire, request)
     }
 
-    pub(crate) fn request(&self, client: &ClientId, now: Time) -> Option<Request> {
-        Some(self.asking(client, now)?.call)
+    /// From now on its lease is given back.
+    pub(crate) fn release(&mut self, now: Time) -> Option<Request> {
+        self.sent(now, Command::Release { question: Some(RELEASE), id: self.id })
     }
 
-    pub(crate) fn heard(&self, client: &ClientId, now: Time, sent: Time, reply: &Reply) -> Heard {
-        let Some(asking) = self.asking(client, sent) else { return Heard::Unclear };
-        let (effects, mut machine) = asking.answered(now, reply);
-        for effect in effects {
+    fn sent(&mut self, now: Time, command: Command) -> Option<Request> {
+        self.machine.handle(now, Event::Command(command));
+        let mut sent = None;
+        for effect in self.machine.effects(now, 1) {
             match effect {
-                // A lease of this client itself is on its way back, through the keeper.
-                Effect::NotGranted { why: NotGranted::Busy { .. }, .. } if reply.common.own.is_some() => {
-                    return Heard::Busy(None);
-                }
-                Effect::NotGranted { why: why @ NotGranted::Busy { .. }, .. } => return Heard::Busy(Some(why)),
-                Effect::Granted { id, spec, token, ticket, .. } => {
-                    let Some((_, lock)) = machine.locks.pop_first() else { break };
-                    let Some(term) = lock.leases.get(&id).map(|lease| lease.term()) else { break };
-                    // The keeper would take it over too late to tell its caller in time that it ends, so it acquires a
-                    // longer one.
-                    let told = term.deadline() - term.notice(spec.lease, spec.notice);
-                    if told <= now + spec.lease / TAKEN_OVER_WITHIN {
-                        break;
-                    }
-                    let (granted, state) = (now, LeaseState::Held);
-                    return Heard::Granted(DirectLease { id, spec, token, ticket, granted, term, state, lock });
-                }
-                _ => {}
+                Effect::Send { request, call } => (self.request, sent) = (request, Some(call)),
+                Effect::Patience(_) => {}
+                decided => self.machine.core.effects.push(decided),
             }
         }
-        match reply.verdict {
-            Verdict::Acquire(AcquireVerdict::Busy(_)) => Heard::Busy(None),
-            _ => Heard::Unclear,
+        sent
+    }
+
+    pub(crate) fn answered(&mut self, now: Time, mut result: Result<Reply, Refusal>) -> Settled {
+        if let Ok(Reply { common, verdict: Verdict::Acquire(AcquireVerdict::Busy(_)) }) = &result
+            && common.own.is_some()
+        {
+            // A lease of this client is on its way back over the keeper's connection, and this request overtook it.
+            self.unanswered();
+            return Settled::Open;
         }
+        if let Ok(Reply { common, .. }) = &mut result {
+            // What else its client has there is known to the machine of the keeper only.
+            common.own.take_if(|own| own.id.number_at(&self.machine.core.client) != Some(self.id));
+        }
+        self.machine.handle(now, Event::Answered { request: self.request, result });
+        let settled = self.machine.core.effects.iter().find_map(|effect| match effect {
+            Effect::Granted { token, ticket, deadline, .. } => {
+                let (token, ticket, deadline) = (*token, *ticket, *deadline);
+                self.is_taken_over_in_time(now).then_some(Settled::Granted { token, ticket, deadline })
+            }
+            Effect::NotGranted { why, .. } if self.machine.locks.is_empty() => Some(Settled::NotGranted(why.clone())),
+            Effect::Answer { outcome: Outcome::Release(release), .. } if self.machine.locks.is_empty() => {
+                Some(Settled::Released(release.clone()))
+            }
+            _ => None,
+        });
+        if settled.is_some() {
+            self.machine.core.effects.clear();
+        }
+        settled.unwrap_or(Settled::Open)
+    }
+
+    /// Whether its request was executed is unknown.
+    pub(crate) fn unanswered(&mut self) {
+        self.machine.on_disconnected("the direct connection is gone".into());
+    }
+
+    /// If the keeper takes it over as late as it may, the holder is still told in time that it ends.
+    fn is_taken_over_in_time(&self, now: Time) -> bool {
+        let lease = self.machine.locks.values().find_map(|lock| lock.leases.get(&self.id));
+        lease.is_some_and(|lease| lease.notice_at() > now + lease.spec.lease / TAKEN_OVER_WITHIN)
     }
 }
 
-impl DirectLease {
-    fn asking(&self, client: &ClientId, at: Time) -> Option<Asking> {
-        let release = Command::Release { question: Some(RELEASE), id: self.id };
-        Asking::new(client, at, Some(self.lock.clone()), release)
+/// For tests.
+#[cfg(test)]
+impl DirectAcquire {
+    /// When its lease, or what is to be given back, certainly ends.
+    pub(in crate::keeper) fn ends(&self) -> Option<Time> {
+        let lock = self.machine.locks.values().next()?;
+        let released = lock.releases.get(&self.id).map(|pending| pending.until);
+        lock.leases.get(&self.id).map(|lease| lease.deadline()).or(released)
     }
 
-    pub(crate) fn release(&self, client: &ClientId, now: Time) -> Option<Request> {
-        Some(self.asking(client, now)?.call)
-    }
-
-    /// What the reply to its release means.
-    pub(crate) fn released(&self, client: &ClientId, now: Time, reply: &Reply) -> Option<Release> {
-        // The script stopped at its batch limit: the keeper goes on with another release.
-        if reply.common.again {
-            return None;
-        }
-        let (effects, _) = self.asking(client, now)?.answered(now, reply);
-        effects.into_iter().find_map(|effect| match effect {
-            Effect::Answer { outcome: Outcome::Release(release), .. } => Some(release),
-            _ => None,
-        })
+    pub(in crate::keeper) fn is_of(&self, spec: &std::sync::Arc<crate::options::Spec>) -> bool {
+        let lease = self.machine.locks.values().find_map(|lock| lock.leases.get(&self.id));
+        lease.is_some_and(|lease| std::sync::Arc::ptr_eq(&lease.spec, spec))
     }
 }
 
 impl Machine {
-    /// From now on the machine renews this lease.
-    pub(super) fn adopt(&mut self, now: Time, lease: DirectLease) {
-        let (id, keys) = (lease.id, lease.spec.keys.clone());
+    /// Goes on with a direct acquire. `release`: the question of the caller that gives its lease back.
+    pub(super) fn take_over(&mut self, now: Time, acquire: DirectAcquire, mut release: Option<QuestionId>) {
+        let DirectAcquire { id, machine: mut its, .. } = acquire;
+        its.on_disconnected("".into());
+        self.core.taken_over = self.core.taken_over.max(id);
+        self.core.expect_within(its.core.needed);
+        self.core.members += its.core.members;
+        self.core.locks_of.append(&mut its.core.locks_of);
+        let timers = its.core.timers.all().filter(|(timer, _)| !matches!(timer, Timer::Heartbeat(_)));
+        timers.for_each(|(timer, at)| self.core.timers.set(timer.clone(), at));
+        for effect in its.core.effects {
+            match effect {
+                Effect::Send { .. } | Effect::Patience(_) => {}
+                Effect::Answer { outcome, .. } => {
+                    release.take().into_iter().for_each(|question| self.core.answer(question, outcome.clone()));
+                }
+                decided => self.core.effects.push(decided),
+            }
+        }
+        let name = its.locks.into_values().next().map(|its| {
+            let (lock, _) = self.lock(&its.keys);
+            lock.join(its);
+            lock.name().clone()
+        });
+        match release {
+            // It may have been broken since it was granted, or its data lost: then its holder is to hear of it now.
+            None => self.at(id, |lock, core| lock.renew(core, now, id)),
+            Some(question) => self.release_taken_over(now, id, question),
+        }
         let closed = self.closed;
-        let (lock, core) = self.lock(&keys);
-        lock.adopt(core, now, lease);
-        if closed {
-            lock.lose(core, now, id, LostReason::Closed);
-            lock.release(core, now, id, None);
+        name.into_iter().for_each(|name| {
+            self.at_lock(&name, |lock, core| {
+                if closed {
+                    lock.close(core, now);
+                }
+                lock.resume(core, now, id);
+                lock.send_release(core, now, id);
+                lock.plan_heartbeat(core, now);
+            })
+        });
+        if let Some(push) = self.core.early.take_if(|push| push.id.number_at(&self.core.client) == Some(id)) {
+            self.on_push(now, &push);
         }
     }
 
-    /// Gives back what an acquire may have been granted over the direct connection.
-    pub(super) fn give_back_direct(&mut self, now: Time, of: &DirectAcquire, unlikely: bool) {
-        let (lock, core) = self.lock(&of.spec.keys);
-        let (kind, until) = match unlikely {
-            true => (Kind::LeaveBestEffort, now),
-            false => (Kind::Leave, now + of.spec.lease),
-        };
-        lock.give_back(core, now, of.id, kind, None, until);
+    fn release_taken_over(&mut self, now: Time, id: Id, question: QuestionId) {
+        let name = self.core.locks_of.get(&id);
+        match name.and_then(|name| self.locks.get_mut(name)?.releases.get_mut(&id)) {
+            Some(pending) => pending.question = Some(question),
+            None => self.command(now, Command::Release { question: Some(question), id }),
+        }
+    }
+}
+
+impl Core {
+    /// Whether this may be a direct acquire that was not taken over yet. There is one at a time.
+    pub(super) fn is_out(&self, id: Id) -> bool {
+        id.is_direct() && id > self.taken_over
     }
 }
 
 impl LockState {
-    fn adopt(&mut self, core: &mut Core, now: Time, lease: DirectLease) {
-        let DirectLease { id, spec, granted, state, mut lock, .. } = lease;
-        let Some(mut lease) = lock.leases.remove(&id) else { return };
-        self.learn_from(&lock);
-        lease.release_sent = state == LeaseState::ReleaseSent;
-        // A task may never be polled again.
-        core.timers.set(Timer::Taken(id), granted + spec.lease);
-        self.keep(core, now, id, lease);
-        // It may have been broken since it was granted, or its data lost: then its holder is to hear of it now.
-        if state == LeaseState::Held {
-            self.renew(core, now, id);
-        }
+    /// Takes in the state of the same lock in the machine of a direct acquire.
+    fn join(&mut self, mut its: Self) {
+        self.learn_from(&its);
+        self.waiters.append(&mut its.waiters);
+        self.leases.append(&mut its.leases);
+        self.releases.append(&mut its.releases);
+        self.order.append(&mut its.order);
     }
 }

@@ -49,8 +49,8 @@ impl LockState {
             return;
         }
         let Some(waiter) = self.waiters.get(&id) else {
-            // A direct acquire joins no queue, and its caller may hold the lock.
-            if id.is_direct() {
+            if core.is_out(id) {
+                core.early = Some(push.clone());
                 return;
             }
             // The client cannot tell whether it is real: it is released once.
@@ -89,8 +89,8 @@ impl LockState {
             self.granted_from(core, id, own.ticket, own.seat, self.known.epoch);
             return self.granted_by_reply(core, now, sent, id, own, left);
         }
-        // The caller of a direct acquire holds it, or is about to.
-        if id.is_direct() {
+        // Its caller holds it, or is about to.
+        if core.is_out(id) {
             return;
         }
         self.give_back(core, now, id, Kind::Release { seat: Seat::NONE }, None, now + left);

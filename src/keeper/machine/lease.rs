@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::core::Core;
 use super::grant::Grant;
 use super::lock::LockState;
-use super::release::{Kind, PendingRelease};
+use super::release::Kind;
 use super::waiter::Waiter;
 use super::{ANSWER_TIMEOUT, Effect, Id, Outcome, QuestionId, Release, Renewal, RequestId, Timer, What};
 use crate::clock::Time;
@@ -46,8 +46,6 @@ pub(in crate::keeper) struct Lease {
     /// Callers of `renew` and `extend` that await an answer.
     questions: Vec<Wanted>,
     cause: Option<Arc<str>>,
-    /// Its caller has released it over the direct connection, and heard no answer.
-    pub(super) release_sent: bool,
 }
 
 /// What a caller awaits of a renewal: a whole lease, and a deadline that is no earlier than this.
@@ -85,7 +83,6 @@ impl Lease {
             unsecured: None,
             questions: Vec::new(),
             cause: None,
-            release_sent: false,
         }
     }
 
@@ -94,8 +91,9 @@ impl Lease {
         self.term.deadline()
     }
 
-    pub(super) fn term(&self) -> Term {
-        self.term
+    /// When its holder is told that it ends, if it is not renewed.
+    pub(super) fn notice_at(&self) -> Time {
+        self.term.deadline() - self.term.notice(self.spec.lease, self.spec.notice)
     }
 
     /// Whether a message with this secret is about it.
@@ -134,7 +132,7 @@ impl LockState {
     fn watch(&mut self, core: &mut Core, now: Time, id: Id) {
         let Some(lease) = self.leases.get(&id) else { return };
         let (term, last, spec) = (lease.term, lease.last, &lease.spec);
-        core.timers.set(Timer::Notice(id), term.deadline() - term.notice(spec.lease, spec.notice));
+        core.timers.set(Timer::Notice(id), lease.notice_at());
         let renew_at = match (lease.confirmed, lease.renew_every) {
             // The full lease is asked for soon, also with manual renewal: a claim does not protect its holder for long.
             // Not at once, because a hold that ends before costs no request.
@@ -343,8 +341,7 @@ impl LockState {
         }
         // A release of a lease that may be over must not look like that of the last one.
         let seat = if lease.over || deadline <= now { Seat::NONE } else { lease.seat };
-        let (kind, repeated) = (Kind::Release { seat }, lease.release_sent);
-        self.pend(core, now, id, PendingRelease { kind, question, request: None, repeated, until: deadline });
+        self.give_back(core, now, id, Kind::Release { seat }, question, deadline);
     }
 }
 

@@ -70,11 +70,6 @@ impl LockState {
         &self.keys.name
     }
 
-    /// Its waiters, leases and pending releases.
-    pub(super) fn ids(&self) -> impl Iterator<Item = Id> {
-        self.waiters.keys().chain(self.leases.keys()).chain(self.releases.keys()).copied()
-    }
-
     /// Whether this client has nothing there any more, so that it forgets the lock.
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty() && self.leases.is_empty() && self.releases.is_empty()
@@ -105,6 +100,13 @@ impl LockState {
     /// Takes in what another machine of this client knows of the lock.
     pub(super) fn learn_from(&mut self, other: &Self) {
         self.known.take(other.known, None);
+        self.keep = self.keep.max(other.keep);
+        self.liveness = self.liveness.max(other.liveness);
+        self.buffer = self.buffer.max(other.buffer);
+        self.answered = self.answered.max(other.answered);
+        self.lease_until = self.lease_until.max(other.lease_until);
+        self.recover_until = self.recover_until.max(other.recover_until);
+        self.heartbeat_sent = self.heartbeat_sent.max(other.heartbeat_sent);
     }
 
     pub(super) fn kept_alive(&mut self, sent: Time) {

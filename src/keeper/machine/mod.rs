@@ -27,7 +27,7 @@ pub(crate) use self::api::{
     Command, Effect, Event, NotGranted, Outcome, Page, QuestionId, Release, Renewal, RequestId,
 };
 pub(in crate::keeper) use self::core::{Core, Sent, Timer, What};
-pub(crate) use self::direct::{DirectAcquire, DirectLease, Heard, LeaseState, TAKEN_OVER_WITHIN};
+pub(crate) use self::direct::{DirectAcquire, Settled, TAKEN_OVER_WITHIN};
 use self::kept::Kept;
 use self::lock::LockState;
 use self::questions::Pending;
@@ -118,11 +118,6 @@ impl Machine {
         std::mem::take(&mut self.core.effects)
     }
 
-    /// The waiters, leases and pending releases, each with its lock.
-    fn ids(&self) -> impl Iterator<Item = (Id, Arc<str>)> {
-        self.locks.iter().flat_map(|(name, lock)| lock.ids().map(|id| (id, name.clone())))
-    }
-
     /// Runs this for the lock of a waiter, lease or release, if there is one with this id.
     fn at(&mut self, id: Id, act: impl FnOnce(&mut LockState, &mut Core)) {
         if let Some(name) = self.core.locks_of.get(&id).cloned() {
@@ -177,8 +172,7 @@ impl Machine {
                 lock.acquire(core, now, id, Asked { spec, about, mode, timeout, called });
             }
             Command::Abandon { id } => self.at(id, |lock, core| lock.abandon(core, now, id)),
-            Command::Adopt(lease) => self.adopt(now, lease),
-            Command::GiveBack { of, unlikely } => self.give_back_direct(now, &of, unlikely),
+            Command::TakeOver { acquire, release } => self.take_over(now, acquire, release),
             Command::Release { question, id } if self.core.locks_of.contains_key(&id) => {
                 self.at(id, |lock, core| lock.release(core, now, id, question));
             }
@@ -424,7 +418,13 @@ impl Machine {
         if members != self.core.members {
             return Err(format!("{} members are counted, there are {members}", self.core.members));
         }
-        let found: BTreeMap<Id, Arc<str>> = self.ids().collect();
+        let ids = |lock: &LockState| {
+            let ids: Vec<Id> =
+                lock.waiters.keys().chain(lock.leases.keys()).chain(lock.releases.keys()).copied().collect();
+            ids
+        };
+        let found: BTreeMap<Id, Arc<str>> =
+            self.locks.iter().flat_map(|(name, lock)| ids(lock).into_iter().map(|id| (id, name.clone()))).collect();
         if found != self.core.locks_of {
             return Err(format!("ids are looked up in {:?}, and are in {found:?}", self.core.locks_of));
         }

@@ -188,19 +188,20 @@ impl World {
         notes.words.push(client.next);
         notes.words.push(client.connecting.map_or(0, |at| 1 + self.now - at));
         notes.flag(client.direct.is_some());
-        if let Some(Direct { lock, usable, dead, dropped, passed_on, stage }) = &client.direct {
-            (lock, usable, dead, dropped, passed_on).hash(notes);
+        if let Some(Direct { acquire, lock, usable, dead, release, stage }) = &client.direct {
+            machine(notes, &acquire.machine);
+            (acquire.id, lock, usable, dead, release).hash(notes);
             match stage {
-                Stage::Asked { at, sent, about } => {
-                    (0_u8, sent, about).hash(notes);
+                Stage::Asked { at, call } => {
+                    (0_u8, call).hash(notes);
                     notes.words.push(self.now - *at);
                 }
-                Stage::Answered { at, sent, about, reply } => {
-                    (1_u8, sent, about).hash(notes);
+                Stage::Answered { at, reply } => {
+                    1_u8.hash(notes);
                     self.reply(notes, reply);
                     notes.words.push(self.now - *at);
                 }
-                Stage::Held(lease) => (2_u8, lease).hash(notes),
+                Stage::Held => 2_u8.hash(notes),
             }
         }
         for (_, command) in &client.inbox {
@@ -309,6 +310,8 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         needed,
         suspects,
         given_up,
+        taken_over,
+        early,
     } = core;
     assert!(effects.is_empty(), "effects are carried out at once");
     (connected, can_kill, locks, questions, requests).hash(notes);
@@ -317,4 +320,9 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         (name, known, until).hash(notes);
     }
     (timers, refusals, needed, suspects, given_up, closed, closing, unsent).hash(notes);
+    taken_over.hash(notes);
+    notes.flag(early.is_some());
+    if let Some(Push { id, token, ticket, .. }) = early {
+        (id, token, ticket).hash(notes);
+    }
 }

@@ -39,6 +39,8 @@ pub(super) struct Client {
     pub(super) connecting: Option<u64>,
     pub(super) link: Option<Link>,
     pub(super) direct: Option<Direct>,
+    /// The data that the last direct answer for the keeper rests on.
+    pub(super) rests_on: Option<(Id, Basis)>,
     /// Requests on broken connections that may still be executed.
     pub(super) limbo: VecDeque<Request>,
     pub(super) acquires: BTreeMap<Id, Acquire>,
@@ -149,6 +151,7 @@ impl Client {
             connecting: None,
             link: None,
             direct: None,
+            rests_on: None,
             limbo: VecDeque::new(),
             acquires: BTreeMap::new(),
             guards: BTreeMap::new(),
@@ -225,7 +228,8 @@ impl Client {
         if ask && self.release_directly(now, id) {
             return;
         }
-        if ask {
+        // The keeper has a question for each release of a handle.
+        if ask || self.holds_directly(id) {
             self.ask(now, |question| Command::Release { question: Some(question), id });
         } else {
             self.say(now, Command::Release { question: None, id });
@@ -238,7 +242,6 @@ impl Client {
         guards.into_iter().for_each(|id| self.let_go(now, id, false));
         let wanted: Vec<Id> = self.acquires.iter().filter(|(_, a)| a.wanted).map(|(id, _)| *id).collect();
         wanted.into_iter().for_each(|id| self.drop_future(now, id));
-        self.drop_direct_future();
         self.ending = true;
     }
 

@@ -206,7 +206,7 @@ impl Model for Explored {
                     Stage::Asked { .. } if direct.dead => vec![Step::DirectAnswer(me)],
                     Stage::Asked { .. } => vec![Step::DirectExecute(me)],
                     Stage::Answered { .. } => vec![Step::DirectAnswer(me)],
-                    Stage::Held(_) => vec![Step::DirectLook(me), Step::Release(me, 0)],
+                    Stage::Held => vec![Step::DirectLook(me), Step::Release(me, 0)],
                 };
                 actions.extend(steps.into_iter().map(Action::Do));
                 if budget.cuts > 0 && client.is_direct_busy() {

@@ -177,9 +177,8 @@ impl World {
             Step::DirectLook(client) => self.look_directly(index(client)),
             Step::Abandon(client, which) => {
                 let client = &mut self.clients[index(client)];
-                match nth(client.acquires.iter().filter(|(_, a)| a.wanted).map(|(id, _)| *id), which) {
-                    Some(id) => client.drop_future(now, id),
-                    None => client.drop_direct_future(),
+                if let Some(id) = nth(client.acquires.iter().filter(|(_, a)| a.wanted).map(|(id, _)| *id), which) {
+                    client.drop_future(now, id);
                 }
             }
             Step::Take(client, which) => self.take(index(client), which),
@@ -405,8 +404,22 @@ impl super::clients::Client {
         if self.ending || !self.alive {
             return None;
         }
-        self.let_pass(now, lock);
         let id = Id(self.take_number());
+        let command = self.asks(now, id, lock, spec, mode, timeout);
+        self.say(now, command);
+        Some(id)
+    }
+
+    /// A caller asks for a lock under this id.
+    pub(super) fn asks(
+        &mut self,
+        now: u64,
+        id: Id,
+        lock: usize,
+        spec: std::sync::Arc<crate::options::Spec>,
+        mode: Mode,
+        timeout: Option<Duration>,
+    ) -> Command {
         let called = if self.ever { Time(BOOT_NS) } else { self.clock(now) };
         // As the model of the server makes them up.
         let id_on_wire = WireId::new(&self.name, id);
@@ -417,7 +430,6 @@ impl super::clients::Client {
         let by = timeout_at.into_iter().chain(answer_by).min();
         let acquire = Acquire { lock, mode, ticket: None, by, timeout: timeout_at, known: false, wanted: true };
         self.acquires.insert(id, acquire);
-        self.say(now, Command::Acquire { id, spec, about, mode, timeout, called });
-        Some(id)
+        Command::Acquire { id, spec, about, mode, timeout, called }
     }
 }

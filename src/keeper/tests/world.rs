@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::clients::{BOOT_NS, Client, Link};
 use super::losses::Basis;
 use super::server::{Executed, Reply, Server};
-use crate::keeper::machine::{Command, Event};
+use crate::keeper::machine::{Command, DirectAcquire, Event};
 use crate::options::Spec;
 use crate::protocol::{self, AcquireVerdict, HeartbeatVerdict, LockKeys, Refusal, Request, Verdict};
 
@@ -174,11 +174,12 @@ impl World {
         }
         let client = &mut self.clients[index];
         let local = client.clock(self.now);
-        let mut events = Vec::new();
+        let (mut events, mut basis) = (Vec::new(), self.server.basis);
         for _ in 0..most {
             let Some((_, command)) = client.inbox.pop_front() else { break };
             client.pace.reasons += 1;
-            events.extend(client.before(&command).map(Event::Command));
+            let names: Vec<_> = self.specs.iter().map(|specs| specs[0].name().clone()).collect();
+            let at = |name: &str| names.iter().position(|its| **its == *name).unwrap_or(usize::MAX);
             match &command {
                 Command::Acquire { id, .. } => {
                     if let Some(acquire) = client.acquires.get_mut(id) {
@@ -187,12 +188,14 @@ impl World {
                 }
                 Command::Abandon { id } => drop(client.acquires.remove(id)),
                 Command::Release { question: Some(question), id } => {
-                    let handed_over = events.iter().find_map(|event| match event {
-                        Event::Command(Command::Adopt(lease)) if lease.id == *id => Some(lease.term.deadline()),
+                    let taken_over = events.iter().filter_map(|event| match event {
+                        Event::Command(Command::TakeOver { acquire, .. }) => Some(acquire),
                         _ => None,
                     });
+                    let direct = client.direct.iter().map(|direct| &direct.acquire).chain(taken_over);
+                    let ends = direct.filter(|acquire| acquire.id == *id).find_map(DirectAcquire::ends);
                     let known = client.machine.lease(*id).map(|lease| lease.deadline());
-                    let deadline = known.or(handed_over).unwrap_or(local);
+                    let deadline = known.or(ends).unwrap_or(local);
                     client.questions.insert(*question, Some(deadline.max(local)));
                 }
                 Command::Close { question } => {
@@ -205,17 +208,24 @@ impl World {
                 | Command::History { question, .. } => {
                     client.questions.insert(*question, Some(local + Duration::from_secs(5)));
                 }
-                Command::Release { question: None, .. }
-                | Command::Automatic { .. }
-                | Command::Adopt(_)
-                | Command::GiveBack { .. } => {}
+                Command::TakeOver { acquire, release } => {
+                    if let Some(question) = release {
+                        let ends = acquire.ends().unwrap_or(local);
+                        client.questions.insert(*question, Some(ends.max(local)));
+                    }
+                    if let Some(its) = client.acquires.get_mut(&acquire.id) {
+                        its.known = true;
+                    }
+                    basis = client.rests_on.filter(|(id, _)| *id == acquire.id).map_or(basis, |(_, of)| of);
+                }
+                Command::Release { question: None, .. } | Command::Automatic { .. } => {}
             }
-            events.push(Event::Command(command));
+            events.extend(client.before(command, at).into_iter().map(Event::Command));
         }
         if events.is_empty() {
             return;
         }
-        self.feed(index, self.server.basis, events);
+        self.feed(index, basis, events);
         let client = &mut self.clients[index];
         if !client.ending || client.machine.gives_back_until().is_some() {
             client.connect(self.now);
@@ -522,7 +532,7 @@ fn specs(keys: &Arc<LockKeys>, times: &[Times]) -> Vec<Arc<Spec>> {
 pub(super) const LONG_AGO: u64 = BOOT_NS;
 
 /// Whether the server heard a waiter with this.
-fn keeps_alive(verdict: &Verdict) -> bool {
+pub(super) fn keeps_alive(verdict: &Verdict) -> bool {
     matches!(
         verdict,
         Verdict::Acquire(AcquireVerdict::Queued { .. }) | Verdict::Heartbeat(HeartbeatVerdict::Alive { rank: Some(_) })

@@ -1,5 +1,5 @@
-//! The direct connection, over which blocking callers acquire and release locks that are free: what the keeper takes
-//! over, and what becomes of requests whose answers do not come.
+//! The direct connection, over which callers acquire and release locks themselves: what the keeper takes over, and what
+//! becomes of requests whose answers do not come.
 
 mod broken;
 mod calls;
@@ -28,7 +28,7 @@ pub(super) fn client_of(url: &str) -> (Client, Lock) {
 pub(super) enum By {
     /// It reads its answers itself.
     Blocking,
-    /// The waker thread reads them.
+    /// The keeper reads them.
     Task,
 }
 
