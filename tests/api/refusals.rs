@@ -266,6 +266,34 @@ async fn a_key_of_another_type_is_an_error_that_names_the_lock() {
     keys_left(&server);
 }
 
+/// Scripts of the layout before this one and ours refuse each other, and write nothing.
+#[tokio::test]
+async fn the_layout_before_this_one_and_this_one_refuse_each_other() {
+    const BEFORE: &str = include_str!("inspect_of_layout_1.lua");
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.lock("x").unwrap();
+    let guard = soon(lock.acquire().into_future()).await.unwrap();
+    let mut raw = server.raw();
+    let keys = [testkit::state::key("x"), testkit::state::key("x").replace(":lock", ":waiters")];
+    let inspect = |raw: &mut redis::Connection| {
+        redis::cmd("EVAL").arg(BEFORE).arg(2).arg(&keys).arg(0).arg(1).query::<redis::Value>(raw)
+    };
+    let refused = inspect(&mut raw).unwrap_err().to_string();
+    assert!(refused.contains("OTHERLAYOUT") && refused.contains("layout 2"), "{refused}");
+    soon(guard.release()).await.unwrap();
+
+    let state: Vec<u8> = raw.hget(&keys[0], "").unwrap();
+    let theirs = [&[1], &state[1..]].concat();
+    let () = raw.hset(&keys[0], "", &theirs).unwrap();
+    assert!(inspect(&mut raw).is_ok() || !inspect(&mut raw).unwrap_err().to_string().contains("OTHERLAYOUT"));
+    match soon(lock.try_acquire().into_future()).await {
+        Err(TryAcquireError::Fault(Fault::OtherLayout { .. })) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(raw.hget::<_, _, Vec<u8>>(&keys[0], "").unwrap(), theirs);
+}
+
 /// The first byte of a lock's state is the version of its layout.
 #[tokio::test]
 async fn a_lock_that_is_kept_in_another_layout_is_left_alone() {
@@ -273,11 +301,11 @@ async fn a_lock_that_is_kept_in_another_layout_is_left_alone() {
     let client = Client::connect(&server.url()).await.unwrap();
     let lock = client.lock("x").unwrap();
     let mut raw = server.raw();
-    let theirs = b"\x02 the state of a later version";
+    let theirs = b"\x03 the state of a later version";
     let () = raw.hset(testkit::state::key("x"), "", theirs).unwrap();
     let said = |fault: Fault| {
         assert!(matches!(&fault, Fault::OtherLayout { name, .. } if **name == *"x"), "{fault:?}");
-        assert!(fault.to_string().contains("layout 2") && fault.to_string().contains("upgrade together"), "{fault}");
+        assert!(fault.to_string().contains("layout 3") && fault.to_string().contains("upgrade together"), "{fault}");
     };
     match soon(lock.acquire().into_future()).await {
         Err(AcquireError::Fault(fault)) => said(fault),
