@@ -43,7 +43,7 @@ impl Keeper {
 
     /// Takes over the lease of the direct connection, if it is of this kind.
     pub(super) fn take_over(&mut self, which: impl FnOnce(&Held) -> bool) {
-        self.direct.claim.take(which).into_iter().for_each(|held| self.adopt(held));
+        self.direct.claim.take_if(which).into_iter().for_each(|held| self.adopt(held));
     }
 
     fn adopt(&mut self, Held { acquire, shared }: Held) {
@@ -56,7 +56,7 @@ impl Keeper {
         match command {
             Command::Renew { id, .. } | Command::Automatic { id, .. } => self.take_over(|held| held.shared.id == id),
             Command::Release { id, question } => {
-                if let Some(Held { acquire, shared }) = self.direct.claim.take(|held| held.shared.id == id) {
+                if let Some(Held { acquire, shared }) = self.direct.claim.take_if(|held| held.shared.id == id) {
                     lock(&self.leases).insert(id, shared);
                     return Command::TakeOver { acquire, release: question };
                 }

@@ -172,7 +172,7 @@ impl Direct {
             return None;
         }
         let (line, wire) = self.slot.take()?;
-        let Some(Held { mut acquire, .. }) = self.claim.take(|held| held.shared.id == lease.id) else {
+        let Some(Held { mut acquire, .. }) = self.claim.take(lease.id.0) else {
             self.slot.put(line, wire);
             return None;
         };
@@ -227,14 +227,13 @@ impl Direct {
     /// An error of the connection is no answer.
     pub(super) fn settle(&self, asked: Asked, answer: Heard, tell_keeper: impl FnOnce(Word)) {
         let Asked { line, wire, mut acquire, whose, .. } = asked;
-        let settled = match &answer {
-            Ok(result) if self.is_usable(line) => acquire.answered(Time::now(), result.clone()),
-            _ => {
+        let (settled, broke) = match answer {
+            Ok(result) if self.is_usable(line) => (acquire.answered(Time::now(), result), None),
+            unusable => {
                 acquire.unanswered();
-                Settled::Open
+                (Settled::Open, unusable.err())
             }
         };
-        let broke = answer.err();
         let is_whole = broke.is_none();
         let free = || is_whole.then(|| self.slot.put(line, wire));
         match (settled, whose) {
@@ -285,7 +284,7 @@ impl Direct {
     /// A lease that has lasted for a while, or whose connection is gone.
     pub(super) fn lasting(&self, now: Time) -> Option<Held> {
         let withdrawn = self.slot.line() == 0;
-        self.claim.take(|held| withdrawn || held.shared.renewed_at() + SHORT <= now)
+        self.claim.take_if(|held| withdrawn || held.shared.renewed_at() + SHORT <= now)
     }
 
     /// Whether it is worth a look.
@@ -301,6 +300,6 @@ impl Direct {
     /// The keeper has panicked: nobody renews a lease any more.
     pub(super) fn end(&self) {
         self.close();
-        self.claim.take(|_| true).into_iter().for_each(|held| held.shared.end(LostReason::KeeperPanicked));
+        self.claim.take_if(|_| true).into_iter().for_each(|held| held.shared.end(LostReason::KeeperPanicked));
     }
 }

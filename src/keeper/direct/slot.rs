@@ -118,10 +118,19 @@ impl<L> Claim<L> {
         fence(SeqCst);
     }
 
-    /// The lease, if it is of this kind and no other thread takes it just now.
-    pub(in crate::keeper) fn take(&self, which: impl FnOnce(&L) -> bool) -> Option<L> {
+    /// The lease of this id, for its caller. Others are not looked at: the keeper would miss them meanwhile, and it may be
+    /// told to release one only once.
+    pub(super) fn take(&self, id: u64) -> Option<L> {
+        self.claim(id, |_| true)
+    }
+
+    /// The lease, if it is of this kind and its caller does not take it just now. For the keeper only.
+    pub(in crate::keeper) fn take_if(&self, which: impl FnOnce(&L) -> bool) -> Option<L> {
         fence(SeqCst);
-        let id = self.id.load(SeqCst);
+        self.claim(self.id.load(SeqCst), which)
+    }
+
+    fn claim(&self, id: u64, which: impl FnOnce(&L) -> bool) -> Option<L> {
         if id == 0 || id == CLAIMED || self.id.compare_exchange(id, CLAIMED, SeqCst, SeqCst).is_err() {
             return None;
         }

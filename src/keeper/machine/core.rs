@@ -1,6 +1,6 @@
 //! The part that all locks of a server share: requests in flight, timers, effects, and what is known of the server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,8 +95,8 @@ pub(in crate::keeper) struct Core {
     pub(in crate::keeper) given_up: u32,
     /// The last direct acquire that was taken over.
     pub(in crate::keeper) taken_over: Id,
-    /// A message about one that may be taken over yet: its place was granted before the keeper heard of it.
-    pub(in crate::keeper) early: Option<Push>,
+    /// Messages about those that may be taken over yet: a place was granted before the keeper heard of it.
+    pub(in crate::keeper) early: VecDeque<Push>,
 }
 
 impl Core {
@@ -119,7 +119,7 @@ impl Core {
             suspects: false,
             given_up: 0,
             taken_over: Id(0),
-            early: None,
+            early: VecDeque::new(),
         }
     }
 

@@ -9,10 +9,12 @@ use super::core::Core;
 use super::lock::LockState;
 use super::{Command, Effect, Event, Id, Machine, NotGranted, Outcome, QuestionId, Release, RequestId, Timer};
 use crate::clock::Time;
-use crate::protocol::{AcquireVerdict, ClientId, Refusal, Reply, Request, Ticket, Token, Verdict};
+use crate::protocol::{AcquireVerdict, ClientId, Push, Refusal, Reply, Request, Ticket, Token, Verdict};
 
 /// The keeper takes a direct lease over within this part of its length.
 pub(crate) const TAKEN_OVER_WITHIN: u32 = 6;
+/// The most messages that are kept for acquires that may be taken over yet: each thread that blocks has one at most.
+const EARLY: usize = 100;
 /// The only question to the machine of a direct acquire.
 const RELEASE: QuestionId = QuestionId(0);
 
@@ -165,7 +167,7 @@ impl Machine {
                 lock.plan_heartbeat(core, now);
             })
         });
-        if let Some(push) = self.core.early.take_if(|push| push.id.number_at(&self.core.client) == Some(id)) {
+        for push in std::mem::take(&mut self.core.early) {
             self.on_push(now, &push);
         }
     }
@@ -180,9 +182,18 @@ impl Machine {
 }
 
 impl Core {
-    /// Whether this may be a direct acquire that was not taken over yet. There is one at a time.
+    /// Whether this may be a direct acquire that was not taken over yet.
     pub(super) fn is_out(&self, id: Id) -> bool {
         id.is_direct() && id > self.taken_over
+    }
+
+    /// Keeps a message until its acquire is taken over.
+    pub(super) fn keep_early(&mut self, push: &Push) {
+        // A user with the right to publish may name any id.
+        if self.early.len() == EARLY {
+            self.early.pop_front();
+        }
+        self.early.push_back(push.clone());
     }
 }
 

@@ -50,8 +50,7 @@ impl LockState {
         }
         let Some(waiter) = self.waiters.get(&id) else {
             if core.is_out(id) {
-                core.early = Some(push.clone());
-                return;
+                return core.keep_early(push);
             }
             // The client cannot tell whether it is real: it is released once.
             return self.give_back(core, now, id, Kind::LeaveBestEffort, None, now);

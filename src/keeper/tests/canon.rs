@@ -321,8 +321,6 @@ fn machine(notes: &mut Notes, machine: &Machine) {
     }
     (timers, refusals, needed, suspects, given_up, closed, closing, unsent).hash(notes);
     taken_over.hash(notes);
-    notes.flag(early.is_some());
-    if let Some(Push { id, token, ticket, .. }) = early {
-        (id, token, ticket).hash(notes);
-    }
+    notes.words.push(early.len() as u64);
+    early.iter().for_each(|Push { id, token, ticket, .. }| (id, token, ticket).hash(notes));
 }

@@ -2,8 +2,6 @@
 
 use loom::thread::spawn;
 
-use std::sync::Arc as Lease;
-
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
     pub(super) use loom::sync::{Arc, Mutex, MutexGuard};
@@ -103,22 +101,36 @@ fn a_connection_is_closed_or_used() {
     });
 }
 
-/// Its caller, who releases it, the keeper, who looks for another one, and one who asks about it.
+/// Its caller, who releases it, and the keeper, which looks for one of another kind first.
 #[test]
 fn one_thread_gets_the_lease() {
     loom::model(|| {
         let claim = Arc::new(Claim::new());
-        claim.put(7, Lease::new(()));
-        let takes = |which: fn(&Lease<()>) -> bool| {
+        claim.put(7, ());
+        let caller = spawn({
             let claim = claim.clone();
-            spawn(move || claim.take(which).is_some())
-        };
-        let (caller, keeper) = (takes(|_| true), takes(|_| true));
-        assert!(claim.take(|_| false).is_none());
-        let got = [caller.join().unwrap(), keeper.join().unwrap()];
-        let left = claim.take(|_| true).is_some();
-        assert_eq!(got.into_iter().filter(|got| *got).count() + usize::from(left), 1);
+            move || claim.take(7).is_some()
+        });
+        assert!(claim.take_if(|_| false).is_none());
+        let taken_over = claim.take_if(|_| true).is_some();
+        let got = [caller.join().unwrap(), taken_over, claim.take(7).is_some()];
+        assert_eq!(got.into_iter().filter(|got| *got).count(), 1);
         assert!(claim.is_free());
+    });
+}
+
+/// The keeper is told once that the lease was dropped. A caller that releases another one must not hide it.
+#[test]
+fn the_keeper_finds_a_lease_whatever_other_callers_do() {
+    loom::model(|| {
+        let claim = Arc::new(Claim::new());
+        claim.put(7, ());
+        let another = spawn({
+            let claim = claim.clone();
+            move || claim.take(6).is_some()
+        });
+        assert!(claim.take_if(|_| true).is_some());
+        assert!(!another.join().unwrap());
     });
 }
 
@@ -132,7 +144,7 @@ fn a_lease_and_an_acquire_do_not_miss_each_other() {
             let (claim, seats) = (claim.clone(), seats.clone());
             move || {
                 let _second = seats.enter("x");
-                let taken_over = claim.take(|_| true).is_some();
+                let taken_over = claim.take_if(|_| true).is_some();
                 std::mem::forget(_second);
                 taken_over
             }

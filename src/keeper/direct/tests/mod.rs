@@ -62,12 +62,12 @@ fn the_keeper_takes_a_lease_over_though_a_caller_is_at_the_slot() {
     let lease = held.shared.clone();
     direct.claim.put(lease.id.0, held);
     direct.slot.busy(|| {
-        assert!(direct.claim.take(|_| false).is_none());
+        assert!(direct.claim.take_if(|_| false).is_none());
         assert!(!direct.claim.is_free());
-        let held = direct.claim.take(|held| held.shared.id == lease.id).unwrap();
+        let held = direct.claim.take_if(|held| held.shared.id == lease.id).unwrap();
         assert!(Arc::ptr_eq(&held.shared, &lease));
         assert!(direct.claim.is_free());
-        assert!(direct.claim.take(|_| true).is_none());
+        assert!(direct.claim.take_if(|_| true).is_none());
     });
 }
 

@@ -12,10 +12,14 @@ use crate::protocol::{
 const ID: Id = Id::direct(0);
 
 fn asked_at(spec: &Arc<Spec>, mode: Mode, now: f64) -> (DirectAcquire, Request) {
+    asked_as(ID, spec, mode, now)
+}
+
+fn asked_as(id: Id, spec: &Arc<Spec>, mode: Mode, now: f64) -> (DirectAcquire, Request) {
     let about = About { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
-    let (id, spec, timeout, called) = (ID, spec.clone(), None, at(now));
+    let (spec, timeout, called) = (spec.clone(), None, at(now));
     let command = Command::Acquire { id, spec, about, mode, timeout, called };
-    let (acquire, request) = DirectAcquire::new(at(now), &ClientId::new("client").unwrap(), ID, command);
+    let (acquire, request) = DirectAcquire::new(at(now), &ClientId::new("client").unwrap(), id, command);
     (acquire, request.unwrap())
 }
 
@@ -127,16 +131,22 @@ fn a_place_that_is_taken_over_is_kept_alive_and_granted_by_a_message() {
     assert_eq!(granted(&machine.effects(at(1.0), usize::MAX)), Some(at(9.949)));
 }
 
-/// The answer of the direct connection and the message come over two connections.
+/// The answers of the direct connection and the messages come over two connections. The keeper may hear of several
+/// places at once, each of a thread that blocks.
 #[test]
-fn a_message_that_comes_before_its_place_is_taken_over_counts_then() {
+fn messages_that_come_before_their_places_are_taken_over_count_then() {
     let (mut machine, spec) = start(LockOptions::new());
-    let mut acquire = asked(&spec, Mode::Wait);
-    let _ = acquire.answered(at(0.1), Ok(queued(0, seconds(20.0)).answer_to_acquire()));
-    grant_pushed(&mut machine, 0.2, ID.0, 9);
+    let places = [0, 1].map(|nth| {
+        let mut acquire = asked_as(Id::direct(nth), &spec, Mode::Wait, 0.0).0;
+        let _ = acquire.answered(at(0.1), Ok(queued(0, seconds(20.0)).answer_to_acquire()));
+        grant_pushed(&mut machine, 0.2, acquire.id.0, 9 + nth);
+        acquire
+    });
     assert!(machine.effects(at(0.2), usize::MAX).is_empty());
-    take_over(&mut machine, 0.3, acquire);
-    assert!(granted(&machine.effects(at(0.3), usize::MAX)).is_some());
+    for place in places {
+        take_over(&mut machine, 0.3, place);
+        assert!(granted(&machine.effects(at(0.3), usize::MAX)).is_some());
+    }
 }
 
 /// A server that was rolled back may know a place that its waiter has left.
