@@ -232,6 +232,7 @@ async fn any_client_sees_the_holder_and_the_waiters() {
 
     guard.release().await.unwrap();
     let guard = first.await.unwrap();
+    assert!(guard.token() > second.ticket(), "tokens and tickets are of one order");
     assert_eq!(second.position().await.unwrap(), 1);
     guard.release().await.unwrap();
     eventually_async("it is granted", SOON, async || second.position().await.unwrap() == 0).await;

@@ -1,0 +1,150 @@
+//! redis-py `Lock`, rslock, Redisson `RFairLock`, etcd `Mutex` and Curator `InterProcessMutex`: the examples of
+//! `docs/coming-from.md`, and what only these locks have or get wrong. `tests/api` shows the rest.
+
+use std::{error::Error, time::Duration};
+
+use fairlock::{
+    Client, LockOptions,
+    compat::{is_locked_by_anyone, verify},
+    error::AcquireError,
+};
+use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left, quiet, soon};
+
+/// `raise_on_release_error=False` of redis-py.
+#[tokio::test]
+async fn a_scope_that_outlives_its_lease_raises_nothing_and_releases_no_other() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    let brief = LockOptions::new().lease(Duration::from_millis(300)).manual_renewal();
+    let next = {
+        let _guard = soon(client.lock_with("lock", brief).unwrap().acquire()).await.unwrap();
+        soon(client.lock_with("lock", quiet()).unwrap().acquire()).await.unwrap()
+    };
+    assert!(verify(&next).await.unwrap());
+    next.release().await.unwrap();
+    keys_left(&server);
+}
+
+/// `thread_local` of redis-py: there, in Redisson and in Curator, a lock belongs to the thread that acquired it.
+#[test]
+fn a_guard_is_released_by_whichever_thread_has_it() {
+    let server = RedisServer::start();
+    let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("lock", quiet()).unwrap();
+    let guard = lock.acquire().blocking().unwrap();
+    std::thread::spawn(move || guard.release().blocking()).join().unwrap().unwrap();
+    keys_left(&server);
+}
+
+/// In rslock a guard that is dropped leaves its key until the lifetime is over.
+#[tokio::test]
+async fn a_dropped_guard_releases_and_blocks_no_runtime() {
+    let server = RedisServer::start();
+    let lock = connect(&server).await.lock("lock").unwrap();
+    let proxy = Proxy::start(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let guard = soon(client.lock_with("lock", quiet()).unwrap().acquire()).await.unwrap();
+    // The proxy holds the release back. The drop does not wait for it.
+    let held = proxy.fault(Target::request("evalsha"), Act::Hold);
+    drop(guard);
+    held.await_struck();
+    assert!(is_locked_by_anyone(&lock).await.unwrap());
+    held.lift();
+    eventually_async("it is released", SOON, async || !is_locked_by_anyone(&lock).await.unwrap()).await;
+    keys_left(&server);
+}
+
+type Ported = Result<(), Box<dyn Error>>;
+
+#[test]
+fn ported_from_redis_py_lock() -> Ported {
+    fn work() {}
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).blocking()?;
+    let lock = client.lock_with("reports", LockOptions::new().lease(Duration::from_secs(60)).manual_renewal())?;
+    let guard = lock.acquire().timeout(Duration::from_secs(5)).blocking()?;
+    work();
+    guard.extend(Duration::from_secs(30)).blocking()?;
+    guard.release().blocking()?;
+    keys_left(&server);
+    Ok(())
+}
+
+#[tokio::test]
+async fn ported_from_rslock() -> Ported {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await?;
+    let options = LockOptions::new().lease(Duration::from_secs(10)).manual_renewal();
+    let guard = client.lock_with("resource", options)?.acquire().timeout(Duration::from_secs(2)).await?;
+    guard.renew().await?;
+    guard.release().await?;
+    keys_left(&server);
+    Ok(())
+}
+
+#[tokio::test]
+async fn ported_from_redisson_rfairlock() -> Ported {
+    async fn work() {}
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await?;
+    let options = LockOptions::new().lease(Duration::from_secs(10)).manual_renewal();
+    match client.lock_with("myLock", options)?.acquire().timeout(Duration::from_secs(100)).await {
+        Ok(guard) => {
+            work().await;
+            guard.release().await?;
+        }
+        Err(AcquireError::Timeout { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    keys_left(&server);
+    Ok(())
+}
+
+#[tokio::test]
+async fn ported_from_etcd_mutex() -> Ported {
+    async fn work() {}
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await?;
+    let lock = client.lock_with("my-lock", LockOptions::new().lease(Duration::from_secs(60)))?;
+    let guard = lock.acquire().timeout(Duration::from_secs(10)).await?;
+    tokio::select! {
+        lost = guard.lost() => return Err(lost.into()),
+        () = work() => {}
+    }
+    guard.release().await?;
+    keys_left(&server);
+    Ok(())
+}
+
+#[test]
+fn ported_from_curator_interprocessmutex() -> Ported {
+    fn work() {}
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).blocking()?;
+    let lock = client.lock("locks/one")?;
+    if let Ok(guard) = lock.acquire().timeout(Duration::from_secs(10)).blocking() {
+        work();
+        guard.release().blocking()?;
+    }
+    keys_left(&server);
+    Ok(())
+}
+
+/// The tests run what the page shows, but for the address of the server.
+#[test]
+fn the_ported_examples_are_those_of_the_page() {
+    let page = include_str!("../../docs/coming-from.md");
+    let mut ported = 0;
+    for section in page.split("\n## ").filter(|section| section.contains("```rust,ignore\n")) {
+        let title = section.lines().next().unwrap();
+        let blocks = section.split("```rust,ignore\n").skip(1).map(|block| block.split("```").next().unwrap());
+        // Theirs may be in Rust too.
+        let ours = blocks.filter(|block| !block.contains("rslock::")).last().expect("an example");
+        let name = format!("fn ported_from_{}()", title.to_lowercase().replace([' ', '-'], "_"));
+        let test = include_str!("others.rs").split(&name).nth(1).expect("a test of each example");
+        let test = test.split("\n}\n").next().unwrap();
+        let missing = |line: &&str| !line.contains("Client::connect(") && !test.contains(line.trim());
+        assert_eq!(ours.lines().find(missing), None, "the example of {title} is another one in its test");
+        ported += 1;
+    }
+    assert_eq!(ported, 5);
+}
