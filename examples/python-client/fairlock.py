@@ -407,7 +407,8 @@ class Lease:
         self._counts(reply)
 
     def _counts(self, reply):
-        lease, left = self._lock._lease, reply.number("lease_left_us")
+        lease = self._lock._lease
+        left = min(reply.number("lease_left_us"), lease)
         self._seat = reply.bytes("holder_seat")
         self._deadline = reply.sent + left - left // 200 - 1000
         self._notice_at = self._deadline - self._lock._notice * min(left, lease) // lease

@@ -136,7 +136,7 @@ fn replies_are_read_as_they_were_meant() {
     let strategy = (
         (word(), any::<[bool; 16]>(), vec(1..=MOST, 16)),
         (any::<String>(), any::<String>(), ID, any::<[bool; 2]>()),
-        (vec(any::<u8>(), 0..=55), vec(any::<u8>(), 0..=39)),
+        (vec(any::<u8>(), 0..=47), vec(any::<u8>(), 0..=31)),
         vec(waiter, 0..5),
     );
     check(
@@ -175,6 +175,7 @@ fn replies_are_read_as_they_were_meant() {
                 ])
             });
             items.extend([bulk("grants"), numeral(n[15], as_text[12]), bulk("page"), Value::Array(page.collect())]);
+            items.extend([bulk("token"), numeral(n[14], as_text[12])]);
             let value = Value::Array(items);
             let reply = read_reply(script, &value).unwrap();
             let ReadReply { numbers, spans, memory: kept, again, own, told, holder, page } = reply;
@@ -213,7 +214,7 @@ fn replies_are_read_as_they_were_meant() {
 
 #[test]
 fn messages_are_read_as_they_were_meant_or_not_at_all() {
-    let texts = (ID, "\\PC*", ".*", vec(any::<u8>(), 0..=55), vec(any::<u8>(), 0..=39));
+    let texts = (ID, "\\PC*", ".*", vec(any::<u8>(), 0..=47), vec(any::<u8>(), 0..=31));
     let numbers = ([1..=MOST, 1..=MOST, 0..=MOST, 0..=MOST, 0..=MOST], any::<[bool; 5]>());
     let changes = vec((any::<usize>(), any::<u8>()), 1..4);
     let strategy = (any::<bool>(), texts, numbers, any::<usize>(), changes);
