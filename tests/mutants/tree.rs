@@ -48,6 +48,7 @@ pub(crate) const REAL: Stage = Stage {
         ("faults::process_deaths", &["a_dead_holder_before"]),
         ("api::connect_errors", &[]),
         ("topologies::discovery", &[]),
+        ("topologies::masters", &[]),
         ("faults::full_memory", &[]),
         ("api::cleanup", &["two_hundred"]),
         ("api::leases", &[]),

@@ -1,6 +1,7 @@
-//! How a client finds the server of a lock, and what it does when another server has taken over: cluster nodes that
-//! redirect it, connections that end, sentinels that name another master. No election takes place here, so the tests
-//! are quick; `topologies/failover.rs` has the elections.
+//! How a client finds the server of a lock in a cluster, and what it does when another server has taken over: nodes that
+//! redirect it, connections that end. No election takes place here, so the tests are quick; `topologies/failover.rs` has
+//! the elections, and `masters.rs` the masters that sentinels name.
+
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
@@ -8,7 +9,6 @@ use std::{
 
 use fairlock::{Client, Guard, Lock, Waiting};
 use redis::cmd;
-use testkit::sentinel::MASTER;
 use testkit::watch::Counter;
 use testkit::{Act, Child, Cluster, RedisServer, SOON, Target, child, eventually, eventually_async, quiet, run, soon};
 
@@ -66,7 +66,7 @@ fn connections(node: &RedisServer, kind: &str) -> BTreeSet<u64> {
 }
 
 /// The connections that have subscribed.
-fn listeners(node: &RedisServer) -> BTreeSet<u64> {
+pub(crate) fn listeners(node: &RedisServer) -> BTreeSet<u64> {
     connections(node, "pubsub")
 }
 
@@ -317,96 +317,4 @@ async fn a_cluster_node_that_is_used_as_a_single_server_is_refused() {
     let lock = client.lock_with("x", quiet()).unwrap();
     let error = soon(lock.inspect()).await.unwrap_err().to_string();
     assert!(error.contains("node of a cluster"), "{error}");
-}
-
-/// The answers of a sentinel, without an election: the test tells it the master.
-struct Named(RedisServer);
-
-impl Named {
-    fn sentinel() -> Named {
-        Named(RedisServer::builder().plain().tcp().argument("--sentinel").start())
-    }
-
-    fn names(&self, master: &RedisServer) {
-        let mut raw = self.0.raw();
-        let _ = cmd("SENTINEL").arg("REMOVE").arg(MASTER).query::<()>(&mut raw);
-        let mut monitor = cmd("SENTINEL").arg("MONITOR").arg(MASTER).to_owned();
-        let () = monitor.arg("127.0.0.1").arg(master.port()).arg(1).query(&mut raw).unwrap();
-        // No server is counted as dead.
-        let mut set = cmd("SENTINEL").arg("SET").arg(MASTER).to_owned();
-        let () = set.arg("down-after-milliseconds").arg((100 * SOON).as_millis()).query(&mut raw).unwrap();
-    }
-
-    /// How often a client connected to it: once for each question.
-    fn asked(raw: &mut redis::Connection) -> u64 {
-        let info: String = cmd("INFO").arg("stats").query(raw).unwrap();
-        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
-        line.unwrap().parse().unwrap()
-    }
-}
-
-async fn lock_by(sentinels: &[String]) -> Lock {
-    let mut builder = Client::builder().sentinel(sentinels, MASTER);
-    if let Some((user, password)) = run::login() {
-        builder = builder.login(user, password);
-    }
-    soon(builder.connect()).await.unwrap().lock_with("x", quiet()).unwrap()
-}
-
-/// This master refuses with other words than one that only takes no writes.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_refuses_all_commands_is_left_for_the_one_that_sentinels_name() {
-    let [old, new] =
-        [(); 2].map(|()| RedisServer::builder().alone().tcp().config("replica-serve-stale-data no").start());
-    let sentinel = Named::sentinel();
-    sentinel.names(&old);
-    let guard = soon(lock_by(&[format!("127.0.0.1:{}", sentinel.0.port())]).await.acquire()).await.unwrap();
-    // It is told to follow a server that does not exist.
-    let () = cmd("REPLICAOF").arg("127.0.0.1").arg(1).query(&mut old.raw()).unwrap();
-    sentinel.names(&new);
-    soon(guard.renew()).await.unwrap();
-    soon(guard.release()).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_refuses_writes_is_left_for_the_one_that_sentinels_name() {
-    let [old, new] = [(); 2].map(|()| RedisServer::builder().alone().tcp().start());
-    let (silent, sentinel) = (RedisServer::builder().plain().tcp().start(), Named::sentinel());
-    sentinel.names(&old);
-    // A sentinel that hangs does not hold up the other.
-    silent.stop();
-    let sentinels = [&silent, &sentinel.0].map(|one| format!("127.0.0.1:{}", one.port()));
-    let guard = soon(lock_by(&sentinels).await.acquire()).await.unwrap();
-
-    let demote = |server: &RedisServer, master: &RedisServer| {
-        let () = cmd("REPLICAOF").arg("127.0.0.1").arg(master.port()).query(&mut server.raw()).unwrap();
-    };
-    demote(&old, &new);
-    sentinel.names(&new);
-    // On a slow machine the search takes longer than a call waits.
-    eventually_async("the new master renews it", SOON, async || guard.renew().await.is_ok()).await;
-    soon(guard.release()).await.unwrap();
-    eventually("its client has gone with it", SOON, || listeners(&new).is_empty());
-
-    // A replica is not asked, even if a sentinel names it: its data may be old. It would answer a reading client.
-    let lock = lock_by(&sentinels).await;
-    sentinel.names(&old);
-    let mut raw = sentinel.0.raw();
-    let asked = Named::asked(&mut raw);
-    let there = listeners(&new);
-    assert_eq!(there.len(), 1);
-    let () = cmd("CLIENT").arg("KILL").arg("ID").arg(there.first()).query(&mut new.raw()).unwrap();
-    let inspect = async move {
-        loop {
-            if let Ok(state) = lock.inspect().await {
-                return state;
-            }
-        }
-    };
-    let mut inspecting = tokio::spawn(inspect);
-    eventually_async("it asks the sentinel again and again", SOON, async || Named::asked(&mut raw) >= asked + 3).await;
-    let early = tokio::time::timeout(Duration::ZERO, &mut inspecting).await;
-    assert!(early.is_err(), "{early:?} from a replica");
-    sentinel.names(&new);
-    soon(inspecting).await.unwrap();
 }

@@ -6,4 +6,5 @@
 mod discovery;
 mod failover;
 mod many_slots;
+mod masters;
 mod replicas;
