@@ -13,4 +13,4 @@ if ! command -v luacheck >/dev/null; then
     [ -z "${CI:-}" ] || exit 1
     exit 0
 fi
-luacheck --no-color lua/rendered
+luacheck --no-color lua/rendered lua/rights.lua

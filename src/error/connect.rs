@@ -81,7 +81,8 @@ pub enum ConnectError {
         #[source]
         cause: Cause,
     },
-    /// The user lacks a right that the lock needs.
+    /// The user lacks a right that locks need. From Redis 7 on, each new connection finds out which commands are missing,
+    /// and the cause has the rule that allows them.
     #[error(
         "the user lacks a right at {address} ({cause}): docs/guide.md lists the commands, keys and channels that are needed"
     )]

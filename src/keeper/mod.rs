@@ -227,7 +227,7 @@ impl Keeper {
         end: Arc<End>,
     ) -> Self {
         let (client, prefix) = (start.client, start.prefix);
-        let network = Network::new(start.target, direct.clone(), lookout, messages.clone());
+        let network = Network::new(start.target, prefix.clone(), direct.clone(), lookout, messages.clone());
         Self {
             routes: Routes::new(
                 Time::now(),

@@ -33,6 +33,8 @@ enum Outcome {
 
 pub(super) struct Network {
     target: Target,
+    /// Of the keys and channels.
+    prefix: Arc<str>,
     wires: BTreeMap<Line, Wire>,
     /// Has the connection that callers use.
     direct: Arc<Direct>,
@@ -45,8 +47,14 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(target: Target, direct: Arc<Direct>, lookout: Lookout, outbox: Outbox<Message>) -> Self {
-        Self { target, wires: BTreeMap::new(), direct, lookout, outbox, events: Vec::new(), said: Vec::new() }
+    pub(super) fn new(
+        target: Target,
+        prefix: Arc<str>,
+        direct: Arc<Direct>,
+        lookout: Lookout,
+        outbox: Outbox<Message>,
+    ) -> Self {
+        Self { target, prefix, wires: BTreeMap::new(), direct, lookout, outbox, events: Vec::new(), said: Vec::new() }
     }
 
     /// How the servers of this target are found.
@@ -74,11 +82,14 @@ impl Network {
 
     pub(super) fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Connect { line, node, channel, previous, by } => self.on_a_thread(line, node, move |endpoint| {
-                let connected = endpoint.set_up(channel.as_deref(), &previous, by)?;
-                let facts = facts(endpoint, &connected);
-                Ok(Outcome::Connection(connected.wire, facts))
-            }),
+            Effect::Connect { line, node, channel, previous, by } => {
+                let prefix = self.prefix.clone();
+                self.on_a_thread(line, node, move |endpoint| {
+                    let connected = endpoint.set_up(&prefix, channel.as_deref(), &previous, by)?;
+                    let facts = facts(endpoint, &connected);
+                    Ok(Outcome::Connection(connected.wire, facts))
+                });
+            }
             Effect::Beside { line, node, by } => self.on_a_thread(line, node, move |endpoint| {
                 let (wire, run) = endpoint.set_up_beside(by)?;
                 Ok(Outcome::Connection(wire, Facts { address: endpoint.to_string(), run, ..Facts::default() }))

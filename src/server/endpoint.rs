@@ -135,6 +135,11 @@ impl Endpoint {
         if let Address::Node(node) = &self.at { Some(node.clone()) } else { None }
     }
 
+    /// The user that logs in.
+    pub(super) fn user_name(&self) -> &str {
+        self.user.as_deref().filter(|user| !user.is_empty()).unwrap_or("default")
+    }
+
     /// Its host, which a node leaves out when it names itself.
     pub(crate) fn host(&self) -> &str {
         if let Address::Node(node) = &self.at { &node.host } else { "127.0.0.1" }

@@ -11,6 +11,7 @@ mod line;
 mod own_socket;
 mod refusals;
 mod resp;
+mod rights;
 mod setup;
 mod socket;
 mod stream;

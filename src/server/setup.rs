@@ -2,13 +2,14 @@
 //!
 //! A connection takes two round trips after the socket. The first logs in and identifies the server. The second ends
 //! the previous connections, so that none of their requests are executed late (I10 of `docs/guarantees.md`), loads the
-//! scripts, tests whether this user may run them, and subscribes.
+//! scripts, asks which rights this user lacks, and subscribes.
 
 use std::borrow::Cow;
 
 use super::endpoint::Endpoint;
 use super::refusals::{Meaning, meaning};
 use super::resp::Value;
+use super::rights;
 use super::stream::{Broken, Stream};
 use super::wire::Wire;
 use crate::clock::Time;
@@ -58,9 +59,10 @@ pub(crate) struct Connected {
 }
 
 impl Endpoint {
-    /// Connects and sets up. `channel` is subscribed when this returns. Blocks at most until the deadline.
+    /// Connects and sets up. `channel` is subscribed when this returns; a cluster has none yet. Blocks at most until the deadline.
     pub(crate) fn set_up(
         &self,
+        prefix: &str,
         channel: Option<&str>,
         previous: &[Previous],
         deadline: Time,
@@ -86,10 +88,11 @@ impl Endpoint {
         let kills = commands.len();
         // If SCRIPT is forbidden or renamed, the first EVAL of each script loads it.
         commands.extend(SCRIPTS.iter().map(|script| vec!["SCRIPT", "LOAD", script.text]));
-        // Harmless calls that show whether this user may run scripts, by text and by digest.
+        // Harmless calls that show whether this user may run scripts, by text and by digest. The first tells its rights.
+        let question = rights::question(prefix, channel);
         let unknown = "0".repeat(40);
         let tries = commands.len();
-        commands.extend([vec!["EVAL", "return 1", "0"], vec!["EVALSHA", &unknown, "0"]]);
+        commands.extend([question.iter().map(String::as_str).collect(), vec!["EVALSHA", &unknown, "0"]]);
         commands.extend(channel.map(|channel| vec!["SUBSCRIBE", channel]));
         let replies = self.ask(&mut stream, &commands, deadline)?;
         let killed = &replies[..kills];
@@ -104,6 +107,7 @@ impl Endpoint {
                 _ => {}
             }
         }
+        self.has_rights(&replies[tries])?;
         Ok(Connected {
             wire: Wire::new(stream, self.digests.clone()),
             can_kill: killed.iter().all(|reply| reply.error().is_none()) && this.is_some(),
@@ -132,9 +136,8 @@ impl Endpoint {
     ) -> Result<(Stream, Vec<Value<'static>>), ConnectError> {
         let mut hello = vec!["HELLO", "3"];
         let password = self.password()?;
-        let user = self.user.as_deref().filter(|user| !user.is_empty()).unwrap_or("default");
         if let Some(password) = &password {
-            hello.extend(["AUTH", user, password]);
+            hello.extend(["AUTH", self.user_name(), password]);
         }
         let database = self.database.to_string();
         let mut commands = vec![hello];

@@ -12,7 +12,7 @@ use fairlock::{
     error::{AcquireError, ConnectError, Fault},
 };
 use redis::cmd;
-use testkit::{RedisServer, SOON, eventually, eventually_async, impostor, soon};
+use testkit::{RedisServer, SOON, eventually, eventually_async, impostor, run::known_rules, soon};
 
 async fn refusal(url: &str) -> ConnectError {
     soon(Client::connect(url)).await.map(|_| ()).unwrap_err()
@@ -156,8 +156,9 @@ async fn a_server_that_has_too_many_clients_is_waited_for() {
 
 #[tokio::test]
 async fn a_user_without_the_rights_is_told_where_they_are_listed() {
-    let server = RedisServer::builder().plain().user("worker", "on >pw ~* &* +@all -hset").start();
+    let server = RedisServer::builder().plain().user("worker", "on >pw ~* &* +@all").start();
     let lock = soon(Client::connect(&server.url_as("worker", "pw"))).await.unwrap().lock("lock").unwrap();
+    let () = cmd("ACL").arg(&["SETUSER", "worker", "-hset"]).query(&mut server.raw()).unwrap();
     match soon(lock.acquire().into_future()).await {
         Err(AcquireError::Fault(fault @ Fault::Refused { .. })) => {
             assert!(fault.to_string().contains("docs/guide.md lists the rights"), "{fault}");
@@ -240,8 +241,8 @@ async fn the_settings_of_a_client_of_the_redis_crate_are_enough() {
     let server = RedisServer::start();
     let admin = redis::Client::open(server.admin_url()).unwrap();
     let mut raw = admin.get_connection().unwrap();
-    let rights = ["SETUSER", "us:er", "on", ">pass@word", "~*", "&*", "+@all"];
-    let () = cmd("ACL").arg(&rights).query(&mut raw).unwrap();
+    let rights: Vec<&str> = known_rules("on >pass@word ~* &* +@all").collect();
+    let () = cmd("ACL").arg("SETUSER").arg("us:er").arg(rights).query(&mut raw).unwrap();
     let settings = |db: i64, password: &str| {
         let info = admin.get_connection_info().clone();
         let login = info.redis_settings().clone().set_username("us:er").set_password(password).set_db(db);

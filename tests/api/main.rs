@@ -3,6 +3,7 @@
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod acl_at_connect;
 mod acl_half_rights;
 mod acl_least_rights;
 mod acl_teams;

@@ -1,0 +1,84 @@
+//! The rights of the user, asked for as part of the set-up of a connection: half a right is found before it is used.
+
+use super::endpoint::Endpoint;
+use super::resp::Value;
+use crate::error::ConnectError;
+use crate::protocol::LockKeys;
+
+const SCRIPT: &str = include_str!("../../lua/rights.lua");
+
+/// A call that shows whether the user may run scripts, and is answered with the commands that it may not run. Without a
+/// channel of its own the client is one of a cluster, where channels belong to locks.
+pub(super) fn question(prefix: &str, channel: Option<&str>) -> Vec<String> {
+    let [key, _] = LockKeys::new(prefix, "fairlock").keys;
+    let of_a_lock = || format!("{prefix}:{{fairlock}}:client:");
+    let in_cluster = u8::from(channel.is_none()).to_string();
+    let channel = channel.map_or_else(of_a_lock, str::to_owned);
+    vec!["EVAL".into(), SCRIPT.into(), "0".into(), key, channel, in_cluster]
+}
+
+impl Endpoint {
+    /// The answer to the question.
+    pub(super) fn has_rights(&self, answer: &Value<'_>) -> Result<(), ConnectError> {
+        let Value::List(missing) = answer else { return Ok(()) };
+        let missing: Vec<_> = missing.iter().filter_map(Value::text).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let user = self.user_name();
+        let (commands, rules) = (missing.join(", "), missing.join(" +"));
+        let cause = format!("{user} may not run {commands}; ACL SETUSER {user} +{rules} allows that");
+        Err(ConnectError::MissingRight { address: self.address.clone(), cause: cause.into() })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::protocol::SCRIPTS;
+
+    /// The names in apostrophes that follow this.
+    fn named(text: &str, before: &str) -> BTreeSet<String> {
+        text.split(&format!("{before}('")).skip(1).map(|rest| rest.split('\'').next().unwrap().to_lowercase()).collect()
+    }
+
+    #[test]
+    fn each_command_of_the_scripts_is_asked_for_but_those_of_a_history() {
+        let mut called: BTreeSet<String> = SCRIPTS.iter().flat_map(|script| named(script.text, "call")).collect();
+        for of_history in ["exists", "xadd", "xdel", "xrevrange"] {
+            assert!(called.remove(of_history), "{of_history}");
+        }
+        // These are asked for under the names `hear` and `tell`.
+        assert!(called.remove("publish") && called.remove("spublish"));
+        let mut asked = named(SCRIPT, "need");
+        // These are the client's own.
+        assert!(asked.remove("asking") && asked.remove("cluster|slots"));
+        assert_eq!(asked, called);
+    }
+
+    #[test]
+    fn the_name_of_a_right_is_that_of_the_command_it_asks_for() {
+        for line in SCRIPT.lines().filter_map(|line| line.trim().strip_prefix("need('")) {
+            let (name, call) = line.split_once("', may('").unwrap();
+            let words = call.split('\'').step_by(2).take(name.split('|').count());
+            assert_eq!(words.collect::<Vec<_>>().join("|").to_lowercase(), name);
+        }
+    }
+
+    fn answer<'a>(names: &[&'a str]) -> Value<'a> {
+        Value::List(names.iter().map(|name| Value::Text(name.as_bytes().into())).collect())
+    }
+
+    #[test]
+    fn the_error_names_what_is_missing_and_the_rule_that_gives_it() {
+        let endpoint = Endpoint::parse("redis://worker:secret@host:1/").unwrap();
+        assert_eq!(endpoint.has_rights(&answer(&[])), Ok(()));
+        assert_eq!(endpoint.has_rights(&Value::Int(1)), Ok(()), "another program that answers EVAL");
+        let error = endpoint.has_rights(&answer(&["zadd", "cluster|slots"])).unwrap_err().to_string();
+        assert!(error.contains("worker may not run zadd, cluster|slots;"), "{error}");
+        assert!(error.contains("; ACL SETUSER worker +zadd +cluster|slots allows that"), "{error}");
+    }
+}
