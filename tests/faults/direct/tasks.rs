@@ -45,6 +45,8 @@ fn a_future_that_was_dropped_leaves_the_queue() {
     let reply = proxy.fault_times(1, Target::reply(digest("acquire")), Act::Hold);
     let future = under_way(&lock, &reply);
     drop(future);
+    // The keeper hears that nobody wants it, and only then of the place.
+    another.inspect().blocking().unwrap();
     reply.lift();
     eventually("it has left", SOON, || its.inspect().blocking().unwrap().waiting == 0);
     By::Task.open(&another);
