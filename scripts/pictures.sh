@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws docs/pictures/*.svg from the texts beside them, with svgbob. They follow the reader's choice of light or dark.
+# Draws docs/pictures/*.svg from the texts next to them, with svgbob. They follow the reader's choice of light or dark.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 draw=target/tools/bin/svgbob_cli

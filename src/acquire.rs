@@ -160,7 +160,7 @@ builder!(Enqueue, Enqueue);
 
 impl Acquire {
     /// Gives up after this time (default: waits for ever). It returns by then even if the server cannot be reached. An
-    /// error that waiting does not mend, such as a wrong password, ends it at once with [`Fault::Connect`] or
+    /// error that waiting will not fix, such as a wrong password, ends it at once with [`Fault::Connect`] or
     /// [`Fault::Refused`].
     ///
     /// With `Duration::ZERO` it is a try: it is granted at once or times out, as soon as the server answers. Other
@@ -278,7 +278,7 @@ impl Waiting {
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
     ///
     /// # Cancel safety
-    /// The future may be dropped at any time. It borrows nothing, so it can be awaited beside the wait itself.
+    /// The future may be dropped at any time. It borrows nothing, so it can be awaited together with the wait itself.
     pub fn position(&self) -> Operation<Result<u64, Fault>> {
         let handle = self.attempt.plan.handle.clone();
         let waiter = self.attempt.running().map(|Resolving(acquiring)| (acquiring.id, acquiring.lock.clone()));

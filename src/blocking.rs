@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wake_ups_are_heard_also_before_and_beside_the_sleep() {
+    fn wake_ups_are_heard_also_before_and_during_the_sleep() {
         let (mut polls, mut woken) = (0, None::<std::thread::JoinHandle<()>>);
         let future = std::future::poll_fn(|context| {
             polls += 1;

@@ -46,7 +46,7 @@ pub enum Fault {
     /// The client's thread has panicked, which is a bug.
     #[error("the client's thread has panicked: all of its leases are lost; connect again, and report this as a bug")]
     KeeperPanicked,
-    /// The server cannot be used, and waiting does not mend that.
+    /// The server cannot be used, and waiting will not help.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The server gave no answer in time, or refused the request each time.

@@ -1,4 +1,4 @@
-//! The lock beside others, in turn: `make bench-peers`, which sets them up. README.md tells how to read it.
+//! The lock compared with others, in turn: `make bench-peers`, which sets them up. README.md tells how to read it.
 //!
 //! Each lock is a program that is told by a line what to do. `cycles N` is answered by the median time of a cycle in
 //! microseconds. `contend N` is answered by the events of N turns, as `testkit::contention` reads them, and a line `end`.
@@ -55,7 +55,7 @@ fn cycles(rounds: usize, table: &mut Table) {
         let service = match theirs.service() {
             Ok(service) => service,
             Err(why) => {
-                table.skipped(&format!("cycles per second beside {name}"), &why);
+                table.skipped(&format!("cycles per second vs {name}"), &why);
                 continue;
             }
         };
@@ -74,8 +74,8 @@ fn cycles(rounds: usize, table: &mut Table) {
             }
             let [this, other] = &times;
             let faster = ratio(other, this);
-            let made = format!("{:.0} beside {:.0}", 1e6 / median(this), 1e6 / median(other));
-            let row = format!("cycles per second beside {name}, {}", placement.name());
+            let made = format!("{:.0} vs {:.0}", 1e6 / median(this), 1e6 / median(other));
+            let row = format!("cycles per second vs {name}, {}", placement.name());
             match name {
                 "redislock" | "rslock" => table.row_if_quiet(quiet, &row, faster, &made),
                 _ => table.note(&row, &format!("{faster:.2} ({made})")),
@@ -105,10 +105,10 @@ fn contention(rounds: usize, table: &mut Table) {
         if peer.name != "redis-fifo-lock" {
             continue;
         }
-        let row = "hand-off of four processes, 1 ms hold, beside redis-fifo-lock";
+        let row = "hand-off of four processes, 1 ms hold, vs redis-fifo-lock";
         match theirs {
             Some(theirs) => {
-                let made = format!("p50 {:.0} µs beside {:.0}", 1e3 * median(&ours), 1e3 * median(&theirs));
+                let made = format!("p50 {:.0} µs vs {:.0}", 1e3 * median(&ours), 1e3 * median(&theirs));
                 table.row(row, median(&ours) / median(&theirs), &made);
             }
             None => table.skipped(row, "it was not set up, see the lines before"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up the other locks under target/peers, each if its toolchain is there, and runs the benchmark beside them. What
+# Sets up the other locks under target/peers, each if its toolchain is there, and runs the benchmark with them. What
 # cannot be installed is skipped with a line.
 set -euo pipefail
 

@@ -38,7 +38,7 @@ fn switches(rounds: usize, server: &RedisServer, url: &str, table: &mut Table) {
         cpu_us.push((after.cpu_ms - before.cpu_ms) * 1000.0 / CYCLES as f64);
     }
     let [sleeps, preemptions, cpu_us] = [sleeps, preemptions, cpu_us].map(|values| median(&values));
-    let made = format!("split; preempted {preemptions:.1} times besides; {cpu_us:.0} µs of CPU");
+    let made = format!("split; preempted {preemptions:.1} times as well; {cpu_us:.0} µs of CPU");
     table.row("context switches of a cycle", sleeps, &made);
     helper.end();
 }

@@ -1,5 +1,5 @@
-//! An acquire that is granted at once, and its release, awaited: by a blocking caller and by tasks, beside a bare socket that
-//! runs the same scripts, and beside the least that any lock on Redis sends.
+//! An acquire that is granted at once, and its release, awaited: by a blocking caller and by tasks, compared with a bare socket that
+//! runs the same scripts, and with the least that any lock on Redis sends.
 
 use std::time::Instant;
 
@@ -81,7 +81,7 @@ impl Times {
     fn report(&self, placement: Placement, quiet: bool, table: &mut Table) {
         let Times { scripts, set_del, blocking, current_thread, multi_thread } = self;
         let name = placement.name();
-        let beside = |times: &[f64], floor: &[f64]| format!("{:.0} µs beside {:.0}", median(times), median(floor));
+        let vs = |times: &[f64], floor: &[f64]| format!("{:.0} µs vs {:.0}", median(times), median(floor));
         let kinds = [
             ("blocking caller", blocking),
             ("current-thread task", current_thread),
@@ -89,14 +89,14 @@ impl Times {
         ];
         for (caller, times) in kinds {
             let row = format!("cycle, {caller}, {name}");
-            table.row_if_quiet(quiet, &row, ratio(times, scripts), &beside(times, scripts));
+            table.row_if_quiet(quiet, &row, ratio(times, scripts), &vs(times, scripts));
         }
-        let row = format!("cycle beside SET NX PX + DEL, {name}");
+        let row = format!("cycle vs SET NX PX + DEL, {name}");
         match placement {
-            Placement::Split => table.row(&row, ratio(blocking, set_del), &beside(blocking, set_del)),
+            Placement::Split => table.row(&row, ratio(blocking, set_del), &vs(blocking, set_del)),
             _ => table.note(&row, &format!("{:.2}", ratio(blocking, set_del))),
         }
-        table.note(&format!("bare scripts beside SET NX PX + DEL, {name}"), &format!("{:.2}", ratio(scripts, set_del)));
+        table.note(&format!("bare scripts vs SET NX PX + DEL, {name}"), &format!("{:.2}", ratio(scripts, set_del)));
     }
 }
 

@@ -1,4 +1,4 @@
-//! A thousand locks, each wanted by eight processes all the time, beside the same scripts on bare sockets that never wait for
+//! A thousand locks, each wanted by eight processes all the time, compared with the same scripts on bare sockets that never wait for
 //! one reply before the next request.
 
 use std::sync::Arc;
@@ -36,12 +36,12 @@ pub fn measure(rounds: usize, table: &mut Table) {
         share.push(server_share);
     }
     let made = format!(
-        "{:.0} grants/s beside {:.0}; {:.0} % of the CPU time is the server's",
+        "{:.0} grants/s vs {:.0}; {:.0} % of the CPU time is the server's",
         median(&fleet),
         median(&bare),
         100.0 * median(&share)
     );
-    table.row("1,000 locks and 8 processes, beside the same scripts pipelined", ratio(&fleet, &bare), &made);
+    table.row("1,000 locks and 8 processes, vs the same scripts pipelined", ratio(&fleet, &bare), &made);
 }
 
 /// Grants per second, and the server's share of the CPU time.

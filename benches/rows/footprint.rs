@@ -27,7 +27,7 @@ pub fn measure(_rounds: usize, table: &mut Table) {
     let [(no_threads, _), (threads_1, connections_1), (threads_2, connections_2)] = clients;
     let of_a_client = threads_2 - threads_1;
     table.row("threads of a client", of_a_client, "the second client of a process");
-    table.row("threads of a process beside those of its clients", threads_1 - no_threads - of_a_client, "");
+    table.row("threads of a process that belong to no client", threads_1 - no_threads - of_a_client, "");
     table.row("connections of a client", connections_2 - connections_1, &format!("{connections_1} of the first"));
     helper.end();
 
@@ -41,7 +41,7 @@ pub fn measure(_rounds: usize, table: &mut Table) {
     release(guard);
 }
 
-/// So long takes a reply of a server that is far away. The rest of a round trip takes next to nothing beside it.
+/// So long takes a reply of a server that is far away. The rest of a round trip takes next to nothing in comparison.
 const FAR: Duration = Duration::from_millis(250);
 
 /// The round trips that one had to wait for. What goes on at the same time counts once.

@@ -1,4 +1,4 @@
-//! The way of a lock from one process to another: from the release to the moment at which the next holder goes on. Beside it
+//! The way of a lock from one process to another: from the release to the moment at which the next holder goes on. Compared with it
 //! the same scripts on bare sockets, and a message through the server.
 
 use crate::kit::{
@@ -59,11 +59,11 @@ pub fn measure(rounds: usize, table: &mut Table) {
 fn report(placement: Placement, [locks, scripts, messages]: [&[f64]; 3], table: &mut Table) {
     let name = placement.name();
     for (what, floor) in [("the same scripts", scripts), ("PUBLISH to push", messages)] {
-        let row = format!("hand-off beside {what}, {name}");
+        let row = format!("hand-off vs {what}, {name}");
         let ratio = ratio(locks, floor);
         match placement {
             Placement::Split => {
-                table.row(&row, ratio, &format!("{:.0} µs beside {:.0}", median(locks), median(floor)));
+                table.row(&row, ratio, &format!("{:.0} µs vs {:.0}", median(locks), median(floor)));
             }
             _ => table.note(&row, &format!("{ratio:.2}")),
         }

@@ -1,5 +1,5 @@
 //! The longest delay of a renewal while the machine is busy and the callers of the same client are as unimportant as can be,
-//! and while they ask for a hundred thousand locks at once, beside a client without callers under the same load.
+//! and while they ask for a hundred thousand locks at once, compared with a client without callers under the same load.
 
 use std::future::IntoFuture as _;
 use std::process::Command;
@@ -26,9 +26,9 @@ const APART: Duration = Duration::from_secs(2);
 
 pub fn measure(_rounds: usize, table: &mut Table) {
     let server = RedisServer::builder().tcp().plain().start();
-    let beside = [("8 busy threads", true), ("a SCHED_FIFO neighbour", may_be_urgent())];
-    for (load, possible) in beside {
-        let row = format!("renewal beside nice callers and {load}");
+    let loads = [("8 busy threads", true), ("a SCHED_FIFO neighbour", may_be_urgent())];
+    for (load, possible) in loads {
+        let row = format!("renewal with nice callers and {load}");
         if !possible {
             table.skipped(&row, "chrt may not make one here");
             continue;
@@ -50,10 +50,10 @@ pub fn measure(_rounds: usize, table: &mut Table) {
         assert_eq!(helper.hear(), "holding");
         (name, helper)
     });
-    compare("renewal beside bursts of 100,000 acquires", &server, &mut clients, table);
+    compare("renewal during bursts of 100,000 acquires", &server, &mut clients, table);
 }
 
-/// The first of two clients beside the second.
+/// The first of two clients compared with the second.
 fn compare(row: &str, server: &RedisServer, clients: &mut [(&str, Helper); 2], table: &mut Table) {
     let [crowded, quiet] = longest_gaps(server, [clients[0].0, clients[1].0]);
     let late = |gap: Duration| gap.saturating_sub(INTERVAL).as_secs_f64() * 1000.0;

@@ -105,13 +105,13 @@ fn grants(rounds: usize, table: &mut Table) {
     }
     let [many, few] = &times;
     let made = format!(
-        "a grant in {:.0} µs beside {:.0}, a new place in {:.0} µs beside {:.0}",
+        "a grant in {:.0} µs vs {:.0}, a new place in {:.0} µs vs {:.0}",
         median(&many.0),
         median(&few.0),
         median(&many.1),
         median(&few.1)
     );
-    table.row("grants per second with 100,000 waiters, beside 10", 1.0 / ratio(&many.0, &few.0), &made);
+    table.row("grants per second with 100,000 waiters, vs 10", 1.0 / ratio(&many.0, &few.0), &made);
     // A hundred thousand waiters leave more slowly than this process ends.
     queues.into_iter().for_each(std::mem::forget);
 }

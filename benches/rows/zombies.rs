@@ -54,7 +54,7 @@ pub fn measure(_rounds: usize, table: &mut Table) {
     let waited = died.elapsed();
     let window = LIVENESS + BUFFER + LIVENESS / 3;
     table.row(
-        "100,000 zombies: wait of the next, beside liveness + buffer + heartbeat",
+        "100,000 zombies: wait of the next, vs liveness + buffer + heartbeat",
         waited.as_secs_f64() / window.as_secs_f64(),
         &format!("{:.1} s of {:.1}", waited.as_secs_f64(), window.as_secs_f64()),
     );

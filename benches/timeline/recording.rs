@@ -204,7 +204,7 @@ impl Sweep {
                 Some(call) => format!("{}, in {}", names[thread], call_name(*call)),
                 None => format!("{}, its own code", names[thread]),
             },
-            _ => threads.iter().map(|thread| names[*thread].as_str()).collect::<Vec<_>>().join(" beside "),
+            _ => threads.iter().map(|thread| names[*thread].as_str()).collect::<Vec<_>>().join(" with "),
         }
     }
 

@@ -26,11 +26,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
-# Of this repository, or a copy beside a copy of this file.
+# Of this repository, or a copy next to a copy of this file.
 _HERE = pathlib.Path(__file__).resolve().parent
 _RENDERED = [folder for folder in (_HERE / "rendered", _HERE / "../../lua/rendered") if folder.is_dir()]
 if not _RENDERED:
-    raise ImportError("there are no scripts: copy the folder lua/rendered of the repository beside fairlock.py")
+    raise ImportError("there are no scripts: copy the folder lua/rendered of the repository next to fairlock.py")
 _SCRIPTS = {path.stem: path.read_bytes() for path in _RENDERED[0].glob("*.lua")}
 _DIGESTS = {verb: hashlib.sha1(text).hexdigest() for verb, text in _SCRIPTS.items()}
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -53,7 +53,7 @@ class Lost(Exception):
 
 
 class Failed(Exception):
-    """The server refuses for a reason that no waiting mends."""
+    """The server refuses for a reason that waiting will not fix."""
 
 
 class _Broken(Exception):

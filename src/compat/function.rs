@@ -9,7 +9,7 @@ use crate::lock::Lock;
 
 /// The path of the enclosing function, such as `"reports::make_nightly"`: a name for its lock.
 ///
-/// It is the path in the source: it changes when the function is renamed or moved, and with it the lock.
+/// This is the path in the source: it changes when the function is renamed or moved, and with it the lock.
 ///
 /// # Examples
 /// ```

@@ -1,5 +1,5 @@
-//! The keeper: the one thread of a client. It owns all protocol state, but for a direct lease that it has not taken
-//! over yet (`direct/`). Callers hold thin handles and await channels.
+//! The keeper: the one thread of a client. It owns the protocol state; callers hold thin handles and await channels.
+//! (The exception is a direct lease: see below.)
 //!
 //! The numbers I1 to I12 are those of the promises in `docs/guarantees.md`, the words those of `docs/glossary.md`.
 //!
@@ -68,7 +68,7 @@
 //! everything again. Each request of a holder or waiter tells what the client knows of the lock: a server that was
 //! rolled back must hear what it has forgotten before it grants anything, whichever request it executes first (I1, I7).
 //! A permanent connection error fails calls and acquires at once, but a waiter keeps its place over an error that an
-//! operator mends at the server (I8, `docs/errors.md`).
+//! operator fixes at the server (I8, `docs/errors.md`).
 
 mod carrying_out;
 mod direct;

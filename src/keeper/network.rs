@@ -90,7 +90,7 @@ impl Network {
                     Ok(Outcome::Connection(connected.wire, facts))
                 });
             }
-            Effect::Beside { line, node, by } => self.on_a_thread(line, node, move |endpoint| {
+            Effect::ConnectSecond { line, node, by } => self.on_a_thread(line, node, move |endpoint| {
                 let (wire, run) = endpoint.set_up_beside(by)?;
                 Ok(Outcome::Connection(wire, Facts { address: endpoint.to_string(), run, ..Facts::default() }))
             }),

@@ -87,7 +87,7 @@ pub(crate) enum AcquireVerdict {
         rank: u64,
     },
     Busy(Option<Box<Holder>>),
-    /// What the client claims to have had is absurd.
+    /// The client's memory or seat is implausible, and was rejected.
     Disbelieved,
 }
 

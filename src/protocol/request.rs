@@ -10,7 +10,7 @@ use super::keys::LockKeys;
 use super::memory::{Memory, Seat};
 use super::stamps::{Ticket, Token};
 
-/// What the server keeps for a waiter or holder besides its options.
+/// What the server keeps for a waiter or holder in addition to its options.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct About {
     pub(crate) secret: Secret,

@@ -22,7 +22,7 @@ pub(super) enum Meaning {
     OtherLayout,
     /// It has no database of that number.
     Database,
-    /// It is no node of a cluster.
+    /// The server is no node of a cluster.
     NotCluster,
     /// It does not know HELLO.
     Hello,

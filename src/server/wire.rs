@@ -1,6 +1,6 @@
 //! One connection that is set up: requests and subscriptions go out; replies, confirmations and messages come in. Its
 //! user decides when to write and read, and how long to wait: the keeper's loop, or callers and the waker thread on the
-//! direct connection. Nothing here blocks but [`Wire::ask`], for a caller that blocks.
+//! direct connection. Only [`Wire::ask`] blocks, for a caller that blocks.
 //!
 //! Only their order tells which reply belongs to which request. If anything else were taken for a reply, every later
 //! reply would go to the request before its own. RESP3 distinguishes them by the first byte: messages are pushes, and

@@ -1,6 +1,6 @@
 //! Helper processes for tests that need real ones: to be killed, stopped and continued, or simply to be several.
 //!
-//! A helper is the test binary itself, started again with a role, so that its code stands beside the test that uses it:
+//! A helper is the test binary itself, started again with a role, so that its code is next to the test that uses it:
 //! the new process runs the test `child` of the file that spawned it, and nothing else.
 //!
 //! ```ignore

@@ -37,7 +37,7 @@ pub struct Contention {
     /// The share of grants before which another process had been waiting for longer.
     pub out_of_order: f64,
     pub longest_wait_ms: f64,
-    /// How long the first process took for its turns, beside the last: 1 if all were served alike.
+    /// How long the first process took for its turns, compared with the last: 1 if all were served alike.
     pub first_to_last: f64,
 }
 

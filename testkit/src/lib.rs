@@ -67,7 +67,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the test kit is in a folder of the package")
 }
 
-/// A folder for files that a failed run leaves for its reader: `target/tmp`, beside the test binaries.
+/// A folder for files that a failed run leaves for its reader: `target/tmp`, next to the test binaries.
 pub fn tmp() -> PathBuf {
     let binary = env::current_exe().expect("the path of the running test binary");
     // target/debug/deps/BINARY

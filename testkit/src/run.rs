@@ -18,7 +18,7 @@
 //! `histories::sentinels_and_clusters` and `topologies::discovery`.
 //!
 //! The tests do not depend on these variables. They check the server that they started, to which [`RedisServer::raw`]
-//! always connects as administrator; other servers beside it hold no locks.
+//! always connects as administrator; its companions hold no locks.
 
 use std::{env, process::Command, sync::OnceLock};
 
@@ -33,7 +33,7 @@ pub enum Topology {
     /// One server and no other.
     #[default]
     Standalone,
-    /// A sentinel beside it knows it as a master.
+    /// A sentinel, its companion, knows it as a master.
     Sentinel,
     /// It is one of two masters of a cluster, and has all slots. Clients are told the other one.
     Cluster,
@@ -59,7 +59,7 @@ impl Topology {
         }
     }
 
-    /// The server beside another one, which clients are told instead. `like_it` prepares it like the other one.
+    /// The companion of a server, which clients are told instead. `like_it` prepares it like the other one.
     #[track_caller]
     pub(super) fn accompany(self, server: &RedisServer, like_it: Builder) -> Option<RedisServer> {
         match self {
@@ -89,7 +89,7 @@ pub fn login() -> Option<(&'static str, &'static str)> {
 
 const LEAST: (&str, &str) = ("least", "of-all");
 
-/// What a user needs besides, to record and read a history of grants.
+/// What a user needs in addition, to record and read a history of grants.
 pub const HISTORY_RIGHTS: &str = " +xadd +xdel +xrevrange";
 
 /// The ACL SETUSER rules for a user with this password and exactly the rights that docs/guide.md lists, but for those

@@ -33,7 +33,7 @@ pub struct RedisServer {
     /// The login of clients, if they need one.
     pub(super) login: Option<(String, String)>,
     /// Where clients start to look for this server.
-    pub(super) beside: Option<Box<RedisServer>>,
+    pub(super) companion: Option<Box<RedisServer>>,
 }
 
 impl RedisServer {

@@ -28,8 +28,9 @@ impl RedisServer {
     }
 
     fn to_clients(&self, login: Option<(&str, &str)>) -> String {
-        let beside = self.beside.as_ref().map(|beside| format!("{}127.0.0.1:{}", before_host(login), beside.port()));
-        match (self.topology, beside) {
+        let companion =
+            self.companion.as_ref().map(|other| format!("{}127.0.0.1:{}", before_host(login), other.port()));
+        match (self.topology, companion) {
             (Topology::Sentinel, Some(sentinel)) => format!("redis-sentinel://{sentinel}/{MASTER}"),
             (Topology::Cluster, Some(node)) => format!("redis-cluster://{node}/"),
             _ => self.of_the_socket(login),

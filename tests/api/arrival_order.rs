@@ -146,7 +146,7 @@ async fn a_thousand_acquires_of_one_client_are_served_in_order() {
 /// Liveness and buffer together are shorter than a third of the short timeout: a waiter is kept in the queue by its heartbeats, not by anything
 /// that the server could take for its timeout.
 #[tokio::test]
-async fn a_short_timeout_beside_a_long_one_costs_it_nothing() {
+async fn a_short_timeout_costs_a_waiter_with_a_long_one_nothing() {
     let server = RedisServer::start();
     let options = || LockOptions::new().liveness(Duration::from_millis(1500)).buffer(Duration::from_millis(1500));
     let (near, far) = (Client::connect(&server.url()).await.unwrap(), Client::connect(&server.url()).await.unwrap());

@@ -25,7 +25,7 @@ use testkit::{
 fn child() {
     child::main(|role, args| match (role, args) {
         ("hold to the end", [url, name]) => hold_to_the_end(url, name),
-        ("end", [url, name, how, closes]) => end_beside_what_is_not_dropped(url, name, how, closes == "true"),
+        ("end", [url, name, how, closes]) => end_without_dropping_all(url, name, how, closes == "true"),
         other => panic!("no role {other:?}"),
     });
 }
@@ -79,7 +79,7 @@ fn two_hundred_processes_that_end_with_a_drop_leave_no_lease() {
 }
 
 /// What the end of `main` does not drop. Then the process ends as it does after `main`.
-fn end_beside_what_is_not_dropped(url: &str, name: &str, how: &str, closes: bool) {
+fn end_without_dropping_all(url: &str, name: &str, how: &str, closes: bool) {
     static KEPT: Mutex<Option<Guard>> = Mutex::new(None);
     let client = Client::connect(url).blocking().unwrap();
     let lock = client.lock_with(name, quiet()).unwrap();

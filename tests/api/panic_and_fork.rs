@@ -22,9 +22,9 @@ use testkit::{Child, RedisServer, SOON, child, eventually, is_direct, keys_left,
 fn child() {
     child::main(|role, args| match (role, args) {
         ("fork", [url]) => fork_while_holding(url),
-        ("fork beside", [url]) => fork_beside_a_thread_that_awaits(url),
+        ("fork while awaiting", [url]) => fork_while_a_thread_awaits(url),
         ("fork and connect", [url]) => connect_after_forks(url),
-        ("fork and close", [url]) => close_beside_a_forked_process(url),
+        ("fork and close", [url]) => close_while_a_forked_process_lives(url),
         other => panic!("no role {other:?}"),
     });
 }
@@ -166,7 +166,7 @@ fn fork_as(role: &str) {
 }
 
 /// At each fork the other thread may have a mutex that is taken for the futures and keys of both.
-fn fork_beside_a_thread_that_awaits(url: &str) {
+fn fork_while_a_thread_awaits(url: &str) {
     let client = block_on(Client::connect(url)).unwrap();
     let lock = client.lock("a").unwrap();
     let guard = lock.acquire().blocking().unwrap();
@@ -206,7 +206,7 @@ fn fork_beside_a_thread_that_awaits(url: &str) {
 
 #[test]
 fn a_forked_process_waits_for_no_mutex_of_its_parent() {
-    fork_as("fork beside");
+    fork_as("fork while awaiting");
 }
 
 /// The library's threads in this process, and the number of its descriptors.
@@ -264,7 +264,7 @@ fn clients_of_a_forked_process_leave_no_threads_and_no_descriptors() {
 }
 
 /// The forked process lives until this one is killed, with copies of the descriptors.
-fn close_beside_a_forked_process(url: &str) {
+fn close_while_a_forked_process_lives(url: &str) {
     let client = block_on(Client::connect(url)).unwrap();
     let lock = client.lock("x").unwrap();
     let cycle = || {

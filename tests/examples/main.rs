@@ -216,7 +216,7 @@ async fn a_key_is_held_from_one_request_to_another_and_others_are_free() {
     // An order of another customer is done while the first one waits.
     tokio::select! {
         biased;
-        done = &mut order => panic!("{done:?} beside the holder"),
+        done = &mut order => panic!("{done:?} while another holds the lock"),
         done = keyed_mutex::handle(customers.clone(), "bob", 2) => assert_eq!(done.unwrap(), 2),
     }
     assert!(keyed_mutex::close(&customers, "alice").await.unwrap());

@@ -68,7 +68,7 @@ async fn a_waiter_known_to_the_snapshot_tells_the_server_of_later_grants() {
         state.inspect().await.is_ok_and(|state| state.recovering_for.is_some())
     })
     .await;
-    assert!(guard.check().is_ok() && !poll_once(&mut last).is_ready(), "granted beside a holder");
+    assert!(guard.check().is_ok() && !poll_once(&mut last).is_ready(), "granted while another holds the lock");
     proxy.heal();
     eventually_async("the holder is back", SOON, async || {
         state.inspect().await.is_ok_and(|state| state.holders.iter().any(|holder| holder.token == guard.token()))
@@ -93,7 +93,7 @@ async fn a_newcomer_does_not_overtake_waiters_that_its_own_client_knows() {
     let mut new = waiter.lock_with("x", options()).unwrap().enqueue().await.unwrap();
     let mut own = holder.lock_with("x", options()).unwrap().enqueue().await.unwrap();
     assert!(guard.check().is_ok());
-    assert!(!poll_once(&mut new).is_ready() && !poll_once(&mut own).is_ready(), "granted beside a holder");
+    assert!(!poll_once(&mut new).is_ready() && !poll_once(&mut own).is_ready(), "granted while another holds the lock");
 
     // The holder re-asserts itself, and hands over in the old order.
     let lock = holder.lock_with("x", options()).unwrap();

@@ -24,7 +24,7 @@ fn child() {
     });
 }
 
-/// A Python with the packages that the client needs, in an environment of its own beside the build artifacts.
+/// A Python with the packages that the client needs, in an environment of its own next to the build artifacts.
 fn python() -> Option<PathBuf> {
     // The tests of this file start together, and the first one makes the environment.
     static MAKING: Mutex<()> = Mutex::new(());

@@ -127,7 +127,7 @@ fn promises_hold_when_the_server_is_flushed() {
     }
 }
 
-/// Leases that are long beside the liveness, so that the recovery alone would not wait for their renewals; and
+/// Leases that are long compared with the liveness, so that the recovery alone would not wait for their renewals; and
 /// processes with one waiter each: a holder's own waiters would hear of the loss before it has to renew.
 #[test]
 fn promises_hold_when_the_server_is_flushed_again_and_again() {

@@ -100,7 +100,7 @@ pub enum Fate {
 pub enum Pass {
     Micros(u64),
     Heartbeats(u64),
-    /// Time passes until a moment that matters, or a little beside it.
+    /// Time passes until a moment that matters, or a little before or after it.
     To(Moment, i64),
     Outage(u64),
 }

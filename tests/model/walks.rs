@@ -1,4 +1,4 @@
-//! Random walks of the scripts beside the model.
+//! Random walks of the scripts, compared with the model.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write as _;

@@ -174,13 +174,13 @@ impl<'a> World<'a> {
         let by = match *pass {
             Pass::Micros(by) | Pass::Outage(by) => by as i64,
             Pass::Heartbeats(count) => (self.terms[0].heartbeat * count) as i64,
-            Pass::To(moment, beside) => {
+            Pass::To(moment, later) => {
                 let at = match moment {
                     Moment::Lease => self.model.lease.as_ref().map(|(_, end)| *end),
                     Moment::Session(which) => self.model.sessions.values().nth(which).copied(),
                     Moment::Recovery => Some(state.recover_until),
                 };
-                at.map_or(0, |at| until(at) + beside)
+                at.map_or(0, |at| until(at) + later)
             }
         };
         self.now += u64::try_from(by).unwrap_or(0);

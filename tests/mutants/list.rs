@@ -1,4 +1,4 @@
-//! The list of mutants. `*.txt` beside this file say for each mutant which promises it breaks, what its wrong behaviour
+//! The list of mutants. `*.txt` next to this file say for each mutant which promises it breaks, what its wrong behaviour
 //! is, and which text it replaces:
 //!
 //! ```text

@@ -1,6 +1,6 @@
 //! Mutants, one at a time: the tests must notice each of them, or they prove less than they seem to.
 //!
-//! The lists are `*.txt` beside this file; `list.rs` describes their form. A mutant of a script is first compared with
+//! The lists are `*.txt` next to this file; `list.rs` describes their form. A mutant of a script is first compared with
 //! the model, within this process. Mutants that the model cannot see, and those in Rust, are applied to a copy of the
 //! package, which is built and tested, first without a server and then with real ones.
 //!

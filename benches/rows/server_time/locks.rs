@@ -1,4 +1,4 @@
-//! A lock with one holder and eight waiters, each of a client of its own, and one without waiters beside it: what is sent
+//! A lock with one holder and eight waiters, each of a client of its own, and one without waiters: what is sent
 //! for them, verb by verb, as real clients send it.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What the scripts cost the server, beside the scripts of commit 575393b from the history, on one server and in turn.
+//! What the scripts cost the server, compared with the scripts of commit 575393b from the history, on one server and in turn.
 //!
 //! Pipelined: the same verb for many locks in one go, by `INFO commandstats`. After idle gaps: one call at a time with a
 //! pause before it, by SLOWLOG; caches are cold then, and this is what a lock that is used now and then costs.
@@ -31,7 +31,7 @@ pub fn measure(rounds: usize, table: &mut Table) {
     let old = match Scripts::of_commit(BEFORE, "before", &mut wire) {
         Ok(scripts) => scripts,
         Err(reason) => {
-            table.skipped(&format!("server time beside the scripts of {BEFORE}"), &reason);
+            table.skipped(&format!("server time vs the scripts of {BEFORE}"), &reason);
             return;
         }
     };

@@ -142,7 +142,7 @@ async fn wait(
     watch(request, waiting, lock, news, terminal).await
 }
 
-/// With `--no-wait` any error of connecting is the answer. Otherwise the acquire itself waits out errors that may pass,
+/// With `--no-wait` any error of connecting is the answer. Otherwise the acquire itself retries after temporary errors,
 /// and fails at once for others.
 async fn connect(request: &Request<'_>) -> Result<Client, Failure> {
     let client = request.client.clone();

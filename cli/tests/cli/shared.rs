@@ -37,7 +37,7 @@ pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) ->
 /// A server for this test alone.
 pub(crate) struct Redis(RedisServer);
 
-/// What a user needs besides, to list locks, to use those of another prefix, and to check how a server is set up.
+/// What a user needs in addition, to list locks, to use those of another prefix, and to check how a server is set up.
 pub(crate) const RIGHTS_TO_LOOK: &str = "+scan +config|get ~other:* &other:*";
 
 impl Redis {

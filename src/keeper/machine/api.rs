@@ -91,7 +91,7 @@ pub(crate) enum Event {
     Disconnected {
         cause: Arc<str>,
     },
-    /// Connecting failed, and waiting does not mend that.
+    /// Connecting failed, and waiting will not help.
     Unusable {
         error: ConnectError,
     },

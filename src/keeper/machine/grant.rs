@@ -19,7 +19,7 @@ use crate::term::Term;
 pub(in crate::keeper) struct Grant {
     pub(super) token: Token,
     pub(super) term: Term,
-    /// It is shorter than what the waiter asked for, until it is confirmed.
+    /// The lease is shorter than what the waiter asked for, until it is confirmed.
     pub(super) claim: bool,
 }
 

@@ -52,7 +52,7 @@ pub(super) const GRACE: Duration = Duration::from_millis(50);
 pub(crate) struct Machine {
     pub(super) core: Core,
     pub(super) prefix: Arc<str>,
-    /// The locks at which this client has anything, by name.
+    /// Locks where this client has a waiter, a lease or a pending release, by name.
     pub(super) locks: BTreeMap<Arc<str>, LockState>,
     /// What it knows of others.
     pub(super) kept: Kept,

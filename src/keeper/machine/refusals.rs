@@ -9,7 +9,7 @@ use crate::protocol::Refusal;
 
 impl Machine {
     /// The server cannot be used. A waiter without a place fails at once; a place is given up only for an error that an
-    /// operator cannot mend at the server.
+    /// operator cannot fix at the server.
     pub(super) fn on_unusable(&mut self, now: Time, error: &ConnectError) {
         let fault = Fault::Connect(error.clone());
         self.at_each_lock(|lock, core| {

@@ -82,7 +82,7 @@ pub(crate) enum Event {
     },
     /// Callers want a connection that they can use themselves.
     DirectWanted,
-    /// They use it no longer: nobody needed it, or it broke for this reason while one awaited an answer.
+    /// The direct connection is closed: no caller needed it, or it broke for this reason while one awaited an answer.
     DirectEnded {
         line: Line,
         broke: Option<Arc<str>>,
@@ -152,7 +152,7 @@ pub(crate) enum Effect {
         by: Time,
     },
     /// Connect once more to the same server, for questions to its replicas or for callers.
-    Beside {
+    ConnectSecond {
         line: Line,
         node: Option<Node>,
         by: Time,

@@ -19,10 +19,10 @@ impl Routes {
         up.direct = Some((line, None));
         let (node, by) = (up.node.clone(), now + LEAST_PATIENCE);
         self.lines.insert(line, Role::Direct(peer));
-        self.effects.push(Effect::Beside { line, node, by });
+        self.effects.push(Effect::ConnectSecond { line, node, by });
     }
 
-    /// It is set up.
+    /// The direct connection is set up.
     pub(super) fn direct_ready(&mut self, peer: &Peer, line: Line, run: Option<Previous>) {
         let is_this = |up: &&mut Up| up.direct.as_ref().is_some_and(|(its, _)| *its == line);
         let Some(up) = self.up_at(peer).filter(is_this) else { return };
@@ -36,7 +36,7 @@ impl Routes {
         }
     }
 
-    /// It could not be made.
+    /// The direct connection could not be made.
     pub(super) fn forget_direct(&mut self, peer: &Peer) {
         if let Some(up) = self.up_at(peer) {
             up.direct = None;

@@ -18,7 +18,7 @@ pub(super) enum Role {
     /// Requests and messages.
     Main(Peer),
     /// Questions to the replicas.
-    Beside(Peer),
+    Replicas(Peer),
     /// Requests of callers.
     Direct(Peer),
 }
@@ -29,8 +29,8 @@ pub(super) struct Link {
     state: State,
     /// Attempts that failed since the last answer.
     pub(super) attempts: u32,
-    /// The last connection, and the direct one beside it: their requests must not be executed after anything is asked
-    /// again.
+    /// The last connection and its direct one: their requests must not be executed after
+    /// anything is asked again.
     pub(super) previous: Vec<Previous>,
     connected_before: bool,
 }
@@ -160,9 +160,9 @@ impl Routes {
     pub(super) fn ready(&mut self, now: Time, line: Line, facts: Facts) {
         let peer = match self.lines.get(&line) {
             Some(Role::Main(peer)) => peer.clone(),
-            Some(Role::Beside(peer)) => {
+            Some(Role::Replicas(peer)) => {
                 let peer = peer.clone();
-                return self.beside(now, &peer, line, facts.run);
+                return self.replicas_connected(now, &peer, line, facts.run);
             }
             Some(Role::Direct(peer)) => {
                 let peer = peer.clone();
@@ -217,13 +217,13 @@ impl Routes {
                 let lasting = !error.is_transient();
                 self.not_connected(now, &peer, error, lasting);
             }
-            Some(Role::Beside(peer)) => self.not_beside(now, &peer, &error),
+            Some(Role::Replicas(peer)) => self.replicas_not_connected(now, &peer, &error),
             Some(Role::Direct(peer)) => self.forget_direct(&peer),
             None => self.node_failed(now, line, error),
         }
     }
 
-    /// `lasting`: waiting does not mend the error.
+    /// `lasting`: waiting will not help.
     pub(super) fn not_connected(&mut self, now: Time, peer: &Peer, error: ConnectError, lasting: bool) {
         self.timers.clear(&Timer::Connect(peer.clone()));
         if let Some(link) = self.links.get_mut(peer) {
@@ -248,7 +248,7 @@ impl Routes {
     pub(super) fn ended(&mut self, now: Time, line: Line, cause: &Arc<str>) {
         match self.lines.get(&line).cloned() {
             Some(Role::Main(peer)) => self.fail(now, &peer, cause),
-            Some(Role::Beside(peer)) => self.beside_ended(now, &peer, cause),
+            Some(Role::Replicas(peer)) => self.replicas_disconnected(now, &peer, cause),
             Some(Role::Direct(peer)) => self.close_direct(&peer, line),
             None => {}
         }

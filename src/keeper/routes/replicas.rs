@@ -61,8 +61,8 @@ impl Routes {
         let ready = asking.ready;
         if asking.line.is_none() {
             asking.line = Some(line);
-            self.lines.insert(line, Role::Beside(peer.clone()));
-            self.effects.push(Effect::Beside { line, node, by });
+            self.lines.insert(line, Role::Replicas(peer.clone()));
+            self.effects.push(Effect::ConnectSecond { line, node, by });
         }
         self.timers.set(Timer::Replicas(peer.clone()), by);
         if ready {
@@ -83,7 +83,7 @@ impl Routes {
     }
 
     /// The second connection is set up.
-    pub(super) fn beside(&mut self, now: Time, peer: &Peer, line: Line, run: Option<Previous>) {
+    pub(super) fn replicas_connected(&mut self, now: Time, peer: &Peer, line: Line, run: Option<Previous>) {
         let Some(up) = self.up_at(peer).filter(|up| up.asking.line == Some(line)) else { return };
         match (&up.run, &run) {
             (Some(main), Some(run)) if main.run_id() == run.run_id() => {
@@ -98,16 +98,16 @@ impl Routes {
         }
     }
 
-    pub(super) fn not_beside(&mut self, now: Time, peer: &Peer, error: &ConnectError) {
+    pub(super) fn replicas_not_connected(&mut self, now: Time, peer: &Peer, error: &ConnectError) {
         self.replicas_failed(now, peer, &Refusal::Temporary(error.to_string().into()));
     }
 
-    pub(super) fn beside_ended(&mut self, now: Time, peer: &Peer, cause: &Arc<str>) {
+    pub(super) fn replicas_disconnected(&mut self, now: Time, peer: &Peer, cause: &Arc<str>) {
         self.replicas_failed(now, peer, &Refusal::Temporary(cause.clone()));
     }
 
     pub(super) fn replicas_answered(&mut self, now: Time, line: Line, result: Result<u32, Refusal>) {
-        let Some(Role::Beside(peer)) = self.lines.get(&line).cloned() else { return };
+        let Some(Role::Replicas(peer)) = self.lines.get(&line).cloned() else { return };
         match result {
             Ok(have) => self.answer_questions(now, &peer, &Ok(have)),
             Err(refusal) => self.replicas_failed(now, &peer, &refusal),

@@ -25,7 +25,7 @@ pub(super) struct Search {
     names: String,
     /// The error that explains most so far.
     error: Option<ConnectError>,
-    /// Waiting may mend the error of one node, or a node has not answered: a permanent error of another node may be
+    /// Waiting may help with the error of one node, or a node has not answered: a permanent error of another node may be
     /// that node's own.
     may_pass: bool,
 }

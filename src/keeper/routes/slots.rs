@@ -244,7 +244,7 @@ impl Routes {
         }
     }
 
-    /// These routes lead to a server that cannot be used, which waiting does not mend.
+    /// These routes lead to a server that cannot be used, and waiting will not help.
     pub(super) fn tell_unusable(&mut self, slots: Vec<Slot>, error: &ConnectError) {
         slots.into_iter().for_each(|slot| self.tell(slot, Told::Unusable { error: error.clone() }));
     }
@@ -356,7 +356,7 @@ impl Routes {
             Reply::Result(Err(refusal)) => refusal,
             Reply::Replica(cause) => Refusal::Temporary(cause),
         };
-        // Only the channel of this slot is refused. An operator may mend that, so the keeper asks again.
+        // Only the channel of this slot is refused. An operator may fix that, so the keeper asks again.
         route.refused = route.refused.saturating_add(1);
         let (refused, patience) = (route.refused, self.patience_of(slot));
         let cause = refusal.cause().clone();

@@ -90,7 +90,7 @@ mod tests {
                     let nap = Duration::from_millis(20);
                     assert_eq!(lookout.sleep([of(1, &a, false), of(2, &b, false)], nap).unwrap(), []);
                     assert!(start.elapsed() >= nap);
-                    // The end of a connection can be read, also beside one that is new.
+                    // The end of a connection can be read, also if another one is new.
                     drop(to_b);
                     lookout.forget(Line(1), &a);
                     drop(a);

@@ -139,7 +139,7 @@ impl Setup {
     #[track_caller]
     pub fn start(self) -> Crew {
         let Setup { helpers, mut orders, processes, slack, patience, clock, foreign } = self;
-        // Beside the build artifacts, where it is easy to find after a failure. The process id and a counter keep runs
+        // Next to the build artifacts, where it is easy to find after a failure. The process id and a counter keep runs
         // apart.
         let file = format!("crew-{}-{}-{}.history", orders.seed, std::process::id(), now_ns());
         orders.history = tmp().join(file);

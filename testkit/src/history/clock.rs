@@ -1,4 +1,4 @@
-//! The server's clock beside that of the machine: when was it, by ours, that the server gave a stamp?
+//! The server's clock compared with that of the machine: when was it, by ours, that the server gave a stamp?
 
 /// How much clocks of one machine may differ in their pace. Far more than a time service slews.
 const DRIFT: f64 = 0.001;

@@ -1,4 +1,4 @@
-//! What the judges must know beside the history: the options of the lock, and the faults of the server.
+//! What the judges must know in addition to the history: the options of the lock, and the faults of the server.
 
 use std::time::Duration;
 

@@ -95,7 +95,7 @@ impl Builder {
         self.alone().tcp().config("repl-diskless-sync-delay 0").config("repl-ping-replica-period 1")
     }
 
-    /// Whatever the environment says about the run (`testkit::run`), this server has no other beside it.
+    /// Whatever the environment says about the run (`testkit::run`), this server is alone.
     pub fn alone(mut self) -> Self {
         self.alone = true;
         self
@@ -107,7 +107,7 @@ impl Builder {
         self.alone()
     }
 
-    /// Where clients have the least rights, they have these besides.
+    /// Where clients have the least rights, they have these in addition.
     pub fn more_rights(mut self, rights: &'static str) -> Self {
         self.more_rights = rights;
         self
@@ -142,7 +142,7 @@ impl Builder {
         let owned = |(user, password): (&str, &str)| (user.to_owned(), password.to_owned());
         let login = user.or(self.password.as_deref().map(|password| ("default", password))).map(owned);
         let process = Mutex::new(None);
-        let mut server = RedisServer { setup: self, port: None, dir, process, topology, login, beside: None };
+        let mut server = RedisServer { setup: self, port: None, dir, process, topology, login, companion: None };
         // A port that was free a moment ago can be in use by now. Each attempt draws another one.
         let mut attempts = if server.setup.tcp { 5 } else { 1 };
         loop {
@@ -154,7 +154,7 @@ impl Builder {
                 Err(_) => {}
             }
         }
-        server.beside = topology.accompany(&server, server.setup.clone()).map(Box::new);
+        server.companion = topology.accompany(&server, server.setup.clone()).map(Box::new);
         server
     }
 }

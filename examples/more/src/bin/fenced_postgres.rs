@@ -1,7 +1,7 @@
 //! A write into PostgreSQL that refuses a holder whose lease has ended, whatever that holder believes.
 //!
 //! When you would want it: as in `fenced_sqlite`, always when a late write does harm, here with a database that several
-//! machines share. The token is a column beside the data; a table that is written by many locks gets one for each row.
+//! machines share. The token is a column next to the data; a table that is written by many locks gets one for each row.
 //!
 //! See it: `cargo run -p fairlock-examples --bin fenced_postgres -- "host=localhost user=postgres" first`, and go on as
 //! `fenced_sqlite.rs` says.

@@ -1,4 +1,4 @@
-//! Metrics of locks for Prometheus, and a dashboard for Grafana: `grafana-dashboard.json` beside this crate's manifest.
+//! Metrics of locks for Prometheus, and a dashboard for Grafana: `grafana-dashboard.json` next to this crate's manifest.
 //!
 //! When you would want it: you want to see how long jobs wait and hold, whether queues grow, and to be woken up when
 //! leases are lost. `docs/observability.md` lists the metrics.

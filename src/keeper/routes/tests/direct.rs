@@ -23,7 +23,7 @@ fn want(alone: &mut Alone) -> Vec<Effect> {
 
 #[track_caller]
 fn begun(effects: &[Effect]) -> Line {
-    let [Effect::Beside { line, .. }] = effects[..] else { panic!("no second connection: {effects:?}") };
+    let [Effect::ConnectSecond { line, .. }] = effects[..] else { panic!("no second connection: {effects:?}") };
     line
 }
 
@@ -38,7 +38,7 @@ fn ready(alone: &mut Alone, line: Line, run: &str) -> Vec<Effect> {
 fn open() -> (Alone, Line, Line) {
     let (mut alone, main) = connected();
     let effects = want(&mut alone);
-    assert!(matches!(effects[..], [Effect::Beside { by, .. }] if by == at(1000)), "{effects:?}");
+    assert!(matches!(effects[..], [Effect::ConnectSecond { by, .. }] if by == at(1000)), "{effects:?}");
     let line = begun(&effects);
     let effects = ready(&mut alone, line, "run");
     assert!(matches!(effects[..], [Effect::Offer { line: its }] if its == line), "{effects:?}");

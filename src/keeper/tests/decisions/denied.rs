@@ -1,4 +1,4 @@
-//! A server that cannot be used: which callers hear of it at once, and which wait for an operator to mend it.
+//! A server that cannot be used: which callers hear of it at once, and which wait for an operator to fix it.
 
 use super::*;
 use crate::error::{ConnectError, Fault};

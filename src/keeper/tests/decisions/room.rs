@@ -30,7 +30,7 @@ fn other_lock(options: LockOptions) -> std::sync::Arc<crate::options::Spec> {
     options.of(LockKeys::new("fairlock", "y")).unwrap()
 }
 
-/// The whole burst of a client, beside its own lease.
+/// The whole burst of a client that holds a lease.
 #[test]
 fn a_renewal_and_a_release_are_sent_before_every_acquire_that_waits() {
     const BURST: u64 = 100_000;

@@ -47,7 +47,7 @@ impl Drop for Place {
     }
 }
 
-/// A server, and a client for the holders and waiters beside the dropped futures.
+/// A server, and a client for the holders and waiters whose futures are not dropped.
 pub struct Crowd {
     pub server: RedisServer,
     pub others: Client,

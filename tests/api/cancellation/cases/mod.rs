@@ -220,7 +220,7 @@ fn waiting(raw: &mut redis::Connection, name: &str) -> usize {
     redis::cmd("ZCARD").arg(format!("fairlock:{{{name}}}:waiters")).query(raw).unwrap()
 }
 
-/// What is left of a lock that nobody holds or wants, besides its packed state: fields, and the number of waiters.
+/// What is left of a lock that nobody holds or wants, apart from its packed state: fields, and the number of waiters.
 fn left_behind(raw: &mut redis::Connection, name: &str) -> Vec<String> {
     let mut fields: Vec<String> = redis::cmd("HKEYS").arg(state::key(name)).query(raw).unwrap();
     fields.retain(|field| !field.is_empty());

@@ -288,7 +288,7 @@ fn node_that_leaves_out_its_host_is_where_it_speaks_from() {
 }
 
 #[test]
-fn nodes_that_the_cluster_named_are_asked_beside_the_seeds() {
+fn nodes_that_the_cluster_named_are_asked_as_well_as_the_seeds() {
     let (mut alone, line) = Alone::open_cluster();
     alone.effects();
     alone.handle(Event::Ended { line, cause: "gone".into() });

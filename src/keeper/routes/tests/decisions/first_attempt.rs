@@ -21,7 +21,7 @@ fn first_attempt_tells_its_outcome() {
 }
 
 #[test]
-fn first_attempt_tries_nodes_beside_each_other_within_five_seconds_in_all() {
+fn first_attempt_tries_nodes_in_parallel_within_five_seconds_in_all() {
     let mut alone = Alone::of(Shape::Cluster(vec![node(1)]), true);
     let (line, _, by) = alone.asked().remove(0);
     assert_eq!(by, at(5000));

@@ -239,7 +239,7 @@ fn lasting_errors_are_told_and_passing_ones_wait() {
         assert_eq!(alone.told().iter().filter(|told| told.starts_with("denied")).count(), 1);
     }
     alone.connect();
-    assert_eq!(alone.told(), ["connected"], "an operator has mended it");
+    assert_eq!(alone.told(), ["connected"], "an operator has fixed it");
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn questions_to_replicas_go_together_over_a_connection_of_their_own() {
     alone.want("x");
     alone.connect();
     let effects = replicate(&mut alone, 1, 1, 300);
-    let [Effect::Beside { line, by, .. }] = effects[..] else { panic!("{effects:?}") };
+    let [Effect::ConnectSecond { line, by, .. }] = effects[..] else { panic!("{effects:?}") };
     assert_eq!(by, at(1300));
     assert!(replicate(&mut alone, 2, 1, 300).is_empty());
     assert!(replicate(&mut alone, 3, 2, 200).is_empty());
@@ -40,7 +40,9 @@ fn replicas_of_another_run_do_not_count() {
     let mut alone = Alone::server();
     alone.want("x");
     let (main, _) = alone.connect();
-    let [Effect::Beside { line, .. }] = replicate(&mut alone, 1, 1, 300)[..] else { panic!("no second connection") };
+    let [Effect::ConnectSecond { line, .. }] = replicate(&mut alone, 1, 1, 300)[..] else {
+        panic!("no second connection")
+    };
     alone.handle(Event::Ready { line, facts: facts("another") });
     let effects = alone.effects();
     assert_eq!(dropped(&effects), [main, line]);
@@ -55,7 +57,7 @@ fn replicas_that_cannot_be_asked_are_a_refusal() {
     alone.connect();
     let mut fail = |request: u64, how: &dyn Fn(&mut Alone, Line), cause: &str| {
         let effects = replicate(&mut alone, request, 1, 300);
-        let [Effect::Beside { line, .. }] = effects[..] else { panic!("{effects:?}") };
+        let [Effect::ConnectSecond { line, .. }] = effects[..] else { panic!("{effects:?}") };
         how(&mut alone, line);
         let (_, effects) = alone.wait();
         let told: Vec<_> = effects.iter().filter_map(told).collect();
@@ -79,10 +81,12 @@ fn questions_to_replicas_end_with_the_connection_that_they_are_about() {
     let mut alone = Alone::server();
     alone.want("x");
     let (main, _) = alone.connect();
-    let [Effect::Beside { line, .. }] = replicate(&mut alone, 1, 1, 300)[..] else { panic!("no second connection") };
+    let [Effect::ConnectSecond { line, .. }] = replicate(&mut alone, 1, 1, 300)[..] else {
+        panic!("no second connection")
+    };
     alone.handle(Event::Ended { line: main, cause: "gone".into() });
     assert_eq!(dropped(&alone.effects()), [main, line]);
     alone.connect();
     alone.effects();
-    assert!(matches!(replicate(&mut alone, 2, 1, 300)[..], [Effect::Beside { .. }]), "asked anew");
+    assert!(matches!(replicate(&mut alone, 2, 1, 300)[..], [Effect::ConnectSecond { .. }]), "asked anew");
 }

@@ -190,7 +190,7 @@ impl World {
                 self.attempts.remove(&line);
             }
             Effect::Tell { slot, event } => self.hear(slot, event),
-            Effect::Beside { .. }
+            Effect::ConnectSecond { .. }
             | Effect::Offer { .. }
             | Effect::Replicas { .. }
             | Effect::First(_)

@@ -52,7 +52,7 @@ fn a_script_that_stopped_at_its_batch_limit_is_asked_to_go_on() {
             .any(|effect| matches!(effect, Effect::Send { call: Request::Release(ReleaseRequest { .. }), .. }))
     };
     assert!(goes_on(&effects), "{effects:?}");
-    // Another call beside it has its own.
+    // Another call at the same time has its own.
     machine.handle(
         at(0.1),
         Event::Command(Command::Break {
