@@ -1,7 +1,18 @@
 //! Single cases of what is promised over a loss of data.
 
-use super::model::Request;
+use super::model::{Request, clients::Client};
 use super::scene::{SECOND, Scene, client, ms};
+
+/// For as long as the holder believes in its lease, which it renewed at that time, the waiter is not granted the lock.
+fn waits_for_the_holder(scene: &mut Scene, waiter: &mut Client, holder: &mut Client, renewed: u64) {
+    while scene.now < renewed + 40 * SECOND {
+        scene.pass(1000);
+        scene.heartbeat(waiter);
+        let (after, left) = ((scene.now - renewed) / SECOND, (holder.holds[0].until - scene.now) / SECOND);
+        assert!(waiter.holds.is_empty(), "granted after {after} s, and the holder believes for {left} s more");
+    }
+    assert_eq!(scene.renew(holder).word, "renewed");
+}
 
 /// The release was executed and its answer lost. Before it is repeated the lock is granted again, and the server loses
 /// its data. The holder, which was connected all the time, renews every third of its lease.
@@ -23,13 +34,7 @@ fn release_repeated_after_a_flush_leaves_the_lock_to_its_holder() {
     scene.ask(&mut first, &again);
     let mut newcomer = client("newcomer", 30);
     scene.acquire(&mut newcomer);
-    while scene.now < renewed + 40 * SECOND {
-        scene.pass(1000);
-        scene.heartbeat(&mut newcomer);
-        let (after, left) = ((scene.now - renewed) / SECOND, (holder.holds[0].until - scene.now) / SECOND);
-        assert!(newcomer.holds.is_empty(), "granted after {after} s, and the holder believes for {left} s more");
-    }
-    assert_eq!(scene.renew(&mut holder).word, "renewed");
+    waits_for_the_holder(&mut scene, &mut newcomer, &mut holder, renewed);
 }
 
 /// The server is rolled back to before the last grant, and a stranger queues: stamps are as high as they were. A waiter
@@ -51,13 +56,7 @@ fn waiter_that_knows_of_a_later_grant_proves_a_rollback() {
 
     scene.restore(&saved);
     scene.acquire(&mut client("stranger", 30));
-    while scene.now < renewed + 40 * SECOND {
-        scene.pass(1000);
-        scene.heartbeat(&mut waiter);
-        let (after, left) = ((scene.now - renewed) / SECOND, (holder.holds[0].until - scene.now) / SECOND);
-        assert!(waiter.holds.is_empty(), "granted after {after} s, and the holder believes for {left} s more");
-    }
-    assert_eq!(scene.renew(&mut holder).word, "renewed");
+    waits_for_the_holder(&mut scene, &mut waiter, &mut holder, renewed);
 }
 
 /// The connection of a client breaks, so it asks over another one. Its first request is executed only after a loss.

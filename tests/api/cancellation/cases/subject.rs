@@ -28,7 +28,6 @@ pub enum What {
     HeldLost,
     Renewed,
     Run,
-    AcquireRun,
     Inspect,
     Break,
     ForceBreak,
@@ -38,7 +37,7 @@ pub enum What {
 }
 
 impl What {
-    pub const ALL: [What; 21] = [
+    pub const ALL: [What; 20] = [
         What::Connect,
         What::Lazy,
         What::Acquire,
@@ -53,7 +52,6 @@ impl What {
         What::HeldLost,
         What::Renewed,
         What::Run,
-        What::AcquireRun,
         What::Inspect,
         What::Break,
         What::ForceBreak,
@@ -76,7 +74,7 @@ impl What {
             What::Position => &["acquire"],
             What::Renew => &["renew"],
             What::Release => &["release"],
-            What::Run | What::AcquireRun => &["acquire", "release"],
+            What::Run => &["acquire", "release"],
             What::Inspect => &["inspect"],
             What::Break | What::ForceBreak => &["break"],
             What::History | What::RecordHistory => &["history"],
@@ -87,8 +85,8 @@ impl What {
 
     /// Whether it stays pending as long as no holder releases.
     pub fn waits(self) -> bool {
-        use What::{Acquire, AcquireRun, AcquireTimeout, Lazy, Run, Waiting};
-        matches!(self, Lazy | Acquire | AcquireTimeout | Waiting | Run | AcquireRun)
+        use What::{Acquire, AcquireTimeout, Lazy, Run, Waiting};
+        matches!(self, Lazy | Acquire | AcquireTimeout | Waiting | Run)
     }
 
     /// Whether nothing that happens here completes it.
@@ -160,8 +158,7 @@ impl Subject {
             }
             What::Renewed => boxed(hold(&lock, &mut kept).renewed()),
             What::HeldLost => boxed(hold(&lock, &mut kept).held().ended()),
-            What::Run => boxed(async move { lock.acquire().run(|held| async move { job(held).await }).await }),
-            What::AcquireRun => boxed(lock.acquire().timeout(100 * SOON).run(job)),
+            What::Run => boxed(lock.acquire().timeout(100 * SOON).run(job)),
             What::Inspect => boxed(async move { lock.inspect().await }),
             What::Break => boxed(async move { lock.break_lease(token).await }),
             What::ForceBreak => boxed(async move { lock.force_break_lease(token).await }),
