@@ -1,6 +1,7 @@
 //! What one machine sends and tells, and when, to the microsecond. The worlds show that the promises hold; these cases
 //! show that the machine keeps them as designed, neither later nor with more requests.
 
+mod asking;
 mod denied;
 mod direct;
 mod extending;

@@ -4,13 +4,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::error::Fault;
-use crate::history::History;
 use crate::keeper::machine::Mode;
 use crate::options::LockOptions;
-use crate::protocol::{
-    AcquireRequest, HeartbeatRequest, InspectRequest, LeaveRequest, Refusal, RenewRequest, Reply, Request, UNBOUNDED,
-    Verdict,
-};
+use crate::protocol::{AcquireRequest, HeartbeatRequest, LeaveRequest, Refusal, RenewRequest, Request, UNBOUNDED};
 
 // ---- heartbeats ----
 
@@ -181,45 +177,6 @@ fn a_timeout_names_a_silence_that_is_worth_a_word() {
             "{cause:?}"
         );
     }
-}
-
-#[test]
-fn a_call_has_five_seconds_whatever_happens() {
-    let (mut machine, spec) = start(LockOptions::new());
-    let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 10 }));
-    let (request, call) = one_sent(&mut machine, 0.0);
-    assert!(matches!(call, Request::Inspect(InspectRequest { after: None, count: 10, .. })), "{call:?}");
-    fail(&mut machine, 0.1, request, Refusal::Temporary("LOADING".into()));
-    machine.effects(at(0.1), usize::MAX);
-    disconnect(&mut machine, 0.2);
-    machine.effects(at(0.2), usize::MAX);
-    connect(&mut machine, 4.0);
-    one_sent(&mut machine, 4.0);
-    tick(&mut machine, 4.999);
-    assert!(machine.effects(at(4.999), usize::MAX).is_empty());
-    tick(&mut machine, 5.0);
-    match outcome(&machine.effects(at(5.0), usize::MAX), 9) {
-        Some(Outcome::Page(Err(Fault::Unavailable { waited, cause: Some(cause) }))) => {
-            assert_eq!((*waited, cause.to_string()), (seconds(5.0), "gone".to_owned()));
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_history_is_told_to_the_caller_that_asked_for_it() {
-    let (mut machine, spec) = start(LockOptions::new());
-    let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::History { question: QuestionId(9), keys, switch: None, count: 3 }));
-    let (request, call) = one_sent(&mut machine, 0.0);
-    assert!(matches!(&call, Request::History(request) if request.count == 3), "{call:?}");
-    let history = History { recorded: true, grants: Vec::new() };
-    let reply = Reply { common: Answer::default().common(), verdict: Verdict::History(history) };
-    machine.handle(at(0.1), Event::Answered { request, result: Ok(reply) });
-    let effects = machine.effects(at(0.1), usize::MAX);
-    let told = outcome(&effects, 9);
-    assert!(matches!(told, Some(Outcome::History(Ok(history))) if history.recorded), "{effects:?}");
 }
 
 #[test]
