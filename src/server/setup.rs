@@ -59,7 +59,8 @@ pub(crate) struct Connected {
 }
 
 impl Endpoint {
-    /// Connects and sets up. `channel` is subscribed when this returns; a cluster has none yet. Blocks at most until the deadline.
+    /// Connects and sets up. `channel` is subscribed when this returns; a cluster has none yet. Blocks at most until the
+    /// deadline.
     pub(crate) fn set_up(
         &self,
         prefix: &str,

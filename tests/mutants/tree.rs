@@ -129,8 +129,11 @@ pub(crate) const HANDLES: Stage = Stage {
 };
 
 /// Only for the mutants that name it: users that lack a right.
-pub(crate) const RIGHTS: Stage =
-    Stage { name: "without a right", targets: &[("api::acl_half_rights", &[])], twice: true };
+pub(crate) const RIGHTS: Stage = Stage {
+    name: "without a right",
+    targets: &[("api::acl_at_connect", &[]), ("api::acl_half_rights", &[])],
+    twice: true,
+};
 
 /// The stages that only some mutants use.
 pub(crate) const SPECIAL: [&Stage; 5] = [&ENCRYPTED, &OBSERVED, &COMMAND, &HANDLES, &RIGHTS];
