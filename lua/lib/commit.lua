@@ -90,11 +90,11 @@ do
 
   -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
   for i = 1, #messages do
-    local its_terms, kind, its_id, its_token, its_ticket, left_us = unpack(messages[i])
-    if kind == 'grant' then its_token, its_ticket, left_us = holder_token, holder_ticket, holder_end - now end
+    local its_terms, kind, its_id, its_token, its_ticket, its_left_us = unpack(messages[i])
+    if kind == 'grant' then its_token, its_ticket, its_left_us = holder_token, holder_ticket, holder_end - now end
     local to = its_terms[CHANNEL]
     local message = cmsgpack.pack({kind, 'epoch', epoch, 'stamp', stamp, 'id', its_id, 'lock', lock, 'secret', its_terms[SECRET], 'token', its_token,
-      'ticket', its_ticket, 'left_us', left_us, 'seat', struct.pack(SEAT, VERSION, epoch, its_ticket, its_token),
+      'ticket', its_ticket, 'left_us', its_left_us, 'seat', struct.pack(SEAT, VERSION, epoch, its_ticket, its_token),
       'memory', struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace))})
     -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none: all nodes get the message.
     local sent = string.find(to, '{', 1, true) and redis.pcall('SPUBLISH', to, message)

@@ -10,7 +10,7 @@ local leaving = {} -- the ids that leave the queue, a list and a set
 local fields, messages = {}, {} -- entries to write, and messages to publish
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
 local looked = 0 -- how many were
-local head, head_terms, head_ticket, head_until -- the first live waiter among them
+local head, head_terms, head_ticket, head_until = nil, nil, nil, nil -- the first live waiter among them
 local alive_until -- of the client that was examined last
 local again = false -- whether the batch limit was reached, so that the caller asks again
 local ended_how, ended_entry = 'lost', nil -- how the lease ended that this script ends, and its entry if it was read

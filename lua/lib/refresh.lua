@@ -4,13 +4,13 @@
 do
   local until_now, count = 0, 0
   if own_session and not lost then until_now, count = struct.unpack(SESSION, own_session) end
-  local alive_until = max(until_now, now + liveness_us + buffer_us)
-  sessions[client] = {alive_until, count, heartbeat_us}
-  live_until = max(live_until, alive_until)
+  local session_end = max(until_now, now + liveness_us + buffer_us)
+  sessions[client] = {session_end, count, heartbeat_us}
+  live_until = max(live_until, session_end)
   -- The pace is that of the slowest client until its session has ended.
   if heartbeat_us > pace or now >= pace_until then
-    pace, pace_until = heartbeat_us, alive_until
+    pace, pace_until = heartbeat_us, session_end
   elseif heartbeat_us == pace then
-    pace_until = max(pace_until, alive_until)
+    pace_until = max(pace_until, session_end)
   end
 end

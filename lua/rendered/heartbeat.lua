@@ -112,7 +112,7 @@ local leaving = {} -- the ids that leave the queue, a list and a set
 local fields, messages = {}, {} -- entries to write, and messages to publish
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
 local looked = 0 -- how many were
-local head, head_terms, head_ticket, head_until -- the first live waiter among them
+local head, head_terms, head_ticket, head_until = nil, nil, nil, nil -- the first live waiter among them
 local alive_until -- of the client that was examined last
 local again = false -- whether the batch limit was reached, so that the caller asks again
 local ended_how, ended_entry = 'lost', nil -- how the lease ended that this script ends, and its entry if it was read
@@ -199,14 +199,14 @@ if first then
 do
   local until_now, count = 0, 0
   if own_session and not lost then until_now, count = struct.unpack(SESSION, own_session) end
-  local alive_until = max(until_now, now + liveness_us + buffer_us)
-  sessions[client] = {alive_until, count, heartbeat_us}
-  live_until = max(live_until, alive_until)
+  local session_end = max(until_now, now + liveness_us + buffer_us)
+  sessions[client] = {session_end, count, heartbeat_us}
+  live_until = max(live_until, session_end)
   -- The pace is that of the slowest client until its session has ended.
   if heartbeat_us > pace or now >= pace_until then
-    pace, pace_until = heartbeat_us, alive_until
+    pace, pace_until = heartbeat_us, session_end
   elseif heartbeat_us == pace then
-    pace_until = max(pace_until, alive_until)
+    pace_until = max(pace_until, session_end)
   end
 end
 end
@@ -228,12 +228,12 @@ do
       page = call('ZRANGE', waiters, from, from == 0 and 0 or BATCH - 1, 'WITHSCORES')
       from, at = from + #page / 2, 1
     end
-    local id, its_ticket = page[at], tonumber(page[at + 1])
-    if not id or its_ticket >= place then break end
+    local its_id, its_ticket = page[at], tonumber(page[at + 1])
+    if not its_id or its_ticket >= place then break end
     at, looked = at + 2, looked + 1
-    if not leaving[id] then
-      local its_client = string.match(id, CLIENT_OF)
-      local entry, packed = unpack(call('HMGET', lock, id, its_client .. '.'))
+    if not leaving[its_id] then
+      local its_client = string.match(its_id, CLIENT_OF)
+      local entry, packed = unpack(call('HMGET', lock, its_id, its_client .. '.'))
       local session = sessions[its_client] or {struct.unpack(SESSION, packed)}
       sessions[its_client] = session
 -- alive: until when the client of `session` counts as alive. After a silence of more than two of its heartbeats, which
@@ -248,9 +248,9 @@ do
   end
 end
       if alive_until > now then
-        head, head_terms, head_ticket, head_until = id, cmsgpack.unpack(entry), its_ticket, alive_until
+        head, head_terms, head_ticket, head_until = its_id, cmsgpack.unpack(entry), its_ticket, alive_until
       else
-        leaving[#leaving + 1], leaving[id], waiting = id, true, waiting - 1
+        leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1
       end
     end
   end
@@ -393,11 +393,11 @@ end
 
   -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
   for i = 1, #messages do
-    local its_terms, kind, its_id, its_token, its_ticket, left_us = unpack(messages[i])
-    if kind == 'grant' then its_token, its_ticket, left_us = holder_token, holder_ticket, holder_end - now end
+    local its_terms, kind, its_id, its_token, its_ticket, its_left_us = unpack(messages[i])
+    if kind == 'grant' then its_token, its_ticket, its_left_us = holder_token, holder_ticket, holder_end - now end
     local to = its_terms[CHANNEL]
     local message = cmsgpack.pack({kind, 'epoch', epoch, 'stamp', stamp, 'id', its_id, 'lock', lock, 'secret', its_terms[SECRET], 'token', its_token,
-      'ticket', its_ticket, 'left_us', left_us, 'seat', struct.pack(SEAT, VERSION, epoch, its_ticket, its_token),
+      'ticket', its_ticket, 'left_us', its_left_us, 'seat', struct.pack(SEAT, VERSION, epoch, its_ticket, its_token),
       'memory', struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace))})
     -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none: all nodes get the message.
     local sent = string.find(to, '{', 1, true) and redis.pcall('SPUBLISH', to, message)
