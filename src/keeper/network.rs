@@ -91,7 +91,7 @@ impl Network {
                 });
             }
             Effect::ConnectSecond { line, node, by } => self.on_a_thread(line, node, move |endpoint| {
-                let (wire, run) = endpoint.set_up_beside(by)?;
+                let (wire, run) = endpoint.set_up_second(by)?;
                 Ok(Outcome::Connection(wire, Facts { address: endpoint.to_string(), run, ..Facts::default() }))
             }),
             Effect::Ask { line, node, by } => {

@@ -120,9 +120,9 @@ impl Endpoint {
         })
     }
 
-    /// Another connection to the same server, for WAIT, and the run of the server that it leads to. It loads no
-    /// scripts: they are loaded already. Blocks at most until the deadline.
-    pub(crate) fn set_up_beside(&self, deadline: Time) -> Result<(Wire, Option<Previous>), ConnectError> {
+    /// A second connection to the same server, for WAIT or for callers, and the run of the server that it leads to. It
+    /// loads no scripts: they are loaded already. Blocks at most until the deadline.
+    pub(crate) fn set_up_second(&self, deadline: Time) -> Result<(Wire, Option<Previous>), ConnectError> {
         let (stream, replies) = self.log_in(&[vec!["CLIENT", "ID"], vec!["INFO", "server"]], deadline)?;
         let run = Previous::of(&replies[0], &replies[1].text().unwrap_or_default());
         Ok((Wire::new(stream, self.digests.clone()), run))

@@ -1,6 +1,6 @@
 //! Single cases of what is promised over a loss of data.
 
-use super::model::{Request, clients::Client};
+use super::model::{Request, clients::Client, driver::Saved};
 use super::scene::{SECOND, Scene, client, ms};
 
 /// For as long as the holder believes in its lease, which it renewed at that time, the waiter is not granted the lock.
@@ -37,22 +37,33 @@ fn release_repeated_after_a_flush_leaves_the_lock_to_its_holder() {
     waits_for_the_holder(&mut scene, &mut newcomer, &mut holder, renewed);
 }
 
+/// A state in which the holder still waits, and when the holder renewed its lease after that. The waiter has heard of it.
+fn saved_before_a_grant(
+    scene: &mut Scene,
+    first: &mut Client,
+    holder: &mut Client,
+    waiter: &mut Client,
+) -> (Saved, u64) {
+    scene.acquire(first);
+    scene.acquire(holder);
+    scene.acquire(waiter);
+    let saved = scene.save();
+    scene.release(first);
+    scene.heartbeat(holder);
+    assert_eq!(scene.renew(holder).word, "renewed");
+    let renewed = scene.now;
+    scene.pass(1000);
+    scene.heartbeat(waiter);
+    (saved, renewed)
+}
+
 /// The server is rolled back to before the last grant, and a stranger queues: stamps are as high as they were. A waiter
 /// that has heard of that grant returns.
 #[test]
 fn waiter_that_knows_of_a_later_grant_proves_a_rollback() {
     let (mut scene, mut first) = (Scene::start(), client("first", 9));
     let (mut holder, mut waiter) = (client("holder", 120), client("waiter", 30));
-    scene.acquire(&mut first);
-    scene.acquire(&mut holder);
-    scene.acquire(&mut waiter);
-    let saved = scene.save();
-    scene.release(&mut first);
-    scene.heartbeat(&mut holder);
-    assert_eq!(scene.renew(&mut holder).word, "renewed");
-    let renewed = scene.now;
-    scene.pass(1000);
-    scene.heartbeat(&mut waiter);
+    let (saved, renewed) = saved_before_a_grant(&mut scene, &mut first, &mut holder, &mut waiter);
 
     scene.restore(&saved);
     scene.acquire(&mut client("stranger", 30));
@@ -85,15 +96,7 @@ fn late_acquire_after_a_flush_costs_the_waiter_no_place() {
 fn holder_whose_old_place_came_back_is_told_that_it_released() {
     let (mut scene, mut first) = (Scene::start(), client("first", 30));
     let (mut holder, mut waiter) = (client("holder", 30), client("waiter", 30));
-    scene.acquire(&mut first);
-    scene.acquire(&mut holder);
-    scene.acquire(&mut waiter);
-    let saved = scene.save();
-    scene.release(&mut first);
-    scene.heartbeat(&mut holder);
-    scene.renew(&mut holder);
-    scene.pass(1000);
-    scene.heartbeat(&mut waiter);
+    let (saved, _) = saved_before_a_grant(&mut scene, &mut first, &mut holder, &mut waiter);
 
     scene.restore(&saved);
     scene.heartbeat(&mut waiter);

@@ -65,7 +65,7 @@ use crate::protocol::{ClientId, Request};
 use crate::server::{Heard, Wire};
 use crate::wakers::Wakers;
 
-/// The shortest lease that is granted over it: long beside the time until the keeper takes it over.
+/// The shortest lease that is granted over it: long compared with the time until the keeper takes it over.
 const LEAST_LEASE: Duration = Duration::from_secs(10);
 /// The keeper takes over leases of this age.
 const SHORT: Duration = Duration::from_millis(500);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::clients::{BOOT_NS, Client, Link};
+use super::clients::{Client, Link};
 use super::losses::Basis;
 use super::server::{Executed, Reply, Server};
 use crate::keeper::machine::{Command, DirectAcquire, Event};
@@ -526,10 +526,6 @@ fn specs(keys: &Arc<LockKeys>, times: &[Times]) -> Vec<Arc<Spec>> {
         spec(1500, (150, 300), Some(ms(500)), None),
     ]
 }
-
-/// The local time that a fingerprint may take for "long ago".
-#[allow(dead_code)]
-pub(super) const LONG_AGO: u64 = BOOT_NS;
 
 /// Whether the server heard a waiter with this.
 pub(super) fn keeps_alive(verdict: &Verdict) -> bool {
