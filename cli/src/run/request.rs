@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use fairlock::error::{AcquireError, Fault, TryAcquireError};
-use fairlock::state::LockState;
 use fairlock::{Client, ClientBuilder, Lock, LockOptions};
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
@@ -69,9 +68,8 @@ pub(crate) async fn why_silent(client: &Client, name: &str) -> String {
 /// Why a wait without known trouble was not served. None if it was, since others have the lock.
 async fn unserved(lock: &Lock, was_queued: bool) -> Option<String> {
     match timeout(ANSWER, lock.inspect()).await {
-        Ok(Ok(LockState { holders, waiting: 0, recovering_for: None, .. })) if holders.is_empty() && !was_queued => {
-            Some("the time was over before it answered".to_owned())
-        }
+        // It refused, or was too slow. Whoever has the lock is not the reason.
+        Ok(Ok(_)) if !was_queued => Some("the time was over before it gave a place in the queue".to_owned()),
         Ok(Ok(_)) => None,
         Ok(Err(fault)) => Some(refusal::told(&fault.to_string())),
         Err(_) => Some(trouble(lock).await.unwrap_or_else(|| "no answer".to_owned())),
