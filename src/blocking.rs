@@ -1,50 +1,17 @@
 //! Waiting for a future on the spot.
 
-use std::cell::Cell;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake};
 use std::thread::{Thread, current, park};
-
-thread_local! {
-    /// How many calls of [`block_on`] this thread is in.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Whether a future that is polled now is waited for on the spot: its thread does nothing else, so it may block.
-pub(crate) fn is_blocking() -> bool {
-    DEPTH.get() > 0
-}
-
-/// Polls a future of the user's. It may await much at once, or with time limits of its own, so what it awaits must not
-/// block its thread.
-pub(crate) fn poll_job<F: Future>(job: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
-    let _awaiting = Depth::set(0);
-    job.poll(context)
-}
 
 /// Polls a channel without tokio's budget for cooperation: on another executor inside of a tokio task, such as
 /// [`Operation::blocking`](crate::Operation::blocking), an exhausted budget is never refilled and the poll would be
 /// pending for ever.
 pub(crate) fn poll_channel<F: Future + Unpin>(future: &mut F, context: &mut Context<'_>) -> Poll<F::Output> {
     pin!(tokio::task::unconstrained(future)).poll(context)
-}
-
-/// Sets the depth back to this when it is dropped.
-struct Depth(u32);
-
-impl Depth {
-    fn set(depth: u32) -> Self {
-        Self(DEPTH.replace(depth))
-    }
-}
-
-impl Drop for Depth {
-    fn drop(&mut self) {
-        DEPTH.set(self.0);
-    }
 }
 
 /// Unparks one thread and does nothing else. A mutex with a condition variable would wake it into the mutex that the
@@ -69,7 +36,6 @@ impl Wake for Sleeper {
 
 /// Polls the future on this thread until it resolves.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let _blocking = Depth::set(DEPTH.get() + 1);
     let sleeper = Arc::new(Sleeper { thread: current(), woken: AtomicBool::new(false) });
     let waker = sleeper.clone().into();
     let mut future = pin!(future);

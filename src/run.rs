@@ -7,7 +7,6 @@ use std::task::Poll;
 use tracing::Instrument as _;
 
 use crate::acquire::{Acquire, TryAcquire};
-use crate::blocking::poll_job;
 use crate::error::{Lost, ReleaseError, RunError, TryRunError};
 use crate::guard::{Guard, Held};
 
@@ -118,7 +117,7 @@ pub(crate) async fn job_under<J: Future>(lost: impl Future<Output = Lost>, job: 
     let (mut lost, mut job) = (pin!(lost), pin!(job));
     poll_fn(|context| match lost.as_mut().poll(context) {
         Poll::Ready(lost) => Poll::Ready(Err(lost)),
-        Poll::Pending => poll_job(job.as_mut(), context).map(Ok),
+        Poll::Pending => job.as_mut().poll(context).map(Ok),
     })
     .await
 }

@@ -108,7 +108,7 @@ pub const LIMITS: &[Limit] = &[
     most("context switches of a cycle", "", 5.0),
     most("threads of a client", "", 1.0),
     most("threads of a process that belong to no client", "", 1.0),
-    most("connections of a client", "", 2.0),
+    most("connections of a client", "", 1.0),
     most("round trips from connect to the first grant", "", 6.0),
     most("memory of a waiter in the client", "B", 2048.0),
     most("memory of a waiter in Redis", "B", 350.0),

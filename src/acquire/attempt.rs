@@ -43,8 +43,7 @@ impl Plan {
             (Mode::Wait, Some(Duration::ZERO)) => (Mode::Try, None),
             (mode, timeout) => (mode, timeout.map(in_bounds)),
         };
-        let patient = self.cancellation.is_none();
-        Ok(self.handle.acquire(self.spec.clone(), about, mode, timeout, patient)?)
+        Ok(self.handle.acquire(self.spec.clone(), about, mode, timeout)?)
     }
 
     fn watch(&self) -> Option<Cancelled> {

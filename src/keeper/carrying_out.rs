@@ -65,13 +65,13 @@ impl Keeper {
             }
             Effect::Granted { id, spec, token, ticket, deadline } => {
                 let wakers = self.wakers.clone();
-                let Some(Caller { origin, queued, resolved, presence, .. }) = self.forget_caller(id) else {
+                let Some(Caller { origin, queued, resolved, .. }) = self.forget_caller(id) else {
                     // No caller is left to take it.
                     return self.feed(slot, Event::Command(Command::Release { question: None, id }));
                 };
                 let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
                 lock(&self.leases).insert(id, shared.clone());
-                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone(), presence)));
+                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone())));
                 queued.map(|queued| queued.send(ticket));
             }
             Effect::NotGranted { id, why } => {

@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::direct::{Direct, Presence, Word};
 use super::inbox::Outbox;
 use super::lock;
-use super::machine::{ANSWER_TIMEOUT, Command, Id, Mode, NotGranted, Page, Release, Renewal};
+use super::machine::{Command, Id, Mode, NotGranted, Page, Release, Renewal};
 use super::network::SetUp;
 use super::observe;
 use super::questions::Ask;
 use super::shared::{Armed, Shared};
-use crate::blocking::is_blocking;
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::fork::Process;
@@ -43,8 +41,6 @@ pub(crate) enum Message {
         lock: Arc<str>,
         reply: oneshot::Sender<Option<Arc<str>>>,
     },
-    /// About the direct connection.
-    Direct(Word),
     /// Gives up everything that this client has at all locks.
     Close {
         reply: oneshot::Sender<()>,
@@ -57,7 +53,7 @@ pub(crate) enum Message {
     Panic,
 }
 
-/// An acquire, for the keeper or the direct connection.
+/// An acquire, and who asks for it.
 pub(crate) struct NewAcquire {
     pub(crate) id: Id,
     pub(crate) about: About,
@@ -90,7 +86,6 @@ pub(crate) struct Caller {
     pub(crate) origin: Origin,
     pub(crate) queued: Option<oneshot::Sender<Ticket>>,
     pub(crate) resolved: oneshot::Sender<Result<Armed, NotGranted>>,
-    pub(crate) presence: Presence,
 }
 
 /// Set when the keeper has released all that it could.
@@ -117,7 +112,6 @@ pub(crate) struct Handle {
     pub(crate) wakers: Arc<Wakers>,
     client: ClientId,
     pub(crate) prefix: Arc<str>,
-    direct: Arc<Direct>,
     process: Process,
     next: AtomicU64,
     /// For the secrets of acquires.
@@ -137,12 +131,11 @@ impl Handle {
         wakers: Arc<Wakers>,
         client: ClientId,
         prefix: Arc<str>,
-        direct: Arc<Direct>,
         process: Process,
         end: Arc<End>,
     ) -> Self {
         let (next, names) = (AtomicU64::new(1), Names::default());
-        Self { messages, wakers, client, prefix, direct, process, next, names, end }
+        Self { messages, wakers, client, prefix, process, next, names, end }
     }
 
     pub(crate) fn client_id(&self) -> &ClientId {
@@ -182,9 +175,6 @@ impl Handle {
     }
 
     pub(crate) async fn release(&self, lease: Arc<Shared>) -> Result<Release, Fault> {
-        if let Some(answer) = self.direct.release(&lease, is_blocking()) {
-            return answered(answer).await;
-        }
         let lock = lease.spec.name().clone();
         self.ask(|reply| Message::Ask { lock, ask: Ask::Release { lease, reply: Some(reply) } }).await
     }
@@ -230,18 +220,15 @@ impl Handle {
     async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Fault> {
         let (reply, answer) = oneshot::channel();
         self.send(message(reply))?;
-        answered(answer).await
+        tokio::task::unconstrained(answer).await.map_err(|_| Fault::KeeperPanicked)
     }
 
-    /// Starts an acquire. A task may ask the server itself. A caller that blocks its thread may do so only if it is
-    /// `patient`: it cannot be cancelled before the answer comes.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         spec: Arc<Spec>,
         about: About,
         mode: Mode,
         timeout: Option<Duration>,
-        patient: bool,
     ) -> Result<Acquiring, Fault> {
         if self.is_forked() {
             return Err(Fault::Forked);
@@ -254,33 +241,17 @@ impl Handle {
         let (client, label, owner) = (self.client.clone(), about.label.clone(), about.owner.clone());
         let called = Time::now();
         let origin = Origin { client, process: self.process.clone(), label, owner, called };
-        let presence = self.direct.seats.enter(spec.name());
         let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
-        let acquiring = |id| Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed };
-
-        let blocks = is_blocking();
-        let has_time = timeout.is_none_or(|timeout| timeout >= ANSWER_TIMEOUT);
-        let may_ask_server = mode != Mode::Enqueue && has_time && (patient || !blocks);
         let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
-        let acquire =
-            NewAcquire { id, about, mode, timeout, caller: Caller { spec, origin, queued, resolved, presence } };
-        match if may_ask_server { self.direct.acquire(acquire, blocks) } else { Err(acquire) } {
-            Ok(id) => Ok(acquiring(id)),
-            Err(acquire) => {
-                self.send(Message::Acquire(acquire))?;
-                Ok(acquiring(id))
-            }
-        }
+        let caller = Caller { spec, origin, queued, resolved };
+        self.send(Message::Acquire(NewAcquire { id, about, mode, timeout, caller }))?;
+        Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed })
     }
 
     #[cfg(feature = "__test-hooks")]
     pub(crate) fn panic(&self) {
         let _ = self.messages.send(Message::Panic);
     }
-}
-
-async fn answered<T>(answer: oneshot::Receiver<T>) -> Result<T, Fault> {
-    tokio::task::unconstrained(answer).await.map_err(|_| Fault::KeeperPanicked)
 }
 
 impl Drop for Handle {

@@ -41,8 +41,6 @@ struct Shared<T> {
     own: Mutex<Option<VecDeque<T>>>,
     /// The keeper sleeps, or is about to, and nobody has rung the bell yet.
     sleeps: AtomicBool,
-    /// How often the keeper has woken.
-    wake_ups: AtomicU64,
     bell: Bell,
 }
 
@@ -62,8 +60,7 @@ pub(super) fn inbox<T>(bell: Bell) -> (Outbox<T>, Inbox<T>) {
     let [queue, own] = [(); 2].map(|()| Mutex::new(Some(VecDeque::new())));
     static LAST: AtomicU64 = AtomicU64::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-    let shared =
-        Arc::new(Shared { number, queue, own, sleeps: AtomicBool::new(false), wake_ups: AtomicU64::new(0), bell });
+    let shared = Arc::new(Shared { number, queue, own, sleeps: AtomicBool::new(false), bell });
     (Outbox(shared.clone()), Inbox { shared, taken: VecDeque::new() })
 }
 
@@ -73,23 +70,8 @@ impl<T> Outbox<T> {
         INBOX.get() == self.0.number
     }
 
-    /// How often the keeper has woken.
-    pub(super) fn wake_ups(&self) -> u64 {
-        self.0.wake_ups.load(Ordering::Relaxed)
-    }
-
     /// Fails if the keeper has ended, which drops the message.
     pub(crate) fn send(&self, message: T) -> Result<(), ()> {
-        self.queue(message, |_| true)
-    }
-
-    /// The same for a message about something that wakes the keeper itself. The bell rings only if the keeper has woken
-    /// since this count of its wake-ups: it may have seen that something, without the message.
-    pub(super) fn send_for_later(&self, message: T, wake_ups: u64) -> Result<(), ()> {
-        self.queue(message, |now| now != wake_ups)
-    }
-
-    fn queue(&self, message: T, rings: impl FnOnce(u64) -> bool) -> Result<(), ()> {
         let Shared { queue, own, sleeps, bell, .. } = &*self.0;
         let by_keeper = self.is_of_this_thread();
         match &mut *lock(if by_keeper { own } else { queue }) {
@@ -100,7 +82,7 @@ impl<T> Outbox<T> {
             return Ok(());
         }
         fence(Ordering::SeqCst);
-        if sleeps.load(Ordering::Relaxed) && rings(self.wake_ups()) && sleeps.swap(false, Ordering::Relaxed) {
+        if sleeps.load(Ordering::Relaxed) && sleeps.swap(false, Ordering::Relaxed) {
             bell.ring();
         }
         Ok(())
@@ -146,7 +128,6 @@ impl<T> Inbox<T> {
     }
 
     pub(super) fn wake_up(&self) {
-        self.shared.wake_ups.fetch_add(1, Ordering::Relaxed);
         self.shared.sleeps.store(false, Ordering::Relaxed);
     }
 }
@@ -269,28 +250,6 @@ mod tests {
         inbox.wake_up();
         assert_eq!(std::iter::from_fn(|| inbox.next()).collect::<Vec<_>>(), [2, 3, 4]);
         assert!(!sleep(&mut inbox, &mut lookout, soon), "the bell rings on");
-    }
-
-    #[test]
-    fn a_message_for_later_rings_only_if_the_keeper_may_have_missed_what_it_is_about() {
-        let (outbox, mut inbox, mut lookout) = pair();
-        let soon = Duration::from_millis(20);
-        let before = outbox.wake_ups();
-        assert!(inbox.fall_asleep());
-        outbox.send_for_later(1, before).unwrap();
-        let nobody = || std::iter::empty::<Watched<UnixStream>>();
-        let rings = |lookout: &mut Lookout, longest| {
-            let start = Instant::now();
-            lookout.sleep(nobody(), longest).unwrap();
-            start.elapsed() < longest
-        };
-        assert!(!rings(&mut lookout, soon), "it wakes by itself");
-        inbox.wake_up();
-        assert_eq!(inbox.next(), Some(1));
-        assert!(inbox.fall_asleep());
-        outbox.send_for_later(2, before).unwrap();
-        assert!(rings(&mut lookout, Duration::from_secs(20)));
-        assert_eq!(inbox.next(), Some(2));
     }
 
     #[test]

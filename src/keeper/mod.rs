@@ -1,5 +1,4 @@
 //! The keeper: the one thread of a client. It owns the protocol state; callers hold thin handles and await channels.
-//! (The exception is a direct lease: see below.)
 //!
 //! The numbers I1 to I12 are those of the promises in `docs/guarantees.md`, the words those of `docs/glossary.md`.
 //!
@@ -60,9 +59,6 @@
 //! keeper repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is
 //! released.
 //!
-//! **The direct connection.** A caller may write its acquire and its release to a second connection itself (`direct/`).
-//! The keeper takes over each lease that lasts, and each place in the queue.
-//!
 //! **Trouble.** After an error of the connection the outcome of all requests under way is unknown. The keeper connects
 //! again, ends the old connection at the server so that none of its requests can be executed late (I10), and asks
 //! everything again. Each request of a holder or waiter tells what the client knows of the lock: a server that was
@@ -71,7 +67,6 @@
 //! operator fixes at the server (I8, `docs/errors.md`).
 
 mod carrying_out;
-mod direct;
 mod handle;
 mod inbox;
 mod machine;
@@ -81,7 +76,6 @@ mod questions;
 mod routes;
 mod shared;
 mod sleep;
-mod taking_over;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
@@ -101,7 +95,6 @@ pub(crate) use machine::{Command, Mode, NotGranted, Release, Renewal};
 pub(crate) use observe::Hold;
 pub(crate) use shared::{Armed, Shared};
 
-use self::direct::{Asked, Direct};
 use self::handle::End;
 use self::inbox::{Inbox, inbox};
 use self::machine::{Event, Id, Machine, QuestionId};
@@ -151,14 +144,13 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let process = Process::this().map_err(thread_error)?;
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
-    let direct = Direct::new(client.clone(), &prefix, wakers.clone(), messages.clone(), lookout.arm());
     let thread = {
-        let (messages, end, wakers, direct) = (messages.clone(), end.clone(), wakers.clone(), direct.clone());
+        let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
         thread::spawn("fairlock-keeper", move || {
             let _is_keeper = IsKeeper::new(&wakers);
             let leases = Leases::default();
             let run = || {
-                Keeper::new(start, lookout, messages, wakers, direct.clone(), leases.clone(), end.clone()).run(inbox);
+                Keeper::new(start, lookout, messages, wakers, leases.clone(), end.clone()).run(inbox);
             };
             // A panic here must not leave a holder believing in a lease that is not renewed any more. Waiting callers
             // see their channels closed.
@@ -166,13 +158,12 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
                 for shared in lock(&leases).values() {
                     shared.end(LostReason::KeeperPanicked);
                 }
-                direct.end();
             }
             end.set();
         })
     };
     thread.map_err(thread_error)?;
-    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, direct, process, end)))
+    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, process, end)))
 }
 
 /// How long the loop sleeps if nothing happens.
@@ -201,11 +192,6 @@ struct Keeper {
     messages: Outbox<Message>,
     /// For callers that await the loss of a lease.
     wakers: Arc<Wakers>,
-    direct: Arc<Direct>,
-    /// The request of a task there, whose answer is awaited.
-    asked_directly: Option<Box<Asked>>,
-    /// When to look for a lease there that lasts.
-    look_at_direct: Option<Time>,
     callers: HashMap<Id, Caller>,
     questions: Questions,
     leases: Leases,
@@ -222,12 +208,11 @@ impl Keeper {
         lookout: Lookout,
         messages: Outbox<Message>,
         wakers: Arc<Wakers>,
-        direct: Arc<Direct>,
         leases: Leases,
         end: Arc<End>,
     ) -> Self {
         let (client, prefix) = (start.client, start.prefix);
-        let network = Network::new(start.target, prefix.clone(), direct.clone(), lookout, messages.clone());
+        let network = Network::new(start.target, prefix.clone(), lookout, messages.clone());
         Self {
             routes: Routes::new(
                 Time::now(),
@@ -248,9 +233,6 @@ impl Keeper {
             wanted: BTreeMap::new(),
             messages,
             wakers,
-            direct,
-            asked_directly: None,
-            look_at_direct: None,
             callers: HashMap::new(),
             questions: Questions::default(),
             leases,
@@ -270,16 +252,15 @@ impl Keeper {
                 return;
             }
             let due = self.due.first().map(|&(due, _)| due);
-            let due = due.into_iter().chain(self.routes.next_due()).chain(self.look_at_direct).min();
+            let due = due.into_iter().chain(self.routes.next_due()).min();
             let longest = if inbox.fall_asleep() { nap(Time::now(), due) } else { Duration::ZERO };
             let longest = if self.wakers.pass_on() { longest } else { longest.min(SOON) };
-            self.network.sleep(longest, self.asked_directly.as_deref());
+            self.network.sleep(longest);
             inbox.wake_up();
             self.hear();
             for message in std::iter::from_fn(|| inbox.next()).take(BATCH) {
                 self.message(message);
             }
-            self.hear_directly();
             // Everything that has come is taken in before timeouts are judged.
             self.tick();
         }
@@ -298,8 +279,7 @@ impl Keeper {
             return true;
         }
         // A lease that its caller did not take is on its way back through the inbox.
-        let direct = self.asked_directly.is_some() || !self.direct.claim.is_free();
-        if !self.ending || direct || !lock(&self.leases).is_empty() {
+        if !self.ending || !lock(&self.leases).is_empty() {
             return false;
         }
         let until = self.machines.values().filter_map(Machine::gives_back_until).max();
@@ -330,19 +310,11 @@ impl Keeper {
         if self.routes.next_due().is_some_and(|due| due <= now) {
             self.routes.handle(now, routes::Event::Tick);
         }
-        if self.look_at_direct.is_some_and(|due| due <= now) {
-            self.look_at_direct(now);
-        }
     }
 
     /// Carries out the decisions of the routes.
     fn follow(&mut self) {
         for effect in self.routes.effects() {
-            if let routes::Effect::Tell { event: Event::Push(push), .. } = &effect
-                && let Some(id) = push.id.number_at(&self.client)
-            {
-                self.take_over(|held| held.shared.id == id);
-            }
             match effect {
                 // A user with the right to publish may name any lock: no machine is made for it.
                 routes::Effect::Tell { slot, event: Event::Push(_) } if !self.machines.contains_key(&slot) => {}
@@ -354,12 +326,7 @@ impl Keeper {
                     }
                 }
                 routes::Effect::Note(note) => observe::note(&self.wakers, &self.client, note),
-                effect => {
-                    if matches!(effect, routes::Effect::Offer { .. }) {
-                        self.look_at_direct = Some(Time::now() + LOOK);
-                    }
-                    self.network.carry_out(effect);
-                }
+                effect => self.network.carry_out(effect),
             }
         }
     }
@@ -372,16 +339,10 @@ impl Keeper {
                 let (id, name) = (acquire.id, acquire.caller.spec.name().clone());
                 let (caller, command) = acquire.split();
                 self.callers.insert(id, caller);
-                // The machine has to know all that this client has at the lock.
-                self.take_over(|held| *held.shared.spec.name() == name);
                 (name, command)
             }
-            Message::Ask { lock, ask } => {
-                let command = self.questions.ask(ask);
-                (lock, self.before(command))
-            }
+            Message::Ask { lock, ask } => (lock, self.questions.ask(ask)),
             Message::Command { lock, command } => {
-                let command = self.before(command);
                 if let Command::Abandon { id } = &command {
                     self.forget_caller(*id);
                 }
@@ -392,7 +353,6 @@ impl Keeper {
                 let _ = reply.send(machine.and_then(|machine| machine.trouble(&lock)));
                 return;
             }
-            Message::Direct(word) => return self.hear_caller(word),
             Message::Close { reply } => return self.close(reply),
             Message::SetUp(done) => return self.set_up(done),
             Message::End => {
@@ -441,8 +401,6 @@ impl Keeper {
 
     fn close(&mut self, reply: oneshot::Sender<()>) {
         self.closed = true;
-        self.direct.close();
-        self.take_over(|_| true);
         let machines: Vec<Slot> = self.machines.keys().copied().collect();
         let question = self.questions.close(machines.len(), reply);
         machines.into_iter().for_each(|slot| self.feed(slot, Event::Command(Command::Close { question })));

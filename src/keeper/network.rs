@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::direct::{Asked, Direct};
 use super::handle::Message;
 use super::inbox::Outbox;
 use super::machine::RequestId;
@@ -36,8 +35,6 @@ pub(super) struct Network {
     /// Of the keys and channels.
     prefix: Arc<str>,
     wires: BTreeMap<Line, Wire>,
-    /// Has the connection that callers use.
-    direct: Arc<Direct>,
     lookout: Lookout,
     /// For the results of threads.
     outbox: Outbox<Message>,
@@ -47,14 +44,8 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(
-        target: Target,
-        prefix: Arc<str>,
-        direct: Arc<Direct>,
-        lookout: Lookout,
-        outbox: Outbox<Message>,
-    ) -> Self {
-        Self { target, prefix, wires: BTreeMap::new(), direct, lookout, outbox, events: Vec::new(), said: Vec::new() }
+    pub(super) fn new(target: Target, prefix: Arc<str>, lookout: Lookout, outbox: Outbox<Message>) -> Self {
+        Self { target, prefix, wires: BTreeMap::new(), lookout, outbox, events: Vec::new(), said: Vec::new() }
     }
 
     /// How the servers of this target are found.
@@ -85,7 +76,7 @@ impl Network {
             Effect::Connect { line, node, channel, previous, by } => {
                 let prefix = self.prefix.clone();
                 self.on_a_thread(line, node, move |endpoint| {
-                    let connected = endpoint.set_up(&prefix, channel.as_deref(), &previous, by)?;
+                    let connected = endpoint.set_up(&prefix, channel.as_deref(), previous.as_ref(), by)?;
                     let facts = facts(endpoint, &connected);
                     Ok(Outcome::Connection(connected.wire, facts))
                 });
@@ -117,25 +108,12 @@ impl Network {
                 }
             }
             Effect::Drop { line } => {
-                self.direct.slot.withdraw(line.0);
-                drop(self.take(line));
-            }
-            Effect::Offer { line } => {
-                if let Some(wire) = self.take(line)
-                    && !self.direct.slot.offer(line.0, wire)
-                {
-                    self.events.push(Event::Ended { line, cause: "a caller is in the way".into() });
+                if let Some(wire) = self.wires.remove(&line) {
+                    self.lookout.forget(line, &wire);
                 }
             }
             Effect::Tell { .. } | Effect::First(_) | Effect::Note(_) => {}
         }
-    }
-
-    /// A connection that is not to be watched any more.
-    fn take(&mut self, line: Line) -> Option<Wire> {
-        let wire = self.wires.remove(&line)?;
-        self.lookout.forget(line, &wire);
-        Some(wire)
     }
 
     /// Runs blocking work on a thread, which ends by a deadline and sends its result.
@@ -180,12 +158,13 @@ impl Network {
     }
 
     /// Sleeps until a connection can be read, or written if it has something to send, the bell rings, or the time is
-    /// over. Connections that can only be written to are written to at the end of the round. `direct`: the answer that is
-    /// awaited on the direct connection.
-    pub(super) fn sleep(&mut self, longest: Duration, direct: Option<&Asked>) {
-        let watch = |(line, wire, once)| Watched { line, socket: wire, wants_write: Wire::wants_write(wire), once };
-        let direct = direct.map(|asked| (Line(asked.line), &asked.wire, true));
-        let wires = self.wires.iter().map(|(line, wire)| (*line, wire, false)).chain(direct).map(watch);
+    /// over. Connections that can only be written to are written to at the end of the round.
+    pub(super) fn sleep(&mut self, longest: Duration) {
+        let wires = self.wires.iter().map(|(line, wire)| Watched {
+            line: *line,
+            socket: wire,
+            wants_write: wire.wants_write(),
+        });
         match self.lookout.sleep(wires, longest) {
             Ok(readable) => readable.into_iter().for_each(|line| self.receive(line)),
             Err((line, error)) => self.events.push(Event::Ended { line, cause: error.to_string().into() }),

@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 
-use super::direct::Presence;
 use super::handle::{Message, Origin};
 use super::inbox::Outbox;
 use super::machine::Id;
@@ -253,14 +252,12 @@ impl Shared {
 pub(crate) struct Armed {
     pub(crate) shared: Arc<Shared>,
     messages: Outbox<Message>,
-    /// Held until its release is sent.
-    _presence: Presence,
     armed: bool,
 }
 
 impl Armed {
-    pub(crate) fn new(shared: Arc<Shared>, messages: Outbox<Message>, presence: Presence) -> Self {
-        Self { shared, messages, _presence: presence, armed: true }
+    pub(crate) fn new(shared: Arc<Shared>, messages: Outbox<Message>) -> Self {
+        Self { shared, messages, armed: true }
     }
 
     /// For the guard, unless the keeper has taken the lease back: then how long it had waited to be taken.

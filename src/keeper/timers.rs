@@ -35,10 +35,6 @@ impl<K: Ord + Clone> Timers<K> {
         }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = (&K, Time)> {
-        self.at.iter().map(|(key, time)| (key, *time))
-    }
-
     pub(super) fn contains(&self, key: &K) -> bool {
         self.at.contains_key(key)
     }

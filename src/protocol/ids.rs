@@ -50,18 +50,6 @@ impl fmt::Display for ClientId {
 pub(crate) struct Id(pub(crate) u64);
 
 impl Id {
-    /// The first id of an acquire over the direct connection. Other acquires count up from 1.
-    const FIRST_DIRECT: u64 = 1 << 40;
-
-    /// The id of an acquire over the direct connection, which the machine knows only when it takes the lease over.
-    pub(crate) const fn direct(nth: u64) -> Self {
-        Self(Self::FIRST_DIRECT + nth)
-    }
-
-    pub(crate) fn is_direct(self) -> bool {
-        (Self::FIRST_DIRECT..u64::MAX / 2).contains(&self.0)
-    }
-
     /// An id of no acquire. Acquires count up, these count down from the highest number.
     pub(crate) fn of_no_acquire(nth: u64) -> Self {
         Self(u64::MAX - nth)
@@ -169,10 +157,9 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_no_acquire_are_all_different_and_not_direct() {
+    fn ids_of_no_acquire_are_all_different() {
         let nobody = [0, 1, 2, 3].map(Id::of_no_acquire);
         assert!(nobody.windows(2).all(|pair| pair[1].0 + 1 == pair[0].0), "{nobody:?}");
-        assert!(nobody.iter().all(|id| !id.is_direct()) && Id::direct(3).is_direct());
     }
 
     #[test]

@@ -32,4 +32,4 @@ pub use line::{Answer, Line, Place, Places};
 pub(crate) use redis::ConnectionInfo;
 pub(crate) use setup::{Connected, Previous};
 pub(crate) use target::Target;
-pub(crate) use wire::{Heard, Reply, Said, Wire};
+pub(crate) use wire::{Reply, Said, Wire};

@@ -1,7 +1,7 @@
 //! Connecting: everything before the first request. It blocks, on a thread of its own, and ends by a deadline.
 //!
 //! A connection takes two round trips after the socket. The first logs in and identifies the server. The second ends
-//! the previous connections, so that none of their requests are executed late (I10 of `docs/guarantees.md`), loads the
+//! the previous connection, so that none of its requests is executed late (I10 of `docs/guarantees.md`), loads the
 //! scripts, asks which rights this user lacks, and subscribes.
 
 use std::borrow::Cow;
@@ -65,7 +65,7 @@ impl Endpoint {
         &self,
         prefix: &str,
         channel: Option<&str>,
-        previous: &[Previous],
+        previous: Option<&Previous>,
         deadline: Time,
     ) -> Result<Connected, ConnectError> {
         let questions =
@@ -77,16 +77,12 @@ impl Endpoint {
         let version = self.check_major_version(&server)?;
         let this = Previous::of(&replies[0], &server);
 
-        // A restarted server counts ids from the start: the old connections are gone there, and their ids may be those
-        // of other clients. While a server runs no id is given twice, so nothing else need be compared.
+        // A restarted server counts ids from the start: the old connection is gone there, and its id may be that of
+        // another client. While a server runs no id is given twice, so nothing else need be compared.
         let is_here = |old: &&Previous| this.as_ref().is_some_and(|this| this.run_id == old.run_id);
-        let mut old: Vec<String> = previous.iter().filter(is_here).map(|old| old.id.to_string()).collect();
-        if old.is_empty() {
-            // An id of nobody, which shows whether this user may end connections.
-            old.push(i64::MAX.to_string());
-        }
-        let mut commands: Vec<_> = old.iter().map(|id| vec!["CLIENT", "KILL", "ID", id]).collect();
-        let kills = commands.len();
+        // The id of nobody shows whether this user may end connections.
+        let old = previous.filter(is_here).map_or(i64::MAX as u64, |old| old.id).to_string();
+        let mut commands = vec![vec!["CLIENT", "KILL", "ID", &old]];
         // If SCRIPT is forbidden or renamed, the first EVAL of each script loads it.
         commands.extend(SCRIPTS.iter().map(|script| vec!["SCRIPT", "LOAD", script.text]));
         // Harmless calls that show whether this user may run scripts, by text and by digest. The first tells its rights.
@@ -96,8 +92,7 @@ impl Endpoint {
         commands.extend([question.iter().map(String::as_str).collect(), vec!["EVALSHA", &unknown, "0"]]);
         commands.extend(channel.map(|channel| vec!["SUBSCRIBE", channel]));
         let replies = self.ask(&mut stream, &commands, deadline)?;
-        let killed = &replies[..kills];
-        killed.iter().try_for_each(|reply| self.settled(reply))?;
+        self.settled(&replies[0])?;
         if let Some(refused) = replies.get(tries + 2).and_then(Value::error) {
             return Err(self.explain_line(&refused));
         }
@@ -111,7 +106,7 @@ impl Endpoint {
         self.has_rights(&replies[tries])?;
         Ok(Connected {
             wire: Wire::new(stream, self.digests.clone()),
-            can_kill: killed.iter().all(|reply| reply.error().is_none()) && this.is_some(),
+            can_kill: replies[0].error().is_none() && this.is_some(),
             previous: this,
             is_replica: field(&replication, "role").is_some_and(|role| role != "master"),
             read_only: field(&replication, "slave_read_only") == Some("1"),
@@ -120,7 +115,7 @@ impl Endpoint {
         })
     }
 
-    /// A second connection to the same server, for WAIT or for callers, and the run of the server that it leads to. It
+    /// A second connection to the same server, for WAIT, and the run of the server that it leads to. It
     /// loads no scripts: they are loaded already. Blocks at most until the deadline.
     pub(crate) fn set_up_second(&self, deadline: Time) -> Result<(Wire, Option<Previous>), ConnectError> {
         let (stream, replies) = self.log_in(&[vec!["CLIENT", "ID"], vec!["INFO", "server"]], deadline)?;

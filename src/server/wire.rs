@@ -1,6 +1,5 @@
-//! One connection that is set up: requests and subscriptions go out; replies, confirmations and messages come in. Its
-//! user decides when to write and read, and how long to wait: the keeper's loop, or callers and the waker thread on the
-//! direct connection. Only [`Wire::ask`] blocks, for a caller that blocks.
+//! One connection that is set up: requests and subscriptions go out; replies, confirmations and messages come in. The
+//! keeper's loop decides when to write and read, and how long to wait.
 //!
 //! Only their order tells which reply belongs to which request. If anything else were taken for a reply, every later
 //! reply would go to the request before its own. RESP3 distinguishes them by the first byte: messages are pushes, and
@@ -13,14 +12,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::PollFlags;
-
 use super::endpoint::Node;
 use super::refusals::{Meaning, meaning, refusal};
 use super::resp::{Command, Value, put};
-use super::socket::{await_any, silence};
 use super::stream::{Broken, Stream};
-use crate::clock::Time;
 use crate::memory::GiveBack as _;
 use crate::protocol::{self, LockKeys, Push, Refusal, SCRIPTS, Value as _};
 
@@ -62,9 +57,6 @@ pub(crate) enum Reply {
     /// This server does not take writes: it is no master, or no longer.
     Replica(Arc<str>),
 }
-
-/// The answer to a request, or why the connection broke.
-pub(crate) type Heard = Result<Result<protocol::Reply, Refusal>, Arc<str>>;
 
 /// One connection that is set up. If it is dropped, it closes its socket and reports nothing more.
 pub(crate) struct Wire {
@@ -109,47 +101,6 @@ impl Wire {
         let call = protocol::Request::Leave(leave);
         let request = Request { call, channel: "".into(), asking: false };
         self.pairing.request(For::Replicas { tag, replicas, within }, request, false, &mut self.stream.out);
-    }
-
-    /// Sends a request and waits for its answer, on a connection that nobody else uses. Blocks until the deadline at
-    /// the latest. The outer error means that the connection broke, and that the outcome of the request is unknown.
-    pub(crate) fn ask(&mut self, call: protocol::Request, channel: &Arc<str>, deadline: Time) -> Heard {
-        self.start(call, channel)?;
-        loop {
-            let readable = await_any([&self.stream], PollFlags::IN, deadline).map_err(Broken::from);
-            if readable.map_err(|broken| broken.to_string())?.is_empty() {
-                return Err(Broken::from(silence()).to_string().into());
-            }
-            if let Some(answer) = self.answer()? {
-                return Ok(answer);
-            }
-        }
-    }
-
-    /// Sends a request on a connection that nobody else uses, without waiting. After an error its outcome is unknown.
-    pub(crate) fn start(&mut self, call: protocol::Request, channel: &Arc<str>) -> Result<(), Arc<str>> {
-        self.send(0, call, channel, false);
-        self.flush_all()
-    }
-
-    /// The answer to it, if it has come. An error means that the connection broke.
-    pub(crate) fn answer(&mut self) -> Result<Option<Result<protocol::Reply, Refusal>>, Arc<str>> {
-        let mut said = Vec::new();
-        let received = self.receive(&mut said);
-        let answer = said.into_iter().find_map(|said| match said {
-            Said::Reply { reply, .. } => Some(reply.alone()),
-            _ => None,
-        });
-        if answer.is_none() {
-            received?;
-            // The text of a script that the server does not know.
-            self.flush_all()?;
-        }
-        Ok(answer)
-    }
-
-    fn flush_all(&mut self) -> Result<(), Arc<str>> {
-        if self.flush()? { Ok(()) } else { Err("the server takes no requests".into()) }
     }
 
     /// How many requests have no answer yet.
@@ -352,15 +303,6 @@ impl Pairing {
 }
 
 impl Reply {
-    /// What it means on a connection to a server that serves all slots.
-    fn alone(self) -> Result<protocol::Reply, Refusal> {
-        match self {
-            Reply::Result(result) => result,
-            Reply::Replica(cause) => Err(Refusal::Temporary(cause)),
-            Reply::Elsewhere { .. } => Err(Refusal::Temporary("its slot is elsewhere".into())),
-        }
-    }
-
     /// The meaning of an error, by the server's words.
     fn of(error: &str) -> Self {
         let mut words = error.split(' ');

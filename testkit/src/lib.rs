@@ -42,7 +42,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fairlock::{Client, Guard, LockOptions};
+use fairlock::{Client, LockOptions};
 
 pub use self::{
     child::Child,
@@ -113,13 +113,6 @@ pub async fn connect(server: &RedisServer) -> Client {
 /// of it by a message, and what is gone was given back.
 pub fn quiet() -> LockOptions {
     LockOptions::new().lease(100 * SOON).liveness(100 * SOON)
-}
-
-/// Whether the lease was granted over the direct connection: the ids of its acquires are in a range of their own.
-pub fn is_direct(guard: &Guard) -> bool {
-    let id = guard.id();
-    let (_, number) = id.split_once('.').expect("CLIENT.N");
-    number.parse::<u64>().expect("a number") >= 1 << 40
 }
 
 /// Polls a future once, and drops the wake-up.

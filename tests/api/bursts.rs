@@ -186,14 +186,12 @@ fn futures_that_are_polled_once_and_dropped_leave_no_memory() {
     });
 }
 
-/// Over the keeper's connection: a lease this short is not granted over the direct one.
 #[test]
 fn a_lock_is_free_for_the_client_that_has_just_given_up_an_acquire_of_it() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).blocking().unwrap();
-    let lease = Duration::from_secs(9);
-    let lock = client.lock_with("lock", LockOptions::new().lease(lease)).unwrap();
-    let without_queue = client.lock_with("other", LockOptions::new().lease(lease).max_waiting(0)).unwrap();
+    let lock = client.lock("lock").unwrap();
+    let without_queue = client.lock_with("other", LockOptions::new().max_waiting(0)).unwrap();
     for round in 0..500 {
         for lock in [&lock, &without_queue] {
             drop(poll_once(&mut Box::pin(lock.acquire().into_future())));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fairlock::{Client, Guard, Lock, LockOptions, testing::digest};
-use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, is_direct, keys_left, quiet, soon};
+use fairlock::{Client, Guard, Lock, testing::digest};
+use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left, quiet, soon};
 
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
@@ -25,41 +25,6 @@ impl By {
     }
 }
 
-/// What a client does before it is far away.
-#[derive(Clone, Copy, PartialEq)]
-enum Before {
-    Nothing,
-    /// It has got its direct connection, by which its acquires try first.
-    Direct,
-    /// As many acquires, of leases that are too short for a direct connection.
-    Short,
-}
-
-impl Before {
-    fn options(self) -> LockOptions {
-        if self == Before::Short { quiet().lease(Duration::from_secs(9)) } else { quiet() }
-    }
-
-    async fn prepare(self, client: &Client) {
-        let lock = client.lock_with("another", self.options()).unwrap();
-        let acquired = async || {
-            let guard = soon(lock.acquire()).await.unwrap();
-            let direct = is_direct(&guard);
-            soon(guard.release()).await.unwrap();
-            direct
-        };
-        match self {
-            Before::Nothing => {}
-            Before::Direct => eventually_async("it has a direct connection", SOON, acquired).await,
-            Before::Short => {
-                for _ in 0..20 {
-                    assert!(!acquired().await);
-                }
-            }
-        }
-    }
-}
-
 /// Whose acquire comes second.
 #[derive(Clone, Copy)]
 enum Second {
@@ -70,18 +35,17 @@ enum Second {
 }
 
 /// A lock is held. A far client acquires it. As soon as the server has answered it, somebody else does so.
-async fn the_first_to_arrive_is_served_first(before: Before, by: By, second: Second) {
+async fn the_first_to_arrive_is_served_first(by: By, second: Second) {
     let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let near = connect(&server).await;
-    let near_lock = near.lock_with("queue", before.options()).unwrap();
+    let near_lock = near.lock_with("queue", quiet()).unwrap();
     let holder = soon(near_lock.acquire()).await.unwrap();
     let far = soon(Client::connect(&proxy.url())).await.unwrap();
-    before.prepare(&far).await;
     let answered = proxy.fault(Target::reply(digest("acquire")), Act::Delay(ROUND_TRIP / 2));
     proxy.far(ROUND_TRIP);
 
-    let far_lock = far.lock_with("queue", before.options()).unwrap();
+    let far_lock = far.lock_with("queue", quiet()).unwrap();
     let first = tokio::spawn(serve(by.acquire(far_lock.clone())));
     eventually_async("the server has answered the first request", SOON, async || answered.struck() > 0).await;
     let lock = match second {
@@ -107,25 +71,21 @@ async fn serve(granted: impl Future<Output = Guard>) -> u64 {
 
 /// The tests of one way to acquire.
 macro_rules! arrivals {
-    ($($name:ident: $before:ident, $by:ident, $second:ident;)*) => {
+    ($($name:ident: $by:ident, $second:ident;)*) => {
         $(
             #[tokio::test(flavor = "multi_thread")]
             async fn $name() {
-                the_first_to_arrive_is_served_first(Before::$before, By::$by, Second::$second).await;
+                the_first_to_arrive_is_served_first(By::$by, Second::$second).await;
             }
         )*
     };
 }
 
 arrivals! {
-    the_first_acquire_of_a_far_task_keeps_its_turn: Nothing, Task, Near;
-    the_first_acquire_of_a_far_thread_keeps_its_turn: Nothing, Thread, Near;
-    a_short_lease_of_a_far_task_keeps_its_turn: Short, Task, Near;
-    a_short_lease_of_a_far_thread_keeps_its_turn: Short, Thread, Near;
-    a_direct_acquire_of_a_far_task_keeps_its_turn: Direct, Task, Near;
-    a_direct_acquire_of_a_far_thread_keeps_its_turn: Direct, Thread, Near;
-    a_direct_acquire_of_a_far_task_comes_before_another_of_its_client: Direct, Task, Own;
-    a_direct_acquire_of_a_far_thread_comes_before_a_task_of_its_client: Direct, Thread, Own;
+    an_acquire_of_a_far_task_keeps_its_turn: Task, Near;
+    an_acquire_of_a_far_thread_keeps_its_turn: Thread, Near;
+    an_acquire_of_a_far_task_comes_before_another_of_its_client: Task, Own;
+    an_acquire_of_a_far_thread_comes_before_a_task_of_its_client: Thread, Own;
 }
 
 /// All of them are on their way at the same time.

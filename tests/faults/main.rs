@@ -5,7 +5,6 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod data_loss;
-mod direct;
 mod eviction;
 mod full_memory;
 mod old_connections;

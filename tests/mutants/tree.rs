@@ -57,7 +57,6 @@ pub(crate) const REAL: Stage = Stage {
         ("api::panic_and_fork", &[]),
         ("faults::old_connections", &[]),
         ("faults::sigpipe", &[]),
-        ("faults::direct", &[]),
         ("api::operations", &[]),
         ("topologies::many_slots", &[]),
         ("api::arrival_order", &[]),

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use fairlock::{Client, LockOptions, compat::KeyedMutex};
-use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, is_direct, keys_left, quiet, soon};
+use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, keys_left, quiet, soon};
 use tracing::{Level, level_filters::LevelFilter};
 
 use crate::collector::{Collector, mark};
@@ -133,36 +133,6 @@ async fn run_a_job_under_several() {
     };
     in_spans(tokio::task::block_in_place(|| locks().run_blocking(job)).unwrap());
     drop(client);
-    keys_left(&server);
-}
-
-/// A blocking caller that cycles has a connection of its own, unless it is in a cluster. No keeper hears of the grants
-/// over it.
-#[test]
-fn the_cycles_of_a_blocking_caller_are_told_like_any_other() {
-    alone("the_cycles_of_a_blocking_caller_are_told_like_any_other", cycle_blocking);
-}
-
-fn cycle_blocking() {
-    let server = RedisServer::builder().alone().start();
-    let client = Client::connect(&server.url()).blocking().unwrap();
-    let lock = client.lock("jobs").unwrap();
-    let events = Collector::start(LevelFilter::DEBUG);
-    let cycle = |end: &dyn Fn(fairlock::Guard)| {
-        let guard = lock.acquire().label("job 7").blocking().unwrap();
-        let (direct, token) = (is_direct(&guard), guard.token());
-        let told = events.one("granted");
-        told.has("token", token);
-        assert_eq!(told.span.expect("a span").fields["label"], "job 7");
-        end(guard);
-        events.one("released").has("token", token);
-        events.forget();
-        direct
-    };
-    let release = |guard: fairlock::Guard| guard.release().blocking().unwrap();
-    eventually("the caller has a connection of its own", SOON, || cycle(&release));
-    assert!(cycle(&release) && cycle(&drop));
-    drop((lock, client));
     keys_left(&server);
 }
 

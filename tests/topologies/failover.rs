@@ -5,7 +5,7 @@ use fairlock::{Client, Guard, LockOptions, Waiting};
 use testkit::cluster::Cluster;
 use testkit::sentinel::{MASTER, Sentinels};
 use testkit::watch::Counter;
-use testkit::{RedisServer, eventually, is_direct, quiet, soon};
+use testkit::{RedisServer, eventually, quiet, soon};
 
 /// The lease outlives an election on a slow machine.
 fn patient() -> LockOptions {
@@ -81,31 +81,6 @@ async fn a_master_that_is_demoted_while_it_runs_is_left_by_its_clients() {
     soon(lock.inspect()).await.unwrap();
     assert!(counter.so_far().contains_key("evalsha"), "{:?}", counter.so_far());
     soon(guard.release()).await.unwrap();
-}
-
-/// Blocking callers have a connection of their own, which leads to the old master until the client leaves it.
-#[test]
-fn a_blocking_caller_goes_on_at_the_new_master() {
-    let set_up = Sentinels::start();
-    let client = Client::connect(&set_up.url()).blocking().unwrap();
-    let lock = client.lock_with("x", patient()).unwrap();
-    let cycle_directly = || {
-        eventually("a direct lease", testkit::SOON, || {
-            let guard = lock.acquire().blocking().unwrap();
-            let direct = is_direct(&guard);
-            guard.release().blocking().unwrap();
-            direct
-        });
-    };
-    cycle_directly();
-    let guard = lock.acquire().blocking().unwrap();
-    let old = set_up.master();
-    replicated(old, 2);
-    old.kill();
-    set_up.await_failover(old);
-    guard.check().unwrap();
-    guard.release().blocking().unwrap();
-    cycle_directly();
 }
 
 #[tokio::test(flavor = "multi_thread")]

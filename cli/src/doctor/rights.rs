@@ -32,9 +32,8 @@ const fn right(name: &'static str, call: &'static [&'static str]) -> Right {
 const HISTORY: &str = "a history of grants cannot be recorded or read";
 
 /// For what a client has to know of its connection to end it.
-const UNKNOWN_CONNECTION: For = For::Comfort(
-    "a first grant is a short claim until it is confirmed, --replicas does not work, and no client has a direct connection",
-);
+const UNKNOWN_CONNECTION: For =
+    For::Comfort("a first grant is a short claim until it is confirmed, and --replicas does not work");
 
 /// KEY and CHANNEL stand for names that no lock has. No call succeeds in a change: keys are missing, or an argument is
 /// wrong.
@@ -65,8 +64,7 @@ const RIGHTS: [Right; 33] = [
         name: "client|kill",
         call: &["CLIENT", "KILL", "ID", "9223372036854775807"],
         needed: For::Comfort(
-            "after a lost connection a request may still arrive late, so a first grant is a short claim and no client \
-             has a direct connection",
+            "after a lost connection a request may still arrive late, so a first grant is a short claim",
         ),
     },
     Right {

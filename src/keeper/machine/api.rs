@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::direct::DirectAcquire;
 use super::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
@@ -52,11 +51,6 @@ pub(crate) enum Command {
     Release {
         question: Option<QuestionId>,
         id: Id,
-    },
-    /// Go on with this acquire over the direct connection. `release`: its caller gives the lease back.
-    TakeOver {
-        acquire: DirectAcquire,
-        release: Option<QuestionId>,
     },
     Inspect {
         question: QuestionId,

@@ -1,6 +1,6 @@
 //! The part that all locks of a server share: requests in flight, timers, effects, and what is known of the server.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::unsent::Unsent;
 use crate::clock::Time;
 use crate::error::{Fault, brief};
 use crate::keeper::timers::Timers;
-use crate::protocol::{ClientId, Id, LockKeys, Memory, Push, Request, WireId};
+use crate::protocol::{ClientId, Id, LockKeys, Memory, Request, WireId};
 
 /// What to do later.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,10 +93,6 @@ pub(in crate::keeper) struct Core {
     pub(in crate::keeper) suspects: bool,
     /// Connections given up since the last answer: a slow network must not count as a silent server for ever.
     pub(in crate::keeper) given_up: u32,
-    /// The last direct acquire that was taken over.
-    pub(in crate::keeper) taken_over: Id,
-    /// Messages about those that may be taken over yet: a place was granted before the keeper heard of it.
-    pub(in crate::keeper) early: VecDeque<Push>,
 }
 
 impl Core {
@@ -118,8 +114,6 @@ impl Core {
             needed: ANSWER_TIMEOUT,
             suspects: false,
             given_up: 0,
-            taken_over: Id(0),
-            early: VecDeque::new(),
         }
     }
 

@@ -49,9 +49,6 @@ impl LockState {
             return;
         }
         let Some(waiter) = self.waiters.get(&id) else {
-            if core.is_out(id) {
-                return core.keep_early(push);
-            }
             // The client cannot tell whether it is real: it is released once.
             return self.give_back(core, now, id, Kind::LeaveBestEffort, None, now);
         };
@@ -87,10 +84,6 @@ impl LockState {
         if self.waiters.contains_key(&id) {
             self.granted_from(core, id, own.ticket, own.seat, self.known.epoch);
             return self.granted_by_reply(core, now, sent, id, own, left);
-        }
-        // Its caller holds it, or is about to.
-        if core.is_out(id) {
-            return;
         }
         self.give_back(core, now, id, Kind::Release { seat: Seat::NONE }, None, now + left);
     }

@@ -97,18 +97,6 @@ impl LockState {
         self.known.take(common.known.heard(sent), Some(brought))
     }
 
-    /// Takes in what another machine of this client knows of the lock.
-    pub(super) fn learn_from(&mut self, other: &Self) {
-        self.known.take(other.known, None);
-        self.keep = self.keep.max(other.keep);
-        self.liveness = self.liveness.max(other.liveness);
-        self.buffer = self.buffer.max(other.buffer);
-        self.answered = self.answered.max(other.answered);
-        self.lease_until = self.lease_until.max(other.lease_until);
-        self.recover_until = self.recover_until.max(other.recover_until);
-        self.heartbeat_sent = self.heartbeat_sent.max(other.heartbeat_sent);
-    }
-
     pub(super) fn kept_alive(&mut self, sent: Time) {
         self.answered = Some((sent, self.liveness));
         self.heartbeat_sent = self.heartbeat_sent.max(sent);

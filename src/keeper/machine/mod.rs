@@ -7,7 +7,6 @@
 
 mod api;
 mod core;
-mod direct;
 mod grant;
 mod kept;
 mod lease;
@@ -27,7 +26,6 @@ pub(crate) use self::api::{
     Command, Effect, Event, NotGranted, Outcome, Page, QuestionId, Release, Renewal, RequestId,
 };
 pub(in crate::keeper) use self::core::{Core, Sent, Timer, What};
-pub(crate) use self::direct::{DirectAcquire, Settled, TAKEN_OVER_WITHIN};
 use self::kept::Kept;
 use self::lock::LockState;
 use self::questions::Pending;
@@ -172,7 +170,6 @@ impl Machine {
                 lock.acquire(core, now, id, Asked { spec, about, mode, timeout, called });
             }
             Command::Abandon { id } => self.at(id, |lock, core| lock.abandon(core, now, id)),
-            Command::TakeOver { acquire, release } => self.take_over(now, acquire, release),
             Command::Release { question, id } if self.core.locks_of.contains_key(&id) => {
                 self.at(id, |lock, core| lock.release(core, now, id, question));
             }

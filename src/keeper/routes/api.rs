@@ -80,13 +80,6 @@ pub(crate) enum Event {
     GiveUp {
         slot: Slot,
     },
-    /// Callers want a connection that they can use themselves.
-    DirectWanted,
-    /// The direct connection is closed: no caller needed it, or it broke for this reason while one awaited an answer.
-    DirectEnded {
-        line: Line,
-        broke: Option<Arc<str>>,
-    },
     /// The connection of this line is set up.
     Ready {
         line: Line,
@@ -142,24 +135,20 @@ pub(crate) enum Event {
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(crate) enum Effect {
-    /// Connect to this node or to the one server of the URL, end the previous connections there, and subscribe to the
+    /// Connect to this node or to the one server of the URL, end the previous connection there, and subscribe to the
     /// channel.
     Connect {
         line: Line,
         node: Option<Node>,
         channel: Option<Arc<str>>,
-        previous: Vec<Previous>,
+        previous: Option<Previous>,
         by: Time,
     },
-    /// Connect once more to the same server, for questions to its replicas or for callers.
+    /// Connect once more to the same server, for questions to its replicas.
     ConnectSecond {
         line: Line,
         node: Option<Node>,
         by: Time,
-    },
-    /// Callers may use this connection.
-    Offer {
-        line: Line,
     },
     /// Ask this sentinel for the master, or this node which of them serves which slots.
     Ask {

@@ -21,10 +21,9 @@
 //! back.
 //!
 //! `first.rs` has the first attempt to connect, whose outcome a caller awaits; `replicas.rs` the questions to replicas,
-//! which go over a second connection; `direct.rs` the connection that callers use themselves.
+//! which go over a second connection.
 
 mod api;
-mod direct;
 mod first;
 mod peers;
 mod replicas;
@@ -175,8 +174,6 @@ impl Routes {
                 self.replicate(now, Question { slot, request, keys, replicas, within });
             }
             Event::GiveUp { slot } => self.give_up(now, slot),
-            Event::DirectWanted => self.open_direct(now),
-            Event::DirectEnded { line, broke } => self.direct_ended(now, line, broke),
             Event::Ready { line, facts } => self.ready(now, line, facts),
             Event::Failed { line, error } => self.failed(now, line, error),
             Event::Found { line, found } => self.found(now, line, found),

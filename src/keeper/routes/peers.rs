@@ -19,8 +19,6 @@ pub(super) enum Role {
     Main(Peer),
     /// Questions to the replicas.
     Replicas(Peer),
-    /// Requests of callers.
-    Direct(Peer),
 }
 
 /// What the keeper knows of a server.
@@ -29,9 +27,8 @@ pub(super) struct Link {
     state: State,
     /// Attempts that failed since the last answer.
     pub(super) attempts: u32,
-    /// The last connection and its direct one: their requests must not be executed after
-    /// anything is asked again.
-    pub(super) previous: Vec<Previous>,
+    /// The last connection: its requests must not be executed after anything is asked again.
+    pub(super) previous: Option<Previous>,
     connected_before: bool,
 }
 
@@ -62,8 +59,6 @@ pub(super) struct Up {
     /// The subscriptions that were requested and not confirmed.
     pub(super) subscribing: BTreeSet<Arc<str>>,
     pub(super) asking: Asking,
-    /// The connection for callers, and which one it is once it is set up.
-    pub(super) direct: Option<(Line, Option<Previous>)>,
 }
 
 impl Link {
@@ -164,10 +159,6 @@ impl Routes {
                 let peer = peer.clone();
                 return self.replicas_connected(now, &peer, line, facts.run);
             }
-            Some(Role::Direct(peer)) => {
-                let peer = peer.clone();
-                return self.direct_ready(&peer, line, facts.run);
-            }
             None => return self.effects.push(Effect::Drop { line }),
         };
         // In a cluster the nodes report which of them are masters.
@@ -189,7 +180,7 @@ impl Routes {
         let State::Connecting(_, node) = std::mem::take(&mut link.state) else { return };
         self.timers.clear(&Timer::Connect(peer.clone()));
         let again = std::mem::replace(&mut link.connected_before, true);
-        link.previous = facts.run.iter().cloned().collect();
+        link.previous = facts.run.clone();
         link.state = State::Up(Up {
             line,
             node,
@@ -200,7 +191,6 @@ impl Routes {
             subscribed,
             subscribing: BTreeSet::new(),
             asking: Asking::default(),
-            direct: None,
         });
         if again {
             self.note(Note::ConnectedAgain);
@@ -218,7 +208,6 @@ impl Routes {
                 self.not_connected(now, &peer, error, lasting);
             }
             Some(Role::Replicas(peer)) => self.replicas_not_connected(now, &peer, &error),
-            Some(Role::Direct(peer)) => self.forget_direct(&peer),
             None => self.node_failed(now, line, error),
         }
     }
@@ -249,7 +238,6 @@ impl Routes {
         match self.lines.get(&line).cloned() {
             Some(Role::Main(peer)) => self.fail(now, &peer, cause),
             Some(Role::Replicas(peer)) => self.replicas_disconnected(now, &peer, cause),
-            Some(Role::Direct(peer)) => self.close_direct(&peer, line),
             None => {}
         }
     }
@@ -265,7 +253,6 @@ impl Routes {
         self.note(Note::ConnectionLost { cause: cause.clone() });
         self.drop_line(up.line);
         self.end_questions(peer, &up.asking);
-        self.end_direct(peer, up.direct);
         self.close_all(peer, cause);
         self.connect(now, peer, ANSWER_TIMEOUT);
         if self.is_cluster() {

@@ -7,9 +7,9 @@ mod epoll;
 mod poll;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) use epoll::{Arm, Lookout, lookout};
+pub(super) use epoll::{Lookout, lookout};
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) use poll::{Arm, Lookout, lookout};
+pub(super) use poll::{Lookout, lookout};
 
 use std::time::Duration;
 
@@ -22,8 +22,6 @@ pub(super) struct Watched<F> {
     pub(super) line: Line,
     pub(super) socket: F,
     pub(super) wants_write: bool,
-    /// Until it was reported. Another thread uses it after that.
-    pub(super) once: bool,
 }
 
 fn timespec(longest: Duration) -> Timespec {
@@ -50,7 +48,7 @@ mod tests {
                 use super::*;
 
                 fn of(line: u64, socket: &UnixStream, wants_write: bool) -> Watched<&UnixStream> {
-                    Watched { line: Line(line), socket, wants_write, once: false }
+                    Watched { line: Line(line), socket, wants_write }
                 }
 
                 #[test]
@@ -111,26 +109,6 @@ mod tests {
                 }
             }
         };
-    }
-
-    /// Another thread may have armed it, and may use it from then on.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    #[test]
-    fn a_connection_that_is_armed_wakes_once_and_does_so_again_where_it_is_still_watched() {
-        let (_bell, mut lookout) = lookout().unwrap();
-        let (a, mut to_a) = UnixStream::pair().unwrap();
-        let nobody = || std::iter::empty::<Watched<&UnixStream>>();
-        to_a.write_all(b"x").unwrap();
-        for _ in 0..2 {
-            assert!(lookout.arm().arm(Line(1), &a));
-            assert_eq!(lookout.sleep(nobody(), SOON).unwrap(), [Line(1)]);
-            assert_eq!(lookout.sleep(nobody(), NOW).unwrap(), []);
-        }
-        let once = || [Watched { line: Line(1), socket: &a, wants_write: false, once: true }];
-        for _ in 0..2 {
-            assert_eq!(lookout.sleep(once(), SOON).unwrap(), [Line(1)]);
-        }
-        assert_eq!(lookout.sleep(nobody(), NOW).unwrap(), []);
     }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -20,24 +20,7 @@ pub(in crate::keeper) fn lookout() -> io::Result<(Bell, Lookout)> {
     Ok((rope, Lookout { bell }))
 }
 
-/// See `epoll.rs`: here the sleeper has to be told of each connection.
-#[derive(Debug)]
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(in crate::keeper) struct Arm;
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-impl Arm {
-    pub(in crate::keeper) fn arm(&self, _line: Line, _socket: &impl AsFd) -> bool {
-        false
-    }
-}
-
 impl Lookout {
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    pub(in crate::keeper) fn arm(&self) -> Arm {
-        Arm
-    }
-
     /// Returns the connections that can be read. An error names a connection that cannot be watched.
     pub(in crate::keeper) fn sleep<F: AsFd>(
         &mut self,

@@ -64,7 +64,6 @@ impl World {
         for client in &mut self.clients {
             let local = client.clock(now);
             client.connecting = client.connecting.map(|_| now);
-            client.direct_since().into_iter().for_each(|at| *at = now);
             client.guards.values_mut().for_each(|guard| guard.granted = local);
             if let Some(link) = &mut client.link {
                 link.out.iter_mut().for_each(|(at, ..)| *at = now);
@@ -159,14 +158,11 @@ impl Client {
     /// A waiter waits for the lock.
     fn is_busy(&self) -> bool {
         let waits = !self.acquires.is_empty() || !self.questions.is_empty() || !self.guards.is_empty();
-        self.alive && (waits || self.is_direct_busy())
+        self.alive && waits
     }
 
     fn is_done(&self) -> bool {
-        self.inbox.is_empty()
-            && self.direct.is_none()
-            && self.machine.gives_back_until().is_none()
-            && self.machine.core.requests.is_empty()
+        self.inbox.is_empty() && self.machine.gives_back_until().is_none() && self.machine.core.requests.is_empty()
     }
 
     /// What the machine still keeps for no reason.

@@ -12,7 +12,6 @@
 use std::hash::{Hash, Hasher};
 
 use super::clients::{BOOT_NS, Client};
-use super::direct::{Direct, Stage};
 use super::losses::{Basis, Past};
 use super::model::Lock;
 use super::server::{EPOCH_US, Reply};
@@ -187,23 +186,6 @@ impl World {
         notes.flag(client.ending);
         notes.words.push(client.next);
         notes.words.push(client.connecting.map_or(0, |at| 1 + self.now - at));
-        notes.flag(client.direct.is_some());
-        if let Some(Direct { acquire, lock, usable, dead, release, stage }) = &client.direct {
-            machine(notes, &acquire.machine);
-            (acquire.id, lock, usable, dead, release).hash(notes);
-            match stage {
-                Stage::Asked { at, call } => {
-                    (0_u8, call).hash(notes);
-                    notes.words.push(self.now - *at);
-                }
-                Stage::Answered { at, reply } => {
-                    1_u8.hash(notes);
-                    self.reply(notes, reply);
-                    notes.words.push(self.now - *at);
-                }
-                Stage::Held => 2_u8.hash(notes),
-            }
-        }
         for (_, command) in &client.inbox {
             format!("{command:?}").hash(notes);
         }
@@ -310,8 +292,6 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         needed,
         suspects,
         given_up,
-        taken_over,
-        early,
     } = core;
     assert!(effects.is_empty(), "effects are carried out at once");
     (connected, can_kill, locks, questions, requests).hash(notes);
@@ -320,7 +300,4 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         (name, known, until).hash(notes);
     }
     (timers, refusals, needed, suspects, given_up, closed, closing, unsent).hash(notes);
-    taken_over.hash(notes);
-    notes.words.push(early.len() as u64);
-    early.iter().for_each(|Push { id, token, ticket, .. }| (id, token, ticket).hash(notes));
 }

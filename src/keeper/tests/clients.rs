@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::direct::Direct;
 use super::losses::Basis;
 use super::server::Reply;
 use crate::clock::Time;
@@ -38,9 +37,6 @@ pub(super) struct Client {
     pub(super) inbox: VecDeque<(u64, Command)>,
     pub(super) connecting: Option<u64>,
     pub(super) link: Option<Link>,
-    pub(super) direct: Option<Direct>,
-    /// The data that the last direct answer for the keeper rests on.
-    pub(super) rests_on: Option<(Id, Basis)>,
     /// Requests on broken connections that may still be executed.
     pub(super) limbo: VecDeque<Request>,
     pub(super) acquires: BTreeMap<Id, Acquire>,
@@ -150,8 +146,6 @@ impl Client {
             inbox: VecDeque::new(),
             connecting: None,
             link: None,
-            direct: None,
-            rests_on: None,
             limbo: VecDeque::new(),
             acquires: BTreeMap::new(),
             guards: BTreeMap::new(),
@@ -195,7 +189,6 @@ impl Client {
     }
 
     pub(super) fn unlink(&mut self) {
-        self.main_is_gone();
         if let Some(link) = self.link.take() {
             self.limbo.extend(link.out.into_iter().map(|(_, _, call)| call));
         }
@@ -225,11 +218,7 @@ impl Client {
             return;
         }
         self.guards.remove(&id);
-        if ask && self.release_directly(now, id) {
-            return;
-        }
-        // The keeper has a question for each release of a handle.
-        if ask || self.holds_directly(id) {
+        if ask {
             self.ask(now, |question| Command::Release { question: Some(question), id });
         } else {
             self.say(now, Command::Release { question: None, id });
@@ -382,7 +371,7 @@ impl Client {
 
 /// The latest time at which the holder must be told: the notice before the deadline. If less than a whole lease is
 /// left, the notice is shorter in proportion.
-pub(super) fn tell_by(spec: &Spec, now: Time, deadline: Time) -> Time {
+fn tell_by(spec: &Spec, now: Time, deadline: Time) -> Time {
     let left = deadline.since(now).as_secs_f64() / spec.lease.as_secs_f64();
     deadline - spec.notice.mul_f64(left.min(1.0)) + Duration::from_millis(1)
 }

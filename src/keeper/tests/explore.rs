@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use stateright::{Checker, CheckerBuilder, Model, Property};
 
 use super::clients::Taken;
-use super::direct::Stage;
 use super::steps::Step;
 use super::world::{MS, Plan, WIDE, World};
 use crate::keeper::machine::Mode;
@@ -54,8 +53,6 @@ struct Explored {
     can_kill: bool,
     /// Whether every other client has another lease, liveness and buffer.
     mixed: bool,
-    /// Whether the first client acquires over its direct connection.
-    direct: bool,
     /// How many requests of a client may be unanswered.
     window: usize,
     delay: u64,
@@ -106,7 +103,6 @@ impl Explored {
             waiters: waiters.to_vec(),
             can_kill,
             mixed: false,
-            direct: false,
             window: WIDE,
             delay: SOON,
             budget,
@@ -197,22 +193,6 @@ impl Model for Explored {
             if client.next <= self.waiters[index] && turn {
                 actions.push(Action::Join(me));
             }
-            let may_direct = self.direct && index == 0;
-            if may_direct && client.next <= self.waiters[index] && client.link.is_some() && client.direct.is_none() {
-                actions.push(Action::Do(Step::DirectAcquire(me, 0)));
-            }
-            if let Some(direct) = &client.direct {
-                let steps = match &direct.stage {
-                    Stage::Asked { .. } if direct.dead => vec![Step::DirectAnswer(me)],
-                    Stage::Asked { .. } => vec![Step::DirectExecute(me)],
-                    Stage::Answered { .. } => vec![Step::DirectAnswer(me)],
-                    Stage::Held => vec![Step::DirectLook(me), Step::Release(me, 0)],
-                };
-                actions.extend(steps.into_iter().map(Action::Do));
-                if budget.cuts > 0 && client.is_direct_busy() {
-                    actions.push(Action::Do(Step::DirectBreak(me)));
-                }
-            }
         }
         if budget.flushes > 0 {
             actions.push(Action::Do(Step::Flush));
@@ -247,7 +227,7 @@ impl Model for Explored {
             }
             Action::Do(step) => {
                 let spent = match step {
-                    Step::Cut(_) | Step::DirectBreak(_) => Some(&mut budget.cuts),
+                    Step::Cut(_) => Some(&mut budget.cuts),
                     Step::Deaf(_) => Some(&mut budget.deaf),
                     Step::LosePush(..) => Some(&mut budget.lost_pushes),
                     Step::ExecuteTwice(_) => Some(&mut budget.doubled),
@@ -290,7 +270,6 @@ impl Explored {
         world.clients.iter().filter(|client| client.alive).any(|client| {
             let link = client.link.as_ref().filter(|link| !link.dead);
             client.connecting.is_some_and(|at| since(at) >= CONNECTING)
-                || client.clone().direct_since().is_some_and(|at| since(*at) >= self.delay)
                 || link.is_some_and(|link| {
                     link.out.front().is_some_and(|(at, ..)| since(*at) >= self.delay)
                         || link.back.front().is_some_and(|(at, _)| since(*at) >= self.delay)
@@ -371,10 +350,6 @@ fn mixed(waiters: &[u64], budget: Budget) -> Explored {
     Explored { mixed: true, ..Explored::new(waiters, true, budget) }
 }
 
-fn direct(waiters: &[u64], budget: Budget) -> Explored {
-    Explored { direct: true, delay: PROMPT, ..Explored::new(waiters, true, budget) }
-}
-
 fn narrow(waiters: &[u64], budget: Budget) -> Explored {
     Explored { window: 1, delay: PROMPT, ..Explored::new(waiters, true, budget) }
 }
@@ -394,7 +369,6 @@ fn every_state_of_small_worlds_keeps_the_promises() {
             Explored { delay: PROMPT, ..mixed(&[1, 1], Budget { flushes: 2, ..NONE }) }
         }),
         ("3 waiters of 2 clients", Explored::new(&[2, 1], true, NONE)),
-        ("a blocking caller and a waiter, a broken connection", { direct(&[1, 1], Budget { cuts: 1, ..NONE }) }),
         ("3 waiters of a client, one request at a time, a caller who gives up", {
             narrow(&[3], Budget { abandoned: 1, ..NONE })
         }),
@@ -464,10 +438,6 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
         }),
         ("3 waiters of 2 clients, one request at a time, all data lost", {
             narrow(&[2, 1], Budget { flushes: 1, ..NONE })
-        }),
-        ("a blocking caller that waits too, and a waiter", direct(&[2, 1], NONE)),
-        ("a blocking caller and a waiter, a broken connection, all data lost", {
-            direct(&[1, 1], Budget { cuts: 1, flushes: 1, ..NONE })
         }),
     ];
     explore_chosen(worlds);

@@ -19,7 +19,6 @@ mod canon;
 mod cases;
 mod clients;
 mod decisions;
-mod direct;
 mod explore;
 mod judge;
 mod losses;

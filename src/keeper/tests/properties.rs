@@ -26,8 +26,7 @@ pub(super) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
 fn losses(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let steps = |[kind, client, which]: [u8; 3]| match kind % 64 {
         0..24 => vec![Step::Flow(which)],
-        24..32 => vec![Step::Acquire { client, how: which, timeout: 0 }],
-        32..34 => vec![Step::DirectAcquire(client, which)],
+        24..34 => vec![Step::Acquire { client, how: which, timeout: 0 }],
         34..40 => vec![Step::Take(client, which)],
         40..46 => vec![Step::Release(client, which)],
         46..48 => vec![Step::Drop(client, which)],
@@ -70,41 +69,6 @@ fn late_releases(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let release = (any::<[u8; 3]>(), prop::bool::weighted(0.2)).prop_map(move |(at, old)| release(at, old));
     vec((steps_of_work(10), release), 1..most)
         .prop_map(|rounds| rounds.into_iter().flat_map(|(work, last)| [work, last].concat()).collect())
-}
-
-/// Callers of the direct connection, in a world that keeps its data.
-fn direct(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    let steps = |[kind, client, which]: [u8; 3]| match kind % 64 {
-        0..10 => Step::Flow(which),
-        10..14 => Step::Pass(which / 4),
-        14..22 => Step::DirectAcquire(client, which),
-        22..30 => Step::DirectExecute(client),
-        30..38 => Step::DirectAnswer(client),
-        38 => Step::DirectBreak(client),
-        39 => Step::DirectLook(client),
-        40..43 => Step::Acquire { client, how: which, timeout: 0 },
-        43 => Step::Take(client, which),
-        44..50 => Step::Release(client, which),
-        50 => Step::Drop(client, which),
-        51 => Step::Renew(client, which),
-        52 => Step::Inspect(client, which),
-        53 => Step::Break(client, which),
-        54 => Step::Hear(client, which),
-        55 => Step::Execute(client),
-        56 => Step::Answer(client, which),
-        57 => Step::Cut(client),
-        58 => Step::ExecuteLate(client),
-        59 => Step::Connect(client),
-        60 => Step::Refuse(which / 2),
-        61 => Step::Accept,
-        62 if which < 32 => Step::Close(client),
-        62 if which < 64 => Step::Crash(client),
-        62 if which < 160 => Step::Pause(client),
-        62 => Step::Resume(client),
-        _ if which < 64 => Step::Stop,
-        _ => Step::Start,
-    };
-    vec(any::<[u8; 3]>().prop_map(steps), 1..most)
 }
 
 pub(super) fn plans() -> impl Strategy<Value = Plan> {
@@ -182,11 +146,6 @@ fn promises_hold_over_late_releases_among_short_leases() {
     let times = vec![of(300, 300), of(200, 400), of(250, 500), of(300, 1500)];
     let plans = plans().prop_map(move |plan| Plan { times: times.clone(), ..plan });
     hold_in("worlds with late releases and short leases", 500, plans, late_releases(20));
-}
-
-#[test]
-fn promises_hold_over_direct_connections() {
-    hold_in("worlds of blocking callers", 3000, plans(), direct(200));
 }
 
 pub(super) fn hold_in(

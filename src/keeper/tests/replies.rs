@@ -106,12 +106,6 @@ impl Answer {
         self
     }
 
-    /// The reply to a direct acquire.
-    pub(super) fn answer_to_acquire(self) -> Reply {
-        let verdict = self.verdict(Verb::Acquire);
-        Reply { common: self.common(), verdict }
-    }
-
     /// What it says whatever the verb.
     pub(super) fn common(self) -> Common {
         let known = told(self.epoch, self.stamp);

@@ -22,12 +22,6 @@ pub(super) enum Step {
         how: u8,
         timeout: u8,
     },
-    /// Over the direct connection, like the other steps whose names begin with `Direct`.
-    DirectAcquire(u8, u8),
-    DirectExecute(u8),
-    DirectAnswer(u8),
-    DirectBreak(u8),
-    DirectLook(u8),
     Abandon(u8, u8),
     Take(u8, u8),
     Drop(u8, u8),
@@ -83,10 +77,8 @@ impl Step {
     pub(super) fn of(kind: u8, client: u8, which: u8) -> Self {
         match kind {
             0..8 => Step::Flow(which),
-            8..13 => Step::Pass(which),
-            13 => Step::DirectLook(client),
-            14..19 => Step::DirectAcquire(client, which),
-            19..30 => Step::Acquire { client, how: which, timeout: which.wrapping_mul(37) },
+            8..14 => Step::Pass(which),
+            14..30 => Step::Acquire { client, how: which, timeout: which.wrapping_mul(37) },
             30..32 => Step::Abandon(client, which),
             32..44 => Step::Take(client, which),
             44..47 => Step::Drop(client, which),
@@ -96,21 +88,18 @@ impl Step {
             60 => Step::Inspect(client, which),
             61 => Step::Break(client, which),
             62..90 => Step::Hear(client, which),
-            90..98 => Step::DirectExecute(client),
-            98..127 => Step::Execute(client),
+            90..127 => Step::Execute(client),
             127..130 => Step::Replicas(client, which),
             130..134 => Step::ExecuteTwice(client),
             134..138 => Step::ExecuteLate(client),
-            138..146 => Step::DirectAnswer(client),
-            146..176 => Step::Answer(client, which),
+            138..176 => Step::Answer(client, which),
             176..179 => Step::AnswerTwice(client),
             179..194 => Step::Push(client, which),
             194..196 => Step::PushTwice(client, which),
             196..200 => Step::LosePush(client, which),
             200..222 => Step::Connect(client),
             222..224 => Step::CannotConnect(client),
-            224..229 => Step::Cut(client),
-            229 => Step::DirectBreak(client),
+            224..230 => Step::Cut(client),
             230..233 => Step::Deaf(client),
             233..235 => Step::Pause(client),
             235..239 => Step::Resume(client),
@@ -170,11 +159,6 @@ impl World {
             Step::Flow(which) => self.flow(scale * span(which)),
 
             Step::Acquire { client, how, timeout } => self.acquire(index(client), how, timeout),
-            Step::DirectAcquire(client, which) => self.acquire_directly(index(client), which),
-            Step::DirectExecute(client) => self.execute_directly(index(client)),
-            Step::DirectAnswer(client) => self.answer_directly(index(client)),
-            Step::DirectBreak(client) => self.break_directly(index(client)),
-            Step::DirectLook(client) => self.look_directly(index(client)),
             Step::Abandon(client, which) => {
                 let client = &mut self.clients[index(client)];
                 if let Some(id) = nth(client.acquires.iter().filter(|(_, a)| a.wanted).map(|(id, _)| *id), which) {
@@ -272,7 +256,6 @@ impl World {
                 for index in 0..count {
                     // What was under way died with the server.
                     self.clients[index].limbo.clear();
-                    self.clients[index].direct_is_dead();
                     if let Some(link) = &mut self.clients[index].link {
                         *link = Link { dead: true, ..Link::default() };
                         self.disconnected(index);
@@ -386,7 +369,6 @@ impl World {
         if self.clients.iter().filter(|client| client.alive).count() > 1 {
             self.clients[index].alive = false;
             self.clients[index].unlink();
-            self.clients[index].drop_direct();
         }
     }
 }
@@ -405,21 +387,6 @@ impl super::clients::Client {
             return None;
         }
         let id = Id(self.take_number());
-        let command = self.asks(now, id, lock, spec, mode, timeout);
-        self.say(now, command);
-        Some(id)
-    }
-
-    /// A caller asks for a lock under this id.
-    pub(super) fn asks(
-        &mut self,
-        now: u64,
-        id: Id,
-        lock: usize,
-        spec: std::sync::Arc<crate::options::Spec>,
-        mode: Mode,
-        timeout: Option<Duration>,
-    ) -> Command {
         let called = if self.ever { Time(BOOT_NS) } else { self.clock(now) };
         // As the model of the server makes them up.
         let id_on_wire = WireId::new(&self.name, id);
@@ -430,6 +397,7 @@ impl super::clients::Client {
         let by = timeout_at.into_iter().chain(answer_by).min();
         let acquire = Acquire { lock, mode, ticket: None, by, timeout: timeout_at, known: false, wanted: true };
         self.acquires.insert(id, acquire);
-        Command::Acquire { id, spec, about, mode, timeout, called }
+        self.say(now, Command::Acquire { id, spec, about, mode, timeout, called });
+        Some(id)
     }
 }

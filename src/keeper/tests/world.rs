@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::clients::{Client, Link};
 use super::losses::Basis;
 use super::server::{Executed, Reply, Server};
-use crate::keeper::machine::{Command, DirectAcquire, Event};
+use crate::keeper::machine::{Command, Event};
 use crate::options::Spec;
 use crate::protocol::{self, AcquireVerdict, HeartbeatVerdict, LockKeys, Refusal, Request, Verdict};
 
@@ -91,9 +91,6 @@ enum Next {
     Push(usize),
     Replicas(usize),
     Connect(usize),
-    DirectExecute(usize),
-    DirectAnswer(usize),
-    DirectLook(usize),
 }
 
 impl World {
@@ -148,9 +145,7 @@ impl World {
         let local = client.clock(self.now);
         let before = client.machine.highest_stamps(local);
         let sent = client.link.as_ref().map_or(0, |link| link.out.len());
-        // The round of the keeper that takes these in also looks for a lease that lasts.
-        let lasting = client.lasting(self.now).map(Event::Command);
-        for event in lasting.into_iter().chain(events) {
+        for event in events {
             if self.trace {
                 eprintln!("{:>10.3} ms  {} <- {event:?}", self.now as f64 / 1e6, client.name);
             }
@@ -174,12 +169,10 @@ impl World {
         }
         let client = &mut self.clients[index];
         let local = client.clock(self.now);
-        let (mut events, mut basis) = (Vec::new(), self.server.basis);
+        let mut events = Vec::new();
         for _ in 0..most {
             let Some((_, command)) = client.inbox.pop_front() else { break };
             client.pace.reasons += 1;
-            let names: Vec<_> = self.specs.iter().map(|specs| specs[0].name().clone()).collect();
-            let at = |name: &str| names.iter().position(|its| **its == *name).unwrap_or(usize::MAX);
             match &command {
                 Command::Acquire { id, .. } => {
                     if let Some(acquire) = client.acquires.get_mut(id) {
@@ -188,14 +181,7 @@ impl World {
                 }
                 Command::Abandon { id } => drop(client.acquires.remove(id)),
                 Command::Release { question: Some(question), id } => {
-                    let taken_over = events.iter().filter_map(|event| match event {
-                        Event::Command(Command::TakeOver { acquire, .. }) => Some(acquire),
-                        _ => None,
-                    });
-                    let direct = client.direct.iter().map(|direct| &direct.acquire).chain(taken_over);
-                    let ends = direct.filter(|acquire| acquire.id == *id).find_map(DirectAcquire::ends);
-                    let known = client.machine.lease(*id).map(|lease| lease.deadline());
-                    let deadline = known.or(ends).unwrap_or(local);
+                    let deadline = client.machine.lease(*id).map_or(local, |lease| lease.deadline());
                     client.questions.insert(*question, Some(deadline.max(local)));
                 }
                 Command::Close { question } => {
@@ -208,24 +194,14 @@ impl World {
                 | Command::History { question, .. } => {
                     client.questions.insert(*question, Some(local + Duration::from_secs(5)));
                 }
-                Command::TakeOver { acquire, release } => {
-                    if let Some(question) = release {
-                        let ends = acquire.ends().unwrap_or(local);
-                        client.questions.insert(*question, Some(ends.max(local)));
-                    }
-                    if let Some(its) = client.acquires.get_mut(&acquire.id) {
-                        its.known = true;
-                    }
-                    basis = client.rests_on.filter(|(id, _)| *id == acquire.id).map_or(basis, |(_, of)| of);
-                }
                 Command::Release { question: None, .. } | Command::Automatic { .. } => {}
             }
-            events.extend(client.before(command, at).into_iter().map(Event::Command));
+            events.push(Event::Command(command));
         }
         if events.is_empty() {
             return;
         }
-        self.feed(index, basis, events);
+        self.feed(index, self.server.basis, events);
         let client = &mut self.clients[index];
         if !client.ending || client.machine.gives_back_until().is_some() {
             client.connect(self.now);
@@ -361,7 +337,6 @@ impl World {
         let can_kill = client.can_kill;
         if can_kill {
             client.limbo.clear();
-            client.direct_is_dead();
         }
         self.feed(index, self.server.basis, [Event::Connected { can_kill }]);
     }
@@ -409,8 +384,7 @@ impl World {
     }
 
     pub(super) fn first_due(&self) -> Option<(u64, usize)> {
-        let dues = |client: &Client| client.due().into_iter().chain(client.looks_at()).min();
-        self.clients.iter().enumerate().filter_map(|(index, client)| Some((dues(client)?, index))).min()
+        self.clients.iter().enumerate().filter_map(|(index, client)| Some((client.due()?, index))).min()
     }
 
     /// Time passes, and all goes its way: whatever was sent arrives a little later.
@@ -433,9 +407,6 @@ impl World {
             Next::Push(index) => self.push(index, 0),
             Next::Replicas(index) => self.replicas(index, true),
             Next::Connect(index) => self.connected(index),
-            Next::DirectExecute(index) => self.execute_directly(index),
-            Next::DirectAnswer(index) => self.answer_directly(index),
-            Next::DirectLook(index) => self.look_directly(index),
         }
         self.judge();
         true
@@ -462,12 +433,6 @@ impl World {
                     offer(link.questions.front().map(|(at, ..)| later(at)), Next::Replicas(index));
                 }
             }
-            match client.direct.as_ref().and_then(|direct| direct.next(self.server.up)) {
-                Some((at, true)) if client.runs() => offer(Some(at), Next::DirectAnswer(index)),
-                Some((at, false)) => offer(Some(at), Next::DirectExecute(index)),
-                _ => {}
-            }
-            offer(client.looks_at(), Next::DirectLook(index));
             if client.runs() {
                 offer(client.inbox.front().map(|(at, _)| *at), Next::Take(index));
                 if self.server.up {
@@ -528,7 +493,7 @@ fn specs(keys: &Arc<LockKeys>, times: &[Times]) -> Vec<Arc<Spec>> {
 }
 
 /// Whether the server heard a waiter with this.
-pub(super) fn keeps_alive(verdict: &Verdict) -> bool {
+fn keeps_alive(verdict: &Verdict) -> bool {
     matches!(
         verdict,
         Verdict::Acquire(AcquireVerdict::Queued { .. }) | Verdict::Heartbeat(HeartbeatVerdict::Alive { rank: Some(_) })

@@ -338,45 +338,6 @@ fn a_flood_does_not_hold_up_the_loop() {
     flooding.join().unwrap();
 }
 
-// ---- a connection that nobody else uses ----
-
-#[test]
-fn a_request_is_sent_at_once_and_answered_when_its_answer_has_come() {
-    let (mut wire, mut theirs) = pair();
-    wire.start(leave(), &CHANNEL.into()).unwrap();
-    assert!(arrived(&mut theirs).contains("digest-of-leave"));
-    assert!(matches!(wire.answer(), Ok(None)));
-    theirs.write_all(&[&PUSH[..], b"-NOSCRIPT No matching script.\r\n"].concat()).unwrap();
-    assert!(matches!(wire.answer(), Ok(None)), "a message is no answer");
-    assert!(arrived(&mut theirs).contains("$4\r\nEVAL\r\n"));
-    theirs.write_all(&LEFT).unwrap();
-    let answer = wire.answer();
-    assert!(matches!(&answer, Ok(Some(Ok(reply))) if reply.verdict == protocol::Verdict::Leave), "{answer:?}");
-}
-
-#[test]
-fn an_answer_counts_although_the_connection_broke_behind_it() {
-    let (mut wire, mut theirs) = pair();
-    wire.start(leave(), &CHANNEL.into()).unwrap();
-    theirs.write_all(&[&b"-READONLY a\r\n"[..], b"-ERR b\r\n"].concat()).unwrap();
-    let answer = wire.answer();
-    assert!(matches!(&answer, Ok(Some(Err(Refusal::Temporary(cause)))) if &**cause == "READONLY a"), "{answer:?}");
-    drop(theirs);
-    assert!(wire.answer().is_err());
-    assert!(wire.start(leave(), &CHANNEL.into()).is_err());
-}
-
-#[test]
-fn a_request_that_the_socket_does_not_take_at_once_is_an_error() {
-    let (mut wire, _theirs) = pair();
-    let channel: Arc<str> = "c".repeat(64 << 10).into();
-    for _ in 0..100 {
-        wire.subscribe(&channel, false);
-    }
-    assert_eq!(wire.flush(), Ok(false));
-    assert_eq!(wire.start(leave(), &CHANNEL.into()), Err("the server takes no requests".into()));
-}
-
 #[test]
 fn memory_of_a_burst_of_requests_is_given_back() {
     const BURST: usize = 20_000;

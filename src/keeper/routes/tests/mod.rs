@@ -1,13 +1,12 @@
 //! Routes without any network: single decisions, and whole worlds of servers.
 //!
-//! * `decisions/` and `direct.rs` have single cases: what is connected, asked and told when.
+//! * `decisions/` has single cases: what is connected, asked and told when.
 //! * A [`World`](world::World) has a few servers that move slots, fail over, hang, refuse and end, with connections that
 //!   break at any time. Its requests are judged where they are sent, where a server executes them and where they are
 //!   answered. `walks.rs` runs random schedules of it, `explore.rs` visits every state of small ones.
 
 mod alone;
 mod decisions;
-mod direct;
 mod explore;
 mod walks;
 mod world;

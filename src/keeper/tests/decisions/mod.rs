@@ -3,7 +3,6 @@
 
 mod asking;
 mod denied;
-mod direct;
 mod extending;
 mod forged;
 mod giving_back;

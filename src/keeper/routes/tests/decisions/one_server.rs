@@ -125,7 +125,7 @@ fn connection_that_ends_is_made_again_and_the_next_one_kills_it() {
         _ => None,
     });
     let (next, previous, channel) = connect.unwrap();
-    assert_eq!((previous, channel.as_deref()), (Vec::from_iter(facts("run").run), Some("fairlock:client:client")));
+    assert_eq!((previous, channel.as_deref()), (facts("run").run, Some("fairlock:client:client")));
     assert_ne!(next, line);
     // Reports of the old line change nothing.
     for event in [

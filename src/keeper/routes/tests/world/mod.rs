@@ -190,11 +190,7 @@ impl World {
                 self.attempts.remove(&line);
             }
             Effect::Tell { slot, event } => self.hear(slot, event),
-            Effect::ConnectSecond { .. }
-            | Effect::Offer { .. }
-            | Effect::Replicas { .. }
-            | Effect::First(_)
-            | Effect::Note(_) => {}
+            Effect::ConnectSecond { .. } | Effect::Replicas { .. } | Effect::First(_) | Effect::Note(_) => {}
         }
     }
 
