@@ -1,27 +1,11 @@
-//! The wall clock that a test steps, tested: a step is exact and affects no other clock.
+//! The wall clock that a test steps, tested: a step is exact, and keys expire by it.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::{Commands as _, cmd};
-use testkit::{Child, RedisServer, SOON, child, eventually, vclock::WallClock};
+use testkit::{RedisServer, SOON, eventually, vclock::WallClock};
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// The helper process of this file.
-#[test]
-fn child() {
-    child::main(|role, _| match role {
-        "time a jump" => {
-            let (wall_start, start) = (wall(), Instant::now());
-            child::say("ready");
-            while wall() < wall_start + HOUR / 2 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            child::say(format!("jumped {}", start.elapsed().as_secs()));
-        }
-        other => panic!("no role {other}"),
-    });
-}
 
 fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
@@ -68,35 +52,4 @@ fn keys_expire_by_the_stepped_clock() {
     eventually("the short-lived key is gone", SOON, || !raw.exists::<_, bool>("short").unwrap());
     let left: u64 = raw.ttl("long").unwrap();
     assert!(left <= 3600 && left > 3600 - SOON.as_secs(), "{left}");
-}
-
-#[test]
-fn servers_with_one_clock_step_together_and_others_do_not() {
-    let clock = WallClock::on_time();
-    let servers = [(); 2].map(|()| clock.given_to(RedisServer::builder()).start());
-    let other = RedisServer::start();
-    clock.step_forwards(HOUR);
-    servers.iter().for_each(|server| is_now(server, |time| time + HOUR));
-    is_now(&other, |time| time);
-}
-
-#[test]
-fn a_restarted_server_finds_the_clock_as_it_is() {
-    let clock = WallClock::on_time();
-    let server = clock.given_to(RedisServer::builder()).start();
-    clock.step_back(HOUR);
-    server.restart();
-    is_now(&server, |time| time - HOUR);
-}
-
-#[test]
-fn only_the_wall_clock_is_stepped() {
-    let clock = WallClock::on_time();
-    let variables = clock.variables().map(|(name, value)| format!("{name}={}", value.display()));
-    let mut helper = Child::spawn_under(&["env", &variables[0], &variables[1]], "time a jump", &[]);
-    helper.wait_line("ready", SOON);
-    clock.step_forwards(HOUR);
-    let jumped = helper.wait_line("jumped ", SOON);
-    let took: u64 = jumped["jumped ".len()..].parse().unwrap();
-    assert!(took < HOUR.as_secs() / 2, "{took} s");
 }

@@ -8,11 +8,7 @@ use std::{
 };
 
 use redis::cmd;
-use testkit::{
-    Act, Proxy, RedisServer, SOON, Target, eventually,
-    proxy::Counts,
-    resp::{Frames, frame_len, is_push, words},
-};
+use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, resp::Frames};
 
 /// A client without a library: it sees exactly the bytes that arrive.
 struct Plain(UnixStream);
@@ -64,60 +60,6 @@ fn number(server: &RedisServer, key: &str) -> i64 {
 /// All frames that crossed the proxy before this returns have been counted.
 fn quiet(proxy: &Proxy) {
     proxy.wait("all connections have ended", |counts| counts.open == 0);
-}
-
-#[test]
-fn frames_are_whole_wherever_they_are_cut() {
-    let frames: [&[u8]; 12] = [
-        b"+OK\r\n",
-        b"-ERR no\r\n",
-        b":-1\r\n",
-        b"_\r\n",
-        b"#t\r\n",
-        b",1.5\r\n",
-        b"$5\r\na\r\nb\r\r\n",
-        b"$-1\r\n",
-        b"*-1\r\n",
-        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n",
-        b"%2\r\n+a\r\n*2\r\n:1\r\n_\r\n+b\r\n%0\r\n",
-        b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\n\r\n\r\n",
-    ];
-    for frame in frames {
-        assert_eq!(frame_len(frame), Some(frame.len()), "{:?}", String::from_utf8_lossy(frame));
-        for cut in 0..frame.len() {
-            assert_eq!(frame_len(&frame[..cut]), None, "{:?} at {cut}", String::from_utf8_lossy(frame));
-        }
-    }
-    let mut together = Frames::new(std::io::Cursor::new(frames.concat()));
-    for frame in frames {
-        assert_eq!(together.next().as_deref(), Some(frame));
-    }
-    assert_eq!(together.next(), None);
-    assert_eq!(words(frames[9]), [b"SET".as_slice(), b"k", b""]);
-    assert!(is_push(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n") && !is_push(b"*1\r\n$2\r\nme\r\n"));
-    assert!(is_push(frames[11]) && !is_push(b">2\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n") && !is_push(frames[9]));
-}
-
-#[test]
-fn without_faults_everything_passes_and_is_counted() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server).tcp();
-    for url in [proxy.url(), proxy.tcp_url()] {
-        let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-        let big = "x".repeat(1_000_000);
-        let _: () = cmd("SET").arg("big").arg(&big).query(&mut connection).unwrap();
-        assert_eq!(cmd("GET").arg("big").query::<String>(&mut connection).unwrap(), big);
-    }
-    quiet(&proxy);
-    let Counts { connections, refused, requests, replies, pushes, late, .. } = proxy.counts();
-    assert_eq!((connections, refused, pushes, late), (2, 0, 0, 0));
-    assert!(requests >= 4 && requests == replies, "{requests} {replies}");
-
-    let mut subscriber = Plain::connect(&proxy);
-    subscriber.send("HELLO 3;SUBSCRIBE c;ECHO x");
-    proxy.wait("it is subscribed", |counts| counts.replies == replies + 3);
-    assert_eq!(cmd("PUBLISH").arg("c").arg("hello").query::<u32>(&mut server.raw()).unwrap(), 1);
-    proxy.wait("the message is through", |counts| counts.pushes == 1);
 }
 
 #[test]
