@@ -1,12 +1,11 @@
-//! The rights that docs/guide.md lists are enough, and each of them is needed.
+//! The rights that docs/guide.md lists are enough. `acl_half_rights` takes each of them away.
 use std::time::Duration;
 
 use fairlock::{Client, LockOptions, error::TryAcquireError, state::BreakOutcome};
 use testkit::{
-    RedisServer, SOON, eventually_async, keys_left,
+    RedisServer, keys_left,
     run::{Topology, least_rights, takes_setinfo, version},
     sentinel::MASTER,
-    server::Builder,
     soon,
 };
 
@@ -52,43 +51,6 @@ async fn the_rights_of_the_guide_are_enough() {
     let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut server.raw()).unwrap();
     assert!(refused.is_empty(), "{refused:?}");
     keys_left(&server);
-}
-
-/// The server refuses a user that lacks one of the rights.
-#[tokio::test(flavor = "multi_thread")]
-async fn each_of_the_rights_of_the_guide_is_needed() {
-    let rights = least_rights("pw", false);
-    // This test uses no replicas, and a client says HELLO before the server knows its user.
-    let asked = |right: &&str| right.starts_with('+') && !["+wait", "+hello"].contains(right);
-    let asked: Vec<&str> = rights.split_whitespace().filter(asked).collect();
-    let without = |builder: Builder, right: &str| {
-        let rest: Vec<&str> = rights.split_whitespace().filter(|other| *other != right).collect();
-        builder.user(&right.replace('|', "-"), &rest.join(" "))
-    };
-    let server = asked.iter().fold(RedisServer::builder().plain(), |builder, right| without(builder, right)).start();
-    let mut needless = Vec::new();
-    for right in asked {
-        let mut raw = server.raw();
-        let _: () = redis::cmd("ACL").arg("LOG").arg("RESET").query(&mut raw).unwrap();
-        let url = server.url_as(&right.replace('|', "-"), "pw");
-        let using = async {
-            let client = Client::connect(&url).await?;
-            use_all(&server, &client).await
-        };
-        let refused =
-            || !redis::cmd("ACL").arg("LOG").query::<Vec<redis::Value>>(&mut server.raw()).unwrap().is_empty();
-        let lacked = tokio::select! {
-            // From Redis 7 on a client asks for its rights while it connects.
-            used = using => refused() || used.is_err_and(|error| error.to_string().contains(&right[1..])),
-            () = eventually_async("it is used or refused", SOON, async || refused()) => true,
-        };
-        // A client that uses every command ends all connections, including this test's.
-        let _: () = redis::cmd("FLUSHALL").query(&mut server.raw()).unwrap();
-        if !lacked {
-            needless.push(right);
-        }
-    }
-    assert!(needless.is_empty(), "{needless:?}");
 }
 
 /// Sentinels know users from Redis 6.2 on.

@@ -145,20 +145,6 @@ async fn the_last_handle_waits_for_what_is_given_back() {
     keys_left(&server);
 }
 
-#[tokio::test]
-async fn a_dropped_guard_hands_the_lock_on() {
-    let server = RedisServer::start();
-    let lock = connect(&server).await.lock_with("lock", quiet()).unwrap();
-    let guard = lock.acquire().await.unwrap();
-    let held = guard.held();
-    let waiting = lock.enqueue().await.unwrap();
-    drop(guard);
-    assert_eq!(held.check().unwrap_err().reason, LostReason::Released);
-    assert_eq!(held.remaining(), Duration::ZERO);
-    drop(soon(waiting).await.unwrap());
-    keys_left(&server);
-}
-
 /// At each point where an acquire can be dropped: before it is polled, on its way to the server, in the queue, and when
 /// it has been granted.
 #[tokio::test]

@@ -63,30 +63,6 @@ async fn the_bound_is_exact() {
     keys_left(&server);
 }
 
-#[tokio::test]
-async fn a_bound_of_zero_never_waits_and_a_free_lock_is_granted() {
-    let server = RedisServer::start();
-    let lock = bounded(&connect(&server).await, 0);
-    let guard = soon(lock.acquire()).await.unwrap();
-    assert!(matches!(soon(lock.acquire()).await, Err(AcquireError::QueueFull { waiting: 0, .. })));
-    drop(guard);
-    keys_left(&server);
-}
-
-/// Each acquire goes by its own bound.
-#[tokio::test]
-async fn acquires_without_a_bound_wait_in_a_queue_of_any_length() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
-    let (lock, patient) = (bounded(&client, 1), client.lock_with("lock", quiet()).unwrap());
-    let guard = soon(lock.acquire()).await.unwrap();
-    let places = soon(join_all((0..4).map(|_| patient.enqueue()))).await;
-    assert!(places.iter().all(Result::is_ok));
-    assert!(matches!(soon(lock.acquire()).await, Err(AcquireError::QueueFull { waiting: 4, .. })));
-    drop((guard, places));
-    keys_left(&server);
-}
-
 /// Waiters that return are no newcomers, although the queue is full without them.
 #[tokio::test]
 async fn a_place_is_kept_over_lost_connections_and_lost_data() {

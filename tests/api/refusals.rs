@@ -154,33 +154,6 @@ async fn a_real_server_that_is_too_old_is_refused() {
 }
 
 #[tokio::test]
-async fn names_that_cannot_be_keys_are_refused() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
-    let refused = |name: &str| client.lock(name).map(|_| ()).unwrap_err();
-    assert_eq!(refused(""), InvalidOption::EmptyName);
-    assert!(matches!(refused(&"n".repeat(513)), InvalidOption::NameTooLong { length: 513, .. }));
-    assert!(matches!(refused(&"é".repeat(257)), InvalidOption::NameTooLong { length: 514, .. }));
-    let error = refused("}a");
-    let helps = error.to_string().contains("another character first");
-    assert!(matches!(error, InvalidOption::LeadingBrace { .. }) && helps, "{error}");
-    assert!(refused("").to_string().contains("give it a name"));
-    assert!(refused(&"n".repeat(513)).to_string().contains("at most 512"));
-    let prefix = Client::builder().url(&server.url()).prefix("a{b}").connect().await.map(|_| ()).unwrap_err();
-    assert!(matches!(prefix, ConnectError::Option(InvalidOption::Brace { .. })), "{prefix:?}");
-
-    // An odd text that can be part of a key is accepted.
-    for name in ["n".repeat(512).as_str(), " ", "a b\r\nc\u{0}", "ünïcödé:*?[x]"] {
-        let lock = client.lock(name).unwrap();
-        let guard = lock.acquire().await.unwrap();
-        let waiting = lock.enqueue().await.unwrap();
-        guard.release().await.unwrap();
-        waiting.await.unwrap().release().await.unwrap();
-    }
-    keys_left(&server);
-}
-
-#[tokio::test]
 async fn durations_that_cannot_work_are_refused() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();

@@ -1,42 +1,14 @@
 //! The lock makes no demands on its callers' threads and runtimes.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    thread,
-};
+use std::thread;
 
-use fairlock::{Client, Lock, error::TryAcquireError};
+use fairlock::Client;
 use testkit::{RedisServer, SOON, keys_left};
 
 const CYCLES: u64 = 1000;
 
 fn connect(server: &RedisServer) -> Client {
     pollster::block_on(Client::connect(&server.url())).unwrap()
-}
-
-fn in_turn(lock: &Lock, last: &AtomicU64) {
-    let guard = lock.acquire().blocking().unwrap();
-    let before = last.swap(guard.token(), Ordering::Relaxed);
-    assert!(before < guard.token());
-}
-
-#[test]
-fn plain_threads_need_no_runtime() {
-    let server = RedisServer::start();
-    let client = connect(&server);
-    let lock = client.lock("lock").unwrap();
-    let last = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| (0..20).for_each(|_| in_turn(&lock, &last)));
-        }
-    });
-    let guard = lock.enqueue().blocking().unwrap().blocking().unwrap();
-    assert!(matches!(lock.try_acquire().blocking(), Err(TryAcquireError::Busy { .. })));
-    pollster::block_on(guard.release()).unwrap();
-    drop(lock.try_acquire().blocking().unwrap());
-    pollster::block_on(client.close());
-    keys_left(&server);
 }
 
 #[test]
@@ -67,23 +39,6 @@ fn tasks_of_smol_may_acquire() {
         assert!(later > *tokens.last().unwrap());
         client.close().await;
     });
-    keys_left(&server);
-}
-
-#[tokio::test]
-async fn blocking_threads_of_a_runtime_may_wait() {
-    let server = RedisServer::start();
-    let lock = Client::connect(&server.url()).await.unwrap().lock("lock").unwrap();
-    let guard = lock.acquire().await.unwrap();
-    let token = guard.token();
-    let waits = tokio::task::spawn_blocking({
-        let lock = lock.clone();
-        move || lock.acquire().blocking().unwrap()
-    });
-    testkit::eventually_async("it stands in the queue", SOON, async || lock.inspect().await.unwrap().waiting == 1)
-        .await;
-    drop(guard);
-    assert!(waits.await.unwrap().token() > token);
     keys_left(&server);
 }
 
