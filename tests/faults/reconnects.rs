@@ -1,17 +1,14 @@
 //! Clients that return to a server that lost their data, or that end in the moment of a grant. Each case was a bug once
 //! (docs/track-record.md).
 use std::future::IntoFuture;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, LockOptions};
 use testkit::{
-    Act, RedisServer, SOON, Target, connect, eventually, eventually_async, keys_left, poll_once, quiet, soon,
+    Act, Proxy, RedisServer, SOON, Target, connect, eventually, eventually_async, keys_left, poll_once, quiet, soon,
     state::State,
 };
 
@@ -46,7 +43,7 @@ async fn a_waiter_that_returns_first_leaves_the_holder_its_lease() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_known_to_the_snapshot_tells_the_server_of_later_grants() {
     let server = RedisServer::builder().alone().start();
-    let proxy = testkit::Proxy::start(&server);
+    let proxy = Proxy::start(&server);
     let options = || LockOptions::new().lease(Duration::from_secs(9)).liveness(Duration::from_secs(2));
     let lock = |client: &Client| client.lock_with("x", options()).unwrap();
     let (old, holder, waiter) =
@@ -163,7 +160,7 @@ fn an_acquire_dropped_while_it_is_granted_is_released() {
     const AT_A_TIME: usize = 257;
     let server = RedisServer::start();
     // A loopback port takes any amount of data; each small frame takes much of the buffer of a unix socket.
-    let proxy = testkit::Proxy::start(&server).tcp();
+    let proxy = Proxy::start(&server).tcp();
     let client = Client::builder().url(&proxy.tcp_url()).connect_lazy().unwrap();
     let lock = |name: &str| {
         let options = quiet();
@@ -219,65 +216,21 @@ fn granted(server: &RedisServer) -> usize {
     names.filter(|name| State::read(&mut raw, name).is_some_and(|state| state.holder().is_some())).count()
 }
 
-/// A proxy in front of a server that can fall silent on existing connections and serve new ones.
-struct Proxy {
-    port: u16,
-    silent: Arc<std::sync::Mutex<Vec<Arc<AtomicBool>>>>,
-}
-
-impl Proxy {
-    fn before(server: &RedisServer) -> Self {
-        let (listener, upstream) = (TcpListener::bind("127.0.0.1:0").unwrap(), server.port());
-        let port = listener.local_addr().unwrap().port();
-        let silent: Arc<std::sync::Mutex<Vec<Arc<AtomicBool>>>> = Arc::default();
-        let switches = silent.clone();
-        std::thread::spawn(move || {
-            for here in listener.incoming().map_while(Result::ok) {
-                let Ok(there) = TcpStream::connect(("127.0.0.1", upstream)) else { return };
-                let switch = Arc::new(AtomicBool::new(false));
-                switches.lock().unwrap().push(switch.clone());
-                for (mut from, mut to) in
-                    [(here.try_clone().unwrap(), there.try_clone().unwrap()), (there, here.try_clone().unwrap())]
-                {
-                    let switch = switch.clone();
-                    std::thread::spawn(move || {
-                        let mut buffer = [0; 65536];
-                        while let Ok(read @ 1..) = from.read(&mut buffer) {
-                            if !switch.load(Ordering::SeqCst) && to.write_all(&buffer[..read]).is_err() {
-                                return;
-                            }
-                        }
-                    });
-                }
-            }
-        });
-        Self { port, silent }
-    }
-
-    fn fall_silent(&self) {
-        self.silent.lock().unwrap().iter().for_each(|switch| switch.store(true, Ordering::SeqCst));
-    }
-
-    fn connections(&self) -> usize {
-        self.silent.lock().unwrap().len()
-    }
-}
-
 /// A connection that swallows everything is noticed in time for the turn: according to the liveness, not to a fixed
 /// patience.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_keeps_its_turn_over_a_silent_connection() {
-    let server = RedisServer::builder().tcp().start();
-    let proxy = Proxy::before(&server);
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server);
     let options = || LockOptions::new().liveness(Duration::from_secs(3)).buffer(Duration::from_secs(3));
     let direct = connect(&server).await;
-    let proxied = Client::connect(&format!("redis://127.0.0.1:{}/", proxy.port)).await.unwrap();
+    let proxied = Client::connect(&proxy.url()).await.unwrap();
     let guard = direct.lock_with("x", options()).unwrap().acquire().await.unwrap();
     let first = proxied.lock_with("x", options()).unwrap().enqueue().await.unwrap();
     let mut second = direct.lock_with("x", options()).unwrap().enqueue().await.unwrap();
 
-    proxy.fall_silent();
-    eventually("it connects again", SOON, || proxy.connections() > 1);
+    proxy.fault_times(1, Target::request(""), Act::Swallow).await_struck();
+    proxy.wait("it connects again", |counts| counts.connections > 1);
     assert!(first.position().await.is_ok(), "it is back");
     guard.release().await.unwrap();
     let granted = first.await.unwrap();
