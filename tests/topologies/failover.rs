@@ -94,30 +94,6 @@ async fn a_cluster_serves_locks_of_all_slots_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_that_moves_key_by_key_keeps_its_queue() {
-    let cluster = Cluster::start();
-    let (guard, waiting) = queue(&cluster.url(), "x").await;
-    let slot = cluster.slot("x");
-    let (from, newcomer) = (cluster.owner(slot), lock(&cluster.url(), "x").await);
-    let to = cluster.another_master(from);
-    let mut migration = cluster.migrate(slot, to);
-    let mut latecomers = Vec::new();
-    while let Some(key) = migration.step() {
-        // A client that asks meanwhile is told to try again, and does.
-        let newcomer = newcomer.clone();
-        latecomers.push(tokio::spawn(async move { newcomer.acquire().await.map(drop) }));
-        assert!(key.contains("{x}"), "{key}");
-    }
-    migration.finish();
-    serve(guard, waiting).await;
-    for latecomer in latecomers {
-        soon(latecomer).await.unwrap().unwrap();
-    }
-    let left: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut from.raw()).unwrap();
-    assert!(left.is_empty(), "{left:?} at the old owner");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn the_death_of_one_master_does_not_delay_other_slots() {
     let cluster = Cluster::builder().replicas().start();
     let slot = cluster.slot("x");
