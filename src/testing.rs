@@ -1,12 +1,9 @@
 //! For this crate's own tests and for fuzzing: what is inside, as far as they must see it.
 
-use std::time::Duration;
-
 use crate::clock::Time;
-use crate::inspect::{Holder, QueuedWaiter};
 use crate::protocol::{
-    AcquireVerdict, BreakVerdict, Epoch, HeartbeatVerdict, Inspected, Push, PushKind, Reply, SCRIPTS, Stamp, Verb,
-    Verdict, assemble,
+    AcquireVerdict, BreakVerdict, Epoch, HeartbeatVerdict, Push, PushKind, Reply, SCRIPTS, Stamp, Verb, Verdict,
+    assemble,
 };
 use crate::server::Target;
 
@@ -49,56 +46,19 @@ pub fn read_push(payload: &[u8]) -> Option<ReadPush> {
     Some((kind == PushKind::Grant, id, [token.get(), ticket.get()], [secret, lock], texts))
 }
 
-/// A script's reply as the client reads it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadReply {
-    /// epoch stamp waiting
-    pub numbers: [u64; 3],
-    /// lease_left recover_left keep, in microseconds
-    pub spans: [u128; 3],
-    /// What it tells to remember.
-    pub memory: Vec<u8>,
-    /// Whether to go on where the script stopped.
-    pub again: bool,
-    /// The client's own lease, with token and ticket, whether it is a claim, and its seat.
-    pub own: Option<(String, [u64; 2], bool, Vec<u8>)>,
-    /// What else its word tells in numbers: `queued` ticket and rank, `alive` rank, `told` left_us.
-    pub told: Vec<u64>,
-    /// The holder as people see it.
-    pub holder: Option<Holder>,
-    /// The waiters.
-    pub page: Vec<QueuedWaiter>,
-}
-
-/// Reads the reply of the script of this name.
-pub fn read_reply(script: &str, packed: &[u8]) -> Option<ReadReply> {
+/// The numbers in the reply of the script of this name, as the client reads them. Spans are in microseconds.
+pub fn read_reply(script: &str, packed: &[u8]) -> Option<Vec<u128>> {
     let verb = Verb::ALL.into_iter().find(|verb| SCRIPTS[*verb as usize].name == script)?;
     let Reply { common, verdict } = Reply::unpack(verb, packed)?;
-    let us = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-    let told = match &verdict {
-        Verdict::Acquire(AcquireVerdict::Queued { ticket, rank, .. }) => vec![ticket.get(), *rank],
-        Verdict::Heartbeat(HeartbeatVerdict::Alive { rank }) => rank.iter().copied().collect(),
-        Verdict::Break(BreakVerdict::Told { left }) => vec![us(*left)],
+    let told = match verdict {
+        Verdict::Acquire(AcquireVerdict::Queued { ticket, rank, .. }) => vec![ticket.get().into(), rank.into()],
+        Verdict::Heartbeat(HeartbeatVerdict::Alive { rank }) => rank.into_iter().map(u128::from).collect(),
+        Verdict::Break(BreakVerdict::Told { left }) => vec![left.as_micros()],
         _ => vec![],
     };
-    let (holder, page) = match verdict {
-        Verdict::Acquire(AcquireVerdict::Busy(holder)) => (holder, vec![]),
-        Verdict::Inspect(Inspected { holder, queue, .. }) => (holder, queue),
-        _ => (None, vec![]),
-    };
-    Some(ReadReply {
-        numbers: [Epoch::on_wire(common.known.epoch), Stamp::on_wire(common.known.stamp), common.waiting],
-        spans: [common.lease_left, common.recover_left, common.keep].map(|span| span.as_micros()),
-        memory: common.known.memory(Time(0), None).as_bytes().to_vec(),
-        again: common.again,
-        own: common.own.map(|own| {
-            let numbers = [own.token.get(), own.ticket.get()];
-            (own.id.as_str().to_owned(), numbers, own.claim, own.seat.as_bytes().to_vec())
-        }),
-        told,
-        holder: holder.map(|holder| *holder),
-        page,
-    })
+    let numbers = [Epoch::on_wire(common.known.epoch), Stamp::on_wire(common.known.stamp), common.waiting];
+    let spans = [common.lease_left, common.recover_left, common.keep].map(|span| span.as_micros());
+    Some(numbers.into_iter().map(u128::from).chain(spans).chain(told).collect())
 }
 
 /// The frames in these bytes, which arrive in pieces of this size, and whether they end the connection.

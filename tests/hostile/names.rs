@@ -104,25 +104,6 @@ async fn hostile_prefixes_are_carried_faithfully() {
     carried_faithfully(&RedisServer::builder().plain().start(), "a prefix\0\r\n*1 'and' \"more\"").await;
 }
 
-/// A real cluster refuses a script whose keys are not in one slot.
-#[tokio::test]
-async fn all_keys_of_a_lock_share_a_slot() {
-    let server = RedisServer::builder().plain().tcp().config("cluster-enabled yes").start();
-    let mut raw = server.raw();
-    let slots: Vec<u32> = (0..16_384).collect();
-    let _: () = cmd("CLUSTER").arg("ADDSLOTS").arg(slots).query(&mut raw).unwrap();
-    for prefix in ["fairlock", HOSTILE[0], HOSTILE[1]] {
-        let client = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap();
-        for name in HOSTILE {
-            let guard = soon(client.lock(name).unwrap().acquire().into_future()).await.unwrap();
-            let slot = |key: &[u8]| cmd("CLUSTER").arg("KEYSLOT").arg(key).query::<u32>(&mut server.raw()).unwrap();
-            assert_eq!(slot(&key(prefix, name, "lock")), slot(&key(prefix, name, "waiters")), "{name:?}");
-            guard.release().await.unwrap();
-        }
-    }
-    keys_left(&server);
-}
-
 /// A brace in a name ends the hash tag early, for the keys of the lock and for the channel of its messages alike.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_with_braces_is_one_lock_in_a_cluster_too() {
