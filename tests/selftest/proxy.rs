@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{Shutdown, TcpStream},
+    net::Shutdown,
     os::unix::net::UnixStream,
     time::{Duration, Instant},
 };
@@ -166,30 +166,6 @@ fn a_connection_is_cut_in_the_middle_of_a_reply_or_request() {
     }
     quiet(&proxy);
     assert_eq!(number(&server, "cuts"), 0);
-}
-
-#[test]
-fn connections_are_refused_and_cut() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server).tcp();
-    let mut client = Plain::connect(&proxy);
-    client.send("ECHO x").expect("$1\r\nx\r\n");
-    let held = Plain::connect(&proxy);
-    let fault = proxy.fault(Target::request("held"), Act::Hold);
-    (&held.0).write_all(b"*1\r\n$4\r\nheld\r\n").unwrap();
-    fault.await_struck();
-    proxy.refuse();
-    client.send("ECHO x").expect("$1\r\nx\r\n");
-    Plain::connect(&proxy).expect_end();
-    let mut refused = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap();
-    assert!(matches!(refused.read(&mut [0]), Ok(0) | Err(_)));
-    proxy.wait("both were refused", |counts| (counts.connections, counts.refused, counts.open) == (2, 2, 2));
-    proxy.cut();
-    client.expect_end();
-    held.expect_end();
-    quiet(&proxy);
-    proxy.heal();
-    Plain::connect(&proxy).send("ECHO x").expect("$1\r\nx\r\n");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod told;
 
 use std::time::Duration;
 
-use testkit::history::{Admitted, Event, History, Recorder, Terms, Trouble, now_ns};
+use testkit::history::{Admitted, History, Terms, Trouble};
 
 /// Three waiters in turn, one of which found the lock free.
 const GOOD: &str = "
@@ -98,58 +98,4 @@ fn an_impossible_history_cannot_be_read() {
         rejected(History::parse(text).map(|_| ()), because);
     }
     assert!(History::parse("# a remark\n1 a a.1 called\n2 a a.1 queued 5\n3 a a.1 queued 5").is_ok());
-}
-
-#[test]
-fn a_line_that_is_being_written_is_read_later() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("history");
-    for (text, waits) in [("", 0), ("1 a a.1 ca", 0), ("1 a a.1 called\n", 1), ("1 a a.1 called\n2 a a.2 cal", 1)] {
-        std::fs::write(&path, text).unwrap();
-        assert_eq!(History::read(&path).unwrap().waits().len(), waits, "{text:?}");
-    }
-}
-
-#[test]
-fn records_of_many_threads_are_read_back_whole() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("history");
-    std::thread::scope(|scope| {
-        for process in 0..8 {
-            let recorder = Recorder::open(&path, &format!("p{process}")).unwrap();
-            scope.spawn(move || {
-                for wait in 0..100 {
-                    let waiter = format!("p{process}.{wait}");
-                    recorder.note(&waiter, Event::CalledFor { timeout_ns: 7 });
-                    recorder.note(&waiter, Event::Queued { ticket: wait });
-                    recorder.note_at(now_ns(), &waiter, Event::Left);
-                    recorder.remark("judges pass over this");
-                }
-                recorder.note_process(Event::Clock { server_us: 1, took_ns: 1 });
-                recorder.note_process(Event::Died);
-            });
-        }
-    });
-    let history = History::read(&path).unwrap();
-    assert_eq!(history.waits().len(), 800);
-    assert_eq!(history.check(), Ok(()));
-    let whole = |wait: &testkit::history::Wait| {
-        wait.left_ns.is_some() && wait.died_ns.is_none() && wait.ticket.is_some() && wait.timeout_ns == Some(7)
-    };
-    assert!(history.waits().iter().all(whole));
-}
-
-#[test]
-fn the_latest_is_read_without_all_that_was_before() {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), &GOOD[1..]).unwrap();
-    let latest = |bytes| History::read_latest(file.path(), bytes).unwrap();
-    let waiters = |history: &History| history.waits().iter().map(|wait| wait.waiter.clone()).collect::<Vec<_>>();
-    assert_eq!(waiters(&latest(1 << 20)), ["a.1", "b.1", "c.1"]);
-    // From the middle of b's call on: what is left of a and b began before.
-    let from_b = GOOD.len() - GOOD.find("20 b").unwrap() - 3;
-    let history = latest(from_b as u64);
-    assert_eq!(waiters(&history), ["c.1"]);
-    assert_eq!((history.waits()[0].ticket, history.waits()[0].token), (Some(202), Some(204)));
-    assert_eq!(waiters(&latest(0)), Vec::<String>::new());
 }
